@@ -23,16 +23,17 @@ PACKAGES = {
 }
 HEAD = """# Errors
 
-Every error has a stable code. It stands in logs, in the ledger, in metrics and in `--json` output. **Retry** says whether the same call can succeed
-later without anybody changing anything. Error messages name the facts: the object, the column, the limit.
+Every error has a stable code. It appears in logs, in the ledger, in metrics and in `--json` output. **Retry** says
+whether the same call can succeed later without a change. Error messages name the facts: the object, the column, the
+limit.
 
-Objects and rows that cannot be merged are quarantined under these codes: `sluice quarantine list` shows them, `sluice quarantine retry` takes them
-back in after a fix.
+Objects and rows that can't be merged are quarantined under these codes: `sluice quarantine list` shows them, and
+`sluice quarantine retry` merges them after a fix.
 """
 
 
 def errors_of(package: str) -> Iterator[type[SluiceError]]:
-    """The errors that `package` defines, in the order of its `errors` module; classes that only group others are left out."""
+    """The errors of `package` in the order of its `errors` module, without classes that only group others."""
     module = importlib.import_module(f"{package}.errors")
     for error in vars(module).values():
         if (
@@ -50,7 +51,8 @@ def page() -> str:
     parts = [HEAD]
     for package, title in PACKAGES.items():
         rows = [
-            f"| `{error.code}` | {_cell(inspect.getdoc(error) or '')} | {_cell(error.next_step)} | {'yes' if error.retriable else 'no'} |"
+            f"| `{error.code}` | {_cell(inspect.getdoc(error) or '')} | {_cell(error.next_step)} "
+            f"| {'yes' if error.retriable else 'no'} |"
             for error in sorted(errors_of(package), key=lambda error: error.code)
         ]
         parts.append(

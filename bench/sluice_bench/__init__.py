@@ -1,1 +1,1 @@
-"""Benchmarks of Sluice: each is one command, keeps its raw numbers, and says what machine they come from."""
+"""Benchmarks of Sluice. Each is one command, and keeps its raw numbers with a description of the machine."""

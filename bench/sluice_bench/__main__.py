@@ -1,4 +1,4 @@
-"""`python -m sluice_bench`: every benchmark of the document, each as its own module would run it, then the document."""
+"""`python -m sluice_bench`: runs every benchmark of the document by its own module, then writes the document."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ RUNS = (
 
 
 def main() -> int:
-    """Run every benchmark, also after one that failed; the status says whether all ended well."""
+    """Run every benchmark, also after a failure. The status is 0 if all succeeded."""
     return max(subprocess.run([sys.executable, "-m", *command]).returncode for command in RUNS)
 
 

@@ -1,4 +1,4 @@
-"""How fast objects come into the ledger, and by how many AWS calls: on the emulator, and on a fake that answers at once.
+"""Measures how fast objects are admitted, and by how many AWS calls, on the emulator and on a fake.
 
 python -m sluice_bench.admit [--objects 10,1000,10000] [--on emulator,fake]
 """
@@ -37,9 +37,18 @@ from sluice_local.emulators.choose import start_emulator
 from sluice_local.emulators.emulator import ACCESS_KEY, REGION, SECRET_KEY
 
 CAVEATS = (
-    "Admission as the function does it, in this process: an invocation's 500 notices by 32 threads of one Python. A deployment has up to ten invocations at once.",
-    "On the emulator each call is a request to one process that serves them one at a time; the fake answers in no time, so what is left is Sluice's own work.",
-    "Beside these calls an invocation has a few of its own: the configuration, the wake-up of each lane, and the start of a run.",
+    (
+        "Admission as the function does it, in this process: an invocation's 500 notices by 32 threads of one Python. "
+        "A deployment has up to ten invocations at once."
+    ),
+    (
+        "On the emulator each call is a request to one process that serves them one at a time; the fake answers in no "
+        "time, so what is left is Sluice's own work."
+    ),
+    (
+        "Beside these calls an invocation has a few of its own: the configuration, the wake-up of each lane, and the "
+        "start of a run."
+    ),
 )
 BRONZE, SILVER, LEDGER = "bench-bronze", "bench-silver", "bench-ledger"
 PER_INVOCATION = 500
@@ -48,7 +57,7 @@ TABLE, ROW = "listing", 1
 
 @dataclass
 class Calls:
-    """Calls of AWS by name. botocore's threads count at once."""
+    """Counts AWS calls by name. Thread-safe."""
 
     counts: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -59,7 +68,7 @@ class Calls:
 
 
 class FakeS3:
-    """Has one small object under every key of bronze and nothing elsewhere, and takes every write."""
+    """Has one small object under every key of bronze and none elsewhere. Accepts every write."""
 
     def __init__(self, body: bytes, calls: Calls) -> None:
         self._body = body
@@ -81,7 +90,7 @@ class FakeS3:
 
 
 class FakeDynamoDB:
-    """Knows nothing and takes every write."""
+    """Holds nothing and accepts every write."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -97,7 +106,7 @@ class FakeDynamoDB:
 
 @contextmanager
 def emulator(calls: Calls) -> Iterator[tuple[Any, Any]]:
-    """S3 and DynamoDB clients of an emulator of its own, which ends with the block."""
+    """S3 and DynamoDB clients of an emulator that runs for the length of the block."""
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
         running = start_emulator(Path(folder), environment=os.environ)
         try:
@@ -118,7 +127,7 @@ def emulator(calls: Calls) -> Iterator[tuple[Any, Any]]:
 
 
 def measure(s3: Any, dynamodb: Any, notices: Sequence[Notice], calls: Calls) -> dict[str, Any]:
-    """Admit these notices, an invocation's worth at a time. Raises RuntimeError when one wasn't admitted."""
+    """Admit the notices in batches of one invocation. Raises RuntimeError if one wasn't admitted."""
     objects, ledger = Objects(s3), DynamoDbLedger(dynamodb, LEDGER)
     admission = open_admission(objects, ledger=ledger, silver_bucket=SILVER, now=epoch_ms)
     source = SOURCES[TABLE]
@@ -128,9 +137,8 @@ def measure(s3: Any, dynamodb: Any, notices: Sequence[Notice], calls: Calls) -> 
     for first in range(0, len(notices), PER_INVOCATION):
         done = admission.admit_all(notices[first : first + PER_INVOCATION], configuration)
         if done.failed or any(admitted.written.state != "pending" for admitted in done.done.values()):
-            raise RuntimeError(
-                f"not admitted: {list(done.failed.values())[:3] or [admitted.written.reason for admitted in done.done.values()][:3]}"
-            )
+            reasons = list(done.failed.values()) or [admitted.written.reason for admitted in done.done.values()]
+            raise RuntimeError(f"not admitted: {reasons[:3]}")
     seconds = time.perf_counter() - began
     counted = dict(sorted(calls.counts.items()))
     return {
@@ -144,7 +152,7 @@ def measure(s3: Any, dynamodb: Any, notices: Sequence[Notice], calls: Calls) -> 
 
 
 def run(where: str, count: int) -> dict[str, Any]:
-    """One measurement: `count` new objects, put before the clock runs."""
+    """One measurement of `count` new objects, put before the clock starts."""
     body = object_bytes(TABLE, [record(TABLE, row(TABLE, ROW, seed=1, sizes=Sizes.scaled(0.01)), op="u", change=1)])
     calls = Calls()
     keys = [object_key(TABLE, number) for number in range(count)]
@@ -173,7 +181,7 @@ def _notice(key: str, version: str, size: int) -> Notice:
 
 
 def main() -> None:
-    """Measure, keep the raw values, print the summary."""
+    """Measure, keep the raw values, and print the summary."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--objects", default="10,1000,10000")
     parser.add_argument("--on", default="emulator,fake")

@@ -1,4 +1,6 @@
-"""Bytes written per byte of change: the same batches into four tables, copy-on-write and merge-on-read, by Sluice with services and by Hudi's defaults.
+"""Measures bytes written per byte of change, by Sluice with services and by Hudi's defaults.
+
+The same batches go into four tables, copy-on-write and merge-on-read.
 
 python -m sluice_bench.bytes_written [--batches 100] [--changes 1000] [--rows 170000]
 """
@@ -28,13 +30,28 @@ from sluice_bench.written_bytes import ACTIONS, KINDS, REWRITTEN, WrittenBytes
 from sluice_local.emr.spark_command import JVM_OPTIONS
 
 CAVEATS = (
-    "Bytes of change are the batches' Avro objects as they lie in bronze, uncompressed as the sink's default has it; the first load isn't counted on either side.",
-    "Bytes written are those of every file that appeared or changed below the table's folder, looked at after each commit and each service, without checksum files; of Sluice also manifest and outcome. "
-    "`by_the_jvm` is what Hadoop's own counters say, those included and what was deleted at once.",
-    "Tables are local files and not partitioned. Rows of a batch are chosen evenly from all that live, so copy-on-write rewrites nearly every file with every batch, whoever writes.",
-    "Sluice: the default policy, a batch a minute. Nothing is older than the time-travel window within the run, so it cleans nothing; Hudi's defaults keep ten commits, and delete the rest.",
-    "Hudi's defaults: the data source's, of the same Hudi, told only name, type, key and ordering; deletes by Hudi's own mark, so that deleted rows go, where Sluice keeps them as hidden rows. "
-    "A plain batch write never compacts a merge-on-read table: inline compaction is switched on, with its default of every fifth delta commit.",
+    (
+        "Bytes of change are the batches' Avro objects as they lie in bronze, uncompressed as the sink's default has "
+        "it; the first load isn't counted on either side."
+    ),
+    (
+        "Bytes written are those of every new or changed file in the table's folder after each commit and service, "
+        "without checksum files; for Sluice also manifest and outcome. `by_the_jvm` is the value of Hadoop's own "
+        "counters, which include checksum files and files that were deleted at once."
+    ),
+    (
+        "Tables are local files and not partitioned. Rows of a batch are chosen evenly from all that live, so "
+        "copy-on-write rewrites nearly every file with every batch, whoever writes."
+    ),
+    (
+        "Sluice: the default policy, a batch a minute. Nothing is older than the time-travel window within the run, "
+        "so it cleans nothing; Hudi's defaults keep ten commits, and delete the rest."
+    ),
+    (
+        "Hudi's defaults: the data source of the same Hudi with only name, type, key and ordering set. Deletes are by "
+        "Hudi's own mark, so that deleted rows go; Sluice keeps them as hidden rows. A plain batch write never "
+        "compacts a merge-on-read table: inline compaction is switched on, by default at every fifth delta commit."
+    ),
 )
 SLUICE, HUDI = "sluice", "hudi"
 RECORDS = "manifest_and_outcome"
@@ -43,7 +60,7 @@ DATABASE = "bench"
 
 
 class Measured:
-    """One table and what its steps wrote."""
+    """A table and the bytes that its steps wrote."""
 
     def __init__(self, spark, path: Path) -> None:
         self._spark = spark
@@ -53,11 +70,11 @@ class Measured:
         self.steps: list[dict[str, object]] = []
 
     def start(self) -> None:
-        """Count from here."""
+        """Start counting."""
         self._counted = self._by_the_jvm()
 
     def saw(self, batch: int, step: str, **more: int) -> None:
-        """Note what was written since the last time."""
+        """Record the bytes written since the last call."""
         counted = self._by_the_jvm()
         self.steps.append(
             {"batch": batch, "step": step, **self._written.look(), **more, "by_the_jvm": counted - self._counted}
@@ -65,7 +82,7 @@ class Measured:
         self._counted = counted
 
     def total(self) -> Counter[str]:
-        """All steps but the first load."""
+        """The sum of all steps without the first load."""
         return sum(
             (
                 Counter({name: value for name, value in step.items() if isinstance(value, int) and name != "batch"})
@@ -76,7 +93,7 @@ class Measured:
         )
 
     def stored(self) -> int:
-        """Bytes that are there now."""
+        """Bytes stored now."""
         return self._written.stored()
 
     def _by_the_jvm(self) -> int:
@@ -87,7 +104,7 @@ class Measured:
 
 
 def living(spark, path: Path, columns: Sequence[str]) -> tuple:
-    """Count and sums over the rows that a reader shows."""
+    """Count and sums of the visible rows."""
     rows = spark.read.format("hudi").options(**hudi_options.read_options()).load(path.as_uri())
     if hidden.DELETED in rows.columns:
         rows = rows.where(f"coalesce(cast({hidden.DELETED} as boolean), false) = false")
@@ -95,7 +112,7 @@ def living(spark, path: Path, columns: Sequence[str]) -> tuple:
 
 
 def config(table_type: str) -> TableConfig:
-    """The table as tables.yaml would have it that says only its key and type."""
+    """A table's configuration with only its key and type set."""
     source = SOURCES[TABLE]
     return TableConfig(
         table=f"{DATABASE}.{TABLE}_{table_type}",
@@ -118,9 +135,11 @@ def run(
     ended: Callable[[], bool],
     progress: Callable[[str], None],
 ) -> tuple[dict[str, Measured], list[int]]:
-    """Load, then merge the batches into all four tables in turns; the tables' steps, and each batch's bytes. No batch begins once it is `ended`.
+    """Load, then merge the batches into all four tables in turns, until `ended`.
 
-    Raises AssertionError where the tables differ in the end.
+    Returns the tables' steps and each batch's bytes.
+
+    Raises AssertionError if the tables differ at the end.
     """
     ours = {kind: InProcessTable(spark, endpoint, home / SLUICE, config(kind)) for kind in TYPES}
     theirs = {kind: PlainTable(spark, home / HUDI, f"{TABLE}_{kind}", kind) for kind in TYPES}
@@ -163,7 +182,7 @@ def run(
 
 
 def summary(measured: Mapping[str, Measured], sizes: Sequence[int]) -> dict[str, object]:
-    """What was written, by table, beside what changed."""
+    """Bytes written by table, and bytes of change."""
     changed = sum(sizes)
     found: dict[str, object] = {}
     per_byte: dict[str, float] = {}
@@ -188,7 +207,7 @@ def summary(measured: Mapping[str, Measured], sizes: Sequence[int]) -> dict[str,
 
 
 def main() -> None:
-    """Merge, keep the raw values, print the summary."""
+    """Merge, keep the raw values, and print the summary."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batches", type=int, default=100)
     parser.add_argument("--changes", type=int, default=1_000)
@@ -198,14 +217,14 @@ def main() -> None:
         type=float,
         default=float("inf"),
         metavar="SECONDS",
-        help="begin no batch after so long, nor after a SIGTERM; the result tells how many there were",
+        help="start no batch after this time, nor after a SIGTERM; the result says how many there were",
     )
     given = parser.parse_args()
     dataset = Dataset(Sizes(sale=given.rows))
     ends, asked_to_end = time.monotonic() + given.at_most, threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: asked_to_end.set())
     with tempfile.TemporaryDirectory(prefix="sluice-bytes-") as folder, emulated_s3() as endpoint:
-        spark = session(memory="3g", java=" ".join(JVM_OPTIONS))  # bytes are counted and no seconds: the least work
+        spark = session(memory="3g", java=" ".join(JVM_OPTIONS))  # seconds don't matter, so with the least work
         measured, sizes = run(
             spark,
             endpoint,

@@ -1,4 +1,4 @@
-"""Many commits into one table under the default policy: what a warm commit costs at the beginning and at the end, and the bytes it leaves.
+"""Measures a warm commit at the beginning and the end of many, and the bytes they leave, under the default policy.
 
 python -m sluice_bench.commits_2000 [--commits 2000] [--table-type cow]
 """
@@ -22,18 +22,24 @@ from sluice_bench.tickit import Dataset, change_object, pieces, snapshot_object
 from sluice_bench.tickit_rows import Sizes
 
 CAVEATS = (
-    "One row changes per commit, one commit after the other, freshness 0: a deployment commits at most once a minute, so a week is at most 10,080 commits.",
-    "Nothing is older than the time-travel window of seven days within the run, so nothing is cleaned: the bytes are those of a table that keeps everything.",
+    (
+        "One row changes per commit, one commit after the other, freshness 0: a deployment commits at most once a "
+        "minute, so a week is at most 10,080 commits."
+    ),
+    (
+        "Nothing is older than the time-travel window of seven days within the run, so nothing is cleaned: the bytes "
+        "are those of a table that keeps everything."
+    ),
 )
 TABLE = "event"
 LANE = "main"
 WEEK = 7 * 24 * 60  # commits in seven days at the default freshness of 60 s
-WINDOW = 25  # commits around a point that its median is taken of
+WINDOW = 25  # commits in the median at a point
 TIMEOUT_S = 180.0
 
 
 def commit_one(stack: RunningStack, dataset: Dataset, change: int) -> dict[str, float | str]:
-    """Put one change and await its object's settling; returns the batch and the seconds from put to settled."""
+    """Put one change and wait until its object is settled. Returns the batch and the seconds."""
     target = stack.target
     key, body = change_object(
         dataset,
@@ -56,7 +62,7 @@ def commit_one(stack: RunningStack, dataset: Dataset, change: int) -> dict[str, 
 
 
 def stored(stack: RunningStack, table: str) -> dict[str, int]:
-    """Bytes and files below a table's folder: data, and Hudi's own folder apart."""
+    """Bytes and files in a table's folder: data, and Hudi's own folder separately."""
     target = stack.target
     found = {"data_bytes": 0, "data_files": 0, "hudi_bytes": 0, "hudi_files": 0}
     for page in (
@@ -72,7 +78,7 @@ def stored(stack: RunningStack, table: str) -> dict[str, int]:
 
 
 def merge_seconds(stack: RunningStack) -> dict[str, float]:
-    """The driver's own time of merging, by batch."""
+    """The driver's own merge time by batch."""
     return {
         str(event["batch"]): float(event["seconds"]["merge"])
         for event in events(stack.home)
@@ -81,12 +87,12 @@ def merge_seconds(stack: RunningStack) -> dict[str, float]:
 
 
 def around(values: list[float], commit: int) -> float:
-    """The median of the WINDOW values that end at a commit (counted from 1)."""
+    """The median of the WINDOW values up to a commit (counted from 1)."""
     return percentile(values[max(0, commit - WINDOW) : commit], 0.5)
 
 
 def main() -> None:
-    """Commit, keep the raw values, print the summary."""
+    """Commit, keep the raw values, and print the summary."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--commits", type=int, default=2_000)
     parser.add_argument("--table-type", choices=("cow", "mor"), default="cow")

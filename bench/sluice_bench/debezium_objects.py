@@ -1,4 +1,4 @@
-"""Avro objects as Debezium's flattening transform and Confluent's S3 sink write them: schema, change fields, key."""
+"""Builds Avro objects as written by Debezium's flattening transform and Confluent's S3 sink."""
 
 import datetime as dt
 import functools
@@ -19,12 +19,12 @@ SCHEMAS = (
 SNAPSHOT_TS_MS = 1_795_228_708_000
 BINLOG = "mysql-bin.000001"
 SNAPSHOT_AT = MappingProxyType({"postgresql": 51_500_728, "mariadb": 697_175})
-CHANGE_STEP = 1_000  # a source log grows by more than one between changes
+CHANGE_STEP = 1_000  # a source log advances by more than one between changes
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a table comes from: its topic, its key, the database system, and that system's name for the schema."""
+    """A table's origin: its topic, its key, the database system, and the system's name for the schema."""
 
     topic: str
     key: str
@@ -55,12 +55,15 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
 
 @functools.cache
 def writer_schema(table: str) -> Mapping:
-    """The schema that the real connector registered for this table, parsed for fastavro."""
+    """The schema that a real connector registered for the table, parsed for fastavro."""
     return fastavro.parse_schema(json.loads((SCHEMAS / f"{SOURCES[table].topic}.v1.avsc").read_text()))
 
 
 def key_only(table: str, values: Row) -> Row:
-    """What a delete carries where the database logs only the key: nullable columns null, the others their type's default (seen in real Debezium output)."""
+    """The values of a delete if the database logs only the key, as in real Debezium output.
+
+    Nullable columns are null, the others their type's default.
+    """
     defaults = {
         field["name"]: None if isinstance(field["type"], list) else "" if field["type"] == "string" else 0
         for field in writer_schema(table)["fields"]
@@ -69,9 +72,9 @@ def key_only(table: str, values: Row) -> Row:
 
 
 def record(table: str, values: Row, *, op: str, change: int, ts_ms: int = SNAPSHOT_TS_MS) -> Row:
-    """One flattened change. `change` 0 is the snapshot, whose rows all share one position as Debezium's do; each higher number is a later position.
+    """One flattened change. `change` 0 is the snapshot, whose rows share one position; higher ones come later.
 
-    A delete ('d') should carry what the database logged: often only the key.
+    A delete ('d') should have the values that the database logged: often only the key.
     """
     source = SOURCES[table]
     at = SNAPSHOT_AT[source.system] + change * CHANGE_STEP
@@ -97,7 +100,9 @@ def object_bytes(table: str, records: Sequence[Row], codec: str = "null") -> byt
 
 
 def object_key(table: str, offset: int, day: dt.date = dt.date(2026, 11, 21), prefix: str = "") -> str:
-    """The key that the sink's daily partitioner gives an object whose first record has this Kafka offset. `prefix` goes before the topic's own name,
-    so that one bucket can hold the same set many times over: keys are no part of an object's content."""
+    """The key that the sink's daily partitioner gives an object whose first record has this Kafka offset.
+
+    `prefix` precedes the topic, so that one bucket can hold the same set many times.
+    """
     topic = prefix + SOURCES[table].topic
     return f"topics/{topic}/year={day:%Y}/month={day:%m}/day={day:%d}/{topic}+0+{offset:010d}.avro"

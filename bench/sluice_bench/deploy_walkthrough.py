@@ -1,9 +1,10 @@
-"""Deploys a clean clone to an emulator by `make deploy`, puts, updates and deletes, and keeps what was said as docs/walkthroughs/EMULATOR.md.
+"""Deploys a clean clone to an emulator with `make deploy`, and writes docs/walkthroughs/EMULATOR.md.
 
     python -m sluice_bench.deploy_walkthrough ministack|localstack [--keep FILE]
 
-`make deploy` and `make delete` run as they are for AWS: SAM's own build, deploy and delete, through AWS_ENDPOINT_URL. What differs is
-the template (sluice_local.overlay: no emulator knows EMR Serverless, the stand-in does) and the parameters that name this machine's Python.
+`make deploy` and `make delete` run as for AWS: SAM's own build, deploy and delete, through AWS_ENDPOINT_URL. Two
+things differ: the template (sluice_local.stack.overlay replaces EMR Serverless by the stand-in), and the parameters
+that name this machine's Python.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Walk:
     transcript: Transcript
 
     def run(self, shown: str, *, of_make: str = "", accept: tuple[int, ...] = (0,)) -> str:
-        """Run a command line in the clone. `of_make` is what make is told besides. Ends the program when the command fails."""
+        """Run a command line in the clone. `of_make` are hidden arguments of make. Exits if the command fails."""
         self.transcript.say(f"\n$ {shown}")
         done = subprocess.Popen(
             f"{shown} {of_make}",
@@ -77,13 +78,13 @@ class Walk:
         said = []
         for line in done.stdout:
             said.append(line)
-            self.transcript.say(line.rstrip("\n").rpartition("\r")[2])  # of a bar of progress its end
+            self.transcript.say(line.rstrip("\n").rpartition("\r")[2])  # of a progress bar only the end
         if done.wait() not in accept:
             raise SystemExit(f"{shown} ended with {done.returncode}")
         return "".join(said)
 
     def make(self, target: str, **variables: str) -> str:
-        """Run make with the environment of this interpreter in place of .venv, which would take minutes to make once more."""
+        """Run make with this interpreter's environment as .venv: a new one would take minutes."""
         given = " ".join(f'{name}="{value}"' for name, value in variables.items())
         venv = sys.prefix
         return self.run(
@@ -93,7 +94,7 @@ class Walk:
 
 
 def walk(name: str, scratch: Path) -> str:
-    """The whole walk; the transcript's text."""
+    """Walk through all steps. Returns the transcript's text."""
     with ExitStack() as undo:
         emulator = start_emulator(scratch / "emulator", kind=Kind(name), progress=print)
         undo.callback(emulator.stop)
@@ -129,7 +130,7 @@ def walk(name: str, scratch: Path) -> str:
         walk = Walk(clone, _environment(clone, endpoint, stand_in.endpoint), transcript)
         os.environ.update(
             {name: value for name, value in walk.environment.items() if name.startswith("AWS_")}
-        )  # what looks on from here sees the same AWS
+        )  # so that the checks here see the same AWS
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
         transcript.say(
             f"$ git clone --quiet <this repository> sluice && cd sluice && git log --oneline -1\n{_head(clone)}"
@@ -143,11 +144,15 @@ def _steps(walk: Walk, *, hudi: str) -> None:
     host = this_host()
     built = {
         "TEMPLATE": EMULATED,
-        "LAMBDA_PYTHON": "%d.%d" % sys.version_info[:2],
+        "LAMBDA_PYTHON": f"{sys.version_info.major}.{sys.version_info.minor}",
         "LAMBDA_ARCHITECTURE": host.architecture,
         "SPARK_ARCHITECTURE": "host",
     }
-    parameters = f"Runtime=python{built['LAMBDA_PYTHON']} Architecture={host.architecture} SparkArchitecture={host.architecture.upper()} HudiJars={hudi} BatchingWindow=0 SuperviseSchedule='rate(1 minute)'"
+    parameters = (
+        f"Runtime=python{built['LAMBDA_PYTHON']} Architecture={host.architecture} "
+        f"SparkArchitecture={host.architecture.upper()} HudiJars={hudi} BatchingWindow=0 "
+        "SuperviseSchedule='rate(1 minute)'"
+    )
     say = walk.transcript.say
 
     say("\n# The first deployment.")
@@ -179,7 +184,7 @@ def _steps(walk: Walk, *, hudi: str) -> None:
 
 
 def _left(target: Target, scratch: Path) -> Iterator[str]:
-    """What there is after the stack is gone, by plain clients."""
+    """What remains after the deletion, according to plain clients."""
     s3, dynamodb = target.client("s3"), target.client("dynamodb")
     for bucket in (target.bronze, target.silver, target.artifacts):
         listed = [
@@ -223,10 +228,20 @@ def _environment(clone: Path, endpoint: str, emr_endpoint: str) -> dict[str, str
         name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SLUICE_", "SAM_", "PYTEST"))
     }
     return {
-        **kept, "PATH": f"{sys.prefix}/bin{os.pathsep}{os.environ.get('PATH', os.defpath)}", "PYTHONPATH": os.pathsep.join(str(clone / part) for part in ("functions", "spark", "cli", "local")),
-        "AWS_ENDPOINT_URL": endpoint, "AWS_ENDPOINT_URL_EMR_SERVERLESS": emr_endpoint, "AWS_REGION": REGION, "AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": ACCESS_KEY,
-        "AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull, "COLUMNS": "150", "NO_COLOR": "1",
-    }  # fmt: skip
+        **kept,
+        "PATH": f"{sys.prefix}/bin{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "PYTHONPATH": os.pathsep.join(str(clone / part) for part in ("functions", "spark", "cli", "deploy", "local")),
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ENDPOINT_URL_EMR_SERVERLESS": emr_endpoint,
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": ACCESS_KEY,
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "COLUMNS": "150",
+        "NO_COLOR": "1",
+    }
 
 
 def _head(clone: Path) -> str:
@@ -245,7 +260,7 @@ def _clients(endpoint: str) -> Any:
 
 
 def main() -> None:
-    """Walk, and write what was said."""
+    """Walk, and write the transcript."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("emulator", choices=[kind.value for kind in Kind])
     parser.add_argument("--keep", type=Path, help="another file than docs/walkthroughs/EMULATOR.md")
@@ -255,7 +270,10 @@ def main() -> None:
     kept = given.keep or ROOT / "docs" / "walkthroughs" / f"{given.emulator}.md"
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(
-        f"# `make deploy` and `make delete` on {given.emulator}\nMade by `make deploy-walkthrough EMULATOR={given.emulator}`; [deploying.md](../deploying.md) says what each step is for.\n\n```text\n{text}```\n"
+        f"# `make deploy` and `make delete` on {given.emulator}\n"
+        f"Made by `make deploy-walkthrough EMULATOR={given.emulator}`; "
+        "[deploying.md](../deploying.md) says what each step is for.\n\n"
+        f"```text\n{text}```\n"
     )
     print(f"written to {kept}")
 

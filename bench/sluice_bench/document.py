@@ -1,6 +1,6 @@
-"""Writes docs/benchmarks.md from the raw results beside it, caveats before numbers.
+"""Writes docs/benchmarks.md from the raw results in docs/benchmarks, caveats before numbers.
 
-python -m sluice_bench.document [--take]   # --take: first take over the newest results of bench/results
+python -m sluice_bench.document [--take]   # --take: first copy the newest results of bench/results
 """
 
 import argparse
@@ -14,7 +14,7 @@ from sluice_bench.results import RESULTS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 KEPT, DOCUMENT = DOCS / "benchmarks", DOCS / "benchmarks.md"
-# What is measured, in the order of the document, and how it is repeated.
+# The measurements in the order of the document, with the command of each.
 BENCHMARKS = (
     (
         "latency-lingering",
@@ -37,15 +37,17 @@ BENCHMARKS = (
 )
 _HEAD = """# Benchmarks
 
-Made by `make bench` from the raw values in [docs/benchmarks](benchmarks), one file per benchmark with all single values, the machine and the commit. Don't edit by hand.
+Made by `make bench` from the raw values in [docs/benchmarks](benchmarks): one file per benchmark with all values, the
+machine and the commit. Don't edit by hand.
 
-**Everything here is local.** Emulated services, Spark and Sluice share one machine's cores, and no number is one of AWS: EMR Serverless adds its cold start, S3 and DynamoDB their round trips.
-The numbers compare designs and releases; they promise nothing.
+**All measurements are local.** Emulated services, Spark and Sluice share one machine's cores. No number is one of
+AWS: EMR Serverless adds its cold start, S3 and DynamoDB their round trips. The numbers compare designs and releases;
+they are no promise.
 """
 
 
 def take(results: Path = RESULTS, kept: Path = KEPT) -> list[Path]:
-    """Take over the newest result of each benchmark, with its picture where it has one; the files written."""
+    """Copy the newest result of each benchmark, with its picture if there is one. Returns the written files."""
     kept.mkdir(parents=True, exist_ok=True)
     written = []
     for name, _, _ in BENCHMARKS:
@@ -60,7 +62,7 @@ def take(results: Path = RESULTS, kept: Path = KEPT) -> list[Path]:
 
 
 def text(kept: Path = KEPT) -> str:
-    """The document of the kept results."""
+    """The document from the kept results."""
     parts = [_HEAD]
     for name, title, command in BENCHMARKS:
         file = kept / f"{name}.json"
@@ -81,7 +83,8 @@ def _section(title: str, command: str, result: Mapping[str, Any], picture: Itera
     load = f", load {machine['load_1_5_15'][0]:.1f} when it ended" if machine.get("load_1_5_15") else ""
     lines = [
         f"## {title}",
-        f"`{command}`; {result['measured_at'][:10]}, commit {machine['commit']}, {machine['usable_cores']} cores of {machine['processor']}, {machine['memory_gib']} GiB{load}.",
+        f"`{command}`; {result['measured_at'][:10]}, commit {machine['commit']}, "
+        f"{machine['usable_cores']} cores of {machine['processor']}, {machine['memory_gib']} GiB{load}.",
         "",
     ]
     lines += [f"- {caveat}" for caveat in result["caveats"]]
@@ -90,7 +93,7 @@ def _section(title: str, command: str, result: Mapping[str, Any], picture: Itera
 
 
 def _table(summary: Mapping[str, Any]) -> Iterable[str]:
-    """One row per line of the summary; lines that are mappings of the same keys get a column for each."""
+    """One row per line of the summary. Lines that are mappings with the same keys get a column for each key."""
     nested = {label: value for label, value in summary.items() if isinstance(value, Mapping)}
     columns = list(dict.fromkeys(name for value in nested.values() for name in value))
     if columns:
@@ -121,7 +124,7 @@ def _describe(value: Any) -> str:
 def main() -> None:
     """Write the document."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--take", action="store_true", help="first take over the newest results of bench/results")
+    parser.add_argument("--take", action="store_true", help="first copy the newest results of bench/results")
     if parser.parse_args().take:
         print("taken over:", ", ".join(file.name for file in take()) or "nothing")
     DOCUMENT.write_text(text(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What the driver's own log says of a batch: the seconds of each of its stages."""
+"""Reads the seconds of each stage of a batch from the driver's log."""
 
 import json
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def events(home: Path) -> Iterator[dict]:
-    """Every event of every run's log below a local stack's folder, file by file. Lines that are no events are Spark's own."""
+    """Every event of every run's log in a local stack's folder, file by file. Other lines are Spark's."""
     for file in sorted(home.rglob("stdout")):
         with file.open(encoding="utf-8", errors="replace") as lines:
             for line in lines:
@@ -14,13 +14,16 @@ def events(home: Path) -> Iterator[dict]:
                     try:
                         event = json.loads(line)
                     except json.JSONDecodeError:
-                        continue  # a line that is still being written
+                        continue  # a line that is being written
                     if isinstance(event, dict) and "event" in event:
                         yield event
 
 
 def batch_profile(home: Path, batch: str, table: str) -> dict[str, float]:
-    """Seconds by stage: of the batch (`driver_<stage>_s`) and, within its merge, of one table's part (`merge_<stage>_s`); empty when the log is not there."""
+    """Seconds by stage of the batch (`driver_<stage>_s`) and of one table's merge (`merge_<stage>_s`).
+
+    Empty without a log.
+    """
     stages: dict[str, float] = {}
     for event in events(home):
         if (

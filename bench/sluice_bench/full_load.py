@@ -1,4 +1,6 @@
-"""The full load: 424,319 rows in seven tables by one run of Sluice, interleaved with the always-on peer and a bare write of the same objects.
+"""Measures the full load: 424,319 rows in seven tables by one run of Sluice.
+
+It alternates with the always-on peer and a bare write of the same objects.
 
 python -m sluice_bench.full_load [--rounds 3] [--scale 1.0] [--peers streaming,tuned,bare] [--table-type cow]
 """
@@ -30,18 +32,26 @@ from sluice_local.images.jars import ensure_jars
 from sluice_local.images.java import find_java, trust_options
 
 CAVEATS = (
-    "Sluice: from the first batch's claim to the last batch's commit, by the ledger; from the first put, and with the start of Spark, are given apart.",
-    "Peer: the queries one after the other in one session that is already up; its start is given apart. An always-on job would have it behind it.",
+    (
+        "Sluice: from the first batch's claim to the last batch's commit, by the ledger; from the first put, and with "
+        "the start of Spark, are given apart."
+    ),
+    (
+        "Peer: the queries one after the other in one session that is already up; its start is given apart. An "
+        "always-on job would have it behind it."
+    ),
     "Each side's Spark has this machine to itself while it runs, beside the emulator that serves both.",
 )
 DRIVER_MEMORY = "4g"
-SPARK_AVRO = "org.apache.spark:spark-avro_2.12:3.5.7"  # Spark's Avro source is a package apart; the peer needs it, Sluice doesn't
+SPARK_AVRO = (
+    "org.apache.spark:spark-avro_2.12:3.5.7"  # Spark's Avro source is a separate package, which only the peer needs
+)
 TIMEOUT_S = 900.0
 PEERS = {"streaming": ("streaming", False), "tuned": ("streaming", True), "bare": ("bare", False)}
 
 
 def load_with_sluice(stack: RunningStack, folder: Path, prefix: str, table_type: str) -> dict[str, object]:
-    """Put the objects at once into the idle system, wait for the lane to be idle again, and read the times from the ledger."""
+    """Put all objects into the idle system, wait until the lane is idle again, and read the times from the ledger."""
     database = prefix.rstrip(".")
     stack.configure(table_rules(prefix, database, table_type))
     files = sorted(path for path in folder.rglob("*.avro"))
@@ -78,7 +88,7 @@ def load_with_sluice(stack: RunningStack, folder: Path, prefix: str, table_type:
 
 
 def load_with_peer(stack: RunningStack, folder: Path, prefix: str, peer: str, table_type: str) -> dict[str, object]:
-    """Run one of the peers over the objects that Sluice has just loaded. Raises CalledProcessError with its output when it fails."""
+    """Run a peer over the objects that Sluice has just loaded. Raises CalledProcessError with its output."""
     mode, tuned = PEERS[peer]
     target = stack.target
     keys: dict[str, list[str]] = {}
@@ -132,7 +142,10 @@ def load_with_peer(stack: RunningStack, folder: Path, prefix: str, peer: str, ta
 
 
 def run(rounds: int, scale: float, peers: Sequence[str], table_type: str) -> tuple[Mapping, list[dict]]:
-    """`rounds` times: Sluice, then each peer, on new topics and tables. Returns the summary and every measurement."""
+    """Run Sluice and then each peer `rounds` times, on new topics and tables.
+
+    Returns the summary and all measurements.
+    """
     values: list[dict] = []
     with bench_stack() as stack, tempfile.TemporaryDirectory(prefix="sluice-bench-tickit-") as scratch:
         for number in range(rounds):
@@ -152,7 +165,7 @@ def run(rounds: int, scale: float, peers: Sequence[str], table_type: str) -> tup
 
 
 def summarized(values: Sequence[Mapping], peers: Sequence[str]) -> dict[str, object]:
-    """Seconds, rows and megabytes (10^6 bytes of Avro) a second for each design, and the rounds' ratios to each peer."""
+    """Seconds, rows and megabytes (10^6 bytes of Avro) per second for each design, and ratios to each peer."""
     designs = ("sluice", *peers)
     mine = {design: [v for v in values if v["design"] == design] for design in designs}
     seconds = {design: [float(v["seconds"]) for v in mine[design]] for design in designs}
@@ -166,7 +179,7 @@ def summarized(values: Sequence[Mapping], peers: Sequence[str]) -> dict[str, obj
 
 
 def main() -> None:
-    """Run, keep the raw values, print the summary."""
+    """Run, keep the raw values, and print the summary."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0)

@@ -1,4 +1,6 @@
-"""One table merged and served as a driver does it, in this process: objects lie in an emulated S3, the table in local files, and time goes by the minute."""
+"""Merges and serves one table as a driver does, in this process.
+
+Objects are in an emulated S3, and the table in local files. Time advances by the minute."""
 
 from collections.abc import Iterator, Mapping
 from itertools import count
@@ -20,11 +22,14 @@ from sluice_spark.merge.part import merge_part
 from sluice_spark.services.slice import Pace, serve_table
 
 SLICE_S = 20  # the default of `service_slice`
-MINUTE_MS = 60_000  # between two batches: the default freshness
+MINUTE_MS = 60_000  # between two batches, the default freshness
 
 
 class InProcessTable:
-    """A table under its own configuration. After each batch a minute has passed, and what the policy says is due is done, slice by slice."""
+    """A table under its own configuration.
+
+    After each batch a minute passes, and services that are due run slice by slice.
+    """
 
     def __init__(self, spark, endpoint: str, home: Path, config: TableConfig) -> None:
         self._spark = spark
@@ -47,7 +52,7 @@ class InProcessTable:
         self.path = home / config.database / config.name
 
     def merge(self, bodies: Mapping[str, bytes], first_offset: int) -> tuple[Outcome, int]:
-        """Commit objects, by key, as one batch; its outcome, and the bytes of what the driver writes of it beside the table: manifest and outcome."""
+        """Commit objects, by key, as one batch. Returns its outcome, and the bytes of manifest and outcome."""
         objects = [self._put(key, body, first_offset + number) for number, (key, body) in enumerate(bodies.items())]
         part = TablePart(self._config.to_dict(), tuple(objects), self._last.watch if self._last is not None else {})
         manifest = open_manifest("main", RUN, self._services.clock.now_ms(), "v1", {self._config.table: part})
@@ -61,7 +66,7 @@ class InProcessTable:
         return outcome, len(manifest.to_json().encode()) + len(outcome.to_json().encode())
 
     def serve(self) -> Iterator[tuple[str, ServiceReport]]:
-        """Do what is due by now; each slice's service and report."""
+        """Run the services that are due. Yields each slice's service and report."""
         facts = {
             name: ServiceFacts(commits=self._commits - known.commits, done_at=known.done_at, ended_at=known.ended_at)
             for name, known in self._done.items()

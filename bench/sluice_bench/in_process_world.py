@@ -1,4 +1,4 @@
-"""What a merge in this process needs around it: an emulated S3 with both buckets, and a log that keeps nothing."""
+"""Surroundings of a merge in this process: an emulated S3 with both buckets, and a silent log."""
 
 import logging
 from collections.abc import Iterator
@@ -10,18 +10,18 @@ REGION, BRONZE, SILVER, RUN = "us-east-1", "bronze", "silver", "run-bench-1"
 
 
 class Quiet:
-    """A log that keeps nothing."""
+    """A log that keeps no events."""
 
     def event(self, name: str, **fields: object) -> None:
-        """Forget it."""
+        """Ignore the event."""
 
 
 @contextmanager
 def emulated_s3() -> Iterator[str]:
-    """An S3 on this machine, for tasks of Spark too; its address."""
+    """Run an S3 on this machine, also for Spark's tasks. Yields its address."""
     from moto.server import ThreadedMotoServer
 
-    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # it tells each request
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # it logs each request
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:
@@ -32,14 +32,14 @@ def emulated_s3() -> Iterator[str]:
 
 
 def s3_client(endpoint: str):
-    """A client of the emulated S3, which takes any credentials."""
+    """A client of the emulated S3, which accepts any credentials."""
     return boto3.client(
         "s3", endpoint_url=endpoint, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test"
     )
 
 
 def make_buckets(s3) -> None:
-    """The two buckets, bronze with versions; what is there stays."""
+    """Create both buckets, bronze with versions, unless they exist."""
     for bucket in (BRONZE, SILVER):
         s3.create_bucket(Bucket=bucket)
     s3.put_bucket_versioning(Bucket=BRONZE, VersioningConfiguration={"Status": "Enabled"})

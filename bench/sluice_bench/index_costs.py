@@ -1,8 +1,10 @@
-"""What finding 1,000 changed rows costs by index and size of table: global simple and record index, metadata table on and off where the index allows.
+"""Measures the search for 1,000 changed rows by index and table size.
 
-    python -m sluice_bench.index_costs [--rows 10000 100000 1000000 10000000] [--changes 1000] [--rounds 5] [--index TEXT]
+Indexes are global simple and record index, with the metadata table on and off where the index allows it.
 
-A merge-on-read table takes the changes as log files, so that what is measured is finding rows and not rewriting their files.
+    python -m sluice_bench.index_costs [--rows 10000 1000000] [--changes 1000] [--rounds 5] [--index TEXT]
+
+A merge-on-read table writes changes as log files, so that the search is measured and not the rewriting of files.
 """
 
 import argparse
@@ -25,8 +27,14 @@ from sluice_local.images.jars import ensure_jars
 from sluice_local.images.java import find_java
 
 CAVEATS = (
-    "Tables are local files: on S3 each file that an index opens is a round trip or more, so what reads many files costs more there than here.",
-    "Keys are spread evenly over all files; keys that come in order would let the simple index skip files by their ranges.",
+    (
+        "Tables are local files: on S3 each file that an index opens is a round trip or more, so what reads many "
+        "files costs more there than here."
+    ),
+    (
+        "Keys are spread evenly over all files; keys that come in order would let the simple index skip files by "
+        "their ranges."
+    ),
 )
 NAMESPACE = "hoodie"
 PARTITIONS = 16
@@ -36,7 +44,7 @@ CORES = 2
 
 @dataclass(frozen=True)
 class Variant:
-    """An index with the metadata table on or off."""
+    """An index, with the metadata table on or off."""
 
     name: str
     options: dict[str, str]
@@ -61,7 +69,7 @@ VARIANTS = (
 
 
 def config() -> TableConfig:
-    """The table as Sluice would have it: one key, one partition column."""
+    """A table of Sluice with one key and one partition column."""
     return TableConfig(
         table="bench.indexed",
         database="bench",
@@ -74,7 +82,10 @@ def config() -> TableConfig:
 
 
 def session(memory: str = "8g", java: str = "-XX:+UseParallelGC"):
-    """Spark as the driver has it, on this machine's cores. Its tasks import what this process does, and reach an emulated AWS, which takes any credentials."""
+    """Spark as the driver has it, on this machine's cores.
+
+    Its tasks import this process's modules, and reach an emulated AWS with any credentials.
+    """
     os.environ.update(
         JAVA_HOME=str(find_java(os.environ).home),
         PYSPARK_PYTHON=sys.executable,
@@ -105,7 +116,7 @@ def session(memory: str = "8g", java: str = "-XX:+UseParallelGC"):
 
 
 def with_columns(ids, position: int):
-    """Rows of a plausible width for a frame of ids (bigint)."""
+    """Add columns of a plausible width to a frame of ids (bigint)."""
     from pyspark.sql import functions as F
 
     number = F.col("id")
@@ -122,7 +133,7 @@ def with_columns(ids, position: int):
 
 
 def write(frame, path: str, variant: Variant, *, operation: str, tasks: int) -> float:
-    """One commit; the seconds it took."""
+    """Commit once. Returns the seconds."""
     options = {
         **hudi_options.write_options(config(), operation=operation, parallelism=tasks),
         **variant.options,
@@ -134,7 +145,7 @@ def write(frame, path: str, variant: Variant, *, operation: str, tasks: int) -> 
 
 
 def measure(spark, rows: int, variant: Variant, *, changes: int, rounds: int) -> dict[str, object]:
-    """Make a table of so many rows and change some of them, evenly spread, several times."""
+    """Create a table of that many rows, and change evenly spread ones several times."""
     scratch = tempfile.mkdtemp(prefix="sluice-index-")
     path = f"{Path(scratch).as_uri()}/indexed"
     chosen = random.Random(rows)
@@ -171,7 +182,7 @@ def measure(spark, rows: int, variant: Variant, *, changes: int, rounds: int) ->
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure every index at every size; keep the raw values, print the medians."""
+    """Measure every index at every size, keep the raw values, and print the medians."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000, 10_000_000])
     parser.add_argument("--changes", type=int, default=1_000)

@@ -1,10 +1,11 @@
-"""The whole matrix of recorded sets against the source databases' rows: sets x orders x pace x table type. Resumable.
+"""Judges the whole matrix of recorded sets against the source databases' rows: sets x orders x pace x table type.
 
-Every table is read by Spark, by hudi-rs and by Hudi 0.15.0, merge-on-read ones once more after their compaction.
+Resumable. Spark, hudi-rs and Hudi 0.15.0 read every table, and merge-on-read tables again after their compaction.
 
     python -m sluice_bench.judge_all [--side-by-side 8] [--only TEXT] [--again]
 
-Keeps one JSON file per case under bench/results/judge/ and skips the cases that have one there or are equal in docs/judged.json, unless --again.
+Keeps one JSON file per case in bench/results/judge/. Unless --again, skips cases with a file there and cases that are
+equal in docs/judged.json.
 """
 
 import argparse
@@ -31,8 +32,9 @@ from sluice_local.images.jars import HUDI, ensure_jars
 from sluice_local.images.java import find_java
 
 RESULTS_FOLDER = RESULTS / "judge"
-OLD_HUDI = "0.15.0"  # what Athena's generation of readers is built on
-# In copy-on-write tables the old reader takes a partition column's value from the path, where empty text and null are one and a number is guessed: sets that have only text there.
+OLD_HUDI = "0.15.0"  # of Athena's generation of readers
+# In copy-on-write tables the old reader takes partition values from the path, where empty text equals null and
+# numbers are guessed. So it reads sets with only text there.
 COPIES_FOR_THE_OLD = ("types_flat_precise", "outbox_json_confluent", "outbox_json_lenses")
 TIMEOUT_S = 900.0
 
@@ -44,7 +46,7 @@ def all_cases() -> tuple[Case, ...]:
 
 @contextmanager
 def all_readers(stack: RunningStack) -> Iterator[tuple[Reader, ...]]:
-    """hudi-rs, Spark with the release's Hudi, and Spark with the Hudi of Athena's generation."""
+    """Open hudi-rs, Spark with the release's Hudi, and Spark with the Hudi of Athena's generation."""
     java = find_java(os.environ)
     with ExitStack() as open_readers:
         spark = [
@@ -64,13 +66,13 @@ def all_readers(stack: RunningStack) -> Iterator[tuple[Reader, ...]]:
 
 
 def outstanding(cases: Sequence[Case], folder: Path, kept: Mapping[str, Judged]) -> list[Case]:
-    """The cases without a result here, and not equal as a whole among those that the repository keeps."""
+    """The cases without a result here that aren't equal in the repository's kept results."""
     equal = {name for name, each in kept.items() if each.whole}
     return [case for case in cases if case.id not in equal and not (folder / f"{case.id}.json").exists()]
 
 
 def keep_case(case: Case, judgements: Sequence[Judgement], folder: Path) -> bool:
-    """Write a case's result whole or not at all; returns whether every reader saw the database's rows after every phase."""
+    """Write a case's result atomically. Returns whether every reader saw the source's rows after every phase."""
     mine = [judgement for judgement in judgements if judgement.case == case.id]
     equal = bool(mine) and all(judgement.equal for judgement in mine)
     folder.mkdir(parents=True, exist_ok=True)
@@ -87,7 +89,7 @@ def keep_case(case: Case, judgements: Sequence[Judgement], folder: Path) -> bool
 
 
 def main() -> int:
-    """Run what is outstanding; 0 when every case that has a result is equal and none is missing."""
+    """Run the outstanding cases. Returns 0 if all cases have a result and are equal."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--side-by-side", type=int, default=8, help="cases that share a batch")
     parser.add_argument("--only", default="", help="cases whose name contains this")
@@ -107,7 +109,7 @@ def main() -> int:
 def _run(cases: Sequence[Case], stack: RunningStack, readers: Sequence[Reader], folder: Path) -> None:
     named = [
         replace(case, run=secrets.token_hex(3)) for case in cases
-    ]  # a case that was cut off leaves tables behind: never the same twice
+    ]  # unique, since an interrupted case leaves tables behind
     try:
         together = [(case, find_set(case.set_name, os.environ)) for case in named]
     except SetMissing as missing:

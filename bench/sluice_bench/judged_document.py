@@ -1,6 +1,6 @@
-"""Writes docs/judged.md: which recorded sets equal their source databases' rows, by reader, from the kept results of judge_all.
+"""Writes docs/judged.md from the kept results of judge_all: which recorded sets equal their sources, by reader.
 
-python -m sluice_bench.judged_document [--take]   # --take: first take over the results of bench/results/judge
+python -m sluice_bench.judged_document [--take]   # --take: first copy the results of bench/results/judge
 """
 
 import argparse
@@ -18,18 +18,21 @@ from sluice_bench.judged_results import Judged
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "judged.md"
 _HEAD = """# Judged against the source databases
 
-What `make judge-all` found: objects that real Debezium and Kafka Connect wrote, put into a local stack in every order that their set lists, in one batch and phase by phase, into tables of both types,
-and read after each phase, merge-on-read tables once more after their compaction, by hudi-rs, by Spark with the Hudi of the release, and by Spark with Hudi 0.15.0. Equal means that every row
-and every value is the one that the source database itself gave at that moment. Made of [judged.json](judged.json), which has each case and its commit; don't edit by hand.
+Results of `make judge-all`. It puts objects written by real Debezium and Kafka Connect into a local stack, in every
+order that their set lists, in one batch and phase by phase, into tables of both types. It reads them after each
+phase, and merge-on-read tables again after their compaction, by hudi-rs, by Spark with the release's Hudi, and by
+Spark with Hudi 0.15.0. Equal means that every row and every value is the source database's own at that moment. Made
+from [judged.json](judged.json), which has each case and its commit. Don't edit by hand.
 """
 _FOOT = """
-Hudi 0.15.0 takes a partition column's value from the path in copy-on-write tables, where empty text and null are one and a number is guessed;
-of these it is judged on the sets that have no such value. Merge-on-read tables it reads in all sets.
+In copy-on-write tables Hudi 0.15.0 takes a partition column's value from the path, where empty text equals null and
+numbers are guessed. So it reads copy-on-write tables only of sets without such values, and merge-on-read tables of
+all sets.
 """
 
 
 def text(kept: Mapping[str, Judged]) -> str:
-    """The document of the kept results."""
+    """The document from the kept results."""
     cases = [case.id for case in all_cases()]
     found = [kept[case] for case in cases if case in kept]
     readers = sorted({reader for each in found for reader in each.readings})
@@ -37,7 +40,8 @@ def text(kept: Mapping[str, Judged]) -> str:
     summed = f"**{sum(each.whole for each in found)} of {len(cases)} cases equal**" + (
         f"; {missing} not judged yet" if missing else ""
     )
-    summed += f". {sum(sum(each.readings.values()) for each in found):,} readings of {sum(each.rows for each in found):,} rows together."
+    readings, rows = sum(sum(each.readings.values()) for each in found), sum(each.rows for each in found)
+    summed += f". {readings:,} readings of {rows:,} rows in total."
     commits = Counter(each.commit for each in found)
     summed += (
         f" Tables made by commit {', '.join(f'{commit} ({cases})' for commit, cases in commits.most_common())}."
@@ -55,7 +59,8 @@ def _rows(found: Iterable[Judged], readers: Iterable[str]) -> Iterable[str]:
         mine = [each for each in found if each.case.startswith(f"{name}-")]
         if mine:
             by_reader = [
-                f"{sum(each.readings.get(reader, 0) for each in mine):,}, {sum(each.equal.get(reader, 0) for each in mine):,}"
+                f"{sum(each.readings.get(reader, 0) for each in mine):,}, "
+                f"{sum(each.equal.get(reader, 0) for each in mine):,}"
                 for reader in readers
             ]
             yield f"| {name} | {len(mine)} | {sum(each.whole for each in mine)} | {' | '.join(by_reader)} |"
@@ -64,7 +69,7 @@ def _rows(found: Iterable[Judged], readers: Iterable[str]) -> Iterable[str]:
 def main() -> None:
     """Write the document."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--take", action="store_true", help="first take over the results of bench/results/judge")
+    parser.add_argument("--take", action="store_true", help="first copy the results of bench/results/judge")
     if parser.parse_args().take:
         judged_results.keep(
             judged_results.judged(json.loads(file.read_text(encoding="utf-8")))

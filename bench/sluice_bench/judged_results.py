@@ -1,4 +1,4 @@
-"""The result of each judged case that is kept in the repository (docs/judged.json), so that another machine goes on where one ended."""
+"""Results of judged cases that the repository keeps (docs/judged.json), so that another machine can continue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KEPT = Path(__file__).resolve().parents[2] / "docs" / "judged.json"
 
 @dataclass(frozen=True)
 class Judged:
-    """A case's readings by reader, all and equal ones, the rows they read together, and the commit that made its tables."""
+    """A case's readings by reader, all and equal ones, with their total of rows and the commit that made the tables."""
 
     case: str
     commit: str
@@ -23,12 +23,12 @@ class Judged:
 
     @property
     def whole(self) -> bool:
-        """Whether there are readings, and every one equals the source database's rows."""
+        """Whether there are readings and all equal the source's rows."""
         return bool(self.readings) and self.readings == self.equal
 
 
 def judged(result: Mapping[str, Any]) -> Judged:
-    """What is kept of a result of judge_all."""
+    """The kept part of a result of judge_all."""
     readings: dict[str, int] = {}
     equal: dict[str, int] = {}
     for judgement in result["judgements"]:
@@ -52,7 +52,7 @@ def kept(file: Path = KEPT) -> dict[str, Judged]:
 
 
 def keep(results: Iterable[Judged], file: Path = KEPT) -> None:
-    """Put results in the place of what is kept of the same cases. One line a case, so that a change to one is one line."""
+    """Replace the kept results of these cases. Each case is one line, so that a change is one line."""
     every = {**kept(file), **{each.case: each for each in results}}
     lines = ",\n".join(json.dumps(asdict(every[case]), sort_keys=True) for case in sorted(every))
     file.write_text(f"[\n{lines}\n]\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""How long a change takes to be readable: from the return of PutObject to the row in a newly opened hudi-rs read.
+"""Measures the time from the return of PutObject to the row in a newly opened hudi-rs read.
 
 python -m sluice_bench.latency lingering|idle [--changes 20] [--scale 0.05] [--table listing] [--table-type cow]
 """
@@ -26,15 +26,21 @@ from sluice_read.reading import open_table
 
 LINGERING, IDLE = "lingering", "idle"
 CAVEATS = (
-    "freshness is 0 and the queue's batching window is 0: both trade delay for cost, and a deployment's defaults are 60 s and 2 s.",
-    "A reading that found nothing yet counts to the change: the resolution is one open and read of the table, given as read_s.",
+    (
+        "freshness is 0 and the queue's batching window is 0: both trade delay for cost, and a deployment's defaults "
+        "are 60 s and 2 s."
+    ),
+    (
+        "A reading that found nothing yet counts to the change: the resolution is one open and read of the table, "
+        "given as read_s."
+    ),
 )
-# One column per table that a change sets to a value no other row has.
+# One column per table, which a change sets to a unique value.
 TEXT_COLUMN = {"user": "city", "venue": "venuename", "event": "eventname", "category": "catdesc"}
 NUMBER_COLUMN = {"listing": "numtickets", "sale": "qtysold", "date": "week"}
 LANE = "main"
 TIMEOUT_S = 120.0
-IDLE_LINGER = "1s"  # an idle system is reached sooner; how long a run lingers doesn't change how the next one starts
+IDLE_LINGER = "1s"  # to be idle soon; the linger doesn't change the next start
 LONG_LINGER = "10m"
 
 
@@ -50,12 +56,12 @@ class Changed:
 
     @property
     def seconds(self) -> float:
-        """From the put's return to the end of the read that had the row."""
+        """From the return of the put to the end of the read with the row."""
         return self.readable_at - self.put_at
 
 
 def measure(stack: RunningStack, dataset: Dataset, database: str, table: str, number: int, change: int) -> Changed:
-    """Put an update of one row and read the table anew until it is there. Raises TimeoutError."""
+    """Put an update of one row, and read the table until it is there. Raises TimeoutError."""
     column = TEXT_COLUMN.get(table) or NUMBER_COLUMN[table]
     value: Any = f"changed {change}" if table in TEXT_COLUMN else 10_000 + change
     key, body = change_object(dataset, table, number, change=change, ts_ms=int(time.time() * 1000), **{column: value})
@@ -93,12 +99,12 @@ def _holds(batch: Any, key: str, number: int, column: str, value: Any) -> bool:
 def _stages(
     stack: RunningStack, key: str, version: str, table: str, put_at: float, readable_at: float
 ) -> dict[str, float]:
-    """Seconds between the moments that the ledger and the driver's log know."""
+    """Seconds between the moments in the ledger and the driver's log."""
     target = stack.target
     dynamodb = target.client("dynamodb")
 
     def closed() -> tuple[dict, dict] | None:
-        """The object's item and its batch's items, once the batch as a whole is committed: its parts are by then."""
+        """The object's item and its batch's items, once the whole batch is committed."""
         item = ledger_times.object_item(dynamodb, target.ledger_table, target.bronze, key, version)
         if not item or item.get("state") != "committed":
             return None
@@ -140,7 +146,7 @@ def _until_idle(stack: RunningStack) -> None:
 
 
 def run(mode: str, changes: int, scale: float, table: str, table_type: str) -> list[Changed]:
-    """Load the tables, make the first change without counting it, then measure `changes` changes, one after the other."""
+    """Load the tables, make an uncounted first change, then measure `changes` changes one after the other."""
     database = f"latency{secrets.token_hex(3)}"
     dataset = Dataset(Sizes.scaled(scale), prefix=f"{database}.")
     with bench_stack() as stack, tempfile.TemporaryDirectory(prefix="sluice-bench-") as scratch:
@@ -162,7 +168,7 @@ def run(mode: str, changes: int, scale: float, table: str, table_type: str) -> l
 
 
 def main() -> None:
-    """Measure, keep the raw values, print the summary."""
+    """Measure, keep the raw values, and print the summary."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("mode", choices=(LINGERING, IDLE))
     parser.add_argument("--changes", type=int, default=20)

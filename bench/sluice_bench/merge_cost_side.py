@@ -1,4 +1,4 @@
-"""One side of merge_cost: with the code that PYTHONPATH has first, merges the same snapshot into new tables for each line that comes in.
+"""One side of merge_cost: for each line of input, merges the same snapshot into new tables with the code on PYTHONPATH.
 
 python -m sluice_bench.merge_cost_side ENDPOINT TABLES
 """
@@ -30,7 +30,7 @@ READY = "ready"
 
 
 def put_snapshot(s3, tables: Sequence[str]) -> Mapping[str, tuple[ManifestObject, ...]]:
-    """Every object of the tables' snapshot in bronze, by table."""
+    """Put the tables' snapshot into bronze. Returns the objects by table."""
     dataset = Dataset(Sizes.scaled(1.0))
     found: dict[str, list[ManifestObject]] = {table: [] for table in tables}
     for number, piece in enumerate(piece for piece in pieces(dataset) if piece.table in found):
@@ -44,7 +44,7 @@ def put_snapshot(s3, tables: Sequence[str]) -> Mapping[str, tuple[ManifestObject
 
 
 def services(s3, endpoint: str, home: Path) -> MergeServices:
-    """The surroundings of a merge. A checkout may be older than this file: it is given what it knows of."""
+    """The surroundings of a merge. An older checkout gets only the arguments it knows."""
     objects = Objects(s3)
     given = {
         "objects": objects,
@@ -62,7 +62,7 @@ def services(s3, endpoint: str, home: Path) -> MergeServices:
 
 
 def processor_seconds(spark) -> float:
-    """What Spark's process and those that it started, Python's, have taken since they began."""
+    """Processor seconds of Spark's process and its Python workers."""
     java = spark._jvm.java
     own = java.lang.ProcessHandle.current()
     handles = [own, *own.descendants().toArray()]
@@ -72,7 +72,7 @@ def processor_seconds(spark) -> float:
 def serve(
     spark, around: MergeServices, objects: Mapping[str, tuple[ManifestObject, ...]], home: Path, lines: Iterable[str]
 ) -> None:
-    """For each line: merge every table's snapshot into a table that isn't there yet, and print seconds and processor seconds."""
+    """For each line, merge every table's snapshot into a new table, and print seconds and processor seconds."""
     for number, _ in zip(count(), lines):
         measured = {}
         for table, items in objects.items():
@@ -100,7 +100,7 @@ def serve(
 
 
 def main() -> None:
-    """Make Spark and the objects ready, say so, and serve."""
+    """Start Spark, put the objects, report ready, and serve."""
     endpoint, tables = sys.argv[1], sys.argv[2].split(",")
     s3 = s3_client(endpoint)
     spark = session("4g")

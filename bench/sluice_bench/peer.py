@@ -1,8 +1,8 @@
-"""The designs that Sluice is measured against, as a Spark program of their own.
+"""The designs that Sluice is compared with, as a separate Spark program.
 
-`streaming`: one Structured Streaming query per table, Avro source, Hudi upsert, as always-on pipelines do it. `bare`: the write alone, rows already read.
-Both leave Hudi at its defaults but for what makes the result comparable (table version, key, ordering), unless `tuned`.
-Prints one JSON line per table, and one with the total.
+`streaming`: one Structured Streaming query per table, Avro source, Hudi upsert, as in always-on pipelines. `bare`:
+only the write, of rows in memory. Both use Hudi's defaults, apart from table version, key and ordering, unless
+`tuned`. Prints one JSON line per table, and one with the total.
 """
 
 import argparse
@@ -20,7 +20,7 @@ NAMESPACE = "hoodie"
 
 @dataclass(frozen=True)
 class Job:
-    """What to load: `tables` maps a table's name to [folder of its objects, one object for the schema, key column]."""
+    """The load: `tables` maps a table's name to [folder of its objects, one object for the schema, key column]."""
 
     tables: Mapping[str, tuple[str, str, str]]
     into: str
@@ -58,7 +58,7 @@ def ordered(changes: DataFrame) -> DataFrame:
 
 
 def load_streaming(spark: SparkSession, name: str, source: str, schema, key: str, job: Job) -> float:
-    """One streaming query over what is there; returns seconds from its start to its end."""
+    """Run one streaming query over all objects. Returns its seconds."""
 
     def sink(batch: DataFrame, _number: int) -> None:
         ordered(batch).write.format("hudi").options(**write_options(name, key, job)).mode("append").save(
@@ -81,7 +81,7 @@ def load_streaming(spark: SparkSession, name: str, source: str, schema, key: str
 
 
 def load_bare(spark: SparkSession, name: str, source: str, schema, key: str, job: Job) -> float:
-    """Write rows that are already in memory, one per key; returns the seconds of the write alone."""
+    """Write rows in memory, one per key. Returns the seconds of the write."""
     changes = ordered(spark.read.format("avro").schema(schema).option("recursiveFileLookup", "true").load(source))
     newest = Window.partitionBy(key).orderBy(F.col(ORDER).desc())
     rows = changes.withColumn("__rank", F.row_number().over(newest)).where("__rank = 1").drop("__rank").cache()

@@ -1,11 +1,11 @@
-"""Percentiles of few values, by nearest rank: every number reported is one that was measured."""
+"""Percentiles of few values by nearest rank: every reported number was measured."""
 
 import math
 from collections.abc import Sequence
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least `share` (above 0, up to 1) of the values do not exceed. Raises ValueError when there are none."""
+    """The smallest value that at least `share` (above 0, up to 1) of the values don't exceed. Raises ValueError."""
     if not values or not 0 < share <= 1:
         raise ValueError(f"a percentile needs values and a share in (0, 1], not {len(values)} values and {share}")
     return sorted(values)[math.ceil(share * len(values)) - 1]
@@ -28,6 +28,6 @@ def rounded_summary(values: Sequence[float]) -> dict[str, float]:
 
 
 def ratios(own: Sequence[float], others: Sequence[float]) -> dict[str, object]:
-    """Each of `own` to the other measured with it, to a thousandth, and the median of these."""
+    """Ratios of `own` to the values measured with them, to a thousandth, and their median."""
     each = [round(mine / theirs, 3) for mine, theirs in zip(own, others, strict=True)]
     return {"each": each, "median": percentile(each, 0.5)}

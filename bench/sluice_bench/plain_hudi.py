@@ -1,4 +1,4 @@
-"""A table that somebody writes with Hudi's data source and its defaults: the batch's rows upserted as they are, deleted ones by Hudi's own mark."""
+"""A table written by Hudi's data source with its defaults: upserts of a batch's rows, deletes by Hudi's own mark."""
 
 import io
 from collections.abc import Iterable
@@ -15,10 +15,10 @@ _ARROW = {"int": pa.int32(), "long": pa.int64(), "string": pa.string()}
 
 
 def options(name: str, table_type: str) -> dict[str, str]:
-    """What has to be said of a table without partitions: everything else is left to Hudi, table version, file sizes, cleaning, archival and metadata table included.
+    """The required options of a table without partitions. All others have Hudi's defaults.
 
-    Compaction is the exception: a plain batch write to a merge-on-read table never compacts. It is switched on, inline, which then
-    comes with every fifth delta commit.
+    Inline compaction is an exception, since a plain batch write to a merge-on-read table never compacts. Its default is
+    every fifth delta commit.
     """
     summary = {
         "table.name": name,
@@ -33,7 +33,7 @@ def options(name: str, table_type: str) -> dict[str, str]:
 
 
 def as_parquet(bodies: Iterable[bytes], file: Path) -> Path:
-    """The records of Avro objects in a file that Spark reads, with the mark by which Hudi deletes."""
+    """Write the records of Avro objects to a file for Spark, with Hudi's mark of deletes."""
     records: list[dict] = []
     for body in bodies:
         reader = fastavro.reader(io.BytesIO(body))
@@ -59,7 +59,7 @@ def _arrow(avro) -> pa.DataType:
 
 
 class PlainTable:
-    """A table at a path; every write is an upsert, the data source's default."""
+    """A table at a path. Every write is an upsert, the data source's default."""
 
     def __init__(self, spark, home: Path, name: str, table_type: str) -> None:
         self._spark = spark

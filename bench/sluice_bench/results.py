@@ -1,4 +1,4 @@
-"""Raw results, kept as JSON: what was run, on what, under which caveats, and every value."""
+"""Keeps raw results as JSON: the run, its machine, its caveats, and every value."""
 
 import datetime as dt
 import json
@@ -9,15 +9,21 @@ from sluice_bench.machine import describe_machine
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 CAVEATS = (
-    "Measured locally: emulated S3, SQS, Lambda and DynamoDB and Spark's local mode share this machine's cores. No number here is one of AWS.",
-    "EMR Serverless adds its own cold start of a minute or so, which a local run does not have; S3 and DynamoDB add network round trips.",
+    (
+        "Measured locally: emulated S3, SQS, Lambda and DynamoDB and Spark's local mode share this machine's cores. "
+        "No number here is one of AWS."
+    ),
+    (
+        "EMR Serverless adds its own cold start of a minute or so, which a local run does not have; S3 and DynamoDB "
+        "add network round trips."
+    ),
 )
 
 
 def keep(
     name: str, *, parameters: Mapping, caveats: Sequence[str], values: object, summary: Mapping, folder: Path = RESULTS
 ) -> Path:
-    """Write one run's results, caveats first, under `results/<name>-<UTC time>.json`; returns the file."""
+    """Write a run's results, caveats first, to `results/<name>-<UTC time>.json`. Returns the file."""
     now = dt.datetime.now(dt.timezone.utc)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{name}-{now:%Y%m%dT%H%M%SZ}.json"
@@ -35,7 +41,7 @@ def keep(
 
 
 def say(name: str, caveats: Sequence[str], summary: Mapping, file: Path) -> None:
-    """Print a result for people: caveats before numbers."""
+    """Print a result, caveats before numbers."""
     print(f"\n{name} (local)")
     for caveat in (*CAVEATS, *caveats):
         print(f"  note: {caveat}")

@@ -1,4 +1,4 @@
-"""Changes to TICKIT's sales, in batches: 70 % updates, 20 % inserts, 10 % deletes, of rows chosen evenly from all that live."""
+"""Batches of changes to TICKIT's sales: 70 % updates, 20 % inserts, 10 % deletes, of evenly chosen rows."""
 
 import random
 from decimal import Decimal
@@ -13,7 +13,10 @@ MS_PER_BATCH = 60_000
 
 
 class SaleChanges:
-    """Batches after one another, each an object's bytes; the same dataset and seed give the same ones. No row changes twice in a batch."""
+    """Consecutive batches, each an object's bytes. The same dataset and seed give the same ones.
+
+    No row changes twice in a batch.
+    """
 
     def __init__(self, dataset: Dataset, changes: int) -> None:
         self._dataset = dataset
@@ -25,7 +28,7 @@ class SaleChanges:
 
     @property
     def living(self) -> int:
-        """Rows that are there after the batches until now."""
+        """Rows that exist after the batches so far."""
         return len(self._living)
 
     def batch(self) -> bytes:
@@ -53,7 +56,7 @@ class SaleChanges:
         return object_bytes(TABLE, records, self._dataset.codec)
 
     def _sold_again(self) -> dict[str, object]:
-        """Another quantity at another price."""
+        """A sale with another quantity and price."""
         quantity = self._chosen.randint(1, 8)
         paid = Decimal(self._chosen.randrange(20, 2_500) * quantity * 100).scaleb(-2)
         return {"qtysold": quantity, "pricepaid": paid, "commission": (paid * 15 / 100).quantize(Decimal("0.01"))}

@@ -1,9 +1,9 @@
-"""Many merges into a merge-on-read table with services on and off, side by side in one run: what a read costs, and the files it reads.
+"""Measures reads of a merge-on-read table after many merges, with services on and off.
 
     python -m sluice_bench.services_200 [--merges 200] [--rows 20000] [--changes 200]
 
-Two tables get the same changes in turns. One is compacted and cleaned by the services' own code whenever its policy says that
-it is due, the other never is.
+Two tables get the same changes in turns. Services compact and clean one of them when they are due by its policy, and
+never the other.
 """
 
 import argparse
@@ -28,9 +28,18 @@ from sluice_spark.merge.context import MergeServices
 from sluice_spark.services.slice import Pace, serve_table
 
 CAVEATS = (
-    "Tables are local files: on S3 each log file that a reader opens is a round trip or more, so what reads many costs more there.",
-    "Rows are written by the driver's own Hudi code without its reading of objects: what is measured is the table, not the pipeline.",
-    "Stored files and bytes grow on both sides for as long as the time-travel window, an hour here, and the run doesn't outlast it: what is bounded is what a read opens.",
+    (
+        "Tables are local files: on S3 each log file that a reader opens is a round trip or more, so what reads many "
+        "costs more there."
+    ),
+    (
+        "Rows are written by the driver's own Hudi code without its reading of objects: what is measured is the "
+        "table, not the pipeline."
+    ),
+    (
+        "Stored files and bytes grow on both sides for as long as the time-travel window, an hour here, and the run "
+        "doesn't outlast it: what is bounded is what a read opens."
+    ),
     "A read is a snapshot query that counts rows and adds up one column, the median of three.",
 )
 READS, SLICE_S = 3, 20
@@ -38,14 +47,14 @@ ON, OFF = "services on", "services off"
 
 
 class Quiet:
-    """A log that keeps nothing."""
+    """A log that keeps no events."""
 
     def event(self, name: str, **fields: object) -> None:
-        """Forget it."""
+        """Ignore the event."""
 
 
 def config(name: str) -> TableConfig:
-    """A merge-on-read table; neither is compacted by its writes."""
+    """A merge-on-read table whose writes don't compact."""
     return TableConfig(
         table=f"bench.{name}",
         database="bench",
@@ -78,7 +87,7 @@ def read_seconds(spark, path: str) -> float:
 
 
 def pending(jvm: HudiJvm, path: str) -> dict[str, int]:
-    """What a reader opens: the newest base and log files, and all files that are stored."""
+    """The files a reader opens (newest base and log files), and all stored files."""
     stored = [
         found
         for found in Path(path.removeprefix("file:")).iterdir()
@@ -123,7 +132,7 @@ class Table:
         self.hudi.ensure_created()
 
     def merge(self, rows, merge: int) -> float:
-        """Commit rows; the seconds that it took."""
+        """Commit rows. Returns the seconds."""
         facts = self.hudi.look()
         operation = hudi_options.BULK_INSERT if facts.empty else hudi_options.UPSERT
         began = time.perf_counter()
@@ -131,7 +140,7 @@ class Table:
         return round(time.perf_counter() - began, 3)
 
     def serve(self, merge: int) -> None:
-        """Do what the table's policy says is due by now, slice by slice."""
+        """Run the services that are due by the table's policy, slice by slice."""
         for service in self.served:
             if merge - self.served[service] >= self.config.services.pace(service).commits:
                 self.served[service] = merge
@@ -153,7 +162,7 @@ class Table:
 
 
 def plot(points: Sequence[dict], file: Path) -> None:
-    """Read cost by merges, both tables, as a picture."""
+    """A picture of the read cost by merges, for both tables."""
     width, height, left, below = 720, 360, 60, 40
     most = max(point["read_s"] for point in points) or 1.0
     last = max(point["merge"] for point in points)
@@ -167,24 +176,25 @@ def plot(points: Sequence[dict], file: Path) -> None:
             for point in points
             if point["table"] == label
         ]
-        lines.append(
-            f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in spots)}"/>'
-        )
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
+        lines.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{path}"/>')
         lines.append(
             f'<text x="{spots[-1][0] - 90:.1f}" y="{spots[-1][1] - 8:.1f}" fill="{colour}">{escape(label)}</text>'
         )
     axes = (
-        f'<path d="M{left} 20V{height - below}H{width - 10}" stroke="#444" fill="none"/><text x="8" y="16">seconds per read (local), at most {most:.2f}</text>'
+        f'<path d="M{left} 20V{height - below}H{width - 10}" stroke="#444" fill="none"/>'
+        f'<text x="8" y="16">seconds per read (local), at most {most:.2f}</text>'
         f'<text x="{width - 150}" y="{height - 12}">merges, to {last}</text>'
     )
     file.write_text(
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" font-size="13">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        'font-family="sans-serif" font-size="13">'
         f'<rect width="100%" height="100%" fill="#fff"/>{axes}{"".join(lines)}</svg>\n'
     )
 
 
 def main() -> None:
-    """Merge in turns, measure, keep the raw values, draw, print the summary."""
+    """Merge in turns, measure, keep the raw values, draw, and print the summary."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--merges", type=int, default=200)
     parser.add_argument("--rows", type=int, default=20_000)
@@ -205,7 +215,7 @@ def main() -> None:
                 if label == ON:
                     table.serve(merge)
                 if merge == 1:
-                    read_seconds(spark, table.hudi.path)  # the first reads of a JVM measure the JVM
+                    read_seconds(spark, table.hudi.path)  # the first reads measure the JVM's warm-up
                 if merge and merge % given.every == 0:
                     points.append(
                         {

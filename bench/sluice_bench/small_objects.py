@@ -1,4 +1,4 @@
-"""Ten thousand objects of one change each, put at once over seven tables: until all of them are committed.
+"""Measures the time until ten thousand objects of one change each are committed, put at once over seven tables.
 
 python -m sluice_bench.small_objects [--objects 10000] [--scale 0.02] [--table-type cow]
 """
@@ -20,7 +20,10 @@ from sluice_bench.tickit import Dataset, change_object, write_snapshot
 from sluice_bench.tickit_rows import Sizes
 
 CAVEATS = (
-    "Each object is an update of one row of a table that is there already; nearly all of the time goes to single objects, and hardly any to their rows.",
+    (
+        "Each object is an update of one row of a table that is there already; nearly all of the time goes to single "
+        "objects, and hardly any to their rows."
+    ),
     "The emulator serves one request at a time: putting, admitting and reading the objects wait for each other there.",
 )
 TIMEOUT_S = 1_800.0
@@ -29,7 +32,7 @@ TS_MS = 1_795_228_800_000
 
 
 def run(objects: int, scale: float, table_type: str) -> dict[str, Any]:
-    """Load the tables, then put the changes and wait until the ledger has them committed."""
+    """Load the tables, put the changes, and wait until the ledger lists them as committed."""
     database = f"small{secrets.token_hex(3)}"
     dataset = Dataset(Sizes.scaled(scale), prefix=f"{database}.")
     with bench_stack() as stack, tempfile.TemporaryDirectory(prefix="sluice-bench-") as scratch:
@@ -61,7 +64,7 @@ def run(objects: int, scale: float, table_type: str) -> dict[str, Any]:
 
 
 def _changes(dataset: Dataset, objects: int) -> list[tuple[str, bytes]]:
-    """One change of one row each, the tables in turn."""
+    """Changes of one row each, in turn over the tables."""
     sizes = dataset.sizes.by_table()
     tables = sorted(sizes)
     found = []
@@ -77,7 +80,7 @@ def _batches(stack: RunningStack) -> dict[str, dict[str, Any]]:
 
 
 def main() -> None:
-    """Measure, keep the raw values, print the summary."""
+    """Measure, keep the raw values, and print the summary."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--objects", type=int, default=10_000)
     parser.add_argument("--scale", type=float, default=0.02)

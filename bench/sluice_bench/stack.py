@@ -1,4 +1,4 @@
-"""The local stack a benchmark runs on: the one that is running, or its own for the length of the benchmark."""
+"""The local stack of a benchmark: the running one, or its own for the length of the benchmark."""
 
 import os
 import tempfile
@@ -13,7 +13,7 @@ from sluice_aws.stack import local_file
 
 @contextmanager
 def bench_stack() -> Iterator[RunningStack]:
-    """The stack of SLUICE_HOME or of the working directory, left running; else a new one in a temporary folder, ended afterwards."""
+    """The running stack of SLUICE_HOME or the working directory, or else a temporary one."""
     file = local_file(os.environ, Path.cwd())
     if file is not None:
         yield RunningStack(file.parent)
@@ -23,7 +23,7 @@ def bench_stack() -> Iterator[RunningStack]:
 
 
 def table_rules(prefix: str, database: str, table_type: str = "cow") -> list[dict]:
-    """tables.yaml rules for the generated tables under a topic prefix, unpartitioned, in a database of their own."""
+    """tables.yaml rules of the generated tables under a topic prefix, unpartitioned, in their own database."""
     from sluice_bench.debezium_objects import SOURCES
 
     return [

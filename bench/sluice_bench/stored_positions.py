@@ -1,4 +1,6 @@
-"""What the read before a merge costs by the table's size: the stored positions of 1,000 changed rows, by kind of table and by where in it they lie.
+"""Measures the read before a merge by table size: the stored positions of 1,000 changed rows.
+
+By kind of table, and by the rows' place in it.
 
 python -m sluice_bench.stored_positions [--rows 100000 1000000 10000000] [--changes 1000] [--rounds 3] [--kind TEXT]
 """
@@ -21,7 +23,10 @@ from sluice_bench.results import keep, say
 
 CAVEATS = (
     "Tables are local files: on S3 each file is a few round trips more.",
-    "Rows were inserted in the order of their keys, so each file and each of its parts holds a range of them; spread changes lie in all of these, the newest ones in the last.",
+    (
+        "Rows were inserted in the order of their keys, so each file and each of its parts holds a range of them; "
+        "spread changes lie in all of these, the newest ones in the last."
+    ),
 )
 KINDS = {
     "copy on write": replace(config(), table_type=COW, partition_by=(), index=SIMPLE),
@@ -32,7 +37,7 @@ SPREAD, NEWEST = "spread", "newest"
 
 
 def made(spark, path: str, kind: TableConfig, rows: int):
-    """A table of so many rows, written as a first load is."""
+    """A table of that many rows, written as a first load."""
     from pyspark.sql import functions as F
 
     from sluice_spark.hudi.table import HudiTable
@@ -47,12 +52,12 @@ def made(spark, path: str, kind: TableConfig, rows: int):
 
 
 def cpu_s(spark) -> float:
-    """CPU seconds of the JVM so far, all threads: what others on the machine do doesn't count."""
+    """CPU seconds of all threads of the JVM so far, which don't depend on other processes."""
     return spark._jvm.java.lang.management.ManagementFactory.getOperatingSystemMXBean().getProcessCpuTime() / 1e9
 
 
 def read_s(spark, hudi, ids: Sequence[int]) -> tuple[float, float]:
-    """Seconds, and CPU seconds, to find the stored positions of these rows as a merge does."""
+    """Seconds and CPU seconds to find the stored positions of these rows as a merge does."""
     from pyspark.sql import functions as F
 
     from sluice_spark.merge.latest import beside_stored
@@ -106,7 +111,7 @@ def measure(spark, rows: int, name: str, *, changes: int, rounds: int) -> list[d
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure every kind at every size; keep the raw values, print the medians."""
+    """Measure every kind at every size, keep the raw values, and print the medians."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000, 10_000_000])
     parser.add_argument("--changes", type=int, default=1_000)
@@ -125,7 +130,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ]
     spark.stop()
     summary = {
-        f"{each['kind']}, {each['rows']} rows, {each['changes']}": f"{each['median_cpu_s']} s of one core, {each['median_s']} s"
+        f"{each['kind']}, {each['rows']} rows, {each['changes']}": (
+            f"{each['median_cpu_s']} s of one core, {each['median_s']} s"
+        )
         for each in values
     }
     file = keep("stored", parameters=vars(given), caveats=CAVEATS, values=values, summary=summary)

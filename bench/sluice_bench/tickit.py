@@ -1,4 +1,4 @@
-"""A folder of bronze objects: the TICKIT-like snapshot as the S3 sink would have written it, and single changes to it.
+"""Writes a folder of bronze objects: a TICKIT-like snapshot as the S3 sink writes it, and single changes to it.
 
 python -m sluice_bench.tickit FOLDER [--scale 1.0] [--rows-per-object 25000] [--codec null|snappy] [--seed 20080101]
 """
@@ -20,7 +20,7 @@ DEFAULT_SEED = 20_080_101
 
 @dataclass(frozen=True)
 class Dataset:
-    """What is generated: seed, sizes and how it is cut into objects. `prefix` goes before every topic's name."""
+    """A generated dataset: seed, sizes and rows per object. `prefix` precedes every topic's name."""
 
     sizes: Sizes
     seed: int = DEFAULT_SEED
@@ -39,7 +39,7 @@ class Piece:
 
 
 def pieces(dataset: Dataset) -> Iterator[Piece]:
-    """The snapshot's objects, biggest tables first so that several processes end at about the same time."""
+    """The snapshot's objects, largest tables first, so that several processes end at about the same time."""
     for table, rows in sorted(dataset.sizes.by_table().items(), key=lambda item: -item[1]):
         for first in range(0, rows, dataset.rows_per_object):
             yield Piece(table, first, min(dataset.rows_per_object, rows - first))
@@ -57,8 +57,11 @@ def snapshot_object(dataset: Dataset, piece: Piece) -> bytes:
 def change_object(
     dataset: Dataset, table: str, number: int, *, change: int, op: str = "u", ts_ms: int, **columns: object
 ) -> tuple[str, bytes]:
-    """Key and bytes of an object with one change, as the sink writes it when its rotation time passes: an update of row `number` with `columns` set, an insert
-    ('c'), or a delete ('d') that carries only the key. `change` (from 1) places it after the snapshot and after every lower number."""
+    """Key and bytes of an object with one change, as the sink writes it when its rotation time passes.
+
+    An update of row `number` with `columns` set, an insert ('c'), or a delete ('d') with only the key. `change` (from
+    1) is its place after the snapshot and after every lower number.
+    """
     if change < 1:
         raise ValueError(f"a change comes after the snapshot: change must be at least 1, not {change}")
     values: Row = row(table, number, seed=dataset.seed, sizes=dataset.sizes) | columns
@@ -76,7 +79,7 @@ def _write(job: tuple[Path, Dataset, Piece]) -> int:
 
 
 def write_snapshot(folder: Path, dataset: Dataset, processes: int | None = None) -> dict[str, int]:
-    """Write the snapshot under `folder`; returns objects, rows and bytes. Uses every core unless told."""
+    """Write the snapshot to `folder`, on every core by default. Returns objects, rows and bytes."""
     work = [(folder, dataset, piece) for piece in pieces(dataset)]
     with ProcessPoolExecutor(processes or os.cpu_count()) as pool:
         size = sum(pool.map(_write, work))
@@ -84,7 +87,7 @@ def write_snapshot(folder: Path, dataset: Dataset, processes: int | None = None)
 
 
 def main() -> None:
-    """Write a snapshot and print what it is, as one JSON line."""
+    """Write a snapshot and print its description as one JSON line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--scale", type=float, default=1.0)

@@ -1,4 +1,4 @@
-"""The rows of a TICKIT-like database (AWS's ticket-sales sample), made from a seed: the same seed and id always give the same row."""
+"""Generates the rows of a TICKIT-like database (AWS's ticket-sales sample). The same seed and id give the same row."""
 
 import datetime as dt
 import random
@@ -88,7 +88,7 @@ CATEGORIES = (
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many rows each table has; by default those of AWS's sample, 424,319 in all."""
+    """Rows of each table, by default those of AWS's sample: 424,319 in all."""
 
     user: int = 49_990
     venue: int = 202
@@ -100,7 +100,10 @@ class Sizes:
 
     @classmethod
     def scaled(cls, scale: float) -> "Sizes":
-        """The default sizes times `scale`, each table at least one row. The calendar and the categories keep their size, as they are what the rest refers to."""
+        """The default sizes times `scale`, at least one row each.
+
+        Calendar and categories keep theirs: the others refer to them.
+        """
         if scale <= 0:
             raise ValueError(f"scale must be positive, not {scale}")
         kept = ("category", "date")
@@ -130,13 +133,13 @@ def _user(draw: random.Random, at: int, sizes: Sizes) -> Row:
     likes = draw.choices((True, False, None), k=3)
     return {
         "userid": at,
-        "username": "%s%05d" % ("".join(draw.choices("ABCDEFGHJKLMNPQRSTUVWXYZ", k=3)), at),
+        "username": f"{''.join(draw.choices('ABCDEFGHJKLMNPQRSTUVWXYZ', k=3))}{at:05d}",
         "firstname": draw.choice(FIRST_NAMES),
         "lastname": draw.choice(LAST_NAMES),
         "city": city,
         "state": state,
         "email": f"u{at}@example.org",
-        "phone": "(%03d) %03d-%04d" % (draw.randrange(200, 1000), draw.randrange(200, 1000), draw.randrange(10_000)),
+        "phone": f"({draw.randrange(200, 1000):03d}) {draw.randrange(200, 1000):03d}-{draw.randrange(10_000):04d}",
         "likesports": likes[0],
         "liketheatre": likes[1],
         "likejazz": likes[2],
@@ -201,7 +204,7 @@ def _listing(draw: random.Random, at: int, sizes: Sizes) -> Row:
         "numtickets": tickets,
         "priceperticket": price,
         "totalprice": price * tickets,
-        "listtime": listed.strftime("%Y-%m-%dT%H:%M:%S") + ".%06dZ" % draw.randrange(1_000_000),
+        "listtime": listed.strftime("%Y-%m-%dT%H:%M:%S") + f".{draw.randrange(1_000_000):06d}Z",
     }
 
 
@@ -236,5 +239,5 @@ MAKERS: Mapping[str, Callable[[random.Random, int, Sizes], Row]] = MappingProxyT
 
 
 def row(table: str, number: int, *, seed: int, sizes: Sizes) -> Row:
-    """The row number `number` (from 1) of a table, in the types that fastavro writes for Debezium's schema of it."""
+    """Row `number` (from 1) of a table, in fastavro's types for Debezium's schema."""
     return MAKERS[table](random.Random(f"{seed}/{table}/{number}"), number, sizes)

@@ -1,6 +1,6 @@
-"""Runs the demonstration. Writes its transcript to docs/demo.md, an excerpt to README.md, the waterfall to docs/waterfall.svg.
+"""Runs the demonstration. Writes docs/demo.md, an excerpt in README.md, and docs/waterfall.svg.
 
-python -m sluice_bench.transcript [--log FILE]   # --log: of a run that was kept, whose picture is in place
+python -m sluice_bench.transcript [--log FILE]   # --log: from a kept log, whose picture is in place
 """
 
 import argparse
@@ -16,9 +16,10 @@ TRANSCRIPT = ("<!-- transcript: made by `make transcript` -->\n```text\n", "```\
 EXCERPT = ("<!-- excerpt: made by `make transcript` -->\n```text\n", "```\n<!-- end of excerpt -->")
 EXCERPT_LINES = 20
 DEMO = "from sluice_cli.main import main; main()"
-# What of a run a reader can do without: where the stack is, progress, ids.
+# Lines that a reader can do without: the stack's place, progress, ids.
 _LEFT_OUT = re.compile(
-    r"local stack sluice at |\[\d+ s\] |Written to |batch b-|Starting|Packing|Deploying|user |sys |real |\d+ changes? of it in |1 object in quarantine or"
+    r"local stack sluice at |\[\d+ s\] |Written to |batch b-|Starting|Packing|Deploying|user |sys |real "
+    r"|\d+ changes? of it in |1 object in quarantine or"
 )
 _FOLDER = re.compile(r"topics/[^ \t]*/(?=[^/ \t]+\.avro)")
 _POSITION = re.compile(r"(0000\.)[\d.]*?0*([1-9]\d*)\.0000000000\.\d{20}")
@@ -26,7 +27,7 @@ WIDTH = 150
 
 
 def shortened(log: str) -> Iterator[str]:
-    """The lines worth reading, narrow enough to be read."""
+    """The interesting lines, shortened."""
     blank = True
     for line in log.split("== ", 1)[-1].replace("\t", "  ").splitlines():
         if _LEFT_OUT.match(line) or blank and not line.strip():
@@ -37,12 +38,15 @@ def shortened(log: str) -> Iterator[str]:
 
 
 def with_transcript(page: str, log: str) -> str:
-    """The page with another transcript. Raises ValueError where it has no place for one."""
+    """The page with another transcript. Raises ValueError if it has no place for one."""
     return _between(page, TRANSCRIPT, "== " + "\n".join(shortened(log)).strip())
 
 
 def with_excerpt(readme: str, log: str) -> str:
-    """README with another excerpt: what was put, how it ended, and the proof. Raises ValueError where it has no place for one."""
+    """README with another excerpt: the objects, the end, and the proof.
+
+    Raises ValueError if it has no place for one.
+    """
     lines = list(shortened(log))
     kept = []
     for number, line in enumerate(lines):

@@ -1,16 +1,16 @@
-"""What was written below a Hudi table's folder since the last look, by kind of file."""
+"""Counts bytes written to a Hudi table's folder since the last look, by kind of file."""
 
 from collections import Counter
 from pathlib import Path, PurePosixPath
 
 BASE, LOG, TIMELINE, METADATA = "base_files", "log_files", "timeline", "metadata_table"
 KINDS = (BASE, LOG, TIMELINE, METADATA)
-REWRITTEN = "rewritten"  # of the base files: those of file groups that had one before
+REWRITTEN = "rewritten"  # base files of file groups that already had one
 ACTIONS = frozenset({"commit", "deltacommit", "replacecommit", "clean", "rollback"})
 
 
 def kind_of(path: PurePosixPath) -> str:
-    """The kind of a file by its path below the table's folder. Everything of the metadata table counts as its own."""
+    """The kind of a file by its path in the table's folder. All of the metadata table is one kind."""
     if path.parts[:2] == (".hoodie", "metadata"):
         return METADATA
     if path.parts[0] == ".hoodie" or path.name.startswith(".hoodie"):
@@ -19,9 +19,9 @@ def kind_of(path: PurePosixPath) -> str:
 
 
 class WrittenBytes:
-    """Looks at one table's folder after each of its steps: a file that is new or has changed was written whole.
+    """Looks at a table's folder after each step. A new or changed file was written whole.
 
-    What a step writes and deletes itself isn't seen; Hudi's markers are such files, and empty.
+    Files that a step writes and deletes itself aren't seen: Hudi's markers, which are empty.
     """
 
     def __init__(self, table: Path) -> None:
@@ -30,7 +30,7 @@ class WrittenBytes:
         self._groups: set[tuple[Path, str]] = set()
 
     def look(self) -> Counter[str]:
-        """Bytes by kind and REWRITTEN, and how many actions of the timeline were completed, since the last look."""
+        """Bytes by kind and REWRITTEN, and the number of completed actions, since the last look."""
         found: Counter[str] = Counter()
         began: set[tuple[Path, str]] = set()
         for file in sorted(self._table.rglob("*")):
@@ -53,5 +53,5 @@ class WrittenBytes:
         return found
 
     def stored(self) -> int:
-        """Bytes of all files that are there."""
+        """Bytes of all files."""
         return sum(file.stat().st_size for file in self._table.rglob("*") if file.is_file() and file.suffix != ".crc")

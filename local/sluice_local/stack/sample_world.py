@@ -74,7 +74,7 @@ def names(endpoint: str, emr_endpoint: str, application: str) -> dict[str, str]:
 
 def client_maker(endpoint: str) -> Clients:
     """Makes clients of an emulator that takes any credentials."""
-    session = boto3.Session(region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")
+    session: Any = boto3.Session(region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")
     return lambda service: session.client(
         service, endpoint_url=endpoint, config=Config(s3={"addressing_style": "path"})
     )

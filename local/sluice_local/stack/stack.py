@@ -24,7 +24,7 @@ from sluice_local.home import Description, Home
 from sluice_local.images.jars import HUDI, ensure_jars, hudi_bundle
 from sluice_local.images.java import find_java
 from sluice_local.images.spark import build_image, build_remembered
-from sluice_local.stack.deploy import Deployment, Pace, deploy
+from sluice_local.stack.deploy import ClientMaker, Deployment, Pace, deploy
 
 Progress = Callable[[str], None]
 
@@ -134,8 +134,8 @@ def _describe(emulator: Emulator, stand_in: StandIn, deployment: Deployment, *, 
     )
 
 
-def _client_maker(endpoints: Mapping[str, str]) -> Callable[[str], Any]:
-    session = boto3.Session(region_name=REGION, aws_access_key_id=ACCESS_KEY, aws_secret_access_key=SECRET_KEY)
+def _client_maker(endpoints: Mapping[str, str]) -> ClientMaker:
+    session: Any = boto3.Session(region_name=REGION, aws_access_key_id=ACCESS_KEY, aws_secret_access_key=SECRET_KEY)
     config = Config(
         retries={"mode": "standard", "total_max_attempts": 3}, s3={"addressing_style": "path"}, max_pool_connections=16
     )
