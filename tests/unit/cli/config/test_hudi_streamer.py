@@ -11,7 +11,8 @@ from sluice_cli.main import run
 
 # Settings of published configurations, each under the place it was published at; comments and host names are left away.
 PUBLISHED = {
-    # https://github.com/garystafford/kafka-connect-msk-demo: hudi/debezium_hudi_demo/deltastreamer_artworks_apicurio_mor.properties
+    # https://github.com/garystafford/kafka-connect-msk-demo:
+    # hudi/debezium_hudi_demo/deltastreamer_artworks_apicurio_mor.properties
     "artworks": """
 hoodie.datasource.hive_sync.assume_date_partitioning=false
 hoodie.datasource.hive_sync.database=moma_mor
@@ -78,7 +79,8 @@ hoodie.datasource.write.hive_style_partitioning=true
 hoodie.deltastreamer.source.dfs.root=s3://data-lake/hudi/cdc-events/
 hoodie.parquet.small.file.limit=134217728
 """,
-    # https://github.com/anorth848/analytics-black-belt-2021: use_case_specific/hammerdb/deltastreamer.sh, its --hoodie-conf
+    # https://github.com/anorth848/analytics-black-belt-2021:
+    # use_case_specific/hammerdb/deltastreamer.sh, its --hoodie-conf
     "warehouse": """
 hoodie.datasource.write.recordkey.field=w_id
 hoodie.table.name=hammerdb_public_warehouse2

@@ -114,7 +114,11 @@ def test_the_error_lists_the_mistakes_in_order_and_leaves_the_configuration_alon
         ("a: " + "[\n" * 5_000, "nested too deeply"),
         ("x" * 1_000_001, "larger than"),
         (
-            "a: &a [1,2,3,4,5,6,7,8,9,0]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\ntables: [1]",
+            "a: &a [1,2,3,4,5,6,7,8,9,0]\n"
+            "b: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\n"
+            "c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n"
+            "d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\n"
+            "e: [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\ntables: [1]",
             "more than 100,000",
         ),
     ],
@@ -176,7 +180,14 @@ def test_a_rule_takes_over_what_it_does_not_say():
 defaults: {record_key: id, table_type: mor, freshness: 90s, hudi: {hoodie.parquet.a: 1, hoodie.parquet.b: true}}
 lanes: {big: {linger: 2m, batch_bytes: 1GiB, max_executors: 3}}
 tables:
-  - {topic: a.b, table: a.b, lane: big, time_travel: 24h, delete_mode: hard, keep_deleted_values: true, generation: 2, hudi: {hoodie.parquet.a: 2}}
+  - topic: a.b
+    table: a.b
+    lane: big
+    time_travel: 24h
+    delete_mode: hard
+    keep_deleted_values: true
+    generation: 2
+    hudi: {hoodie.parquet.a: 2}
 """).table_for_topic("a.b")
     assert (table.record_key, table.table_type, table.freshness_s, table.time_travel_h, table.delete_mode) == (
         ("id",),
@@ -194,7 +205,10 @@ tables:
 
 
 def test_limits_are_inherited_one_by_one_and_defaults_are_not_written():
-    text = "defaults: {record_key: id, limits: {object_bytes: 1GiB, quarantined_rows: 5}}\ntables:\n  - {topic: a.b, table: a.b, limits: {quarantined_rows: 0, schema_depth: 8}}\n"
+    text = (
+        "defaults: {record_key: id, limits: {object_bytes: 1GiB, quarantined_rows: 5}}\n"
+        "tables:\n  - {topic: a.b, table: a.b, limits: {quarantined_rows: 0, schema_depth: 8}}\n"
+    )
     configuration = read_tables(text)
     (found,) = configuration.rules
     assert found.limits == Limits(object_bytes=1024**3, quarantined_rows=0, schema_depth=8)

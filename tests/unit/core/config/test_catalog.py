@@ -11,19 +11,22 @@ from sluice_cli.config.yaml_lines import ConfigurationMistakes
 
 
 def rule_of(catalog, defaults=""):
-    return (
-        read_tables(
-            f"defaults: {{{defaults}}}\ntables:\n  - {{topic: a.b, table: shop.orders, record_key: id, catalog: {catalog}}}\n"
-        )
-        .rules[0]
-        .catalog
-    )
+    rule = f"{{topic: a.b, table: shop.orders, record_key: id, catalog: {catalog}}}"
+    return read_tables(f"defaults: {{{defaults}}}\ntables:\n  - {rule}\n").rules[0].catalog
 
 
-@pytest.mark.parametrize(("written", "rule"), [
-    ("off", CatalogRule(sync=False)), ("on", CatalogRule()), ("{views: off}", CatalogRule(views=None)),
-    ('{tables: "{table}", views: "{table}_now", database: "lake_{database}"}', CatalogRule(database="lake_{database}", tables="{table}", views="{table}_now")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("written", "rule"),
+    [
+        ("off", CatalogRule(sync=False)),
+        ("on", CatalogRule()),
+        ("{views: off}", CatalogRule(views=None)),
+        (
+            '{tables: "{table}", views: "{table}_now", database: "lake_{database}"}',
+            CatalogRule(database="lake_{database}", tables="{table}", views="{table}_now"),
+        ),
+    ],
+)
 def test_tables_yaml_names_the_catalogs_tables_by_pattern(written, rule):
     assert rule_of(written) == rule
 
@@ -33,10 +36,17 @@ def test_a_rule_overrides_the_defaults_and_a_table_can_turn_the_sync_on_again():
     assert rule_of("on", "catalog: off") == CatalogRule()
 
 
-@pytest.mark.parametrize(("written", "described"), [
-    ("{tables: everything}", "must use {table}"), ('{tables: "{Table}"}', "lower-case letters"), ('{tables: "{table}"}', "is the name of the Hudi tables"),
-    ("{table: x}", "is off, or a mapping of database, tables and views"), ("{views: 7}", "which is a pattern"), ('{database: "a b"}', "lower-case letters"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("written", "described"),
+    [
+        ("{tables: everything}", "must use {table}"),
+        ('{tables: "{Table}"}', "lower-case letters"),
+        ('{tables: "{table}"}', "is the name of the Hudi tables"),
+        ("{table: x}", "is off, or a mapping of database, tables and views"),
+        ("{views: 7}", "which is a pattern"),
+        ('{database: "a b"}', "lower-case letters"),
+    ],
+)
 def test_a_pattern_with_no_name_or_one_name_for_two_tables_is_an_error_with_a_line(written, described):
     with pytest.raises(ConfigurationMistakes) as refused:
         rule_of(written)
