@@ -6,14 +6,14 @@ from sluice.errors import SluiceError
 
 
 class AnnouncementRefused(SluiceError):
-    """The event bus didn't take the event; facts: `batch`, `bus`, and its own error code and message."""
+    """The event bus did not accept an event; facts: `batch`, `bus`, and the bus's error code and message."""
 
     code = "announcement_refused"
     retriable = True
 
 
 class CatalogRaced(SluiceError):
-    """Somebody else changed the same table meanwhile; facts: `name`, `cause`. Looking again is all it takes."""
+    """The same table was changed in the catalog meanwhile; facts: `name`, `cause`. A second sync succeeds."""
 
     code = "catalog_raced"
     retriable = True
@@ -24,86 +24,89 @@ class CatalogRefused(SluiceError):
     """Glue refused partitions; facts: `name`, `cause`, `values`."""
 
     code = "catalog_refused"
-    next_step = "Look at what Glue says; a missing permission of Lake Formation is refused like this, too"
+    next_step = "Read the cause: a missing Lake Formation permission is reported like this, too"
 
 
 class CatalogDenied(SluiceError):
-    """Glue or Lake Formation doesn't allow a call; facts: `name`, `cause`."""
+    """Glue or Lake Formation does not allow a call; facts: `name`, `cause`."""
 
     code = "catalog_denied"
-    next_step = "Give the role what docs/catalog.md names; where Lake Formation governs the catalog, there too"
+    next_step = (
+        "Grant the role the permissions listed in docs/catalog.md, in Lake Formation too if it governs the catalog"
+    )
 
 
 class UnusableCatalogRequest(SluiceError):
     """A request that names no table; facts: `found`."""
 
     code = "unusable_catalog_request"
-    next_step = 'Send {"table": "database.table"}, with "instant" to wait for no newer commit than that'
+    next_step = 'Send {"table": "database.table"}, optionally with the "instant" of the commit to sync'
 
 
 class LanesFailed(SluiceError):
-    """Some lanes could not be looked after; the others were. Facts: `lanes`."""
+    """Supervision failed for some lanes; the others were supervised. Facts: `lanes`."""
 
     code = "lanes_failed"
     retriable = True
 
 
 class BatchTaken(SluiceError):
-    """A batch of this id is there already and not this run's to open; facts: `batch`, and its `state` and `run` where known."""
+    """The batch exists already and this run may not open it; facts: `batch`, and its `state` and `run` if known."""
 
     code = "batch_taken"
-    next_step = (
-        "Run `sluice doctor`: objects that are pending are in a batch that somebody else opened, or that is committed"
-    )
+    next_step = "Run `sluice doctor`: pending objects are in a batch that is committed or that another run opened"
 
 
 class ForeignObjects(SluiceError):
     """Objects of a part are claimed by another batch or by none; facts: `batch`, `objects`."""
 
     code = "foreign_objects"
-    next_step = "Run `sluice doctor`: the manifest and the ledger disagree about who has these objects"
+    next_step = "Run `sluice doctor`: the manifest and the ledger disagree about the batch of these objects"
 
 
 class UnsettledParts(SluiceError):
-    """A batch can't be closed while a part of it is claimed; facts: `batch`, `tables`."""
+    """A batch cannot be closed while a part of it is claimed; facts: `batch`, `tables`."""
 
     code = "unsettled_parts"
 
 
 class LedgerBusy(SluiceError):
-    """The ledger kept refusing for reasons that pass; facts: `operation`, `cause`."""
+    """The ledger kept refusing a call for a transient reason; facts: `operation`, `cause`."""
 
     code = "ledger_busy"
     retriable = True
 
 
 class LaneNotPaused(SluiceError):
-    """The lane of a table that is being rebuilt could start a run; facts: `lane`, `table`."""
+    """A table cannot be rebuilt while its lane may start a run; facts: `lane`, `table`."""
 
     code = "lane_not_paused"
 
 
 class ConfigurationUnreadable(SluiceError):
-    """What lies under the configuration's key is not a configuration. A corrected push mends it."""
+    """The object under the configuration's key is not a valid configuration."""
 
     code = "configuration_unreadable"
     retriable = True
-    next_step = "Run `sluice config push` with a correct file; notices wait in the queue until then"
+    next_step = "Run `sluice config push` with a valid file; notices wait in the queue until then"
 
 
 class ConfigurationMissing(ConfigurationUnreadable):
-    """There is no configuration any more, though one was pushed: not the same as one that takes no topic."""
+    """A configuration was pushed, but its object is gone."""
 
     code = "configuration_missing"
-    next_step = "Run `sluice config push tables.yaml`, or restore the object from its versions; notices wait in the queue until then"
+    next_step = (
+        "Run `sluice config push tables.yaml`, or restore an older version of the object;"
+        " notices wait in the queue until then"
+    )
 
 
 class MoveIncomplete(SluiceError):
-    """Objects were not copied, or not deleted; nothing is lost. Facts: `source`, `to`, `left`."""
+    """Some objects were not copied or not deleted; nothing is lost. Facts: `source`, `to`, `left`."""
 
     code = "move_incomplete"
     retriable = True
-    next_step = "Run the command again: it goes on where it stopped"
+    next_step = "Run the command again: it continues where it stopped"
 
 
 class ObjectGone(SluiceError):
@@ -114,20 +117,23 @@ class ObjectGone(SluiceError):
 
 
 class ObjectArchived(SluiceError):
-    """The version lies in an archive, from which nothing reads it before somebody restores it; facts: bucket, key, version, `storage_class`."""
+    """The version is archived and cannot be read until it is restored; facts: bucket, key, version, `storage_class`."""
 
     code = "object_archived"
-    next_step = "Restore the object in S3, then `sluice quarantine retry`; let a lifecycle rule archive only what is older than an outage lasts"
+    next_step = (
+        "Restore the object in S3, then run `sluice quarantine retry`;"
+        " let lifecycle rules archive only objects older than an outage lasts"
+    )
 
 
 class Unchanged(SluiceError):
-    """The object still is what the caller has."""
+    """The object has not changed since the caller read it."""
 
     code = "unchanged"
 
 
 class NoSuchCommit(SluiceError):
-    """An instant's file is gone: it was archived, or rolled back, since the timeline was listed; facts: `table`, `instant`."""
+    """An instant was archived or rolled back since the timeline was listed; facts: `table`, `instant`."""
 
     code = "no_such_commit"
     retriable = True
@@ -135,7 +141,7 @@ class NoSuchCommit(SluiceError):
 
 
 class SettingsMissing(SluiceError):
-    """The deployment left something out; facts: `variables`, all of them at once."""
+    """Settings are missing or not valid; facts: `variables`, all of them."""
 
     code = "settings_missing"
-    next_step = "Deploy the template again; it sets these variables on every function"
+    next_step = "Deploy the template again: it sets these variables on every function"

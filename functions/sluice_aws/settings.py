@@ -1,14 +1,15 @@
-"""What a part of Sluice is told by its surroundings: names of buckets, tables and roles, as one frozen value."""
+"""Settings of one deployment, read from environment variables: names of buckets, tables and roles, and limits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sluice.lane.job_request import JobEnvironment
 from sluice_aws.errors import SettingsMissing
 
-# Field -> the environment variable that carries it. The template sets all of them for every function but the endpoints, which only an emulator has.
+# Field -> environment variable. The template sets them on every function, except the endpoints of an emulator.
 VARIABLES = {
     "region": "AWS_REGION",
     "ledger_table": "LEDGER_TABLE",
@@ -24,13 +25,13 @@ VARIABLES = {
     "endpoint_url": "AWS_ENDPOINT_URL",
     "emr_endpoint_url": "AWS_ENDPOINT_URL_EMR_SERVERLESS",
 }
-# CloudFormation can't pass an empty string everywhere: "none" is the release's word for "not set yet".
+# "none" means that no release is set yet: CloudFormation cannot pass an empty string everywhere.
 NO_RELEASE = ("", "none")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Names and limits of one deployment. Empty means "not given"; times are in seconds."""
+    """Names and limits of one deployment. An empty name is not set; times are seconds."""
 
     region: str = ""
     ledger_table: str = ""
@@ -51,16 +52,17 @@ class Settings:
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str], *, needed: tuple[str, ...] = ()) -> Settings:
-        """Read the settings from variables; `needed` names the fields this part can't do without.
+        """Read the settings from variables; `needed` names the required fields.
 
-        Raises SettingsMissing naming every variable that is absent, empty, or not a number where one is due.
+        Raises SettingsMissing, with every variable that is missing, empty, or not a number where one is required.
         """
-        values = {field: environment[name] for field, name in VARIABLES.items() if environment.get(name)}
+        values: dict[str, Any] = {
+            field: environment[name] for field, name in VARIABLES.items() if environment.get(name)
+        }
         values.setdefault("region", environment.get("AWS_DEFAULT_REGION", ""))
         if values.get("release") in NO_RELEASE:
             values.pop("release", None)
         wrong = []
-        seconds = {}
         for field, name in (
             ("reconcile_grace_s", "RECONCILE_GRACE_SECONDS"),
             ("forget_after_s", "FORGET_AFTER_SECONDS"),
@@ -68,22 +70,22 @@ class Settings:
         ):
             text = environment.get(name, "")
             if text.isdigit():
-                seconds[field] = int(text)
+                values[field] = int(text)
             elif text:
                 wrong.append(name)
-        settings = cls(**values, **seconds)
+        settings = cls(**values)
         wrong += [VARIABLES[field] for field in needed if not getattr(settings, field)]
         if wrong:
-            raise SettingsMissing(f"Not set, or not usable: {', '.join(wrong)}", variables=wrong)
+            raise SettingsMissing(f"Not set or not valid: {', '.join(wrong)}", variables=wrong)
         return settings
 
     @property
     def starts_runs(self) -> bool:
-        """Until a release of the Spark code is set, objects are ledgered and nothing is started."""
+        """False until a release of the Spark code is set: objects are admitted, but no run starts."""
         return bool(self.release)
 
     def job_environment(self) -> JobEnvironment:
-        """The part of the settings that a job run's request is made of."""
+        """The settings that a job run's request contains."""
         return JobEnvironment(
             application_id=self.application_id,
             job_role_arn=self.job_role_arn,

@@ -1,4 +1,4 @@
-"""Logs, metrics and traces of a function: log lines are events with fields, counts are EMF metrics."""
+"""Logs, metrics and traces of a function. Log lines are events with fields; counts are EMF metrics."""
 
 from __future__ import annotations
 
@@ -11,24 +11,27 @@ from typing import Any, Callable, Protocol
 from aws_lambda_powertools import Logger, Metrics, Tracer
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
-NAMESPACE_VARIABLE = "POWERTOOLS_METRICS_NAMESPACE"  # of the stack's own: two stacks of an account don't mix
+NAMESPACE_VARIABLE = "POWERTOOLS_METRICS_NAMESPACE"  # one per stack, so that stacks of an account do not mix
 
 
 class Report(Protocol):
-    """Where the parts of a function say what they did. Not for several threads at once."""
+    """Log and metrics of a function. Not safe from several threads."""
 
     def event(self, name: str, /, **fields: Any) -> None:
-        """Something happened that is as it should be."""
+        """Log an event."""
 
     def warn(self, name: str, /, **fields: Any) -> None:
-        """Something happened that a person may have to look at."""
+        """Log an event that may need a person's attention."""
 
     def count(self, metric: str, n: float = 1, /, *, unit: str = "Count", **dimensions: str) -> None:
-        """Add to a metric of this function. With dimensions (lane, reason) to one of theirs as well: alarms watch the sum, people look at the parts."""
+        """Add to a metric of this function and, with dimensions (lane, reason), to a metric of theirs.
+
+        Alarms watch the sum; people look at the parts.
+        """
 
 
 class Telemetry:
-    """The Powertools of one function. Made on the first invocation: making them reads the environment."""
+    """The Powertools of one function. Making them reads the environment, so it happens in the first invocation."""
 
     def __init__(self, function: str) -> None:
         self._logger = Logger(service=function)
@@ -47,7 +50,7 @@ class Telemetry:
         self._metrics.add_metric(name=metric, unit=MetricUnit(unit), value=n)
         if not dimensions:
             return
-        # One blob per metric: dimensions of a blob hold for all its metrics, and lanes and tables differ.
+        # One EMF document per metric: its dimensions hold for all metrics in it, and lanes and reasons differ.
         single = EphemeralMetrics(namespace=self._namespace, service=self._service)
         for name, value in dimensions.items():
             single.add_dimension(name=name, value=value)
@@ -55,7 +58,7 @@ class Telemetry:
         single.flush_metrics()
 
     def observe(self, function: Callable[[Any, Any, Telemetry], Any], event: Any, context: Any) -> Any:
-        """Run a handler: under the request's id, traced, its failure logged once, its metrics written whatever happens."""
+        """Run a handler with the request's id and a trace. Log a failure once, and write the metrics in any case."""
         self._logger.append_keys(request_id=getattr(context, "aws_request_id", None))
         traced = self._tracer.capture_lambda_handler(
             lambda given, within: function(given, within, self), capture_response=False
@@ -86,7 +89,7 @@ def telemetry_of(function: str) -> Telemetry:
 
 
 def observed(function: str) -> Callable[[Callable[[Any, Any, Telemetry], Any]], Callable[[Any, Any], Any]]:
-    """Make a Lambda handler of a function that also takes its Telemetry. Nothing is made before it is called."""
+    """Decorate a function (event, context, telemetry) to make it a Lambda handler. Its Telemetry is made lazily."""
 
     def decorate(wrapped: Callable[[Any, Any, Telemetry], Any]) -> Callable[[Any, Any], Any]:
         @functools.wraps(wrapped)
@@ -98,7 +101,7 @@ def observed(function: str) -> Callable[[Callable[[Any, Any, Telemetry], Any]], 
     return decorate
 
 
-# What the logging module itself calls a record's fields; a field of ours by such a name would be refused.
+# Names that the logging module uses for a record's own fields and refuses for others.
 _TAKEN = frozenset(
     {
         "name",
@@ -126,6 +129,6 @@ def _named(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def milliseconds_left(context: Any) -> int | None:
-    """What remains of an invocation's time; None where nothing limits it (a test, a shell)."""
+    """The rest of an invocation's time; None where there is no limit, as in a test."""
     left = getattr(context, "get_remaining_time_in_millis", None)
     return None if left is None else int(left())

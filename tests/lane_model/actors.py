@@ -18,7 +18,7 @@ from lane_model.state import (
     job_number,
 )
 from sluice.lane import machine, supervision
-from sluice.lane.machine import TOKEN_REPEAT_MS, wanted_at
+from sluice.lane.machine import UNANSWERED_START_MS, wanted_at
 
 Step = tuple[str, ModelState]
 
@@ -214,7 +214,7 @@ def _deadlines(scenario: Scenario, model: ModelState) -> Iterator[int]:
     if model.lane.backoff_until is not None:
         yield model.lane.backoff_until
     if model.lane.start_requested_at is not None and model.lane.job_run_id is None:
-        yield model.lane.start_requested_at + TOKEN_REPEAT_MS
+        yield model.lane.start_requested_at + UNANSWERED_START_MS
     for committed_at in model.last_commits:
         if committed_at is not None:
             yield committed_at + scenario.freshness_s * 1000

@@ -1,1 +1,1 @@
-"""The lane's state machine, its supervision, and the job run that a lane starts."""
+"""Lanes: the state machine, its supervision, and the StartJobRun request and IAM policy of a run."""

@@ -1,4 +1,4 @@
-"""The policy under which one run works: the job's role, narrowed to where its lane's tables lie."""
+"""The IAM policy of one job run: the job role, narrowed to the prefixes of the lane's tables."""
 
 from __future__ import annotations
 
@@ -21,40 +21,46 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.*-]+")
 
 
 def lane_prefixes(configuration: Configuration, lane: str) -> tuple[str, ...]:
-    """Where the tables of a lane lie in the silver bucket, as `database/name`; `*` for what a pattern fills in.
+    """The prefixes of a lane's tables in the silver bucket, sorted, as `database/name`.
 
-    Sorted and without repetitions; empty for a lane without tables.
+    `*` stands for what a rule's pattern fills in. Empty for a lane without tables.
     """
     return tuple(sorted({_prefix(rule.table) for rule in configuration.rules if rule.lane == lane}))
 
 
 @dataclass(frozen=True)
 class Scope:
-    """Where a run may work in the silver bucket.
+    """The prefixes of the silver bucket that a run may use.
 
-    `name` stands for what the configuration gives the lane. A run whose lane has a scope of another name by now may
-    not write all of its tables: it ends, and the next one may. Empty: any configuration will do.
+    `name` identifies the tables that the configuration gives the lane. When it changes, the run may not write all of
+    its tables: it ends, and the next run gets the new scope. An empty name fits every configuration.
     """
 
     name: str = ""
     prefixes: tuple[str, ...] = EVERYTHING
 
 
+UNSCOPED = Scope()
+
+
 def scope_of(configuration: Configuration | None, lane: str, also: Iterable[str] = ()) -> Scope:
-    """The scope of a lane's tables and of the tables `also` (`database.name`), of which a batch is unfinished. Without a configuration, everything."""
+    """The scope of a lane's tables and of the tables `also` (`database.name`), of which a batch is unfinished.
+
+    Without a configuration it is everything.
+    """
     if configuration is None:
-        return Scope()
+        return UNSCOPED
     prefixes = lane_prefixes(configuration, lane)
     name = hashlib.sha256("\n".join(prefixes).encode()).hexdigest()[:16]
     return Scope(name, tuple(sorted({*prefixes, *map(_prefix, also)})))
 
 
-def execution_policy(prefixes: Iterable[str], *, partition: str, bronze: str, silver: str, artifacts: str) -> str:
-    """The inline policy of a run as JSON, at most 2,048 characters.
+def job_run_policy(prefixes: Iterable[str], *, partition: str, bronze: str, silver: str, artifacts: str) -> str:
+    """The `executionIamPolicy` of a run as JSON of at most 2,048 characters.
 
-    What a run may do is what its role and this policy both allow: `s3:*` here widens nothing. Where the tables are
-    too many for the characters there are, their databases are named instead, and where those are, or where a pattern
-    fills in the database, the bucket.
+    A run may do what both its role and this policy allow, so `s3:*` here widens nothing. The policy names the tables
+    if they fit, otherwise their databases, otherwise the whole bucket. It also names the bucket where a pattern fills
+    in the database.
     """
     for scope in (tuple(sorted(set(prefixes))), _databases(prefixes), EVERYTHING):
         if any("*" in prefix.partition("/")[0] for prefix in scope):
@@ -66,7 +72,7 @@ def execution_policy(prefixes: Iterable[str], *, partition: str, bronze: str, si
 
 
 def trial_policy(trial: str, *, partition: str, silver: str, artifacts: str) -> str:
-    """The inline policy of a trial of the engine: its own folder and report in the silver bucket; no ledger, no bronze."""
+    """The `executionIamPolicy` of a trial: only its own prefix and report in silver, no ledger, no bronze."""
     here = scratch_prefix(trial)
     parents = [f"{here[:at]}{end}" for at in (len(PREFIX), len(TRIALS_PREFIX) - 1, len(here) - 1) for end in ("", "/")]
     keys = [*parents, f"{here}*", trial_report_key(trial)]
@@ -94,7 +100,7 @@ def _document(scope: Sequence[str], partition: str, bronze: str, silver: str, ar
     if scope == EVERYTHING:
         keys = ["*"]
     elif scope:
-        # A table's own name and its database's are asked for too: S3A looks whether they are files. `*/` are directory markers.
+        # S3A also probes if a table's or a database's own name is a file. `*/` matches directory markers.
         keys += ["*/", *sorted({prefix.partition("/")[0] for prefix in scope})]
         keys += [key for prefix in scope for key in (prefix, f"{prefix}/*")]
     own = [arn(path) for path in (bronze, f"{bronze}/*", artifacts, f"{artifacts}/*", silver)] + [
@@ -110,7 +116,7 @@ def _document(scope: Sequence[str], partition: str, bronze: str, silver: str, ar
 
 
 def _prefix(table: str) -> str:
-    """`{1}.order_{name}` -> `*/order_*`. Only what a table's name can hold gets into a policy."""
+    """`{1}.order_{name}` -> `*/order_*`. Only characters that a table's name can hold get into a policy."""
     database, _, name = PLACEHOLDER.sub("*", table).partition(".")
     return "/".join(part if _PLAIN.fullmatch(part) else "*" for part in (database, name))
 

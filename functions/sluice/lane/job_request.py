@@ -1,4 +1,4 @@
-"""The StartJobRun request of a run, as a pure function of the lane's sizes and the deployment's names."""
+"""The StartJobRun request of a run, from the lane's sizes and the deployment's names."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any
 
 from sluice.config.lane import LaneConfig
 from sluice.errors import UnusableRequest
-from sluice.lane.job_policy import Scope, execution_policy, trial_policy
+from sluice.lane.job_policy import UNSCOPED, Scope, job_run_policy, trial_policy
 
-# EMR Serverless takes [A-Za-z0-9._-]{1,64} as clientToken; as a name and a tag value it then fits too.
+# The form of EMR Serverless's clientToken. It is valid as a name and a tag value, too.
 RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-# sparkSubmitParameters is one string that EMR splits as a shell would: a value with any other character could become a second option.
+# EMR splits sparkSubmitParameters as a shell does. A value with any other character could become a second option.
 PLAIN_VALUE = re.compile(r"[A-Za-z0-9_./:#=,@%+*-]+")
 
-LONGEST_BATCH_MIN = 60  # a batch begun at the last moment of a run's maximum age is still finished
-MARGIN_MIN = 15  # start of Spark, take-over, release
-# Executors must outlive a linger, or the first batch after it waits a minute for new ones.
+LONGEST_BATCH_MIN = 60  # a batch that begins just before a run's maximum age is still finished
+MARGIN_MIN = 15  # for the start of Spark, the take-over and the release
+# Executors must outlive a linger; otherwise the first batch after it waits a minute for new ones.
 IDLE_AFTER_LINGER_S = 60
 TRIAL_ENTRY_POINT = "trial.py"
-TRIAL_TIMEOUT_MIN = 20  # Spark's start and some commits of a few rows, with minutes to spare for a queue
-DISK = "20g"  # the smallest; it is free of charge, and what is shuffled is one batch
-# "x86_64" as the release names its archives and "X86_64" as EMR Serverless names its workers are one thing.
+TRIAL_TIMEOUT_MIN = 20  # the start of Spark and a few small commits, with minutes to spare for a queue
+DISK = "20g"  # the smallest size; it is free of charge and holds the shuffle of one batch
+# EMR Serverless writes X86_64 where the release's archives say x86_64.
 ARCHITECTURES = {"x86_64": "x86_64", "arm64": "arm64"}
 
 
 @dataclass(frozen=True)
 class JobEnvironment:
-    """The names of one deployment that a job run is told."""
+    """The names of one deployment that a job run's request contains."""
 
     application_id: str
     job_role_arn: str
@@ -44,25 +44,26 @@ class JobEnvironment:
 
     @property
     def partition(self) -> str:
-        """aws, aws-cn or aws-us-gov: the second part of every ARN, so of the role's."""
+        """The partition of the role's ARN: aws, aws-cn or aws-us-gov."""
         return (self.job_role_arn.split(":") + ["", ""])[1] or "aws"
 
     @property
     def release_url(self) -> str:
-        """Where this release of the Spark code lies."""
+        """The S3 URL of this release of the Spark code."""
         return f"s3://{self.artifact_bucket}/releases/{self.release}"
 
 
-def start_job_run(environment: JobEnvironment, lane: LaneConfig, run_id: str, scope: Scope = Scope()) -> dict[str, Any]:
-    """The whole body of StartJobRun for one run of one lane.
+def start_job_run(
+    environment: JobEnvironment, lane: LaneConfig, run_id: str, scope: Scope = UNSCOPED
+) -> dict[str, Any]:
+    """The body of StartJobRun for one run of one lane.
 
-    Everything is explicit: an account's default job asks for all of its 16 vCPU, and a job without a
-    time-out runs for 12 hours. Retries are the lane's own business (maxAttempts 1): an attempt that EMR
-    repeats would meet a lane it may no longer hold. Storage stays on the workers' disks. The run may do what its
-    role allows, and of the silver bucket only what lies in `scope`.
-    Raises UnusableRequest for a value that can't be written into the request unquoted.
+    Sizes and the time-out are explicit: by default a job asks for all 16 vCPU of an account and runs for 12 hours.
+    `maxAttempts` is 1, since the lane does the retries: an attempt that EMR repeats may no longer hold the lane.
+    The run may do what its role allows, and uses of the silver bucket only what lies in `scope`.
+    Raises UnusableRequest for a value that would need quotes.
     """
-    policy = execution_policy(
+    policy = job_run_policy(
         scope.prefixes,
         partition=environment.partition,
         bronze=environment.bronze_bucket,
@@ -82,9 +83,9 @@ def start_job_run(environment: JobEnvironment, lane: LaneConfig, run_id: str, sc
 
 
 def start_trial(environment: JobEnvironment, trial: str) -> dict[str, Any]:
-    """The whole body of StartJobRun for a trial of the engine (trial.new_trial_id): as a run of a lane has it, with one executor and less that it may do.
+    """The body of StartJobRun for a trial of the engine: like a run's, with one executor and fewer permissions.
 
-    It holds no lane, reads no bronze and knows no ledger. Raises UnusableRequest as `start_job_run` does.
+    A trial holds no lane and uses neither bronze nor the ledger. Raises UnusableRequest as `start_job_run` does.
     """
     arguments = ["--trial", trial, "--region", environment.region, "--silver", environment.silver_bucket]
     policy = trial_policy(
@@ -145,7 +146,7 @@ def _request(
 
 
 def state_machine_parameters(request: Mapping[str, Any]) -> dict[str, Any]:
-    """A StartJobRun body as Step Functions takes it: members of structures begin with a capital; tags are a map, whose keys are data."""
+    """A StartJobRun body in the form of Step Functions: capitalized members, except the keys of the tags."""
     return {
         name[0].upper() + name[1:]: value if name == "tags" else _capitalized(value) for name, value in request.items()
     }
@@ -156,7 +157,7 @@ def _capitalized(value: Any) -> Any:
 
 
 def execution_timeout_min(lane: LaneConfig) -> int:
-    """Minutes after which EMR ends the run: its maximum age, one more batch, and a margin."""
+    """Minutes after which EMR ends the run: its maximum age, the longest batch and a margin."""
     return -(-lane.max_age_s // 60) + LONGEST_BATCH_MIN + MARGIN_MIN
 
 
@@ -187,7 +188,7 @@ def _spark_settings(environment: JobEnvironment, lane: LaneConfig) -> tuple[tupl
         ("spark.emr-serverless.driverEnv.PYTHONPATH", "./environment"),
         ("spark.executorEnv.PYTHONPATH", "./environment"),
         ("spark.serializer", "org.apache.spark.serializer.KryoSerializer"),
-        # Instants and dates must not depend on where a worker stands.
+        # Timestamps and dates must not depend on a worker's time zone.
         ("spark.sql.session.timeZone", "UTC"),
         ("spark.driver.extraJavaOptions", "-Duser.timezone=UTC"),
         ("spark.executor.extraJavaOptions", "-Duser.timezone=UTC"),

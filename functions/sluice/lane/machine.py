@@ -1,25 +1,24 @@
-"""The lane as a lock: its states, every transition between them as a pure function, and what the schedule does next.
+"""The lane as a lock: its states, and every transition between them as a pure function.
 
-A transition takes the state and gives the next one, or a Refused; it never reads a clock or writes
-anything. The ledger applies one by writing its result on condition that the lane is still what the
-transition was computed from, so these functions are the protocol and not a description of it.
+A transition takes a state and returns the next one, or a Refused. It reads no clock and writes nothing.
+The ledger writes the result on the condition that the lane is still in the state the transition started from.
 
-One table for the eye; the explorer under tests/property walks all of it and fails on a row that
-never happens and on a step that isn't listed:
-
-    transition     from               to                 what it is
-    wake           any                the same           an arrival; raises `arrivals`
+    transition     from               to                 meaning
+    wake           any                the same           counts an arrival
     request_start  idle               starting           a run id is chosen; StartJobRun follows
-    started        starting           starting           the job run that StartJobRun made is known
+    started        starting           starting           StartJobRun answered with the job run's id
     hold           starting, running  running            the driver's first act
-    progressed     running            running            a batch was closed; failures start again at 0
+    progressed     running            running            a batch was closed; failures are reset to 0
     release        running            idle, paused       nothing arrived since the run last looked
-    lapse          starting, running  idle, halted,      EMR says the job run is terminal (or that it
-                                      paused             never was) and the lane was not released
-    pause          any but paused     paused, or the     no new run starts; a living one is asked to end
+    lapse          starting, running  idle, halted,      the job run is terminal at EMR, or never existed,
+                                      paused             and the lane was not released
+    pause          any but paused     paused, or the     no new run starts; a running one is asked to end
                                       same with a request
-    resume         any                idle, or the same  counts as an arrival; also un-halts
+    resume         any                idle, or the same  counts an arrival; ends a pause or a halt
                                       without a request
+
+A model test explores every state with crashes. It fails on a transition that is not listed, and on a listed one
+that never happens.
 """
 
 from __future__ import annotations
@@ -56,20 +55,22 @@ TRANSITIONS: dict[tuple[str, str], frozenset[str]] = {
     ("resume", RUNNING): frozenset({RUNNING}),
 }
 
-BACKOFF_MS = 30_000  # after the first failure, doubling
-BACKOFF_LIMIT_MS = 15 * 60_000
-HALT_AFTER = 5  # runs without progress
-TOKEN_REPEAT_MS = 5 * 60_000  # EMR documents no window for clientToken; after this a start is looked up by name
+FIRST_BACKOFF_MS = 30_000  # after one failed run; doubles with every further one
+LONGEST_BACKOFF_MS = 15 * 60_000
+HALT_AFTER_FAILURES = 5  # runs in a row that made no progress
+#: How long StartJobRun is repeated under its clientToken while no answer is known. Then the run is looked up by name:
+#: AWS does not document how long a token is remembered.
+UNANSWERED_START_MS = 5 * 60_000
 
 
 @dataclass(frozen=True)
 class LaneState:
     """One lane's item. Times are epoch milliseconds.
 
-    `arrivals` only grows; `arrivals_seen` is its value when a run last released the lane, so an idle
-    lane with more arrivals than that has work that nobody looked at. `failures` counts runs in a row
-    that ended without releasing and without closing a batch, `capacity_failures` those of them that
-    failed for want of capacity or never came to be: they back off and never halt. `progressed` is about the run that holds.
+    `arrivals` only grows. `arrivals_seen` is its value when a run last released the lane: an idle lane with more
+    arrivals has work that no run has looked at. `failures` counts the runs in a row that neither released the lane
+    nor closed a batch. `capacity_failures` counts those that found no capacity or were never started; they cause a
+    back-off, but never a halt. `progressed` is True once the run that holds the lane has closed a batch.
     """
 
     lane: str
@@ -93,7 +94,7 @@ class LaneState:
 
 @dataclass(frozen=True)
 class Refused:
-    """A transition that the lane's state doesn't allow, and why."""
+    """A transition that the lane's state does not allow, and the reason."""
 
     transition: str
     reason: str
@@ -104,18 +105,18 @@ Result = Union[LaneState, Refused]
 
 
 def wake(state: LaneState) -> LaneState:
-    """Count an arrival: once per admit invocation, after its object writes, also when all were pending already."""
+    """Count an arrival: once per admit invocation, after its writes, even if all objects were pending already."""
     return replace(state, arrivals=state.arrivals + 1)
 
 
 def wants_run(state: LaneState, now: int) -> bool:
-    """Whether a run should be started now: idle, out of back-off, and something arrived unseen or came due."""
+    """True if a run should start now: the lane is idle, not in back-off, and has unseen arrivals or due work."""
     at = wanted_at(state)
     return at is not None and at <= now
 
 
 def wanted_at(state: LaneState) -> int | None:
-    """When a run should start if nothing more arrives; None for never, and 0 for at once."""
+    """When a run should start if nothing more arrives (epoch ms); 0 for now, None for never."""
     if state.state != IDLE:
         return None
     if state.arrivals > state.arrivals_seen:
@@ -126,7 +127,7 @@ def wanted_at(state: LaneState) -> int | None:
 
 
 def request_start(state: LaneState, run_id: str, now: int) -> Result:
-    """Take the idle lane for a run that is about to be started; `run_id` is new for every attempt."""
+    """Reserve the idle lane for a run that is about to be started. `run_id` is new for every attempt."""
     if state.state != IDLE:
         return Refused("request_start", f"the lane is {state.state}", state)
     if state.backoff_until is not None and now < state.backoff_until:
@@ -146,7 +147,7 @@ def request_start(state: LaneState, run_id: str, now: int) -> Result:
 
 
 def started(state: LaneState, run_id: str, job_run_id: str) -> Result:
-    """Remember the job run that StartJobRun answered. From then on no other job run can hold under this run id."""
+    """Store the job run that StartJobRun answered. No other job run can hold the lane under this run id after that."""
     if state.state != STARTING or state.run_id != run_id:
         return Refused("started", f"the lane is {state.state} under run {state.run_id}", state)
     if state.job_run_id not in (None, job_run_id):
@@ -155,35 +156,35 @@ def started(state: LaneState, run_id: str, job_run_id: str) -> Result:
 
 
 def hold(state: LaneState, run_id: str, job_run_id: str, attempt: int, now: int) -> Result:
-    """The driver takes the lane under its run id: its own job run and attempt must be absent or equal.
+    """Acquire the lane for a driver. The stored job run and attempt must be absent or equal to the driver's own.
 
     Repeatable by the same attempt, since the answer to the first write can be lost.
     """
     if state.state not in (STARTING, RUNNING) or state.run_id != run_id:
         return Refused("hold", f"the lane is {state.state} under run {state.run_id}", state)
     if state.job_run_id not in (None, job_run_id) or state.attempt not in (None, attempt):
-        return Refused("hold", f"job run {state.job_run_id}, attempt {state.attempt}, holds or will", state)
+        return Refused("hold", f"job run {state.job_run_id}, attempt {state.attempt}, holds it or will", state)
     held_at = state.held_at if state.held_at is not None else now
     return replace(state, state=RUNNING, job_run_id=job_run_id, attempt=attempt, held_at=held_at, capacity_failures=0)
 
 
 def holds(state: LaneState, run_id: str, job_run_id: str) -> bool:
-    """Whether this job run holds the lane: asked before every commit."""
+    """True if this job run holds the lane. The driver checks it before every commit."""
     return state.state == RUNNING and state.run_id == run_id and state.job_run_id == job_run_id
 
 
 def progressed(state: LaneState, run_id: str) -> Result:
-    """The holder closed a batch: a failure after this is the first one again."""
+    """Note that the holder closed a batch: the next failure counts as the first."""
     if state.state != RUNNING or state.run_id != run_id:
         return Refused("progressed", f"the lane is {state.state} under run {state.run_id}", state)
     return replace(state, progressed=True, failures=0, capacity_failures=0)
 
 
 def release(state: LaneState, run_id: str, arrivals_seen: int, due_at: int | None, now: int) -> Result:
-    """Give the lane back. Refused when something arrived after `arrivals_seen` was read.
+    """Release the lane. Refused when something arrived after the run read `arrivals_seen`.
 
-    `arrivals_seen` is what the run read before the query that found nothing claimable (or that it
-    leaves to the next run: then `due_at` is now). `due_at` is when what is left becomes claimable.
+    The run reads `arrivals_seen` before the query that finds nothing claimable. `due_at` is when objects that are
+    left become claimable; it is now when the run leaves claimable work to the next run.
     """
     if state.state != RUNNING or state.run_id != run_id:
         return Refused("release", f"the lane is {state.state} under run {state.run_id}", state)
@@ -212,12 +213,12 @@ def lapse(
     capacity: bool = False,
     reason: str | None = None,
 ) -> Result:
-    """Take the lane from a run whose job run is terminal at EMR, or that never came to be one.
+    """Take the lane from a run whose job run is terminal at EMR, or was never started.
 
-    `job_run_id` is the job run that was seen terminal; None says that StartJobRun's window is over
-    and EMR knows no job run of this name. Either must be what the lane says, or a driver that held
-    in the meantime would lose the lane alive. Counts as an arrival, since the dead run may have left
-    claimed and unseen work. `capacity`: the failure named capacity, or there was no run to fail, which only backs off.
+    `job_run_id` is the job run that was found terminal. None means that a start stayed unanswered and EMR knows no
+    job run of its name. It must equal the lane's own: otherwise a driver that acquired the lane meanwhile would lose
+    it while it is alive. Counts as an arrival, since the dead run may have left claimed and unseen work.
+    `capacity`: EMR had no capacity, or there was no job run to fail. That causes a back-off only.
     """
     if state.state not in (STARTING, RUNNING) or state.run_id != run_id:
         return Refused("lapse", f"the lane is {state.state} under run {state.run_id}", state)
@@ -235,17 +236,18 @@ def lapse(
     if state.pause_requested:
         next_state = PAUSED
     else:
-        next_state = HALTED if after.failures >= HALT_AFTER else IDLE
+        next_state = HALTED if after.failures >= HALT_AFTER_FAILURES else IDLE
     return replace(after, state=next_state, backoff_until=backoff_until)
 
 
 def backoff_ms(failures: int) -> int:
-    """How long a lane or a table waits after so many failures in a row, in milliseconds."""
-    return min(BACKOFF_MS * 2 ** min(max(failures - 1, 0), 16), BACKOFF_LIMIT_MS)
+    """The back-off of a lane or a table after a number of failures in a row, in milliseconds."""
+    doublings = min(max(failures - 1, 0), 16)
+    return min(FIRST_BACKOFF_MS << doublings, LONGEST_BACKOFF_MS)
 
 
 def pause(state: LaneState) -> Result:
-    """Let no new run start; ask a living one to end after its batch."""
+    """Start no new run, and ask a running one to end after its batch."""
     if state.state == PAUSED:
         return Refused("pause", "the lane is paused already", state)
     if state.state in (STARTING, RUNNING):
@@ -254,7 +256,7 @@ def pause(state: LaneState) -> Result:
 
 
 def resume(state: LaneState) -> LaneState:
-    """Take a pause or a halt back, and count an arrival, so that what waited is looked at."""
+    """End a pause or a halt, and count an arrival, so that a run looks at the pending objects."""
     if state.state in (STARTING, RUNNING):
         return replace(state, pause_requested=False, arrivals=state.arrivals + 1)
     return replace(

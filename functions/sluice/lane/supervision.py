@@ -1,7 +1,4 @@
-"""What the schedule does next about a lane, as a decision: start it, repeat a start, look a start up, or ask EMR.
-
-What EMR's words about a job run mean for the lane that it holds.
-"""
+"""Supervision of a lane: the schedule's next step, and the meaning of EMR Serverless's events and job-run states."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from sluice.lane.machine import RUNNING, STARTING, TOKEN_REPEAT_MS, LaneState, wants_run
+from sluice.lane.machine import RUNNING, STARTING, UNANSWERED_START_MS, LaneState, wants_run
 
 NOTHING = "nothing"
 START = "start"  # request_start under a new run id, then StartJobRun
@@ -21,56 +18,57 @@ ASK_STATE = "ask_state"  # GetJobRun: terminal -> `lapse` with this job_run_id
 
 
 @dataclass(frozen=True)
-class Step:
-    """One action, and the run and job run it is about."""
+class LaneStep:
+    """One action, with the run and the job run that it concerns."""
 
     action: str
     run_id: str | None = None
     job_run_id: str | None = None
 
 
-def next_step(state: LaneState, now: int) -> Step:
-    """Decide from one strongly consistent read of the lane; what is done about it is conditional on that read."""
+def next_step(state: LaneState, now: int) -> LaneStep:
+    """The next step for a lane, from one strongly consistent read. Carrying it out is conditional on that state."""
     if wants_run(state, now):
-        return Step(START)
+        return LaneStep(START)
     if state.state not in (STARTING, RUNNING):
-        return Step(NOTHING)
+        return LaneStep(NOTHING)
     if state.job_run_id is not None:
-        return Step(ASK_STATE, state.run_id, state.job_run_id)
-    if now < (state.start_requested_at or 0) + TOKEN_REPEAT_MS:
-        return Step(REPEAT_START, state.run_id)
-    return Step(LOOK_UP, state.run_id)
+        return LaneStep(ASK_STATE, state.run_id, state.job_run_id)
+    if now < (state.start_requested_at or 0) + UNANSWERED_START_MS:
+        return LaneStep(REPEAT_START, state.run_id)
+    return LaneStep(LOOK_UP, state.run_id)
 
 
 def new_run_id(lane: str, now: int, entropy: str) -> str:
-    """`run-<lane>-<yyyymmddThhmmssZ>-<8 hexadecimal digits>`, the form that a job name, tag and clientToken all allow.
+    """`run-<lane>-<yyyymmddThhmmssZ>-<8 hexadecimal digits>`, a form valid as job name, tag and clientToken.
 
-    `now` is epoch milliseconds, `entropy` at least 8 hexadecimal digits from the caller's source of
-    randomness: a run id must never come back, since a token replays the run it made.
+    `now` is epoch ms; `entropy` is at least 8 random hexadecimal digits. A run id must never repeat: a clientToken
+    that was used before returns the run it started then.
     """
     at = datetime.fromtimestamp(now / 1000, tz=timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     return f"run-{lane}-{at}-{entropy[:8]}"[:64]
 
 
 TERMINAL_STATES = frozenset({"SUCCESS", "FAILED", "CANCELLED"})
-GONE = "GONE"  # EMR Serverless doesn't know the job run (any more)
+GONE = "GONE"  # EMR Serverless does not know the job run, or no longer
 STATE_CHANGE = "EMR Serverless Job Run State Change"
 UTILIZATION_UPDATE = "EMR Serverless Job Resource Utilization Update"
 
-# Failures for want of workers: "ApplicationMaxCapacityExceededException", "exceeded the maximum vCPU quota of your account",
-# "insufficient capacity", a queue time-out. Not an error of the job, so they never count towards halting.
+# Failures for lack of workers, such as "ApplicationMaxCapacityExceededException", "exceeded the maximum vCPU quota of
+# your account", "insufficient capacity" or a queue time-out. They are no errors of the job and never halt a lane.
 _CAPACITY = re.compile(
-    r"max(imum)?[ _-]?capacity|insufficient[ _-]?capacity|capacity[ _-]?exceeded|exceed\w*[^.]{0,60}\b(capacity|quota)|service[ _-]?quota"
-    r"|vcpu[^.]{0,40}\b(quota|limit)|queue[ _-]?time|timed out in (the )?queue|worker could not be allocated|could not allocate",
+    r"max(imum)?[ _-]?capacity|insufficient[ _-]?capacity|capacity[ _-]?exceeded"
+    r"|exceed\w*[^.]{0,60}\b(capacity|quota)|service[ _-]?quota|vcpu[^.]{0,40}\b(quota|limit)"
+    r"|queue[ _-]?time|timed out in (the )?queue|worker could not be allocated|could not allocate",
     re.IGNORECASE,
 )
-# What EMR says when the job's own code failed; its last exceptions follow, and they may name a capacity of their own.
+# EMR's message when the job's own code failed. The job's last exceptions follow, and may mention a capacity too.
 _OWN_FAILURE = re.compile(r"\s*job failed, please check", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class JobRunNews:
-    """A state-change event: which job run is now in which state. It says no more than that."""
+    """A state-change event: a job run and its new state."""
 
     job_run_id: str
     state: str
@@ -81,7 +79,7 @@ class JobRunNews:
 
 
 def read_event(event: Any) -> JobRunNews | None:
-    """The news in an EventBridge event; None for every other event, such as the schedule's."""
+    """The job run and state of an EventBridge event; None for any other event, such as the schedule's."""
     if not isinstance(event, Mapping) or event.get("detail-type") != STATE_CHANGE:
         return None
     detail = event.get("detail")
@@ -92,7 +90,7 @@ def read_event(event: Any) -> JobRunNews | None:
 
 
 def finally_billed(event: Any) -> str | None:
-    """The job run that an EventBridge event tells the last bill of; None for every other event, the ones between among them."""
+    """The job run whose final resource utilization an EventBridge event reports; None for any other event."""
     if not isinstance(event, Mapping) or event.get("detail-type") != UTILIZATION_UPDATE:
         return None
     detail = event.get("detail")
@@ -103,7 +101,7 @@ def finally_billed(event: Any) -> str | None:
 
 
 def concerned(lanes: Sequence[LaneState], news: JobRunNews) -> tuple[LaneState, ...]:
-    """The lanes that a job run's end can be about: the one it holds, and starts whose job run isn't known yet."""
+    """The lanes that a job run's end can concern: the one it holds, and those whose job run is not known yet."""
     return tuple(
         lane
         for lane in lanes
@@ -112,18 +110,18 @@ def concerned(lanes: Sequence[LaneState], news: JobRunNews) -> tuple[LaneState, 
 
 
 def is_terminal(state: str) -> bool:
-    """Whether nothing of the job run lives any more."""
+    """True if the job run has ended for good."""
     return state in TERMINAL_STATES or state == GONE
 
 
 def lacks_capacity(state: str, details: str) -> bool:
-    """Whether a job run failed for want of workers: back-off and alarm, never a step towards halting."""
+    """True if a job run failed for lack of workers. That causes a back-off and an alarm, never a halt."""
     if state not in ("FAILED", "CANCELLED") or _OWN_FAILURE.match(details):
         return False
     return bool(_CAPACITY.search(details))
 
 
 def lapse_reason(state: str, details: str) -> str:
-    """What the lane remembers of a run that ended without releasing it; bounded, since `details` are EMR's words."""
+    """The reason stored on a lane whose run ended without releasing it, at most 500 characters."""
     summary = details.strip()
     return f"job run {state}: {summary}"[:500] if summary else f"job run {state}"

@@ -1,1 +1,1 @@
-"""Keys and records of the ledger, and its recovery from S3."""
+"""The ledger: its port, the keys and records of its items, announcements, and its recovery from S3."""

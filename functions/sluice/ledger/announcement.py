@@ -1,4 +1,4 @@
-"""What the world is told of a committed batch, within the size that an event may have."""
+"""The announcement of a committed batch: the event's detail within the size limit of an event, and the metrics."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sluice.ledger.keys import COMMITTED
 
 SOURCE = "Sluice"
 DETAIL_TYPE = "Batch Committed"
-# PutEvents takes 256 KB an entry, names and time included.
+# PutEvents takes 256 KB per entry, including names and time.
 MAX_DETAIL_BYTES = 240 * 1024
 
 
 def newly_committed(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> str | None:
-    """The batch that a change of the ledger committed, None for every other change.
+    """The id of the batch that a change of an item committed; None for any other change.
 
-    `old` and `new` are the item before and after. A later change of a committed batch is none.
+    `old` and `new` are the item before and after the change. A later change of a committed batch is not a commit.
     """
     if not new or new.get("sk") != "batch" or new.get("state") != COMMITTED:
         return None
@@ -31,8 +31,8 @@ def newly_committed(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None
 def announcement(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The event's detail, from the batch's item and its parts by table. Times are ISO 8601, UTC.
 
-    A batch of so many tables that the detail would not fit tells their names without counts, and if
-    need be not all names; `left_out` says how many tables aren't told. The ledger holds everything.
+    If the detail would be too large, it lists the tables without counts, and if needed only some of them.
+    `left_out` is the number of tables that are not listed. The ledger holds everything.
     """
     tables = [_table(table, parts[table]) for table in sorted(parts)]
     detail = {
@@ -56,7 +56,10 @@ def announcement(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]
 
 
 def lane_metrics(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
-    """Sums over a batch's tables, for metrics by lane. By table they stand in the event and the log: a metric costs by its dimensions."""
+    """Sums over a batch's tables, for metrics by lane.
+
+    The numbers by table are in the event and the log only, since a metric is paid for by each of its dimensions.
+    """
     aside = {
         name: sum((part.get("counts") or {}).get(name, 0) for part in parts.values())
         for name in ("quarantined_objects", "parked_objects", "quarantined_rows")
@@ -81,7 +84,7 @@ def lane_metrics(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]
 
 
 def batch_seconds(batch: Mapping[str, Any]) -> float | None:
-    """From claim to commit."""
+    """Seconds from claim to commit; None while either is unknown."""
     claimed, committed = batch.get("claimed_at"), batch.get("committed_at")
     return None if claimed is None or committed is None else (committed - claimed) / 1000
 

@@ -1,4 +1,4 @@
-"""Where everything lies in the ledger: the key of every kind of item, and the states of an object."""
+"""The keys of the ledger's items, the partitions of its index, and the states of an object."""
 
 from __future__ import annotations
 
@@ -7,59 +7,55 @@ from sluice.objects import ObjectId
 PENDING, CLAIMED, COMMITTED, QUARANTINED = "pending", "claimed", "committed", "quarantined"
 PARKED, SUPERSEDED, IGNORED = "parked", "superseded", "ignored"
 OBJECT_STATES = (PENDING, CLAIMED, COMMITTED, QUARANTINED, PARKED, SUPERSEDED, IGNORED)
-#: The states that the index lists; pending objects are found under their lane, claimed ones through their batch.
+#: The states that the index lists. Pending objects are listed under their lane, claimed ones through their batch.
 LISTED_STATES = (QUARANTINED, PARKED, SUPERSEDED, IGNORED)
-RETURNED = "returned"  # a batch, or a part of one, whose objects are pending again
+RETURNED = "returned"  # the state of a batch, or of its part, whose objects are pending again
 
 INDEX = "by_state"
-#: One partition takes 1,000 writes a second: neither a lane's backlog nor a flood of side files may hang on one.
+#: A partition takes 1,000 writes a second, so a lane's backlog and a flood of ignored files are spread over several.
 SHARDS = 8
 LANES_LISTED_AS, TABLES_LISTED_AS, MESSAGES = "lane", "table", "message"
-UNANNOUNCED = "unannounced"  # committed batches that nobody was told of yet
-ROWS, DECISIONS = (
-    "rows",
-    "decision",
-)  # committed objects of which rows are quarantined; what was decided about what was set aside
-DISCARDED = (
-    "discarded"  # the rule by which an object is ignored that was discarded after it had been quarantined or parked
-)
+UNANNOUNCED = "unannounced"  # committed batches that are not announced yet
+ROWS = "rows"  # committed objects with quarantined rows
+DECISIONS = "decision"  # decisions about objects and rows that were set aside
+DISCARDED = "discarded"  # the rule of an ignored object that was discarded from quarantine or parking
 
 Key = dict[str, str]
 
 
 def shard_of(object_hash: str) -> int:
-    """Which of the SHARDS parts an object is listed under."""
+    """The shard that lists an object, from 0 to SHARDS - 1."""
     return int(object_hash[:8], 16) % SHARDS
 
 
 def object_partition(bucket: str, key: str) -> str:
-    """The partition that holds every version of one key."""
+    """The partition of every version of one key."""
     return f"object#{bucket}/{key}"
 
 
 def object_key(identity: ObjectId) -> Key:
-    """An object's own item."""
+    """An object's item."""
     return {"pk": object_partition(identity.bucket, identity.key), "sk": identity.version}
 
 
 def pending_partition(lane: str, shard: int) -> str:
-    """The partition that lists one shard of a lane's pending objects."""
+    """The partition of one shard of a lane's pending objects."""
     return f"pending#{lane}#{shard}"
 
 
 def pending_key(lane: str, table: str, admitted_at: int, identity: ObjectId) -> Key:
-    """A pending object's listing: by table, oldest first. `admitted_at` is epoch ms."""
+    """A pending object's item, sorted by table and age. `admitted_at` is epoch ms."""
     named = identity.hash
     return {"pk": pending_partition(lane, shard_of(named)), "sk": f"{of_table(table)}{admitted_at:013d}#{named}"}
 
 
 def of_table(table: str) -> str:
-    """How the sort keys of a table's pending objects begin."""
+    """The prefix of the sort keys of a table's pending objects."""
     return f"{table}#"
 
 
 def after_table(table: str) -> str:
-    """A sort key after every pending object of this table and before any other's: "$" follows "#" and precedes what names hold."""
+    """A sort key between the pending objects of this table and of the next: "$" sorts after "#", before any letter."""
     return f"{table}$"
 
 
@@ -69,7 +65,7 @@ def lane_partition(lane: str) -> str:
 
 
 def lane_key(lane: str) -> Key:
-    """The lane's own item."""
+    """A lane's item."""
     return {"pk": lane_partition(lane), "sk": "lane"}
 
 
@@ -77,7 +73,7 @@ MANIFEST_PREFIX = "manifest#"
 
 
 def manifest_pointer_key(lane: str, batch: str) -> Key:
-    """The lane's note that a batch is not settled yet."""
+    """The pointer from a lane to a batch that is not settled yet."""
     return {"pk": lane_partition(lane), "sk": f"{MANIFEST_PREFIX}{batch}"}
 
 
@@ -87,7 +83,7 @@ def batch_partition(batch: str) -> str:
 
 
 def batch_key(batch: str) -> Key:
-    """The batch's own item; its reaching `committed` is what gets announced."""
+    """A batch's item. Its change to `committed` is announced."""
     return {"pk": batch_partition(batch), "sk": "batch"}
 
 
@@ -110,17 +106,17 @@ def services_partition(lane: str) -> str:
 
 
 def service_key(lane: str, table: str, service: str) -> Key:
-    """The open or last request for a service on a table."""
+    """The open or last request for a service of a table."""
     return {"pk": services_partition(lane), "sk": f"{table}#{service}"}
 
 
 def gathering_key() -> Key:
-    """Until when commits are gathered for the next look at what services are due."""
+    """The item that says until when commits are gathered before table services are planned."""
     return {"pk": "gathering#services", "sk": "gathering"}
 
 
 def run_key(run_id: str) -> Key:
-    """A run's history."""
+    """A run's item."""
     return {"pk": f"run#{run_id}", "sk": "run"}
 
 
@@ -130,17 +126,17 @@ def message_key(message_id: str, n: int) -> Key:
 
 
 def decisions_partition(identity: ObjectId) -> str:
-    """The partition of all that was decided about one object that had been set aside."""
+    """The partition of the decisions about one object that was set aside."""
     return f"decision#{identity.hash}"
 
 
 def decision_key(identity: ObjectId, now: int, verb: str) -> Key:
-    """One decision: by time (epoch ms)."""
+    """One decision, sorted by time. `now` is epoch ms."""
     return {"pk": decisions_partition(identity), "sk": f"{now:013d}#{verb}"}
 
 
 def standstill_key() -> Key:
-    """Which lanes were paused so that Spark rests, until they go on."""
+    """The item that names the lanes which a standstill paused."""
     return {"pk": "standstill", "sk": "standstill"}
 
 
@@ -150,7 +146,7 @@ def counter_key(name: str) -> Key:
 
 
 def checkpoint_key(name: str) -> Key:
-    """Where a pass over the bucket goes on."""
+    """The place where a pass over the bucket resumes."""
     return {"pk": f"checkpoint#{name}", "sk": "checkpoint"}
 
 
@@ -160,10 +156,10 @@ def listed_as(state: str, object_hash: str) -> str:
 
 
 def listed_at(now: int) -> str:
-    """Epoch ms as the index sorts it."""
+    """Epoch ms in the form that the index sorts by."""
     return f"{now:013d}"
 
 
 def listed_partitions(state: str) -> tuple[str, ...]:
-    """Every index partition that a state is spread over."""
+    """The index partitions of a state, one per shard."""
     return tuple(f"{state}#{shard}" for shard in range(SHARDS))

@@ -97,7 +97,7 @@ class LaneLedger(Protocol):
         ...
 
     def holds(self, lane: str, run_id: str, job_run_id: str) -> bool:
-        """Tells if this job run holds the lane."""
+        """True if this job run holds the lane."""
         ...
 
     def progressed(self, lane: str, run_id: str) -> bool:
@@ -207,7 +207,7 @@ class BatchLedger(Protocol):
         job_run_id: str,
         generation: int | None = None,
     ) -> list[ObjectId] | None:
-        """claimed -> pending for the objects of a part; gives those returned, None when the lane is lost. Repeatable."""
+        """claimed -> pending for objects of a part; gives those returned, None when the lane is lost. Repeatable."""
         ...
 
     def mark_announced(self, batch: str, now: int) -> bool:

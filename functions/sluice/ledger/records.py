@@ -1,4 +1,4 @@
-"""What goes into the ledger and comes out of it about objects and batches, as plain records."""
+"""Records that the ledger takes and returns: objects, decisions, batches, backlogs and requests."""
 
 from __future__ import annotations
 
@@ -9,22 +9,27 @@ from sluice.ledger.keys import PENDING
 from sluice.objects import ObjectId
 from sluice.services.requests import ServiceRequest
 
-#: What `admit` answers: new, superseded, or "already_" and the state that the ledger holds.
+#: The answers of `admit`: new, superseded, or "already_" and the state in the ledger.
 NEW, SUPERSEDED = "new", "superseded"
 ALREADY = "already_"
 
 
 def wakes(admission: str) -> bool:
-    """Whether an admission obliges its invocation to wake the lane.
+    """True if an admission obliges its invocation to wake the lane.
 
-    Also when the object was pending already: the invocation that wrote it may have died before its wake.
+    That includes an object that was pending already: the invocation that wrote it may have died before its wake.
     """
     return admission in (NEW, ALREADY + PENDING)
 
 
 @dataclass(frozen=True)
 class AdmittedObject:
-    """An object as admit decided about it: `state` is pending, parked, quarantined or ignored. Bytes and epoch ms."""
+    """An object as admit decided about it. Sizes are bytes, times epoch ms.
+
+    `state` is pending, parked, quarantined or ignored. `merged` is True if a batch has committed rows of the object:
+    it was taken back in for the rows that were set aside. `rows_aside` is the silver key of those rows. `generation`
+    is the one that the object was merged under before its table was rebuilt; None for the table's own.
+    """
 
     id: ObjectId
     state: str
@@ -45,23 +50,19 @@ class AdmittedObject:
     rule: str | None = None
     code: str | None = None
     attempt: int = 0
-    merged: bool = False  # whether a batch has committed rows of it: it is taken back in for those that were set aside
-    rows_aside: str | None = (
-        None  # of such an object: the key in the silver bucket of those of its rows that no batch has merged
-    )
-    generation: int | None = (
-        None  # the generation that it was merged under before its table was rebuilt; None: its table's
-    )
+    merged: bool = False
+    rows_aside: str | None = None
+    generation: int | None = None
 
 
 @dataclass(frozen=True)
 class ObjectRecord(AdmittedObject):
-    """An object as the ledger holds it; `batch` from its claim on.
+    """An object in the ledger. Times are epoch ms; `batch` is set from its claim on.
 
-    `quarantined_rows` of a committed object are those of its rows that could not be merged, by code in
-    `row_codes`; `listed_at` is when it was set aside (epoch ms, as the index sorts it). `unparked_at` is when a
-    table took what had been parked (epoch ms), `replayed_at` when it was taken in again to rebuild its table. An object that is parked for its source's log waits until the table's
-    generation is above `parked_generation`.
+    `quarantined_rows` counts the rows of a committed object that could not be merged, and `row_codes` counts them by
+    code. `listed_at` is when the object was set aside, in the index's form. `unparked_at` is when a table took the
+    parked object, and `replayed_at` when it became pending to rebuild its table. An object that was parked because
+    its source's log restarted waits until the table's generation is above `parked_generation`.
     """
 
     batch: str | None = None
@@ -74,15 +75,15 @@ class ObjectRecord(AdmittedObject):
     replayed_at: int | None = None
 
 
-#: What can be decided about an object, or rows of one, that was set aside.
+#: The decisions about an object, or rows of one, that was set aside.
 RETRIED, DISCARDED = "retried", "discarded"
 
 
 @dataclass(frozen=True)
 class Decision:
-    """One entry of the audit trail: what was decided, by which command and by whom, and what the object was then.
+    """One entry of the audit trail: the decision, the command and person behind it, and the object's state then.
 
-    `rows` is 0 when it was about the whole object. `note` is the operator's own.
+    `rows` is 0 for a decision about the whole object. `note` is written by the operator.
     """
 
     id: ObjectId
@@ -102,7 +103,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class ManifestPointer:
-    """A lane's note of an unsettled manifest; `settled_tables` are those parts that need nothing more."""
+    """A lane's pointer to an unsettled manifest. `settled_tables` names the parts that are settled already."""
 
     batch: str
     s3_key: str
@@ -114,7 +115,7 @@ class ManifestPointer:
 
 @dataclass(frozen=True)
 class PendingCount:
-    """A table's backlog: how many, how many bytes, and when the oldest was admitted (epoch ms)."""
+    """A table's backlog: objects, bytes, and when the oldest was admitted (epoch ms)."""
 
     objects: int
     bytes: int
@@ -123,7 +124,7 @@ class PendingCount:
 
 @dataclass(frozen=True)
 class IgnoredPart:
-    """The n-th part of a queue message that named no object: why, and how it began. `ignored_at` is epoch ms."""
+    """The n-th part of a queue message that named no object, with the reason and the beginning of its text."""
 
     message_id: str
     n: int
@@ -134,7 +135,7 @@ class IgnoredPart:
 
 @dataclass(frozen=True)
 class Requested:
-    """The answer to asking for a service: the request that is open now, and if this call made it (and woke the lane)."""
+    """The open request for a service. `new` is True if this call made it and woke the lane."""
 
     request: ServiceRequest
     new: bool

@@ -1,4 +1,4 @@
-"""What a lost ledger held of objects and tables, out of the manifests and outcomes of every batch."""
+"""Recovery of a lost ledger's objects and tables from the manifests and outcomes of all batches."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 
-TABLE_QUARANTINED = (
-    "table_quarantined"  # the code of objects whose part was quarantined whole, for no reason of their own
-)
+TABLE_QUARANTINED = "table_quarantined"  # the code of an object that was quarantined with its whole part
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What an outcome says of one object: the state it ends in, and why where it isn't plainly committed."""
+    """An object's end state by an outcome, with the reason if it is not simply committed."""
 
     state: str
     code: str | None = None
@@ -32,7 +30,7 @@ class Verdict:
 
 
 def verdicts(outcome: Outcome, objects: Iterable[ObjectId]) -> dict[ObjectId, Verdict]:
-    """What became of each object of a part."""
+    """The verdict on each object of a part."""
     errors = {error.object: error for error in outcome.quarantined}
     rows = {found.object: found for found in outcome.quarantined_rows}
     parked = {error.object: error for error in outcome.parked}
@@ -56,9 +54,9 @@ def verdicts(outcome: Outcome, objects: Iterable[ObjectId]) -> dict[ObjectId, Ve
 
 @dataclass(frozen=True)
 class Settled:
-    """An object as its last batch left it. `at` is when its part was committed (epoch ms), as the record's `listed_at` where it is listed.
+    """An object after its last batch. `at` is when its part was committed (epoch ms).
 
-    One that is not `sure` may not have been part of that batch: it is merged again where the ledger knows nothing of it.
+    An object that is not `sure` may not have been part of that batch. It is merged again if the ledger lacks it.
     """
 
     record: ObjectRecord
@@ -68,9 +66,9 @@ class Settled:
 
 @dataclass(frozen=True)
 class KnownTable:
-    """What outcomes tell of one table: its last one, the last that has a commit, the last ones with notes and a watch, and the sums of their counts.
+    """A table's state by its outcomes: the last one, the last ones with notes, a commit and a watch, and the totals.
 
-    `pinned` is what the last commit was written with; `failed` why the last part was quarantined whole, None where it wasn't.
+    `pinned` holds the settings of the last commit. `failed` is the reason if the last part was quarantined whole.
     """
 
     last: Outcome | None = None
@@ -82,7 +80,7 @@ class KnownTable:
     totals: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     def after(self, outcome: Outcome, part: TablePart, found: Mapping[ObjectId, Verdict]) -> KnownTable:
-        """As settling one more part leaves the table's item."""
+        """The state after one more part is settled."""
         totals = Counter(self.totals)
         totals.update(counts_of(outcome, found))
         if outcome.state != COMMITTED_PART:
@@ -100,7 +98,10 @@ class KnownTable:
 
 @dataclass(frozen=True)
 class Recovered:
-    """How many objects a restore added, corrected and kept; those that `raced` changed meanwhile, and the next call looks again."""
+    """Counts of the objects that a restore added, corrected and kept.
+
+    Objects that `raced` changed meanwhile; the next call looks at them again.
+    """
 
     added: int = 0
     corrected: int = 0
@@ -115,7 +116,10 @@ class Recovered:
 
 
 class Recovery:
-    """Takes batches in any order, and knows then what the ledger held. `rebuilt` is when tables were rebuilt last (epoch ms): what was claimed before is merged again."""
+    """Collects batches in any order and derives from them what the ledger held.
+
+    `rebuilt` says when tables were last rebuilt (epoch ms): objects claimed before that are merged again.
+    """
 
     def __init__(self, rebuilt: Mapping[str, int]) -> None:
         self._rebuilt = rebuilt
@@ -124,12 +128,13 @@ class Recovery:
         self._parts: dict[str, list[tuple[Outcome, TablePart, dict[ObjectId, Verdict]]]] = {}
 
     def add(self, manifest: Manifest, outcomes: Mapping[str, Outcome]) -> None:
-        """Take one batch. A part without an outcome was not settled: its objects are in another batch, or to be merged."""
+        """Add a batch. A part without an outcome is unsettled: its objects are in another batch, or still to merge."""
         for table, outcome in outcomes.items():
             part = manifest.tables[table]
             found = verdicts(outcome, [item.id for item in part.objects])
             void = manifest.created_at <= self._rebuilt.get(table, -1)
-            # The manifest also names what was no longer there to be claimed; which that was, no document says. Merging again changes nothing.
+            # A manifest also names objects that could not be claimed, and no document says which ones.
+            # Merging them again changes nothing.
             whole = outcome.counts.get("objects") == len(part.objects)
             for item in part.objects:
                 self._keep(item, table, manifest, outcome, found[item.id], part, void=void, whole=whole)
@@ -137,16 +142,16 @@ class Recovery:
                 self._parts.setdefault(table, []).append((outcome, part, found))
 
     def settled(self, identity: ObjectId) -> Settled | None:
-        """What became of an object; None where no outcome tells: it is to be merged."""
+        """An object after its last batch; None if no outcome mentions it, so that it is still to merge."""
         return self._objects.get(identity)
 
     @property
     def objects(self) -> int:
-        """How many objects outcomes tell of."""
+        """The number of objects that outcomes mention."""
         return len(self._objects)
 
     def tables(self) -> dict[str, KnownTable]:
-        """Every table of which an outcome tells, by name."""
+        """Every table that an outcome mentions, by name."""
         known: dict[str, KnownTable] = {}
         for table, parts in self._parts.items():
             known[table] = KnownTable()
@@ -167,31 +172,32 @@ class Recovery:
         whole: bool,
     ) -> None:
         again = void or not whole
-        # A part that only returned has no outcome, so the highest attempt is the last word, and of equal ones what is sure, then the later.
+        # A part that returned to pending has no outcome, so the highest attempt wins; among equal attempts the sure
+        # one, then the later one.
         rank = (item.attempt, not again, outcome.committed_at)
         if rank <= self._ranks.get(item.id, (-1, False, 0)):
             return
         self._ranks[item.id] = rank
-        named = {
-            "size": item.size,
-            "table": table,
-            "lane": manifest.lane,
-            "topic": item.topic,
-            "kafka_partition": item.kafka_partition,
-            "offset": item.offset,
-            "format": item.format,
-            "schema": item.schema,
-        }
+        admitted = ObjectRecord(
+            item.id,
+            PENDING,
+            item.admitted_at,
+            size=item.size,
+            table=table,
+            lane=manifest.lane,
+            topic=item.topic,
+            kafka_partition=item.kafka_partition,
+            offset=item.offset,
+            format=item.format,
+            schema=item.schema,
+        )
         if again:
             generation = int(part.config.get("generation", 0))
-            record = ObjectRecord(
-                item.id, PENDING, item.admitted_at, attempt=item.attempt + 1, generation=generation, **named
-            )
+            record = replace(admitted, attempt=item.attempt + 1, generation=generation)
         else:
-            record = ObjectRecord(
-                item.id,
-                verdict.state,
-                item.admitted_at,
+            record = replace(
+                admitted,
+                state=verdict.state,
                 attempt=item.attempt,
                 merged=item.merged,
                 rows_aside=item.rows_aside,
@@ -201,13 +207,12 @@ class Recovery:
                 quarantined_rows=verdict.rows,
                 row_codes=verdict.row_codes,
                 parked_generation=verdict.parked_generation,
-                **named,
             )
         self._objects[item.id] = Settled(record, outcome.committed_at, sure=void or whole)
 
 
 def counts_of(outcome: Outcome, found: Mapping[ObjectId, Verdict]) -> dict[str, int]:
-    """What a part adds to its table's totals: its own counts, its objects by what became of them, and whether there was a commit, which table services are due by."""
+    """The counts that a part adds to its table's totals: its own, its objects by end state, and its commits."""
     ended = Counter(verdict.state for verdict in found.values())
     return {
         **outcome.counts,

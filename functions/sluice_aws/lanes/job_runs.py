@@ -1,4 +1,4 @@
-"""Starts, finds and follows EMR Serverless job runs of one application."""
+"""EMR Serverless job runs of one application: start, state, bill, search by name, cancel."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from botocore.exceptions import ClientError
 
 from sluice.lane.supervision import GONE, is_terminal
 
-CANCEL_GRACE_S = 120  # the driver finishes the commit it is in
+CANCEL_GRACE_S = 120  # time for the driver to finish its commit
 
 
 @dataclass(frozen=True)
 class JobRun:
-    """One job run as EMR Serverless tells it. `state` is GONE when EMR no longer knows it."""
+    """A job run as EMR Serverless reports it. `state` is GONE when EMR does not know it."""
 
     job_run_id: str
     name: str
@@ -24,13 +24,13 @@ class JobRun:
 
     @property
     def terminal(self) -> bool:
-        """Whether nothing of it lives any more."""
+        """True if the job run has ended for good."""
         return is_terminal(self.state)
 
 
 @dataclass(frozen=True)
 class Billed:
-    """What EMR Serverless charges for a job run that is over, in hours of a vCPU and of a GB."""
+    """The billed resources of a job run that has ended, in vCPU hours and GB hours."""
 
     name: str
     vcpu_hours: float
@@ -39,18 +39,18 @@ class Billed:
 
 
 class JobRuns:
-    """Job runs through one client. Errors are botocore's own; throttling is retried by the client."""
+    """Job runs through one client. Raises botocore's errors; the client retries throttled calls."""
 
     def __init__(self, emr_serverless: Any, application_id: str) -> None:
         self._emr = emr_serverless
         self._application = application_id
 
     def start(self, request: dict[str, Any]) -> str:
-        """Ask for a run; the same `clientToken` gives the same run. Returns its job run id."""
+        """Start a job run and return its id. The same `clientToken` returns the same job run."""
         return str(self._emr.start_job_run(**request)["jobRunId"])
 
     def state(self, job_run_id: str) -> JobRun:
-        """Where a job run is now."""
+        """A job run's current state."""
         try:
             run = self._emr.get_job_run(applicationId=self._application, jobRunId=job_run_id)["jobRun"]
         except ClientError as error:
@@ -60,7 +60,7 @@ class JobRuns:
         return JobRun(job_run_id, run.get("name", ""), run["state"], run.get("stateDetails") or "")
 
     def billed(self, job_run_id: str) -> Billed | None:
-        """What a job run is billed for; None while EMR doesn't say (it is told some time after the end) or no longer knows the run."""
+        """The bill of a job run; None until EMR reports it, some time after the end, or if EMR doesn't know the run."""
         try:
             run = self._emr.get_job_run(applicationId=self._application, jobRunId=job_run_id)["jobRun"]
         except ClientError as error:
@@ -78,10 +78,10 @@ class JobRuns:
         )
 
     def find_by_name(self, name: str, *, since_ms: int) -> JobRun | None:
-        """The job run of this name among those created since `since_ms` (epoch), or None.
+        """The job run of this name among those created since `since_ms` (epoch ms), or None.
 
-        ListJobRuns can't ask for a name, so the pages are read through. Of several (a token that was
-        forgotten starts a second run) one that still goes is preferred, then the newest.
+        ListJobRuns cannot filter by name, so all pages are read. A forgotten clientToken may have started several:
+        one that is still running is preferred, then the newest.
         """
         since = datetime.fromtimestamp(since_ms / 1000, timezone.utc)
         token: dict[str, str] = {}
@@ -99,7 +99,7 @@ class JobRuns:
             token = {"nextToken": page["nextToken"]}
 
     def cancel(self, job_run_id: str) -> None:
-        """Ask a run to end within two minutes; it is over only when its state says so."""
+        """Ask a job run to end within CANCEL_GRACE_S. It has ended only when its state is terminal."""
         self._emr.cancel_job_run(
             applicationId=self._application, jobRunId=job_run_id, shutdownGracePeriodInSeconds=CANCEL_GRACE_S
         )

@@ -1,7 +1,4 @@
-"""Starts a run of an idle lane, and repeats a start whose answer was lost.
-
-Wakes lanes after objects were written for them, and starts a run where the lane is idle.
-"""
+"""Wakes lanes after their objects are written, starts a run of an idle lane, and repeats unanswered starts."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ from sluice_aws.telemetry import Report
 
 
 class Starter:
-    """Asks the ledger for the lane first and EMR Serverless second, so that a lost answer can be asked for again."""
+    """Reserves the lane in the ledger, then calls StartJobRun, so that an unanswered start can be repeated."""
 
     def __init__(
         self,
@@ -35,11 +32,11 @@ class Starter:
         ledger: Ledger,
         job_runs: JobRuns,
         environment: JobEnvironment,
-        report: Any,
+        report: Report,
         now: Callable[[], int],
         entropy: Callable[[], str],
     ) -> None:
-        """`now` gives epoch milliseconds, `entropy` at least 8 hexadecimal digits, new ones each time."""
+        """`now` gives epoch ms; `entropy` gives at least 8 new hexadecimal digits with each call."""
         self._ledger = ledger
         self._job_runs = job_runs
         self._environment = environment
@@ -48,10 +45,10 @@ class Starter:
         self._entropy = entropy
 
     def start(self, lane: str, configuration: Configuration | None) -> str | None:
-        """Start a run if the lane lets itself be taken. Returns the run id, None when another was quicker.
+        """Start a run if the lane is idle. Returns the run id, or None if another start was first.
 
-        A StartJobRun that fails leaves the lane `starting`: the schedule repeats it under the same token,
-        and so it is not the caller's failure. Raises UnusableRequest before anything is written.
+        A StartJobRun that fails leaves the lane `starting`. The schedule repeats it under the same token, so that it
+        is no failure of the caller. Raises UnusableRequest before anything is written.
         """
         request = self.take(lane, configuration)
         if request is None:
@@ -60,9 +57,10 @@ class Starter:
         return str(request["clientToken"])
 
     def take(self, lane: str, configuration: Configuration | None) -> dict[str, Any] | None:
-        """Take the idle lane for a new run, and give the StartJobRun that whoever called now makes. None when another was quicker.
+        """Reserve the idle lane for a new run, and give the StartJobRun request that the caller then makes.
 
-        If it is never made, the schedule makes it: to the lane that is an answer which was lost.
+        None if another start was first. If the caller never makes the request, the schedule does, as for any
+        unanswered start.
         """
         now = self._now()
         run_id = new_run_id(lane, now, self._entropy())
@@ -74,19 +72,19 @@ class Starter:
         return request
 
     def repeat(self, state: LaneState, configuration: Configuration | None) -> None:
-        """Ask again for the run that a `starting` lane waits for: the same token is the same run."""
+        """Repeat the start that a `starting` lane waits for. The same token starts the same run."""
         if state.run_id is None:
             return
         self._ask(state.lane, state.run_id, self._request(state.lane, state.run_id, configuration))
 
-    def _request(self, lane: str, run_id: str, configuration: Configuration | None) -> Any:
-        """The run may write the lane's tables, and those of batches that it will have to finish."""
+    def _request(self, lane: str, run_id: str, configuration: Configuration | None) -> dict[str, Any]:
+        """The StartJobRun request. The run may write the lane's tables and those of the lane's unfinished batches."""
         unfinished = {table for pointer in self._ledger.batches.unsettled(lane) for table in pointer.tables}
         return start_job_run(
             self._environment, lane_config(configuration, lane), run_id, scope_of(configuration, lane, unfinished)
         )
 
-    def _ask(self, lane: str, run_id: str, request: Any) -> None:
+    def _ask(self, lane: str, run_id: str, request: dict[str, Any]) -> None:
         try:
             job_run_id = self._job_runs.start(request)
         except (ClientError, BotoCoreError) as error:
@@ -98,8 +96,8 @@ class Starter:
         self._report.count("RunsStarted", 1, lane=lane)
 
 
-def starter_of(settings: Settings, clients: Clients, *, ledger: Ledger, report: Any) -> Starter | None:
-    """What starts runs in a deployment; None while no release of the Spark code is set: lanes are woken then, and none is started."""
+def starter_of(settings: Settings, clients: Clients, *, ledger: Ledger, report: Report) -> Starter | None:
+    """The Starter of a deployment; None while no release of the Spark code is set."""
     if not settings.starts_runs:
         return None
     job_runs = JobRuns(clients.emr_serverless, settings.application_id)
@@ -114,30 +112,30 @@ def starter_of(settings: Settings, clients: Clients, *, ledger: Ledger, report: 
 
 
 def new_entropy() -> str:
-    """32 hexadecimal digits that were never given before."""
+    """32 random hexadecimal digits."""
     return uuid.uuid4().hex
 
 
 def lane_config(configuration: Configuration | None, lane: str) -> LaneConfig:
-    """The sizes of a lane; the defaults while there is no configuration."""
+    """The configuration of a lane; the defaults while there is none."""
     return LaneConfig(name=lane) if configuration is None else configuration.lane(lane)
 
 
 class Waker:
-    """One wake per lane; a failure to wake is the caller's failure, a failure to start is the schedule's business."""
+    """Wakes each lane once. The caller handles a failed wake; the schedule handles a failed start."""
 
     def __init__(self, *, ledger: Ledger, starter: Starter | None, report: Report, now: Callable[[], int]) -> None:
-        """`starter` is None while no release of the Spark code is set: lanes are woken and none is started."""
+        """`starter` is None while no release of the Spark code is set: lanes are woken, but no run starts."""
         self._ledger = ledger
         self._starter = starter
         self._report = report
         self._now = now
 
     def wake(self, lanes: Iterable[str], configuration: Configuration | None) -> None:
-        """Count an arrival in each lane, and start what is idle.
+        """Count an arrival in each lane, and start a run of each idle one.
 
-        Raises what the ledger raises: then the objects are written and nobody was told, so whoever
-        announced them must come again.
+        Raises the ledger's errors. The objects are written then, but their lane may not know: their notice must be
+        delivered again.
         """
         woken = [self._ledger.lanes.wake(lane) for lane in sorted(lanes)]
         for state in woken:
@@ -152,6 +150,6 @@ class Waker:
         try:
             self._starter.start(state.lane, configuration)
         except (SluiceError, ClientError, BotoCoreError) as error:
-            # The wake is counted: the schedule sees an arrival that no run has looked at.
+            # The wake is counted, so the schedule sees an arrival that no run has looked at.
             self._report.warn("start_failed", lane=state.lane, error=str(error)[:500])
             self._report.count("StartsFailed", 1, lane=state.lane)

@@ -1,7 +1,4 @@
-"""Does what the schedule decides about lanes: starts, repeats, looks up, and takes lanes back from dead runs.
-
-Measures what alarms watch and no single event tells: what waits in each lane, and what a job run cost.
-"""
+"""Supervises lanes: starts due runs, repeats and looks up starts, takes lanes from dead runs, and measures backlogs."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from sluice.lane.supervision import (
     NOTHING,
     REPEAT_START,
     START,
-    Step,
+    LaneStep,
     lacks_capacity,
     lapse_reason,
     next_step,
@@ -33,19 +30,19 @@ from sluice_aws.lanes.job_runs import JobRun, JobRuns
 from sluice_aws.lanes.start import Starter
 from sluice_aws.telemetry import Report
 
-# A lane can need: repeat the start, ask for its state, lapse, start anew. More is for the next schedule.
+# Enough to repeat a start, ask for its state, lapse it and start anew. The next schedule does the rest.
 MAX_STEPS = 4
-# Clocks of Lambda and EMR may differ by a little: a run is looked up from a minute before its start was asked for.
+# The clocks of Lambda and EMR may differ, so a run is searched from a minute before its start was requested.
 LOOK_BACK_MS = 60_000
 
 
 class Supervisor:
-    """One pass over lanes. Everything it writes is conditional on the lane still being what was read."""
+    """One pass over lanes. Every write is conditional on the lane's state that was read."""
 
     def __init__(
-        self, *, ledger: Ledger, job_runs: JobRuns, starter: Starter | None, report: Any, now: Callable[[], int]
+        self, *, ledger: Ledger, job_runs: JobRuns, starter: Starter | None, report: Report, now: Callable[[], int]
     ) -> None:
-        """`starter` is None while no release of the Spark code is set: lanes are looked after and none is started."""
+        """`starter` is None while no release of the Spark code is set: lanes are supervised, but no run starts."""
         self._ledger = ledger
         self._job_runs = job_runs
         self._starter = starter
@@ -53,16 +50,16 @@ class Supervisor:
         self._now = now
 
     def lanes(self, configuration: Configuration | None) -> tuple[LaneState, ...]:
-        """Every lane there is: those that the ledger has an item of, and those that are only configured yet."""
+        """Every lane: those with an item in the ledger, and those that are only configured."""
         known = list(self._ledger.lanes.all())
         names = {state.lane for state in known}
         configured = () if configuration is None else configuration.lane_names()
         return tuple(known) + tuple(self._ledger.lanes.get(name) for name in configured if name not in names)
 
     def supervise(self, lanes: Sequence[LaneState], configuration: Configuration | None) -> int:
-        """Look after each lane; returns how many steps were taken.
+        """Supervise each lane; returns the number of steps taken.
 
-        One lane's failure does not keep the others waiting. Raises LanesFailed when all were seen to.
+        A lane that fails does not stop the others. Raises LanesFailed after all lanes.
         """
         steps = 0
         failed = []
@@ -73,20 +70,20 @@ class Supervisor:
                 failed.append(state.lane)
                 self._report.warn("lane_failed", lane=state.lane, state=state.state, error=str(error)[:500])
         if failed:
-            raise LanesFailed(f"Could not look after {', '.join(failed)}", lanes=failed)
+            raise LanesFailed(f"Supervision failed for {', '.join(failed)}", lanes=failed)
         return steps
 
     def start_due(self, lanes: Iterable[LaneState], configuration: Configuration | None) -> int:
-        """Start the idle lanes that want a run; returns how many. Leaves every other lane to `supervise`."""
+        """Start the idle lanes that want a run; returns the number of steps. Other lanes are left to `supervise`."""
         if self._starter is None:
             return 0
         return self.supervise([state for state in lanes if wants_run(state, self._now())], configuration)
 
     def wake_forgotten(self, lanes: Iterable[LaneState], configuration: Configuration | None) -> tuple[str, ...]:
-        """Wake idle lanes that have claimable work which nobody seems to have told them of.
+        """Wake idle lanes that have claimable work but no unseen arrival.
 
-        Every writer of pending objects wakes the lane after it; this is for those that died in between,
-        and for manifests of a run whose lane was given back by hand.
+        Every writer of pending objects wakes the lane afterwards. This covers writers that died in between, and
+        manifests of a run whose lane was released by hand.
         """
         woken = []
         for state in lanes:
@@ -122,8 +119,8 @@ class Supervisor:
             state = self._ledger.lanes.get(state.lane)
         return MAX_STEPS
 
-    def _take(self, step: Step, state: LaneState, configuration: Configuration | None) -> bool:
-        """Take one step; True when the lane may need another one at once."""
+    def _take(self, step: LaneStep, state: LaneState, configuration: Configuration | None) -> bool:
+        """Take one step; True if the lane may need another one at once."""
         if step.action == ASK_STATE:
             return self._ask_state(state)
         if step.action == LOOK_UP:
@@ -150,28 +147,26 @@ class Supervisor:
         if run is None:
             return self._lapse(state, None)
         self._report.event("run_adopted", lane=state.lane, run=state.run_id, job_run=run.job_run_id, state=run.state)
-        return bool(self._ledger.lanes.started(state.lane, state.run_id, run.job_run_id))
+        return self._ledger.lanes.started(state.lane, state.run_id or "", run.job_run_id)
 
     def _lapse(self, state: LaneState, run: JobRun | None) -> bool:
-        """Take the lane back from a job run that is over (None: that never came to be)."""
+        """Take the lane from a job run that has ended; None for one that was never started."""
         capacity = run is not None and lacks_capacity(run.state, run.details)
         reason = "the job run was never started" if run is None else lapse_reason(run.state, run.details)
-        now = self._now()
+        run_id, now = state.run_id or "", self._now()
         left = self._ledger.lanes.lapse(
-            # A run that never came to be says nothing of the lane's work and costs nothing: the lane goes on by itself when EMR Serverless takes starts again.
             state.lane,
-            state.run_id,
+            run_id,
             now,
             job_run_id=state.job_run_id,
-            progressed=False,
+            # A run that was never started says nothing about the lane's work, so it must not lead to a halt: the lane
+            # resumes by itself once EMR Serverless accepts starts again.
             capacity=capacity or run is None,
             reason=reason,
         )
         if left is None:  # released, held or lapsed by someone else in the meantime
             return True
-        self._ledger.history.run_ended(
-            state.run_id, "lapsed", reason, _batches(self._ledger.history.run(state.run_id)), now
-        )
+        self._ledger.history.run_ended(run_id, "lapsed", reason, _batches(self._ledger.history.run(run_id)), now)
         self._report.warn(
             "run_lapsed",
             lane=state.lane,
@@ -191,15 +186,15 @@ class Supervisor:
 
 
 def _batches(run: Mapping[str, Any] | None) -> int:
-    """How many batches a run is known to have closed."""
+    """The number of batches that a run has closed, by its item."""
     return int((run or {}).get("batches", 0))
 
 
-COUNTED_PER_TABLE = 2_000  # objects: beyond that a backlog is long, and counting it would be all that the schedule does
+COUNTED_PER_TABLE = 2_000  # pending objects; counting longer backlogs would take the schedule's whole time
 
 
 class Measures:
-    """Gauges by lane and over all lanes, and the cost of runs. A failure here keeps nothing else from being done."""
+    """Backlog gauges by lane and over all lanes, and the cost of runs. Failures are logged and never raised."""
 
     def __init__(
         self, *, ledger: Ledger, job_runs: JobRuns, architecture: str, report: Report, now: Callable[[], int]
@@ -211,7 +206,7 @@ class Measures:
         self._now = now
 
     def lanes(self, lanes: Iterable[LaneState], configuration: Configuration | None) -> None:
-        """Measure every lane; with none there is nothing that waits, which is told too: an alarm sees the schedule live."""
+        """Measure every lane. Gauges are written even without lanes: an alarm watches that the schedule runs."""
         found = {state.lane: self._of(state, configuration) for state in lanes}
         self._gauges(Backlog())
         for lane, measured in found.items():
@@ -219,7 +214,7 @@ class Measures:
                 self._gauges(measured, lane=lane)
 
     def ended(self, job_run_id: str) -> None:
-        """Tell once what a job run cost that is over: at its end where the bill is there by then, else when EMR says that it is."""
+        """Report a job run's cost once: at its end if it is billed by then, otherwise when EMR announces the bill."""
         try:
             billed = self._job_runs.billed(job_run_id)
             if billed is None:
@@ -250,7 +245,7 @@ class Measures:
         try:
             pending = self._ledger.pending.oldest(state.lane, COUNTED_PER_TABLE)
             states = self._ledger.tables.get_many(sorted({item.table for item in pending}))
-            # A batch whose table can't be read, or whose run hangs, is left open: nothing of it is pending any more.
+            # A batch whose table cannot be read, or whose run hangs, stays open, and none of its objects are pending.
             opened = (
                 ()
                 if state.state == PAUSED
@@ -259,7 +254,7 @@ class Measures:
         except (ClientError, BotoCoreError, SluiceError) as error:
             self._report.warn("lane_not_measured", lane=state.lane, error=str(error)[:500])
             return None
-        # A paused lane waits as somebody wants it.
+        # A paused lane waits on purpose.
         return backlog(
             None if state.state == PAUSED else configuration, state.lane, pending, states, self._now(), opened
         )

@@ -1,1 +1,1 @@
-"""The ledger in DynamoDB."""
+"""The ledger in DynamoDB: one module for each kind of item, over one table."""

@@ -14,24 +14,17 @@ from sluice.ledger.recovery import counts_of, verdicts
 from sluice.objects import ObjectId
 from sluice_aws.errors import BatchTaken, ForeignObjects, UnsettledParts
 from sluice_aws.ledger.expressions import NEW_ITEM, when
+from sluice_aws.ledger.groups import ACTIONS_LIMIT, GuardRefused, write_groups
 from sluice_aws.ledger.lanes import DynamoDbLanes, held_by
 from sluice_aws.ledger.objects import DynamoDbObjects, pending_item
 from sluice_aws.ledger.settlement import object_fields, part_fields, table_fields, totals
-from sluice_aws.ledger.table import (
-    ACTIONS_LIMIT,
-    GuardRefused,
-    LedgerTable,
-    Refusal,
-    TransactionRefused,
-    Values,
-    write_groups,
-)
+from sluice_aws.ledger.table import LedgerTable, Refusal, TransactionRefused, Values
 
-BESIDE_PARTS = 3  # the lane's check, the pointer, the batch
+OTHER_ACTIONS = 3  # beside the parts: the lane's check, the pointer, the batch
 
 
 class _LaneLost(Exception):
-    """The lane isn't held by whoever writes."""
+    """The run that writes no longer holds the lane."""
 
 
 class DynamoDbBatches:
@@ -43,12 +36,12 @@ class DynamoDbBatches:
         self._lanes = lanes
 
     def open(self, manifest: Manifest, manifest_s3_key: str, run_id: str, job_run_id: str) -> bool:
-        """Note that the manifest, which lies in S3 by now, is unsettled; False when the lane isn't held any more.
+        """Note an unsettled manifest that is stored in S3. False when the run no longer holds the lane.
 
-        One transaction conditional on holding the lane. A batch of more than 97 tables writes parts
-        ahead of it under the same condition: without the batch they mean nothing. Repeatable by the
-        same run; a batch whose objects all returned to pending may be opened again. Raises BatchTaken
-        when the lane is held and the batch can't be opened all the same: no other run's doing.
+        One transaction, conditional on holding the lane. A batch of more than 97 tables writes further parts before
+        it, under the same condition: without the batch they have no effect. Repeatable by the same run; a batch whose
+        objects all returned to pending may be opened again. Raises BatchTaken when the lane is held and the batch
+        belongs to another run or is committed.
         """
         lane_held = self._table.check_action(items.lane_key(manifest.lane), held_by(run_id, job_run_id))
         openable = NEW_ITEM | when(state=items.RETURNED) | when(run=run_id, state=items.CLAIMED)
@@ -94,7 +87,7 @@ class DynamoDbBatches:
             }
         )
         try:
-            while len(parts) > ACTIONS_LIMIT - BESIDE_PARTS:
+            while len(parts) > ACTIONS_LIMIT - OTHER_ACTIONS:
                 self._open([lane_held, *parts[: ACTIONS_LIMIT - 1]], manifest.batch)
                 parts = parts[ACTIONS_LIMIT - 1 :]
             self._open([lane_held, pointer, batch, *parts], manifest.batch)
@@ -103,7 +96,7 @@ class DynamoDbBatches:
         return True
 
     def _open(self, actions: Sequence[Values], batch: str) -> None:
-        """The lane's check stands first: whether it failed tells a lost lane from a batch that is there."""
+        """The first action is the lane's check. If it fails the lane is lost, otherwise the batch exists already."""
         try:
             self._table.transact(actions)
         except TransactionRefused as answer:
@@ -115,10 +108,10 @@ class DynamoDbBatches:
             ) from answer
 
     def claim(self, manifest: Manifest) -> list[ObjectId]:
-        """pending -> claimed for every object of an open batch; gives those that the batch has. Repeatable.
+        """pending -> claimed for each object of an open batch; gives those that the batch got. Repeatable.
 
-        An object that something else took, dropped or moved to another table or lane since the pending query
-        is left out: it must not be read. One that this batch has settled already counts as the batch's.
+        An object that was claimed, dropped or moved to another table or lane since the pending query is left out, and
+        must not be read. One that this batch has settled already is included.
         """
         listed = [(table, found) for table in sorted(manifest.tables) for found in manifest.tables[table].objects]
         groups = [
@@ -140,7 +133,7 @@ class DynamoDbBatches:
         return taken
 
     def unsettled(self, lane: str) -> list[ManifestPointer]:
-        """The lane's open batches, oldest first, and which of their parts are settled; strongly consistent."""
+        """The lane's open batches with their settled parts, oldest first."""
         pointers = [
             stored
             for page in self._table.query(items.lane_partition(lane), prefix=items.MANIFEST_PREFIX)
@@ -167,11 +160,11 @@ class DynamoDbBatches:
         return {stored["table"]: stored for page in pages for stored in page}
 
     def get(self, batch: str) -> Values | None:
-        """A batch's own item, as stored."""
+        """A batch's item as stored."""
         return self._table.get(items.batch_key(batch))
 
     def mark_announced(self, batch: str, now: int) -> bool:
-        """Note that a committed batch was announced; False when that was noted before, or there is no such batch."""
+        """Note that a committed batch was announced. False when it was before, or there is no such batch."""
         done = {"announced_at": now, "listed_as": None, "listed_at": None}
         return (
             self._table.update(items.batch_key(batch), done, condition=when(state=items.COMMITTED, announced_at=None))[
@@ -181,7 +174,7 @@ class DynamoDbBatches:
         )
 
     def unannounced(self, before: int) -> Iterator[Values]:
-        """Batches committed before that time (epoch ms) of which no announcement is noted, as stored, oldest first."""
+        """Batches, as stored and oldest first, that were committed before a time (epoch ms) and not announced."""
         for page in self._table.query_index(items.UNANNOUNCED):
             for stored in sorted(self._table.get_many(page), key=lambda found: found["committed_at"]):
                 if stored["committed_at"] < before and stored.get("listed_as") == items.UNANNOUNCED:
@@ -190,11 +183,11 @@ class DynamoDbBatches:
     def settle(
         self, lane: str, batch: str, outcome: Outcome, objects: Sequence[ObjectId], run_id: str, now: int
     ) -> bool:
-        """Write a part's outcome, which lies in S3 by now: objects, then the part and the table's item together.
+        """Write a part's outcome, which is stored in S3: the objects, then the part and the table's item together.
 
-        False when the part was settled before; nothing is counted twice. Conditional on the batch
-        and not on the lane, since the outcome is true whoever writes it.
-        Raises ForeignObjects when an object isn't this batch's.
+        False when the part was settled before: nothing is counted twice. Conditional on the batch and not on the
+        lane, since the outcome is true no matter which run writes it.
+        Raises ForeignObjects when an object is not claimed by this batch.
         """
         found = verdicts(outcome, objects)
         changes = [object_fields(found[identity], identity, now) for identity in objects]
@@ -225,10 +218,10 @@ class DynamoDbBatches:
         return True
 
     def close(self, lane: str, batch: str, run_id: str, now: int) -> bool:
-        """claimed -> committed for the batch and its pointer dropped; False when it was closed before.
+        """claimed -> committed for a batch, and delete its pointer. False when it was closed before.
 
-        A committed batch is listed as unannounced until somebody was told of it; one whose objects all
-        returned to pending ends as returned, which nobody announces.
+        A committed batch is listed as unannounced until it is announced. A batch whose objects all returned to
+        pending ends as returned and is not announced. Also notes the progress on the lane while this run holds it.
         Raises UnsettledParts while a part is claimed.
         """
         parts = self.parts(batch)
@@ -262,12 +255,12 @@ class DynamoDbBatches:
         job_run_id: str,
         generation: int | None = None,
     ) -> list[ObjectId] | None:
-        """claimed -> pending for a part that is deliberately split; gives those that returned. Repeatable.
+        """claimed -> pending for the objects of a part that is split on purpose; gives those returned. Repeatable.
 
-        Every transaction is conditional on this job run's hold of the lane: None when it is lost, and
-        then whoever takes over finishes the batch, those that have returned by then included.
-        They keep the time they were admitted at, and the `generation` that they were claimed under, whatever their table's is by then. The part ends as returned, so the batch can be
-        closed; what waits now is of the lane's holder's own knowledge, so nothing is woken.
+        Every transaction is conditional on this job run holding the lane. None when it is lost: the run that takes
+        over then finishes the batch, including the objects that have returned. Objects keep their admission time and
+        the `generation` that they were claimed under. The part ends as returned, so that the batch can be closed. No
+        wake follows, since the lane's holder knows of the objects.
         """
         records = self._objects.get(objects)
         kept: Values = {} if generation is None else {"generation": generation}
@@ -301,7 +294,7 @@ def _is_of(batch: str, found: Mapping[str, Any] | None) -> bool:
 def _refuse_foreign(
     batch: str, objects: Sequence[ObjectId], changes: Sequence[Values], refused: Mapping[int, Refusal]
 ) -> None:
-    """A refusal is harmless where the object has this very outcome of this batch already: settling was repeated."""
+    """Raise ForeignObjects for refusals, except where the object has this outcome of this batch already."""
     foreign = []
     for position, refusal in refused.items():
         found = refusal.found or {}

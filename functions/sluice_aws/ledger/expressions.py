@@ -1,7 +1,4 @@
-"""DynamoDB's condition and update expressions, built from field names and plain values (never from text that came in).
-
-Plain values to DynamoDB's attribute values and back.
-"""
+"""DynamoDB's expressions and attribute values, built from field names and plain values, never from input text."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Condition:
-    """Any of several groups of tests, each group holding when all its tests do: (field, value); None: the field is absent."""
+    """Alternatives, each a group of tests (field, value) that must all hold; None means that the field is absent."""
 
     any_of: tuple[tuple[tuple[str, Any], ...], ...]
 
@@ -21,7 +18,7 @@ class Condition:
 
 
 def when(**fields: Any) -> Condition:
-    """Holds when every field has its value; None means that the field is absent."""
+    """The condition that every field has its value; None means that the field is absent."""
     return Condition((tuple(fields.items()),))
 
 
@@ -30,13 +27,13 @@ NEW_ITEM = when(pk=None)
 
 @dataclass
 class Expression:
-    """The parts of one write request, collected: names and values behind placeholders."""
+    """The names and values of one request, collected behind placeholders."""
 
     names: dict[str, str] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
 
     def name(self, field_name: str) -> str:
-        """A placeholder for a field's name: many of ours are DynamoDB's reserved words."""
+        """A placeholder for a field's name, which may be a reserved word of DynamoDB."""
         placeholder = f"#{field_name}"
         self.names[placeholder] = field_name
         return placeholder
@@ -68,7 +65,7 @@ class Expression:
         return " ".join(clauses)
 
     def arguments(self) -> dict[str, Any]:
-        """What goes beside the expressions' texts."""
+        """The request's arguments beside the expressions' texts."""
         arguments: dict[str, Any] = {}
         if self.names:
             arguments["ExpressionAttributeNames"] = self.names
@@ -86,7 +83,7 @@ Attribute = dict[str, Any]
 
 
 def attribute(value: Any) -> Attribute:
-    """One value's form in a request. Raises TypeError for what the ledger never stores (floats, bytes, sets)."""
+    """A value in the form of a request. Raises TypeError for types that the ledger does not store."""
     if isinstance(value, bool):
         return {"BOOL": value}
     if isinstance(value, str):
@@ -101,12 +98,12 @@ def attribute(value: Any) -> Attribute:
 
 
 def item(values: Mapping[str, Any]) -> dict[str, Attribute]:
-    """An item's form in a request; what is None is left out."""
+    """An item in the form of a request; fields that are None are left out."""
     return {name: attribute(value) for name, value in values.items() if value is not None}
 
 
 def value(stored: Attribute) -> Any:
-    """One attribute as a plain value; numbers are whole numbers."""
+    """An attribute as a plain value. Numbers are integers."""
     ((kind, held),) = stored.items()
     if kind == "N":
         return int(held)

@@ -1,4 +1,4 @@
-"""What is kept for people: runs (for ninety days), ignored messages, counters, where a listing pass goes on, and who gathers commits."""
+"""History items: runs, ignored messages, counters, checkpoints, and the gathering of commits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DynamoDbHistory:
         self._table = table
 
     def run_started(self, run_id: str, lane: str, now: int, job_run_id: str | None = None) -> None:
-        """Note that a run was asked for, or, with its job run, that it holds its lane."""
+        """Note that a run was requested or, with its job run, that it holds its lane."""
         summary = {"run": run_id, "lane": lane, "state": "starting", "requested_at": now, "expires_at": _expiry(now)}
         if job_run_id is not None:
             del summary["requested_at"]
@@ -45,26 +45,29 @@ class DynamoDbHistory:
         )
 
     def mark_billed(self, run_id: str, now: int) -> bool:
-        """Note that a run's cost was told; False when it was before, or when this is no run of this ledger: an application may have others' jobs, too."""
+        """Note that a run's cost was reported.
+
+        False when it was before, or the run is not of this ledger: an application may run other jobs, too.
+        """
         return (
             self._table.update(items.run_key(run_id), {"billed_at": now}, condition=when(run=run_id, billed_at=None))[1]
             is None
         )
 
     def run(self, run_id: str) -> Values | None:
-        """A run's item as stored; None when it never held its lane, or long ago."""
+        """A run's item as stored; None for an unknown run or one that is older than RUN_DAYS."""
         return self._table.get(items.run_key(run_id))
 
     def count(self, name: str, n: int = 1) -> int:
         """Add to a counter and give its value."""
-        return self._table.update(items.counter_key(name), {}, add={"n": n})[0]["n"]
+        return int(self._table.update(items.counter_key(name), {}, add={"n": n})[0]["n"])
 
     def counter(self, name: str) -> int:
         """A counter's value."""
-        return (self._table.get(items.counter_key(name)) or {"n": 0})["n"]
+        return int((self._table.get(items.counter_key(name)) or {"n": 0})["n"])
 
     def ignore_message(self, message_id: str, n: int, reason: str, excerpt: str, now: int) -> bool:
-        """List a part of a message that named no object; False when a redelivery listed it before."""
+        """List the n-th part of a message that named no object. False when an earlier delivery listed it."""
         spread = sha256(message_id.encode("utf-8", "replace")).hexdigest()
         refusal = self._table.put(
             {
@@ -91,7 +94,10 @@ class DynamoDbHistory:
                     )
 
     def gather_until(self, now: int, until: int) -> bool:
-        """Begin to gather commits until then (epoch ms); False while somebody gathers already, who will see this caller's too."""
+        """Begin to gather commits until a time (epoch ms).
+
+        False while another caller gathers, who will see this caller's commits.
+        """
         found = self._table.get(items.gathering_key()) or {}
         before = found.get("until")
         if before is not None and before > now:
@@ -99,15 +105,15 @@ class DynamoDbHistory:
         return self._table.update(items.gathering_key(), {"until": until}, condition=when(until=before))[1] is None
 
     def checkpoint(self, name: str = "reconcile") -> dict[str, Any] | None:
-        """Where a pass goes on; None for at the beginning."""
+        """The place where a pass resumes; None at the beginning."""
         stored = self._table.get(items.checkpoint_key(name))
         return None if stored is None else json.loads(stored["at"])
 
     def put_checkpoint(self, at: Mapping[str, Any], now: int, name: str = "reconcile") -> None:
-        """Remember where a pass goes on: plain JSON values."""
+        """Store the place where a pass resumes, as plain JSON values."""
         self._table.put({**items.checkpoint_key(name), "at": json.dumps(dict(at), sort_keys=True), "put_at": now})
 
 
 def _expiry(now: int) -> int:
-    """Epoch seconds, as DynamoDB's time to live wants them."""
+    """The expiry of a run's item in epoch seconds, DynamoDB's unit of time to live."""
     return now // 1000 + RUN_DAYS * 86_400

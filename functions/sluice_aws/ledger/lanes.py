@@ -1,4 +1,4 @@
-"""Lane items: each transition of the lane machine applied by a conditional write on what it was computed from."""
+"""Lane items: each transition of the lane machine is written on the condition that the lane has not changed."""
 
 from __future__ import annotations
 
@@ -14,58 +14,57 @@ from sluice_aws.ledger.expressions import Condition, when
 from sluice_aws.ledger.table import LedgerTable
 
 FIELDS = tuple(item.name for item in fields(LaneState) if item.name not in ("lane", "arrivals"))
-LISTED = {"listed_as": LANES_LISTED_AS, "listed_at": listed_at(0)}  # so that the schedule finds every lane there is
-ATTEMPTS = 50  # a lane has one writer besides arrivals; each failed attempt means that another transition got through
+LISTED = {"listed_as": LANES_LISTED_AS, "listed_at": listed_at(0)}  # the schedule finds every lane by the index
+ATTEMPTS = 50  # few transitions race on one lane; each failed attempt means that another one succeeded
 
 
 class DynamoDbLanes:
     """The lanes of one ledger.
 
-    `revision` is raised by every transition but a wake, which only adds to `arrivals`: a transition
-    is written if the revision is what was read, so arrivals never get in its way. `release` alone
-    depends on `arrivals` and names it in its condition too.
+    Every transition except a wake raises `revision`, and is written only if `revision` is what was read. A wake only
+    adds to `arrivals`, so arrivals never block a transition. `release` depends on `arrivals` and tests it, too.
     """
 
     def __init__(self, table: LedgerTable) -> None:
         self._table = table
 
     def wake(self, lane: str) -> LaneState:
-        """Count an arrival and give the lane as it then is, in one write."""
+        """Count an arrival, and give the lane after it. One write."""
         stored, _ = self._table.update(lane_key(lane), LISTED, add={"arrivals": 1})
         return _state(lane, stored)
 
     def get(self, lane: str) -> LaneState:
-        """The lane as it is, strongly consistent; one that nothing ever reached is idle."""
+        """The lane's state; a lane without an item is idle."""
         return _state(lane, self._table.get(lane_key(lane)) or {})
 
     def all(self) -> list[LaneState]:
-        """Every lane that was ever woken or changed: names from the index, states strongly consistent."""
+        """Every lane that was ever woken or changed, by name. The index may lag for a new lane's name."""
         keys = [key for page in self._table.query_index(LANES_LISTED_AS) for key in page]
         found = [_state(stored["pk"].partition("#")[2], stored) for stored in self._table.get_many(keys)]
         return sorted(found, key=lambda state: state.lane)
 
     def request_start(self, lane: str, run_id: str, now: int) -> LaneState | None:
-        """idle -> starting; None when the lane isn't idle or still backs off."""
+        """idle -> starting. None when the lane is not idle or is in back-off."""
         return _allowed(self._apply(lane, lambda state: machine.request_start(state, run_id, now)))
 
     def started(self, lane: str, run_id: str, job_run_id: str) -> bool:
-        """Remember the job run that StartJobRun answered; False when the lane belongs to another one."""
+        """Store the job run that StartJobRun answered. False when the lane belongs to another one."""
         return _allowed(self._apply(lane, lambda state: machine.started(state, run_id, job_run_id))) is not None
 
     def hold(self, lane: str, run_id: str, job_run_id: str, attempt: int, now: int) -> LaneState | None:
-        """The driver's first act; None tells it to exit without effect."""
+        """starting -> running: the driver's first act. On None the driver exits without effect."""
         return _allowed(self._apply(lane, lambda state: machine.hold(state, run_id, job_run_id, attempt, now)))
 
     def holds(self, lane: str, run_id: str, job_run_id: str) -> bool:
-        """Whether this job run still holds the lane: one strongly consistent read."""
+        """True if this job run holds the lane. One read."""
         return machine.holds(self.get(lane), run_id, job_run_id)
 
     def progressed(self, lane: str, run_id: str) -> bool:
-        """The holder closed a batch; False when it no longer is the holder."""
+        """Note that the holder closed a batch. False when the run no longer holds the lane."""
         return _allowed(self._apply(lane, lambda state: machine.progressed(state, run_id))) is not None
 
     def release(self, lane: str, run_id: str, arrivals_seen: int, due_at: int | None, now: int) -> bool:
-        """Give the lane back; False when something arrived since `arrivals_seen`, or the lane was lost."""
+        """running -> idle. False when something arrived since `arrivals_seen`, or the lane was lost."""
         change = self._apply(
             lane,
             lambda state: machine.release(state, run_id, arrivals_seen, due_at, now),
@@ -84,7 +83,7 @@ class DynamoDbLanes:
         capacity: bool = False,
         reason: str | None = None,
     ) -> LaneState | None:
-        """Take the lane from a run that EMR says is over; None when it isn't the lane's any more."""
+        """Take the lane from a run that is over at EMR Serverless. None when the lane is no longer that run's."""
         return _allowed(
             self._apply(
                 lane,
@@ -95,19 +94,19 @@ class DynamoDbLanes:
         )
 
     def pause(self, lane: str) -> LaneState:
-        """Let no new run start and ask a living one to end."""
+        """Start no new run, and ask a running one to end."""
         return _whichever(self._apply(lane, machine.pause))
 
     def resume(self, lane: str) -> LaneState:
-        """Take back a pause or a halt; counts as an arrival."""
+        """Undo a pause or a halt; counts as an arrival."""
         return _whichever(self._apply(lane, machine.resume))
 
     def paused_for_standstill(self) -> list[str]:
-        """The lanes that were paused for a standstill and not let go on since."""
+        """The lanes that a standstill paused and that were not resumed since."""
         return list((self._table.get(standstill_key()) or {}).get("lanes", ()))
 
     def note_standstill(self, lanes: Sequence[str]) -> None:
-        """Remember these, and no others."""
+        """Replace the list of lanes that a standstill paused."""
         self._table.update(standstill_key(), {"lanes": list(lanes) or None})
 
     def _apply(self, lane: str, transition: Callable[[LaneState], Result], also: Condition | None = None) -> Result:
@@ -131,7 +130,7 @@ class DynamoDbLanes:
 
 
 def held_by(run_id: str, job_run_id: str) -> Condition:
-    """The lane item's condition under which a job run holds it: what `lane.holds` says, for a transaction."""
+    """The condition on a lane's item that a job run holds it: `sluice.lane.machine.holds` for a transaction."""
     return when(state=machine.RUNNING, run_id=run_id, job_run_id=job_run_id)
 
 

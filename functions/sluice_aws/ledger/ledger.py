@@ -11,10 +11,11 @@ from sluice_aws.ledger.lanes import DynamoDbLanes
 from sluice_aws.ledger.objects import DynamoDbObjects
 from sluice_aws.ledger.pending import DynamoDbPending
 from sluice_aws.ledger.quarantine import DynamoDbQuarantine
+from sluice_aws.ledger.rebuilds import DynamoDbRebuilds
 from sluice_aws.ledger.recovery import DynamoDbRecovery
 from sluice_aws.ledger.services import DynamoDbServices
 from sluice_aws.ledger.table import LedgerTable
-from sluice_aws.ledger.tables import DynamoDbRebuilds, DynamoDbTables
+from sluice_aws.ledger.tables import DynamoDbTables
 
 
 class DynamoDbLedger:

@@ -1,4 +1,4 @@
-"""Object items: admission by one conditional write, lookup, listing by state, and the ways back to pending."""
+"""Object items: admission by one conditional write, lookup, listing by state, and changes outside of batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sluice_aws.ledger.expressions import NEW_ITEM, when
 from sluice_aws.ledger.table import LedgerTable, TransactionRefused, Values
 
 FIELDS = tuple(item.name for item in fields(ObjectRecord) if item.name != "id")
-READ_AHEAD = 400  # keys of the index looked up at once
+READ_AHEAD = 400  # keys of the index that are read at once
 
 
 class DynamoDbObjects:
@@ -24,33 +24,33 @@ class DynamoDbObjects:
         self._table = table
 
     def admit(self, admitted: AdmittedObject) -> str:
-        """Write an object down unless it is there; "new", "superseded", or "already_" and its state.
+        """Write an object unless it is known; answers "new", "superseded", or "already_" and its state.
 
-        Two calls: one query of the key's versions, which answers redeliveries and finds a committed
-        version of the same bytes, and one conditional write (with its listing under the lane, in
-        one transaction, when it is pending). Only the first page of versions is looked at: a key
-        with thousands of them may merge equal bytes again, which changes nothing.
+        Two calls: a query of the key's versions, which answers redeliveries and finds a committed version with the
+        same bytes, and a conditional write. A pending object is listed under its lane in the same transaction.
+        Only the first page of versions is read: a key with thousands of versions may merge equal bytes again, which
+        changes nothing.
         """
         key = items.object_key(admitted.id)
         versions = next(iter(self._table.query(key["pk"], fields=("sk", "state", "etag", "size"))))
         for version in versions:
             if version["sk"] == key["sk"]:
-                return ALREADY + version["state"]
+                return f"{ALREADY}{version['state']}"
         if admitted.state == items.PENDING and _same_bytes_committed(admitted, versions):
             admitted = replace(admitted, state=items.SUPERSEDED)
         found = self._write_new(admitted)
         if found is not None:
-            return ALREADY + found["state"]
+            return f"{ALREADY}{found['state']}"
         return SUPERSEDED if admitted.state == items.SUPERSEDED else NEW
 
     def get(self, ids: Iterable[ObjectId]) -> dict[ObjectId, ObjectRecord]:
-        """The records there are of these objects, strongly consistent."""
+        """The records of these objects; an object without a record is left out."""
         keys = [items.object_key(identity) for identity in dict.fromkeys(ids)]
         found = (record_of(stored) for stored in self._table.get_many(keys))
         return {record.id: record for record in found}
 
     def versions(self, bucket: str, key: str) -> list[ObjectRecord]:
-        """The records of every version of one key, oldest first; strongly consistent."""
+        """The records of every version of one key, oldest first."""
         found = [
             record_of(stored) for page in self._table.query(items.object_partition(bucket, key)) for stored in page
         ]
@@ -59,9 +59,9 @@ class DynamoDbObjects:
     def in_state(self, state: str, *, since: int | None = None) -> Iterator[ObjectRecord]:
         """Every object in a listed state (quarantined, parked, superseded, ignored), oldest first within each shard.
 
-        Keys come from the index, which may lag by a second; the records are read strongly
-        consistent, and one that has left the state meanwhile is left out. `since` (epoch ms) leaves
-        out what was listed before.
+        Keys come from the index, which may lag by a second. Records are strongly consistent: one that has left the
+        state is left out. With `since` (epoch ms), only objects that were listed from then on.
+        Raises ValueError for a state that is not listed.
         """
         if state not in items.LISTED_STATES:
             raise ValueError(f"{state!r} is not one of the listed states {items.LISTED_STATES}")
@@ -77,8 +77,8 @@ class DynamoDbObjects:
     def unpark(self, record: ObjectRecord, config: TableConfig, now: int) -> bool:
         """parked -> pending under the table that takes its topic now; the caller wakes that table's lane.
 
-        It keeps the time it was admitted at, so it is as old as it is. One that a batch had read is of another attempt, so that
-        its next batch is another. False when it isn't parked any more.
+        The object keeps its admission time. One that a batch has read gets the next attempt, so that its next batch
+        has another id. False when it is no longer parked.
         """
         attempt = record.attempt + 1 if record.batch is not None else record.attempt
         moved = replace(
@@ -100,9 +100,8 @@ class DynamoDbObjects:
             "listed_at": None,
         }
         if record.batch is not None:
-            changes.update(
-                attempt=attempt, batch=None, code=None, parked_generation=None, generation=None
-            )  # what frees it is its table's own
+            # A higher generation of the table freed it, so it takes the table's.
+            changes.update(attempt=attempt, batch=None, code=None, parked_generation=None, generation=None)
         return self._together(
             [
                 self._table.put_action(pending_item(moved)),
@@ -113,8 +112,8 @@ class DynamoDbObjects:
     def reroute(self, record: ObjectRecord, config: TableConfig, now: int) -> bool:
         """pending -> pending under the table and lane that take its topic now; the caller wakes that lane.
 
-        It keeps the time it was admitted at. False when it isn't pending there any more. A batch that was
-        opened with it and died before its claim doesn't get it: a claim names the table.
+        The object keeps its admission time. False when it is no longer pending there. A batch that was opened with
+        it, and whose run died before the claim, does not get it: a claim names the table.
         """
         moved = replace(record, table=config.table, lane=config.lane)
         there = when(state=items.PENDING, table=record.table, lane=record.lane)
@@ -133,7 +132,7 @@ class DynamoDbObjects:
         )
 
     def quarantine_pending(self, record: ObjectRecord, code: str, reason: str, now: int) -> bool:
-        """pending -> quarantined, for an object that was gone before it could be read; False when it isn't pending there any more."""
+        """pending -> quarantined. False when it is no longer pending there."""
         listing = items.pending_key(record.lane or "", record.table or "", record.admitted_at, record.id)
         changes = {
             "state": items.QUARANTINED,
@@ -153,9 +152,9 @@ class DynamoDbObjects:
         )
 
     def quarantine_parked(self, record: ObjectRecord, code: str, reason: str, now: int) -> bool:
-        """parked -> quarantined, for an object that was gone before anything took it in; False when it isn't parked any more.
+        """parked -> quarantined. False when it is no longer parked.
 
-        It is of no batch then: the one that had parked it counted it neither as merged nor as quarantined.
+        The object leaves its batch, which counted it neither as merged nor as quarantined.
         """
         changes = {
             "state": items.QUARANTINED,
@@ -174,13 +173,13 @@ class DynamoDbObjects:
         )
 
     def forget(self, record: ObjectRecord) -> bool:
-        """Drop the record of an object that no longer exists; refused while it is pending or claimed."""
+        """Delete the record of an object that no longer exists; False while it is pending or claimed."""
         if record.state in (items.PENDING, items.CLAIMED):
             return False
         return self._table.delete(items.object_key(record.id), when(state=record.state)) is None
 
     def _write_new(self, admitted: AdmittedObject) -> Values | None:
-        """Write the item or the transaction; the item that was in the way, None when there was none."""
+        """Write a new object's items; gives the item that exists already, None when there was none."""
         stored = object_item(admitted)
         if admitted.state != items.PENDING:
             refusal = self._table.put(stored, NEW_ITEM)
@@ -202,7 +201,10 @@ class DynamoDbObjects:
 
 
 def _same_bytes_committed(admitted: AdmittedObject, versions: list[Values]) -> bool:
-    """Equal ETag and size mean equal bytes; under SSE-KMS ETags never repeat, and the object is merged again, without effect."""
+    """True if a committed version has the same ETag and size, and so the same bytes.
+
+    Under SSE-KMS ETags never repeat: the object is merged again, without effect.
+    """
     return admitted.etag is not None and any(
         version["state"] == items.COMMITTED
         and version.get("etag") == admitted.etag
@@ -233,7 +235,7 @@ def object_item(admitted: AdmittedObject) -> Values:
 
 
 def pending_item(waiting: AdmittedObject) -> Values:
-    """A pending object's listing under its lane, with all that a claim needs."""
+    """A pending object's item under its lane, with everything that a claim needs."""
     lane, table = waiting.lane or "", waiting.table or ""
     return {
         **items.pending_key(lane, table, waiting.admitted_at, waiting.id),
@@ -256,7 +258,7 @@ def pending_item(waiting: AdmittedObject) -> Values:
 
 
 def listing_fields(state: str, identity: ObjectId, now: int) -> dict[str, Any]:
-    """What puts an item into the index."""
+    """The fields that put an item into the index."""
     return {"listed_as": items.listed_as(state, identity.hash), "listed_at": items.listed_at(now)}
 
 

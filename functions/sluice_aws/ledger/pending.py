@@ -1,4 +1,4 @@
-"""What waits in a lane: read fairly, so that a table with a long backlog hides no other."""
+"""The pending objects of a lane, read fairly: a table with a long backlog hides no other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from sluice.ledger.records import PendingCount
 from sluice.objects import ObjectId
 from sluice_aws.ledger.table import LedgerTable
 
-DEVIATIONS = 6  # that a shard's share may be above its mean: hashes spread objects evenly, and an older one that is missed is in the next batch
+# How many standard deviations above the mean one shard is read: hashes spread objects evenly over the shards, and an
+# older object that is missed all the same is in the next batch.
+DEVIATIONS = 6
 
 
 class DynamoDbPending:
@@ -22,11 +24,7 @@ class DynamoDbPending:
         self._table = table
 
     def oldest(self, lane: str, per_table: int) -> list[PendingObject]:
-        """Up to about `per_table` of the oldest pending objects of every table of a lane, oldest first.
-
-        Strongly consistent: what was admitted before the call is seen, and a table that has any
-        pending object gives at least one. All shards are read in parallel.
-        """
+        """About `per_table` of the oldest pending objects of every table, oldest first; at least one of each table."""
         each = _of_a_shard(per_table)
         found = self._table.map(lambda shard: self._shard(lane, shard, each), range(items.SHARDS))
         by_table: dict[str, list[PendingObject]] = {}
@@ -37,7 +35,7 @@ class DynamoDbPending:
         return sorted((item for listed in by_table.values() for item in listed), key=lambda item: item.age_order)
 
     def oldest_of(self, lane: str, wanted: Mapping[str, int]) -> list[PendingObject]:
-        """Up to about as many of the oldest pending objects of each of these tables as are wanted, oldest first. Strongly consistent, nothing else is read."""
+        """About so many of the oldest pending objects of each named table, oldest first. Reads no other table."""
         asked = [(table, shard) for table in wanted for shard in range(items.SHARDS)]
         found: dict[str, list[PendingObject]] = {table: [] for table in wanted}
         for (table, _), listed in zip(
@@ -61,7 +59,7 @@ class DynamoDbPending:
         return counts
 
     def _shard(self, lane: str, shard: int, each: int) -> list[PendingObject]:
-        """A loose index scan: read a table's first objects, then jump behind the table."""
+        """A loose index scan: read the first objects of a table, then jump to the next table."""
         partition = items.pending_partition(lane, shard)
         found: list[PendingObject] = []
         behind: str | None = " "  # a space precedes every name
@@ -97,7 +95,7 @@ class DynamoDbPending:
 
 
 def _of_a_shard(per_table: int) -> int:
-    """How many to read of each shard to have about so many of all."""
+    """How many objects to read from each shard to get about `per_table` in all."""
     share = ceil(per_table / items.SHARDS)
     return min(per_table, share + ceil(DEVIATIONS * sqrt(share)))
 

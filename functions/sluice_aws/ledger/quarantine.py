@@ -1,4 +1,4 @@
-"""What was set aside: listing objects with quarantined rows, taking objects back in, discarding these and parked ones, and the trail of such decisions."""
+"""Decisions about objects and rows that were set aside: retry, discard, and their audit trail."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _FIELDS = tuple(item.name for item in fields(Decision) if item.name != "id")
 
 
 class DynamoDbQuarantine:
-    """Decisions about what one ledger holds in quarantine, or parked. Each is written in one transaction with what it changes."""
+    """The decisions of one ledger. Each is written in one transaction with the change that it makes."""
 
     def __init__(self, table: LedgerTable) -> None:
         self._table = table
 
     def objects_with_rows(self) -> Iterator[ObjectRecord]:
-        """Every committed object of which rows are quarantined."""
+        """Every committed object with quarantined rows, oldest first within each shard."""
         for partition in items.listed_partitions(items.ROWS):
             for page in self._table.query_index(partition):
                 for start in range(0, len(page), READ_AHEAD):
@@ -36,12 +36,13 @@ class DynamoDbQuarantine:
                     )
 
     def retry(self, record: ObjectRecord, routed: ObjectRecord, decision: Decision) -> bool:
-        """quarantined, or committed with quarantined rows -> pending, as `routed` says where to.
+        """quarantined, or committed with quarantined rows -> pending under the table and lane of `routed`.
 
-        `routed` has table, lane, schema and so on as admission finds them now. The object keeps the time
-        it was admitted at; its attempt is one more, so that its next batch is another than its last. Where rows
-        of it were merged, it tells by `rows_aside` which weren't and keeps the generation of `routed`, as long as it goes to the same table.
-        False when the ledger no longer holds it as `record` says, and for a parked one, which its rule or a higher generation takes in.
+        `routed` holds what admission finds now: table, lane, schema and so on. The object keeps its admission time and
+        gets the next attempt, so that its next batch has another id than its last. If rows of it were merged and it
+        stays with its table, `rows_aside` names the others, and it keeps the generation of `routed`.
+        False when the ledger no longer holds the object as `record` says, and for a parked object, which becomes
+        pending by a rule or a higher generation.
         """
         if record.state == items.PARKED:
             return False
@@ -70,9 +71,9 @@ class DynamoDbQuarantine:
         return self._decide(record, changes, decision, back, [self._table.put_action(pending_item(moved))])
 
     def discard(self, record: ObjectRecord, decision: Decision) -> bool:
-        """quarantined or parked -> ignored by the rule `discarded`; or the quarantined rows of a committed object are given up.
+        """quarantined or parked -> ignored (rule `discarded`), or give up the quarantined rows of a committed object.
 
-        Code and reason stay with the object. False when the ledger no longer holds it as `record` says.
+        The object keeps its code and reason. False when the ledger no longer holds it as `record` says.
         """
         if record.quarantined_rows:
             changes: Values = {
@@ -88,19 +89,18 @@ class DynamoDbQuarantine:
                 "rule": items.DISCARDED,
                 **listing_fields(items.IGNORED, record.id, decision.at),
             }
-            back = (
-                {} if record.state == items.PARKED else {"objects_quarantined": -1}
-            )  # a batch that parks an object counts it neither as merged nor as quarantined
+            # A batch that parks an object counts it neither as merged nor as quarantined.
+            back = {} if record.state == items.PARKED else {"objects_quarantined": -1}
             counts = {**back, "objects_discarded": 1}
         return self._decide(record, changes, decision, counts, [])
 
     def decisions_about(self, identity: ObjectId) -> list[Decision]:
-        """Everything that was decided about one object, oldest first; strongly consistent."""
+        """Every decision about one object, oldest first."""
         pages = self._table.query(items.decisions_partition(identity))
         return [_decision(stored) for page in pages for stored in page]
 
     def decisions(self) -> Iterator[Decision]:
-        """Everything that was ever decided, oldest first within each shard."""
+        """Every decision, oldest first within each shard."""
         for partition in items.listed_partitions(items.DECISIONS):
             for page in self._table.query_index(partition):
                 yield from sorted(
@@ -116,7 +116,7 @@ class DynamoDbQuarantine:
         more: Sequence[Values],
     ) -> bool:
         if decision.verb not in (RETRIED, DISCARDED):
-            raise ValueError(f"{decision.verb!r} is no decision about what was set aside")
+            raise ValueError(f"{decision.verb!r} is not a decision: retried or discarded")
         if record.state not in (items.QUARANTINED, items.PARKED) and not record.quarantined_rows:
             return False  # nothing of it is set aside
         condition = when(state=record.state, batch=record.batch, quarantined_rows=record.quarantined_rows or None)
@@ -139,7 +139,7 @@ class DynamoDbQuarantine:
 
 
 def _merged_of(record: ObjectRecord, table: str | None) -> dict[str, Any]:
-    """What a table has of an object that is taken back in: of another table's rows it has none."""
+    """The fields that say which rows of a retried object its table has merged: none if the table is another one."""
     if table is None or table != record.table:
         return {"merged": False, "rows_aside": None, "generation": None}
     if record.quarantined_rows and record.batch is not None:

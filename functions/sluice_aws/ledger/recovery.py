@@ -1,4 +1,4 @@
-"""Writes into a ledger what was recovered for it: records that it lacks or has from before, and what it knew of tables."""
+"""Restores records and table items from what manifests and outcomes say."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ from sluice.ledger.records import AdmittedObject, ObjectRecord
 from sluice.ledger.recovery import KnownTable, Recovered, Settled
 from sluice.objects import ObjectId
 from sluice_aws.ledger.expressions import NEW_ITEM, when
+from sluice_aws.ledger.groups import write_groups
 from sluice_aws.ledger.objects import DynamoDbObjects, listing_fields, object_item, pending_item
 from sluice_aws.ledger.settlement import TOTAL_PREFIX
-from sluice_aws.ledger.table import LedgerTable, Values, write_groups
+from sluice_aws.ledger.table import LedgerTable, Values
 
 ADMITTED = tuple(item.name for item in fields(AdmittedObject))
 
 
 class DynamoDbRecovery:
-    """Recovery into one ledger. Every write is conditional on what was there when it was decided, so it may be repeated and cut off anywhere."""
+    """Recovery into one ledger.
+
+    Every write is conditional on the record that it was decided from, so a recovery may stop anywhere and be repeated.
+    """
 
     def __init__(self, table: LedgerTable, objects: DynamoDbObjects) -> None:
         self._table = table
@@ -28,9 +32,10 @@ class DynamoDbRecovery:
     def restore_objects(
         self, found: Sequence[Settled], etags: Mapping[ObjectId, str | None], *, dry_run: bool = False
     ) -> Recovered:
-        """Write what the ledger lacks, and correct what it has from before an object's last batch.
+        """Add records that are missing, and correct those older than the object's last batch.
 
-        Claimed objects are left: their manifest is unsettled in this ledger, and the next run's take-over settles it by the same outcome.
+        Claimed objects stay: their manifest is unsettled in this ledger, and the next run's take-over settles it by
+        the same outcome.
         """
         there = self._objects.get([settled.record.id for settled in found])
         groups: list[list[Values]] = []
@@ -49,7 +54,7 @@ class DynamoDbRecovery:
         return Recovered(added, len(groups) - added - raced, len(found) - len(groups), raced)
 
     def restore_table(self, name: str, known: KnownTable, *, purge_floors: Mapping[str, str]) -> bool:
-        """Write what outcomes tell of a table, unless the ledger knows of a later commit; whether it did."""
+        """Write a table's item. False when the ledger knows of a later commit."""
         key = items.table_key(name)
         stored = self._table.get(key) or {}
         at = None if known.last is None else known.last.committed_at
@@ -76,14 +81,14 @@ class DynamoDbRecovery:
         return [self._table.put_action({**_admitted(record), **_beside(record, at)}, NEW_ITEM), *pending]
 
     def _correcting(self, before: ObjectRecord, record: ObjectRecord, at: int) -> list[Values]:
-        kept = {
-            "noticed_at": before.noticed_at,
-            "via": before.via,
-            "sequencer": before.sequencer,
-            "etag": before.etag or record.etag,
-            "admitted_at": before.admitted_at,
-        }
-        merged = replace(record, **kept)
+        merged = replace(
+            record,
+            noticed_at=before.noticed_at,
+            via=before.via,
+            sequencer=before.sequencer,
+            etag=before.etag or record.etag,
+            admitted_at=before.admitted_at,
+        )
         condition = when(state=before.state, batch=before.batch, lane=before.lane, table=before.table)
         actions = [self._table.update_action(items.object_key(record.id), _fields(merged, at), condition=condition)]
         if before.state == items.PENDING:
@@ -98,7 +103,7 @@ class DynamoDbRecovery:
 
 
 def _is_older(before: ObjectRecord, record: ObjectRecord) -> bool:
-    """Whether a record is of before the object's last batch: of an earlier attempt, or waiting for the one that is settled."""
+    """True if a record is older than the object's last batch: of an earlier attempt, or waiting for a settled one."""
     if before.state == items.CLAIMED:
         return False
     waited = (
@@ -110,12 +115,12 @@ def _is_older(before: ObjectRecord, record: ObjectRecord) -> bool:
 
 
 def _admitted(record: ObjectRecord) -> Values:
-    """What admission would have written of it."""
+    """The item that admission would have written."""
     return object_item(AdmittedObject(**{name: getattr(record, name) for name in ADMITTED}))
 
 
 def _beside(record: ObjectRecord, at: int) -> dict[str, Any]:
-    """What a record has beside what admission writes."""
+    """The fields that a record has beside those of admission."""
     summary: dict[str, Any] = {"batch": record.batch, "parked_generation": record.parked_generation}
     if record.quarantined_rows:
         summary.update(
@@ -129,7 +134,7 @@ def _beside(record: ObjectRecord, at: int) -> dict[str, Any]:
 
 
 def _fields(record: ObjectRecord, at: int) -> dict[str, Any]:
-    """All of a record for an update; what it doesn't have is removed."""
+    """All fields of a record for an update; fields that it lacks are removed."""
     empty = dict.fromkeys(
         (
             "quarantined_rows",

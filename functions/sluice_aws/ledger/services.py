@@ -1,4 +1,4 @@
-"""Requests for table services: each transition of one applied by a conditional write, those of a run under its hold of the lane."""
+"""Requests for table services: each transition is a conditional write; a run starts one while it holds the lane."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from sluice_aws.ledger.table import LedgerTable, TransactionRefused, Values
 from sluice_aws.ledger.tables import SERVICE_PREFIX, totals_of
 
 _FIELDS = tuple(item.name for item in fields(ServiceRequest))
-ATTEMPTS = 20  # two who ask at once, and the holder: each failed attempt means that another transition got through
+ATTEMPTS = 20  # few transitions race on one request; each failed attempt means that another one succeeded
 
 
 class DynamoDbServices:
-    """The service requests of one ledger. `revision` is raised by every transition of a request."""
+    """The service requests of one ledger. Every transition of a request raises its `revision`."""
 
     def __init__(self, table: LedgerTable) -> None:
         self._table = table
@@ -39,10 +39,10 @@ class DynamoDbServices:
         min_interval_ms: int = machine.MIN_INTERVAL_MS,
         max_wait_ms: int = machine.MAX_WAIT_MS,
     ) -> Requested:
-        """Ask for a service: the request is written and the lane woken in one transaction, unless one is open.
+        """Write a request and wake the lane in one transaction, unless one is open.
 
-        `request` is an id that is new for every asking; the same id again finds its own request and changes
-        nothing. Whoever asks starts a run where the lane is idle: read it afterwards.
+        `request` is a new id. The same id again finds its own request and changes nothing. The caller then reads the
+        lane, and starts a run if it is idle.
         """
         key = items.service_key(lane, table, service)
         for _ in range(ATTEMPTS):
@@ -77,21 +77,21 @@ class DynamoDbServices:
         raise LedgerBusy("The service request kept changing", operation="request", cause=f"{table}#{service}")
 
     def get(self, lane: str, table: str, service: str) -> ServiceRequest | None:
-        """The open or last request, strongly consistent; None when there never was one."""
+        """The open or last request; None when there never was one."""
         return _request(self._table.get(items.service_key(lane, table, service)))
 
     def of_lane(self, lane: str) -> list[ServiceRequest]:
-        """Every open and last request of a lane, strongly consistent, oldest first."""
+        """Every open and last request of a lane, oldest first."""
         pages = self._table.query(items.services_partition(lane))
         found = [_known(stored) for page in pages for stored in page]
         return sorted(found, key=lambda request: (request.requested_at, request.table, request.service))
 
     def open_of_lane(self, lane: str) -> list[ServiceRequest]:
-        """Those that count as work of the lane."""
+        """The open requests of a lane, oldest first: they count as its work."""
         return [request for request in self.of_lane(lane) if request.open]
 
     def start(self, request: ServiceRequest, run_id: str, job_run_id: str, now: int) -> ServiceRequest | None:
-        """requested -> running, for one slice; None when the lane isn't held or the request can't begin."""
+        """requested -> running for one slice. None when the lane is not held or the request may not begin."""
         totals = totals_of(self._table.get(items.table_key(request.table)) or {})
         seen = {name: totals.get(name, 0) for name in TOTALS}
         held = self._table.check_action(items.lane_key(request.lane), held_by(run_id, job_run_id))
@@ -100,21 +100,21 @@ class DynamoDbServices:
     def slice_done(
         self, request: ServiceRequest, run_id: str, report: ServiceReport, now: int
     ) -> ServiceRequest | None:
-        """running -> requested, for the next slice; None when another run has begun it since."""
+        """running -> requested for the next slice. None when another run has begun it since."""
         return self._apply(request, lambda state: machine.slice_done(state, run_id, report, now))
 
     def finish(self, request: ServiceRequest, run_id: str, report: ServiceReport, now: int) -> ServiceRequest | None:
-        """running -> done, remembered on the table's item in the same transaction; None when another run has begun it since."""
+        """running -> done, and stored on the table's item. None when another run has begun it since."""
         return self._apply(
             request, lambda state: machine.finish(state, run_id, report, now), lambda after: [self._remembered(after)]
         )
 
     def fail(self, request: ServiceRequest, run_id: str, error: ServiceError, now: int) -> ServiceRequest | None:
-        """running -> requested after a back-off, or failed; None when another run has begun it since."""
+        """running -> requested after a back-off, or failed. None when another run has begun it since."""
         return self._apply(request, lambda state: machine.fail(state, run_id, error, now))
 
     def interrupt(self, request: ServiceRequest, run_id: str, now: int) -> ServiceRequest | None:
-        """running under a dead run -> requested after a back-off, or failed; `run_id` holds the lane now."""
+        """running under a dead run -> requested after a back-off, or failed. `run_id` holds the lane now."""
         return self._apply(request, lambda state: machine.interrupt(state, run_id, now))
 
     def withdraw(self, request: ServiceRequest, error: ServiceError, now: int) -> ServiceRequest | None:
@@ -127,7 +127,7 @@ class DynamoDbServices:
         transition: Callable[[ServiceRequest], Result],
         beside: Callable[[ServiceRequest], Sequence[Values]] = lambda after: (),
     ) -> ServiceRequest | None:
-        """One transition of exactly this request, with `beside` in the same transaction; None when it is refused."""
+        """Apply one transition to this very request, with `beside` in the same transaction. None when it is refused."""
         key = items.service_key(request.lane, request.table, request.service)
         for _ in range(ATTEMPTS):
             stored = self._table.get(key)

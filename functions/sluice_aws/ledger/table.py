@@ -1,6 +1,6 @@
-"""The ledger's one DynamoDB table: typed calls, strongly consistent reads, and refusals told from trouble.
+"""The ledger's DynamoDB table: typed calls, strongly consistent reads, and retries of transient errors.
 
-Many small all-or-nothing groups written in few transactions: a refused group is taken out, the others go on; a refused guard ends all.
+A failed condition is a Refusal and no error.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Values = dict[str, Any]
 Argument = TypeVar("Argument")
 Answer = TypeVar("Answer")
 
-ATTEMPTS = 9  # about eight seconds in all, far inside a function's timeout
+ATTEMPTS = 9  # about eight seconds in all, well within a function's timeout
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.03, 2.0
 GET_LIMIT = 100  # keys in one BatchGetItem
 REFUSED = "ConditionalCheckFailed"
-#: What passes by itself: another transaction on the item, or too many requests.
-PASSING_REASONS = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
-PASSING_ERRORS = frozenset(
+#: Transient reasons: another transaction on the item, or too many requests.
+TRANSIENT_REASONS = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
+TRANSIENT_ERRORS = frozenset(
     {
         "TransactionConflictException",
         "TransactionInProgressException",
@@ -44,13 +44,13 @@ PASSING_ERRORS = frozenset(
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why one action of a transaction was refused: its condition failed, and on this item (None: there is none)."""
+    """A failed condition, with the item that it failed on; None if there is no such item."""
 
     found: Values | None
 
 
 class TransactionRefused(Exception):
-    """A transaction whose conditions didn't hold, by the position of the action; nothing of it was written."""
+    """A transaction with failed conditions, by the position of the action. Nothing of it was written."""
 
     def __init__(self, refusals: Mapping[int, Refusal]) -> None:
         super().__init__(f"refused at {sorted(refusals)}")
@@ -66,27 +66,25 @@ class LedgerTable:
         self._client = client
         self._name = name
         self._sleep = sleep
-        self._threads = ThreadPoolExecutor(
-            threads, thread_name_prefix="ledger"
-        )  # starts no thread before its first use
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="ledger")  # starts its threads lazily
 
     def map(self, function: Callable[[Argument], Answer], arguments: Iterable[Argument]) -> list[Answer]:
-        """Call in parallel, answers in order; one argument is done in the caller's thread. Not to be nested."""
+        """Call a function in parallel, and give the answers in order. Calls must not be nested."""
         todo = list(arguments)
         return [function(argument) for argument in todo] if len(todo) < 2 else list(self._threads.map(function, todo))
 
     def get(self, key: Key) -> Values | None:
-        """One item, strongly consistent; None when there is none."""
+        """One item; None when there is none."""
         found = self._call("get_item", Key=codec.item(key), ConsistentRead=True).get("Item")
         return None if found is None else codec.values(found)
 
     def get_many(self, keys: Sequence[Key]) -> list[Values]:
-        """The items there are, strongly consistent, in no order."""
+        """The items that exist of these keys, in no order."""
         chunks = [keys[start : start + GET_LIMIT] for start in range(0, len(keys), GET_LIMIT)]
         return [found for answer in self.map(self._get_chunk, chunks) for found in answer]
 
     def put(self, values: Mapping[str, Any], condition: Condition | None = None) -> Refusal | None:
-        """Write an item; a Refusal when the condition doesn't hold."""
+        """Write an item; a Refusal when the condition fails."""
         arguments = self._put(values, condition)
         return self._write("put_item", {"pk": values["pk"], "sk": values["sk"]}, arguments)[1]
 
@@ -98,7 +96,7 @@ class LedgerTable:
         add: Mapping[str, int] | None = None,
         condition: Condition | None = None,
     ) -> tuple[Values, Refusal | None]:
-        """Change an item and give it as it then is; a Refusal when the condition doesn't hold."""
+        """Change an item and give it after the change; a Refusal when the condition fails."""
         return self._write("update_item", key, {**self._update(key, set, add, condition), "ReturnValues": "ALL_NEW"})
 
     def query(
@@ -110,7 +108,7 @@ class LedgerTable:
         limit: int | None = None,
         fields: Sequence[str] = (),
     ) -> Iterator[list[Values]]:
-        """Pages of a partition in sort order, strongly consistent; from behind `after`, or of a prefix."""
+        """Pages of a partition in sort order: behind `after`, or those that begin with `prefix`."""
         expression = Expression()
         text = f"{expression.name('pk')} = {expression.value(pk)}"
         if after is not None:
@@ -125,7 +123,7 @@ class LedgerTable:
         yield from self._pages({**arguments, **expression.arguments()})
 
     def query_index(self, listed_as: str, *, since: str | None = None) -> Iterator[list[Key]]:
-        """Pages of keys from the index, in the order of `listed_at`. Never strongly consistent: read the items themselves."""
+        """Pages of keys from the index, in the order of `listed_at`. The index may lag: read the items themselves."""
         expression = Expression()
         text = f"{expression.name('listed_as')} = {expression.value(listed_as)}"
         if since is not None:
@@ -135,7 +133,7 @@ class LedgerTable:
         yield from self._pages({**arguments, **expression.arguments()})
 
     def transact(self, actions: Sequence[Values]) -> None:
-        """All of the actions or none. Raises TransactionRefused when conditions don't hold, LedgerBusy when it stays busy."""
+        """Write all of the actions or none. Raises TransactionRefused when conditions fail, and LedgerBusy."""
         if len(actions) == 0:
             return
         self._call("transact_write_items", TransactItems=list(actions))
@@ -156,11 +154,11 @@ class LedgerTable:
         return {"Update": {"TableName": self._name, **self._update(key, set, add, condition)}}
 
     def delete_action(self, key: Key) -> Values:
-        """A delete for `transact`; what is gone already is fine."""
+        """A delete for `transact`; the item need not exist."""
         return {"Delete": {"TableName": self._name, "Key": codec.item(key)}}
 
     def check_action(self, key: Key, condition: Condition) -> Values:
-        """A condition on an item that `transact` doesn't change."""
+        """A condition for `transact` on an item that it does not change."""
         return {
             "ConditionCheck": {
                 "TableName": self._name,
@@ -170,7 +168,7 @@ class LedgerTable:
         }
 
     def delete(self, key: Key, condition: Condition) -> Refusal | None:
-        """Remove an item; a Refusal when the condition doesn't hold."""
+        """Delete an item; a Refusal when the condition fails."""
         return self._write("delete_item", key, {"Key": codec.item(key), **self._conditional(Expression(), condition)})[
             1
         ]
@@ -228,15 +226,16 @@ class LedgerTable:
         raise LedgerBusy("The ledger left keys unread", operation="batch_get_item", cause="UnprocessedKeys")
 
     def _call(self, operation: str, **arguments: Any) -> dict[str, Any]:
-        """One call, repeated while what stops it passes; what stays is raised."""
+        """One call, repeated after transient errors. Raises LedgerBusy when they persist."""
         if operation not in ("batch_get_item", "transact_write_items"):
             arguments["TableName"] = self._name
         attempt = 0
         while True:
             try:
-                return getattr(self._client, operation)(**arguments)
+                answer: dict[str, Any] = getattr(self._client, operation)(**arguments)
+                return answer
             except ClientError as error:
-                cause = _passing_cause(error)
+                cause = _transient_cause(error)
                 if cause is None:
                     self._raise_refusals(error, arguments)
                     raise
@@ -260,68 +259,13 @@ class LedgerTable:
         self._sleep(random.uniform(0, min(FIRST_WAIT_S * 2**attempt, LONGEST_WAIT_S)))
 
 
-def _passing_cause(error: ClientError) -> str | None:
-    """What of an error passes by itself; None for a failed condition (also beside a passing reason) and for any other error."""
+def _transient_cause(error: ClientError) -> str | None:
+    """The transient cause of an error; None for other errors and for failed conditions, even beside transient ones."""
     code = error.response["Error"]["Code"]
-    if code in PASSING_ERRORS:
+    if code in TRANSIENT_ERRORS:
         return code
     reasons = [reason.get("Code") for reason in error.response.get("CancellationReasons") or ()]
     described = [reason for reason in reasons if reason not in (None, "None")]
-    if described and all(reason in PASSING_REASONS for reason in described):
+    if described and all(reason in TRANSIENT_REASONS for reason in described):
         return described[0]
     return None
-
-
-ACTIONS_LIMIT = 100  # of one TransactWriteItems
-
-Group = Sequence[Values]
-
-
-class GuardRefused(Exception):
-    """The condition that was to hold for every group no longer does: what was not written by then stays unwritten."""
-
-
-def write_groups(table: LedgerTable, groups: Sequence[Group], *, guard: Values | None = None) -> dict[int, Refusal]:
-    """Write every group (the actions that belong to one object) whose conditions hold, packed and in parallel.
-
-    Gives the refusals by the group's position. Groups share a transaction only to save calls: which
-    of them are written together means nothing, and each is idempotent by its own condition.
-    `guard` is a check that stands in every transaction; GuardRefused when it fails.
-    Raises LedgerBusy; what was written until then stays and a repetition is refused harmlessly.
-    """
-    guards = [] if guard is None else [guard]
-    refused: dict[int, Refusal] = {}
-    for answer in table.map(
-        lambda chunk: _write_chunk(table, chunk, guards), _chunks(groups, ACTIONS_LIMIT - len(guards))
-    ):
-        refused.update(answer)
-    return refused
-
-
-def _chunks(groups: Sequence[Group], limit: int) -> list[list[tuple[int, Group]]]:
-    chunks: list[list[tuple[int, Group]]] = []
-    room = 0
-    for position, group in enumerate(groups):
-        if not chunks or room < len(group):
-            chunks.append([])
-            room = limit
-        chunks[-1].append((position, group))
-        room -= len(group)
-    return chunks
-
-
-def _write_chunk(table: LedgerTable, chunk: list[tuple[int, Group]], guards: list[Values]) -> dict[int, Refusal]:
-    refused: dict[int, Refusal] = {}
-    left = list(chunk)
-    while left:
-        owners = [position for position, group in left for _ in group]
-        try:
-            table.transact([*guards, *(action for _, group in left for action in group)])
-            return refused
-        except TransactionRefused as answer:
-            if any(index < len(guards) for index in answer.refusals):
-                raise GuardRefused from answer
-            for index, refusal in answer.refusals.items():
-                refused[owners[index - len(guards)]] = refusal
-            left = [(position, group) for position, group in left if position not in refused]
-    return refused

@@ -9,7 +9,7 @@ from sluice.batch.claim import TableState
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.table import TableConfig
-from sluice.lane.machine import HALT_AFTER
+from sluice.lane.machine import HALT_AFTER_FAILURES
 from sluice.ledger.keys import service_key, table_key
 from sluice.ledger.records import AdmittedObject
 from sluice.objects import ObjectId
@@ -122,7 +122,7 @@ class TestTransitions:
         while state.state != FAILED:
             deaths += 1
             state = interrupt(start(state, f"run-{deaths}", state.not_before, {}), "run-x", state.not_before)
-        assert deaths < HALT_AFTER
+        assert deaths < HALT_AFTER_FAILURES
 
     def test_nothing_begins_before_its_time_or_after_its_end(self):
         done = finish(begun(), "run-1", ServiceReport(), NOW)

@@ -13,7 +13,7 @@ from sluice.ledger import keys as items
 from sluice.schema.history import stored_key
 from sluice.silver_keys import manifest_key, outcome_key
 from sluice_aws.errors import LaneNotPaused
-from sluice_aws.ledger.tables import DynamoDbRebuilds
+from sluice_aws.ledger.rebuilds import DynamoDbRebuilds
 from sluice_aws.s3.move_prefix import Mover
 from sluice_cli.main import run
 

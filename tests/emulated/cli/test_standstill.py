@@ -7,7 +7,7 @@ from emulated_stack import SHARED, cloudformation
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.emrserverless.models import emrserverless_backends
 
-from sluice.lane.machine import HALT_AFTER, HALTED, IDLE, PAUSED
+from sluice.lane.machine import HALT_AFTER_FAILURES, HALTED, IDLE, PAUSED
 from sluice_cli.main import run
 from sluice_cli.ops import standstill as standstill_command
 
@@ -122,7 +122,7 @@ def test_an_application_from_outside_the_stack_keeps_running_during_a_standstill
 
 
 def test_a_halted_lane_stays_halted(stack, emr, invoked, tmp_path):
-    for n in range(HALT_AFTER):
+    for n in range(HALT_AFTER_FAILURES):
         stack.ledger.lanes.wake("main")
         stack.ledger.lanes.request_start("main", f"run-{n}", (n + 1) * 10**9)
         stack.ledger.lanes.lapse("main", f"run-{n}", (n + 1) * 10**9, job_run_id=None)

@@ -17,7 +17,7 @@ from sluice.batch.claim import PendingObject, TableState
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.config.document import Configuration
 from sluice.config.table import TableRule
-from sluice.lane.machine import HALT_AFTER, PAUSED
+from sluice.lane.machine import HALT_AFTER_FAILURES, PAUSED
 from sluice.objects import ObjectId
 from sluice.prices import spark_usd
 from sluice_aws.announce import Announcer
@@ -210,7 +210,7 @@ def metrics(deployment, monkeypatch, capsys):
     for job in deployment.job_runs():
         job.state, job.state_details = "FAILED", "exceeded the maximum vCPU quota of your account"
     supervise({"detail-type": "Scheduled Event"}, context())
-    for n in range(HALT_AFTER):
+    for n in range(HALT_AFTER_FAILURES):
         deployment.ledger.lanes.lapse(
             "main",
             deployment.ledger.lanes.get("main").run_id or "",

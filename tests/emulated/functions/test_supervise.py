@@ -10,7 +10,7 @@ from supervise.handler import handler
 
 from sluice.config.lane import LaneConfig
 from sluice.lane.job_request import start_job_run
-from sluice.lane.machine import BACKOFF_MS, HALT_AFTER, HALTED, IDLE, RUNNING, STARTING, TOKEN_REPEAT_MS
+from sluice.lane.machine import FIRST_BACKOFF_MS, HALT_AFTER_FAILURES, HALTED, IDLE, RUNNING, STARTING, UNANSWERED_START_MS
 from sluice.lane.supervision import new_run_id
 from sluice_aws.clients import Clients
 from sluice_aws.errors import LanesFailed
@@ -117,11 +117,11 @@ def test_a_run_that_ends_without_releasing_loses_its_lane_and_the_next_backs_off
     job.state, job.state_details = state, "ExitCode 1"
     supervise(supervised)
     lane = supervised.ledger.lanes.get("main")
-    assert (lane.state, lane.failures, lane.backoff_until, lane.last_run_id) == (IDLE, 1, NOW + BACKOFF_MS, job.name)
+    assert (lane.state, lane.failures, lane.backoff_until, lane.last_run_id) == (IDLE, 1, NOW + FIRST_BACKOFF_MS, job.name)
     assert lane.reason == f"job run {state}: ExitCode 1"
     assert supervised.ledger.history.run(job.name)["state"] == "lapsed"
     assert len(supervised.job_runs()) == 1
-    supervised.clock.now = NOW + BACKOFF_MS
+    supervised.clock.now = NOW + FIRST_BACKOFF_MS
     supervise(supervised)
     assert supervised.ledger.lanes.get("main").state == STARTING
     assert len(supervised.job_runs()) == 2
@@ -138,7 +138,7 @@ def test_after_a_run_that_had_closed_a_batch_the_next_one_starts_at_once(supervi
 
 
 def test_after_several_runs_without_progress_the_lane_halts_with_an_alarm(supervised):
-    for _ in range(HALT_AFTER):
+    for _ in range(HALT_AFTER_FAILURES):
         supervised.clock.now += 3_600_000
         supervise(supervised)
         if supervised.ledger.lanes.get("main").state == IDLE:
@@ -147,18 +147,18 @@ def test_after_several_runs_without_progress_the_lane_halts_with_an_alarm(superv
         supervised.job_runs()[-1].state = "FAILED"
         supervise(supervised)
     lane = supervised.ledger.lanes.get("main")
-    assert (lane.state, lane.failures) == (HALTED, HALT_AFTER)
+    assert (lane.state, lane.failures) == (HALTED, HALT_AFTER_FAILURES)
     assert supervised.report.metrics["LanesHalted"] >= 1
     supervised.clock.now += 24 * 3_600_000
     started = len(supervised.job_runs())
     supervise(supervised)
-    assert len(supervised.job_runs()) == started == HALT_AFTER
+    assert len(supervised.job_runs()) == started == HALT_AFTER_FAILURES
     assert "lane_halted" in supervised.report.names()
 
 
 def test_failures_for_want_of_capacity_back_off_and_never_halt(supervised):
     supervised.ledger.lanes.wake("main")
-    for _ in range(HALT_AFTER + 3):
+    for _ in range(HALT_AFTER_FAILURES + 3):
         supervised.clock.now += 3_600_000
         supervise(supervised)
         job = supervised.job_runs()[-1]
@@ -168,9 +168,9 @@ def test_failures_for_want_of_capacity_back_off_and_never_halt(supervised):
         )
         supervise(supervised)
     lane = supervised.ledger.lanes.get("main")
-    assert (lane.state, lane.failures, lane.capacity_failures) == (IDLE, 0, HALT_AFTER + 3)
+    assert (lane.state, lane.failures, lane.capacity_failures) == (IDLE, 0, HALT_AFTER_FAILURES + 3)
     assert lane.backoff_until > supervised.clock.now
-    assert supervised.report.metrics["CapacityFailures"] == HALT_AFTER + 3
+    assert supervised.report.metrics["CapacityFailures"] == HALT_AFTER_FAILURES + 3
 
 
 def requested(supervised):
@@ -194,7 +194,7 @@ def test_after_five_minutes_a_start_is_looked_up_by_name_and_adopted(supervised)
     run_id = requested(supervised)
     job_run_id = supervised.runs.start(start_job_run(supervised.starter._environment, LaneConfig(), run_id))
     supervised.job_runs()[-1].state = "RUNNING"
-    supervised.clock.now = NOW + TOKEN_REPEAT_MS
+    supervised.clock.now = NOW + UNANSWERED_START_MS
     supervise(supervised)
     lane = supervised.ledger.lanes.get("main")
     assert (lane.state, lane.run_id, lane.job_run_id) == (STARTING, run_id, job_run_id)
@@ -209,7 +209,7 @@ def test_a_start_that_emr_does_not_know_after_five_minutes_lapses(supervised):
         executionRoleArn="arn:aws:iam::123456789012:role/r",
         name="another",
     )
-    supervised.clock.now = NOW + TOKEN_REPEAT_MS
+    supervised.clock.now = NOW + UNANSWERED_START_MS
     supervise(supervised)
     lane = supervised.ledger.lanes.get("main")
     assert (lane.state, lane.failures, lane.capacity_failures, lane.last_run_id, lane.reason) == (
@@ -228,13 +228,13 @@ def test_a_lane_whose_starts_are_refused_for_hours_backs_off_and_never_halts(sup
         executionRoleArn="arn:aws:iam::123456789012:role/r",
         name="another",
     )
-    for hour in range(HALT_AFTER + 1):
+    for hour in range(HALT_AFTER_FAILURES + 1):
         supervised.clock.now += 3_600_000
         supervised.ledger.lanes.wake("main")
         assert supervised.ledger.lanes.request_start(
             "main", new_run_id("main", supervised.clock.now, "deadbeef"), supervised.clock.now
         )
-        supervised.clock.now += TOKEN_REPEAT_MS
+        supervised.clock.now += UNANSWERED_START_MS
         supervise(supervised)
         lane = supervised.ledger.lanes.get("main")
         assert (lane.state, lane.failures, lane.capacity_failures) == (IDLE, 0, hour + 1)

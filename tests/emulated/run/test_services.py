@@ -6,7 +6,7 @@ import pytest
 from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
 from driving.mortality import Killed, Mortality
 
-from sluice.lane.machine import HALT_AFTER, IDLE
+from sluice.lane.machine import HALT_AFTER_FAILURES, IDLE
 from sluice.services.requests import COMPACTION, DONE, FAILED, PURGE, REQUESTED
 from sluice_spark.errors import LaneLost, SparkDied
 from sluice_spark.run.loop import LOST, RELEASED
@@ -225,7 +225,7 @@ def test_a_service_in_which_runs_keep_dying_does_not_halt_the_lane(simulated):
             simulated.clock.advance(900_000)
             simulated.ledger.lanes.wake(LANE)
         simulated.merger.serving[ORDERS].clear()
-    assert deaths < HALT_AFTER and state(simulated).error.code == "run_died"
+    assert deaths < HALT_AFTER_FAILURES and state(simulated).error.code == "run_died"
     arrived = simulated.put(ORDERS)
     simulated.run()
     assert simulated.states(arrived) == {"committed": 1}

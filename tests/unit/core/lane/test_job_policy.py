@@ -7,7 +7,7 @@ from ministack.core.iam_evaluator import EvalContext, evaluate, parse_policy_doc
 
 from sluice.config.document import Configuration
 from sluice.config.table import TableRule
-from sluice.lane.job_policy import EVERYTHING, MAX_POLICY_CHARACTERS, Scope, execution_policy, lane_prefixes, scope_of
+from sluice.lane.job_policy import EVERYTHING, MAX_POLICY_CHARACTERS, Scope, job_run_policy, lane_prefixes, scope_of
 
 ORDERS = TableRule("shop.orders", ("id",), topic="shop.public.orders")
 BIG = TableRule("shop.big", ("id",), topic="shop.public.big", lane="big")
@@ -20,7 +20,7 @@ ROLE = [parse_policy_document({"Version": "2012-10-17", "Statement": [
 
 
 def policy(prefixes, **names):
-    return execution_policy(
+    return job_run_policy(
         prefixes, **{"partition": "aws", "bronze": "bronze", "silver": "silver", "artifacts": "artifacts", **names}
     )
 

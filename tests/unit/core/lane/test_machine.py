@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from sluice.lane import machine
-from sluice.lane.machine import BACKOFF_LIMIT_MS, HALT_AFTER, TOKEN_REPEAT_MS, TRANSITIONS, LaneState, Refused
-from sluice.lane.supervision import ASK_STATE, LOOK_UP, NOTHING, REPEAT_START, START, Step, new_run_id, next_step
+from sluice.lane.machine import LONGEST_BACKOFF_MS, HALT_AFTER_FAILURES, UNANSWERED_START_MS, TRANSITIONS, LaneState, Refused
+from sluice.lane.supervision import ASK_STATE, LOOK_UP, NOTHING, REPEAT_START, START, LaneStep, new_run_id, next_step
 
 NOW = 1_000_000
 IDLE = LaneState("main")
@@ -103,15 +103,15 @@ class TestHolding:
 class TestLapsing:
     def test_back_off_doubles_up_to_its_limit_and_the_fifth_run_without_progress_halts(self):
         state, waits = RUNNING, []
-        for failures in range(1, HALT_AFTER + 1):
+        for failures in range(1, HALT_AFTER_FAILURES + 1):
             state = machine.lapse(state, "r1", NOW, job_run_id="j1")
             waits.append(state.backoff_until - NOW)
             assert state.failures == failures
-            if failures < HALT_AFTER:
+            if failures < HALT_AFTER_FAILURES:
                 state = machine.hold(machine.request_start(state, "r1", state.backoff_until), "r1", "j1", 1, NOW)
         assert waits == [30_000, 60_000, 120_000, 240_000, 480_000]
         assert state.state == "halted"
-        assert machine.backoff_ms(50) == BACKOFF_LIMIT_MS
+        assert machine.backoff_ms(50) == LONGEST_BACKOFF_MS
         resumed = machine.resume(state)
         assert machine.wants_run(resumed, NOW) and resumed.failures == 0
 
@@ -122,7 +122,7 @@ class TestLapsing:
             assert state.state == "idle"
             wait = state.backoff_until - NOW
             state = machine.started(machine.request_start(state, "r1", state.backoff_until), "r1", "j1")
-        assert wait == BACKOFF_LIMIT_MS
+        assert wait == LONGEST_BACKOFF_MS
 
     def test_a_run_that_closed_a_batch_leaves_no_failure_behind(self):
         failed_before = replace(RUNNING, failures=4)
@@ -152,13 +152,13 @@ class TestSupervising:
     @pytest.mark.parametrize(
         ("state", "now", "expected"),
         [
-            (IDLE, NOW, Step(NOTHING)),
-            (machine.wake(IDLE), NOW, Step(START)),
-            (STARTING, NOW + TOKEN_REPEAT_MS - 1, Step(REPEAT_START, "r1")),
-            (STARTING, NOW + TOKEN_REPEAT_MS, Step(LOOK_UP, "r1")),
-            (STARTED, NOW, Step(ASK_STATE, "r1", "j1")),
-            (RUNNING, NOW, Step(ASK_STATE, "r1", "j1")),
-            (machine.pause(machine.wake(IDLE)), NOW, Step(NOTHING)),
+            (IDLE, NOW, LaneStep(NOTHING)),
+            (machine.wake(IDLE), NOW, LaneStep(START)),
+            (STARTING, NOW + UNANSWERED_START_MS - 1, LaneStep(REPEAT_START, "r1")),
+            (STARTING, NOW + UNANSWERED_START_MS, LaneStep(LOOK_UP, "r1")),
+            (STARTED, NOW, LaneStep(ASK_STATE, "r1", "j1")),
+            (RUNNING, NOW, LaneStep(ASK_STATE, "r1", "j1")),
+            (machine.pause(machine.wake(IDLE)), NOW, LaneStep(NOTHING)),
         ],
     )
     def test_the_next_step_follows_from_the_lane_and_the_time(self, state, now, expected):

@@ -1,0 +1,126 @@
+"""Rebuilds: a table's item is emptied behind a mark, its objects become pending again, and the mark is removed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sluice.lane.machine import PAUSED
+from sluice.ledger import keys as items
+from sluice.ledger.records import ObjectRecord
+from sluice.objects import ObjectId
+from sluice_aws.errors import LaneNotPaused
+from sluice_aws.ledger.expressions import when
+from sluice_aws.ledger.groups import GuardRefused, write_groups
+from sluice_aws.ledger.objects import pending_item
+from sluice_aws.ledger.table import LedgerTable, TransactionRefused, Values
+
+# Fields of a table's item that survive; all others describe the data that is moved aside.
+KEPT = frozenset({"pk", "sk", "table", "listed_as", "listed_at", "paused"})
+
+
+class DynamoDbRebuilds:
+    """The rebuilds of one ledger.
+
+    Every write is conditional on the lane being paused: a table has one writer, and here it is the operator.
+    """
+
+    def __init__(self, table: LedgerTable) -> None:
+        self._table = table
+
+    def begin(self, table: str, lane: str, mark: Mapping[str, Any]) -> dict[str, Any]:
+        """Empty the table's item and mark it as being rebuilt; gives the mark.
+
+        A rebuild that was begun before keeps its mark, and nothing changes. Raises LaneNotPaused.
+        """
+        key = items.table_key(table)
+        stored = self._table.get(key) or {}
+        if stored.get("rebuild"):
+            return dict(stored["rebuild"])
+        forgotten = {name: None for name in stored if name not in KEPT}
+        changes = {
+            **forgotten,
+            "table": table,
+            "rebuild": dict(mark),
+            "listed_as": items.TABLES_LISTED_AS,
+            "listed_at": items.listed_at(0),
+        }
+        self._guarded(table, lane, [self._table.update_action(key, changes)])
+        return dict(mark)
+
+    def replay(self, records: Sequence[ObjectRecord], lane: str, generations: Mapping[ObjectId, int], now: int) -> int:
+        """committed or superseded -> pending in `lane`, with the same age and the next attempt. Repeatable.
+
+        Returns the number of objects. `generations` are those that objects were merged under. They are kept with the
+        objects, since positions depend on them. Raises LaneNotPaused; objects that were written before stay pending.
+        """
+        groups = [self._group(record, lane, generations.get(record.id), now) for record in records]
+        if not groups:
+            return 0
+        try:
+            refused = write_groups(self._table, groups, guard=self._paused(lane))
+        except GuardRefused as error:
+            raise _not_paused(records[0].table or "", lane) from error
+        return len(groups) - len(refused)
+
+    def end(self, table: str, lane: str) -> None:
+        """Remove the mark: the table's objects are claimable from now on. Repeatable. Raises LaneNotPaused."""
+        self._guarded(table, lane, [self._table.update_action(items.table_key(table), {"rebuild": None})])
+
+    def _group(self, record: ObjectRecord, lane: str, generation: int | None, now: int) -> list[Values]:
+        kept = record.generation if generation is None else generation
+        moved = replace(
+            record,
+            state=items.PENDING,
+            lane=lane,
+            attempt=record.attempt + 1,
+            batch=None,
+            merged=False,
+            rows_aside=None,
+            generation=kept,
+        )
+        changes: Values = {
+            "state": items.PENDING,
+            "lane": lane,
+            "attempt": moved.attempt,
+            "generation": kept,
+            "replayed_at": now,
+            **dict.fromkeys(
+                (
+                    "batch",
+                    "merged",
+                    "rows_aside",
+                    "quarantined_rows",
+                    "row_codes",
+                    "discarded_rows",
+                    "reason",
+                    "code",
+                    "listed_as",
+                    "listed_at",
+                )
+            ),
+        }
+        there = when(state=record.state, batch=record.batch, table=record.table)
+        return [
+            self._table.update_action(items.object_key(record.id), changes, condition=there),
+            self._table.put_action(pending_item(moved)),
+        ]
+
+    def _paused(self, lane: str) -> Values:
+        return self._table.check_action(items.lane_key(lane), when(state=PAUSED))
+
+    def _guarded(self, table: str, lane: str, actions: Sequence[Values]) -> None:
+        try:
+            self._table.transact([self._paused(lane), *actions])
+        except TransactionRefused as answer:
+            if 0 in answer.refusals:
+                raise _not_paused(table, lane) from answer
+            raise
+
+
+def _not_paused(table: str, lane: str) -> LaneNotPaused:
+    step = f"`sluice pause {lane}`, and once `sluice status` says paused, `sluice rebuild table {table}`"
+    return LaneNotPaused(
+        f"{table} can't be rebuilt while its lane {lane} may start a run", lane=lane, table=table, next_step=step
+    )
