@@ -1,4 +1,4 @@
-"""`sluice put`: copies files into the bronze bucket, as any S3 client could."""
+"""`sluice put`: copies files into the bronze bucket, like any S3 client."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sluice.errors import UsageError
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, human_bytes, print_json, stderr_console
 
 UPLOADS_AT_ONCE = 8
-LARGEST_PUT = 5 * 1024**3  # what S3 takes in one PutObject
-MAX_KEY_BYTES = 1024  # S3's own limit
+LARGEST_PUT = 5 * 1024**3  # bytes; the limit of one PutObject
+MAX_KEY_BYTES = 1024  # the limit of S3
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,16 @@ def put(
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Copy files into bronze. Any other S3 client does as well.
+    """Copy files into bronze. Any other S3 client works as well.
 
-    A folder's files go under their path relative to it, a single file under its name. Two files that
-    would get one key are refused; put them one after the other if both versions are wanted.
+    The key of a folder's file is its path in the folder; the key of a single file is its name. Two files
+    with the same key are refused; to get both versions, put them one after the other.
 
     Examples:
 
       sluice put exports/ --prefix topics
 
-      sluice put 'topics/crm.public.user/partition=0/crm.public.user+0+0000000000.avro' --prefix topics/crm.public.user/partition=0
+      sluice put crm.public.user+0+0000000000.avro --prefix topics/crm.public.user/partition=0
     """
     uploads = planned_uploads(paths, prefix)
     target = chosen_target(stack)
@@ -60,13 +60,12 @@ def put(
         objects = [{"key": item.key, "versionId": versions[item.key], "bytes": item.size} for item in uploads]
         print_json({"bucket": target.bronze, "seconds": round(seconds, 3), "objects": objects})
     else:
-        print(
-            f"{counted(len(uploads), 'object')}, {human_bytes(sum(item.size for item in uploads))}, to s3://{target.bronze} in {seconds:.1f} s"
-        )
+        size = human_bytes(sum(item.size for item in uploads))
+        print(f"{counted(len(uploads), 'object')}, {size}, to s3://{target.bronze} in {seconds:.1f} s")
 
 
 def planned_uploads(paths: Iterable[Path], prefix: str) -> tuple[Upload, ...]:
-    """Which file goes under which key, by key. Raises UsageError before anything is copied."""
+    """The files with their keys, sorted by key. Raises UsageError before anything is copied."""
     uploads: dict[str, Upload] = {}
     for path in paths:
         for file, name in _files(path):
@@ -89,12 +88,12 @@ def planned_uploads(paths: Iterable[Path], prefix: str) -> tuple[Upload, ...]:
                 )
             uploads[key] = Upload(file, key, size)
     if not uploads:
-        raise UsageError("There is no file in what was named", next_step="Name files, or folders that hold some")
+        raise UsageError("The named folders hold no file", next_step="Name files, or folders that hold files")
     return tuple(uploads[key] for key in sorted(uploads))
 
 
 def joined(prefix: str, name: str) -> str:
-    """Prefix and name with exactly one slash between them; no prefix, no slash."""
+    """Prefix and name with exactly one slash between them; the name alone without a prefix."""
     bare = prefix.rstrip("/")
     return f"{bare}/{name}" if bare else name
 
@@ -104,7 +103,7 @@ def _utf8(file: Path, key: str) -> bytes:
         return key.encode("utf-8")
     except UnicodeEncodeError as error:
         raise UsageError(
-            f"The name of {str(file)!r} is not UTF-8, which keys are", next_step="Rename the file"
+            f"The name of {str(file)!r} is not UTF-8, as S3 keys are", next_step="Rename the file"
         ) from error
 
 
@@ -116,11 +115,11 @@ def _files(path: Path) -> Iterator[tuple[Path, str]]:
     elif path.is_file():
         yield path, path.name
     else:
-        raise UsageError(f"{path} doesn't exist or is no file", next_step="Check the path")
+        raise UsageError(f"{path} doesn't exist or is not a file", next_step="Check the path")
 
 
 def _upload_all(s3: Any, bucket: str, uploads: tuple[Upload, ...]) -> dict[str, str | None]:
-    """Copy all files; the versionId by key, None where the bucket keeps no versions."""
+    """Copy all files. Returns the versionId by key, None in an unversioned bucket."""
     versions: dict[str, str | None] = {}
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
     console = stderr_console()

@@ -1,4 +1,4 @@
-"""`sluice quarantine list|show|retry|discard`: what could not be merged, why, and the ways out."""
+"""`sluice quarantine list|show|retry|discard`: objects and rows that could not be merged."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LISTED, ROWS_SHOWN = 200, 20
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="What could not be merged: whole objects, and single rows of objects whose other rows were merged.",
+    help="Objects that could not be merged, and single rows of objects whose other rows were merged.",
 )
 
 Names = Annotated[
@@ -50,7 +50,7 @@ OfTable = Annotated[
 OfCode = Annotated[
     str | None, typer.Option("--code", metavar="C", help="Only for this reason, by its code.", show_default=False)
 ]
-All = Annotated[bool, typer.Option("--all", help="Everything that is in quarantine; nothing that is parked.")]
+All = Annotated[bool, typer.Option("--all", help="Everything in quarantine, without parked objects.")]
 Note = Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Kept with the decision.", show_default=False)]
 
 
@@ -62,19 +62,21 @@ def list_entries(
     parked: Annotated[
         bool,
         typer.Option(
-            "--parked", help="What is parked instead: no rule takes its topic, or its source's log began again."
+            "--parked", help="Parked objects instead: no rule takes their topic, or their source's log restarted."
         ),
     ] = False,
     decided: Annotated[
-        bool, typer.Option("--decided", help="What was retried or discarded, by which command and by whom.")
+        bool,
+        typer.Option("--decided", help="Past decisions: what was retried or discarded, by which command and by whom."),
     ] = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """List what is in quarantine: its id, reason and key.
+    """List the entries in quarantine with id, reason and key.
 
-    An object in quarantine gave no row. One whose kind is `rows` was merged without those rows. Parked objects wait for a rule or for a higher `generation`: they are
-    listed with --parked, and those whose log began again with --code log_restarted, too.
+    An object in quarantine was not merged at all. An entry of kind `rows` was merged without those rows.
+    Parked objects wait for a rule or for a higher `generation`: --parked lists them, and --code log_restarted
+    lists those whose source's log restarted.
 
     Examples:
 
@@ -111,7 +113,7 @@ def list_entries(
         right=(2,),
     )
     if more:
-        say(f"Only the first {limit:,} are shown. --limit shows more")
+        say(f"Only the first {limit:,} are shown; --limit shows more")
 
 
 @app.command("show")
@@ -121,7 +123,7 @@ def show(
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Show one entry whole: reason, object, rows with their bytes, and what was decided about it before.
+    """Show one entry: reason, object, rows with their bytes, and earlier decisions.
 
     Example:
 
@@ -164,12 +166,12 @@ def retry(
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Take entries back in after what was wrong is mended: the release, the configuration, the table's schema, a permission.
+    """Merge entries after their cause is fixed: the release, the configuration, the schema or a permission.
 
-    The object is judged as if it were announced now, and merged as if it had come in time: its changes'
-    positions decide, so what is newer in the table stays. Retrying an object for its rows reads it whole;
-    the rows that were merged change nothing. What still can't be merged comes back here. A parked object
-    is left: it says what takes it in instead.
+    The object is admitted as if it were new, and merged by the positions of its changes, so newer rows in
+    the table stay. A retry for rows reads the whole object; rows that were merged before change nothing.
+    What still cannot be merged returns to quarantine. Parked objects are not retried; the output says what
+    makes them pending.
 
     Examples:
 
@@ -208,9 +210,10 @@ def discard(
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Give entries up. The object stays in bronze; that it was discarded, by which command and by whom stays on the record.
+    """Give entries up. The object stays in bronze, and the decision with its command and user is recorded.
 
-    Parked objects are given up only where they are named, or by --code log_restarted: what isn't of the table's source, before a raised `generation` takes in what waits.
+    Parked objects are discarded only by name or with --code log_restarted. Use the latter for objects of
+    another source, before a higher `generation` makes the others pending.
 
     Examples:
 
@@ -271,7 +274,7 @@ def _list_decided(ledger: Ledger, choice: Choice, limit: int, as_json: bool) -> 
         right=(2,),
     )
     if more:
-        say(f"Only the first {limit:,} are shown. --limit shows more")
+        say(f"Only the first {limit:,} are shown; --limit shows more")
 
 
 def _print(decided: list[Decided], verb: str, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""What is in quarantine or parked, and what becomes of it: taken back in as if it had just come, or discarded, each on the record."""
+"""Entries in quarantine and parked objects: selection, retry, discard, and their decisions."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from sluice.silver_keys import manifest_key, rows_key
 from sluice_aws.admission.admit import Admission
 from sluice_aws.s3.objects import Objects
 
-SHORT_ID, SHORTEST_ID = 12, 6  # hexadecimal digits shown, and the fewest that name an entry
+SHORT_ID, SHORTEST_ID = 12, 6  # hexadecimal digits that are shown, and the fewest that identify an entry
 THREADS = 16
 OBJECT, ROWS = "object", "rows"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which entries a command is about: by id (or its beginning, or the object's key), table and code; `all` for no limit.
+    """The entries that a command is about, by id (or its beginning, or the object's key), table and code; or `all`.
 
-    Parked objects are among them where they are named, or the code is `log_restarted`; `parked` has no others.
+    It includes parked objects only by name or by the code `log_restarted`. With `parked` it has no others.
     """
 
     named: tuple[str, ...] = ()
@@ -41,16 +41,16 @@ class Choice:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was chosen."""
+        """True if nothing is chosen."""
         return not (self.named or self.table or self.code or self.all)
 
     @property
     def about_parked(self) -> bool:
-        """Whether parked objects may be among those: what only waits for its rule is nothing that a table or `all` means."""
+        """True if parked objects may be included. A table or `all` does not include objects that wait for a rule."""
         return self.parked or bool(self.named) or self.code == LOG_RESTARTED
 
     def takes(self, record: ObjectRecord) -> bool:
-        """Whether an entry is among those."""
+        """True if an entry is chosen."""
         if self.table is not None and record.table != self.table:
             return False
         if self.code is not None and self.code not in codes(record):
@@ -60,7 +60,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Decided:
-    """What became of one entry: done, or not and why."""
+    """The result for one entry: done, or the reason why not."""
 
     record: ObjectRecord
     done: bool
@@ -78,7 +78,7 @@ class Quarantine:
         self._now = now
 
     def entries(self, choice: Choice) -> Iterator[ObjectRecord]:
-        """Whole objects first, then objects of which rows are quarantined, then parked ones where the choice is about these."""
+        """The chosen entries: quarantined objects, then objects with quarantined rows, then parked objects."""
         quarantined = (
             ()
             if choice.parked
@@ -88,28 +88,27 @@ class Quarantine:
         return filter(choice.takes, chain(quarantined, parked))
 
     def chosen(self, choice: Choice) -> list[ObjectRecord]:
-        """The entries to decide about. Raises UsageError when one that is named is not there, or names several."""
+        """The entries to decide about. Raises UsageError for a name that fits no entry or several."""
         if choice.empty:
             raise UsageError(
                 "Nothing is chosen",
-                next_step="Name entries by their id, or use --table, --code or --all; `sluice quarantine list` shows them, and with --parked what is parked",
+                next_step="Name entries by their id, or use --table, --code or --all;"
+                " `sluice quarantine list` shows them, with --parked the parked ones",
             )
         found = list(self.entries(choice))
         for name in choice.named:
             matching = {record.id for record in found if _names(name, record)}
             if not matching:
                 raise UsageError(
-                    f"Nothing in quarantine is called {name!r}, and nothing that is parked",
-                    next_step="`sluice quarantine list` shows what is there, with --parked what is parked",
+                    f"No entry in quarantine and no parked object is called {name!r}",
+                    next_step="`sluice quarantine list` shows the entries, with --parked the parked ones",
                 )
             if len(matching) > 1 and not any(record.id.key == name for record in found):
-                raise UsageError(
-                    f"{name!r} begins the ids of {len(matching)} entries", next_step="Write more of the id"
-                )
+                raise UsageError(f"{name!r} is the beginning of {len(matching)} ids", next_step="Write more of the id")
         return found
 
     def rows(self, record: ObjectRecord) -> list[row_errors.RowError]:
-        """The quarantined rows of one object, in the order of its records; none when its batch left none."""
+        """The quarantined rows of one object, in the order of its records."""
         if not record.quarantined_rows or record.batch is None or record.table is None:
             return []
         document = self._objects.get(self._silver, rows_key(record.batch, record.table, record.id.hash))
@@ -125,9 +124,9 @@ class Quarantine:
         by: str,
         note: str | None,
     ) -> list[Decided]:
-        """Judge every object as if it were announced now, and make pending what is found sound; the caller wakes the lanes.
+        """Judge every object as if it were announced now, and make those pending that pass; the caller wakes the lanes.
 
-        Parked ones are left, with what takes them in instead.
+        Parked objects are not retried; the result says what makes them pending.
         """
 
         def one(record: ObjectRecord) -> Decided:
@@ -152,7 +151,7 @@ class Quarantine:
                     return Decided(
                         record,
                         False,
-                        f"the manifest of its batch {record.batch} is gone: under which generation its rows were merged isn't known",
+                        f"the manifest of its batch {record.batch} is gone, and with it the generation of its rows",
                     )
                 routed = replace(routed, generation=generation)
             paused = verdict.config is not None and verdict.config.paused
@@ -166,7 +165,7 @@ class Quarantine:
             return list(pool.map(one, records))
 
     def discard(self, records: Iterable[ObjectRecord], *, command: str, by: str, note: str | None) -> list[Decided]:
-        """Give up what is in quarantine or parked; that, by which command and by whom stays on the record."""
+        """Give up entries in quarantine or parked objects, and record the decisions."""
         return [
             self._written(
                 record,
@@ -177,11 +176,11 @@ class Quarantine:
         ]
 
     def _merged_under(self, record: ObjectRecord, config: TableConfig) -> int | None:
-        """The generation that the other rows of an object were merged under; None when nothing tells it.
+        """The generation that the other rows of an object were merged under; None if it is unknown.
 
-        Under the table's present one they would win over all that came since.
+        Under the table's present generation they would win over all newer changes.
         """
-        if config.generation == 0:  # it only rises
+        if config.generation == 0:  # a generation only rises
             return 0
         document = self._objects.get(self._silver, manifest_key(record.lane or "", record.batch or ""))
         part = (
@@ -210,18 +209,18 @@ class Quarantine:
 
     @staticmethod
     def _written(record: ObjectRecord, done: bool, lane: str | None) -> Decided:
-        return Decided(record, done, None if done else "it was decided about meanwhile", lane)
+        return Decided(record, done, None if done else "another decision about it was made meanwhile", lane)
 
 
 def codes(record: ObjectRecord) -> tuple[str, ...]:
-    """Why an entry is in quarantine: the object's code, or those of its rows. A parked object has none where it only waits for a rule."""
+    """The codes of an entry: the object's, or those of its rows. A parked object that waits for a rule has none."""
     if record.state == PARKED:
         return () if record.code is None else (record.code,)
     return tuple(sorted(record.row_codes)) if record.quarantined_rows else (record.code or "unknown",)
 
 
 def kind(record: ObjectRecord) -> str:
-    """What an entry is: rows of an object, a whole object, or one that is parked."""
+    """The kind of an entry: rows of an object, a whole object, or a parked object."""
     return ROWS if record.quarantined_rows else PARKED if record.state == PARKED else OBJECT
 
 
@@ -257,8 +256,14 @@ def describe_decision(decision: Decision) -> dict[str, Any]:
 
 def _way_in(record: ObjectRecord) -> str:
     if record.code == LOG_RESTARTED:
-        return "it is parked: raise its table's `generation` in tables.yaml and `sluice config push` takes it in; `sluice quarantine discard` gives it up"
-    return "it is parked: a rule for its topic in tables.yaml and `sluice config push` take it in; `sluice quarantine discard` gives it up"
+        return (
+            "it is parked: raise its table's `generation` in tables.yaml and run `sluice config push`,"
+            " or run `sluice quarantine discard`"
+        )
+    return (
+        "it is parked: add a rule for its topic to tables.yaml and run `sluice config push`,"
+        " or run `sluice quarantine discard`"
+    )
 
 
 def _names(name: str, record: ObjectRecord) -> bool:

@@ -1,4 +1,4 @@
-"""`sluice wait`: returns when everything in bronze has been dealt with."""
+"""`sluice wait`: returns when every object in bronze is settled."""
 
 from __future__ import annotations
 
@@ -21,23 +21,22 @@ from sluice_aws.errors import ConfigurationUnreadable
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
+from sluice_cli.ingest.blocked import BlockedTable, blocked_tables
 from sluice_cli.ingest.survey import (
-    StandingTable,
     Survey,
     describe_counts,
     describe_tables,
     progress_line,
-    standing_tables,
     survey,
 )
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, stderr_console, visible
 
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.3, 5.0
-PAUSE_PER_POLL = 3  # a poll that took long (many objects) is followed by a longer pause
-LISTING_EVERY_S = 10.0  # while objects are unseen: their versions may be gone by now
-LINE_EVERY_S = 10.0  # where there is no terminal
+PAUSE_PER_POLL = 3  # a pause lasts three times as long as the poll before it
+LISTING_EVERY_S = 10.0  # while objects are unseen, since their versions may have been deleted
+LINE_EVERY_S = 10.0  # without a terminal
 KEYS_SHOWN = 50
-_FINAL = frozenset({COMMITTED, SUPERSEDED_STATE, IGNORED})  # states that an object doesn't leave by itself
+_FINAL = frozenset({COMMITTED, SUPERSEDED_STATE, IGNORED})  # states that an object only leaves by a command
 
 
 def wait(
@@ -45,19 +44,19 @@ def wait(
         float, typer.Option("--timeout", metavar="S", min=0, help="Give up after this many seconds.")
     ] = 900.0,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Parked and quarantined objects, and quarantined rows, fail it too.")
+        bool, typer.Option("--strict", help="Fail also for parked or quarantined objects and quarantined rows.")
     ] = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Wait until every object version in bronze has been dealt with.
+    """Wait until every object version in bronze is settled.
 
     Compares a listing of bronze with the ledger until nothing is pending, claimed or unseen. A Spark
-    run that only lingers doesn't delay it. Parked and quarantined objects are printed, and objects of
-    which rows are quarantined.
+    run that only lingers does not delay it. Prints objects that are parked or quarantined or have
+    quarantined rows.
 
-    Ends with 1 when the time is over, when a lane that holds some of the objects is halted or paused or their table is, and with
-    --strict when anything is parked or quarantined; the keys are printed.
+    Exits with 1 after the timeout, when the objects' lane is halted or paused, when their table is blocked,
+    and with --strict when anything is parked or quarantined.
 
     Examples:
 
@@ -73,7 +72,7 @@ def wait(
         ConfigStore(objects, target.artifacts),
     )
     with Shower() as shower:
-        outcome = Waiter(ledger, bronze, show=shower.show, configuration=lambda: _in_force(store)).wait(timeout)
+        outcome = Waiter(ledger, bronze, show=shower.show, configuration=lambda: _active(store)).wait(timeout)
     if as_json:
         print_json(_document(outcome, strict))
     else:
@@ -82,23 +81,23 @@ def wait(
         raise typer.Exit(1)
 
 
-def _in_force(store: ConfigStore) -> Configuration | None:
+def _active(store: ConfigStore) -> Configuration | None:
     try:
         return store.load()
     except ConfigurationUnreadable:
-        return store.last  # a table that is paused is told of later then: that it can't be read is told by `sluice status` and `config show`
+        return store.last  # `sluice status` and `sluice config show` report the unreadable one
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the wait came to, and after how many seconds; `standing` are tables whose objects would wait for ever."""
+    """The result of a wait, and its seconds. `blocked` are tables whose objects no run will claim."""
 
     found: Survey
     seconds: float
-    standing: tuple[StandingTable, ...] = ()
+    blocked: tuple[BlockedTable, ...] = ()
 
     def succeeded(self, *, strict: bool) -> bool:
-        """Whether the command's answer is yes."""
+        """True if the command succeeds."""
         return self.found.clean if strict else self.found.settled
 
 
@@ -110,7 +109,7 @@ class Bronze:
         self._bucket = bucket
 
     def identities(self) -> tuple[ObjectId, ...]:
-        """Every object version there is now, as notices name it."""
+        """Every object version, by the identity that its notice has."""
         versioned = self._objects.is_versioned(self._bucket)
         found: list[ObjectId] = []
         marker = None
@@ -126,7 +125,7 @@ class Bronze:
 
 
 class Waiter:
-    """Polls the ledger about what was listed; lists again before it believes that all is done."""
+    """Polls the ledger about the listed objects, and lists bronze once more before it ends."""
 
     def __init__(
         self,
@@ -148,13 +147,13 @@ class Waiter:
         self._now = now
 
     def wait(self, timeout_s: float) -> Outcome:
-        """Until settled, a halted or paused lane, a table that stands still, or the timeout."""
+        """Wait until everything is settled, a lane is halted or paused, a table is blocked, or the timeout."""
         began = self._clock()
         listed, listed_at = self._bronze.identities(), began
         final: dict[ObjectId, ObjectRecord] = {}
         while True:
             polled_at = self._clock()
-            # Lanes first: a lane that is read after its objects could have settled them and halted over others in between.
+            # Read lanes first: a lane that is read after its objects may have settled them, and halted over others.
             lanes = self._ledger.lanes.all()
             records = self._ledger.objects.get([identity for identity in listed if identity not in final])
             final.update({identity: record for identity, record in records.items() if record.state in _FINAL})
@@ -166,14 +165,11 @@ class Waiter:
                     return Outcome(found, self._clock() - began)
                 listed, listed_at = again, self._clock()
                 continue
-            standing = (
-                ()
-                if found.halted or found.paused
-                else standing_tables(records.values(), self._configuration, self._ledger)
-            )
-            if found.halted or found.paused or standing or seconds >= timeout_s:
-                return Outcome(found, seconds, standing)
-            # Where nothing is on its way, something holds it: that is looked up then only.
+            stopped = found.halted or found.paused
+            blocked = () if stopped else blocked_tables(records.values(), self._configuration, self._ledger)
+            if stopped or blocked or seconds >= timeout_s:
+                return Outcome(found, seconds, blocked)
+            # Only if every object is pending can freshness or a back-off be what delays them.
             held = (
                 describe_tables(found, self._ledger.tables.all(), self._configuration(), self._now())
                 if all(item.state == PENDING for item in found.waiting)
@@ -187,7 +183,7 @@ class Waiter:
 
 
 class Shower:
-    """Shows progress on stderr: one changing line in a terminal, a line now and then elsewhere."""
+    """Shows progress on stderr: one changing line in a terminal, otherwise a line every LINE_EVERY_S."""
 
     def __init__(self) -> None:
         self._console = stderr_console()
@@ -206,7 +202,7 @@ class Shower:
     def show(self, line: str) -> None:
         """Replace the line, or print it if the last one is old enough."""
         if self._status:
-            self._status.update(line.replace("[", "\\["))  # rich would take the bracket for markup
+            self._status.update(line.replace("[", "\\["))  # rich reads a bracket as markup
         elif time.monotonic() - self._shown_at >= LINE_EVERY_S:
             self._shown_at = time.monotonic()
             say(line)
@@ -232,19 +228,21 @@ def _print(outcome: Outcome, timeout_s: float) -> None:
     print(f"{describe_counts(found.counts)}{rows} after {outcome.seconds:.1f} s")
     sys.stdout.flush()
     if any(record.topic and record.code is None for record in found.parked):
-        say("No table takes the topic of some: `sluice config discover` proposes rules for all that are parked so")
+        say("No rule takes the topic of some parked objects: `sluice config discover` proposes rules")
     for lane in found.halted:
         say(
-            f"error: lane {lane.lane} is halted after {counted(lane.failures, 'failed run')}: {lane.reason or 'no reason is recorded'}. See `sluice status`, then `sluice resume {lane.lane}`"
+            f"error: lane {lane.lane} is halted after {counted(lane.failures, 'failed run')}:"
+            f" {lane.reason or 'no reason is recorded'}. See `sluice status`, then `sluice resume {lane.lane}`"
         )
     for lane in found.paused:
         say(
-            f"error: lane {lane.lane} is paused, and {counted(found.waiting_in(lane.lane), 'object')} will wait in it until `sluice resume {lane.lane}`"
+            f"error: lane {lane.lane} is paused, and {counted(found.waiting_in(lane.lane), 'object')} will wait in it"
+            f" until `sluice resume {lane.lane}`"
         )
-    for table in outcome.standing:
+    for table in outcome.blocked:
         say(f"error: {table.table} {table.reason}, and {counted(table.objects, 'object')} will wait. {table.next_step}")
-    if not found.settled and not found.halted and not found.paused and not outcome.standing:
-        say(f"error: not settled within {timeout_s:.0f} s. `sluice status` shows what the lanes do")
+    if not found.settled and not found.halted and not found.paused and not outcome.blocked:
+        say(f"error: not settled within {timeout_s:.0f} s. `sluice status` shows the lanes")
 
 
 def _document(outcome: Outcome, strict: bool) -> dict[str, Any]:
@@ -273,7 +271,7 @@ def _document(outcome: Outcome, strict: bool) -> dict[str, Any]:
         ],
         "halted": [{"lane": lane.lane, "failures": lane.failures, "reason": lane.reason} for lane in found.halted],
         "paused": [lane.lane for lane in found.paused],
-        "standing_tables": [vars(table) for table in outcome.standing],
+        "standing_tables": [vars(table) for table in outcome.blocked],
     }
 
 

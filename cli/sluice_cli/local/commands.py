@@ -1,7 +1,4 @@
-"""`sluice local`: the whole pipeline on this machine, and nothing left when it ends.
-
-What `sluice local` shows: steps while it starts, and where everything is once it runs.
-"""
+"""`sluice local`: starts and ends the whole pipeline on this machine."""
 
 from __future__ import annotations
 
@@ -18,12 +15,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.status import Status
 
 from sluice.errors import UsageError
 from sluice_cli.config.source import read_tables
-from sluice_cli.terminal.output import Json, print_json, say, stderr_console
+from sluice_cli.local.progress import following, progress_lines
+from sluice_cli.terminal.output import Json, print_json, say
 from sluice_local.emulators.choose import VARIABLE, Kind
 from sluice_local.errors import DidNotStart
 from sluice_local.home import Description, Home, chosen_home, running_home
@@ -39,14 +35,16 @@ _DEPLOYED_PACE = Pace(
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="""Run the whole pipeline on this machine: AWS emulated by MiniStack or LocalStack, EMR Serverless stood in for by real Spark.
+    help="""Run the whole pipeline on this machine: MiniStack or LocalStack emulates AWS, and real Spark
+    replaces EMR Serverless.
 
-    The stack belongs to the folder it is started in (.sluice, or SLUICE_HOME); every verb finds it from there. It keeps nothing: what it held is gone when it ends.""",
+    The stack belongs to the folder in which it starts (.sluice, or SLUICE_HOME), and every verb finds it
+    from there. Its data is gone when it ends.""",
 )
 
 Port = Annotated[
     int | None,
-    typer.Option("--port", help="Port of the emulator; free ones are chosen when not given.", show_default=False),
+    typer.Option("--port", help="Port of the emulator; a free one by default.", show_default=False),
 ]
 
 
@@ -54,11 +52,11 @@ Port = Annotated[
 def up(
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="FILE", help="A tables.yaml to put in force once the stack is there."),
+        typer.Option("--config", metavar="FILE", help="A tables.yaml to push once the stack is up."),
     ] = None,
     detach: Annotated[
         bool,
-        typer.Option("--detach", "-d", help="Return when it is ready, and leave it running until `sluice local down`."),
+        typer.Option("--detach", "-d", help="Return when the stack is ready; it runs until `sluice local down`."),
     ] = False,
     port: Port = None,
     emr_port: Annotated[
@@ -66,23 +64,23 @@ def up(
     ] = None,
     cores: Annotated[
         int | None,
-        typer.Option("--cores", min=1, help="Cores that a Spark run takes.", show_default="all, at most 4"),
+        typer.Option("--cores", min=1, help="Cores of a Spark run.", show_default="all, at most 4"),
     ] = None,
     emulator: Annotated[
         Kind,
-        typer.Option(
-            "--emulator", envvar=VARIABLE, help="What AWS is emulated by. LocalStack needs a Python 3.13 of its own."
-        ),
+        typer.Option("--emulator", envvar=VARIABLE, help="The emulator of AWS. LocalStack needs its own Python 3.13."),
     ] = Kind.MINISTACK,
     deployed_timers: Annotated[
         bool,
-        typer.Option("--deployed-timers", help="Schedules and batching window as deployed, instead of the shortest."),
+        typer.Option(
+            "--deployed-timers", help="Use the schedules and batching window of a deployment, not the shortest."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Start the stack and print its endpoints, bucket names and credentials.
 
-    The first time on a machine, Spark's Hudi and S3 jars are fetched (400 MB) and the first Spark start is slower than those that follow.
+    The first start on a machine downloads Spark's Hudi and S3 jars (400 MB), and its first Spark run is slow.
 
       sluice local up --config tables.yaml --detach
 
@@ -90,7 +88,7 @@ def up(
     """
     home = chosen_home(os.environ, Path.cwd())
     if config is not None:
-        read_tables(_text(config))  # a mistake in it is said before anything is started
+        read_tables(_text(config))  # report a mistake before anything starts
     if detach:
         options = (
             [f"--emulator={emulator.value}"]
@@ -112,17 +110,17 @@ def up(
                 asked = wait_for_end(stack, threading.Event())
             except KeyboardInterrupt:
                 asked = True
-            _ignore_signals()  # what is left to do is ending everything, which a second Ctrl-C must not cut short
+            _ignore_signals()  # a second Ctrl-C must not interrupt the clean-up
             say("Ending")
     if not asked:
         raise DidNotStart(
-            f"The emulator ended by itself; its output is in {stack.emulator.log}", log=str(stack.emulator.log)
+            f"The emulator ended unexpectedly; its output is in {stack.emulator.log}", log=str(stack.emulator.log)
         )
 
 
 @app.command()
 def down() -> None:
-    """End the stack and everything it started. Fine when none runs."""
+    """End the stack and everything it started. Succeeds also when no stack runs."""
     home = running_home(os.environ, Path.cwd())
     owner = home.owner()
     if owner is None:
@@ -132,7 +130,7 @@ def down() -> None:
     deadline = time.monotonic() + _END_SECONDS
     while is_running(owner):
         if time.monotonic() > deadline:
-            os.kill(owner, signal.SIGKILL)  # the kernel ends its children with it
+            os.kill(owner, signal.SIGKILL)  # the kernel ends its children, too
             home.file.unlink(missing_ok=True)
             break
         time.sleep(0.05)
@@ -153,14 +151,14 @@ def info(as_json: Json = False) -> None:
 def logs(
     run: Annotated[
         str | None,
-        typer.Argument(metavar="[RUN]", help="An EMR job-run id; the newest when not given.", show_default=False),
+        typer.Argument(metavar="[RUN]", help="An EMR job-run id; the newest by default.", show_default=False),
     ] = None,
     stderr: Annotated[
         bool, typer.Option("--stderr", help="Spark's own output instead of the driver's events.")
     ] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the output until the run ends.")] = False,
 ) -> None:
-    """Print the output of a job run: its events, or with --stderr what Spark says. It stays after the stack has ended.
+    """Print the events of a job run, or with --stderr Spark's output. Both are kept after the stack has ended.
 
     sluice local logs --follow
     """
@@ -186,10 +184,10 @@ def _show(description: Description, home: Home, *, as_json: bool) -> None:
 
 
 def _start_detached(home: Home, options: Sequence[str], *, push: Callable[[], None], as_json: bool) -> None:
-    """Start `sluice local up` in a session of its own, show what it says until it is ready, and leave it."""
+    """Start `sluice local up` in its own session, and show its output until it is ready."""
     home.path.mkdir(parents=True, exist_ok=True)
     if home.owner() is not None:
-        with home.own():  # refused, with who owns it
+        with home.own():  # raises, and names the owner
             return
     home.file.unlink(missing_ok=True)
     with home.log.open("wb") as log:
@@ -208,7 +206,7 @@ def _start_detached(home: Home, options: Sequence[str], *, push: Callable[[], No
                 for line in text.splitlines() if not home.file.exists() else ():
                     progress.say(line)
         if not home.file.exists():
-            raise DidNotStart(f"The stack did not start; what it said is in {home.log}", log=str(home.log))
+            raise DidNotStart(f"The stack did not start; its output is in {home.log}", log=str(home.log))
         push()
     except BaseException:
         if child.poll() is None:
@@ -219,7 +217,7 @@ def _start_detached(home: Home, options: Sequence[str], *, push: Callable[[], No
 
 
 def _pusher(home: Home, config: Path | None) -> Callable[[], None]:
-    """What puts the configuration in force on the stack of `home`, as a user would."""
+    """A function that pushes the configuration to the stack of `home`, as a user would."""
 
     def push() -> None:
         if config is None:
@@ -231,7 +229,7 @@ def _pusher(home: Home, config: Path | None) -> Callable[[], None]:
             check=False,
         )
         if done.returncode != 0:
-            raise UsageError(f"{config} was not put in force")
+            raise UsageError(f"{config} was not pushed")
 
     return push
 
@@ -245,7 +243,7 @@ def _text(config: Path) -> str:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Let a request to end the process, or the end of its terminal, unwind it as Ctrl-C does."""
+    """Raise KeyboardInterrupt for SIGTERM and SIGHUP, as for Ctrl-C."""
 
     def end(number: int, frame: object) -> None:
         raise KeyboardInterrupt
@@ -263,59 +261,8 @@ def _ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-_POLL_S = 0.05
-
-
-class ProgressLines:
-    """A line per step: the current one with a spinner in a terminal, all of them plainly in a file."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._status: Status | None = None
-
-    def say(self, line: str) -> None:
-        """Start a step; the one before is done."""
-        if not self._console.is_terminal:
-            say(line)
-            return
-        if self._status is None:
-            self._status = self._console.status("")
-            self._status.start()
-        self._status.update(line)
-
-    def stop(self) -> None:
-        """The last step is done."""
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
-
-
-@contextmanager
-def progress_lines() -> Iterator[ProgressLines]:
-    """Progress for the length of a block."""
-    progress = ProgressLines(stderr_console())
-    try:
-        yield progress
-    finally:
-        progress.stop()
-
-
-def following(file: Path, *, until: Callable[[], bool]) -> Iterator[str]:
-    """What a growing file says, as it says it, and the rest once `until` is true."""
-    with file.open(encoding="utf-8", errors="replace") as lines:
-        while True:
-            last = until()
-            text = lines.read()
-            if text:
-                yield text
-            if last:
-                return
-            if not text:
-                time.sleep(_POLL_S)
-
-
 def print_ready(description: Description, home: Home) -> None:
-    """Everything an S3 client needs, on stdout."""
+    """Print what an S3 client needs."""
     rows = [
         ("bronze", f"s3://{description.buckets['bronze']}"),
         ("silver", f"s3://{description.buckets['silver']}"),

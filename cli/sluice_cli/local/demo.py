@@ -1,11 +1,7 @@
-"""`sluice demo`: a story told by the verbs that a user would type, on a local stack of its own that ends with it.
-
-Makes the change objects of the demonstration: what the connector would write after the last bundled change of a topic.
-"""
+"""`sluice demo`: a demonstration with the verbs that a user types, on a local stack that ends with it."""
 
 from __future__ import annotations
 
-import io
 import os
 import shlex
 import signal
@@ -18,10 +14,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
-import fastavro
 import typer
 
-from sluice.admission.routing import classify
 from sluice.cost import Assumptions
 from sluice.errors import UsageError
 from sluice.prices import AS_OF, REGION, spark_usd
@@ -33,7 +27,8 @@ from sluice_cli.config.source import read_tables
 from sluice_cli.errors import DemoFailed
 from sluice_cli.ingest.survey import UNSETTLED, Survey, survey
 from sluice_cli.ingest.wait import Bronze
-from sluice_cli.local.commands import progress_lines
+from sluice_cli.local.demo_changes import ChangeWriter
+from sluice_cli.local.progress import progress_lines
 from sluice_cli.status.past_batches import PastBatch, PastBatches
 from sluice_cli.terminal.output import counted, say
 from sluice_cli.terminal.run import run_command
@@ -45,23 +40,21 @@ from sluice_read.moments import iso
 TABLES = ("ems.category", "ems.event", "ems.venue", "crm.user", "ecomm.date", "ecomm.listing", "ecomm.sale")
 SALE, SALE_TOPIC, SALE_KEY = "ecomm.sale", "tickit.ecomm.sale", "salesid"
 _WAIT_SECONDS = 300
-MINIMUM_BILLED_S = 60  # of a worker. https://aws.amazon.com/emr/pricing/
+MINIMUM_BILLED_S = 60  # per worker. https://aws.amazon.com/emr/pricing/
 
 
 def demo(
     context: typer.Context,
     picture: Annotated[
         Path | None,
-        typer.Option(
-            "--svg", metavar="FILE", help="Also write the changed row's waterfall as a picture.", show_default=False
-        ),
+        typer.Option("--svg", metavar="FILE", help="Also draw the changed row's waterfall.", show_default=False),
     ] = None,
 ) -> None:
-    """Land seven tables, change a row, delete one, send a damaged file, and account for everything. Nothing is left running.
+    """Land seven tables, change a row, delete it, send a damaged file, and account for every object.
 
-    Everything happens on this machine: AWS is emulated, Spark is real. The files of the seven tables were written by real Debezium from
-    PostgreSQL and MariaDB; the two changes to them are made by the demonstration, in the same form.
-    The first time, Spark's jars are fetched (400 MB). Ctrl-C ends it at any moment.
+    Everything runs on this machine, with emulated AWS and real Spark, and ends with the command. Debezium
+    wrote the files of the seven tables from PostgreSQL and MariaDB; the demonstration adds two changes in
+    the same form. The first start downloads Spark's jars (400 MB). Ctrl-C ends it at any time.
 
       sluice demo --svg waterfall.svg
     """
@@ -83,7 +76,8 @@ def demo(
             ):
                 progress.stop()
                 say(
-                    f"The local stack is up after {stack.description.ready_seconds:.1f} s: emulated S3, SQS, Lambda, DynamoDB and EventBridge, and a Spark that starts when it is asked for"
+                    f"The local stack is up after {stack.description.ready_seconds:.1f} s: emulated S3, SQS, Lambda,"
+                    " DynamoDB and EventBridge, and real Spark, started on demand"
                 )
                 with _at(root, home):
                     Story(
@@ -94,17 +88,16 @@ def demo(
                         began,
                         interrupted,
                         None if picture is None else drawn,
-                    ).tell()
+                    ).run()
         except KeyboardInterrupt:
             say("Interrupted; nothing is left running")
             raise typer.Exit(1) from None
-    say(
-        f"The stack has ended and nothing is left running. {time.monotonic() - began:.0f} s in all, on this machine (local)"
-    )
+    seconds = time.monotonic() - began
+    say(f"The stack has ended and nothing is left running. {seconds:.0f} s in all, on this machine (local)")
 
 
 class Story:
-    """The chapters, each told by verbs. `made` is where the demonstration's own objects are put together."""
+    """The chapters of the demonstration. `made` is the folder of its own objects."""
 
     def __init__(
         self,
@@ -125,8 +118,8 @@ class Story:
         self._interrupted = interrupted
         self._writer = ChangeWriter(bronze, SALE_TOPIC, SALE_KEY)
 
-    def tell(self) -> None:
-        """Tell all of it. Raises DemoFailed."""
+    def run(self) -> None:
+        """Run every chapter. Raises DemoFailed."""
         self._land()
         row = self._writer.living_row()
         number = int(row[SALE_KEY])
@@ -192,7 +185,7 @@ class Story:
                 f"{counted(unexplained, 'object')} not accounted for",
                 command="wait",
                 exit_code=1,
-                next_step="`sluice status` in a stack of your own shows what lanes do",
+                next_step="Repeat the commands on a stack of your own; `sluice status` shows its lanes",
             )
 
     def _cost(self) -> str:
@@ -236,28 +229,33 @@ class Story:
                 f"`sluice {arguments[0]}` ended with {exit_code}",
                 command=" ".join(arguments),
                 exit_code=exit_code,
-                next_step="Run `sluice local up --config tables.yaml`, repeat the commands above, and look at `sluice local logs --stderr`",
+                next_step="Run `sluice local up --config tables.yaml`, repeat the commands above,"
+                " and check `sluice local logs --stderr`",
             )
 
 
 def cost_line(batches: Sequence[PastBatch], runs_s: Sequence[float]) -> str:
-    """What was done, and what EMR Serverless would bill for runs that were up so long with a driver and one executor: the smallest there is."""
+    """The work done, and EMR Serverless's bill for runs of these seconds with a driver and one executor."""
     size = Assumptions()
     rows = sum(outcome.counts.get("read", 0) for batch in batches for outcome in batch.outcomes.values())
     tables = {table for batch in batches for table in batch.manifest.tables}
     hours = sum(max(seconds, MINIMUM_BILLED_S) for seconds in runs_s) / 3600
     vcpu, gb = (size.driver_vcpu + size.executor_vcpu) * hours, (size.driver_gb + size.executor_gb) * hours
     usd = spark_usd(size.architecture, vcpu_hours=vcpu, memory_gb_hours=gb)
+    done = (
+        f"{len(batches)} batch{'' if len(batches) == 1 else 'es'}, {counted(len(tables), 'table')},"
+        f" {counted(rows, 'change')}, {counted(len(runs_s), 'run')} of {sum(runs_s):.0f} s so far"
+    )
     return (
-        f"Cost: {len(batches)} batch{'' if len(batches) == 1 else 'es'}, {counted(len(tables), 'table')}, {counted(rows, 'change')}, {counted(len(runs_s), 'run')} of {sum(runs_s):.0f} s so far. "
-        f"EMR Serverless would bill {vcpu:.3f} vCPU hours, {usd:.4f} USD at list prices of {REGION}, {AS_OF}, with a driver and one executor; here it is billed nothing"
+        f"Cost: {done}. EMR Serverless would bill {vcpu:.3f} vCPU hours, {usd:.4f} USD at list prices of {REGION},"
+        f" {AS_OF}, with a driver and one executor; the local stack costs nothing"
     )
 
 
 @contextmanager
 def _at(folder: Path, home: Home) -> Iterator[None]:
-    """Verbs work in this folder and on this stack."""
-    before, summary = Path.cwd(), {name: os.environ.get(name) for name in ("SLUICE_HOME", "SLUICE_STACK")}
+    """Run verbs in this folder and on this stack."""
+    before, variables = Path.cwd(), {name: os.environ.get(name) for name in ("SLUICE_HOME", "SLUICE_STACK")}
     os.chdir(folder)
     os.environ["SLUICE_HOME"] = str(home.path)
     os.environ.pop("SLUICE_STACK", None)
@@ -265,7 +263,7 @@ def _at(folder: Path, home: Home) -> Iterator[None]:
         yield
     finally:
         os.chdir(before)
-        for name, value in summary.items():
+        for name, value in variables.items():
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
@@ -273,7 +271,7 @@ def _at(folder: Path, home: Home) -> Iterator[None]:
 
 @contextmanager
 def _interruptible() -> Iterator[list[bool]]:
-    """What was interrupted while a verb ran, which ends the verb alone: the list is no longer empty then."""
+    """A list that is no longer empty after Ctrl-C: the interrupt itself ends only the verb that runs."""
     interrupted: list[bool] = []
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -290,52 +288,3 @@ def _interruptible() -> Iterator[list[bool]]:
 def _quoted_name(table: str) -> str:
     database, name = table.split(".")
     return f'{database}."{name}"'
-
-
-POSITION_STEP = 1_000  # of the binlog: one change further
-
-
-class ChangeWriter:
-    """Writes objects of one change each, every one later than those before and than all that is bundled.
-
-    The records have the schema, the columns and the metadata of real ones; their values are made here.
-    """
-
-    def __init__(self, folder: Path, topic: str, key: str) -> None:
-        """`folder` holds the bundled objects under their keys; `key` is the topic's record key, one column."""
-        self._topic = topic
-        self._rows: dict[Any, Mapping[str, Any]] = {}
-        self._schema: Any = None
-        self._place = ""
-        self._position = self._offset = 0
-        for path in sorted(folder.rglob(f"{topic}+*.avro")):
-            with path.open("rb") as opened:
-                reader = fastavro.reader(opened)
-                self._schema, self._place = reader.writer_schema, path.parent.relative_to(folder).as_posix()
-                offset = classify(path.relative_to(folder).as_posix(), None).offset or 0
-                for number, record in enumerate(reader):
-                    self._rows[record[key]] = record
-                    self._offset = max(self._offset, offset + number + 1)
-                    self._position = max(self._position, record["__pos"])
-
-    def living_row(self) -> Mapping[str, Any]:
-        """The newest bundled change of a row that was never changed since its snapshot or creation."""
-        return next(record for record in self._rows.values() if record["__op"] in ("r", "c"))
-
-    def change(self, record: Mapping[str, Any], *, op: str, **columns: Any) -> tuple[str, bytes]:
-        """Key and bytes of an object with one later change of a row: an update ("u") that sets `columns`, or a deletion ("d")."""
-        self._position += POSITION_STEP
-        key = f"{self._place}/{self._topic}+0+{self._offset:010d}.avro"
-        self._offset += 1
-        values = {
-            **record,
-            **columns,
-            "__op": op,
-            "__deleted": "true" if op == "d" else "false",
-            "__pos": self._position,
-            "__row": 0,
-            "__source_ts_ms": int(time.time() * 1000),
-        }
-        into = io.BytesIO()
-        fastavro.writer(into, self._schema, [values])
-        return key, into.getvalue()

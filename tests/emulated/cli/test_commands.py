@@ -110,14 +110,14 @@ TWO_TOPICS = (
         (
             TABLES.replace("table: crm.user}", "table: crm.user, paused: true}"),
             False,
-            "crm.user is paused, and 1 object will wait. Take `paused` out",
+            "crm.user is paused, and 1 object will wait. Remove `paused`",
         ),
-        (TABLES.replace("crm.public.user", "crm.public.people"), False, "which no rule takes any more"),
-        (TABLES, True, "crm.user is being rebuilt, and 1 object will wait. `sluice rebuild table crm.user` goes on"),
+        (TABLES.replace("crm.public.user", "crm.public.people"), False, "which no rule takes any longer"),
+        (TABLES, True, "crm.user is being rebuilt, and 1 object will wait. `sluice rebuild table crm.user` continues it"),
         (
             TWO_TOPICS,
             False,
-            "crm.user is fed by topic db2.public.user, and these are of crm.public.user, and 1 object will wait. Give their topic a table of its own",
+            "crm.user is fed by topic db2.public.user, not crm.public.user, and 1 object will wait. Give the objects' topic a table of its own",
         ),
     ],
     ids=["paused", "without a rule", "being rebuilt", "another topic's"],

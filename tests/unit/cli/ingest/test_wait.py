@@ -90,10 +90,10 @@ def test_it_ends_when_all_is_committed_and_names_what_it_waited_for():
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ({"last_commit_at": NOW - 37_000}, "crm.user is committed every 1 min at most (freshness): next in 23 s"),
+        ({"last_commit_at": NOW - 37_000}, "crm.user commits at most every 1 min (freshness); next in 23 s"),
         (
             {"last_commit_at": NOW - 37_000, "backoff_until": NOW + 30_000},
-            "crm.user failed and backs off: next in 30 s",
+            "crm.user failed; retrying in 30 s",
         ),
     ],
 )
@@ -109,7 +109,7 @@ def test_progress_shows_why_and_how_long_a_table_holds_its_objects_back(state, w
 
 def test_a_table_that_is_paused_ends_it_at_once():
     outcome = SteppingStack({"states": {A: "pending"}, "known": [TableState("crm.user", paused=True)]}).wait(60)
-    assert [(table.table, table.lane, table.objects) for table in outcome.standing] == [
+    assert [(table.table, table.lane, table.objects) for table in outcome.blocked] == [
         ("crm.user", "main", 1)
     ] and outcome.seconds < 1
 
@@ -155,7 +155,7 @@ def test_it_gives_up_at_its_timeout():
         ),
         (LaneState("l", "paused"), "paused"),
         (LaneState("l", "halted", failures=5, reason="killed"), "halted after 5 failed runs: killed"),
-        (LaneState("l", arrivals=1, failures=1, backoff_until=NOW + 30_000), "backs off for 30 s after 1 failed run"),
+        (LaneState("l", arrivals=1, failures=1, backoff_until=NOW + 30_000), "retrying in 30 s after 1 failed run"),
     ],
 )
 def test_a_lanes_activity_is_described_briefly(lane, words):

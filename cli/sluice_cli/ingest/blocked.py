@@ -1,0 +1,82 @@
+"""Tables that are blocked: objects are pending, but no run will claim them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from sluice.batch.claim import TableState, fed_by
+from sluice.config.document import Configuration
+from sluice.errors import TwoTopics
+from sluice.ledger.keys import PENDING
+from sluice.ledger.ports import Ledger
+from sluice.ledger.records import ObjectRecord
+
+
+@dataclass(frozen=True)
+class BlockedTable:
+    """A blocked table: the number of pending objects, the reason, and the step that unblocks it."""
+
+    table: str
+    lane: str
+    objects: int
+    reason: str
+    next_step: str
+
+
+def blocked_tables(
+    records: Iterable[ObjectRecord], configuration: Callable[[], Configuration | None], ledger: Ledger
+) -> tuple[BlockedTable, ...]:
+    """The blocked tables among those of these objects, by name.
+
+    Loads the configuration and asks the ledger only if an object is pending.
+    """
+    waiting: dict[tuple[str, str, str], int] = defaultdict(int)
+    for record in records:
+        if record.state == PENDING and record.table:
+            waiting[(record.table, record.lane or "", record.topic or "")] += 1
+    if not waiting:
+        return ()
+    active = configuration()
+    states = ledger.tables.get_many(sorted({table for table, _, _ in waiting}))
+    found = (
+        _blocked(table, lane, topic, count, active, states[table])
+        for (table, lane, topic), count in sorted(waiting.items())
+    )
+    return tuple(item for item in found if item is not None)
+
+
+def _blocked(
+    table: str, lane: str, topic: str, objects: int, configuration: Configuration | None, state: TableState
+) -> BlockedTable | None:
+    config = configuration.table_for_topic(topic) if configuration is not None else None
+    if state.rebuild:
+        return BlockedTable(
+            table,
+            lane,
+            objects,
+            "is being rebuilt",
+            f"`sluice rebuild table {table}` continues it, then `sluice resume {lane}`",
+        )
+    if state.paused or (config is not None and config.paused):
+        return BlockedTable(
+            table,
+            lane,
+            objects,
+            "is paused",
+            "Remove `paused` from its rule in tables.yaml, and run `sluice config push`",
+        )
+    if configuration is not None and config is None:
+        return BlockedTable(
+            table,
+            lane,
+            objects,
+            f"is fed by topic {topic}, which no rule takes any longer",
+            "Run `sluice config push` with a rule for it in tables.yaml",
+        )
+    if configuration is not None and config is not None and config.table == table:
+        own = fed_by(configuration, config.lane, {table: config}, {table: state})[table].topic
+        if own != topic:
+            return BlockedTable(table, lane, objects, f"is fed by topic {own}, not {topic}", TwoTopics.next_step)
+    return None
