@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from sluice.config.limits import DEFAULTS, Limits
 from sluice.errors import ExpansionLimit, SchemaTooComplex, SluiceError
 from sluice.schema.limits import LISTS
+from sluice_formats.connect_schema import avro_form
 from sluice_formats.errors import DamagedJson, NotJsonLines, TooManySchemas
-from sluice_formats.json_schema import avro_form
 from sluice_formats.json_text import parse, parse_prefix
 
 _BEGIN = re.compile(r'\s*\{\s*"schema"\s*:\s*')

@@ -21,8 +21,9 @@ from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice.schema.avro_types import NamedTypes
 from sluice.schema.temporal import days_of
 from sluice_formats import json_lines
+from sluice_formats.connect_schema import avro_form
 from sluice_formats.errors import DamagedJson, NotJsonLines, SchemaNotInferred, UndecodableValue
-from sluice_formats.json_schema import METADATA, NUMBER_TEXT, Inference, avro_form
+from sluice_formats.json_schema import METADATA, NUMBER_TEXT, Inference
 from sluice_formats.json_text import to_text, unpacked
 from sluice_formats.records import BrokenRecord, Chunk, Record, Records, most_rows
 

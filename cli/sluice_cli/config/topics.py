@@ -19,7 +19,8 @@ from sluice.onboarding.samples import SampledRow, TopicSample, sampled_row
 from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice_aws.s3.objects import Objects
 from sluice_cli.config.object_samples import ObjectSample, key_fields, sample_object
-from sluice_formats.json_schema import Inference, avro_form
+from sluice_formats.connect_schema import avro_form
+from sluice_formats.json_schema import Inference
 
 LOOKED_AT = 20_000  # parked objects
 ROWS = 2_000  # of one topic

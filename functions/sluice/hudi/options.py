@@ -196,14 +196,14 @@ def clustering_options(config: TableConfig, budget_bytes: int, table_bytes: int)
     upsert can't read.
     """
     group = max(CLUSTERED_FILE_BYTES, min(budget_bytes, 2 * 1024 * MIB))
-    strategy = "hoodie.clustering.plan.strategy."
+    groups = MAX_GROUPS if table_bytes <= budget_bytes else max(1, budget_bytes // group)
     return {
-        strategy + "sort.columns": ",".join(config.services.cluster_by),
-        strategy + "max.num.groups": str(MAX_GROUPS if table_bytes <= budget_bytes else max(1, budget_bytes // group)),
-        strategy + "max.bytes.per.group": str(group),
-        strategy + "target.file.max.bytes": str(CLUSTERED_FILE_BYTES),
-        strategy + "small.file.limit": str(CLUSTERED_FILE_BYTES // 2),
-        strategy + "single.group.clustering.enabled": "false",
+        "hoodie.clustering.plan.strategy.sort.columns": ",".join(config.services.cluster_by),
+        "hoodie.clustering.plan.strategy.max.num.groups": str(groups),
+        "hoodie.clustering.plan.strategy.max.bytes.per.group": str(group),
+        "hoodie.clustering.plan.strategy.target.file.max.bytes": str(CLUSTERED_FILE_BYTES),
+        "hoodie.clustering.plan.strategy.small.file.limit": str(CLUSTERED_FILE_BYTES // 2),
+        "hoodie.clustering.plan.strategy.single.group.clustering.enabled": "false",
         "hoodie.clustering.preserve.commit.metadata": "true",
         "hoodie.datasource.write.row.writer.enable": "false",
     }
