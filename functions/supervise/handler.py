@@ -10,9 +10,10 @@ from typing import Any
 from sluice.lane.supervision import concerned, finally_billed, read_event
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
+from sluice_aws.lanes.gauges import Gauges
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.lanes.start import starter_of
-from sluice_aws.lanes.supervise import Measures, Supervisor
+from sluice_aws.lanes.supervise import Supervisor
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
@@ -28,7 +29,7 @@ def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[s
     parts = parts_of(telemetry)
     billed = finally_billed(event)
     if billed is not None:
-        parts.measures.ended(billed)
+        parts.gauges.publish_cost(billed)
         return {"lanes": 0, "steps": 0}
     change = read_event(event)
     if change is not None and not change.terminal:
@@ -37,9 +38,9 @@ def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[s
     configuration = parts.config_store.load_or_last(telemetry)
     lanes = parts.supervisor.lanes(configuration)
     if change is None:
-        parts.measures.lanes(lanes, configuration)
+        parts.gauges.publish(lanes, configuration)
     else:
-        parts.measures.ended(change.job_run_id)
+        parts.gauges.publish_cost(change.job_run_id)
         lanes = concerned(lanes, change)
         telemetry.event(
             "job_run_ended", job_run=change.job_run_id, state=change.state, lanes=[lane.lane for lane in lanes]
@@ -53,7 +54,7 @@ class Parts:
     """The adapters of supervise, made once per process."""
 
     supervisor: Supervisor
-    measures: Measures
+    gauges: Gauges
     config_store: ConfigStore
 
 
@@ -67,7 +68,7 @@ def parts_of(telemetry: Telemetry) -> Parts:
     starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
     return Parts(
         supervisor=Supervisor(ledger=ledger, job_runs=job_runs, starter=starter, report=telemetry, now=epoch_ms),
-        measures=Measures(
+        gauges=Gauges(
             ledger=ledger, job_runs=job_runs, architecture=settings.architecture, report=telemetry, now=epoch_ms
         ),
         config_store=ConfigStore(Objects(clients.s3), settings.artifact_bucket, ledger=ledger),

@@ -22,8 +22,8 @@ from sluice.objects import ObjectId
 from sluice.prices import spark_usd
 from sluice_aws.announce import Announcer
 from sluice_aws.catalog.requests import CatalogRequests
+from sluice_aws.lanes.gauges import Gauges
 from sluice_aws.lanes.job_runs import JobRuns
-from sluice_aws.lanes.supervise import Measures
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.telemetry import telemetry_of
@@ -89,9 +89,9 @@ def test_an_open_batch_counts_in_its_lanes_age_until_the_lane_is_paused(deployme
     found = {}
     for paused in (False, True):
         report = Recorder()
-        Measures(
+        Gauges(
             ledger=ledger, job_runs=JobRuns(Emr(), "a"), architecture="ARM64", report=report, now=lambda: NOW + 90_000
-        ).lanes(
+        ).publish(
             [replace(ledger.lanes.get("main"), state=PAUSED) if paused else ledger.lanes.get("main")], configuration
         )
         found[paused] = report.metrics["OldestPendingSeconds"]
@@ -123,13 +123,13 @@ class Told:
 
 def ended(ledger=None, **run):
     report = Recorder()
-    Measures(
+    Gauges(
         ledger=ledger or Told(),
         job_runs=JobRuns(Emr(**run), "a"),
         architecture="X86_64",
         report=report,
         now=lambda: NOW,
-    ).ended("00f1")
+    ).publish_cost("00f1")
     return report
 
 
@@ -235,13 +235,13 @@ def metrics(deployment, monkeypatch, capsys):
     supervise({"detail-type": "Scheduled Event"}, context())
 
     telemetry = telemetry_of("supervise")
-    Measures(
+    Gauges(
         ledger=Told(),
         job_runs=JobRuns(Emr(billedResourceUtilization={"vCPUHour": 1.0}), "a"),
         architecture="ARM64",
         report=telemetry,
         now=lambda: NOW,
-    ).ended("00f1")
+    ).publish_cost("00f1")
     telemetry.observe(
         lambda *_: telemetry.count("StartsFailed", 1, lane="main"), {}, context()
     )  # test_supervise has starts that fail
