@@ -80,7 +80,7 @@ class TableListing:
     def newest_until(self, as_of: str | None) -> str:
         """The instant that a read as of a moment sees: that of the newest commit until then.
 
-        A moment before all active commits stands for itself. Raises NoCommit, NotRetained, UnsettledMoment.
+        A moment before all active commits is kept as it is. Raises NoCommit, NotRetained, UnsettledMoment.
         """
         earliest = self.earliest
         if as_of is None:

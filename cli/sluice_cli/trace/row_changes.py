@@ -198,7 +198,7 @@ def _changes(
 
 
 def _is_of(error: RowError, writers: Sequence[WriterSchema], record_key: Sequence[str], key: Sequence[str]) -> bool:
-    """Whether a record that was set aside has this key, by the part of it that was kept."""
+    """Says whether a record that was set aside has this key, by the part of it that was kept."""
     if error.encoding != JSON_TEXT:
         return False
     try:

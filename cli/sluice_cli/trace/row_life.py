@@ -51,11 +51,11 @@ class RowLife:
     reason: str | None = None
 
     def knows(self, instant: str | None) -> bool:
-        """Whether the table shows the row as of an instant."""
+        """Says whether the table shows the row as of an instant."""
         return instant is not None and self.known_from is not None and instant >= self.known_from
 
     def knows_before(self, instant: str | None) -> bool:
-        """Whether the table shows the row right before the commit at an instant."""
+        """Says whether the table shows the row right before the commit at an instant."""
         return instant is not None and self.known_from is not None and instant > self.known_from
 
     def at(self, instant: str) -> RowVersion | None:

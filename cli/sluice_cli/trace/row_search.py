@@ -69,12 +69,12 @@ class Searched:
 
     @property
     def complete(self) -> bool:
-        """Whether every object that had to be opened was read."""
+        """Says whether every object that had to be opened was read."""
         return not self.left_out and not self.gone
 
     @property
     def from_the_start(self) -> bool:
-        """Whether nothing is missing of what the table was made of up to the first batch that concerns the row."""
+        """Says whether nothing is missing of what the table was made of up to the first batch that concerns the row."""
         concerned = [batch for batch in self.batches if batch.changes != () or batch.truncates]
         first = min((batch.committed_at for batch in concerned), default=0)
         return not self.left_out and all((item.committed_at or 0) > first for item in self.gone)
@@ -255,7 +255,7 @@ def objects_to_open(
 
 
 def may_have_lost(outcome: Outcome) -> bool:
-    """Whether a change of the part may not have become a row, by the counts that the merge left."""
+    """Says whether a change of the part may not have become a row, by the counts that the merge left."""
     counts = outcome.counts
     if not {"overtaken", "losing"} <= set(counts):
         return True

@@ -37,7 +37,7 @@ class MergedBatch:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedChange:
     """A change with its verdict and the reason for it."""
 
     change: FoundChange
@@ -52,7 +52,7 @@ class Chapter:
     batch: str
     instant: str | None
     committed_at: int
-    judged: tuple[Judged, ...]
+    judged: tuple[JudgedChange, ...]
     row: Row | None
     changed: bool
     truncated_at: str | None = None
@@ -119,32 +119,32 @@ def _judged(
     together: Sequence[FoundChange],
     floor: str,
     ignore_deletes: bool,
-) -> Judged:
+) -> JudgedChange:
     newest = max(change.position for change in together)
     if found.position <= floor:
-        return Judged(found, TRUNCATED, "it is older than a truncate of the table")
+        return JudgedChange(found, TRUNCATED, "it is older than a truncate of the table")
     if before is not None and found.position == before.position:
-        return Judged(found, REPEATED, "the table held this very change")
+        return JudgedChange(found, REPEATED, "the table held this very change")
     if found.deleted and ignore_deletes:
-        return Judged(found, IGNORED_DELETE, "the table ignores deletions; older changes lose to it all the same")
+        return JudgedChange(found, IGNORED_DELETE, "the table ignores deletions; older changes lose to it all the same")
     if after is not None and found.position == after.position and (before is None or before.position < found.position):
-        beaten = [change for change in together if floor < change.position < found.position]
+        older = [change for change in together if floor < change.position < found.position]
         why = (
             "nothing of the row was known before"
             if before is None
             else f"newer than what the table held, {before.position}"
         )
-        return Judged(found, WON, f"{why}{f'; newer than {len(beaten)} more in this batch' if beaten else ''}")
+        return JudgedChange(found, WON, f"{why}{f'; newer than {len(older)} more in this batch' if older else ''}")
     supplied = _supplied(found, before, after)
     if supplied:
-        return Judged(
+        return JudgedChange(
             found,
             SUPPLIED,
             f"older than the row, and the newest with a value for {', '.join(supplied)}, which the row's change lacked",
         )
     if before is not None and found.position < before.position:
-        return Judged(found, LOST, f"the table held a newer one, {before.position}")
-    return Judged(found, OVERTAKEN, f"a newer one came in the same batch, {newest}")
+        return JudgedChange(found, LOST, f"the table held a newer one, {before.position}")
+    return JudgedChange(found, OVERTAKEN, f"a newer one came in the same batch, {newest}")
 
 
 def _supplied(found: FoundChange, before: Row | None, after: Row | None) -> list[str]:
@@ -157,13 +157,13 @@ def _supplied(found: FoundChange, before: Row | None, after: Row | None) -> list
     return sorted(name for name in known - was if name in found.values)
 
 
-def _without_the_past(item: Judged) -> Judged:
+def _without_the_past(item: JudgedChange) -> JudgedChange:
     if item.verdict != WON:
         return item
     return replace(item, verdict=NEWEST, why="what the table held before is not known: nothing older was read")
 
 
-def _once(judged: Sequence[Judged]) -> tuple[Judged, ...]:
+def _once(judged: Sequence[JudgedChange]) -> tuple[JudgedChange, ...]:
     """Of a change that came several times in one batch the first keeps its verdict, and the others repeat it."""
     seen: set[str] = set()
     found = []
