@@ -66,7 +66,7 @@ def parts_of(telemetry: Telemetry) -> Parts:
     starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
     return Parts(
         admission=open_admission(objects, ledger=ledger, silver_bucket=settings.silver_bucket, now=epoch_ms),
-        config_store=ConfigStore(objects, settings.artifact_bucket, ledger=ledger),
-        ignored=IgnoredMessages(ledger=ledger, report=telemetry, now=epoch_ms),
+        config_store=ConfigStore(objects, settings.artifact_bucket, history=ledger.history),
+        ignored=IgnoredMessages(history=ledger.history, report=telemetry, now=epoch_ms),
         waker=Waker(ledger=ledger, starter=starter, report=telemetry, now=epoch_ms),
     )

@@ -126,7 +126,7 @@ def parts_of(telemetry: Telemetry) -> Parts:
             now=epoch_ms,
         ),
         supervisor=Supervisor(ledger=ledger, job_runs=job_runs, starter=starter, report=telemetry, now=epoch_ms),
-        config_store=ConfigStore(objects, settings.artifact_bucket, ledger=ledger),
+        config_store=ConfigStore(objects, settings.artifact_bucket, history=ledger.history),
         waker=waker,
         ledger=ledger,
         announcer=Announcer(

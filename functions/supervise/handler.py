@@ -71,5 +71,5 @@ def parts_of(telemetry: Telemetry) -> Parts:
         gauges=Gauges(
             ledger=ledger, job_runs=job_runs, architecture=settings.architecture, report=telemetry, now=epoch_ms
         ),
-        config_store=ConfigStore(Objects(clients.s3), settings.artifact_bucket, ledger=ledger),
+        config_store=ConfigStore(Objects(clients.s3), settings.artifact_bucket, history=ledger.history),
     )

@@ -43,6 +43,6 @@ def requests_of(telemetry: Telemetry) -> CatalogRequests:
     return CatalogRequests(
         sync=sync,
         configuration=configuration,
-        ledger=DynamoDbLedger(clients.dynamodb, settings.ledger_table),
+        tables=DynamoDbLedger(clients.dynamodb, settings.ledger_table).tables,
         report=telemetry,
     )

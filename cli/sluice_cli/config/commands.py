@@ -170,7 +170,7 @@ def _read(file: Path) -> Configuration:
 
 def _in_force(objects: Objects, target: Target, ledger: Ledger) -> Configuration | None:
     try:
-        return ConfigStore(objects, target.artifacts, ledger=ledger).load()
+        return ConfigStore(objects, target.artifacts, history=ledger.history).load()
     except ConfigurationUnreadable as error:
         # A push repairs it.
         say(f"warning: {error.message}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,8 @@ class ChangeWriter:
                 reader = fastavro.reader(opened)
                 self._schema, self._place = reader.writer_schema, path.parent.relative_to(folder).as_posix()
                 offset = classify(path.relative_to(folder).as_posix(), None).offset or 0
-                for number, record in enumerate(reader):
+                records: Iterator[Any] = reader
+                for number, record in enumerate(records):
                     self._rows[record[key]] = record
                     self._offset = max(self._offset, offset + number + 1)
                     self._position = max(self._position, record["__pos"])

@@ -124,7 +124,7 @@ class Rebuild:
         self._objects = Objects(target.client("s3"))
         self._ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
         self._mover = Mover(target.client("s3"), target.silver)
-        configuration = ConfigStore(self._objects, target.artifacts, ledger=self._ledger).load()
+        configuration = ConfigStore(self._objects, target.artifacts, history=self._ledger.history).load()
         self._begun = dict(self._ledger.tables.get(table).rebuild or {})
         config = self._config(configuration)
         self.lane: str = self._begun.get("lane", config.lane)

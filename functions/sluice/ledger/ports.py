@@ -340,7 +340,7 @@ class RebuildLedger(Protocol):
     """Writing a table anew from its objects. Every write is conditional on the lane being paused."""
 
     def begin(self, table: str, lane: str, mark: Mapping[str, Any]) -> dict[str, Any]:
-        """Empty the table's item and mark it as being rebuilt; gives the mark in force. Raises LaneNotPaused."""
+        """Empty the table's item and mark it as being rebuilt; gives the mark that holds. Raises LaneNotPaused."""
         ...
 
     def replay(self, records: Sequence[ObjectRecord], lane: str, generations: Mapping[ObjectId, int], now: int) -> int:

@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sluice.admission.inbox import Message
 from sluice.admission.partial_batch_response import Unfinished
 from sluice.errors import SluiceError
-from sluice.ledger.ports import Ledger
+from sluice.ledger.ports import HistoryLedger
 from sluice_aws.admission.failures import unfinished
 from sluice_aws.telemetry import Report
 
@@ -19,8 +19,8 @@ from sluice_aws.telemetry import Report
 class IgnoredMessages:
     """Writes each ignored part, with its reason and its beginning, to the ledger, the log and a metric."""
 
-    def __init__(self, *, ledger: Ledger, report: Report, now: Callable[[], int]) -> None:
-        self._ledger = ledger
+    def __init__(self, *, history: HistoryLedger, report: Report, now: Callable[[], int]) -> None:
+        self._history = history
         self._report = report
         self._now = now
 
@@ -31,7 +31,7 @@ class IgnoredMessages:
         for message in messages:
             try:
                 for n, ignored in enumerate(message.ignored):
-                    self._ledger.history.ignore_message(message.id, n, ignored.reason, ignored.excerpt, self._now())
+                    self._history.ignore_message(message.id, n, ignored.reason, ignored.excerpt, self._now())
                     self._report.event("message_ignored", message_id=message.id, part=n, reason=ignored.reason)
                     reasons[ignored.reason] += 1
             except (ClientError, BotoCoreError, SluiceError) as error:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sluice.config.pinned_topic import config_in_force
-from sluice.ledger.ports import Ledger
+from sluice.ledger.ports import TableLedger
 from sluice_aws.catalog.sync import CatalogSync
 from sluice_aws.errors import UnusableCatalogRequest
 from sluice_aws.s3.configuration import ConfigStore
@@ -16,10 +16,10 @@ from sluice_aws.telemetry import Report
 class CatalogRequests:
     """Answers the requests of one function."""
 
-    def __init__(self, *, sync: CatalogSync, configuration: ConfigStore, ledger: Ledger, report: Report) -> None:
+    def __init__(self, *, sync: CatalogSync, configuration: ConfigStore, tables: TableLedger, report: Report) -> None:
         self._sync = sync
         self._configuration = configuration
-        self._ledger = ledger
+        self._tables = tables
         self._report = report
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,7 +32,7 @@ class CatalogRequests:
         if not isinstance(table, str) or not table or not (instant is None or isinstance(instant, str)):
             raise UnusableCatalogRequest("The request names no table", found=str(dict(request))[:200])
         configuration = self._configuration.load_or_last(self._report)
-        config = config_in_force(configuration, table, self._ledger.tables.get(table).pinned)
+        config = config_in_force(configuration, table, self._tables.get(table).pinned)
         plan = self._sync.sync(config, instant)
         report = plan.to_dict()
         self._report.event("catalog_synced" if report["changed"] else "catalog_is_current", **report)

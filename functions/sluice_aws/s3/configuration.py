@@ -6,7 +6,7 @@ from typing import Any, Callable
 
 from sluice.config.document import Configuration
 from sluice.errors import InvalidConfiguration
-from sluice.ledger.ports import Ledger
+from sluice.ledger.ports import HistoryLedger
 from sluice_aws.errors import ConfigurationMissing, ConfigurationUnreadable, Unchanged
 from sluice_aws.s3.objects import Objects
 
@@ -20,13 +20,13 @@ class ConfigStore:
     """Reads the configuration; keeps the last one with its ETag."""
 
     def __init__(
-        self, objects: Objects, bucket: str, key: str = CONFIGURATION_KEY, *, ledger: Ledger | None = None
+        self, objects: Objects, bucket: str, key: str = CONFIGURATION_KEY, *, history: HistoryLedger | None = None
     ) -> None:
-        """A `ledger`, which counts pushes, shows that an empty artifact bucket once had a configuration."""
+        """A `history`, which counts pushes, shows that an empty artifact bucket once had a configuration."""
         self._objects = objects
         self._bucket = bucket
         self._key = key
-        self._pushes: Callable[[], int] = (lambda: 0) if ledger is None else (lambda: ledger.history.counter(PUSHES))
+        self._pushes: Callable[[], int] = (lambda: 0) if history is None else (lambda: history.counter(PUSHES))
         self._etag: str | None = None
         self._loaded: Configuration | None = None
 

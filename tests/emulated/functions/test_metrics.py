@@ -164,7 +164,7 @@ def test_a_sync_of_the_catalog_is_no_metric_of_its_table(monkeypatch):
     CatalogRequests(
         sync=SimpleNamespace(sync=lambda *_: plan),
         configuration=SimpleNamespace(load_or_last=lambda _: None),
-        ledger=SimpleNamespace(tables=SimpleNamespace(get=lambda _: SimpleNamespace(pinned=None))),
+        tables=SimpleNamespace(get=lambda _: SimpleNamespace(pinned=None)),
         report=report,
     ).answer({"table": "a.b"})
     assert summary == [("CatalogSyncs", 1, {}), ("PartitionsAdded", 2, {})]

@@ -10,7 +10,15 @@ from supervise.handler import handler
 
 from sluice.config.lane import LaneConfig
 from sluice.lane.job_request import start_job_run
-from sluice.lane.machine import FIRST_BACKOFF_MS, HALT_AFTER_FAILURES, HALTED, IDLE, RUNNING, STARTING, UNANSWERED_START_MS
+from sluice.lane.machine import (
+    FIRST_BACKOFF_MS,
+    HALT_AFTER_FAILURES,
+    HALTED,
+    IDLE,
+    RUNNING,
+    STARTING,
+    UNANSWERED_START_MS,
+)
 from sluice.lane.supervision import new_run_id
 from sluice_aws.clients import Clients
 from sluice_aws.errors import LanesFailed

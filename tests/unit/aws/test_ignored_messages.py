@@ -1,6 +1,5 @@
 """Recording what the queue's messages hold beside announcements."""
 
-from types import SimpleNamespace
 
 from botocore.exceptions import ClientError
 
@@ -38,7 +37,7 @@ def test_a_message_that_cannot_be_recorded_is_returned_with_its_cause():
     note = IgnoredMessage("test_event", "{}")
     ledger, report = Ledger(refused="m1"), Report()
     messages = [Message("m1", (), (note,)), Message("m2", (), (note, note))]
-    failed = IgnoredMessages(ledger=SimpleNamespace(history=ledger), report=report, now=lambda: 7).record(messages)
+    failed = IgnoredMessages(history=ledger, report=report, now=lambda: 7).record(messages)
     assert set(failed) == {"m1"}
     assert failed["m1"] == Unfinished("ThrottlingException", failed["m1"].reason)
     assert "busy" in failed["m1"].reason
