@@ -1,19 +1,12 @@
-"""What all tests share: markers and time limits by folder, the order of work, the local stack, and AWS's service models."""
+"""What all tests share: markers and time limits by folder, the order of work, and the local stack."""
 
 from __future__ import annotations
 
-import atexit
-import gc
-import sys
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import botocore.session
-import botocore.useragent
 import pytest
-import typer.main
 
 TESTS = Path(__file__).resolve().parent
 MARKERS: Mapping[str, str] = {
@@ -90,42 +83,3 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     with local_stack(tmp_path_factory.mktemp("stack")) as running:
         yield running
-
-
-def pytest_sessionstart() -> None:
-    """Collect no garbage during imports: what is imported stays."""
-    gc.disable()
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Keep the collector from going through what was imported again and again."""
-    if "hypothesis" not in sys.modules:  # its plugin would import it at the end, to report on no tests
-        session.config.pluginmanager.unregister(name="hypothesispytest")
-    gc.freeze()
-    atexit.register(_let_go)
-    gc.set_threshold(100_000, 50, 50)
-    gc.enable()
-
-
-def _let_go() -> None:
-    """Skip the collection at exit; the process ends anyway."""
-    gc.unfreeze()
-    gc.disable()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def command_line_built_once() -> Iterator[None]:
-    """Build the command line once. Typer builds it for each command, and a test process runs many."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typer.main, "get_command", lru_cache(maxsize=None)(typer.main.get_command))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def service_models_read_once() -> Iterator[None]:
-    """Share one loader of service models. Reading them again costs more than most tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(botocore.session, "create_loader", lru_cache(maxsize=None)(botocore.session.create_loader))
-        # Built for every request, at a tenth of its cost.
-        patch.setattr(botocore.useragent.UserAgentString, "to_string", lambda self: "tests")
-        yield

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import io
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-import botocore.client
 import fastavro
 import pytest
-from emulated_aws import SharedSession, emulated_aws
+from emulated_aws import emulated_aws, emulated_session, observing
 from ledger_table_schema import create_ledger_table
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.emrserverless.models import emrserverless_backends
@@ -34,7 +33,7 @@ SCHEMA: dict[str, Any] = {
 }  # fmt: skip
 
 
-SHARED = SharedSession(REGION)
+SHARED = emulated_session(REGION)
 
 
 class Deployment:
@@ -120,33 +119,34 @@ def forget_processes() -> None:
 
 @contextmanager
 def new_deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
-    """An empty deployment. Calls of several threads come one at a time: the emulator copies its tables while it writes."""
+    """An empty deployment, and the names of the operations that are called on it."""
     for name, value in {
         "AWS_ACCESS_KEY_ID": "x",
         "AWS_SECRET_ACCESS_KEY": "x",
         "POWERTOOLS_TRACE_DISABLED": "true",
     }.items():
         monkeypatch.setenv(name, value)
-    one_at_a_time = threading.RLock()
-    real = botocore.client.BaseClient._make_api_call
     calls: list[str] = []
-
-    def whole(self: Any, operation: str, arguments: Any) -> Any:
-        with one_at_a_time:
-            calls.append(operation)
-            return real(self, operation, arguments)
-
-    with emulated_aws():
-        monkeypatch.setattr(botocore.client.BaseClient, "_make_api_call", whole)
-        monkeypatch.setattr("sluice_aws.clients.boto3", SimpleNamespace(Session=lambda **_: SHARED))
-        monkeypatch.setattr(
-            "moto.emrserverless.models.JOB_STATUS", "SUBMITTED"
-        )  # the emulator's job runs would be over at once
+    monkeypatch.setattr("sluice_aws.clients.boto3", SimpleNamespace(Session=lambda **_: SHARED))
+    _keep_job_runs_submitted()
+    with emulated_aws(), observing(lambda model, params: calls.append(model.name)):
         made = Deployment(monkeypatch)
         made.calls = calls
         calls.clear()
         yield made
     forget_processes()
+
+
+@cache
+def _keep_job_runs_submitted() -> None:
+    """The emulator's job runs end as they start; a deployment's are ended by its tests."""
+
+    def submitted(parsed: dict[str, Any], **_: Any) -> None:
+        for run in emrserverless_backends[DEFAULT_ACCOUNT_ID][REGION].job_runs.get(parsed.get("applicationId", ""), []):
+            if run.id == parsed["jobRunId"]:
+                run.state = "SUBMITTED"
+
+    SHARED.events.register("after-call.emr-serverless.StartJobRun", submitted)
 
 
 def avro(schema: dict[str, Any] | None = None, rows: int = 1, codec: str = "null") -> bytes:

@@ -1,125 +1,128 @@
-"""AWS in the tests' own memory: DynamoDB and S3 are MiniStack's, which the local stack runs too, and everything else is moto's."""
+"""AWS in the tests' own process: DynamoDB and S3 are MiniStack, which the local stack runs too, the rest is moto.
+
+Clients are botocore's own. Where botocore would send a request, at its `before-send` event, MiniStack's ASGI application
+answers, as moto answers for the other services.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
-from types import SimpleNamespace
+from functools import cache, cached_property
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
-import boto3
-import botocore.handlers
-import pytest
-from botocore.awsrequest import AWSResponse
-from botocore.endpoint import convert_to_response_dict
-from botocore.parsers import ResponseParserFactory
-from ministack.core.responses import request_scope
+import botocore.session
+from boto3 import Session
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.loaders import create_loader
+from ministack.app import app
 from ministack.services import dynamodb, s3
 from moto import mock_aws
-from moto.core import DEFAULT_ACCOUNT_ID
+from moto.core.models import botocore_stubber
 
-#: `moto` runs the same tests on moto's DynamoDB and S3, which take several times as long: they copy their tables for every write.
+#: `moto` runs the same tests on moto's DynamoDB and S3. They take several times as long: moto copies its tables for every write.
 EMULATOR_VARIABLE = "SLUICE_TEST_EMULATOR"
-AWS = ".amazonaws.com"
+MINISTACK_SERVICES = ("dynamodb", "s3")
+
+#: Called with the model and the parameters of each operation before it is sent.
+Observer = Callable[[Any, dict[str, Any]], None]
+_observers: list[Observer] = []
 
 
 class _Body(io.BytesIO):
-    """A body as botocore reads it."""
+    """A response's body as botocore reads it."""
 
     def stream(self, *_: Any, **__: Any) -> Iterator[bytes]:
         yield self.read()
 
 
-class _MiniStack:
-    """One service of MiniStack, called as soon as botocore has checked and serialized what was asked; silent outside `emulated_aws`.
+class MiniStack:
+    """MiniStack in this process. Threads take turns, as requests do in the event loop of its own server."""
 
-    The answer goes through botocore's own parser. What is left out lies between: signing, connections, retries.
-    One request at a time, as in its own server's loop: nothing else keeps its tables whole.
-    """
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._turn = threading.Lock()
 
-    def __init__(self, service: Any) -> None:
-        self.on = False
-        self._service = service
-        self._one_at_a_time = threading.Lock()
-        self._parsers = ResponseParserFactory()
-
-    def __call__(
-        self, model: Any, params: dict[str, Any], context: dict[str, Any], **_: Any
-    ) -> tuple[AWSResponse, dict[str, Any]] | None:
-        url = urlsplit(params["url"])
-        host = url.hostname or ""
-        if not self.on or not host.endswith(AWS):
-            return None
-        bucket, dot, _ = host.partition(".s3.")  # S3's bucket is named by the host, or first in the path
-        path = f"/{bucket}{unquote(url.path)}" if dot else unquote(url.path)
-        headers = {
-            name.lower(): value.decode() if isinstance(value, bytes) else str(value)
-            for name, value in params["headers"].items()
-        }
-        sent = params["body"].read() if hasattr(params["body"], "read") else params["body"]
+    def __call__(self, request: AWSPreparedRequest, **_: Any) -> AWSResponse:
+        """Answer a request that botocore is about to send."""
+        sent = request.body or b""
+        sent = sent.read() if hasattr(sent, "read") else sent
         body = sent.encode() if isinstance(sent, str) else bytes(sent)
-        with self._one_at_a_time, request_scope(DEFAULT_ACCOUNT_ID, context["client_region"]):
-            status, answered, content = _result(
-                self._service.handle_request(
-                    params["method"], path, headers, body, parse_qs(url.query, keep_blank_values=True)
-                )
-            )
-        content = content.encode() if isinstance(content, str) else content  # of some answers of S3 about a bucket
-        http = AWSResponse(params["url"], status, answered, _Body(b"" if params["method"] == "HEAD" else content))
-        return http, self._parsed(http, model)
+        with self._turn:
+            status, headers, content = self._loop.run_until_complete(_asked(request, body))
+        return AWSResponse(request.url, status, headers, _Body(content))
 
-    def _parsed(self, http: AWSResponse, model: Any) -> dict[str, Any]:
-        """What botocore makes of a response: the answer, or the error with the fields of its own kind."""
-        response = convert_to_response_dict(http, model)
-        parser = self._parsers.create_parser(model.service_model.resolved_protocol)
-        parsed: dict[str, Any] = parser.parse(response, model.output_shape)
-        if http.status_code >= 300:
-            shape = model.service_model.shape_for_error_code(parsed["Error"]["Code"])
-            if shape is not None:
-                parsed.update(parser.parse(response, shape))
-        return parsed
+    def reset(self) -> None:
+        with self._turn:
+            for service in (dynamodb, s3):
+                service.reset()
 
 
-_MINISTACK = {"dynamodb": _MiniStack(dynamodb), "s3": _MiniStack(s3)}
+async def _asked(request: AWSPreparedRequest, body: bytes) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and content of the application's answer."""
+    url = urlsplit(request.url)
+    headers = [(name.lower().encode(), _bytes(value)) for name, value in request.headers.items()]
+    scope = {
+        "type": "http",
+        "method": request.method,
+        "path": unquote(url.path),
+        "raw_path": url.path.encode(),
+        "query_string": url.query.encode(),
+        "headers": [*headers, (b"host", url.netloc.encode())],
+    }
+    started: dict[str, Any] = {}
+    content = bytearray()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            started.update(message)
+        elif message["type"] == "http.response.body":
+            content.extend(message.get("body", b""))
+
+    await app(scope, receive, send)
+    return started["status"], {name.decode(): value.decode() for name, value in started["headers"]}, bytes(content)
+
+
+def _bytes(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+@cache
+def _ministack() -> MiniStack:
+    return MiniStack()
 
 
 @contextmanager
 def emulated_aws() -> Iterator[None]:
-    """An empty AWS, for clients that are made while it is there."""
-    if os.environ.get(EMULATOR_VARIABLE) == "moto":
-        with mock_aws():
-            yield
-        return
-    for name, service in _MINISTACK.items():
-        handler = (f"before-call.{name}", service)
-        if (
-            handler not in botocore.handlers.BUILTIN_HANDLERS
-        ):  # as moto does: every session that is made from now on has it
-            botocore.handlers.BUILTIN_HANDLERS.append(handler)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            dynamodb, "copy", SimpleNamespace(deepcopy=_copied)
-        )  # of every item that it writes, several times
-        patch.setattr(
-            "moto.core.models.RESPONSES_METHODS", []
-        )  # over a thousand answers for the `requests` package, which nothing here uses
-        with mock_aws():
-            _turn(on=True)
-            try:
-                yield
-            finally:
-                _turn(on=False)
+    """An empty AWS, empty again at the end."""
+    _ministack().reset()
+    with mock_aws():
+        yield
+    _ministack().reset()
 
 
-class SharedSession:
-    """A boto3 session of one region whose clients are made once for all tests: making one costs more than most tests do with it.
+@contextmanager
+def observing(observer: Observer) -> Iterator[None]:
+    """Have every call of an emulated session seen before it is sent. What the observer raises reaches the caller."""
+    _observers.append(observer)
+    try:
+        yield
+    finally:
+        _observers.remove(observer)
 
-    What the emulator doesn't see of a client (credentials, addresses) must be the same for all who ask for it.
+
+class EmulatedSession:
+    """A boto3 session of one region whose clients are made once for all tests: making one takes longer than most tests.
+
+    Clients of one service must not differ in what the emulator doesn't see, such as credentials.
     """
 
     def __init__(self, region: str) -> None:
@@ -127,39 +130,51 @@ class SharedSession:
         self._made: dict[str, Any] = {}
 
     @cached_property
-    def _session(self) -> boto3.Session:
-        """Made with the first client, when the emulators are there."""
-        return boto3.Session(aws_access_key_id="x", aws_secret_access_key="x", region_name=self.region_name)
+    def _on_moto(self) -> Session:
+        return _session(self.region_name)
+
+    @cached_property
+    def _on_ministack(self) -> Session:
+        session = _session(self.region_name)
+        session.events.unregister("before-send", botocore_stubber)  # botocore asks every handler, and moto answers too
+        session.events.register("before-send", _ministack())
+        return session
 
     @property
     def events(self) -> Any:
-        return self._session.events
+        """The events of moto's services. Clients that are made later have what is registered here."""
+        return self._on_moto.events
 
     def client(self, service: str, **arguments: Any) -> Any:
+        """The client of these arguments, made when it is first asked for."""
         named = f"{service} {sorted(arguments)} {arguments.get('endpoint_url')}"
         if named not in self._made:
-            self._made[named] = self._session.client(service, **arguments)
+            on_ministack = service in MINISTACK_SERVICES and os.environ.get(EMULATOR_VARIABLE) != "moto"
+            session = self._on_ministack if on_ministack else self._on_moto
+            self._made[named] = session.client(service, **arguments)
         return self._made[named]
 
 
-def _turn(*, on: bool) -> None:
-    for module in (dynamodb, s3):
-        module.reset()
-    for service in _MINISTACK.values():
-        service.on = on
+def _session(region: str) -> Session:
+    core = botocore.session.get_session()
+    core.register_component("data_loader", _service_models())
+    session = Session(botocore_session=core, aws_access_key_id="x", aws_secret_access_key="x", region_name=region)
+    session.events.register("before-parameter-build", _observe)
+    return session
 
 
-def _copied(item: Any) -> Any:
-    """A deep copy of what an item can hold, which is what JSON can."""
-    if isinstance(item, dict):
-        return {name: _copied(value) for name, value in item.items()}
-    return [_copied(value) for value in item] if isinstance(item, list) else item
+@cache
+def emulated_session(region: str) -> EmulatedSession:
+    """The one session of a region."""
+    return EmulatedSession(region)
 
 
-def _result(coroutine: Any) -> Any:
-    """What a coroutine returns that never waits."""
-    try:
-        coroutine.send(None)
-    except StopIteration as ended:
-        return ended.value
-    raise AssertionError("the emulator waits for something")
+@cache
+def _service_models() -> Any:
+    """One loader for all sessions: reading a service's model takes longer than most tests."""
+    return create_loader()
+
+
+def _observe(params: dict[str, Any], model: Any, **_: Any) -> None:
+    for observer in tuple(_observers):
+        observer(model, params)

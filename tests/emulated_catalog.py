@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from emulated_aws import EMULATOR_VARIABLE, SharedSession, emulated_aws
-from ministack.core.responses import request_scope
-from ministack.services import s3 as emulated_s3
-from moto.core import DEFAULT_ACCOUNT_ID
+from emulated_aws import emulated_aws, emulated_session, observing
 
 from sluice.config.catalog import CatalogRule
 from sluice.config.table import COW, TableConfig
@@ -25,7 +21,7 @@ from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
 
 SILVER = "lake"
-SHARED = SharedSession("eu-central-1")
+SHARED = emulated_session("eu-central-1")
 HIDDEN = [
     {"name": "_sluice_position", "type": "string"},
     {"name": "__deleted", "type": "boolean"},
@@ -53,7 +49,7 @@ class EmulatedCatalog:
             silver_bucket=SILVER,
         )
 
-    def counted(self, params: Mapping[str, Any], model: Any, **_: Any) -> None:
+    def counted(self, model: Any, params: Mapping[str, Any]) -> None:
         self.calls.append(model.name)
         self.sent.append((model.name, dict(params)))
 
@@ -176,13 +172,8 @@ def write_commit(
             Body=b"" if suffix else json.dumps(body).encode(),
         )
     files = [f"{root}/{path}/f_{instant}.parquet".replace("//", "/") for path in listed]
-    by_request = files if os.environ.get(EMULATOR_VARIABLE) == "moto" else files[:20]
-    for key in by_request:
+    for key in files:
         s3.put_object(Bucket=bucket, Key=key, Body=b"x")
-    if len(files) > len(by_request):
-        with request_scope(DEFAULT_ACCOUNT_ID, "eu-central-1"):  # thousands of requests would take longer than all else
-            stored = emulated_s3._buckets[bucket]["objects"]
-            stored.update({key: stored[files[0]] for key in files[20:]})
     return instant
 
 
@@ -205,8 +196,5 @@ def new_catalog() -> Iterator[EmulatedCatalog]:
     """An empty catalog."""
     with emulated_aws():
         made = EmulatedCatalog()
-        for client in (made.glue, made.s3):
-            client.meta.events.register("before-parameter-build.*.*", made.counted)
-        yield made
-        for client in (made.glue, made.s3):
-            client.meta.events.unregister("before-parameter-build.*.*", made.counted)
+        with observing(made.counted):
+            yield made

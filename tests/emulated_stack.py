@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from xml.sax.saxutils import escape
 
 from botocore.parsers import create_parser
-from emulated_aws import SharedSession, emulated_aws
+from emulated_aws import emulated_aws, emulated_session
 from ledger_table_schema import create_ledger_table
 
 from sluice.ledger import keys as items
@@ -21,7 +21,7 @@ NOW = 1_700_000_000_000
 BUCKETS = {"BronzeBucket": "s-bronze", "SilverBucket": "s-silver", "ArtifactBucket": "s-artifacts"}
 
 
-SHARED = SharedSession(REGION)
+SHARED = emulated_session(REGION)
 
 
 class CloudFormation:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import botocore.client
-import pytest
 from botocore.exceptions import ClientError
+from emulated_aws import observing
 from ministack.core.iam_evaluator import EvalContext, evaluate, parse_policy_document
 
 from sluice_local.stack.overlay import read_template
@@ -140,20 +139,17 @@ class Role:
 @contextmanager
 def enforced(role: Role) -> Iterator[Role]:
     """Every AWS call of the block is made as `role`: what it may not do is answered as AWS answers."""
-    real: Callable[..., Any] = botocore.client.BaseClient._make_api_call
 
-    def as_role(self: Any, operation: str, params: dict[str, Any]) -> Any:
-        service = self.meta.service_model.service_name
-        if not all([role.allows(asked) for asked in asked_of(service, operation, params)]):
+    def check(model: Any, params: dict[str, Any]) -> None:
+        service = model.service_model.service_name
+        if not all([role.allows(asked) for asked in asked_of(service, model.name, params)]):
             code = "AccessDenied" if service == "s3" else "AccessDeniedException"
             raise ClientError(
                 {"Error": {"Code": code, "Message": "not allowed"}, "ResponseMetadata": {"HTTPStatusCode": 403}},
-                operation,
+                model.name,
             )
-        return real(self, operation, params)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(botocore.client.BaseClient, "_make_api_call", as_role)
+    with observing(check):
         yield role
 
 

@@ -4,8 +4,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import boto3
-
 SILVER_FOLDER = Path(__file__).resolve().parent / "data" / "hudi_tables" / "silver"
 SILVER = "sluice-silver"
 
@@ -20,14 +18,10 @@ def table_files() -> dict[str, bytes]:
     }
 
 
-def put_tables(s3: Any = None, bucket: str = SILVER) -> Any:
-    """Put the tables into the bucket, which is made if no client is given; the client."""
-    if s3 is None:
-        s3 = boto3.client("s3", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
-        s3.create_bucket(Bucket=bucket)
+def put_tables(s3: Any, bucket: str = SILVER) -> None:
+    """Put the tables into the bucket."""
     for key, data in table_files().items():
         s3.put_object(Bucket=bucket, Key=key, Body=data)
-    return s3
 
 
 class SilverFolder:

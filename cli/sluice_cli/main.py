@@ -8,9 +8,12 @@ trace (one object, one row), ops (operating a stack), local (the local stack and
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
 
 import typer
+import typer.main
 
 from sluice_cli.terminal.output import Stack, stack_before_verb
 from sluice_cli.terminal.run import run_command
@@ -114,4 +117,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    return run_command(app, arguments)
+    return run_command(_built(), arguments)
+
+
+@cache
+def _built() -> Callable[..., Any]:
+    """The commands as Click has them. Typer takes some 80 ms to build them."""
+    return typer.main.get_command(app)

@@ -8,11 +8,9 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
-import boto3
-from emulated_aws import emulated_aws
+from emulated_aws import emulated_aws, emulated_session
 from ledger_table_schema import create_ledger_table
 
 from driving.clock import ManualClock
@@ -226,15 +224,9 @@ class SimulatedLane:
 def emulated_dynamodb() -> Iterator[Any]:
     """A DynamoDB client on an emulator with the ledger's table in it."""
     with emulated_aws():
-        client = _dynamodb_client()
+        client = emulated_session("eu-central-1").client("dynamodb")
         create_ledger_table(client, "ledger")
         yield OneAtATime(client)
-
-
-@cache
-def _dynamodb_client() -> Any:
-    """Made once, with the emulator there: that costs more than many a test does with it."""
-    return boto3.client("dynamodb", region_name="eu-central-1", aws_access_key_id="x", aws_secret_access_key="x")
 
 
 @contextmanager

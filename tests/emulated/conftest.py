@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from deployment import Deployment, new_deployment
-from emulated_aws import emulated_aws
+from emulated_aws import emulated_aws, emulated_session
 from emulated_catalog import EmulatedCatalog, new_catalog
 from emulated_stack import Stack, new_stack, record_invocations
 
@@ -16,7 +15,7 @@ from emulated_stack import Stack, new_stack, record_invocations
 def emulated() -> Iterator[Any]:
     """A DynamoDB client of an emulator that is empty at first: each test makes its tables and deletes them."""
     with emulated_aws():
-        yield boto3.client("dynamodb", region_name="eu-central-1", aws_access_key_id="x", aws_secret_access_key="x")
+        yield emulated_session("eu-central-1").client("dynamodb")
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """The timelines of tables that Spark wrote, read from an emulated bucket without a JVM."""
 
 import pytest
-from emulated_aws import emulated_aws
+from emulated_aws import emulated_aws, emulated_session
 from silver_tables import SILVER, put_tables
 
 from sluice.hudi.timeline import COMPLETED, Instant, Timeline
@@ -13,7 +13,10 @@ from sluice_aws.s3.timelines import TimelineReader
 @pytest.fixture(scope="module")
 def reader():
     with emulated_aws():
-        yield TimelineReader(SilverBucket(put_tables(), SILVER))
+        s3 = emulated_session("us-east-1").client("s3")
+        s3.create_bucket(Bucket=SILVER)
+        put_tables(s3)
+        yield TimelineReader(SilverBucket(s3, SILVER))
 
 
 def test_a_timeline_that_spark_wrote_is_read_in_order_and_from_an_instant_on(reader):

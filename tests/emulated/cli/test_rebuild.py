@@ -146,9 +146,7 @@ def test_a_rebuild_moves_the_data_and_makes_every_object_pending_as_it_was_merge
     assert run(["resume", "main"]) == 0
 
 
-def test_a_rebuild_allows_objects_of_another_table_and_refuses_lost_records(
-    merged, capsys
-):
+def test_a_rebuild_allows_objects_of_another_table_and_refuses_lost_records(merged, capsys):
     merged.stack.ledger.lanes.pause("main")
     merged.batch("b-3", merged.other, generation=1, at=NOW + 2)  # it went to crm.other between plan and claim
     capsys.readouterr()

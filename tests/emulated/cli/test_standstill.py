@@ -44,9 +44,7 @@ def test_lanes_are_paused_the_application_stopped_and_only_those_lanes_go_on(sta
     assert not note.exists() and invoked
 
 
-def test_lanes_paused_by_a_failed_deployment_resume_after_the_next_one(
-    stack, emr, invoked, tmp_path, monkeypatch
-):
+def test_lanes_paused_by_a_failed_deployment_resume_after_the_next_one(stack, emr, invoked, tmp_path, monkeypatch):
     stack.ledger.lanes.wake("main")
     note = tmp_path / "note.json"
     assert run(["standstill", "begin", "--note", str(note)]) == 0

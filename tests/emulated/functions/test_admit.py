@@ -5,7 +5,6 @@ import io
 import json
 import time
 
-import boto3
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,6 +16,7 @@ from deployment import (
     LEDGER,
     REGION,
     SCHEMA,
+    SHARED,
     SILVER,
     TOPIC,
     avro,
@@ -337,9 +337,7 @@ def test_an_access_that_is_denied_is_no_verdict_on_the_object(deployment, monkey
     assert deployment.record(id) is None
 
 
-def test_only_objects_unfinished_at_the_deadline_are_returned(
-    deployment, monkeypatch, caplog
-):
+def test_only_objects_unfinished_at_the_deadline_are_returned(deployment, monkeypatch, caplog):
     deployment.configure()
     slow, fast = deployment.land(key(1), avro()), deployment.land(key(2), avro())
     read = Objects.head_bytes
@@ -386,12 +384,10 @@ def test_a_failed_wake_fails_the_invocation(deployment, monkeypatch):
     assert deployment.record(id).state == "pending"
 
 
-def counted_admission(calls):
-    """An Admission whose calls are counted where botocore takes them."""
+def new_admission():
+    """An Admission as a new process makes it."""
     settings = Settings(region=REGION, ledger_table=LEDGER, silver_bucket=SILVER)
-    clients = Clients.of(settings, session=boto3.Session(region_name=REGION))
-    for client in (clients.s3, clients.dynamodb):
-        client.meta.events.register("before-parameter-build", lambda model, **_: calls.append(model.name))
+    clients = Clients.of(settings, session=SHARED)
     objects = Objects(clients.s3)
     return Admission(
         ledger=DynamoDbLedger(clients.dynamodb, LEDGER),
@@ -406,8 +402,8 @@ def test_an_object_takes_three_calls_and_a_schema_and_columns_one_more_per_proce
     configuration = deployment.configure()
     ids = [deployment.land(key(n), avro()) for n in range(20)]
     notices = parse_body(s3_body(*ids)).notices
-    calls = []
-    admission = counted_admission(calls)
+    admission, calls = new_admission(), deployment.calls
+    calls.clear()
     admission.admit(notices[0], configuration)
     assert sorted(calls) == ["GetObject", "GetObject", "PutObject", "Query", "TransactWriteItems"]
     calls.clear()
@@ -462,8 +458,8 @@ def test_a_header_longer_than_the_first_read_is_read_again_once_per_topic(deploy
     configuration = deployment.configure()
     ids = [deployment.land(key(n), avro(wide)) for n in range(2)]
     notices = parse_body(s3_body(*ids)).notices
-    calls = []
-    admission = counted_admission(calls)
+    admission, calls = new_admission(), deployment.calls
+    calls.clear()
     assert admission.admit(notices[0], configuration).written.schema == fingerprint(wide)
     assert calls.count("GetObject") == 2 + 1  # the head, all of it, and the table's columns
     calls.clear()
@@ -475,7 +471,7 @@ def test_a_header_that_does_not_end_within_a_mebibyte_is_corrupt(deployment):
     endless = {**SCHEMA, "doc": "d" * (1024 * 1024 + 1000)}
     configuration = deployment.configure()
     (notice,) = parse_body(s3_body(deployment.land(key(1), avro(endless)))).notices
-    written = counted_admission([]).admit(notice, configuration).written
+    written = new_admission().admit(notice, configuration).written
     assert (written.state, written.code) == ("quarantined", "corrupt_object")
 
 
@@ -534,8 +530,8 @@ def parquet(columns=1):
 
 def admitted_after_another(deployment, configuration, ending, body):
     """What is written of an object, and the calls that it takes once the table's columns are at hand."""
-    calls = []
-    admission = counted_admission(calls)
+    admission, calls = new_admission(), deployment.calls
+    calls.clear()
     first, second = parse_body(
         s3_body(deployment.land(key(0), avro()), deployment.land(key(1).replace(".avro", ending), body))
     ).notices
@@ -586,5 +582,5 @@ def test_a_parquet_footer_longer_than_the_first_read_is_read_again(deployment):
 def test_json_and_parquet_whose_head_cannot_be_used_are_quarantined(deployment, ending, body, code):
     configuration = deployment.configure()
     (notice,) = parse_body(s3_body(deployment.land(key(1).replace(".avro", ending), body))).notices
-    written = counted_admission([]).admit(notice, configuration).written
+    written = new_admission().admit(notice, configuration).written
     assert (written.state, written.code) == ("quarantined", code)
