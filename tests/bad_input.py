@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 from avro_containers import PACK, container
+from builders import avro_object, change
 
 from sluice.config.limits import MIB, Limits
 from sluice_formats.avro import encoded_long
@@ -41,16 +41,14 @@ def flattened(record: str = "Value", /, **columns: Any) -> dict[str, Any]:
 GOOD = flattened(id=["null", "long"], name=NULLABLE)
 
 
-def change(op: str = "c", lsn: Any = 7, **values: Any) -> dict[str, Any]:
-    return {"id": 1, "name": "x", **values, "__op": op, "__deleted": "false", "__lsn": lsn, "__source_ts_ms": 5}
+def good_change(**values: Any) -> dict[str, Any]:
+    """A change of the good schema."""
+    return change(**{"id": 1, "name": "x", **values})
 
 
-def avro(*rows: dict[str, Any], schema: Any = None, codec: str = "null") -> bytes:
-    body = io.BytesIO()
-    fastavro.writer(
-        body, fastavro.parse_schema(json.loads(json.dumps(schema or GOOD))), rows, codec=codec, sync_marker=bytes(16)
-    )
-    return body.getvalue()
+def good_avro(*rows: dict[str, Any], schema: Any = GOOD, codec: str = "null") -> bytes:
+    """An Avro object of the good schema."""
+    return avro_object(schema, rows, codec=codec)
 
 
 def lines(*records: Any) -> bytes:
@@ -81,7 +79,7 @@ def not_utf8(nested: bool = False) -> bytes:
         pa.array(raw, pa.list_(pa.binary()) if nested else pa.binary()),
         pa.list_(pa.string()) if nested else pa.string(),
     )
-    others = {name: pa.array([change(id=id)[name] for id in ids]) for name in change() if name != "name"}
+    others = {name: pa.array([good_change(id=id)[name] for id in ids]) for name in good_change() if name != "name"}
     body = io.BytesIO()
     pq.write_table(pa.table({**others, "tags" if nested else "name": column}), body, store_schema=False)
     return body.getvalue()
@@ -155,7 +153,7 @@ def bomb(codec: str) -> bytes:
 
 
 def parquet_footer_says(change_footer: Callable[[bytes], bytes]) -> bytes:
-    body = parquet(change())
+    body = parquet(good_change())
     length = int.from_bytes(body[-8:-4], "little")
     footer = change_footer(body[-8 - length : -8])
     return body[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
@@ -195,13 +193,14 @@ def connect(number: int) -> dict[str, Any]:
 
 def two_bad(**values: Any) -> bytes:
     """A sound record before and after one that is not."""
-    return avro(change(id=100), change(**values), change(id=101))
+    return good_avro(good_change(id=100), good_change(**values), good_change(id=101))
 
 
 def forged(column: str, kind: Any, plain: Any, value: Any) -> bytes:
     """A value that fastavro would not write under its logical type; another writer did."""
-    body = avro(
-        {**change(), column: value}, schema=flattened(id=["null", "long"], name=NULLABLE, **{column: ["null", plain]})
+    body = good_avro(
+        {**good_change(), column: value},
+        schema=flattened(id=["null", "long"], name=NULLABLE, **{column: ["null", plain]}),
     )
     start = body.index(bytes(17)) + 17  # the end of the header's map, and the mark
     blocks = body[start:]
@@ -234,15 +233,15 @@ def _made(case: Case) -> bytes:
 CONTAINER = [
     Case("no bytes", "avro", lambda: b"", "empty_object"),
     Case("three bytes", "avro", lambda: b"Obj", "not_avro"),
-    Case("JSON called avro", "avro", lambda: lines(change()), "not_avro"),
-    Case("Parquet called avro", "avro", lambda: parquet(change()), "not_avro"),
-    Case("gzip called avro", "avro", lambda: gzip.compress(avro(change())), "not_avro"),
-    Case("the header is cut", "avro", lambda: avro(change())[:60], "corrupt_object"),
+    Case("JSON called avro", "avro", lambda: lines(good_change()), "not_avro"),
+    Case("Parquet called avro", "avro", lambda: parquet(good_change()), "not_avro"),
+    Case("gzip called avro", "avro", lambda: gzip.compress(good_avro(good_change())), "not_avro"),
+    Case("the header is cut", "avro", lambda: good_avro(good_change())[:60], "corrupt_object"),
     Case("the header's lengths are damaged", "avro", lambda: b"Obj\x01" + b"\xff" * 200, "corrupt_object"),
     Case(
         "no schema in the header",
         "avro",
-        lambda: avro(change()).replace(b"avro.schema", b"avro.schemb", 1),
+        lambda: good_avro(good_change()).replace(b"avro.schema", b"avro.schemb", 1),
         "corrupt_object",
     ),
     Case("the schema is no JSON", "avro", lambda: schema_head(b'{"type": "record"'), "corrupt_object"),
@@ -256,9 +255,9 @@ CONTAINER = [
         lambda: b"Obj\x01" + encoded_long(1) + encoded_long(10**9) + bytes(1_100_000),
         "corrupt_object",
     ),
-    Case("cut inside a block", "avro", lambda: avro(change())[:-20], "corrupt_object"),
-    Case("cut inside the mark behind a block", "avro", lambda: avro(change())[:-1], "corrupt_object"),
-    Case("another mark behind a block", "avro", lambda: flipped(avro(change()), -1), "corrupt_object"),
+    Case("cut inside a block", "avro", lambda: good_avro(good_change())[:-20], "corrupt_object"),
+    Case("cut inside the mark behind a block", "avro", lambda: good_avro(good_change())[:-1], "corrupt_object"),
+    Case("another mark behind a block", "avro", lambda: flipped(good_avro(good_change()), -1), "corrupt_object"),
     Case(
         "a block of a negative length",
         "avro",
@@ -278,11 +277,11 @@ CONTAINER = [
         lambda: container("null", (1, bytes(12)), schema=GOOD),
         "corrupt_object",
     ),
-    Case("bytes behind the last block", "avro", lambda: avro(change()) + b"tail", "corrupt_object"),
+    Case("bytes behind the last block", "avro", lambda: good_avro(good_change()) + b"tail", "corrupt_object"),
     Case(
         "a snappy block with another checksum",
         "avro",
-        lambda: flipped(avro(change(), codec="snappy"), -17),
+        lambda: flipped(good_avro(good_change(), codec="snappy"), -17),
         "corrupt_object",
     ),
     Case(
@@ -333,7 +332,7 @@ CONTAINER = [
         lambda: container("null", (2**60, bytes(60)), schema=GOOD),
         "expansion_limit",
     ),
-    Case("larger than the limit", "avro", lambda: avro(change(name="x" * 3 * MIB)), "object_too_large"),
+    Case("larger than the limit", "avro", lambda: good_avro(good_change(name="x" * 3 * MIB)), "object_too_large"),
 ]
 SCHEMA = [
     Case("the schema is no record", "avro", lambda: of_schema("int"), "unusable_schema"),
@@ -424,13 +423,13 @@ SCHEMA = [
     Case(
         "the key is no column",
         "avro",
-        lambda: avro({"ident": 1, **{name: None for name in META}}, schema=flattened(ident="int")),
+        lambda: good_avro({"ident": 1, **{name: None for name in META}}, schema=flattened(ident="int")),
         "incompatible_schema",
     ),
     Case(
         "a column of another type than the table's",
         "avro",
-        lambda: avro(change(name=5), schema=flattened(id=["null", "long"], name=["null", "long"])),
+        lambda: good_avro(good_change(name=5), schema=flattened(id=["null", "long"], name=["null", "long"])),
         "incompatible_schema",
     ),
 ]
@@ -439,7 +438,7 @@ VALUE = [
     Case(
         "an envelope with neither side",
         "avro",
-        lambda: avro({"before": None, "after": None, "source": {"lsn": 1}, "op": "c"}, schema=envelope()),
+        lambda: good_avro({"before": None, "after": None, "source": {"lsn": 1}, "op": "c"}, schema=envelope()),
         "null_record_key",
         1,
     ),
@@ -484,17 +483,17 @@ VALUE = [
     Case(
         "more bad rows than the limit",
         "avro",
-        lambda: avro(*[change(id=None)] * 4, change(id=102)),
+        lambda: good_avro(*[good_change(id=None)] * 4, good_change(id=102)),
         "too_many_bad_rows",
     ),
 ]
 JSON = [
     Case("no bytes, as JSON", "json", lambda: b"", "empty_object"),
     Case("blank lines only", "json", lambda: b"\n \n", "not_json_lines"),
-    Case("Avro called JSON", "json", lambda: avro(change()), "not_json_lines"),
+    Case("Avro called JSON", "json", lambda: good_avro(good_change()), "not_json_lines"),
     Case("an array", "json", lambda: b"[1, 2]\n", "not_json_lines"),
     Case("gzip of garbage", "json.gz", lambda: b"\x1f\x8b" + b"\xff" * 40, "damaged_gzip"),
-    Case("gzip that is cut", "json.gz", lambda: gzip.compress(lines(*[change()] * 50))[:-12], "damaged_gzip"),
+    Case("gzip that is cut", "json.gz", lambda: gzip.compress(lines(*[good_change()] * 50))[:-12], "damaged_gzip"),
     Case(
         "a gzip bomb",
         "json.gz",
@@ -502,64 +501,74 @@ JSON = [
         "expansion_limit",
     ),
     Case(
-        "a line that is cut", "json", lambda: lines(change(id=103), b'{"id": 5, "na', change(id=104)), "damaged_json", 1
+        "a line that is cut",
+        "json",
+        lambda: lines(good_change(id=103), b'{"id": 5, "na', good_change(id=104)),
+        "damaged_json",
+        1,
     ),
     Case(
         "a line that nests without end",
         "json",
-        lambda: lines(change(id=105), b'{"id": ' + b"[" * 5_000, change(id=106)),
+        lambda: lines(good_change(id=105), b'{"id": ' + b"[" * 5_000, good_change(id=106)),
         "damaged_json",
         1,
     ),
     Case(
         "half of a surrogate pair",
         "json",
-        lambda: lines(change(id=107), b'{"id": 8, "name": "\\ud800"}'),
+        lambda: lines(good_change(id=107), b'{"id": 8, "name": "\\ud800"}'),
         "damaged_json",
         1,
     ),
     Case(
         "a line that is not UTF-8",
         "json",
-        lambda: lines(change(id=108), b'{"id": 9, "name": "\xff"}'),
+        lambda: lines(good_change(id=108), b'{"id": 9, "name": "\xff"}'),
         "not_json_lines",
         1,
     ),
-    Case("a line that is no object", "json", lambda: lines(change(id=109), b"5"), "not_json_lines", 1),
+    Case("a line that is no object", "json", lambda: lines(good_change(id=109), b"5"), "not_json_lines", 1),
     Case(
         "a value that is not what its schema says",
         "json",
-        lambda: lines(*({"schema": CHANGED, "payload": change(id=id, name=None)} for id in (110, "x"))),
+        lambda: lines(*({"schema": CHANGED, "payload": good_change(id=id, name=None)} for id in (110, "x"))),
         "undecodable_value",
         1,
     ),
-    Case("a null key, as JSON", "json", lambda: lines(change(id=111), change(id=None)), "null_record_key", 1),
+    Case("a null key, as JSON", "json", lambda: lines(good_change(id=111), good_change(id=None)), "null_record_key", 1),
     Case(
         "an operation that nobody knows, as JSON",
         "json",
-        lambda: lines(change(id=113), change("x"), change(id=114)),
+        lambda: lines(good_change(id=113), good_change(op="x"), good_change(id=114)),
         "unsupported_operation",
         1,
     ),
-    Case("no log position, as JSON", "json", lambda: lines(change(id=115), change(lsn=None)), "unordered_change", 1),
+    Case(
+        "no log position, as JSON",
+        "json",
+        lambda: lines(good_change(id=115), good_change(lsn=None)),
+        "unordered_change",
+        1,
+    ),
     Case(
         "a line longer than a block may be",
         "json",
-        lambda: lines(change(id=116), change(name="x" * (MIB + 1))),
+        lambda: lines(good_change(id=116), good_change(name="x" * (MIB + 1))),
         "expansion_limit",
         1,
     ),
     Case(
         "a line of five thousand fields",
         "json",
-        lambda: lines(change(id=117), {**change(), **{f"c{n}": 1 for n in range(5_000)}}),
+        lambda: lines(good_change(id=117), {**good_change(), **{f"c{n}": 1 for n in range(5_000)}}),
         "schema_too_complex",
         1,
     ),
     Case(
         "a number of five thousand digits",
         "json",
-        lambda: lines(change(id=118), b'{"id": ' + b"9" * 5_000 + b"}"),
+        lambda: lines(good_change(id=118), b'{"id": ' + b"9" * 5_000 + b"}"),
         "damaged_json",
         1,
     ),
@@ -567,12 +576,18 @@ JSON = [
         "a value that nests without end",
         "json",
         lambda: lines(
-            change(id=119), b'{"id": 1, "name": "x", "doc": ' + b"[" * 150 + b"]" * 150 + b', "__op": "c", "__lsn": 7}'
+            good_change(id=119),
+            b'{"id": 1, "name": "x", "doc": ' + b"[" * 150 + b"]" * 150 + b', "__op": "c", "__lsn": 7}',
         ),
         "undecodable_value",
         1,
     ),
-    Case("more bad lines than the limit", "json", lambda: lines(change(id=122), *[b'{"id"'] * 4), "too_many_bad_rows"),
+    Case(
+        "more bad lines than the limit",
+        "json",
+        lambda: lines(good_change(id=122), *[b'{"id"'] * 4),
+        "too_many_bad_rows",
+    ),
     Case(
         "a hundred schemas",
         "json",
@@ -582,12 +597,12 @@ JSON = [
 ]
 PARQUET = [
     Case("no bytes, as Parquet", "parquet", lambda: b"", "empty_object"),
-    Case("Avro called Parquet", "parquet", lambda: avro(change()), "not_parquet"),
-    Case("Parquet that is cut", "parquet", lambda: parquet(change())[:-30], "not_parquet"),
+    Case("Avro called Parquet", "parquet", lambda: good_avro(good_change()), "not_parquet"),
+    Case("Parquet that is cut", "parquet", lambda: parquet(good_change())[:-30], "not_parquet"),
     Case(
         "a footer longer than the file",
         "parquet",
-        lambda: parquet(change())[:-8] + (3 * MIB).to_bytes(4, "little") + b"PAR1",
+        lambda: parquet(good_change())[:-8] + (3 * MIB).to_bytes(4, "little") + b"PAR1",
         "damaged_parquet",
     ),
     Case(
@@ -596,50 +611,56 @@ PARQUET = [
         lambda: parquet_footer_says(lambda footer: b"\xff" * len(footer)),
         "damaged_parquet",
     ),
-    Case("pages of garbage", "parquet", lambda: b"PAR1" + bytes(60) + parquet(change())[64:], "damaged_parquet"),
-    Case("encrypted", "parquet", lambda: parquet(change())[:-4] + b"PARE", "unsupported_parquet"),
+    Case("pages of garbage", "parquet", lambda: b"PAR1" + bytes(60) + parquet(good_change())[64:], "damaged_parquet"),
+    Case("encrypted", "parquet", lambda: parquet(good_change())[:-4] + b"PARE", "unsupported_parquet"),
     Case(
         "a dictionary bomb",
         "parquet",
-        lambda: parquet(*[change(id=n, name="x" * 100_000) for n in range(100)]),
+        lambda: parquet(*[good_change(id=n, name="x" * 100_000) for n in range(100)]),
         "expansion_limit",
     ),
     Case(
         "more rows than the limit, as Parquet",
         "parquet",
-        lambda: parquet(*[change(id=n) for n in range(5_001)]),
+        lambda: parquet(*[good_change(id=n) for n in range(5_001)]),
         "expansion_limit",
     ),
     Case(
         "a wide schema, as Parquet",
         "parquet",
-        lambda: parquet(change(), **{f"c{n}": pa.int32() for n in range(5_000)}),
+        lambda: parquet(good_change(), **{f"c{n}": pa.int32() for n in range(5_000)}),
         "schema_too_complex",
     ),
-    Case("a deep schema, as Parquet", "parquet", lambda: parquet(change(), v=deep_list(40)), "unusable_schema"),
+    Case("a deep schema, as Parquet", "parquet", lambda: parquet(good_change(), v=deep_list(40)), "unusable_schema"),
     Case("text that is not UTF-8, as Parquet", "parquet", not_utf8, "undecodable_value", 1),
     Case("a list of text that is not UTF-8", "parquet", lambda: not_utf8(nested=True), "undecodable_value", 1),
     Case(
         "an operation that nobody knows, as Parquet",
         "parquet",
-        lambda: parquet(change(id=123), change("x")),
+        lambda: parquet(good_change(id=123), good_change(op="x")),
         "unsupported_operation",
         1,
     ),
     Case(
         "no log position, as Parquet",
         "parquet",
-        lambda: parquet(change(id=124), change(lsn=None)),
+        lambda: parquet(good_change(id=124), good_change(lsn=None)),
         "unordered_change",
         1,
     ),
     Case(
         "more bad rows than the limit, as Parquet",
         "parquet",
-        lambda: parquet(*[change(id=None)] * 4, change(id=125)),
+        lambda: parquet(*[good_change(id=None)] * 4, good_change(id=125)),
         "too_many_bad_rows",
     ),
-    Case("a null key, as Parquet", "parquet", lambda: parquet(change(id=112), change(id=None)), "null_record_key", 1),
+    Case(
+        "a null key, as Parquet",
+        "parquet",
+        lambda: parquet(good_change(id=112), good_change(id=None)),
+        "null_record_key",
+        1,
+    ),
 ]
 CASES: list[Case] = [*CONTAINER, *SCHEMA, *VALUE, *JSON, *PARQUET]
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import io
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import fastavro
 
 from sluice.batch.outcome import Outcome
 from sluice.lane.job_request import JobEnvironment
@@ -20,3 +25,26 @@ JOB_ENVIRONMENT = JobEnvironment(
 def note_commit(ledger: DynamoDbLedger, outcome: Outcome, counts: Mapping[str, int]) -> None:
     """What settling writes into the table's item, without a batch."""
     ledger.tables._table.update(table_key(outcome.table), table_fields(outcome), add=totals(counts))
+
+
+def flattened(columns: Mapping[str, Any], *, name: str = "Value") -> dict[str, Any]:
+    """A writer schema of flattened changes of PostgreSQL; `columns` are Avro types by name."""
+    meta = {"__op": "string", "__deleted": "string", "__lsn": "long", "__source_ts_ms": "long"}
+    fields = [{"name": column, "type": kind} for column, kind in columns.items()]
+    fields += [{"name": column, "type": ["null", kind]} for column, kind in meta.items()]
+    return {"type": "record", "name": name, "fields": fields}
+
+
+def change(*, op: str = "c", lsn: Any = 7, source_ts_ms: int = 5, **values: Any) -> dict[str, Any]:
+    """One flattened change of PostgreSQL."""
+    deleted = "true" if op == "d" else "false"
+    return {**values, "__op": op, "__deleted": deleted, "__lsn": lsn, "__source_ts_ms": source_ts_ms}
+
+
+def avro_object(schema: Any, rows: Iterable[Mapping[str, Any]], *, codec: str = "null", block: int = 16_000) -> bytes:
+    """An Avro container in blocks of some `block` bytes. The same rows give the same bytes."""
+    body = io.BytesIO()
+    # A parsed copy, since fastavro marks the schema that it parses.
+    parsed = fastavro.parse_schema(json.loads(json.dumps(schema)))
+    fastavro.writer(body, parsed, rows, codec=codec, sync_interval=block, sync_marker=bytes(16))
+    return body.getvalue()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,8 +9,8 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-import fastavro
 import pytest
+from builders import avro_object
 from emulated_aws import emulated_aws, emulated_session, observing
 from ledger_table_schema import create_ledger_table
 from moto.core import DEFAULT_ACCOUNT_ID
@@ -149,12 +148,9 @@ def _keep_job_runs_submitted() -> None:
     SHARED.events.register("after-call.emr-serverless.StartJobRun", submitted)
 
 
-def avro(schema: dict[str, Any] | None = None, rows: int = 1, codec: str = "null") -> bytes:
+def avro(schema: dict[str, Any] = SCHEMA, rows: int = 1, codec: str = "null") -> bytes:
     """An Avro object of the test topic."""
-    buffer = io.BytesIO()
-    schema = schema or SCHEMA
-    fastavro.writer(buffer, fastavro.parse_schema(schema), [{"id": n} for n in range(rows)], codec=codec)
-    return buffer.getvalue()
+    return avro_object(schema, [{"id": n} for n in range(rows)], codec=codec)
 
 
 def key(offset: int, topic: str = TOPIC) -> str:

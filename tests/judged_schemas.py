@@ -1,5 +1,7 @@
 """Writer schemas of one table and the verdicts on them, for tests of what is remembered of schemas."""
 
+import builders
+
 from sluice.errors import Incompatible
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.evolution import evolve, refused
@@ -15,13 +17,8 @@ STORED = {
 }
 
 
-def avro(**columns):
-    return {
-        "type": "record",
-        "name": "Value",
-        "fields": [{"name": name, "type": ["null", kind]} for name, kind in columns.items()]
-        + [{"name": "__op", "type": "string"}],
-    }
+def flattened(**columns):
+    return builders.flattened({name: ["null", kind] for name, kind in columns.items()})
 
 
 def decimal(precision, scale):
@@ -29,9 +26,9 @@ def decimal(precision, scale):
 
 
 OLD, NEW, BAD = (
-    avro(id="long", price=decimal(18, 4), gone="string"),
-    avro(id="long", price=decimal(24, 6), added="string"),
-    avro(id="long", price="string"),
+    flattened(id="long", price=decimal(18, 4), gone="string"),
+    flattened(id="long", price=decimal(24, 6), added="string"),
+    flattened(id="long", price="string"),
 )
 
 

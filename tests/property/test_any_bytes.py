@@ -6,7 +6,7 @@ import gzip
 import json
 from typing import Any
 
-from bad_input import avro, change, parquet
+from bad_input import good_avro, good_change, parquet
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shapes import CREATE, CREATE_SCHEMA, config, item, lines, wrapped
@@ -33,9 +33,9 @@ BODIES = [
     ("json", lines(CREATE, CREATE)),
     ("json", lines(*wrapped(CREATE_SCHEMA, CREATE, CREATE))),
     ("json", gzip.compress(lines(CREATE), mtime=0)),
-    ("avro", avro(change(), change(id=2))),
-    ("avro", avro(change(), change(id=2), codec="deflate")),
-    ("parquet", parquet(change(), change(id=2))),
+    ("avro", good_avro(good_change(), good_change(id=2))),
+    ("avro", good_avro(good_change(), good_change(id=2), codec="deflate")),
+    ("parquet", parquet(good_change(), good_change(id=2))),
 ]
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from bad_input import CASES, LIMITS, avro, change
+from bad_input import CASES, LIMITS, good_avro, good_change
 from workbench import Workbench, table
 
 from sluice.batch.outcome import COMMITTED
@@ -16,7 +16,7 @@ def test_no_damaged_object_stops_its_batch_and_every_row_is_accounted_for(
     bench: Workbench,
 ) -> None:
     config = table(limits=LIMITS)
-    good = [bench.put_bytes(avro(change(id=id, lsn=id)), schema=None) for id in range(1_000, 1_003)]
+    good = [bench.put_bytes(good_avro(good_change(id=id, lsn=id)), schema=None) for id in range(1_000, 1_003)]
     assert bench.merge(config, good[:1]).counts["winning"] == 1
     # Admission keeps most of these from a batch; here all of them come through.
     expected, items = {}, []

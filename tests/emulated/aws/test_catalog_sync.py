@@ -610,7 +610,8 @@ def test_a_denied_call_is_reported_with_the_next_step(catalog, monkeypatch):
 
     monkeypatch.setattr(catalog.glue, "create_table", denied)
     with pytest.raises(
-        CatalogDenied, match=r"artists_all can't be written to the catalog: Insufficient Lake Formation .*docs/catalog.md"
+        CatalogDenied,
+        match=r"artists_all can't be written to the catalog: Insufficient Lake Formation .*docs/catalog.md",
     ):
         catalog.sync.sync(artists())
 

@@ -1,10 +1,9 @@
 """The ways out of quarantine, on an emulated stack: listed with reasons, taken back in, discarded, each on the record."""
 
-import io
 from dataclasses import replace
 
-import fastavro
 import pytest
+from builders import avro_object
 from emulated_stack import NOW, describe
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
@@ -42,14 +41,10 @@ def configured(stack, invoked, tmp_path, capsys):
     return stack
 
 
-def avro(*ids):
-    body = io.BytesIO()
-    fastavro.writer(body, fastavro.parse_schema(SCHEMA), [{"id": id, "__op": "c", "__lsn": id} for id in ids])
-    return body.getvalue()
-
-
 def put(stack, n, body=None):
-    return stack.write(KEY.format(n), avro(n) if body is None else body)
+    return stack.write(
+        KEY.format(n), avro_object(SCHEMA, [{"id": n, "__op": "c", "__lsn": n}]) if body is None else body
+    )
 
 
 def in_manifest(identity, attempt=0):

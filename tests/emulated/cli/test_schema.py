@@ -4,7 +4,7 @@ import json
 
 import pytest
 from emulated_stack import NOW, describe
-from judged_schemas import BAD, NEW, OLD, STORED, TABLE, avro, decimal, judged
+from judged_schemas import BAD, NEW, OLD, STORED, TABLE, decimal, flattened, judged
 
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.history import StoredColumns, seen_key, stored_key
@@ -117,7 +117,9 @@ def test_two_schemas_are_compared_column_by_column(remembered, capsys):
 
 
 def test_the_verdict_on_a_file_shows_its_effect_on_the_table(remembered, tmp_path, capsys):
-    (tmp_path / "next.avsc").write_text(json.dumps(avro(id="long", price=decimal(18, 4), gone="string", more="int")))
+    (tmp_path / "next.avsc").write_text(
+        json.dumps(flattened(id="long", price=decimal(18, 4), gone="string", more="int"))
+    )
     assert run(["schema", "verdict", TABLE, "next.avsc", "--json"]) == 0
     document = describe(capsys)
     assert (document["verdict"], [change["described"] for change in document["judged"][0]["changes"]]) == (

@@ -26,7 +26,7 @@ NUMBER = [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}]
 SHAPE = [{"name": "wkb", "type": "bytes"}, {"name": "srid", "type": ["null", "int"]}]
 
 
-def avro(described):
+def avro_type(described):
     """The Avro type that "comes as" tells."""
     nested = re.match(r"(array|map)( \S+)? of ", described)
     if nested:
@@ -34,7 +34,7 @@ def avro(described):
         return {
             "type": nested[1],
             **name,
-            "items" if nested[1] == "array" else "values": avro(described[nested.end() :]),
+            "items" if nested[1] == "array" else "values": avro_type(described[nested.end() :]),
         }
     base, _, name = described.partition(" ")
     decimal = re.fullmatch(r"decimal\((\w+),(-?\d+)\)", name)
@@ -72,7 +72,7 @@ def hudi(spark):
 
 def column(described):
     return read_writer_schema(
-        {"type": "record", "name": "V", "fields": [{"name": "c", "type": avro(described)}]}
+        {"type": "record", "name": "V", "fields": [{"name": "c", "type": avro_type(described)}]}
     ).row.columns[0]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import fastavro
 import pytest
+from builders import avro_object
 
 from sluice.errors import SchemaTooComplex
 from sluice_formats.avro_header import Head, parse_header
@@ -17,15 +18,9 @@ SCHEMA: dict[str, Any] = {
 }  # fmt: skip
 
 
-def avro(codec: str = "null") -> bytes:
-    buffer = io.BytesIO()
-    fastavro.writer(buffer, fastavro.parse_schema(SCHEMA), [{"id": 0}], codec=codec)
-    return buffer.getvalue()
-
-
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "bzip2"])
 def test_a_header_gives_the_schema_as_it_was_written_and_the_codec(codec):
-    header = parse_header(Head(avro(codec=codec), True))
+    header = parse_header(Head(avro_object(SCHEMA, [{"id": 0}], codec=codec), True))
     assert (header.schema, header.codec) == (SCHEMA, codec)
 
 
@@ -45,7 +40,7 @@ def test_a_header_keeps_what_the_connector_added_to_the_schema():
 
 
 def test_a_truncated_header_asks_for_more_bytes_or_reports_damage():
-    data = avro()
+    data = avro_object(SCHEMA, [{"id": 0}])
     complete = data.index(b"avro.schema")
     for length in range(4, complete):
         with pytest.raises(HeaderCut):
@@ -55,7 +50,7 @@ def test_a_truncated_header_asks_for_more_bytes_or_reports_damage():
 
 
 def test_damage_of_any_kind_is_one_of_the_named_errors():
-    data, chance = avro(), random.Random(7)
+    data, chance = avro_object(SCHEMA, [{"id": 0}]), random.Random(7)
     for _ in range(3_000):
         damaged = bytearray(data)
         for _ in range(3):
@@ -68,7 +63,7 @@ def test_damage_of_any_kind_is_one_of_the_named_errors():
 
 def test_a_header_without_schema_or_with_a_codec_that_is_not_avros_is_corrupt():
     for written, replaced in ((b"avro.schema", b"avro.schemb"), (b"null", b"nulk")):
-        data = avro().replace(b"\x14avro.codec", b"\x14avro.codec")
+        data = avro_object(SCHEMA, [{"id": 0}]).replace(b"\x14avro.codec", b"\x14avro.codec")
         damaged = (
             data.replace(written, replaced, 1)
             if written != b"null"

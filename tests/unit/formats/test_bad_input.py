@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from bad_input import CASES, GOOD, KEYS, LIMITS, TOPIC, Case, avro, change
+from bad_input import CASES, GOOD, KEYS, LIMITS, TOPIC, Case, good_avro, good_change
 from botocore.exceptions import ClientError
 
 import sluice
@@ -203,7 +203,7 @@ def test_bad_input_is_refused_under_its_code(case: Case) -> None:
 def test_a_key_that_leads_nowhere_is_parked_or_ignored_with_the_reason(
     key: str, size: int, state: str, why: str
 ) -> None:
-    found = judged(key, size, avro(change()))
+    found = judged(key, size, good_avro(good_change()))
     assert found[0] == state and why in found[1]
 
 

@@ -6,9 +6,11 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import builders
 import fastavro
 import pytest
 from avro_containers import container
+from builders import avro_object, change
 from shapes import config, item, lines
 
 from sluice.batch.manifest import ManifestObject
@@ -40,23 +42,7 @@ def named(kind: str, name: str) -> list[Any]:
 
 
 def flattened(**columns: Any) -> dict[str, Any]:
-    meta = {"__op": "string", "__deleted": "string", "__lsn": "long", "__source_ts_ms": "long"}
-    fields = [{"name": name, "type": kind} for name, kind in columns.items()]
-    return {
-        "type": "record",
-        "name": "Value",
-        "fields": fields + [{"name": name, "type": ["null", kind]} for name, kind in meta.items()],
-    }
-
-
-def change(op: str, lsn: int | None, **values: Any) -> dict[str, Any]:
-    return {**values, "__op": op, "__deleted": str(op == "d").lower(), "__lsn": lsn, "__source_ts_ms": 7}
-
-
-def avro(schema: dict[str, Any], rows: list[dict[str, Any]], codec: str = "null", block: int = 16_000) -> bytes:
-    body = io.BytesIO()
-    fastavro.writer(body, fastavro.parse_schema(schema), rows, codec=codec, sync_interval=block)
-    return body.getvalue()
+    return builders.flattened(columns)
 
 
 def decoded(
@@ -68,7 +54,7 @@ def decoded(
         writers=[read_writer_schema(json.loads(json.dumps(item))) for item in (schema, *others)],
         stored=None,
     ).plan
-    found = decode(avro(schema, rows, **how), item, plan)
+    found = decode(avro_object(schema, rows, **how), item, plan)
     assert found.rows == []
     batches = found.batches
     assert all(batch.schema == batch_schema(plan) for batch in batches)
@@ -83,8 +69,8 @@ def test_a_flattened_change_has_its_values_and_where_it_came_from() -> None:
         tags={"type": "array", "items": ["null", "string"]},
     )
     rows = [
-        change("c", 10, id=1, price=Decimal("-1.50"), day=19_000, tags=["a", None]),
-        change("d", 11, id=2, price=None, day=None, tags=[]),
+        change(op="c", lsn=10, id=1, price=Decimal("-1.50"), day=19_000, tags=["a", None]),
+        change(op="d", lsn=11, id=2, price=None, day=None, tags=[]),
     ]
     assert decoded(schema, rows) == [
         {
@@ -95,7 +81,7 @@ def test_a_flattened_change_has_its_values_and_where_it_came_from() -> None:
             "_sluice_position": "0003.00000000000000000010.00000000000000000500",
             "__deleted": False,
             "_sluice_op": "c",
-            "_sluice_source_ts_ms": 7,
+            "_sluice_source_ts_ms": 5,
             "_sluice_object": "bronze/k?versionId=v1",
             "_sluice_offset": 500,
             "_sluice_owed": None,
@@ -111,7 +97,7 @@ def test_a_flattened_change_has_its_values_and_where_it_came_from() -> None:
             "_sluice_position": "0003.00000000000000000011.00000000000000000501",
             "__deleted": True,
             "_sluice_op": "d",
-            "_sluice_source_ts_ms": 7,
+            "_sluice_source_ts_ms": 5,
             "_sluice_object": "bronze/k?versionId=v1",
             "_sluice_offset": 501,
             "_sluice_owed": None,
@@ -159,17 +145,23 @@ def test_an_incremental_snapshot_row_precedes_every_change_and_restarts_no_log()
     schema = flattened(id="int")
     plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
     at = replace(ITEM, key="x+0+500.avro")
-    found = decode(avro(schema, [change("r", None, id=1), change("u", 1, id=1), change("c", None, id=2)]), at, plan)
+    found = decode(
+        avro_object(
+            schema, [change(op="r", lsn=None, id=1), change(op="u", lsn=1, id=1), change(op="c", lsn=None, id=2)]
+        ),
+        at,
+        plan,
+    )
     assert [row["_sluice_position"] for row in found.batches[0].to_pylist()] == [
         f"0003.{lsn:020d}.{500 + lsn:020d}" for lsn in (0, 1)
     ]
     assert [row.code for row in found.rows] == ["unordered_change"]  # only a snapshot's row may leave it out
     later = decode(
-        avro(schema, [{**change("r", None, id=3), "__source_ts_ms": 9}]),
+        avro_object(schema, [{**change(op="r", lsn=None, id=3), "__source_ts_ms": 9}]),
         replace(at, key="x+0+600.avro", offset=600),
         plan,
     ).seen
-    before = decode(avro(schema, [change("u", 5 * 1024**3, id=1)]), at, plan).seen
+    before = decode(avro_object(schema, [change(op="u", lsn=5 * 1024**3, id=1)]), at, plan).seen
     assert not judge({}, [before, later], generation=3).parked
 
 
@@ -179,11 +171,11 @@ def test_bytes_of_a_key_and_of_folders_names_are_base64_text() -> None:
     schema = flattened(id="bytes", n="int", p=["null", {"type": "fixed", "name": "F", "size": 2}], v=["null", "bytes"])
     planned = plan_read(table, batch="b", writers=[read_writer_schema(json.loads(json.dumps(schema)))], stored=None)
     found = decode(
-        avro(
+        avro_object(
             schema,
             [
-                change("c", 1, id=b"\x00\xff", n=1, p=b"\xff\xff", v=b"\xfe"),
-                change("c", 2, id=b"\x00\xfe", n=1, p=None, v=None),
+                change(op="c", lsn=1, id=b"\x00\xff", n=1, p=b"\xff\xff", v=b"\xfe"),
+                change(op="c", lsn=2, id=b"\x00\xfe", n=1, p=None, v=None),
             ],
         ),
         ITEM,
@@ -228,7 +220,7 @@ def test_an_array_or_a_map_is_no_key_and_no_folder(kind: Any) -> None:
 def test_an_object_that_breaks_its_reader_costs_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = flattened(id="int")
     body, plan = (
-        avro(schema, [change("c", 1, id=1)]),
+        avro_object(schema, [change(op="c", lsn=1, id=1)]),
         plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan,
     )
     without_type = {
@@ -285,7 +277,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_records_over_many_blocks_and_chunks_keep_their_order_and_offsets(small_chunks: None) -> None:
-    rows = [change("c", 10, id=n) for n in range(4_500)]
+    rows = [change(op="c", lsn=10, id=n) for n in range(4_500)]
     found = decoded(flattened(id="int"), rows, codec="snappy", block=500)
     assert [row["id"] for row in found] == list(range(4_500))
     assert [row["_sluice_offset"] for row in found] == list(range(500, 5_000))
@@ -294,7 +286,11 @@ def test_records_over_many_blocks_and_chunks_keep_their_order_and_offsets(small_
 def test_first_offsets_are_counted_back_from_a_name_with_the_last_offset(small_chunks: None) -> None:
     lenses = replace(ITEM, key="lake/x(0_4500).avro", offset=4_500)
     found = decoded(
-        flattened(id="int"), [change("c", 10, id=n) for n in range(4_000)], item=lenses, codec="snappy", block=500
+        flattened(id="int"),
+        [change(op="c", lsn=10, id=n) for n in range(4_000)],
+        item=lenses,
+        codec="snappy",
+        block=500,
     )
     assert [row["_sluice_offset"] for row in found] == list(range(501, 4_501))
 
@@ -311,7 +307,7 @@ def test_a_column_takes_the_form_that_the_batch_agreed_on() -> None:
         more=["null", "string"],
     )
     narrow = flattened(id="int", price=DECIMAL, at=named("long", "io.debezium.time.Timestamp"))
-    (row,) = decoded(narrow, [change("c", 1, id=1, price=Decimal("2.50"), at=1_000)], wide)
+    (row,) = decoded(narrow, [change(op="c", lsn=1, id=1, price=Decimal("2.50"), at=1_000)], wide)
     assert (row["id"], row["price"], row["at"], row["more"]) == (1, Decimal("2.5000"), 1_000_000, None)
 
 
@@ -325,8 +321,9 @@ def test_a_decimal_of_negative_scale_is_as_long_as_its_numbers() -> None:
     )
     writers = [read_writer_schema(each) for each in (schema, other)]
     body = under_another_schema(
-        avro(
-            flattened(id="int", n=["null", "bytes"]), [change("c", 1, id=1, n=(-12345).to_bytes(3, "big", signed=True))]
+        avro_object(
+            flattened(id="int", n=["null", "bytes"]),
+            [change(op="c", lsn=1, id=1, n=(-12345).to_bytes(3, "big", signed=True))],
         ),
         schema,
     )
@@ -349,10 +346,12 @@ def test_text_and_counts_of_one_meaning_agree_within_a_batch() -> None:
         t=named("string", "io.debezium.time.IsoTime"),
     )
     (row,) = decoded(
-        described, [change("c", 1, id=1, at="1970-01-02T01:00:00.5+01:00", day="1969-12-31Z", t="10:00:00Z")], counted
+        described,
+        [change(op="c", lsn=1, id=1, at="1970-01-02T01:00:00.5+01:00", day="1969-12-31Z", t="10:00:00Z")],
+        counted,
     )
     assert (row["at"], row["day"], row["t"]) == ("1970-01-02T01:00:00.5+01:00", -1, "10:00:00Z")
-    (row,) = decoded(counted, [change("c", 1, id=1, at=5, day=7, t=-1)], described)
+    (row,) = decoded(counted, [change(op="c", lsn=1, id=1, at=5, day=7, t=-1)], described)
     assert (row["at"], row["day"], row["t"]) == ("1970-01-01T00:00:00.000005Z", 7, "-00:00:00.000001")
 
 
@@ -365,7 +364,7 @@ def test_a_changed_unit_of_time_costs_no_digit_beside_the_old_one() -> None:
 
     millis, micros, nanos = unit("", "int"), unit("Micro", "long"), unit("Nano", "long")
     (row,) = decoded(
-        nanos, [change("c", 1, id=1, at=1_700_000_000_123_456_789, t=43_200_123_456_700, l=[1, None])], millis
+        nanos, [change(op="c", lsn=1, id=1, at=1_700_000_000_123_456_789, t=43_200_123_456_700, l=[1, None])], millis
     )
     assert (row["at"], row["t"], row["l"]) == (
         "2023-11-14T22:13:20.123456789Z",
@@ -373,12 +372,14 @@ def test_a_changed_unit_of_time_costs_no_digit_beside_the_old_one() -> None:
         ["1970-01-01T00:00:00.000000001Z", None],
     )
     (row,) = decoded(
-        millis, [change("c", 1, id=1, at=253_402_214_400_000, t=43_200_123, l=[9_223_372_036_825_200])], nanos
+        millis, [change(op="c", lsn=1, id=1, at=253_402_214_400_000, t=43_200_123, l=[9_223_372_036_825_200])], nanos
     )  # beyond what nanoseconds count
     assert (row["at"], row["t"], row["l"]) == ("9999-12-31T00:00:00.000000Z", "12:00:00.123000", ["infinity"])
     late = 9_223_372_036_825_200_000
     first, second = decoded(
-        millis, [change("c", 1, id=1, at=-1, t=1, l=[-(2**63)]), change("c", 2, id=2, at=late, t=None, l=None)], micros
+        millis,
+        [change(op="c", lsn=1, id=1, at=-1, t=1, l=[-(2**63)]), change(op="c", lsn=2, id=2, at=late, t=None, l=None)],
+        micros,
     )
     assert [(row["at"], row["t"], row["l"]) for row in (first, second)] == [
         (-1_000, "00:00:00.001000", [-(2**63)]),
@@ -390,7 +391,9 @@ def test_a_timestamp_to_the_minute_has_its_seconds() -> None:
     """java.time.OffsetDateTime.toString leaves out seconds that are 0."""
     schema = flattened(id="int", at=named("string", "io.debezium.time.ZonedTimestamp"))
     texts = ["2024-01-01T10:30Z", "2024-01-01T10:30-01:30", None, "infinity", "2024-01-01T10:30:00.5Z"]
-    assert [row["at"] for row in decoded(schema, [change("c", n, id=n, at=text) for n, text in enumerate(texts)])] == [
+    assert [
+        row["at"] for row in decoded(schema, [change(op="c", lsn=n, id=n, at=text) for n, text in enumerate(texts)])
+    ] == [
         "2024-01-01T10:30:00Z",
         "2024-01-01T10:30:00-01:30",
         None,
@@ -404,7 +407,7 @@ def test_a_key_of_more_digits_than_its_type_is_no_key_beside_another_unit_either
         flattened(id=named("long", "io.debezium.time.NanoTimestamp")),
         [flattened(id=named("long", f"io.debezium.time.{name}")) for name in ("Timestamp", "MicroTimestamp")],
     )
-    rows = [change("c", n, id=count) for n, count in enumerate((1_000, 1_001, 1_002, 2**63 - 1))]
+    rows = [change(op="c", lsn=n, id=count) for n, count in enumerate((1_000, 1_001, 1_002, 2**63 - 1))]
     for writers in (
         [nanos],
         [nanos, *others],
@@ -417,7 +420,7 @@ def test_a_key_of_more_digits_than_its_type_is_no_key_beside_another_unit_either
             writers=[read_writer_schema(json.loads(json.dumps(each))) for each in writers],
             stored=None,
         ).plan
-        found = decode(avro(nanos, rows), ITEM, plan)
+        found = decode(avro_object(nanos, rows), ITEM, plan)
         assert [(row.code, row.record) for row in found.rows] == [("inexact_record_key", n) for n in (1, 2, 3)] and len(
             found.batches
         ) == 1
@@ -458,8 +461,8 @@ def test_times_that_come_as_their_components_are_dates_and_timestamps() -> None:
         schema,
         [
             change(
-                "c",
-                1,
+                op="c",
+                lsn=1,
                 id=1,
                 **{
                     **whole,
@@ -468,8 +471,8 @@ def test_times_that_come_as_their_components_are_dates_and_timestamps() -> None:
                 },
             ),
             change(
-                "c",
-                2,
+                op="c",
+                lsn=2,
                 id=2,
                 d={"specialValue": "POSITIVE_INFINITY"},
                 ts={"specialValue": "NEGATIVE_INFINITY"},
@@ -493,16 +496,19 @@ def test_times_that_come_as_their_components_are_dates_and_timestamps() -> None:
     assert (
         decoded(
             flattened(id="int", ts=schema["fields"][2]["type"]),
-            [change("c", 1, id=1, ts={**at, "year": 1970, "month": 1, "day": 1})],
+            [change(op="c", lsn=1, id=1, ts={**at, "year": 1970, "month": 1, "day": 1})],
             micros,
         )[0]["ts"]
         == "1970-01-01T04:05:06.000007Z"
     )
     plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
     found = decode(
-        avro(
+        avro_object(
             schema,
-            [change("c", 1, id=1, d={"year": 2026, "month": 2}), change("c", 2, id=2, tz={**at, "offsetSeconds": 1})],
+            [
+                change(op="c", lsn=1, id=1, d={"year": 2026, "month": 2}),
+                change(op="c", lsn=2, id=2, tz={**at, "offsetSeconds": 1}),
+            ],
         ),
         ITEM,
         plan,
@@ -546,7 +552,7 @@ def test_a_null_in_a_document_stored_as_text_has_the_known_type() -> None:
         )
         nulls = {"n": None, "at": None, "ok": None, "raw": None, "l": [], "t": "x"}
         found = decode(
-            avro(
+            avro_object(
                 untold,
                 [
                     {**meta, **nulls},
@@ -562,7 +568,9 @@ def test_a_null_in_a_document_stored_as_text_has_the_known_type() -> None:
         assert [row.code for row in found.rows] == [
             "value_out_of_range"
         ] * 3  # what is there and is something else costs its row, and is kept
-        assert decode(avro(also, [{**meta, "l": None}]), ITEM, planned.plan).batches[0].to_pylist()[0]["l"] is None
+        assert (
+            decode(avro_object(also, [{**meta, "l": None}]), ITEM, planned.plan).batches[0].to_pylist()[0]["l"] is None
+        )
     flat = [
         read_writer_schema(json.loads(json.dumps(flattened(id="int", n=["null", kind])))) for kind in ("int", "string")
     ]
@@ -626,7 +634,11 @@ def test_records_maps_and_numbers_of_any_scale_are_exact_text() -> None:
     number = {"scale": 3, "value": (-123456).to_bytes(4, "big", signed=True)}
     (row,) = decoded(
         schema,
-        [change("c", 1, id=1, n=number, p={"x": 1.5, "wkb": b"\x01"}, h={"a": "1", "b": None}, ns=[number, None])],
+        [
+            change(
+                op="c", lsn=1, id=1, n=number, p={"x": 1.5, "wkb": b"\x01"}, h={"a": "1", "b": None}, ns=[number, None]
+            )
+        ],
     )
     assert (row["n"], row["p"], row["h"], row["ns"]) == (
         "-123.456",
@@ -647,7 +659,7 @@ def test_infinite_timestamps_do_not_refuse_their_object() -> None:
     ]
     assert [
         (row["ms"], row["tz"])
-        for row in decoded(schema, [change("c", 1, id=n, ms=ms, tz=tz) for n, (ms, tz) in enumerate(values)])
+        for row in decoded(schema, [change(op="c", lsn=1, id=n, ms=ms, tz=tz) for n, (ms, tz) in enumerate(values)])
     ] == values
 
 
@@ -672,17 +684,17 @@ def test_a_binlog_orders_by_file_number_position_and_row() -> None:
 @pytest.mark.parametrize(
     ("rows", "error"),
     [
-        ([change("c", 1, id=1), change("c", 1, id=None)], NullRecordKey),
-        ([change("x", 1, id=1)], UnsupportedOperation),
-        ([change("c", None, id=1)], Unordered),
-        ([change("c", -1, id=1)], Unordered),
+        ([change(op="c", lsn=1, id=1), change(op="c", lsn=1, id=None)], NullRecordKey),
+        ([change(op="x", lsn=1, id=1)], UnsupportedOperation),
+        ([change(op="c", lsn=None, id=1)], Unordered),
+        ([change(op="c", lsn=-1, id=1)], Unordered),
     ],
 )
 def test_a_change_that_cannot_be_merged_costs_its_own_row(rows: list[dict[str, Any]], error: type[SluiceError]) -> None:
     schema = flattened(id=["null", "int"])
-    good = [change("c", 5, id=n) for n in (8, 9)]
+    good = [change(op="c", lsn=5, id=n) for n in (8, 9)]
     plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
-    found = decode(avro(schema, [good[0], *rows, good[1]]), ITEM, plan)
+    found = decode(avro_object(schema, [good[0], *rows, good[1]]), ITEM, plan)
     (row,) = found.rows
     assert (row.code, row.record, row.offset) == (error.code, len(rows), 500 + len(rows))
     assert json.loads(row.content)["__op"] == rows[-1]["__op"] and row.encoding == "json"
@@ -705,7 +717,7 @@ def test_a_change_that_cannot_be_merged_costs_its_own_row(rows: list[dict[str, A
 )
 def test_a_value_that_its_type_cannot_hold_costs_its_own_row(kind: Any, value: Any) -> None:
     schema = flattened(id="int", v=kind)
-    body = avro(flattened(id="int", v=["null", kind[1]["type"]]), [change("c", 1, id=1, v=value)])
+    body = avro_object(flattened(id="int", v=["null", kind[1]["type"]]), [change(op="c", lsn=1, id=1, v=value)])
     others = [flattened(id="int", v=named("long", "io.debezium.time.NanoTimestamp"))] if "imestamp" in str(kind) else []
     for writers in ([schema], [schema, *others]):
         plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(each) for each in writers], stored=None).plan
@@ -718,7 +730,7 @@ def test_a_value_that_its_type_cannot_hold_costs_its_own_row(kind: Any, value: A
 
 def test_text_that_is_not_utf_8_costs_its_own_row_and_keeps_its_bytes() -> None:
     schema = flattened(id="int", name="string")
-    body = avro(schema, [change("c", 1, id=n, name=f"name{n}") for n in range(3)])
+    body = avro_object(schema, [change(op="c", lsn=1, id=n, name=f"name{n}") for n in range(3)])
     plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
     found = decode(body.replace(b"name1", b"na\xff\xfe1"), ITEM, plan)
     assert [(row.code, row.record) for row in found.rows] == [("undecodable_value", 1)]
@@ -731,7 +743,9 @@ def test_bad_rows_anywhere_in_a_long_object_are_found_and_all_others_kept_in_ord
     schema = flattened(id=["null", "int"])
     plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
     found = decode(
-        avro(schema, [change("c", 10, id=None if n in bad else n) for n in range(4_500)], block=500), ITEM, plan
+        avro_object(schema, [change(op="c", lsn=10, id=None if n in bad else n) for n in range(4_500)], block=500),
+        ITEM,
+        plan,
     )
     assert {row.record for row in found.rows} == bad
     kept = [number for batch in found.batches for number in batch.column("_sluice_offset").to_pylist()]
@@ -743,9 +757,9 @@ def test_an_object_of_more_bad_rows_than_the_limit_is_refused_whole() -> None:
     plan = plan_read(
         replace(CONFIG, limits=Limits(quarantined_rows=3)), batch="b", writers=[read_writer_schema(schema)], stored=None
     ).plan
-    rows = [change("c", 1, id=n) for n in range(50)]
+    rows = [change(op="c", lsn=1, id=n) for n in range(50)]
     for bad, refused in ((3, False), (4, True)):
-        body = avro(schema, rows + [change("c", 1, id=None)] * bad)
+        body = avro_object(schema, rows + [change(op="c", lsn=1, id=None)] * bad)
         if refused:
             with pytest.raises(TooManyBadRows, match="More than 3 records"):
                 decode(body, ITEM, plan)
@@ -755,7 +769,7 @@ def test_an_object_of_more_bad_rows_than_the_limit_is_refused_whole() -> None:
 
 def test_more_records_or_more_decoded_bytes_than_the_limits_refuse_the_object() -> None:
     schema = flattened(id="int")
-    body = avro(schema, [change("c", 1, id=n) for n in range(500)], codec="deflate")
+    body = avro_object(schema, [change(op="c", lsn=1, id=n) for n in range(500)], codec="deflate")
     for limits in (Limits(object_rows=499), Limits(decoded_bytes=10_000)):
         plan = plan_read(
             replace(CONFIG, limits=limits), batch="b", writers=[read_writer_schema(schema)], stored=None
@@ -786,7 +800,7 @@ def under_another_schema(body: bytes, schema: dict[str, Any]) -> bytes:
 
 def test_bytes_cut_anywhere_inside_a_block_are_corrupt() -> None:
     schema = flattened(id="int")
-    body = avro(schema, [change("c", 1, id=n) for n in range(2_000)], codec="deflate", block=1_000)
+    body = avro_object(schema, [change(op="c", lsn=1, id=n) for n in range(2_000)], codec="deflate", block=1_000)
     plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
     for cut in (1, 10, 17, len(body) // 2, len(body) // 3):
         with pytest.raises(CorruptObject):
@@ -795,7 +809,9 @@ def test_bytes_cut_anywhere_inside_a_block_are_corrupt() -> None:
 
 def test_a_flipped_byte_is_corrupt() -> None:
     schema = flattened(id="int", name="string")
-    body = bytearray(avro(schema, [change("c", 1, id=n, name="x" * 50) for n in range(500)], codec="snappy"))
+    body = bytearray(
+        avro_object(schema, [change(op="c", lsn=1, id=n, name="x" * 50) for n in range(500)], codec="snappy")
+    )
     plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
     body[len(body) // 2] ^= 0xFF
     with pytest.raises(CorruptObject):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from bad_input import not_utf8
+from builders import change
 from shapes import CREATE, DELETE, config, item, picked
 
 from sluice.batch.row_errors import RowError
@@ -56,8 +57,8 @@ def rows_of(body: bytes, *, limits: Limits = Limits(), bad: list[RowError] | Non
     return [row for batch in decoded.batches for row in batch.to_pylist()]
 
 
-def change(lsn: int = 7, **values: Any) -> dict[str, Any]:
-    return {"id": 1, **values, "__op": "c", "__deleted": "false", "__lsn": lsn, "__source_ts_ms": 5}
+def good_row(**values: Any) -> dict[str, Any]:
+    return change(**{"id": 1, **values})
 
 
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
@@ -65,7 +66,7 @@ def test_every_codec_of_the_sinks_is_read_over_row_groups_and_chunks(
     codec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sluice_formats.records.CHUNK_ROWS", 2_000)
-    body = parquet([KEY, *META], [change(n, id=n) for n in range(4_500)], compression=codec, row_group_size=1_000)
+    body = parquet([KEY, *META], [good_row(lsn=n, id=n) for n in range(4_500)], compression=codec, row_group_size=1_000)
     found = rows_of(body)
     assert [row["id"] for row in found] == list(range(4_500))
     assert (found[-1]["_sluice_offset"], found[-1]["_sluice_position"]) == (
@@ -112,7 +113,7 @@ def test_every_codec_of_the_sinks_is_read_over_row_groups_and_chunks(
     ],
 )
 def test_a_logical_type_of_parquet_is_the_same_kind_as_avros(kind: pa.DataType, value: Any, raw: Any) -> None:
-    rows = [change(v=value), change(v=None), change(v=value)]
+    rows = [good_row(v=value), good_row(v=None), good_row(v=value)]
     for row in rows:
         if isinstance(row["v"], int) and (pa.types.is_timestamp(kind) or pa.types.is_time(kind)):
             row["v"] = pa.scalar(row["v"], pa.int64() if not pa.types.is_time32(kind) else pa.int32()).cast(kind)
@@ -158,7 +159,7 @@ def test_columns_are_read_as_parquet_stores_them_despite_arrows_embedded_schema(
 def test_timestamps_as_hive_and_impala_write_them_are_nanoseconds() -> None:
     body = parquet(
         [KEY, pa.field("v", pa.timestamp("ns")), *META],
-        [change(v=pa.scalar(10**15, pa.timestamp("ns")))],
+        [good_row(v=pa.scalar(10**15, pa.timestamp("ns")))],
         use_deprecated_int96_timestamps=True,
     )
     assert picked(rows_of(body), "v") == [(10**15,)]
@@ -250,7 +251,7 @@ def test_semantic_types_of_the_connector_come_from_the_schema_in_the_footer() ->
         pa.field("price", pa.decimal128(9, 2)),
         *META,
     ]
-    body = parquet(fields, [change(day=9685, at=10**15, price=Decimal("12.34"))], avro=AVRO)
+    body = parquet(fields, [good_row(day=9685, at=10**15, price=Decimal("12.34"))], avro=AVRO)
     assert read_footer(body, True).schema == AVRO  # so its fingerprint is that of the same schema in an Avro object
     writer = read_writer_schema(read_footer(body, True).schema)
     assert {column.name: column.kind for column in writer.row.columns} == {
@@ -283,10 +284,10 @@ def test_a_time_is_in_the_unit_that_the_sinks_schema_says() -> None:
 
 def test_a_footer_that_names_columns_the_file_lacks_is_damaged() -> None:
     with pytest.raises(DamagedParquet):
-        rows_of(parquet([KEY, *META], [change()], avro=AVRO))
+        rows_of(parquet([KEY, *META], [good_row()], avro=AVRO))
 
 
-GOOD = parquet([KEY, *META], [change(n, id=n) for n in range(3_000)], compression="snappy")
+GOOD = parquet([KEY, *META], [good_row(lsn=n, id=n) for n in range(3_000)], compression="snappy")
 
 
 @pytest.mark.parametrize(
@@ -313,7 +314,7 @@ def test_what_is_no_sound_parquet_file_is_refused(body: bytes, error: type[Sluic
 
 
 def test_every_flipped_byte_of_a_footer_is_refused_or_harmless() -> None:
-    body = parquet([KEY, *META], [change()])
+    body = parquet([KEY, *META], [good_row()])
     length = footer_bytes(body, True)
     for at in range(len(body) - length, len(body)):
         damaged = bytearray(body)
@@ -326,7 +327,7 @@ def test_every_flipped_byte_of_a_footer_is_refused_or_harmless() -> None:
 
 def test_a_footer_that_contradicts_itself_does_not_end_the_process() -> None:
     """pyarrow throws where nothing catches when it is asked for a column whose histogram of levels has another length than its schema says."""
-    body = parquet([KEY, pa.field("v", pa.string()), *META], [change(v="x"), change(v="y")])
+    body = parquet([KEY, pa.field("v", pa.string()), *META], [good_row(v="x"), good_row(v="y")])
     at = body.find(
         b"\x26\x00\x04", len(body) - int.from_bytes(body[-8:-4], "little")
     )  # a list of two numbers, 0 nulls and 2 values
@@ -344,7 +345,7 @@ def test_a_footer_that_contradicts_itself_does_not_end_the_process() -> None:
 
 
 def test_a_file_whose_columns_come_to_too_much_is_refused_before_it_is_read() -> None:
-    body = parquet([KEY, *META], [change(id=7)] * 100_000, compression="zstd")
+    body = parquet([KEY, *META], [good_row(id=7)] * 100_000, compression="zstd")
     with pytest.raises(ExpansionLimit):
         rows_of(body, limits=Limits(decoded_bytes=len(body) * 2))
 

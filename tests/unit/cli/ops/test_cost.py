@@ -101,7 +101,9 @@ def test_what_runs_cost_besides_spark_is_reckoned_from_their_own_batches():
     transitions = (
         2 * given.look_transitions + 3 * given.sync_transitions + 2 / given.looks_a_service * given.service_transitions
     )
-    assert summary["usd"]["step_functions"] == pytest.approx(transitions * prices.OTHER_PRICES.state_transitions_million / 1e6)
+    assert summary["usd"]["step_functions"] == pytest.approx(
+        transitions * prices.OTHER_PRICES.state_transitions_million / 1e6
+    )
 
 
 def test_an_estimate_needs_no_stack(capsys, monkeypatch, tmp_path):
