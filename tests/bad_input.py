@@ -71,7 +71,9 @@ def parquet(*rows: dict[str, Any], **columns: Any) -> bytes:
 
 
 def not_utf8(nested: bool = False) -> bytes:
-    """Three rows, of which the second's text is no UTF-8: who writes Parquet may leave that unchecked, and so does its reader."""
+    """Three rows, of which the second's text is no UTF-8: who writes Parquet may leave that unchecked, and so does its
+    reader.
+    """
     ids = [120, 1, 121]
     bad: Any = [b"\xff\xfe"] if nested else b"\xff\xfe"
     raw = [bad if id == 1 else None for id in ids]
@@ -169,7 +171,8 @@ CONNECT = {
     ],
 }
 
-# The change metadata beside them: without its log position an object would be of another kind, which those that follow it may not be lower than (rule 17).
+# The change metadata beside them: without its log position an object would be of another kind, which those that follow
+# it may not be lower than (rule 17).
 CHANGED = {
     **CONNECT,
     "fields": [
@@ -212,7 +215,9 @@ def forged(column: str, kind: Any, plain: Any, value: Any) -> bytes:
 
 @dataclass(frozen=True)
 class Case:
-    """An object that is refused, or of which `rows` are: what it is, its ending, how to make it, and the code it is kept under."""
+    """An object that is refused, or of which `rows` are: what it is, its ending, how to make it, and the code it is
+    kept under.
+    """
 
     name: str
     ending: str

@@ -45,7 +45,9 @@ def source_rows(events: Sequence[Event]) -> dict[int, dict[str, Any] | None]:
 
 
 def history(draw: random.Random, *, most: int = 14) -> list[Event]:
-    """Creates, updates, moves, deletes, key changes, truncates, unchanged columns and a column that is added, in position order."""
+    """Creates, updates, moves, deletes, key changes, truncates, unchanged columns and a column that is added, in
+    position order.
+    """
     events: list[Event] = []
     alive: dict[int, bool] = {}
     number, added = 0, draw.randint(0, most)

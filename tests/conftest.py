@@ -78,7 +78,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The session's local stack: emulator, stand-in, deployed template, release. Tests configure topics of their own."""
+    """The session's local stack: emulator, stand-in, template, release. Tests configure topics of their own."""
     from judging.running_stack import local_stack
 
     with local_stack(tmp_path_factory.mktemp("stack")) as running:

@@ -27,9 +27,14 @@ BRONZE, SILVER, ARTIFACTS = "sluice-bronze", "sluice-silver", "sluice-artifacts"
 LEDGER = "sluice-ledger"
 TOPIC = "shop.public.orders"
 SCHEMA: dict[str, Any] = {
-    "type": "record", "name": "shop.public.orders.Value",
-    "fields": [{"name": "id", "type": "long"}, {"name": "__lsn", "type": ["null", "long"], "default": None}, {"name": "__deleted", "type": ["null", "string"], "default": None}],
-}  # fmt: skip
+    "type": "record",
+    "name": "shop.public.orders.Value",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "__lsn", "type": ["null", "long"], "default": None},
+        {"name": "__deleted", "type": ["null", "string"], "default": None},
+    ],
+}
 
 
 SHARED = emulated_session(REGION)
@@ -172,18 +177,36 @@ def s3_body(*ids: ObjectId, size: int = 1000) -> str:
         }
         if id.version_id:
             described["versionId"] = id.version_id
-        records.append({"eventVersion": "2.6", "eventSource": "aws:s3", "eventTime": "2024-05-01T10:00:00.000Z", "eventName": "ObjectCreated:Put",
-                        "s3": {"s3SchemaVersion": "1.0", "bucket": {"name": id.bucket}, "object": described}})  # fmt: skip
+        records.append(
+            {
+                "eventVersion": "2.6",
+                "eventSource": "aws:s3",
+                "eventTime": "2024-05-01T10:00:00.000Z",
+                "eventName": "ObjectCreated:Put",
+                "s3": {"s3SchemaVersion": "1.0", "bucket": {"name": id.bucket}, "object": described},
+            }
+        )
     return json.dumps({"Records": records})
 
 
 def sqs_event(*bodies: str) -> dict[str, Any]:
     """The event that Lambda gets for messages; their ids are m0, m1 …"""
-    return {"Records": [
-        {"messageId": f"m{n}", "receiptHandle": "r", "body": body, "attributes": {"ApproximateReceiveCount": "1"}, "messageAttributes": {},
-         "md5OfBody": "", "eventSource": "aws:sqs", "eventSourceARN": "arn:aws:sqs:us-west-2:123456789012:notices", "awsRegion": REGION}
-        for n, body in enumerate(bodies)
-    ]}  # fmt: skip
+    return {
+        "Records": [
+            {
+                "messageId": f"m{n}",
+                "receiptHandle": "r",
+                "body": body,
+                "attributes": {"ApproximateReceiveCount": "1"},
+                "messageAttributes": {},
+                "md5OfBody": "",
+                "eventSource": "aws:sqs",
+                "eventSourceARN": "arn:aws:sqs:us-west-2:123456789012:notices",
+                "awsRegion": REGION,
+            }
+            for n, body in enumerate(bodies)
+        ]
+    }
 
 
 def context(milliseconds: int = 60_000) -> Any:

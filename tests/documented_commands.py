@@ -41,7 +41,10 @@ def shown_commands() -> list[Shown]:
 
 
 def commands_in(text: str, document: str) -> Iterator[Shown]:
-    """The commands of one document. Lines of code blocks that begin with a program's name, after a prompt or not; code in a line likewise."""
+    """The commands of one document.
+
+    Lines of code blocks that begin with a program's name, after a prompt or not; code in a line likewise.
+    """
     blocks = _FENCED.findall(text)
     without = _FENCED.sub("", text)
     blocks += _INDENTED.findall(without)

@@ -1,7 +1,7 @@
 """AWS in the tests' own process: DynamoDB and S3 are MiniStack, which the local stack runs too, the rest is moto.
 
-Clients are botocore's own. Where botocore would send a request, at its `before-send` event, MiniStack's ASGI application
-answers, as moto answers for the other services.
+Clients are botocore's own. Where botocore would send a request, at its `before-send` event, MiniStack's ASGI
+application answers, as moto answers for the other services.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from ministack.services import dynamodb, s3
 from moto import mock_aws
 from moto.core.models import botocore_stubber
 
-#: `moto` runs the same tests on moto's DynamoDB and S3. They take several times as long: moto copies its tables for every write.
+#: `moto` runs the same tests on moto's DynamoDB and S3. They take several times as long: moto copies its tables for
+#: every write.
 EMULATOR_VARIABLE = "SLUICE_TEST_EMULATOR"
 MINISTACK_SERVICES = ("dynamodb", "s3")
 

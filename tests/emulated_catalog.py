@@ -28,6 +28,7 @@ HIDDEN = [
     {"name": "_sluice_op", "type": ["null", "string"], "default": None},
 ]
 ARTIST = [("artist_id", "int"), ("name", "string"), ("nationality", "string"), ("birth_year", "int")]
+DEFAULT_RULE = CatalogRule()
 
 
 class EmulatedCatalog:
@@ -102,7 +103,9 @@ class EmulatedCatalog:
         return found
 
     def edit(self, database: str, name: str, **changes: Any) -> None:
-        """Change a table as a user would: `parameters`, `description`, `comments` by column, `columns` to add, `types` by column."""
+        """Change a table as a user would: `parameters`, `description`, `comments` by column, `columns` to add, `types`
+        by column.
+        """
         table = self.table(database, name)
         storage = table["StorageDescriptor"]
         columns = [
@@ -159,8 +162,14 @@ def write_commit(
     ]
     schema = {"type": "record", "name": "row", "fields": fields + HIDDEN}
     listed = list(partitions)
-    body = {"partitionToWriteStats": {path: [{"fileId": "f", "path": f"{path}/f.parquet", "numWrites": 1}] for path in listed}, "operationType": operation,
-            "compacted": False, "extraMetadata": {"schema": json.dumps(schema)}}  # fmt: skip
+    body = {
+        "partitionToWriteStats": {
+            path: [{"fileId": "f", "path": f"{path}/f.parquet", "numWrites": 1}] for path in listed
+        },
+        "operationType": operation,
+        "compacted": False,
+        "extraMetadata": {"schema": json.dumps(schema)},
+    }
     if replaced:
         body["partitionToReplaceFileIds"] = replaced
     root = config.table.replace(".", "/")
@@ -181,7 +190,7 @@ def artists(
     table_type: str = COW,
     *,
     partition_by: tuple[str, ...] = ("nationality",),
-    catalog: CatalogRule = CatalogRule(),
+    catalog: CatalogRule = DEFAULT_RULE,
     table: str = "moma.artists",
 ) -> TableConfig:
     """The table of the published demonstration."""

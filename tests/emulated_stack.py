@@ -1,4 +1,6 @@
-"""A deployed stack for tests of the commands: S3, DynamoDB and SQS on an emulator, and CloudFormation's answers about it."""
+"""A deployed stack for tests of the commands: S3, DynamoDB and SQS on an emulator, and CloudFormation's answers about
+it.
+"""
 
 import json
 from contextlib import contextmanager
@@ -25,7 +27,10 @@ SHARED = emulated_session(REGION)
 
 
 class CloudFormation:
-    """Answers DescribeStacks as CloudFormation words it. An emulator of it is loaded longer than most tests of this folder run."""
+    """Answers DescribeStacks as CloudFormation words it.
+
+    An emulator of it is loaded longer than most tests of this folder run.
+    """
 
     def __init__(self):
         self.outputs, self.parameters = {}, {}
@@ -39,12 +44,16 @@ class CloudFormation:
             status, body = (
                 200,
                 f"""<DescribeStacksResponse><DescribeStacksResult><Stacks><member><StackName>s</StackName><StackStatus>CREATE_COMPLETE</StackStatus>
-                <CreationTime>2024-05-01T10:00:00.000Z</CreationTime><Outputs>{_members("Output", self.outputs)}</Outputs><Parameters>{_members("Parameter", self.parameters)}</Parameters></member></Stacks></DescribeStacksResult></DescribeStacksResponse>""",
+                <CreationTime>2024-05-01T10:00:00.000Z</CreationTime>
+                <Outputs>{_members("Output", self.outputs)}</Outputs>
+                <Parameters>{_members("Parameter", self.parameters)}</Parameters>
+                </member></Stacks></DescribeStacksResult></DescribeStacksResponse>""",
             )
         else:
             status, body = (
                 400,
-                f"<ErrorResponse><Error><Type>Sender</Type><Code>ValidationError</Code><Message>Stack with id {name} does not exist</Message></Error></ErrorResponse>",
+                f"<ErrorResponse><Error><Type>Sender</Type><Code>ValidationError</Code><Message>Stack with id "
+                f"{name} does not exist</Message></Error></ErrorResponse>",
             )
         answer = {
             "status_code": status,

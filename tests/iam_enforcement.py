@@ -1,4 +1,6 @@
-"""The roles of template.yaml, enforced on every AWS call of a block by the evaluation of policies that the emulator has."""
+"""The roles of template.yaml, enforced on every AWS call of a block by the evaluation of policies that the emulator
+has.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,8 @@ def _catalog(params: Mapping[str, Any]) -> Iterator[str]:
         return
     database = params["DatabaseName"]
     yield f"database/{database}"
-    yield f"table/{database}/{params.get('TableName') or params.get('Name') or params.get('TableInput', {}).get('Name') or '*'}"
+    table = params.get("TableName") or params.get("Name") or params.get("TableInput", {}).get("Name") or "*"
+    yield f"table/{database}/{table}"
 
 
 def _ledger(operation: str, params: Mapping[str, Any]) -> Iterator[tuple[str, str, list[str]]]:
@@ -102,7 +105,9 @@ class Role:
     """One role's policy with the template's functions filled in, and what was asked of it."""
 
     def __init__(self, name: str, names: Mapping[str, str], without: tuple[str, ...] | None = None) -> None:
-        """`without` is the Sid and the action that are taken away, and the one resource that they are taken from if not from all."""
+        """`without` is the Sid and the action that are taken away, and the one resource that they are taken from if not
+        from all.
+        """
         document = _filled(TEMPLATE["Resources"][name]["Properties"]["Policies"][0]["PolicyDocument"], names)
         self.document = {
             **document,
@@ -170,7 +175,9 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _filled(node: Any, names: Mapping[str, str]) -> Any:
-    """A part of the template with what `names` says in place of references; conditions are not met, and what only they let in is None."""
+    """A part of the template with what `names` says in place of references; conditions are not met, and what only they
+    let in is None.
+    """
     if isinstance(node, list):
         return [_filled(item, names) for item in node]
     if not isinstance(node, dict):

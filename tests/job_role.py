@@ -9,7 +9,8 @@ BY_THE_JVM = {
     ("WriteSilver", "s3:DeleteObject"): "Hudi removes what a rollback, a cleaning or a finished write leaves",
     ("ListSilverAndArtifacts", "s3:ListBucket"): "Hudi lists its timeline, S3A looks for folders",
 }
-# What no local run asks for: a driver commits without all three. They stay, since EMR's own build of the S3 client isn't the one that was tried.
+# What no local run asks for: a driver commits without all three. They stay, since EMR's own build of the S3 client
+# isn't the one that was tried.
 UNSEEN = {
     ("WriteSilver", "s3:AbortMultipartUpload"): "S3A gives up a large file that can't be finished",
     ("WriteSilver", "s3:ListMultipartUploadParts"): "a client that goes on with an upload looks at its parts",
@@ -30,9 +31,16 @@ def job_names(
 ) -> dict[str, str]:
     """What the template's references stand for in a deployment."""
     return {
-        "AWS::Partition": "aws", "AWS::Region": region, "AWS::AccountId": account, "AWS::StackName": "s", "BronzeBucketName": bronze, "SilverBucketName": silver,
-        "ArtifactBucketName": artifacts, "ApplicationId": application, "Ledger.Arn": f"arn:aws:dynamodb:{region}:{account}:table/{ledger}",
-    }  # fmt: skip
+        "AWS::Partition": "aws",
+        "AWS::Region": region,
+        "AWS::AccountId": account,
+        "AWS::StackName": "s",
+        "BronzeBucketName": bronze,
+        "SilverBucketName": silver,
+        "ArtifactBucketName": artifacts,
+        "ApplicationId": application,
+        "Ledger.Arn": f"arn:aws:dynamodb:{region}:{account}:table/{ledger}",
+    }
 
 
 def job_grants() -> list[tuple[str, str]]:

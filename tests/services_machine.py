@@ -63,7 +63,10 @@ class Failure(Exception):
 
 
 class Machine:
-    """The definition on the emulator's interpreter. Each task's answers are given in order, the last one again and again."""
+    """The definition on the emulator's interpreter.
+
+    Each task's answers are given in order, the last one again and again.
+    """
 
     def __init__(self, monkeypatch):
         self.refused = lambda resource, data: None  # the name of the error with which a call of AWS is refused

@@ -33,6 +33,8 @@ from sluice_spark.merge.part import merge_part, resolve_part
 
 BRONZE, REGION = "bronze", "us-east-1"
 
+NOW = Span()
+
 
 def flattened(columns: Mapping[str, Any], *, name: str = "Value") -> dict[str, Any]:
     """A writer schema as ExtractNewRecordState leaves it for PostgreSQL; `columns` are name -> Avro type."""
@@ -197,7 +199,7 @@ class Workbench:
         """The whole table by that reader."""
         return pa.Table.from_batches(HudiTableBuilder.from_base_uri(str(self.local_path(config))).build().read())
 
-    def rows_by_sluice(self, config: TableConfig, *columns: str, span: Span = Span()) -> list[tuple[Any, ...]]:
+    def rows_by_sluice(self, config: TableConfig, *columns: str, span: Span = NOW) -> list[tuple[Any, ...]]:
         """The same as `sluice read` reads them, without a JVM: now, as of a moment, or what changed since one."""
         found = (
             open_table(Silver(self.services.tables_uri), config.table, span=span)

@@ -39,9 +39,10 @@ class Tables:
 
 
 class FakeMerger:
-    """The Merger port. `before`, `after`, `resolving` and `serving` hold, per table, errors to raise once each at that point.
+    """The Merger port. `before`, `after`, `resolving` and `serving` hold errors by table, each raised once.
 
-    `slices` is how many slices a service of a table still takes; `slice_ms` how long each lasts, `floors` what a purge raises.
+    `slices` is the number of slices that a service of a table still takes, `slice_ms` the duration of each in
+    milliseconds, and `floors` what a purge raises.
     """
 
     def __init__(

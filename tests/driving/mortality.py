@@ -12,7 +12,9 @@ class Killed(BaseException):
 
 
 class Mortality:
-    """Counts the calls of one process over all its ports, and ends the process behind the chosen one (from 1; None: never)."""
+    """Counts the calls of one process over all its ports, and ends the process behind the chosen one (from 1; None:
+    never).
+    """
 
     def __init__(self, dies_at: int | None = None) -> None:
         self.steps: list[str] = []

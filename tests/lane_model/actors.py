@@ -24,7 +24,7 @@ Step = tuple[str, ModelState]
 
 
 def steps(scenario: Scenario, model: ModelState) -> Iterator[Step]:
-    """Every next model without trouble: each living process does its next thing, or time passes to the next deadline."""
+    """Every next state without trouble: a living process takes its next step, or time passes to the next deadline."""
     for number, invocation in enumerate(model.invocations):
         for label, after in _invocation_step(scenario, model, number, invocation):
             yield f"admit {number} {label}", after

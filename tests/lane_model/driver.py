@@ -1,4 +1,4 @@
-"""A run's process in the lane protocol: hold, take over, look, open, claim, write each table, settle, close, release."""
+"""A run's process in the lane protocol: hold, take over, look, open, claim, write tables, settle, close, release."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WRITE_ORDERS = {True: ("begin", "check", "complete"), False: ("check", "begin", 
 
 
 class CommittedTwice(Exception):
-    """A driver completed a commit of (batch, table) that the timeline holds already, or of an object in another batch."""
+    """A driver completed a second commit of (batch, table), or a commit of an object of another batch."""
 
 
 def driver_step(scenario: Scenario, model: ModelState, number: int, driver: Driver) -> ModelState:
@@ -72,7 +72,7 @@ def _look(scenario, model, number, driver):
 
 def _query(scenario, model, number, driver):
     pending = tuple(found for found, (status, _) in enumerate(model.objects) if status == PENDING)
-    commits = tuple(zip(scenario.table_names, model.last_commits))
+    commits = tuple(zip(scenario.table_names, model.last_commits, strict=True))
     plan = planned(pending, scenario.tables, commits, scenario.freshness_s, scenario.batch_objects, model.now)
     if plan.objects:
         batch = tuple(sorted(int(one.id.key) for items in plan.objects.values() for one in items))
@@ -144,7 +144,9 @@ def _claim(scenario, model, number, driver):
 
 
 def _rollback(scenario, model, number, driver):
-    """What others began and didn't complete is taken off the table's timeline; their writers can't complete it any more."""
+    """What others began and didn't complete is taken off the table's timeline; their writers can't complete it any
+    more.
+    """
     table = _table(scenario, driver)
     kept = (
         frozenset(begun for begun in model.inflight if begun[2] != table)
@@ -206,7 +208,9 @@ def _settle_part(scenario, model, number, driver):
     table = _table(scenario, driver)
     commits = model.last_commits
     if (driver.batch, table) not in model.settled:
-        commits = tuple(model.now if name == table else at for name, at in zip(scenario.table_names, commits))
+        commits = tuple(
+            model.now if name == table else at for name, at in zip(scenario.table_names, commits, strict=True)
+        )
     settled = model._replace(settled=model.settled | {(driver.batch, table)}, last_commits=commits)
     return _next_part(scenario, settled, number, driver, part=driver.part + 1)
 

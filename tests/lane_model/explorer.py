@@ -103,7 +103,9 @@ def _in_one_batch(scenario: Scenario, model: ModelState) -> bool:
 
 
 def _somebody_will_look(model: ModelState) -> bool:
-    """Whether undone work is known to a run, to an invocation that hasn't woken yet, to the schedule, or to an operator."""
+    """Whether undone work is known to a run, to an invocation that hasn't woken yet, to the schedule, or to an
+    operator.
+    """
     undone = (
         model.unsettled
         or model.service != ("", "")

@@ -1,4 +1,4 @@
-"""The model that the lane protocol is explored in: one lane, its objects, the queue, EMR, drivers, a table's timeline."""
+"""The state of the lane protocol's model: one lane, its objects, the queue, EMR, drivers, a table's timeline."""
 
 from __future__ import annotations
 
@@ -69,7 +69,10 @@ class Supervise(NamedTuple):
 
 
 class ModelState(NamedTuple):
-    """Everything that outlives a step. `timeline` is what Hudi completed, `inflight` what it began: (job, batch, table)."""
+    """Everything that outlives a step.
+
+    `timeline` is what Hudi completed, `inflight` what it began: (job, batch, table).
+    """
 
     lane: LaneState
     now: int
@@ -90,7 +93,7 @@ class ModelState(NamedTuple):
 
 @dataclass(frozen=True)
 class Protocol:
-    """The project's own functions where the model calls them, so that a test can break one and see the explorer object."""
+    """The project's own functions that the model calls. A test can break one to see that the explorer finds it."""
 
     release: Callable[..., Any] = machine.release
     hold: Callable[..., Any] = machine.hold

@@ -1,4 +1,6 @@
-"""Whatever bytes come, and whatever stands where a place in the log should, there are rows or a refusal that says what to do: nothing else leaves a read task."""
+"""Whatever bytes come, and whatever stands where a place in the log should, there are rows or a refusal that says what
+to do: nothing else leaves a read task.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lane protocol explored exhaustively, with the project's own transitions, predicate and plan; and broken on purpose.
+"""The lane protocol explored exhaustively with the project's own transitions and plan, and broken on purpose.
 
 `SLUICE_LANE_BOUNDS=large` walks the larger bounds too (minutes). The numbers of worlds are those of
 docs/decisions/lane-protocol.md: a change of the protocol changes them, and both are to be renewed together.

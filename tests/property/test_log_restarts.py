@@ -1,4 +1,6 @@
-"""However a log's objects are cut, repeated, delayed and batched, none is parked; after the log began again, none of the new ones is merged."""
+"""However a log's objects are cut, repeated, delayed and batched, none is parked; after the log began again, none of
+the new ones is merged.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ DEEP = 400 * MIB  # how far back in the log a transaction reaches
 
 
 def objects_of(draw: random.Random, changes: list[tuple[int, int]], first: int) -> list[SeenObject]:
-    """Changes (LSN, source time) in the order in which they were written to Kafka from an offset on, cut into objects with gaps between offsets."""
+    """Changes (LSN, source time) in the order in which they were written to Kafka from an offset on, cut into objects
+    with gaps between offsets.
+    """
     made, offset = [], first
     while changes:
         size = draw.randint(1, 5)
@@ -29,7 +33,9 @@ def objects_of(draw: random.Random, changes: list[tuple[int, int]], first: int) 
 
 
 def log(draw: random.Random, begin: int, time: int, most: int) -> list[tuple[int, int]]:
-    """A log's changes in the order of their commits: LSNs rise but for what long transactions bring, and the connector sends some again."""
+    """A log's changes in the order of their commits: LSNs rise but for what long transactions bring, and the connector
+    sends some again.
+    """
     changes: list[tuple[int, int]] = []
     lsn = begin
     for _ in range(draw.randint(1, most)):

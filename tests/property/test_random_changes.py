@@ -1,4 +1,6 @@
-"""Random histories of a table through the merge's own decisions: any order, grouping and repetition gives what the source holds."""
+"""Random histories of a table through the merge's own decisions: any order, grouping and repetition gives what the
+source holds.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def live_in_table(table: Table) -> dict[int, Any]:
 
 
 class SourceAndTable(RuleBasedStateMachine):
-    """A source whose changes arrive in any order, in batches, more than once; after each batch the table is what arrived, applied in order."""
+    """A source whose changes arrive in any order, in batches, more than once; after each batch the table is what
+    arrived, applied in order.
+    """
 
     @initialize(seed=SEEDS)
     def begin(self, seed: int) -> None:

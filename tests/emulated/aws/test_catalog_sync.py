@@ -139,7 +139,8 @@ def test_a_view_shows_the_living_rows_and_the_sources_own_columns_in_trinos_type
     }
     assert (document["catalog"], document["schema"]) == ("awsdatacatalog", "moma")
     assert document["originalSql"].endswith(
-        'CAST("seen" AS timestamp(3)) AS "seen", "worth", "tags", "raw", "odd" FROM "moma"."artists_all_ro" WHERE NOT coalesce("__deleted", false)'
+        'CAST("seen" AS timestamp(3)) AS "seen", "worth", "tags", "raw", "odd" FROM "moma"."artists_all_ro" WHERE '
+        'NOT coalesce("__deleted", false)'
     )
     real_time = decoded(catalog.table("moma", "artists_rt")["ViewOriginalText"])
     assert (

@@ -449,7 +449,7 @@ class TestClaiming:
         with ThreadPoolExecutor(3) as threads:
             taken = list(threads.map(ledger.batches.claim, manifests))
         assert Counter(identity for ids in taken for identity in ids) == {one.id: 1 for one in admitted}
-        for manifest, ids in zip(manifests, taken):
+        for manifest, ids in zip(manifests, taken, strict=True):
             assert {ledger.objects.get([identity])[identity].batch for identity in ids} <= {manifest.batch}
 
     @pytest.mark.parametrize("table", ["shop.people", "shop.orders"])

@@ -1,4 +1,6 @@
-"""A lost ledger, and one that was restored to an older point, are made what they were from bronze, manifests and outcomes."""
+"""A lost ledger, and one that was restored to an older point, are made what they were from bronze, manifests and
+outcomes.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_cli.main import run
 
 TABLES = ("shop.orders", "shop.customers", "shop.lines")
-# What only notices and people knew; and the generation that a part was claimed under which returned: the manifest of the batch that merged it has it.
+# What only notices and people knew; and the generation that a part was claimed under which returned: the manifest of
+# the batch that merged it has it.
 UNKNOWN = {
     "noticed_at": None,
     "via": None,
@@ -66,7 +69,9 @@ def recover(simulated, ledger, listing, **how):
 
 
 def a_history(simulated):
-    """Parts that committed, that changed nothing, that failed once and returned, and a bad object; then one that nobody has merged."""
+    """Parts that committed, that changed nothing, that failed once and returned, and a bad object; then one that nobody
+    has merged.
+    """
     listing = simulated.put("shop.orders", 3) + simulated.put("shop.customers", 2) + simulated.put("shop.lines", 2)
     simulated.merger.quarantined = frozenset({listing[1]})
     simulated.merger.before["shop.customers"].append(ValueError("once"))
@@ -104,7 +109,7 @@ def test_an_older_ledger_is_corrected_and_keeps_its_later_records(simulated):
     simulated.run()
     recover(simulated, older, first)  # the point it is restored to
     second = simulated.put(n=2)
-    for identity, record in simulated.ledger.objects.get(second).items():
+    for record in simulated.ledger.objects.get(second).values():
         older.objects.admit(replace(record, state="pending"))
     waiting = older.pending.oldest(LANE, 10)
     simulated.run()

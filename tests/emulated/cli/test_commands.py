@@ -43,7 +43,8 @@ def test_without_any_stack_the_next_step_is_printed(stack, monkeypatch, capsys):
     assert run(["status"]) == 1
     assert (
         capsys.readouterr().err
-        == "error: No stack to work on. Start one with `sluice local up`, or name a deployed one with --stack NAME or SLUICE_STACK\n"
+        == "error: No stack to work on. Start one with `sluice local up`, or name a deployed one with --stack NAME "
+        "or SLUICE_STACK\n"
     )
 
 
@@ -457,8 +458,18 @@ def test_doctor_finds_what_is_not_set_up_yet(stack, capsys):
     assert run(["doctor", "--json"]) == 1
     found = {item["about"]: item["result"] for item in describe(capsys)}
     assert found == {
-        "bronze bucket": "ok", "bronze notices": "fail", "silver bucket": "ok", "artifact bucket": "ok", "ledger": "ok", "application": "fail", "release": "fail", "configuration": "fail", "quarantine": "ok", "lost notices": "ok", "announcements": "ok",
-    }  # fmt: skip
+        "bronze bucket": "ok",
+        "bronze notices": "fail",
+        "silver bucket": "ok",
+        "artifact bucket": "ok",
+        "ledger": "ok",
+        "application": "fail",
+        "release": "fail",
+        "configuration": "fail",
+        "quarantine": "ok",
+        "lost notices": "ok",
+        "announcements": "ok",
+    }
 
 
 def test_doctor_reports_a_batch_that_was_never_announced(stack, capsys):
@@ -492,7 +503,10 @@ def test_objects_that_wait_for_another_topics_table_may_be_given_one_of_their_ow
     assert run(["config", "push", tables()]) == 0
     stack.ledger.tables.pin("crm.user", PINNED)
     stack.admit(stack.write("a"), topic="db2.public.user")
-    text = "defaults: {record_key: [id]}\ntables: [{topic: crm.public.user, table: crm.user}, {topic: db2.public.user, table: db2.user}]"
+    text = (
+        "defaults: {record_key: [id]}\ntables: [{topic: crm.public.user, table: crm.user}, {topic: "
+        "db2.public.user, table: db2.user}]"
+    )
     assert run(["config", "push", tables(text)]) == 0
     assert (
         "objects of topic db2.public.user wait for crm.user, which topic crm.public.user feeds: they move to db2.user"

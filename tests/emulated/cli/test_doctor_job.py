@@ -103,10 +103,17 @@ def test_one_job_is_started_followed_and_reported(emr, capsys):
     } == {"ok"}
 
 
-@pytest.mark.parametrize("report, words", [
-    (None, "FAILED before it reported anything. because"), (replace(GOOD, state=RUNNING, doing="cow: upsert"), "FAILED during: cow: upsert. because"),
-    (replace(GOOD, state=FAILED, doing="cow: upsert", error=TrialError("table_differs", "it differs")), "table_differs during: cow: upsert. it differs"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "report, words",
+    [
+        (None, "FAILED before it reported anything. because"),
+        (replace(GOOD, state=RUNNING, doing="cow: upsert"), "FAILED during: cow: upsert. because"),
+        (
+            replace(GOOD, state=FAILED, doing="cow: upsert", error=TrialError("table_differs", "it differs")),
+            "table_differs during: cow: upsert. it differs",
+        ),
+    ],
+)
 def test_a_failed_job_is_reported_with_the_place_of_its_log(emr, capsys, report, words):
     emr(report, "FAILED")
     assert run(["doctor", "--job", "--json"]) == 1

@@ -1,4 +1,4 @@
-"""The ways out of quarantine, on an emulated stack: listed with reasons, taken back in, discarded, each on the record."""
+"""The ways out of quarantine on an emulated stack: list with reasons, retry, discard, each on the record."""
 
 from dataclasses import replace
 
@@ -54,7 +54,9 @@ def in_manifest(identity, attempt=0):
 
 
 def settled(stack, objects, *, bad=(), rows=None, parked=(), attempt=0):
-    """A batch of these objects, merged by a run: `bad` ones quarantined, `parked` ones as of a log that began again, `rows` by object set aside."""
+    """A batch of these objects, merged by a run: `bad` ones quarantined, `parked` ones as of a log that began again,
+    `rows` by object set aside.
+    """
     rows = rows or {}
     manifest = open_manifest(
         "main",

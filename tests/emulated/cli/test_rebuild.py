@@ -1,4 +1,6 @@
-"""`sluice rebuild table`: what is moved aside, what is merged again, what stands in the way, and how it goes on after it was cut off."""
+"""`sluice rebuild table`: what is moved aside, what is merged again, what stands in the way, and how it goes on after
+it was cut off.
+"""
 
 import json
 

@@ -73,7 +73,7 @@ def test_the_history_shows_each_schemas_verdict_and_changes(remembered, capsys):
     found = describe(capsys)
     assert found["columns"] == {"id": "bigint", "price": "decimal(18,4)", "gone": "string"}
     assert [(schema["fingerprint"], schema["verdict"]) for schema in found["schemas"]] == list(
-        zip(remembered, ["new_table", "rewritten", "incompatible"])
+        zip(remembered, ["new_table", "rewritten", "incompatible"], strict=True)
     )
     assert [(change["column"], change["change"]) for change in found["schemas"][1]["judged"][0]["changes"]] == [
         ("price", "rewritten"),

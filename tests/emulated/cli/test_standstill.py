@@ -1,4 +1,6 @@
-"""`sluice standstill` on an emulated stack: it comes to rest without losing anything, and what was paused for that goes on."""
+"""`sluice standstill` on an emulated stack: it comes to rest without losing anything, and what was paused for that goes
+on.
+"""
 
 from pathlib import Path
 

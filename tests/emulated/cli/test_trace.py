@@ -1,4 +1,6 @@
-"""`sluice history`, `trace` and `row` on an emulated stack, over batches whose documents lie in S3 as a run leaves them."""
+"""`sluice history`, `trace` and `row` on an emulated stack, over batches whose documents lie in S3 as a run leaves
+them.
+"""
 
 import json
 import xml.etree.ElementTree as ET

@@ -224,10 +224,35 @@ def test_side_files_are_ignored_with_their_rule_and_recorded(deployment, capsys)
 
 @pytest.mark.parametrize(
     "body, code",
-    [(b"", "empty_object"), (b"Obj", "not_avro"), (b'{"id": 1}\n', "not_avro"), (avro()[:80], "corrupt_object"), (b"Obj\x01" + b"\xff" * 200, "corrupt_object"),
-     (avro({"type": "record", "name": "v", "fields": [{"name": "id", "type": "long"}, {"name": "x", "type": ["null", "int", "string"], "default": None}]}), "unsupported_type")],
-    ids=["empty", "shorter than the magic bytes", "json", "cut inside the header", "damaged lengths", "a type that can't be stored"],
-)  # fmt: skip
+    [
+        (b"", "empty_object"),
+        (b"Obj", "not_avro"),
+        (b'{"id": 1}\n', "not_avro"),
+        (avro()[:80], "corrupt_object"),
+        (b"Obj\x01" + b"\xff" * 200, "corrupt_object"),
+        (
+            avro(
+                {
+                    "type": "record",
+                    "name": "v",
+                    "fields": [
+                        {"name": "id", "type": "long"},
+                        {"name": "x", "type": ["null", "int", "string"], "default": None},
+                    ],
+                }
+            ),
+            "unsupported_type",
+        ),
+    ],
+    ids=[
+        "empty",
+        "shorter than the magic bytes",
+        "json",
+        "cut inside the header",
+        "damaged lengths",
+        "a type that can't be stored",
+    ],
+)
 def test_an_object_whose_head_cannot_be_used_is_quarantined_and_stops_no_other(deployment, body, code):
     deployment.configure()
     bad, good = deployment.land(key(1), body), deployment.land(key(2), avro())

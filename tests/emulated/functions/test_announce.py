@@ -1,4 +1,4 @@
-"""announce: every committed batch is told once it is committed, with tables, instants and counts, and nothing else is."""
+"""announce: exactly one event for each committed batch, with its tables, instants and counts."""
 
 import json
 from types import SimpleNamespace
@@ -21,9 +21,18 @@ from sluice_aws.errors import AnnouncementRefused
 from sluice_aws.ledger import expressions as codec
 
 BATCH = {
-    "pk": "batch#b-1", "sk": "batch", "batch": "b-1", "state": "committed", "lane": "main", "run": "run-1", "objects": 3, "bytes": 4096,
-    "tables": ["a.x", "a.y"], "claimed_at": 1_714_557_600_000, "committed_at": 1_714_557_601_500,
-}  # fmt: skip
+    "pk": "batch#b-1",
+    "sk": "batch",
+    "batch": "b-1",
+    "state": "committed",
+    "lane": "main",
+    "run": "run-1",
+    "objects": 3,
+    "bytes": 4096,
+    "tables": ["a.x", "a.y"],
+    "claimed_at": 1_714_557_600_000,
+    "committed_at": 1_714_557_601_500,
+}
 PARTS = {
     "a.x": {
         "state": "committed",

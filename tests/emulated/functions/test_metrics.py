@@ -1,4 +1,6 @@
-"""What waits and what runs cost is measured, and every alarm and widget of the template watches a metric that the code really emits."""
+"""What waits and what runs cost is measured, and every alarm and widget of the template watches a metric that the code
+really emits.
+"""
 
 import json
 import re
@@ -154,7 +156,9 @@ def test_a_runs_cost_is_reported_once_whichever_event_finds_the_bill_first(deplo
 
 
 def test_a_sync_of_the_catalog_is_no_metric_of_its_table(monkeypatch):
-    """Each metric by each of its dimensions is paid for by the month, and tables may be thousands: the event tells the table."""
+    """Each metric by each of its dimensions is paid for by the month, and tables may be thousands: the event tells the
+    table.
+    """
     summary = []
     report = SimpleNamespace(
         event=lambda *_, **__: None, count=lambda metric, n=1, **dimensions: summary.append((metric, n, dimensions))

@@ -1,4 +1,6 @@
-"""plan_services: one look for a burst of commits, requests for what is due, idle lanes taken once, and outcomes followed."""
+"""plan_services: one look for a burst of commits, requests for what is due, idle lanes taken once, and outcomes
+followed.
+"""
 
 import json
 from dataclasses import replace

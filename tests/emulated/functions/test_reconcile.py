@@ -1,4 +1,6 @@
-"""reconcile: what no notice announced is admitted, records outlive their objects by no more than a notice, passes resume."""
+"""reconcile: what no notice announced is admitted, records outlive their objects by no more than a notice, passes
+resume.
+"""
 
 import pytest
 from admit.handler import handler as admit
@@ -113,9 +115,12 @@ def written(deployment, state, number, **more):
     )
     if state in ("committed", "claimed"):
         deployment.dynamodb.update_item(
-            TableName=LEDGER, Key={"pk": {"S": f"object#{BRONZE}/{id.key}"}, "sk": {"S": id.version}},
-            UpdateExpression="SET #s = :s", ExpressionAttributeNames={"#s": "state"}, ExpressionAttributeValues={":s": {"S": state}},
-        )  # fmt: skip
+            TableName=LEDGER,
+            Key={"pk": {"S": f"object#{BRONZE}/{id.key}"}, "sk": {"S": id.version}},
+            UpdateExpression="SET #s = :s",
+            ExpressionAttributeNames={"#s": "state"},
+            ExpressionAttributeValues={":s": {"S": state}},
+        )
     return id
 
 

@@ -86,9 +86,14 @@ def test_every_file_of_the_catalogue_is_used_in_this_module():
 
 @pytest.mark.parametrize(
     "name, key, via",
-    [("admit-s3-put", PLAIN_KEY, "s3"), ("admit-s3-multipart-encoded-key", SPECIAL_KEY, "s3"), ("admit-sns-s3-put", PLAIN_KEY, "sns"),
-     ("admit-eventbridge-special-key", SPECIAL_KEY, "eventbridge"), ("admit-mixed", PLAIN_KEY, "s3")],
-)  # fmt: skip
+    [
+        ("admit-s3-put", PLAIN_KEY, "s3"),
+        ("admit-s3-multipart-encoded-key", SPECIAL_KEY, "s3"),
+        ("admit-sns-s3-put", PLAIN_KEY, "sns"),
+        ("admit-eventbridge-special-key", SPECIAL_KEY, "eventbridge"),
+        ("admit-mixed", PLAIN_KEY, "s3"),
+    ],
+)
 def test_an_announced_object_is_pending_under_the_key_that_was_put(sampled, name, key, via):
     event, id = landed(sampled, name, key)
     assert admit(event, context()) == NOTHING_FAILED
@@ -158,8 +163,19 @@ def test_the_schedule_looks_after_every_lane(sampled):
 
 def test_the_schedule_of_reconcile_lists_the_bucket(sampled):
     assert reconcile(sample("reconcile-schedule"), context(400_000)) == {
-        "listed": 0, "missing": 0, "admitted": 0, "failed": 0, "complete": True, "looked_at": 0, "forgotten": 0, "lost": 0, "unparked": 0, "rerouted": 0, "started": 0, "announced": 0,
-    }  # fmt: skip
+        "listed": 0,
+        "missing": 0,
+        "admitted": 0,
+        "failed": 0,
+        "complete": True,
+        "looked_at": 0,
+        "forgotten": 0,
+        "lost": 0,
+        "unparked": 0,
+        "rerouted": 0,
+        "started": 0,
+        "announced": 0,
+    }
 
 
 def test_a_committed_batch_is_announced(sampled, monkeypatch):

@@ -1,4 +1,6 @@
-"""table_services: its definition is right, and each of its branches goes the way it should, on the emulator's interpreter with functions that answer as told."""
+"""table_services: its definition is right, and each of its branches goes the way it should, on the emulator's
+interpreter with functions that answer as told.
+"""
 
 import importlib.util
 import json
@@ -271,7 +273,9 @@ def test_a_lane_that_stays_held_is_left_to_supervise_in_the_end(machine):
 
 
 def test_branches_and_items_give_back_nothing_of_what_they_were_given(machine):
-    """All of it together would have to fit into the 256 KB of one state, and no Catch takes States.DataLimitExceeded: the execution would fail and cancel the runs that it waits for."""
+    """All of it together would have to fit into the 256 KB of one state, and no Catch takes States.DataLimitExceeded:
+    the execution would fail and cancel the runs that it waits for.
+    """
     syncing, running, _ = DEFINITION["States"]["Work"]["Branches"]
     plan = {"syncs": [SYNC], "runs": [RUN], "follow": NOTHING}
     assert machine.part(syncing, plan) == machine.part(running, plan) == {}
@@ -284,7 +288,10 @@ def test_branches_and_items_give_back_nothing_of_what_they_were_given(machine):
 
 
 def test_the_longest_execution_has_fewer_events_than_an_execution_may_have(machine):
-    """25,000: entered and exited for each state, three more for a task, two for an item of a map. A tenth is left to repetitions."""
+    """25,000: entered and exited for each state, three more for a task, two for an item of a map.
+
+    A tenth is left to repetitions.
+    """
 
     def events(**answers):
         machine.entered.clear()

@@ -24,12 +24,19 @@ ROLE = "TableServicesRole"
 APPLICATION = f"arn:aws:emr-serverless:{REGION}:{ACCOUNT}:/applications/{ENVIRONMENT.application_id}"
 RULE = f"arn:aws:events:{REGION}:{ACCOUNT}:rule/StepFunctionsGetEventsForEMRServerlessJobRule"
 NAMES = {
-    "AWS::Partition": "aws", "AWS::Region": REGION, "AWS::AccountId": ACCOUNT, "ApplicationId": ENVIRONMENT.application_id, "Ledger.Arn": f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/ledger",
-    "JobRole.Arn": ENVIRONMENT.job_role_arn, **{f"{name}Function.Arn": f"arn:aws:lambda:eu-central-1:{ACCOUNT}:function:{name}" for name in FUNCTIONS},
-}  # fmt: skip
-# Sid -> what Step Functions itself does with it, whatever the tasks are (its developer guide: logging to CloudWatch Logs, tracing with X-Ray).
+    "AWS::Partition": "aws",
+    "AWS::Region": REGION,
+    "AWS::AccountId": ACCOUNT,
+    "ApplicationId": ENVIRONMENT.application_id,
+    "Ledger.Arn": f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/ledger",
+    "JobRole.Arn": ENVIRONMENT.job_role_arn,
+    **{f"{name}Function.Arn": f"arn:aws:lambda:eu-central-1:{ACCOUNT}:function:{name}" for name in FUNCTIONS},
+}
+# Sid -> what Step Functions itself does with it, whatever the tasks are (its developer guide: logging to CloudWatch
+# Logs, tracing with X-Ray).
 BY_STEP_FUNCTIONS = {"DeliverLogs": "has log groups written", "TraceExecutions": "sends segments"}
-# Its managed rule, by which a .sync task hears of an end: made with the state machine, which is refused without these (its developer guide, EMR Serverless).
+# Its managed rule, by which a .sync task hears of an end: made with the state machine, which is refused without these
+# (its developer guide, EMR Serverless).
 WITH_THE_MACHINE = {"events:PutTargets", "events:PutRule", "events:DescribeRule"}
 
 
@@ -80,14 +87,38 @@ NOT_STARTED = (
 )
 # What is taken away -> how the execution ends, what it called, and why that is right.
 ENDINGS = {
-    ("CallFunctions", "lambda:InvokeFunction", NAMES["PlanServicesFunction.Arn"]): ("NotPlanned", {}, "an alarm watches failed executions"),
-    ("CallFunctions", "lambda:InvokeFunction", NAMES["SuperviseFunction.Arn"]): (DONE, {**WHOLE, "supervise": 0}, "supervise's own schedule asks the same"),
-    ("CallFunctions", "lambda:InvokeFunction", NAMES["SyncCatalogFunction.Arn"]): (DONE, {**WHOLE, "sync": 0}, "the table stays due, its error in the ledger"),
-    ("LookAtLanes", "dynamodb:GetItem"): (DONE, {**WHOLE, "lane": 0, "supervise": 0}, "every look counts, the lane is left to supervise"),
+    ("CallFunctions", "lambda:InvokeFunction", NAMES["PlanServicesFunction.Arn"]): (
+        "NotPlanned",
+        {},
+        "an alarm watches failed executions",
+    ),
+    ("CallFunctions", "lambda:InvokeFunction", NAMES["SuperviseFunction.Arn"]): (
+        DONE,
+        {**WHOLE, "supervise": 0},
+        "supervise's own schedule asks the same",
+    ),
+    ("CallFunctions", "lambda:InvokeFunction", NAMES["SyncCatalogFunction.Arn"]): (
+        DONE,
+        {**WHOLE, "sync": 0},
+        "the table stays due, its error in the ledger",
+    ),
+    ("LookAtLanes", "dynamodb:GetItem"): (
+        DONE,
+        {**WHOLE, "lane": 0, "supervise": 0},
+        "every look counts, the lane is left to supervise",
+    ),
     ("RememberSyncs", "dynamodb:UpdateItem"): (DONE, {**WHOLE, "remember": 0}, "the table stays due"),
-    **{(sid, action): NOT_STARTED for sid, action in [("StartRuns", "emr-serverless:StartJobRun"), ("StartRuns", "emr-serverless:TagResource"), ("PassJobRole", "iam:PassRole"),
-                                                      ("WaitForRuns", "emr-serverless:GetJobRun"), ("WaitForRuns", "emr-serverless:CancelJobRun")]},
-}  # fmt: skip
+    **{
+        (sid, action): NOT_STARTED
+        for sid, action in [
+            ("StartRuns", "emr-serverless:StartJobRun"),
+            ("StartRuns", "emr-serverless:TagResource"),
+            ("PassJobRole", "iam:PassRole"),
+            ("WaitForRuns", "emr-serverless:GetJobRun"),
+            ("WaitForRuns", "emr-serverless:CancelJobRun"),
+        ]
+    },
+}
 
 
 def test_every_task_is_allowed_and_nothing_is_allowed_that_no_task_asks_for():

@@ -52,9 +52,19 @@ def supervised(deployment):
     """The deployment with a supervisor whose clock stands still until it is moved."""
     deployment.configure()
     deployment.clock, deployment.report = Clock(), Recorder()
-    settings = Settings.from_env({
-        "AWS_REGION": "us-west-2", "LEDGER_TABLE": "x", "BRONZE_BUCKET": BRONZE, "SILVER_BUCKET": "s", "ARTIFACT_BUCKET": "a", "APPLICATION_ID": deployment.application,
-        "JOB_ROLE_ARN": "arn:aws:iam::123456789012:role/sluice-job", "RELEASE": "r1", "HUDI_JARS": "file:///hudi.jar"})  # fmt: skip
+    settings = Settings.from_env(
+        {
+            "AWS_REGION": "us-west-2",
+            "LEDGER_TABLE": "x",
+            "BRONZE_BUCKET": BRONZE,
+            "SILVER_BUCKET": "s",
+            "ARTIFACT_BUCKET": "a",
+            "APPLICATION_ID": deployment.application,
+            "JOB_ROLE_ARN": "arn:aws:iam::123456789012:role/sluice-job",
+            "RELEASE": "r1",
+            "HUDI_JARS": "file:///hudi.jar",
+        }
+    )
     deployment.runs = JobRuns(Clients.of(settings).emr_serverless, deployment.application)
     numbers = iter(range(1, 100))
     deployment.starter = Starter(
@@ -267,7 +277,7 @@ def test_of_two_job_runs_of_one_name_the_one_that_lives_is_adopted(supervised):
             executionRoleArn="arn:aws:iam::123456789012:role/r",
             name=run_id,
         )
-    for job, state in zip(supervised.job_runs(), ("FAILED", "RUNNING", "FAILED")):
+    for job, state in zip(supervised.job_runs(), ("FAILED", "RUNNING", "FAILED"), strict=True):
         job.state = state
     assert supervised.runs.find_by_name(run_id, since_ms=NOW - 1).job_run_id == supervised.job_runs()[1].id
 
@@ -352,7 +362,9 @@ def test_a_configuration_that_cannot_be_read_keeps_no_dead_runs_lane(deployment)
 
 
 def test_pending_work_that_no_run_would_claim_wakes_nothing(supervised):
-    """A table whose topic feeds another table or lane now, and one whose key was changed: each would start a run with every pass."""
+    """A table whose topic feeds another table or lane now, and one whose key was changed: each would start a run with
+    every pass.
+    """
     configuration = supervised.configure()
     supervised.environment(RELEASE="none")
     admit(sqs_event(s3_body(supervised.land(key(1), avro()))), context())

@@ -1,4 +1,6 @@
-"""The EMR Serverless stand-in, by its HTTP API and botocore's own client, with a program of a few lines in Spark's place."""
+"""The EMR Serverless stand-in, by its HTTP API and botocore's own client, with a program of a few lines in Spark's
+place.
+"""
 
 import json
 import os
@@ -42,7 +44,9 @@ try:
 except ImportError:
     reach = None
 import carried
-print(json.dumps({"arguments": sys.argv[1:], "environment": dict(os.environ), "here": sorted(os.listdir(".")), "reach": reach, "carried": carried.WORD}))
+here = sorted(os.listdir("."))
+found = {"arguments": sys.argv[1:], "environment": dict(os.environ), "here": here, "reach": reach}
+print(json.dumps({**found, "carried": carried.WORD}))
 """
 WAIT = """
 import signal, sys, time
@@ -243,9 +247,12 @@ def test_a_job_runs_from_its_request_alone(stand: Stand, tmp_path: Path) -> None
     )
     stand.s3.put_object(Bucket="artifacts", Key="releases/1/sluice.zip", Body=_zip(tmp_path / "z", some="X = 1"))
     parameters = (
-        "--conf spark.submit.pyFiles=s3://artifacts/releases/1/sluice.zip --conf spark.archives=s3://artifacts/releases/1/environment.tar.gz#environment "
-        "--conf spark.emr-serverless.driverEnv.PYTHONPATH=./environment --conf spark.emr-serverless.driver.disk=20g --conf spark.driver.memory=6g "
-        "--conf spark.dynamicAllocation.maxExecutors=5 --conf spark.executor.memory=6g --conf spark.sql.shuffle.partitions=4"
+        "--conf spark.submit.pyFiles=s3://artifacts/releases/1/sluice.zip --conf "
+        "spark.archives=s3://artifacts/releases/1/environment.tar.gz#environment "
+        "--conf spark.emr-serverless.driverEnv.PYTHONPATH=./environment --conf spark.emr-serverless.driver.disk=20g "
+        "--conf spark.driver.memory=6g "
+        "--conf spark.dynamicAllocation.maxExecutors=5 --conf spark.executor.memory=6g --conf "
+        "spark.sql.shuffle.partitions=4"
     )
     run = stand.start(REPORT, parameters=parameters)
     described = stand.until(run, "SUCCESS", "FAILED")

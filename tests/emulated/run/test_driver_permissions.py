@@ -1,4 +1,6 @@
-"""The job's role allows what the driver's Python calls and no action more; what its JVM asks for is tried by `make test-job-permissions`."""
+"""The job's role allows what the driver's Python calls and no action more; what its JVM asks for is tried by `make
+test-job-permissions`.
+"""
 
 import pytest
 from deployment import ARTIFACTS, BRONZE, LEDGER, REGION, SILVER, avro, key
@@ -60,7 +62,9 @@ class Driven:
 
 
 def live(deployment, without=None):
-    """A run that dies after it claimed, with a table that had failed before; the next takes its batch over, serves a purge, and goes on."""
+    """A run that dies after it claimed, with a table that had failed before; the next takes its batch over, serves a
+    purge, and goes on.
+    """
     driven = Driven(deployment, without)
     simulated = driven.simulated
     simulated.put(TABLE, 2), simulated.put("shop.lines", 1)

@@ -1,4 +1,6 @@
-"""The record that an object was committed lives as long as the object: what S3 holds is enough to rebuild a lost ledger."""
+"""The record that an object was committed lives as long as the object: what S3 holds is enough to rebuild a lost
+ledger.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ def simulated():
 
 
 def rebuilt(listing: list[ObjectId], documents: dict[str, str]) -> dict[ObjectId, tuple[str, str | None]]:
-    """State and batch of every listed version by manifests and outcomes alone. What no outcome tells of is to be merged: pending."""
+    """State and batch of every listed version by manifests and outcomes alone.
+
+    What no outcome tells of is to be merged: pending.
+    """
     found: dict[ObjectId, tuple[str, str | None]] = dict.fromkeys(listing, ("pending", None))
     for text in (text for key, text in documents.items() if key.startswith(MANIFESTS)):
         manifest = Manifest.from_json(text)

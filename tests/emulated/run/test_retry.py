@@ -1,4 +1,6 @@
-"""What is taken back in from quarantine, through a driver's whole run: another batch, merged once, nothing lost by a death in between."""
+"""What is taken back in from quarantine, through a driver's whole run: another batch, merged once, nothing lost by a
+death in between.
+"""
 
 from __future__ import annotations
 

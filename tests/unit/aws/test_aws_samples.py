@@ -1,4 +1,6 @@
-"""What AWS documents is the truth: events are parsed as its samples mean them, and what the local stack imitates has their shape and that of the service's model."""
+"""What AWS documents is the truth: events are parsed as its samples mean them, and what the local stack imitates has
+their shape and that of the service's model.
+"""
 
 import json
 import re
@@ -167,7 +169,9 @@ def model():
 
 
 def beyond(shape, value, path=""):
-    """What of a value AWS's model doesn't allow: members that it doesn't have, that are missing, of another type; texts outside of its lists, patterns and lengths."""
+    """What of a value AWS's model doesn't allow: members that it doesn't have, that are missing, of another type; texts
+    outside of its lists, patterns and lengths.
+    """
     if shape.type_name == "structure":
         yield from (f"{path}.{name} is unknown" for name in set(value) - set(shape.members))
         yield from (f"{path}.{name} is missing" for name in set(shape.required_members) - set(value))

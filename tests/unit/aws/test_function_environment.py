@@ -25,7 +25,8 @@ def test_importing_handlers_and_adapters_reads_no_environment_and_makes_no_clien
     """In a process of its own, whose environment and boto3 say who looked."""
     probe = """
 import os, sys
-import aws_lambda_powertools, aws_lambda_powertools.utilities.batch, aws_lambda_powertools.metrics, boto3, botocore.session, fastavro
+import aws_lambda_powertools, aws_lambda_powertools.utilities.batch, aws_lambda_powertools.metrics
+import boto3, botocore.session, fastavro
 asked = []
 class Watched(dict):
     def __getitem__(self, name): asked.append(name); return dict.__getitem__(self, name)

@@ -13,9 +13,14 @@ from sluice_cli.ingest.put import joined
 from sluice_cli.main import run
 
 DESCRIPTION = {
-    "stack": "sluice-local", "region": "us-east-1", "endpoint": "http://127.0.0.1:1", "emr_endpoint": "http://127.0.0.1:2",
-    "buckets": {"bronze": "b", "silver": "s", "artifacts": "a"}, "ledger": "l", "credentials": {"access_key_id": "k", "secret_access_key": "x"},
-}  # fmt: skip
+    "stack": "sluice-local",
+    "region": "us-east-1",
+    "endpoint": "http://127.0.0.1:1",
+    "emr_endpoint": "http://127.0.0.1:2",
+    "buckets": {"bronze": "b", "silver": "s", "artifacts": "a"},
+    "ledger": "l",
+    "credentials": {"access_key_id": "k", "secret_access_key": "x"},
+}
 
 
 @pytest.fixture
@@ -48,9 +53,13 @@ def test_hudi_rs_is_given_the_emulator_with_its_buckets_in_the_path(described):
     target = local_target(described)
     assert target.silver_url == "s3://s"
     assert target.storage_options() == {
-        "aws_region": "us-east-1", "aws_access_key_id": "k", "aws_secret_access_key": "x", "aws_endpoint": "http://127.0.0.1:1",
-        "aws_allow_http": "true", "aws_virtual_hosted_style_request": "false",
-    }  # fmt: skip
+        "aws_region": "us-east-1",
+        "aws_access_key_id": "k",
+        "aws_secret_access_key": "x",
+        "aws_endpoint": "http://127.0.0.1:1",
+        "aws_allow_http": "true",
+        "aws_virtual_hosted_style_request": "false",
+    }
 
 
 def test_no_endpoint_is_given_for_aws_itself(described, monkeypatch):
@@ -67,9 +76,11 @@ def test_no_endpoint_is_given_for_aws_itself(described, monkeypatch):
         described="s",
     )
     assert deployed.storage_options() == {
-        "aws_region": "eu-central-1", "aws_access_key_id": "my-AWS_ACCESS_KEY_ID", "aws_secret_access_key": "my-AWS_SECRET_ACCESS_KEY",
+        "aws_region": "eu-central-1",
+        "aws_access_key_id": "my-AWS_ACCESS_KEY_ID",
+        "aws_secret_access_key": "my-AWS_SECRET_ACCESS_KEY",
         "aws_session_token": "my-AWS_SESSION_TOKEN",
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"stack": "x"}'])
@@ -87,7 +98,8 @@ def test_a_stopped_stack_is_reported_in_one_line(described, monkeypatch, tmp_pat
     assert run(["status"]) == 1
     assert capsys.readouterr().err.splitlines() == [
         "local stack sluice-local at http://127.0.0.1:1",
-        "error: nothing answers at http://127.0.0.1:1/. If the local stack has stopped, start it with `sluice local up`",
+        "error: nothing answers at http://127.0.0.1:1/. If the local stack has stopped, start it with `sluice local "
+        "up`",
     ]
 
 

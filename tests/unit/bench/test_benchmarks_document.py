@@ -1,4 +1,6 @@
-"""docs/benchmarks.md is what the raw results beside it say, caveats first; admit's own benchmark counts what it claims to."""
+"""docs/benchmarks.md is what the raw results beside it say, caveats first; admit's own benchmark counts what it claims
+to.
+"""
 
 import pytest
 

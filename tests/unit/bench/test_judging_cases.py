@@ -81,8 +81,8 @@ def test_a_case_renames_an_object_whose_folder_is_not_its_topic():
     case = Case("outbox_json_lenses", "shuffled", "one_go", "cow", run="a1")
     renamed = case.key("cdc-events-local/customer_id=ANTON/order_id=10365/demo.datalake.cdc_events(0_40).json")
     assert (
-        renamed
-        == "cdc-events-local/customer_id=ANTON/order_id=10365/judged_outbox_json_lenses_shuffled_one_go_cow_a1.demo.datalake.cdc_events(0_40).json"
+        renamed == "cdc-events-local/customer_id=ANTON/order_id=10365/"
+        "judged_outbox_json_lenses_shuffled_one_go_cow_a1.demo.datalake.cdc_events(0_40).json"
     )
 
 

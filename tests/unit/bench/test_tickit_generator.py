@@ -83,7 +83,7 @@ def test_a_delete_carries_only_the_key_with_defaults_where_null_is_not_allowed()
 
 def test_a_change_objects_key_has_the_next_offset_and_a_prefix_renames_the_topic():
     key, _ = change_object(SMALL, "venue", 1, change=1, ts_ms=1)
-    assert key == "topics/tickit.ems.venue/year=2026/month=11/day=21/tickit.ems.venue+0+%010d.avro" % SMALL.sizes.venue
+    assert key == f"topics/tickit.ems.venue/year=2026/month=11/day=21/tickit.ems.venue+0+{SMALL.sizes.venue:010d}.avro"
     other, _ = change_object(Dataset(SMALL.sizes, prefix="run1."), "venue", 1, change=1, ts_ms=1)
     assert other == key.replace("tickit.ems.venue", "run1.tickit.ems.venue")
 

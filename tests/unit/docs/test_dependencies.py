@@ -35,18 +35,33 @@ PROJECT = set(ALLOWED) - {"handlers", "spark_entry", "localstack_executor"} | {"
 # Sub-packages from the lowest floor up: a module imports from its own floor's module or from floors below.
 FLOORS = {
     "sluice": (
-        "errors names silver_keys prices ports", "changes objects cost", "config", "schema", "hudi batch", "lane",
-        "services", "ledger catalog onboarding", "admission",
+        "errors names silver_keys prices ports",
+        "changes objects cost",
+        "config",
+        "schema",
+        "hudi batch",
+        "lane",
+        "services",
+        "ledger catalog onboarding",
+        "admission",
     ),
     "sluice_aws": (
-        "errors clock", "settings", "telemetry clients", "s3", "ledger stack", "catalog announce", "lanes", "admission services",
+        "errors clock",
+        "settings",
+        "telemetry clients",
+        "s3",
+        "ledger stack",
+        "catalog announce",
+        "lanes",
+        "admission services",
     ),
     "sluice_spark": ("errors ports log", "engine", "hudi", "merge", "services", "run", "trial"),
     "sluice_read": ("errors", "moments values", "place", "listing", "reading", "sql", "diff", "silver"),
     "sluice_cli": ("errors", "terminal", "config", "ingest", "status", "tables trace ops local", "main"),
-}  # fmt: skip
+}
 AWS_SDK = {"boto3", "botocore"}
-# The adapters are the SDK's home. Beside them: the command's session for a named stack, and the local stack, which deploys.
+# The adapters are the SDK's home. Beside them: the command's session for a named stack, and the local stack, which
+# deploys.
 AWS_SDK_HOME = "functions/sluice_aws/"
 AWS_SDK_GUESTS = {
     "cli/sluice_cli/terminal/run.py",
@@ -101,7 +116,9 @@ def part_of(path):
 
 @cache
 def tree_of(path):
-    """What a module says. Of functions and jobs, parsed as Python 3.9: newer syntax is an error that names file and line."""
+    """What a module says. Of functions and jobs, parsed as Python 3.9: newer syntax is an error that names file and
+    line.
+    """
     return ast.parse(
         path.read_text(encoding="utf-8"), filename=str(path), feature_version=(3, 9) if path in JOB_MODULES else None
     )
@@ -138,7 +155,9 @@ def names_of(call):
 
 
 def at_import(tree):
-    """The expressions that run when a module is imported: everything outside of functions, defaults and decorators included."""
+    """The expressions that run when a module is imported: everything outside of functions, defaults and decorators
+    included.
+    """
     pending = list(tree.body)
     while pending:
         node = pending.pop()
@@ -195,7 +214,8 @@ def cycle_in(graph):
         left = {node: targets for node, targets in left.items() if node not in ends}
 
 
-# Each test goes through all modules and names every one that is wrong: one test per module would be slower to set up than to run.
+# Each test goes through all modules and names every one that is wrong: one test per module would be slower to set up
+# than to run.
 
 
 def test_a_package_imports_only_packages_below_it():

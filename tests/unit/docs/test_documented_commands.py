@@ -13,7 +13,10 @@ LITERALS = re.compile(r"[a-z][a-z-]*")
 
 
 def problem(words):
-    """What is wrong with the words after `sluice`, None when nothing is. By what Typer's commands say of themselves, since it parses with a click of its own."""
+    """What is wrong with the words after `sluice`, None when nothing is.
+
+    By what Typer's commands say of themselves, since it parses with a click of its own.
+    """
     command, path, rest = typer.main.get_command(app), "sluice", list(words)
     while True:
         options = {
@@ -86,7 +89,10 @@ def test_the_check_accepts_a_right_and_refuses_a_wrong_command(line, wrong):
 
 
 def test_commands_are_found_in_blocks_lines_and_behind_others():
-    text = "Use `sluice wait` or:\n\n    $ sluice put a && sluice status | head\n\n```sh\nmake demo\nls\n```\nnot sluice wait.\n"
+    text = (
+        "Use `sluice wait` or:\n\n    $ sluice put a && sluice status | head\n\n```sh\nmake demo\nls\n```\n"
+        "not sluice wait.\n"
+    )
     assert [(shown.program, *shown.words) for shown in commands_in(text, "x")] == [
         ("make", "demo"),
         ("sluice", "put", "a"),

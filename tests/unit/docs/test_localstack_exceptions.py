@@ -1,4 +1,6 @@
-"""The list of what LocalStack can't run names tests that exist, with reasons, and never the way from an object to a row."""
+"""The list of what LocalStack can't run names tests that exist, with reasons, and never the way from an object to a
+row.
+"""
 
 import re
 

@@ -31,7 +31,8 @@ PLACEHOLDERS = {
     "111122223333": "AWS's documentation, its samples of policies",
     "000000000000": "the account of both emulators",
 }
-# Where twelve digits are an account: in an ARN, in the name of a bucket of the stack's, in a member of an event or an argument of that name.
+# Where twelve digits are an account: in an ARN, in the name of a bucket of the stack's, in a member of an event or an
+# argument of that name.
 ACCOUNTS = re.compile(
     rb"arn:aws[a-z-]*:[a-z0-9-]*:[a-z0-9-]*:(\d{12}):|-(\d{12})-[a-z]{2}-[a-z]+-\d|(?i:account(?:_?id)?)[\"']?\s*[:=]\s*[\"'](\d{12})[\"']"
 )
@@ -49,9 +50,13 @@ GIVEN = re.compile(
     rb"(?:secret_access_key|SECRET_KEY|secretKey|[Pp]assword|PASSWORD|passwd|auth_token|AUTH_TOKEN)[\"']?\s*[:=]\s*[\"']([A-Za-z0-9/+_=-]+)[\"']"
 )
 MADE_UP = {
-    b"test": "the emulators' documented key", b"x": "tests without an AWS", b"secret": "tests", b"my-AWS_SECRET_ACCESS_KEY": "a test that it isn't used",
-    b"dbz": "what Debezium's own examples have, in the configuration of a source that no longer is", b"changeit": "what every Java's trust store has",
-}  # fmt: skip
+    b"test": "the emulators' documented key",
+    b"x": "tests without an AWS",
+    b"secret": "tests",
+    b"my-AWS_SECRET_ACCESS_KEY": "a test that it isn't used",
+    b"dbz": "what Debezium's own examples have, in the configuration of a source that no longer is",
+    b"changeit": "what every Java's trust store has",
+}
 
 
 def texts() -> Iterator[tuple[str, bytes]]:
@@ -83,10 +88,18 @@ def test_nothing_looks_like_a_secret_and_no_account_is_named_but_the_placeholder
     assert wrong == [] and read > 300
 
 
-@pytest.mark.parametrize("text", [
-    "AKIA" + "IOSFODNN7EXAMPLE", "-----BEGIN " + "RSA PRIVATE KEY-----", "ghp_" + "a" * 36, "jdbc:mysql://root:" + "hunter2@db", 'aws_secret_access_key = "' + 'wJalrXUtnFEMI"',
-    "https://x/?X-Amz-Signature=" + "0a" * 32, '"password": "' + 'hunter2"',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "AKIA" + "IOSFODNN7EXAMPLE",
+        "-----BEGIN " + "RSA PRIVATE KEY-----",
+        "ghp_" + "a" * 36,
+        "jdbc:mysql://root:" + "hunter2@db",
+        'aws_secret_access_key = "' + 'wJalrXUtnFEMI"',
+        "https://x/?X-Amz-Signature=" + "0a" * 32,
+        '"password": "' + 'hunter2"',
+    ],
+)
 def test_what_looks_like_a_secret_is_found(text: str) -> None:
     assert kinds(text.encode())
 

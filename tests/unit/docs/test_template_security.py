@@ -1,4 +1,6 @@
-"""The template grants no more than is written down here, over TLS, encrypted, to one source, and keeps what must be kept."""
+"""The template grants no more than is written down here, over TLS, encrypted, to one source, and keeps what must be
+kept.
+"""
 
 import json
 import re
@@ -19,7 +21,8 @@ NOTHING = {"Ref": "AWS::NoValue"}
 # Sid of a statement that names every resource -> why there is no narrower one.
 EVERY_RESOURCE = {
     "Trace": "X-Ray has no resources to name",
-    "StandInSubnets": "an interface has no name before it is made, and describing has none at all; only where the functions stand in a VPC",
+    "StandInSubnets": "an interface has no name before it is made, and describing has none at all; only where the "
+    "functions stand in a VPC",
     "DeliverLogs": "the actions by which Step Functions has its log delivered have no resource",
     "TraceExecutions": "X-Ray has no resource-level permissions",
     "PoliciesOfTheAccountDecide": "in a key's own policy the key is the only resource there is",

@@ -1,4 +1,6 @@
-"""docs/types.md says what the code does: every row of its table is tried, and every type that has a meaning of its own is in it."""
+"""docs/types.md says what the code does: every row of its table is tried, and every type that has a meaning of its own
+is in it.
+"""
 
 import re
 from pathlib import Path

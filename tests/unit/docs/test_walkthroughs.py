@@ -1,4 +1,6 @@
-"""What is kept of runs, transcripts of deployments and benchmarks, is whole and holds nothing of the machine that made it."""
+"""What is kept of runs, transcripts of deployments and benchmarks, is whole and holds nothing of the machine that made
+it.
+"""
 
 import re
 from pathlib import Path

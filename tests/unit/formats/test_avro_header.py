@@ -13,9 +13,14 @@ from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.errors import CorruptObject, HeaderCut, NotAvro
 
 SCHEMA: dict[str, Any] = {
-    "type": "record", "name": "shop.public.orders.Value",
-    "fields": [{"name": "id", "type": "long"}, {"name": "__lsn", "type": ["null", "long"], "default": None}, {"name": "__deleted", "type": ["null", "string"], "default": None}],
-}  # fmt: skip
+    "type": "record",
+    "name": "shop.public.orders.Value",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "__lsn", "type": ["null", "long"], "default": None},
+        {"name": "__deleted", "type": ["null", "string"], "default": None},
+    ],
+}
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "bzip2"])

@@ -1,4 +1,6 @@
-"""Whatever comes is refused under a code of its own, at its head or in its task, and every code that refuses input has a case."""
+"""Whatever comes is refused under a code of its own, at its head or in its task, and every code that refuses input has
+a case.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,8 @@ OF_OTHERS = {
     "unusable_catalog_request": "catalog sync",
     "unusable_commit_schema": "catalog sync",
 }
-#: Codes of input that no bytes of an object alone can bring about: here, in test_offset_overlap.py, in test_plain_records.py, in test_key_texts.py and in test_decoding.py.
+#: Codes of input that no bytes of an object alone can bring about: here, in test_offset_overlap.py, in
+#: test_plain_records.py, in test_key_texts.py and in test_decoding.py.
 ELSEWHERE = {
     "below_purge_floor",
     "lost_before_read",

@@ -141,7 +141,9 @@ def test_an_envelope_gives_the_row_after_and_for_a_delete_the_row_before() -> No
 
 
 def test_an_incremental_snapshot_row_precedes_every_change_and_restarts_no_log() -> None:
-    """PostgreSQL's since Debezium 1.9.6: `lsn`, `txId` and `xmin` are left out (github.com/debezium/debezium/pull/3765)."""
+    """PostgreSQL's since Debezium 1.9.6: `lsn`, `txId` and `xmin` are left out
+    (github.com/debezium/debezium/pull/3765).
+    """
     schema = flattened(id="int")
     plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
     at = replace(ITEM, key="x+0+500.avro")
@@ -312,7 +314,9 @@ def test_a_column_takes_the_form_that_the_batch_agreed_on() -> None:
 
 
 def test_a_decimal_of_negative_scale_is_as_long_as_its_numbers() -> None:
-    """Oracle's NUMBER(20,-2), as AvroData.java writes it: the scale is below what Avro's own rule allows, and there all the same."""
+    """Oracle's NUMBER(20,-2), as AvroData.java writes it: the scale is below what Avro's own rule allows, and there all
+    the same.
+    """
     schema, other = (
         flattened(
             id="int", n=["null", {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}]
@@ -517,7 +521,9 @@ def test_times_that_come_as_their_components_are_dates_and_timestamps() -> None:
 
 
 def mongodb(**columns: Any) -> dict[str, Any]:
-    """As ExtractNewDocumentState writes a document (`add.fields=op,ord,source.ts_ms`): one schema for each combination of its values' types."""
+    """As ExtractNewDocumentState writes a document (`add.fields=op,ord,source.ts_ms`): one schema for each combination
+    of its values' types.
+    """
     meta = {"__op": "string", "__ord": "int", "__source_ts_ms": "long", "__deleted": "boolean"}
     return {
         "type": "record",
@@ -578,7 +584,9 @@ def test_a_null_in_a_document_stored_as_text_has_the_known_type() -> None:
 
 
 def test_names_that_only_java_takes_for_names_are_read() -> None:
-    """Avro's Java library checks a type's own name and no namespace, and takes letters of any script; so do topics with dashes and digits in front."""
+    """Avro's Java library checks a type's own name and no namespace, and takes letters of any script; so do topics with
+    dashes and digits in front.
+    """
     value = {
         "type": "record",
         "name": "Value",
@@ -790,7 +798,7 @@ _HEADER = {
 
 
 def under_another_schema(body: bytes, schema: dict[str, Any]) -> bytes:
-    """The same blocks behind a header that names this schema: fastavro's writer doesn't take all that other writers do."""
+    """The same blocks behind a header with this schema. Other writers accept schemas that fastavro's refuses."""
     source, forged = io.BytesIO(body), io.BytesIO()
     header: Any = fastavro.schemaless_reader(source, _HEADER)
     header["meta"]["avro.schema"] = json.dumps(schema).encode()

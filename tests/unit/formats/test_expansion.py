@@ -1,4 +1,6 @@
-"""A small object that becomes huge is refused while it is decompressed: by a budget, and never by running out of memory."""
+"""A small object that becomes huge is refused while it is decompressed: by a budget, and never by running out of
+memory.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ ITEM = ManifestObject("bronze", "k", "v1", 1, None, "avro", "x", 0, 500, 0)
 HUGE = 16 * MIB
 
 
-def plan(limits: Limits = Limits(), schema: Any = SCHEMA) -> Any:
+DEFAULT_LIMITS = Limits()
+
+
+def plan(limits: Limits = DEFAULT_LIMITS, schema: Any = SCHEMA) -> Any:
     return plan_read(replace(CONFIG, limits=limits), batch="b", writers=[read_writer_schema(schema)], stored=None).plan
 
 

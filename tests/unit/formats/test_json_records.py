@@ -1,4 +1,6 @@
-"""JSON objects of both sinks to Arrow batches: with Connect's schemas and without, flattened and enveloped, packed and plain."""
+"""JSON objects of both sinks to Arrow batches: with Connect's schemas and without, flattened and enveloped, packed and
+plain.
+"""
 
 import base64
 import gzip
@@ -32,7 +34,9 @@ META = ("_sluice_op", "__deleted", "_sluice_position")
 
 
 def flat(op: str = "c", lsn: int = 7, **values: Any) -> dict[str, Any]:
-    """As ExtractNewRecordState leaves a row (`delete.tombstone.handling.mode=rewrite`, `add.fields=op,lsn,source.ts_ms`)."""
+    """As ExtractNewRecordState leaves a row (`delete.tombstone.handling.mode=rewrite`,
+    `add.fields=op,lsn,source.ts_ms`).
+    """
     return {**values, "__deleted": str(op == "d").lower(), "__op": op, "__lsn": lsn, "__source_ts_ms": 5}
 
 
@@ -209,7 +213,8 @@ def test_a_map_with_optional_text_keys_is_an_object_as_jsonconverter_writes_it()
 
 
 def test_an_array_that_a_change_left_out_is_unchanged_where_arrays_are_json_text() -> None:
-    word = "__debezium_unavailable_value"  # as UnchangedToastedPlaceholder.java has it for text[], bytea[], integer[], date[] and uuid[]
+    # as UnchangedToastedPlaceholder.java has it for text[], bytea[], integer[], date[] and uuid[]
+    word = "__debezium_unavailable_value"
     named_by_it = str(uuid.UUID(bytes=hashlib.md5(word.encode()).digest(), version=3))
     left_out = {
         "t": [word],

@@ -1,4 +1,6 @@
-"""Parquet objects to Arrow batches: what its logical types become, with the sinks' own schema in the footer and without."""
+"""Parquet objects to Arrow batches: what its logical types become, with the sinks' own schema in the footer and
+without.
+"""
 
 import base64
 import datetime as dt
@@ -45,7 +47,10 @@ def parquet(
     return body.getvalue()
 
 
-def rows_of(body: bytes, *, limits: Limits = Limits(), bad: list[RowError] | None = None) -> list[dict[str, Any]]:
+DEFAULT_LIMITS = Limits()
+
+
+def rows_of(body: bytes, *, limits: Limits = DEFAULT_LIMITS, bad: list[RowError] | None = None) -> list[dict[str, Any]]:
     plan = plan_read(
         config(limits=limits), batch="b", writers=[read_writer_schema(read_footer(body, True).schema)], stored=None
     ).plan
@@ -196,7 +201,8 @@ def test_an_envelope_gives_the_row_after_and_for_a_delete_the_row_before() -> No
     ]
 
 
-# parquet-avro, which Confluent's and Lenses' sinks write with, leaves its Avro schema in the footer (AvroWriteSupport, key parquet.avro.schema).
+# parquet-avro, which Confluent's and Lenses' sinks write with, leaves its Avro schema in the footer (AvroWriteSupport,
+# key parquet.avro.schema).
 AVRO: dict[str, Any] = {
     "type": "record",
     "name": "Value",
@@ -326,7 +332,9 @@ def test_every_flipped_byte_of_a_footer_is_refused_or_harmless() -> None:
 
 
 def test_a_footer_that_contradicts_itself_does_not_end_the_process() -> None:
-    """pyarrow throws where nothing catches when it is asked for a column whose histogram of levels has another length than its schema says."""
+    """pyarrow throws where nothing catches when it is asked for a column whose histogram of levels has another length
+    than its schema says.
+    """
     body = parquet([KEY, pa.field("v", pa.string()), *META], [good_row(v="x"), good_row(v="y")])
     at = body.find(
         b"\x26\x00\x04", len(body) - int.from_bytes(body[-8:-4], "little")

@@ -21,7 +21,7 @@ def test_the_placeholder_has_a_form_for_every_way_in_which_a_value_is_written():
         DEFAULT,
         "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==",
         RAW.hex(),
-        '{{"{}":"{}"}}'.format(DEFAULT, DEFAULT),
+        f'{{"{DEFAULT}":"{DEFAULT}"}}',
     } <= found.texts
     java = hashlib.md5(RAW).digest()
     assert str(uuid.UUID(bytes=java, version=3)) in found.texts
@@ -31,7 +31,8 @@ def test_the_placeholder_has_a_form_for_every_way_in_which_a_value_is_written():
 @pytest.mark.parametrize(
     ("fields", "value"),
     [
-        # As UnchangedToastedPlaceholder.java of Debezium makes them: POINT(-99999999 -99999999), POINT(179.999999 89.999999), and a point without SRID.
+        # As UnchangedToastedPlaceholder.java of Debezium makes them: POINT(-99999999 -99999999), POINT(179.999999
+        # 89.999999), and a point without SRID.
         (
             {"wkb": "bytes", "srid": ["null", "int"]},
             {"wkb": bytes.fromhex("0101000020E6100000000000FC83D797C1000000FC83D797C1"), "srid": 4326},
@@ -97,13 +98,13 @@ ARRAYS = {
 def test_placeholders_become_null_and_their_columns_are_named_by_row():
     kept, unchanged = without_placeholders(list(ARRAYS.values()), list(ARRAYS), found=placeholders(), never=("key",))
     assert unchanged.to_pylist() == [["text", "texts", "codes", "pairs"], ["raw"], None, None]
-    for name, before, after in zip(ARRAYS, ARRAYS.values(), kept):
+    for name, before, after in zip(ARRAYS, ARRAYS.values(), kept, strict=True):
         assert after.type == before.type
-        for row, (was, found) in enumerate(zip(before.to_pylist(), after.to_pylist())):
+        for row, (was, found) in enumerate(zip(before.to_pylist(), after.to_pylist(), strict=True)):
             assert found == (None if name in (unchanged[row].as_py() or ()) else was)
 
 
 def test_columns_without_a_placeholder_are_left_unchanged():
     arrays = [pa.array(["a" * 28, None]), pa.array([["x"], []]), pa.nulls(2)]
     kept, unchanged = without_placeholders(arrays, ["a", "b", "c"], found=placeholders(), never=())
-    assert unchanged is None and all(after is before for before, after in zip(arrays, kept))
+    assert unchanged is None and all(after is before for before, after in zip(arrays, kept, strict=True))

@@ -46,7 +46,11 @@ def test_a_stacks_description_is_removed_with_it(tmp_path: Path) -> None:
 
 
 def test_a_file_left_by_a_killed_owner_describes_nothing(tmp_path: Path) -> None:
-    program = "import sys, os, signal; from pathlib import Path; from sluice_local.home import Home; h = Home(Path(sys.argv[1])); c = h.own(); c.__enter__(); h.file.write_text('{}'); os.kill(os.getpid(), signal.SIGKILL)"
+    program = (
+        "import sys, os, signal; from pathlib import Path; from sluice_local.home import Home; h = "
+        "Home(Path(sys.argv[1])); c = h.own(); c.__enter__(); h.file.write_text('{}'); os.kill(os.getpid(), "
+        "signal.SIGKILL)"
+    )
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False, env={"PYTHONPATH": ":".join(sys.path)})
     home = Home(tmp_path)
     assert home.file.exists()
@@ -76,10 +80,14 @@ def test_a_bound_child_dies_with_a_killed_parent(tmp_path: Path) -> None:
     if sys.platform != "linux":
         pytest.skip("the kernel's parent-death signal is Linux's")
     pid_file = tmp_path / "pid"
-    child = f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); print('up', flush=True); time.sleep(60)"
+    child = (
+        f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); print('up', flush=True); "
+        f"time.sleep(60)"
+    )
     program = (
         "import os, signal, subprocess, sys; from sluice_local.processes import bound_command; "
-        f"p = subprocess.Popen(bound_command([sys.executable, '-c', {child!r}], parent=os.getpid()), stdout=subprocess.PIPE); p.stdout.readline(); os.kill(os.getpid(), signal.SIGKILL)"
+        f"p = subprocess.Popen(bound_command([sys.executable, '-c', {child!r}], parent=os.getpid()), "
+        f"stdout=subprocess.PIPE); p.stdout.readline(); os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", program], check=False, env={"PYTHONPATH": ":".join(sys.path)})
     deadline = time.monotonic() + 10

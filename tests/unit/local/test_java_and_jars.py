@@ -93,10 +93,12 @@ echo run >> "$HOME/runs"
 for word in "$@"; do case "$word" in spark.jars.ivy=*) ivy="${word#spark.jars.ivy=}";; esac; done
 mkdir -p "$ivy/jars" "$ivy/cache/org.apache.hudi/b/jars" "$ivy/cache/org.apache.hadoop/hadoop-aws/jars"
 printf bundle > "$ivy/jars/org.apache.hudi_hudi-spark3.5-bundle_2.12-1.0.2.jar"
-cp "$ivy/jars/org.apache.hudi_hudi-spark3.5-bundle_2.12-1.0.2.jar" "$ivy/cache/org.apache.hudi/b/jars/hudi-spark3.5-bundle_2.12-1.0.2.jar"
+cp "$ivy/jars/org.apache.hudi_hudi-spark3.5-bundle_2.12-1.0.2.jar" \
+  "$ivy/cache/org.apache.hudi/b/jars/hudi-spark3.5-bundle_2.12-1.0.2.jar"
 printf aws > "$ivy/jars/org.apache.hadoop_hadoop-aws-3.3.4.jar"
 printf old > "$ivy/jars/org.apache.hudi_hudi-spark3.5-bundle_2.12-0.15.0.jar"
-printf '\tfound org.apache.hudi#hudi-spark3.5-bundle_2.12;1.0.2 in central\n\tfound org.apache.hadoop#hadoop-aws;3.3.4 in central\n'
+printf '\tfound org.apache.hudi#hudi-spark3.5-bundle_2.12;1.0.2 in central\n'
+printf '\tfound org.apache.hadoop#hadoop-aws;3.3.4 in central\n'
 echo "downloading https://repo/hadoop-aws-3.3.4.jar ..."
 """
 
@@ -154,7 +156,10 @@ def archive(tmp_path: Path, script: str) -> ClassArchive:
     return ClassArchive(Java(a_java(tmp_path / "jvm", "17.0.1", script), "17.0.1", "test"), (jar,), tmp_path / "cache")
 
 
-DUMP = 'for word in "$@"; do case "$word" in -XX:SharedArchiveFile=*) printf archive > "${word#-XX:SharedArchiveFile=}";; esac; done'
+DUMP = (
+    'for word in "$@"; do case "$word" in -XX:SharedArchiveFile=*) printf archive > '
+    '"${word#-XX:SharedArchiveFile=}";; esac; done'
+)
 
 
 def a_list(folder: Path, count: int) -> None:

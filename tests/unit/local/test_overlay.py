@@ -1,4 +1,4 @@
-"""What the local deployment changes in template.yaml, property by property, is what is allowed here and nothing else."""
+"""The local deployment changes only these properties of template.yaml."""
 
 import json
 import re
@@ -18,21 +18,27 @@ SURROUNDINGS = Surroundings(
     {"TableServices": "definitions/1.json"},
 )
 
-# Path -> why an emulator needs it. Every path that is not matched by one of these fails the test below, and so does one that matches nothing.
+# Path -> why an emulator needs it. Every path that is not matched by one of these fails the test below, and so does one
+# that matches nothing.
 ALLOWED = {
     r"Resources\.SparkApplication": "no emulator knows AWS::EMRServerless::Application: the stand-in makes one",
     r"Outputs\.ApplicationId\.Value\.Fn::If\[1\]": "the stand-in's id",
     r"Globals\.Function\.Environment\.Variables\.APPLICATION_ID\.Fn::If\[1\]": "the stand-in's id",
-    r"Resources\.SuperviseFunction\.Properties\.Events\.JobRun(State|Billed)\.Properties\.Pattern\.detail\.applicationId\[0\]\.Fn::If\[1\]": "the stand-in's id",
-    r"Resources\.JobRole\.Properties\.AssumeRolePolicyDocument\.Statement\[\d+\]\.Condition\.ArnLike\.aws:SourceArn\.Fn::Sub\[1\]\.Id\.Fn::If\[1\]": "the stand-in's id",
-    r"Resources\.(Admit|Supervise|Reconcile|TableServices)Role\.Properties\.Policies\[0\]\.PolicyDocument\.Statement\[\d+\]\.Resource(\[\d+\])?\.Fn::Sub\[1\]\.Id\.Fn::If\[1\]": "the stand-in's id",
+    r"Resources\.SuperviseFunction\.Properties\.Events\.JobRun(State|Billed)\.Properties\.Pattern\.detail\."
+    r"applicationId\[0\]\.Fn::If\[1\]": "the stand-in's id",
+    r"Resources\.JobRole\.Properties\.AssumeRolePolicyDocument\.Statement\[\d+\]\.Condition\.ArnLike\."
+    r"aws:SourceArn\.Fn::Sub\[1\]\.Id\.Fn::If\[1\]": "the stand-in's id",
+    r"Resources\.(Admit|Supervise|Reconcile|TableServices)Role\.Properties\.Policies\[0\]\.PolicyDocument\."
+    r"Statement\[\d+\]\.Resource(\[\d+\])?\.Fn::Sub\[1\]\.Id\.Fn::If\[1\]": "the stand-in's id",
     r"Resources\.TableServices\.Properties\.DefinitionUri": "what `sam package` does: the definition in a bucket",
-    r"Resources\.TableServices\.Properties\.DefinitionSubstitutions\.StartRun\.Fn::(Sub|GetAtt)": "no emulator knows startJobRun.sync: a function starts and waits",
+    r"Resources\.TableServices\.Properties\.DefinitionSubstitutions\.StartRun\.Fn::(Sub|"
+    r"GetAtt)": "no emulator knows startJobRun.sync: a function starts and waits",
     r"Resources\.StartAndWaitFunction": "the function that starts and waits",
     r"Globals\.Function\.CodeUri": "what `sam package` does: the functions' zip in a bucket",
     r"Globals\.Function\.Environment\.Variables\.AWS_ENDPOINT_URL_EMR_SERVERLESS": "where the stand-in listens",
     r"Globals\.Function\.Environment\.Variables\.POWERTOOLS_TRACE_DISABLED": "nothing listens for X-Ray segments",
-    r"Resources\.AdmitFunction\.Properties\.Events\.Notices\.Properties\.ScalingConfig\.MaximumConcurrency": "each concurrent call is a process of its own on this machine",
+    r"Resources\.AdmitFunction\.Properties\.Events\.Notices\.Properties\.ScalingConfig\."
+    r"MaximumConcurrency": "each concurrent call is a process of its own on this machine",
 }
 
 

@@ -1,4 +1,6 @@
-"""What a look at the lane reads of long backlogs: what the batch can take, and of what can't be claimed only that it is there."""
+"""What a look at the lane reads of long backlogs: what the batch can take, and of what can't be claimed only that it is
+there.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ OF_A_TABLE = 300  # read of it at the first look, at most
 
 
 class CountingTable:
-    """Pending items by partition, in sort order, and how many of them were read; every read must be strongly consistent, which `query` alone is."""
+    """Pending items by partition, in sort order, and how many of them were read; every read must be strongly
+    consistent, which `query` alone is.
+    """
 
     def __init__(self, backlog: dict[str, int]) -> None:
         self.read = 0

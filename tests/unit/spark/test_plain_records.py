@@ -23,7 +23,8 @@ def at(kind: str, value: Any, offset: int = 0) -> str:
     return encode_capture_order(0, plain_column("w", kind, True, kind), value, offset)
 
 
-# A row as Confluent's JDBC source connector sends it in timestamp mode, with what InsertField adds (a static field and the topic):
+# A row as Confluent's JDBC source connector sends it in timestamp mode, with what InsertField adds (a static field and
+# the topic):
 # https://docs.confluent.io/kafka-connectors/jdbc/current/source-connector/overview.html#timestamp-column
 # https://docs.confluent.io/kafka-connectors/transforms/current/insertfield.html
 ADDRESS_SCHEMA = {

@@ -1,4 +1,6 @@
-"""The demonstration's own change objects come after all that is bundled, in the form of the real ones; its cost line says what would be billed."""
+"""The demonstration's own change objects come after all that is bundled, in the form of the real ones; its cost line
+says what would be billed.
+"""
 
 import io
 from pathlib import Path

@@ -32,10 +32,22 @@ def test_all_else_stays_and_a_second_time_changes_nothing(arn):
     )
 
 
-@pytest.mark.parametrize("found, queue, by_event_bus, does", [
-    (OTHERS, "arn:aws:sqs:eu-central-1:123456789012:q", False, True), (OTHERS, "arn:aws:sqs:eu-central-1:123456789012:ours", True, False), (OTHERS, None, True, False),
-    ({"EventBridgeConfiguration": {}}, None, True, True), ({"EventBridgeConfiguration": {}}, None, False, False), ({}, None, True, False),
-    ({"QueueConfigurations": [{"Id": "q", "QueueArn": "ours", "Events": ["s3:ObjectRemoved:*"]}]}, "ours", False, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "found, queue, by_event_bus, does",
+    [
+        (OTHERS, "arn:aws:sqs:eu-central-1:123456789012:q", False, True),
+        (OTHERS, "arn:aws:sqs:eu-central-1:123456789012:ours", True, False),
+        (OTHERS, None, True, False),
+        ({"EventBridgeConfiguration": {}}, None, True, True),
+        ({"EventBridgeConfiguration": {}}, None, False, False),
+        ({}, None, True, False),
+        (
+            {"QueueConfigurations": [{"Id": "q", "QueueArn": "ours", "Events": ["s3:ObjectRemoved:*"]}]},
+            "ours",
+            False,
+            False,
+        ),
+    ],
+)
 def test_a_bucket_notifies_a_stack_through_its_queue_or_its_rule(found, queue, by_event_bus, does):
     assert announces(found, queue=queue, by_event_bus=by_event_bus) is does

@@ -55,14 +55,22 @@ def test_a_trials_report_comes_back_as_it_was():
             TrialReport.from_json(damaged)
 
 
-@pytest.mark.parametrize("report, about, result, words", [
-    (GOOD, "copy on write", "ok", "3 rows as expected: first load 2.0 s, read 0.5 s"),
-    (GOOD, "engine", "ok", "Python 3.9.20, Hudi 1.0.2-amzn-3"),
-    (GOOD, "job run id", "ok", "the driver finds"),
-    (replace(GOOD, job_run_id=None), "job run id", "fail", "found None, but"),
-    (replace(GOOD, tables=(TableTrial("mor", (), 2, ("missing: ('4',)",)),)), "merge on read", "fail", "missing: ('4',)"),
-    (replace(GOOD, left="s3://silver/x: denied"), "scratch tables", "warn", "denied"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "report, about, result, words",
+    [
+        (GOOD, "copy on write", "ok", "3 rows as expected: first load 2.0 s, read 0.5 s"),
+        (GOOD, "engine", "ok", "Python 3.9.20, Hudi 1.0.2-amzn-3"),
+        (GOOD, "job run id", "ok", "the driver finds"),
+        (replace(GOOD, job_run_id=None), "job run id", "fail", "found None, but"),
+        (
+            replace(GOOD, tables=(TableTrial("mor", (), 2, ("missing: ('4',)",)),)),
+            "merge on read",
+            "fail",
+            "missing: ('4',)",
+        ),
+        (replace(GOOD, left="s3://silver/x: denied"), "scratch tables", "warn", "denied"),
+    ],
+)
 def test_a_finding_that_is_not_ok_names_the_next_step(report, about, result, words):
     (found,) = [item for item in engine_trial.found_by(report, "00f1") if item.about == about]
     assert found.result == result and words in found.found

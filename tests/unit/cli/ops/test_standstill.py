@@ -14,10 +14,18 @@ TEMPLATE = read_template(ROOT / "template.yaml")
 NOW = {"MaximumCpu": "16 vCPU", "IdleTimeoutMinutes": "15", "Release": "old"}
 
 
-@pytest.mark.parametrize("given, changes", [
-    ({}, False), ({"Release": "new", "LogLevel": "DEBUG", "AlarmEmail": "a@example.org"}, False), ({"MaximumCpu": "16 vCPU"}, False),
-    ({"MaximumCpu": "32 vCPU"}, True), ({"EmrRelease": "emr-7.15.0"}, True), ({"InitialDrivers": "1"}, True), ({"SubnetIds": "subnet-1"}, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "given, changes",
+    [
+        ({}, False),
+        ({"Release": "new", "LogLevel": "DEBUG", "AlarmEmail": "a@example.org"}, False),
+        ({"MaximumCpu": "16 vCPU"}, False),
+        ({"MaximumCpu": "32 vCPU"}, True),
+        ({"EmrRelease": "emr-7.15.0"}, True),
+        ({"InitialDrivers": "1"}, True),
+        ({"SubnetIds": "subnet-1"}, True),
+    ],
+)
 def test_only_what_the_application_depends_on_changes_it(given, changes):
     assert changes_application(TEMPLATE, TEMPLATE, NOW, given) is changes
 

@@ -10,7 +10,10 @@ from sluice.catalog.views import view_sql
 from sluice.config.table import COW, MOR, TableConfig
 from sluice.errors import NoStatement
 
-AWKWARD = '{"type": "record", "name": "r", "fields": [{"name": "Id", "type": "long"}, {"name": "order", "type": ["null", "string"], "doc": "it\'s"}, {"name": "__deleted", "type": "boolean"}]}'
+AWKWARD = (
+    '{"type": "record", "name": "r", "fields": [{"name": "Id", "type": "long"}, {"name": "order", "type": '
+    '["null", "string"], "doc": "it\'s"}, {"name": "__deleted", "type": "boolean"}]}'
+)
 
 
 def wish(table_type=COW):
@@ -22,11 +25,13 @@ def test_every_identifier_of_a_statement_is_quoted_and_every_text_escaped():
     assert statements(wish(), "spark") == (
         "CREATE DATABASE IF NOT EXISTS `shop`",
         "CREATE TABLE IF NOT EXISTS `shop`.`orders_all` USING hudi LOCATION 's3://lake/shop/orders'",
-        "CREATE OR REPLACE VIEW `shop`.`orders` AS SELECT `Id`, `order` FROM `shop`.`orders_all` WHERE NOT coalesce(`__deleted`, false)",
+        "CREATE OR REPLACE VIEW `shop`.`orders` AS SELECT `Id`, `order` FROM `shop`.`orders_all` WHERE NOT "
+        "coalesce(`__deleted`, false)",
     )
     assert (
         statements(wish(), "redshift", region="eu-central-1")[0]
-        == "CREATE EXTERNAL SCHEMA IF NOT EXISTS \"shop_lake\" FROM DATA CATALOG DATABASE 'shop' REGION 'eu-central-1' IAM_ROLE default"
+        == "CREATE EXTERNAL SCHEMA IF NOT EXISTS \"shop_lake\" FROM DATA CATALOG DATABASE 'shop' REGION "
+        "'eu-central-1' IAM_ROLE default"
     )
     assert statements(wish(), "redshift")[2].startswith(
         'CREATE OR REPLACE VIEW "shop"."orders" AS SELECT "id", "order" FROM "shop_lake"."orders_all" WHERE'
@@ -50,7 +55,8 @@ def test_a_views_statement_gives_the_living_rows_and_no_hidden_column():
         )
         connection.execute(f"create schema shop; create table shop.orders_all ({names})")
         connection.execute(
-            "insert into shop.orders_all (id, \"order\", __deleted) values (1, 'a', false), (2, 'b', true), (3, 'c', null)"
+            "insert into shop.orders_all (id, \"order\", __deleted) values (1, 'a', false), (2, 'b', true), (3, "
+            "'c', null)"
         )
         result = connection.execute(view_sql(asked, asked.names.entries[0]))
         assert [column[0].lower() for column in result.description] == ["id", "order"] and result.fetchall() == [

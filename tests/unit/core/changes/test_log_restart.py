@@ -1,4 +1,6 @@
-"""A source's log that began again lower is told from snapshots, replays and what comes late; its objects are parked until the generation is raised."""
+"""A source's log that began again lower is told from snapshots, replays and what comes late; its objects are parked
+until the generation is raised.
+"""
 
 from __future__ import annotations
 
@@ -234,7 +236,9 @@ def test_only_what_the_sources_log_orders_is_judged() -> None:
 
 
 def test_partitions_beyond_the_limit_are_forgotten_oldest_first_unless_one_waits() -> None:
-    """Anybody who may write objects can name any partition; an item that grew too large could never be settled, and would stop its whole lane."""
+    """Anybody who may write objects can name any partition; an item that grew too large could never be settled, and
+    would stop its whole lane.
+    """
     long = tuple(f"{n:x}" * 200 for n in range(16))
     marks = {n: Mark(0, 9, MYSQL, "0" * 48, n, long, restarted_at=7 if n == 3 else None) for n in range(300)}
     kept = watched(KafkaWatch(marks), [], CONFIG).watch

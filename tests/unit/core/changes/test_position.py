@@ -136,7 +136,8 @@ def test_a_binlogs_base_name_identifies_its_server():
     assert binlog_base("mysql-bin.000001") == "mysql-bin"
 
 
-# From the event values in Debezium's documentation of each connector ("About values in change events"), cut to what is asked here.
+# From the event values in Debezium's documentation of each connector ("About values in change events"), cut to what is
+# asked here.
 ORACLE = {
     "version": "3.5.0.Final",
     "connector": "oracle",

@@ -59,6 +59,9 @@ def test_a_commit_that_is_not_json_is_refused_and_an_empty_one_is_empty():
 
 def test_only_partitions_that_a_commit_empties_are_listed():
     instant = Instant("20240501101500123", "replacecommit", COMPLETED)
-    body = '{"operationType": "%s", "partitionToWriteStats": {"a=1": []}, "partitionToReplaceFileIds": {"a=1": ["f"], "a=2": ["g"]}}'
+    body = (
+        '{"operationType": "%s", "partitionToWriteStats": {"a=1": []}, "partitionToReplaceFileIds": {"a=1": '
+        '["f"], "a=2": ["g"]}}'
+    )
     assert Commit.of(instant, (body % "INSERT_OVERWRITE_TABLE").encode()).emptied == {"a=2"}
     assert Commit.of(instant, (body % "CLUSTER").encode()).emptied == frozenset()

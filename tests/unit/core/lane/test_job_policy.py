@@ -1,4 +1,6 @@
-"""A run may write where its lane's tables lie, by the evaluation of IAM policies that the emulator has, and nowhere else."""
+"""A run may write where its lane's tables lie, by the evaluation of IAM policies that the emulator has, and nowhere
+else.
+"""
 
 import json
 
@@ -13,10 +15,25 @@ ORDERS = TableRule("shop.orders", ("id",), topic="shop.public.orders")
 BIG = TableRule("shop.big", ("id",), topic="shop.public.big", lane="big")
 PATTERN = TableRule("crm.t_{1}", ("id",), topic="crm.*", lane="big")
 BOTH = Configuration((ORDERS, BIG, PATTERN))
-ROLE = [parse_policy_document({"Version": "2012-10-17", "Statement": [
-    {"Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"], "Resource": "arn:aws:s3:::silver/*"},
-    {"Effect": "Allow", "Action": "dynamodb:GetItem", "Resource": "arn:aws:dynamodb:eu-central-1:123456789012:table/ledger"},
-]})]  # fmt: skip
+ROLE = [
+    parse_policy_document(
+        {
+            "Version": "2012-10-17",
+            "Statement": [
+                {
+                    "Effect": "Allow",
+                    "Action": ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"],
+                    "Resource": "arn:aws:s3:::silver/*",
+                },
+                {
+                    "Effect": "Allow",
+                    "Action": "dynamodb:GetItem",
+                    "Resource": "arn:aws:dynamodb:eu-central-1:123456789012:table/ledger",
+                },
+            ],
+        }
+    )
+]
 
 
 def policy(prefixes, **names):

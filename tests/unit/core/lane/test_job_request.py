@@ -45,7 +45,10 @@ DERIVED_SETTINGS = {
 }
 
 
-def request(lane=LaneConfig(), environment=JOB_ENVIRONMENT):
+DEFAULT_LANE = LaneConfig()
+
+
+def request(lane=DEFAULT_LANE, environment=JOB_ENVIRONMENT):
     return start_job_run(environment, lane, RUN)
 
 
@@ -137,9 +140,15 @@ def test_serverless_storage_stays_off():
 
 def test_the_driver_gets_its_lane_run_and_names():
     arguments = request()["jobDriver"]["sparkSubmit"]["entryPointArguments"]
-    assert dict(zip(arguments[::2], arguments[1::2])) == {
-        "--lane": "main", "--run": RUN, "--region": "us-east-1", "--ledger": "ledger", "--silver": "silver", "--artifacts": "artifacts", "--bronze": "bronze",
-    }  # fmt: skip
+    assert dict(zip(arguments[::2], arguments[1::2], strict=True)) == {
+        "--lane": "main",
+        "--run": RUN,
+        "--region": "us-east-1",
+        "--ledger": "ledger",
+        "--silver": "silver",
+        "--artifacts": "artifacts",
+        "--bronze": "bronze",
+    }
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,8 @@ def test_everything_else_is_no_news(other):
     "details, capacity",
     [
         (
-            "ApplicationMaxCapacityExceededException: Worker could not be allocated as the application has exceeded maximumCapacity settings: [cpu: 16 vCPU]",
+            "ApplicationMaxCapacityExceededException: Worker could not be allocated as the application has exceeded "
+            "maximumCapacity settings: [cpu: 16 vCPU]",
             True,
         ),
         ("Worker could not be allocated because the account has exceeded the vCPU quota", True),
@@ -59,11 +60,13 @@ def test_everything_else_is_no_news(other):
         ("The job run exceeded the service quota for concurrent vCPUs", True),
         ("The job run timed out in the queue", True),
         (
-            "Job failed, please check complete logs in configured logging destination. ExitCode: 1. Last few exceptions: ValueError: limit exceeded by the query",
+            "Job failed, please check complete logs in configured logging destination. ExitCode: 1. Last few "
+            "exceptions: ValueError: limit exceeded by the query",
             False,
         ),
         (
-            "Job failed, please check complete logs in configured logging destination. Last few exceptions: buffer exceeds its capacity",
+            "Job failed, please check complete logs in configured logging destination. Last few exceptions: buffer "
+            "exceeds its capacity",
             False,
         ),
         ("Container killed for exceeding memory limits", False),

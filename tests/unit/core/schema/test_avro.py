@@ -104,8 +104,10 @@ def test_metadata_under_another_prefix_is_found_by_its_company():
     assert schema.meta.position.names == ("cdc_lsn",)
 
 
-# The orders in which Debezium's releases add fields: 1.x puts __deleted last (delete.handling.mode=rewrite), 2.x and 3.x put it first
-# (delete.tombstone.handling.mode=rewrite); `source.x` in add.fields is named with its struct, add.fields.prefix replaces __.
+# The orders in which Debezium's releases add fields: 1.x puts __deleted last (delete.handling.mode=rewrite), 2.x and
+# 3.x put it first
+# (delete.tombstone.handling.mode=rewrite); `source.x` in add.fields is named with its struct, add.fields.prefix
+# replaces __.
 # https://debezium.io/documentation/reference/1.9/transformations/event-flattening.html
 # https://debezium.io/documentation/reference/3.5/transformations/event-flattening.html
 @pytest.mark.parametrize(

@@ -171,7 +171,8 @@ def test_all_due_services_come_together_the_catalog_first_each_with_a_reason():
 WRITTEN = """
 defaults: {record_key: id, services: {interval: 5m, compaction: {commits: 3, age: 30m}, archival: off}}
 tables:
-  - {topic: "a.*", table: "a.{1}", services: {compaction: {commits: 7}, clustering: {by: "{1}_day"}, purge: {horizon: 30d}}}
+  - {topic: "a.*", table: "a.{1}",
+     services: {compaction: {commits: 7}, clustering: {by: "{1}_day"}, purge: {horizon: 30d}}}
   - {topic: b.c, table: b.c, services: off}
 """
 
