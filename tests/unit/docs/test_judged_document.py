@@ -26,8 +26,8 @@ def test_equal_different_and_missing_cases_are_counted_by_set_and_reader():
         {each.case: each for each in (judged(result(first, True, True)), judged(result(second, True, False)))}
     )
     assert (
-        f"**1 of {len(all_cases())} cases equal**; {len(all_cases()) - 2} not judged yet. 4 readings of 40 rows in total. "
-        "Tables made by commit abc (2)." in written
+        f"**1 of {len(all_cases())} cases equal**; {len(all_cases()) - 2} not judged yet. "
+        "4 readings of 40 rows in total. Tables made by commit abc (2)." in written
     )
     assert "| tickit_small | 2 | 1 | 2, 2 | 2, 1 |" in written
 
