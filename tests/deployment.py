@@ -226,7 +226,7 @@ def failed_items(answer: dict[str, Any]) -> list[str]:
 
 
 class Recorder:
-    """A report that keeps what it is told."""
+    """A report that keeps what is reported."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, dict[str, Any]]] = []

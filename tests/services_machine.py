@@ -1,4 +1,4 @@
-"""The state machine of table services on the emulator's interpreter, with tasks that answer as they are told."""
+"""The state machine of table services on the emulator's interpreter, with tasks whose answers a test sets."""
 
 import json
 import re
@@ -112,7 +112,7 @@ class Machine:
         given = self.answers[name]
         answer = given[0] if len(given) == 1 else given.pop(0)
         if isinstance(answer, Failure):
-            raise stepfunctions._ExecutionError(str(answer), "told to")
+            raise stepfunctions._ExecutionError(str(answer), "on purpose")
         return answer
 
     def part(self, node, given):

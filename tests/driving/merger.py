@@ -1,4 +1,4 @@
-"""A merger that records commits instead of making them, and fails as told."""
+"""A merger that records commits instead of making them, and fails on demand."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class FakeMerger:
             raise LaneLost("not held", table=table)
         good = frozenset(item.id for item in part.objects) - self.quarantined
         bad = tuple(
-            ObjectError(item.id.hash, "corrupt", "told to be") for item in part.objects if item.id in self.quarantined
+            ObjectError(item.id.hash, "corrupt", "on purpose") for item in part.objects if item.id in self.quarantined
         )
         instant = None
         if table not in self.no_change and good:
@@ -125,7 +125,7 @@ class FakeMerger:
             instant=instant,
             counts={"objects": len(manifest.tables[table].objects)},
             quarantined=tuple(
-                ObjectError(item.id.hash, "corrupt", "told to be")
+                ObjectError(item.id.hash, "corrupt", "on purpose")
                 for item in manifest.tables[table].objects
                 if item.id in self.quarantined
             ),

@@ -29,7 +29,7 @@ LANE = "main"
 
 
 class CountedClient:
-    """A client that counts its calls, and fails the next ones as told: {operation: [errors]}.
+    """A client that counts its calls, and fails the next ones on demand: {operation: [errors]}.
 
     One call at a time, because the emulator copies its tables while others write: calls of several
     threads interleave as on DynamoDB, each whole.

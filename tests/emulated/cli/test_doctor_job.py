@@ -1,4 +1,4 @@
-"""`sluice doctor --job` on an emulated stack: one job is started, followed to its end, and told in a line each."""
+"""`sluice doctor --job` on an emulated stack: it starts one job, follows it and prints a line for each step."""
 
 from __future__ import annotations
 

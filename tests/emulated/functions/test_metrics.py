@@ -111,7 +111,7 @@ class Emr:
 
 
 class Told:
-    """The ledger as far as it remembers which runs' costs were told."""
+    """The part of the ledger that remembers which runs' costs were reported."""
 
     def __init__(self):
         self.runs = set()
@@ -233,7 +233,7 @@ def metrics(deployment, monkeypatch, capsys):
         supervise({"detail-type": "Scheduled Event"}, context())
     assert deployment.ledger.lanes.get("main").state == "halted"
     deployment.s3.delete_object(Bucket=ids[0].bucket, Key=ids[0].key, VersionId=ids[0].version)
-    deployment.land(key(4), b"no avro either")  # and no notice told of it
+    deployment.land(key(4), b"no avro either")  # and no notice announced it
     reconcile({}, context(400_000))
     deployment.s3.put_object(Bucket="sluice-artifacts", Key="config/tables.json", Body=b"{")
     supervise({"detail-type": "Scheduled Event"}, context())

@@ -1,5 +1,5 @@
 """table_services: its definition is right, and each of its branches goes the way it should, on the emulator's
-interpreter with functions that answer as told.
+interpreter with functions whose answers a test sets.
 """
 
 import importlib.util

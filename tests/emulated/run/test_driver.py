@@ -1,4 +1,4 @@
-"""What a driver process is told, who it finds itself to be, what it logs, and what it asks of Spark."""
+"""What a driver process gets as arguments, how it identifies itself, what it logs, and its settings of Spark."""
 
 from __future__ import annotations
 

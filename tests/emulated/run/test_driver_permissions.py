@@ -42,7 +42,7 @@ class Driven:
         """What tasks and the merge ask of S3 in Python: objects as they are named, reasons left and found."""
         for landed in self.landed:
             self.s3.whole(landed)
-        leave_error(self.s3, SILVER, batch="b", table=TABLE, error=ObjectError("h", "corrupt", "told to be"))
+        leave_error(self.s3, SILVER, batch="b", table=TABLE, error=ObjectError("h", "corrupt", "on purpose"))
         read_set_aside(self.s3, SILVER, batch="b", table=TABLE)
 
     def run(self):

@@ -538,12 +538,12 @@ def test_a_null_in_a_document_stored_as_text_has_the_known_type() -> None:
     """MongoDataConverter.java: BSON's null is OPTIONAL_STRING_SCHEMA, an empty array one of such."""
     table, at = replace(CONFIG, record_key=("_id",)), named("long", "org.apache.kafka.connect.data.Timestamp")[1]
     ints, texts = {"type": "array", "items": "int"}, {"type": "array", "items": ["null", "string"]}
-    typed, untold = (
+    typed, untyped = (
         mongodb(n="int", at=at, ok="boolean", raw="bytes", l=ints, t="string"),
         mongodb(n="string", at="string", ok="string", raw="string", l=texts, t="string"),
     )
     also = mongodb(l="string")
-    writers = [read_writer_schema(json.loads(json.dumps(schema))) for schema in (untold, typed, also)]
+    writers = [read_writer_schema(json.loads(json.dumps(schema))) for schema in (untyped, typed, also)]
     by_batch, stored = (
         plan_read(table, batch="b", writers=writers, stored=None),
         plan_read(table, batch="b", writers=writers[1:2], stored=None).target,
@@ -559,7 +559,7 @@ def test_a_null_in_a_document_stored_as_text_has_the_known_type() -> None:
         nulls = {"n": None, "at": None, "ok": None, "raw": None, "l": [], "t": "x"}
         found = decode(
             avro_object(
-                untold,
+                untyped,
                 [
                     {**meta, **nulls},
                     {**meta, **nulls, "n": "5"},

@@ -137,7 +137,7 @@ def test_a_story_takes_from_the_table_what_no_object_was_opened_for():
         MergedBatch("b4", "50", 4, ()),
     ]
     chapters = story(batches, columns=(), life=LIFE, from_the_start=False)
-    told = [[(judged.verdict, judged.change.key) for judged in chapter.judged] for chapter in chapters]
-    assert told == [[("newest", "2")], [("lost", "late")], [("won", "3")]]
+    found = [[(judged.verdict, judged.change.key) for judged in chapter.judged] for chapter in chapters]
+    assert found == [[("newest", "2")], [("lost", "late")], [("won", "3")]]
     assert [chapter.row.values for chapter in chapters] == [{"a": "20"}, {"a": "20"}, {"a": "40"}]
     assert "20" in chapters[2].judged[0].why

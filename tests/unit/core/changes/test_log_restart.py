@@ -1,5 +1,5 @@
-"""A source's log that began again lower is told from snapshots, replays and what comes late; its objects are parked
-until the generation is raised.
+"""A restarted log is distinguished from snapshots, replays and late objects, and its objects are parked until the
+generation is raised.
 """
 
 from __future__ import annotations
