@@ -1,4 +1,4 @@
-"""Random histories of a source table, and what the source holds at their end: an oracle of ten lines."""
+"""Random histories of a source table, and an oracle of ten lines for what the source holds at their end."""
 
 from __future__ import annotations
 

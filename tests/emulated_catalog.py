@@ -1,4 +1,4 @@
-"""A Glue catalog and a silver bucket in an emulator's memory, hand-made commits, and the calls that are counted."""
+"""A Glue catalog and a silver bucket on the emulator, hand-made commits, and a count of calls."""
 
 from __future__ import annotations
 

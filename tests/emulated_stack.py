@@ -1,6 +1,4 @@
-"""A deployed stack for tests of the commands: S3, DynamoDB and SQS on an emulator, and CloudFormation's answers about
-it.
-"""
+"""A deployed stack for tests of the commands: S3, DynamoDB and SQS on an emulator, and answers of CloudFormation."""
 
 import json
 from contextlib import contextmanager

@@ -1,6 +1,4 @@
-"""The roles of template.yaml, enforced on every AWS call of a block by the evaluation of policies that the emulator
-has.
-"""
+"""Enforces the roles of template.yaml on every AWS call of a block, with the emulator's evaluation of policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job's role, and which of its actions who uses."""
+"""The job's role, and the user of each of its actions."""
 
 from iam_enforcement import ACCOUNT, Role
 

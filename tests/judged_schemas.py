@@ -1,4 +1,4 @@
-"""Writer schemas of one table and the verdicts on them, for tests of what is remembered of schemas."""
+"""Writer schemas of one table with their verdicts, for tests of schema histories."""
 
 import builders
 

@@ -1,4 +1,4 @@
-"""A driver's surroundings for tests of merging: change objects in S3, a clock, batches merged as parts."""
+"""The surroundings of a driver for tests of merging: change objects in S3, a clock, batches merged as parts."""
 
 from __future__ import annotations
 

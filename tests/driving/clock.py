@@ -1,4 +1,4 @@
-"""A clock that only waiting moves, and on which the rest of the world can be put."""
+"""A clock that only waiting moves; the rest of a test can be scheduled on it."""
 
 from __future__ import annotations
 

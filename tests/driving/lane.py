@@ -1,4 +1,4 @@
-"""Everything a run needs around it: the real ledger on an emulated DynamoDB, documents in memory, a clock, tables."""
+"""The surroundings of a run: the real ledger on an emulated DynamoDB, documents in memory, a clock, tables."""
 
 from __future__ import annotations
 

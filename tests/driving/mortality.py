@@ -1,4 +1,4 @@
-"""A process that dies at a chosen step: the call's effect is there, its answer never comes, and nothing follows."""
+"""A process that dies at a chosen step: the call takes effect, its answer never arrives, and nothing follows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each process of the lane protocol can do next, one atomic effect at a time, and what can go wrong."""
+"""The next steps of each process of the lane protocol, one atomic effect at a time, and the troubles."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Whatever bytes come, and whatever stands where a place in the log should, there are rows or a refusal that says what
-to do: nothing else leaves a read task.
-"""
+"""Any bytes give rows or a refusal with a next step. No other error leaves a read task."""
 
 from __future__ import annotations
 

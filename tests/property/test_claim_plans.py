@@ -1,4 +1,4 @@
-"""What holds for every plan of a claim, whatever waits and however small the budget is."""
+"""Properties of every claim plan, for any backlog and budget."""
 
 from __future__ import annotations
 

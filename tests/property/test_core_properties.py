@@ -1,4 +1,4 @@
-"""What holds for every position, notice, key, schema and configuration, and not just for the examples."""
+"""Properties of every position, notice, key, schema and configuration."""
 
 import json
 import string

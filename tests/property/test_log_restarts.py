@@ -1,6 +1,4 @@
-"""However a log's objects are cut, repeated, delayed and batched, none is parked; after the log began again, none of
-the new ones is merged.
-"""
+"""However a log is cut, repeated, delayed and batched, no object is parked. After a restart no new object is merged."""
 
 from __future__ import annotations
 

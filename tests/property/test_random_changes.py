@@ -1,4 +1,4 @@
-"""Random histories of a table through the merge's own decisions: any order, grouping and repetition gives what the
+"""Random histories through the merge's decisions: any order, grouping and repetition gives the source's state."""
 source holds.
 """
 

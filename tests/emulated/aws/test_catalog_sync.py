@@ -1,4 +1,4 @@
-"""Catalog sync: what Glue says afterwards, by how many calls, and what of a user's own survives."""
+"""Catalog sync: the state of Glue afterwards, the number of calls, and the user's own changes that it keeps."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""The ledger on an emulated DynamoDB: admission, the lane, claiming and settling, and what races do to them."""
+"""The ledger on an emulated DynamoDB: admission, the lane, claiming and settling, and races between them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A lost ledger, and one that was restored to an older point, are made what they were from bronze, manifests and
-outcomes.
-"""
+"""Recovery of a lost ledger, or of one restored to an older point, from bronze, manifests and outcomes."""
 
 from __future__ import annotations
 

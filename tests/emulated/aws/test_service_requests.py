@@ -1,4 +1,4 @@
-"""Requests for table services: their transitions, whose turn it is, and the ledger's conditional writes of them."""
+"""Requests for table services: their transitions, their order, and their conditional writes in the ledger."""
 
 from __future__ import annotations
 

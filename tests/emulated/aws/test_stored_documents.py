@@ -1,4 +1,4 @@
-"""What the functions keep in S3 and read from it: the configuration, schemas, objects by their version."""
+"""What the functions store in S3 and read from it: the configuration, schemas, objects by version."""
 
 import pytest
 from deployment import ARTIFACTS, BRONZE, SCHEMA, SILVER, Recorder, avro, key

@@ -1,6 +1,4 @@
-"""`sluice rebuild table`: what is moved aside, what is merged again, what stands in the way, and how it goes on after
-it was cut off.
-"""
+"""`sluice rebuild table`: what it moves aside, merges again and refuses, and how it resumes after an interruption."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is remembered of tables' schemas in an emulated bucket, and what the `schema` verbs say of it."""
+"""Schema histories in an emulated bucket, and the `schema` verbs that show them."""
 
 import json
 

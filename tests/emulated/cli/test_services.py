@@ -1,4 +1,4 @@
-"""`sluice services` and what `sluice status` tells of them."""
+"""`sluice services`, and table services in `sluice status`."""
 
 import pytest
 from builders import note_commit

@@ -1,6 +1,4 @@
-"""`sluice standstill` on an emulated stack: it comes to rest without losing anything, and what was paused for that goes
-on.
-"""
+"""`sluice standstill` on an emulated stack: it pauses every lane without loss, and resumes what it paused."""
 
 from pathlib import Path
 

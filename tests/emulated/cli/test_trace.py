@@ -1,6 +1,4 @@
-"""`sluice history`, `trace` and `row` on an emulated stack, over batches whose documents lie in S3 as a run leaves
-them.
-"""
+"""`sluice history`, `trace` and `row` on an emulated stack, over batches that a run has written to S3."""
 
 import json
 import xml.etree.ElementTree as ET

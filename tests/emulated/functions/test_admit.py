@@ -1,4 +1,4 @@
-"""admit: every announced object is in the ledger once, in the right state, before its message leaves the queue."""
+"""admit: every announced object is in the ledger once, in its right state, before its message leaves the queue."""
 
 import gzip
 import io

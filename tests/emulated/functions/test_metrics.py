@@ -1,6 +1,4 @@
-"""What waits and what runs cost is measured, and every alarm and widget of the template watches a metric that the code
-really emits.
-"""
+"""Backlog and costs of runs are measured, and every alarm and widget of the template watches an emitted metric."""
 
 import json
 import re

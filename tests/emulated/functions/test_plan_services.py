@@ -1,4 +1,4 @@
-"""plan_services: one look for a burst of commits, requests for what is due, idle lanes taken once, and outcomes
+"""plan_services: one look for a burst of commits, requests for due services, idle lanes taken once, outcomes followed."""
 followed.
 """
 

@@ -1,6 +1,4 @@
-"""reconcile: what no notice announced is admitted, records outlive their objects by no more than a notice, passes
-resume.
-"""
+"""reconcile: unannounced objects are admitted, records of deleted objects are dropped, and passes resume."""
 
 import pytest
 from admit.handler import handler as admit

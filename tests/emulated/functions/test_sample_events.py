@@ -1,4 +1,4 @@
-"""Every sample event is used: given to its function, it is answered as the catalogue says."""
+"""Every sample event gets from its function the answer that the catalogue names."""
 
 import json
 import re

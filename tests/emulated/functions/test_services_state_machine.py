@@ -1,6 +1,4 @@
-"""table_services: its definition is right, and each of its branches goes the way it should, on the emulator's
-interpreter with functions whose answers a test sets.
-"""
+"""table_services: the definition is valid, and every branch takes its way on the emulator's interpreter."""
 
 import importlib.util
 import json

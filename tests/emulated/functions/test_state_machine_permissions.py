@@ -1,4 +1,4 @@
-"""The state machine's role allows what its tasks call and no action more, and each refusal ends as it should."""
+"""The state machine's role allows exactly the actions of its tasks, and every refusal is handled."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""supervise: dead runs lose their lane, lost starts are repeated or looked up, due lanes are started, and no more."""
+"""supervise: dead runs lose their lane, lost starts are repeated or looked up, and only due lanes are started."""
 
 from dataclasses import replace
 

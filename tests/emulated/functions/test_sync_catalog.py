@@ -1,4 +1,4 @@
-"""sync_catalog: a request names a table, the answer says what was done, an error says by its name what it is."""
+"""sync_catalog: a request names a table, the answer lists the changes, and an error has a name of its kind."""
 
 import pytest
 from deployment import SILVER, context

@@ -1,6 +1,4 @@
-"""The EMR Serverless stand-in, by its HTTP API and botocore's own client, with a program of a few lines in Spark's
-place.
-"""
+"""The EMR Serverless stand-in over HTTP with botocore's client, with a small program in place of Spark."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The transactions of LocalStack's DynamoDB, as its plugin has moto undo them, with the moto of the tests."""
+"""The transactions of LocalStack's DynamoDB as its plugin makes moto undo them, tested on moto itself."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The job's role allows what the driver's Python calls and no action more; what its JVM asks for is tried by `make
-test-job-permissions`.
-"""
+"""The job's role allows exactly what the driver's Python calls. `make test-job-permissions` tests the JVM's part."""
 
 import pytest
 from deployment import ARTIFACTS, BRONZE, LEDGER, REGION, SILVER, avro, key

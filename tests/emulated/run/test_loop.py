@@ -1,4 +1,4 @@
-"""A run's life over the real ledger on an emulator: claiming, failures, take-over, lingering, letting go."""
+"""The life of a run over the real ledger: claiming, failures, take-over, lingering, release of the lane."""
 
 from __future__ import annotations
 

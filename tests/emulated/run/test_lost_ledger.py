@@ -1,6 +1,4 @@
-"""The record that an object was committed lives as long as the object: what S3 holds is enough to rebuild a lost
-ledger.
-"""
+"""The record that an object was committed lives as long as the object: a lost ledger can be rebuilt from S3."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What is taken back in from quarantine, through a driver's whole run: another batch, merged once, nothing lost by a
-death in between.
-"""
+"""Retried objects through a whole run: they go to another batch, are merged once, and survive a death in between."""
 
 from __future__ import annotations
 

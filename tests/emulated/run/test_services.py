@@ -1,4 +1,4 @@
-"""Table services in a run: between batches, in slices, behind ingest, and never in its way."""
+"""Table services in a run: between batches, in slices, and never ahead of ingest."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What AWS documents is the truth: events are parsed as its samples mean them, and what the local stack imitates has
-their shape and that of the service's model.
-"""
+"""Events are parsed as AWS's samples mean them, and the local stack's imitations fit the service models."""
 
 import json
 import re

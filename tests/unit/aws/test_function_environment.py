@@ -1,4 +1,4 @@
-"""What the functions stand on: settings, clients, telemetry; nothing happens at import."""
+"""The environment of the functions: settings, clients, telemetry, and imports without effects."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Which stack a verb works on, and what it tells the readers of silver about it."""
+"""The choice of the stack that a verb works on, and how readers reach its silver bucket."""
 
 import json
 from pathlib import Path

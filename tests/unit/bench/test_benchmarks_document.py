@@ -1,6 +1,4 @@
-"""docs/benchmarks.md is what the raw results beside it say, caveats first; admit's own benchmark counts what it claims
-to.
-"""
+"""docs/benchmarks.md agrees with the raw results beside it, and admit's benchmark counts what it claims to."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Errors carry facts, say the next step, and cross process borders whole."""
+"""Errors carry facts and a next step, and cross process boundaries intact."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""One object version has one identity, wherever it is heard of."""
+"""One object version has one identity in notices and listings."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where what Sluice keeps beside the tables lies."""
+"""The keys of what Sluice stores beside the tables."""
 
 from sluice.silver_keys import error_key, error_prefix, manifest_key, outcome_key, schema_key
 

@@ -1,4 +1,4 @@
-"""A release's bytes depend on its sources and nothing else, and its version on its bytes."""
+"""A release's bytes depend only on its sources, and its version on its bytes."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Every command that README and docs show exists, with every option that they give it."""
+"""Every command in README and docs exists, with all options shown."""
 
 import re
 

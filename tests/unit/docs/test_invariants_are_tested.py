@@ -1,4 +1,4 @@
-"""Every invariant and every rule that is in force is said by tests, and each test that docs name is there."""
+"""Every invariant and every rule in force names its tests, and every test named in docs exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The document of what was judged says what the kept results say, and how many there are not."""
+"""The document of judged cases agrees with the stored results and counts the missing ones."""
 
 from sluice_bench import judged_results
 from sluice_bench.judge_all import all_cases, outstanding

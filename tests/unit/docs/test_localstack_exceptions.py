@@ -1,6 +1,4 @@
-"""The list of what LocalStack can't run names tests that exist, with reasons, and never the way from an object to a
-row.
-"""
+"""The list of tests that LocalStack can't run gives existing tests and reasons, and never the way to a row."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Nothing in the repository looks like a key or a password, or names an account but the documented placeholders."""
+"""Nothing in the repository looks like a key or a password, or names an account except the placeholders."""
 
 from __future__ import annotations
 

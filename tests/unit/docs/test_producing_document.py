@@ -1,4 +1,4 @@
-"""docs/producing.md recommends what recorded connectors were configured with, and nothing else."""
+"""docs/producing.md recommends only settings of the recorded connectors."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What template.yaml lets each part do, where an emulator that asks for no permission would hide a missing one."""
+"""Permissions of template.yaml that an emulator doesn't check."""
 
 import json
 import re

@@ -1,6 +1,4 @@
-"""The template grants no more than is written down here, over TLS, encrypted, to one source, and keeps what must be
-kept.
-"""
+"""The template grants only the listed permissions, over TLS, encrypted, to one source, and retains data."""
 
 import json
 import re

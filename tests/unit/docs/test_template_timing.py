@@ -1,4 +1,4 @@
-"""The template's numbers hang together: queues outlast functions, dead letters are seen, logs end."""
+"""The template's numbers agree: queues outlast functions, dead letters raise alarms, logs expire."""
 
 from pathlib import Path
 from typing import Any

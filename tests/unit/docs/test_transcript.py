@@ -1,4 +1,4 @@
-"""The demonstration's page holds what a run said, shortened; README holds an excerpt."""
+"""The demonstration's page holds the shortened output of a run, and README an excerpt."""
 
 from sluice_bench.transcript import DEMO_PAGE, EXCERPT, EXCERPT_LINES, README, WIDTH, with_excerpt, with_transcript
 

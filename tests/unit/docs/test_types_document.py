@@ -1,6 +1,4 @@
-"""docs/types.md says what the code does: every row of its table is tried, and every type that has a meaning of its own
-is in it.
-"""
+"""docs/types.md agrees with the code: every row of its table is tried, and every type with a meaning is listed."""
 
 import re
 from pathlib import Path

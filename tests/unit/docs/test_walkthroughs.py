@@ -1,6 +1,4 @@
-"""What is kept of runs, transcripts of deployments and benchmarks, is whole and holds nothing of the machine that made
-it.
-"""
+"""Stored transcripts and benchmarks are complete and hold no detail of the machine that made them."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The head of an Avro object: its schema and codec, and every way in which it can be cut or damaged."""
+"""The head of an Avro object: its schema and codec, and every cut or damage."""
 
 import io
 import random

@@ -1,6 +1,4 @@
-"""Whatever comes is refused under a code of its own, at its head or in its task, and every code that refuses input has
-a case.
-"""
+"""Bad input is refused under a code of its own, at admission or in its task, and every such code has a case."""
 
 from __future__ import annotations
 

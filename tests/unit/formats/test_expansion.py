@@ -1,6 +1,4 @@
-"""A small object that becomes huge is refused while it is decompressed: by a budget, and never by running out of
-memory.
-"""
+"""A small object that expands too far is refused during decompression, by a budget."""
 
 from __future__ import annotations
 

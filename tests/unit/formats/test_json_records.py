@@ -1,6 +1,4 @@
-"""JSON objects of both sinks to Arrow batches: with Connect's schemas and without, flattened and enveloped, packed and
-plain.
-"""
+"""JSON objects of both sinks to Arrow batches: with and without schemas, flattened and enveloped, packed and plain."""
 
 import base64
 import gzip

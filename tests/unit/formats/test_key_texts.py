@@ -1,6 +1,4 @@
-"""Texts of a record key that Hudi can't tell from another key are refused, with their column and record; all others are
-keys.
-"""
+"""Texts of a record key that Hudi confuses with other keys are refused with column and record; all others are keys."""
 
 import pyarrow as pa
 import pytest

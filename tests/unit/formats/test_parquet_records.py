@@ -1,6 +1,4 @@
-"""Parquet objects to Arrow batches: what its logical types become, with the sinks' own schema in the footer and
-without.
-"""
+"""Parquet objects to Arrow batches: logical types, with and without the sinks' schema in the footer."""
 
 import base64
 import datetime as dt

@@ -1,4 +1,4 @@
-"""The forms of a connector's placeholder, and how they are found in raw columns."""
+"""The forms of a connector's placeholder, and their detection in raw columns."""
 
 import hashlib
 import uuid

@@ -1,4 +1,4 @@
-"""Which emulator a local stack runs on, and the Python that LocalStack needs."""
+"""The choice of the emulator, and the Python that LocalStack needs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A local stack's folder has one owner, and says nothing of a stack whose owner is gone."""
+"""A local stack's folder has one owner, and holds no description after the owner has exited."""
 
 import socket
 import subprocess

@@ -1,4 +1,4 @@
-"""Which Java is taken, what it is made to trust, and that jars are fetched once."""
+"""The choice of Java, the certificates it trusts, and jars fetched once."""
 
 import base64
 import hashlib

@@ -1,6 +1,4 @@
-"""Time travel, changes between moments and differences, on tables that Spark wrote (tests/data/hudi_tables), without a
-JVM.
-"""
+"""Time travel, changes and differences between moments, without a JVM, on tables that Spark wrote."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""What rules are proposed for a topic, with which evidence, and what is left to the operator."""
+"""The rules proposed for a topic, their evidence, and the choices left to the operator."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Hudi Streamer configurations as others published them, translated into rules."""
+"""Published Hudi Streamer configurations translated into rules."""
 
 from pathlib import Path
 

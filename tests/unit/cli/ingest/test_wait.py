@@ -1,4 +1,4 @@
-"""How `sluice wait` goes on, with a ledger and a bucket that change under it."""
+"""`sluice wait` with a ledger and a bucket that change while it waits."""
 
 from types import SimpleNamespace
 

@@ -1,6 +1,4 @@
-"""The demonstration's own change objects come after all that is bundled, in the form of the real ones; its cost line
-says what would be billed.
-"""
+"""The demonstration's change objects follow the bundled ones in the real form, and its cost line shows the bill."""
 
 import io
 from pathlib import Path

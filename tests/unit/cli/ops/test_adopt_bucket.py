@@ -1,4 +1,4 @@
-"""A bucket that exists keeps every notification that it has when it announces to the stack, too."""
+"""An existing bucket keeps its notifications when it also notifies the stack."""
 
 import pytest
 

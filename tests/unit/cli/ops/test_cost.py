@@ -1,4 +1,4 @@
-"""What costs are made of, and that the document says what the code reckons."""
+"""The parts of the costs, and the agreement of the document with the calculation."""
 
 from dataclasses import replace
 from pathlib import Path

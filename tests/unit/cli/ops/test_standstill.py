@@ -1,4 +1,4 @@
-"""Whether a deployment changes the application, for which a stack must come to rest."""
+"""Which deployments change the application and therefore need a standstill."""
 
 import json
 from pathlib import Path

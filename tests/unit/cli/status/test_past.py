@@ -1,4 +1,4 @@
-"""The recent past out of manifests and outcomes, and the parts of the page that shows it."""
+"""The recent past from manifests and outcomes, and the parts of its page."""
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, QUARANTINED, Outcome, Stage

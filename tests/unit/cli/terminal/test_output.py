@@ -1,4 +1,4 @@
-"""Arrow values as JSON has them."""
+"""Arrow values in JSON."""
 
 import datetime as dt
 import io

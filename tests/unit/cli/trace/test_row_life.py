@@ -1,4 +1,4 @@
-"""The life of a row by the versions in its table, on tables that Spark wrote, and the objects to open beside it."""
+"""The life of a row from the versions in its table, on tables that Spark wrote, and the objects to open beside it."""
 
 import pytest
 from silver_tables import SILVER_FOLDER, SilverFolder

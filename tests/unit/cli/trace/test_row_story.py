@@ -1,4 +1,4 @@
-"""The life of one row: which of its changes won and why, and what the table held after each commit."""
+"""The life of a row: which changes won and why, and the state of the table after each commit."""
 
 import pytest
 

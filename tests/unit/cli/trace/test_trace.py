@@ -1,4 +1,4 @@
-"""The way of one object in time, and how it is drawn."""
+"""An object's way in time, and its drawing."""
 
 import re
 import xml.etree.ElementTree as ET

@@ -1,4 +1,4 @@
-"""Notices of every shape are understood, keys are decoded exactly once, and nothing is lost."""
+"""Notices of every shape are parsed, keys are decoded exactly once, and nothing is lost."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The messages that admit asks for again, and the answer that says so."""
+"""The messages that admit asks for again, and its answer to SQS."""
 
 from sluice.admission.inbox import Inbox, Message
 from sluice.admission.notices import IgnoredMessage

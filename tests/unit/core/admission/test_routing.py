@@ -1,4 +1,4 @@
-"""A key leads to its topic, or is ignored by a rule with a name, or is reported as leading nowhere."""
+"""A key leads to its topic, is ignored by a named rule, or is reported without a topic."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What admission decides of an object by what it has read of it."""
+"""The decision of admission on an object from what it has read of it."""
 
 from sluice.admission.routing import classify
 from sluice.admission.verdict import MAX_REASON, NO_CONFIGURATION, judge_read, judge_unread, judge_unreadable

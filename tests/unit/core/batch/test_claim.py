@@ -1,4 +1,4 @@
-"""What a run may claim: the predicate, turns between tables, budgets, and when the rest comes due."""
+"""What a run may claim: the predicate, turns between tables, budgets, and when the rest is due."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manifests: the same claim has the same id and bytes, and what is written is read back."""
+"""Manifests: the same claim has the same id and bytes, and reading returns what was written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outcomes: what is written is read back, also what an older release wrote, and what is none is refused."""
+"""Outcomes: reading returns what this or an older release wrote, and refuses anything else."""
 
 from __future__ import annotations
 

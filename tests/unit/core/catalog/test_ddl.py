@@ -1,4 +1,4 @@
-"""Statements that make a table for an engine: what they quote, and what their views show."""
+"""Statements that create a table for an engine: their quoting, and their views' rows."""
 
 import duckdb
 import pytest

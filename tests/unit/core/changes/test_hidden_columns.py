@@ -1,4 +1,4 @@
-"""The hidden columns are the ones every table has from its first commit, or gets with its next one."""
+"""Every table has the hidden columns from its first commit, or gets them with the next one."""
 
 from sluice.changes import hidden_columns
 from sluice.changes.hidden_columns import HIDDEN, colliding

@@ -1,4 +1,4 @@
-"""Objects of an append-only table that hold the same Kafka records under different keys are refused, and no others."""
+"""Only objects of an append-only table with the same Kafka records under different keys are refused."""
 
 from __future__ import annotations
 

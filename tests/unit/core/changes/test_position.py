@@ -1,4 +1,4 @@
-"""Positions: what a source carries, how it is stored, and what is refused."""
+"""Positions: the fields of the sources, the stored form, and refusals."""
 
 import re
 

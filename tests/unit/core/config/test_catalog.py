@@ -1,4 +1,4 @@
-"""The catalog's names and partitions by pattern and by folder, and what tables.yaml may say of them."""
+"""Names and partitions of the catalog by pattern and folder, and their settings in tables.yaml."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How a table's configuration travels, and what of a table can't change in place."""
+"""The stored form of a table's configuration, and the settings that can't change in place."""
 
 import json
 from dataclasses import replace

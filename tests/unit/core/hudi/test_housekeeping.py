@@ -1,4 +1,4 @@
-"""When a table is due for housekeeping, and what cleaning may not delete."""
+"""When a table is due for housekeeping, and what cleaning must keep."""
 
 from sluice.config.table import TableConfig
 from sluice.hudi.housekeeping import HOUR_MS, cleaning_due, cleaning_horizon_ms, housekeeping_due

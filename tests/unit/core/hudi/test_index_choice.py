@@ -1,4 +1,4 @@
-"""Which index finds a table's rows."""
+"""The choice of a table's index."""
 
 from sluice.config.table import TableConfig
 from sluice.hudi.index_choice import RECORD_INDEX_ROWS, has_record_index, wants_record_index

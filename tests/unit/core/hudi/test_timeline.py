@@ -1,4 +1,4 @@
-"""The timeline without a JVM: instants by their files' names, commits by their content."""
+"""The timeline without a JVM: instants from file names, commits from their content."""
 
 import pytest
 

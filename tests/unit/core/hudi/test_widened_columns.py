@@ -1,4 +1,4 @@
-"""Which columns have in every file the type that a table's schema says."""
+"""Which columns have the type of the table's schema in every file."""
 
 from __future__ import annotations
 

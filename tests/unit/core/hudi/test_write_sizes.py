@@ -1,4 +1,4 @@
-"""How large the pieces of a write are."""
+"""The sizes of the pieces of a write."""
 
 from sluice.hudi.write_sizes import shuffle_tasks
 

@@ -1,6 +1,4 @@
-"""A run may write where its lane's tables lie, by the evaluation of IAM policies that the emulator has, and nowhere
-else.
-"""
+"""A run may write only where its lane's tables are, by the emulator's evaluation of IAM policies."""
 
 import json
 

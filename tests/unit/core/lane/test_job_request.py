@@ -1,4 +1,4 @@
-"""The StartJobRun request is whole, explicit, valid by AWS's own model, and safe to write into one string."""
+"""The StartJobRun request is complete, explicit, valid by AWS's service model, and safely quoted."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The lane machine by itself: every listed transition happens, nothing else does, and what each refuses."""
+"""The lane machine alone: every listed transition happens, no other does, and each has its refusals."""
 
 from __future__ import annotations
 

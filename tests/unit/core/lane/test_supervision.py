@@ -1,4 +1,4 @@
-"""EMR's words about job runs are understood: ends, capacity, and which lanes they are about."""
+"""EMR's messages about job runs: ends, capacity, and the lanes concerned."""
 
 import pytest
 

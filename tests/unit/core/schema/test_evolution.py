@@ -1,4 +1,4 @@
-"""Schemas of one table add up by name; types widen where every value is kept, and are refused where not."""
+"""Schemas of one table are united by name; types widen if every value is kept, and are refused otherwise."""
 
 import json
 from pathlib import Path

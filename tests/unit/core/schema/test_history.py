@@ -1,4 +1,4 @@
-"""What is remembered of tables' schemas: documents that are read back as they were."""
+"""Schema histories are read back as they were written."""
 
 import pytest
 from judged_schemas import BAD, NEW, OLD, STORED, TABLE, judged

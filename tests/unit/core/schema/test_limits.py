@@ -1,4 +1,4 @@
-"""A schema that would cost more than any table is worth is refused before anything resolves or decodes by it."""
+"""A schema beyond the limits is refused before anything resolves or decodes with it."""
 
 from __future__ import annotations
 

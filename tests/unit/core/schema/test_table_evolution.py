@@ -1,4 +1,4 @@
-"""What a writer schema means for a table, column by column, and what a stored type may become."""
+"""The effect of a writer schema on a table, column by column, and the changes a stored type allows."""
 
 import pytest
 

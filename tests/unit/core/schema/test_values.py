@@ -1,4 +1,4 @@
-"""Text that keeps every digit, and counts of time read from text."""
+"""Text that keeps every digit, and times read from text."""
 
 import json
 from datetime import date, timedelta

@@ -1,4 +1,4 @@
-"""Which services of a table are due, and what tables.yaml can say about them."""
+"""Which services of a table are due, and their settings in tables.yaml."""
 
 from dataclasses import replace
 
