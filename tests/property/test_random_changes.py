@@ -1,6 +1,4 @@
 """Random histories through the merge's decisions: any order, grouping and repetition gives the source's state."""
-source holds.
-"""
 
 from __future__ import annotations
 

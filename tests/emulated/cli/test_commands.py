@@ -114,7 +114,11 @@ TWO_TOPICS = (
             "crm.user is paused, and 1 object will wait. Remove `paused`",
         ),
         (TABLES.replace("crm.public.user", "crm.public.people"), False, "which no rule takes any longer"),
-        (TABLES, True, "crm.user is being rebuilt, and 1 object will wait. `sluice rebuild table crm.user` continues it"),
+        (
+            TABLES,
+            True,
+            "crm.user is being rebuilt, and 1 object will wait. `sluice rebuild table crm.user` continues it",
+        ),
         (
             TWO_TOPICS,
             False,

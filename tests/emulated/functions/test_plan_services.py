@@ -1,6 +1,4 @@
-"""plan_services: one look for a burst of commits, requests for due services, idle lanes taken once, outcomes followed."""
-followed.
-"""
+"""plan_services: one look for a burst of commits, requests for due services, and idle lanes taken once."""
 
 import json
 from dataclasses import replace

@@ -135,7 +135,12 @@ def test_a_run_that_ends_without_releasing_loses_its_lane_and_the_next_backs_off
     job.state, job.state_details = state, "ExitCode 1"
     supervise(supervised)
     lane = supervised.ledger.lanes.get("main")
-    assert (lane.state, lane.failures, lane.backoff_until, lane.last_run_id) == (IDLE, 1, NOW + FIRST_BACKOFF_MS, job.name)
+    assert (lane.state, lane.failures, lane.backoff_until, lane.last_run_id) == (
+        IDLE,
+        1,
+        NOW + FIRST_BACKOFF_MS,
+        job.name,
+    )
     assert lane.reason == f"job run {state}: ExitCode 1"
     assert supervised.ledger.history.run(job.name)["state"] == "lapsed"
     assert len(supervised.job_runs()) == 1

@@ -1,6 +1,5 @@
 """Recording what the queue's messages hold beside announcements."""
 
-
 from botocore.exceptions import ClientError
 
 from sluice.admission.inbox import Message

@@ -7,7 +7,14 @@ from dataclasses import replace
 import pytest
 
 from sluice.lane import machine
-from sluice.lane.machine import LONGEST_BACKOFF_MS, HALT_AFTER_FAILURES, UNANSWERED_START_MS, TRANSITIONS, LaneState, Refused
+from sluice.lane.machine import (
+    HALT_AFTER_FAILURES,
+    LONGEST_BACKOFF_MS,
+    TRANSITIONS,
+    UNANSWERED_START_MS,
+    LaneState,
+    Refused,
+)
 from sluice.lane.supervision import ASK_STATE, LOOK_UP, NOTHING, REPEAT_START, START, LaneStep, new_run_id, next_step
 
 NOW = 1_000_000
