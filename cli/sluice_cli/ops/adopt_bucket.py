@@ -68,9 +68,7 @@ def adopt_bucket(
                 f"Another notification of {target.bronze} already covers new objects: {error}", bucket=target.bronze
             ) from error
     if s3.get_bucket_versioning(Bucket=target.bronze).get("Status") != "Enabled":
-        say(
-            f"{target.bronze} keeps no versions: turn versioning on, or overwritten objects may be lost"
-        )
+        say(f"{target.bronze} keeps no versions: turn versioning on, or overwritten objects may be lost")
     if as_json or dry_run:
         print_json({"bucket": target.bronze, "changed": after != before and not dry_run, "configuration": after})
     else:
