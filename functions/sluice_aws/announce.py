@@ -12,9 +12,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sluice.errors import SluiceError
 from sluice.ledger.announcement import DETAIL_TYPE, SOURCE, announcement, batch_seconds, lane_metrics, newly_committed
 from sluice.ledger.ports import BatchLedger
+from sluice.ports import Report
 from sluice_aws.errors import AnnouncementRefused
 from sluice_aws.ledger import expressions as codec
-from sluice_aws.telemetry import Report
 
 MISSED_PER_PASS = 100  # batches per scheduled pass: a few seconds
 

@@ -6,28 +6,12 @@ import functools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Callable, Protocol
+from typing import Any, Callable
 
 from aws_lambda_powertools import Logger, Metrics, Tracer
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
 NAMESPACE_VARIABLE = "POWERTOOLS_METRICS_NAMESPACE"  # one per stack, so that stacks of an account do not mix
-
-
-class Report(Protocol):
-    """Log and metrics of a function. Not safe from several threads."""
-
-    def event(self, name: str, /, **fields: Any) -> None:
-        """Log an event."""
-
-    def warn(self, name: str, /, **fields: Any) -> None:
-        """Log an event that may need a person's attention."""
-
-    def count(self, metric: str, n: float = 1, /, *, unit: str = "Count", **dimensions: str) -> None:
-        """Add to a metric of this function and, with dimensions (lane, reason), to a metric of theirs.
-
-        Alarms watch the sum; people look at the parts.
-        """
 
 
 class Telemetry:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json as json_module
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import tomllib
 import typer
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 from sluice.errors import NoTarget
 from sluice.lane.machine import HALTED, IDLE, PAUSED

@@ -22,6 +22,7 @@ from sluice.ledger.keys import IGNORED, PARKED, PENDING, QUARANTINED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ALREADY, NEW, AdmittedObject, wakes
 from sluice.objects import ObjectId
+from sluice.ports import Report
 from sluice.schema.avro import read_writer_schema
 from sluice_aws.admission.failures import unfinished
 from sluice_aws.admission.heads import Heads
@@ -29,7 +30,6 @@ from sluice_aws.admission.schema_fit import SchemaFit, schema_fit
 from sluice_aws.errors import ObjectGone
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaStore
-from sluice_aws.telemetry import Report
 
 THREADS = 32
 

@@ -12,8 +12,8 @@ from sluice.admission.inbox import Message
 from sluice.admission.partial_batch_response import Unfinished
 from sluice.errors import SluiceError
 from sluice.ledger.ports import HistoryLedger
+from sluice.ports import Report
 from sluice_aws.admission.failures import unfinished
-from sluice_aws.telemetry import Report
 
 
 class IgnoredMessages:

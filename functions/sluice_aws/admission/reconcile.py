@@ -14,10 +14,10 @@ from sluice.config.document import Configuration
 from sluice.errors import UnidentifiedObject
 from sluice.ledger.ports import Ledger
 from sluice.objects import ObjectId, identify
+from sluice.ports import Report
 from sluice_aws.admission.admit import Admission, report_admissions
 from sluice_aws.lanes.start import Waker
 from sluice_aws.s3.objects import ListedVersion, Objects
-from sluice_aws.telemetry import Report
 
 LISTING = "listing"  # the `via` of an object that no notice announced
 CHECKPOINT = "listing"

@@ -16,11 +16,11 @@ from sluice.admission.verdict import MAX_REASON
 from sluice.ledger.keys import CLAIMED, PARKED, PENDING, QUARANTINED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
+from sluice.ports import Report
 from sluice_aws.errors import ObjectGone
 from sluice_aws.ledger import expressions as codec
 from sluice_aws.ledger.objects import record_of
 from sluice_aws.s3.objects import Objects
-from sluice_aws.telemetry import Report
 
 SWEEP_CHECKPOINT = "sweep"
 PAGE_ITEMS = 500  # of the ledger, and so HEAD calls, per invocation: a million records take three weeks

@@ -7,10 +7,10 @@ from typing import Any
 
 from sluice.config.pinned_topic import config_in_force
 from sluice.ledger.ports import TableLedger
+from sluice.ports import Report
 from sluice_aws.catalog.sync import CatalogSync
 from sluice_aws.errors import UnusableCatalogRequest
 from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.telemetry import Report
 
 
 class CatalogRequests:

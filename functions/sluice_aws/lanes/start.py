@@ -16,11 +16,11 @@ from sluice.lane.job_request import JobEnvironment, start_job_run
 from sluice.lane.machine import LaneState, wants_run
 from sluice.lane.supervision import new_run_id
 from sluice.ledger.ports import Ledger
+from sluice.ports import Report
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.settings import Settings
-from sluice_aws.telemetry import Report
 
 
 class Starter:

@@ -23,10 +23,10 @@ from sluice.lane.supervision import (
     next_step,
 )
 from sluice.ledger.ports import Ledger
+from sluice.ports import Report
 from sluice_aws.errors import LanesFailed
 from sluice_aws.lanes.job_runs import JobRun, JobRuns
 from sluice_aws.lanes.start import Starter
-from sluice_aws.telemetry import Report
 
 # Enough to repeat a start, ask for its state, lapse it and start anew. The next schedule does the rest.
 MAX_STEPS = 4

@@ -10,11 +10,11 @@ from sluice.config.document import Configuration
 from sluice.lane.job_request import state_machine_parameters
 from sluice.lane.machine import HALTED, PAUSED, wants_run
 from sluice.ledger.ports import Ledger
+from sluice.ports import Report
 from sluice.services.planning import Asked, DueTable, by_table, due_tables, new_request_id, next_pause_s
 from sluice.services.policy import CATALOG
 from sluice.services.requests import DONE, FAILED
 from sluice_aws.lanes.start import Starter
-from sluice_aws.telemetry import Report
 
 # With names of the greatest length, a plan fits into the 256 KB of a state machine's data. The next plan has the rest.
 SYNCED_AT_ONCE, ASKED_AT_ONCE, STARTED_AT_ONCE = 300, 200, 10
