@@ -12,9 +12,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, BinaryType, DataType, DateType, DecimalType, IntegerType, LongType, StringType, StructField, StructType, TimestampType, _parse_datatype_string
 
-from sluice import hidden_columns
-from sluice.hudi_options import BULK_INSERT, UPSERT, commit_metadata, write_options
-from sluice.table_config import COW, MOR, TableConfig
+from sluice.changes import hidden_columns
+from sluice.config.table import COW, MOR, TableConfig
+from sluice.hudi.options import BULK_INSERT, UPSERT, write_options
+from sluice.hudi.own_metadata import commit_metadata
 
 # A bloom filter for 60,000 keys in every file would be most of the fixture.
 SMALL_FILES = {"hoodie.index.bloom.num_entries": "50", "hoodie.bloom.index.filter.type": "SIMPLE", "hoodie.datasource.write.row.writer.enable": "false"}
