@@ -1,5 +1,7 @@
 """Avro bytes to Arrow batches, without Spark's JVM."""
 
+from __future__ import annotations
+
 import io
 import json
 from dataclasses import replace

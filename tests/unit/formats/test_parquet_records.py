@@ -1,5 +1,7 @@
 """Parquet objects to Arrow batches: logical types, with and without the sinks' schema in the footer."""
 
+from __future__ import annotations
+
 import base64
 import datetime as dt
 import io
