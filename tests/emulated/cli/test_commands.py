@@ -122,7 +122,8 @@ TWO_TOPICS = (
         (
             TWO_TOPICS,
             False,
-            "crm.user is fed by topic db2.public.user, not crm.public.user, and 1 object will wait. Give the objects' topic a table of its own",
+            "crm.user is fed by topic db2.public.user, not crm.public.user, and 1 object will wait. "
+            "Give the objects' topic a table of its own",
         ),
     ],
     ids=["paused", "without a rule", "being rebuilt", "another topic's"],
