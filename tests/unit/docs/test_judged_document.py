@@ -9,7 +9,7 @@ from sluice_bench.judged_results import judged
 def result(case: str, *equal: bool) -> dict:
     readings = [
         {"case": case, "phase": "end", "reader": reader, "equal": same, "rows": 10}
-        for reader, same in zip(("hudi-rs", "spark"), equal, strict=True)
+        for reader, same in zip(("hudi-rs", "spark"), equal, strict=False)
     ]
     return {"case": case, "equal": all(equal), "machine": {"commit": "abc"}, "judgements": readings}
 
