@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
+from sluice.config.lane import TABLES_AT_ONCE, LaneConfig
 from sluice.prices import OTHER_PRICES, SPARK_PRICES
 
 HOURS_A_MONTH = 730.0
@@ -43,7 +44,7 @@ class Assumptions:
     executor_gb: int = 7
     most_executors: int = 5
     start_s: float = 60.0  # from StartJobRun until the driver works; a worker is billed from its own start
-    linger_s: float = 60.0
+    linger_s: float = float(LaneConfig().linger_s)
     commit_s: float = 4.0  # of one small table on S3, two tables at once
     mb_per_vcpu_s: float = 1.0  # objects read, merged and written; compressed Avro
     streaming_vcpu: int = 2  # per always-on job: a driver and an executor of one vCPU each
@@ -88,7 +89,7 @@ class Monthly:
 def sluice_monthly(load: Load, given: Assumptions = Assumptions()) -> Monthly:
     """The cost of one lane for all tables. A run goes on while objects arrive within its linger."""
     prices = SPARK_PRICES[given.architecture]
-    commits_s = ceil(load.tables / 2) * given.commit_s
+    commits_s = ceil(load.tables / TABLES_AT_ONCE) * given.commit_s
     executors = 1
     while executors < given.most_executors and _work_s(load, executors, commits_s, given) > load.every_s:
         executors += 1
@@ -184,7 +185,7 @@ def crossover_interval_s(tables: int, given: Assumptions = Assumptions()) -> flo
     hours = crossover_hours_a_day(tables, given)
     if hours is None:
         return None
-    one_s = given.start_s + ceil(tables / 2) * given.commit_s + given.linger_s
+    one_s = given.start_s + ceil(tables / TABLES_AT_ONCE) * given.commit_s + given.linger_s
     return one_s * 24 / hours if hours else float("inf")
 
 

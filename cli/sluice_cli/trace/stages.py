@@ -10,7 +10,15 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sluice.batch.manifest import Manifest
-from sluice.batch.outcome import COMMIT_STAGE, SPARK_STAGE, Outcome
+from sluice.batch.outcome import (
+    COMMIT_STAGE,
+    HOUSEKEEPING_STAGE,
+    READ_STAGE,
+    SCHEMAS_STAGE,
+    SPARK_STAGE,
+    TABLE_STAGE,
+    Outcome,
+)
 from sluice.ledger.keys import CLAIMED, COMMITTED, LISTED_STATES, PENDING
 from sluice.ledger.records import RETRIED, Decision, ObjectRecord
 from sluice.objects import ObjectId
@@ -21,11 +29,11 @@ ARRIVAL, WAITING, SPARK, LEDGER = "arrival", "waiting", "spark", "ledger"
 # The stages of a batch, as its outcome names them, and their notes.
 BATCH_STAGES: Mapping[str, str] = {
     SPARK_STAGE: "Spark's start",
-    "table": "read the table's timeline",
-    "schemas": "find the objects' schemas",
-    "read": "read, decode, compare with the table",
+    TABLE_STAGE: "read the table's timeline",
+    SCHEMAS_STAGE: "find the objects' schemas",
+    READ_STAGE: "read, decode, compare with the table",
     COMMIT_STAGE: "write files and commit",
-    "housekeeping": "clean and archive",
+    HOUSEKEEPING_STAGE: "clean and archive",
 }
 
 

@@ -69,8 +69,13 @@ class Stage:
         return self.began_at + self.ms
 
 
+# The stages of a table's part, in order. `sluice trace` shows them by these names.
 SPARK_STAGE = "spark"  # waiting for the Spark session to start
+TABLE_STAGE = "table"
+SCHEMAS_STAGE = "schemas"
+READ_STAGE = "read"
 COMMIT_STAGE = "commit"
+HOUSEKEEPING_STAGE = "housekeeping"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from sluice.batch.manifest import ManifestObject
-from sluice.batch.outcome import COMMIT_STAGE
+from sluice.batch.outcome import COMMIT_STAGE, HOUSEKEEPING_STAGE
 from sluice.changes import hidden_columns as hidden
 from sluice.config.table import MOR
 from sluice.hudi import housekeeping as housekeeping_pace
@@ -107,7 +107,7 @@ def _keep_house(part: PartContext, committed: TableFacts) -> None:
         return
     part.check_held()
     try:
-        with part.stages.timed("housekeeping"):
+        with part.stages.timed(HOUSEKEEPING_STAGE):
             done = keep_house(part.hudi, now_ms=part.services.clock.now_ms(), known=known)
             known.keep(part.config, part.hudi.look())
     # Java's exceptions come as Py4J's or under Spark's own names.

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.batch.manifest import Manifest, ManifestObject
-from sluice.batch.outcome import COMMITTED, QUARANTINED, ObjectError, Outcome, Stage
+from sluice.batch.outcome import COMMITTED, QUARANTINED, READ_STAGE, ObjectError, Outcome, Stage
 from sluice.changes.log_restart import LOG_RESTARTED, SeenObject
 from sluice_spark.hudi.facts import CommitResult
 from sluice_spark.hudi.recovery import roll_back_unfinished
@@ -117,7 +117,7 @@ def _read_and_decide(part: PartContext, prepared: Prepared, frames: ExitStack) -
     objects = prepared.objects
     judged: Watched | None = None
     while True:
-        with part.stages.timed("read"):
+        with part.stages.timed(READ_STAGE):
             rows, seen = _decided_rows(part, prepared, objects, frames)
             if judged is None:  # once: without the objects that are left out the watch would lose what it saw of them
                 judged = watched(KafkaWatch.from_dict(part.claimed.watch), seen, part.config)

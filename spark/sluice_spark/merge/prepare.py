@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sluice.batch.manifest import ManifestObject
-from sluice.batch.outcome import ObjectError
+from sluice.batch.outcome import SCHEMAS_STAGE, TABLE_STAGE, ObjectError
 from sluice.schema.avro import PLAIN, WriterSchema
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.recovery import recovered_facts
@@ -39,9 +39,9 @@ class Prepared:
 
 def prepare(part: PartContext) -> Prepared:
     """Look at the table, create it if there is none, and plan the read. Records schemas and refused objects in S3."""
-    with part.stages.timed("table"):
+    with part.stages.timed(TABLE_STAGE):
         facts = part.services.known.take(part.config) or _facts_of_unknown(part)
-    with part.stages.timed("schemas"):
+    with part.stages.timed(SCHEMAS_STAGE):
         schemas = writer_schemas(
             part.services.objects,
             part.services.silver_bucket,

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TextIO
 
+from sluice.config.lane import TABLES_AT_ONCE
 from sluice_aws.clients import DRIVER, Clients
 from sluice_aws.clock import WallClock
 from sluice_aws.ledger.ledger import DynamoDbLedger
@@ -100,8 +101,6 @@ def settings_of(given: Arguments, environment: Mapping[str, str]) -> Settings:
 
 # A poll is one strongly consistent read of the lane: 36,000 read units an hour, half a US cent.
 POLL_SECONDS = 0.1
-# Two tables keep two cores busy while one of them waits for S3; more were no faster on two cores.
-TABLES_AT_ONCE = 2
 
 
 @dataclass(frozen=True)

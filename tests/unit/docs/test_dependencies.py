@@ -36,9 +36,9 @@ PROJECT = set(ALLOWED) - {"handlers", "spark_entry", "localstack_executor"} | {"
 FLOORS = {
     "sluice": (
         "errors names silver_keys prices ports",
-        "changes objects cost",
+        "changes objects",
         "config",
-        "schema",
+        "schema cost",
         "hudi batch",
         "lane",
         "services",

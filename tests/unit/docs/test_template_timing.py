@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from sluice.cost import Assumptions
 from sluice_local.stack.overlay import read_template
 
 TEMPLATE = read_template(Path(__file__).resolve().parents[3] / "template.yaml")
@@ -74,3 +75,8 @@ def test_one_bad_message_or_record_does_not_bring_its_whole_batch_back(name: str
 def test_every_function_logs_to_a_group_that_ends(name: str) -> None:
     group = RESOURCES[FUNCTIONS[name]["LoggingConfig"]["LogGroup"]["Ref"]]
     assert group["Properties"]["RetentionInDays"] == {"Ref": "LogRetentionDays"}
+
+
+def test_the_cost_estimate_counts_the_templates_alarms() -> None:
+    alarms = [name for name, each in TEMPLATE["Resources"].items() if each["Type"] == "AWS::CloudWatch::Alarm"]
+    assert len(alarms) == Assumptions().alarms
