@@ -6,10 +6,12 @@ import io
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import boto3
 import pytest
 from driving.lane import LANE, emulated_dynamodb
+from emulated_aws import emulated_session
 from moto import mock_aws
 
 from sluice.batch.manifest import TablePart, open_manifest
@@ -93,15 +95,14 @@ def test_an_emulators_address_comes_from_the_environment():
 
 
 def test_a_refused_driver_ends_well_and_never_starts_spark(monkeypatch):
-    for name, value in {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}.items():
-        monkeypatch.setenv(name, value)
-
     def never():
         pytest.fail("Spark was started")
 
     with emulated_dynamodb() as client:
         DynamoDbLedger(client, "ledger").lanes.request_start(LANE, "run-of-another", 1)
         out = io.StringIO()
+        session = emulated_session("eu-central-1")
+        monkeypatch.setattr("sluice_aws.clients.boto3", SimpleNamespace(Session=lambda **_: session))
         status = drive(parse(TOLD), {"SERVERLESS_EMR_JOB_ID": "00abc"}, out, SparkProcess(never))
     assert status == EXIT_OK
     assert [json.loads(line)["event"] for line in out.getvalue().splitlines()] == ["run_began", "hold_refused"]

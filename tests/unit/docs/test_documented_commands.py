@@ -1,6 +1,7 @@
 """Every command in README and docs exists, with all options shown."""
 
 import re
+from functools import cache
 
 import pytest
 import typer.main
@@ -12,12 +13,17 @@ COMMANDS = shown_commands()
 LITERALS = re.compile(r"[a-z][a-z-]*")
 
 
+@cache
+def command_line():
+    return typer.main.get_command(app)
+
+
 def problem(words):
     """What is wrong with the words after `sluice`, None when nothing is.
 
     By what Typer's commands say of themselves, since it parses with a click of its own.
     """
-    command, path, rest = typer.main.get_command(app), "sluice", list(words)
+    command, path, rest = command_line(), "sluice", list(words)
     while True:
         options = {
             name: parameter
