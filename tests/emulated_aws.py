@@ -12,13 +12,15 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import botocore.session
 from boto3 import Session
+from botocore import UNSIGNED
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.config import Config
 from botocore.loaders import create_loader
 from ministack.app import app
 from ministack.services import dynamodb, s3
@@ -29,6 +31,11 @@ from moto.core.models import botocore_stubber
 #: every write.
 EMULATOR_VARIABLE = "SLUICE_TEST_EMULATOR"
 MINISTACK_SERVICES = ("dynamodb", "s3")
+#: Signatures and the user agent take a third of botocore's time for a call. moto takes the region from a signature.
+CALLS = Config(user_agent="tests")
+UNSIGNED_CALLS = Config(user_agent="tests", signature_version=UNSIGNED)
+#: MiniStack takes the region from the scope of a signature.
+SCOPE = "AWS4-HMAC-SHA256 Credential=x/20260101/{}/service/aws4_request, SignedHeaders=host, Signature=0"
 
 #: Called with the model and the parameters of each operation before it is sent.
 Observer = Callable[[Any, dict[str, Any]], None]
@@ -49,13 +56,13 @@ class MiniStack:
         self._loop = asyncio.new_event_loop()
         self._turn = threading.Lock()
 
-    def __call__(self, request: AWSPreparedRequest, **_: Any) -> AWSResponse:
+    def answer(self, region: str, request: AWSPreparedRequest, **_: Any) -> AWSResponse:
         """Answer a request that botocore is about to send."""
         sent = request.body or b""
         sent = sent.read() if hasattr(sent, "read") else sent
         body = sent.encode() if isinstance(sent, str) else bytes(sent)
         with self._turn:
-            status, headers, content = self._loop.run_until_complete(_asked(request, body))
+            status, headers, content = self._loop.run_until_complete(_asked(region, request, body))
         return AWSResponse(request.url, status, headers, _Body(content))
 
     def reset(self) -> None:
@@ -64,7 +71,7 @@ class MiniStack:
                 service.reset()
 
 
-async def _asked(request: AWSPreparedRequest, body: bytes) -> tuple[int, dict[str, str], bytes]:
+async def _asked(region: str, request: AWSPreparedRequest, body: bytes) -> tuple[int, dict[str, str], bytes]:
     """Status, headers and content of the application's answer."""
     url = urlsplit(request.url)
     headers = [(name.lower().encode(), _bytes(value)) for name, value in request.headers.items()]
@@ -74,7 +81,7 @@ async def _asked(request: AWSPreparedRequest, body: bytes) -> tuple[int, dict[st
         "path": unquote(url.path),
         "raw_path": url.path.encode(),
         "query_string": url.query.encode(),
-        "headers": [*headers, (b"host", url.netloc.encode())],
+        "headers": [*headers, (b"host", url.netloc.encode()), (b"authorization", SCOPE.format(region).encode())],
     }
     started: dict[str, Any] = {}
     content = bytearray()
@@ -138,7 +145,7 @@ class EmulatedSession:
     def _on_ministack(self) -> Session:
         session = _session(self.region_name)
         session.events.unregister("before-send", botocore_stubber)  # botocore asks every handler, and moto answers too
-        session.events.register("before-send", _ministack())
+        session.events.register("before-send", partial(_ministack().answer, self.region_name))
         return session
 
     @property
@@ -151,7 +158,9 @@ class EmulatedSession:
         named = f"{service} {sorted(arguments)} {arguments.get('endpoint_url')}"
         if named not in self._made:
             on_ministack = service in MINISTACK_SERVICES and os.environ.get(EMULATOR_VARIABLE) != "moto"
-            session = self._on_ministack if on_ministack else self._on_moto
+            session, cheap = (self._on_ministack, UNSIGNED_CALLS) if on_ministack else (self._on_moto, CALLS)
+            given = arguments.get("config")
+            arguments["config"] = given.merge(cheap) if given else cheap
             self._made[named] = session.client(service, **arguments)
         return self._made[named]
 
