@@ -172,7 +172,7 @@ CONNECT = {
 }
 
 # The change metadata beside them: without its log position an object would be of another kind, which those that follow
-# it may not be lower than (rule 17).
+# it may not be lower than (`log-restart`).
 CHANGED = {
     **CONNECT,
     "fields": [

@@ -60,6 +60,8 @@ def identify(
     bare = (etag or "").strip().strip('"')
     if not bare:
         raise UnidentifiedObject(
-            "An object without versionId and without ETag can't be told from its other versions", bucket=bucket, key=key
+            "An object without versionId and without ETag can't be distinguished from its other versions",
+            bucket=bucket,
+            key=key,
         )
     return ObjectId(bucket, key, ETAG_PREFIX + bare)

@@ -77,7 +77,7 @@ def live_on(simulated):
 
 
 def check(simulated):
-    """Invariants 1, 2 and 8, as far as they are the driver's."""
+    """The driver's share of `one-state`, `equals-its-source` and `outcome-before-ledger`."""
     assert simulated.states(simulated.good) == {"committed": len(simulated.good)}
     assert simulated.states(simulated.bad) == {"quarantined": len(simulated.bad)}
     assert simulated.tables.times_committed() == {identity: 1 for identity in simulated.good}

@@ -1,4 +1,4 @@
-"""A burst: what is put at once into an idle system costs one Spark application and few commits, and is all there afterwards."""
+"""A burst of objects into an idle system: it takes one Spark application and few commits, and nothing is lost."""
 
 import datetime as dt
 import re

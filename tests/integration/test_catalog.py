@@ -1,4 +1,4 @@
-"""The catalog after a commit, through the deployed function: what the emulated Glue says is what the table's timeline says."""
+"""The catalog after a commit, synced by the deployed function: the emulated Glue agrees with the table's timeline."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The demonstration tells its whole story and accounts for every object, and can be interrupted; nothing of it stays."""
+"""The demonstration runs to its end, accounts for every object, can be interrupted, and leaves nothing behind."""
 
 import os
 import re
@@ -62,7 +62,8 @@ def test_the_demonstration_changes_and_deletes_a_row_and_skips_a_damaged_object(
     assert process.returncode == 0, summary
     assert "Proof: 40 objects in bronze: 39 committed, 1 quarantined; unexplained: 0" in summary
     assert re.search(
-        r"^Cost: [34] batches, 7 tables, [\d,]+ changes, 1 run of \d+ s so far\. EMR Serverless would bill 0\.\d+ vCPU hours, 0\.\d+ USD",
+        r"^Cost: [34] batches, 7 tables, [\d,]+ changes, 1 run of \d+ s so far\. "
+        r"EMR Serverless would bill 0\.\d+ vCPU hours, 0\.\d+ USD",
         summary,
         re.M,
     ), summary

@@ -1,4 +1,4 @@
-"""Every `sam` command that README and docs show exists, with the options that they give it; and what make gives it, it reads as meant."""
+"""Every `sam` command in README and docs exists, with its options, and `sam` parses make's arguments as intended."""
 
 import shlex
 import subprocess

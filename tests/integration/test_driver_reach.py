@@ -1,4 +1,4 @@
-"""What a driver can reach: a run commits where S3, DynamoDB, STS, KMS and logs answer and every other service is refused."""
+"""A driver's reach: a run commits while only S3, DynamoDB, STS, KMS and logs answer, and all else is refused."""
 
 import json
 import secrets
@@ -52,7 +52,8 @@ from botocore.exceptions import ClientError, EndpointConnectionError, ProxyConne
 
 found = {}
 for service, operation in json.loads(sys.argv[1]).items():
-    client = boto3.client(service, config=Config(connect_timeout=5, read_timeout=float(sys.argv[2]), retries={"total_max_attempts": 1}))
+    once = Config(connect_timeout=5, read_timeout=float(sys.argv[2]), retries={"total_max_attempts": 1})
+    client = boto3.client(service, config=once)
     try:
         getattr(client, operation)()
         found[service] = "answered"
@@ -108,7 +109,10 @@ def strings(file: Path) -> list[str]:
 
 
 def calls(environment: Mapping[str, str], operations: Mapping[str, str]) -> dict[str, Any]:
-    """What comes of one call to each service from a process with this environment. The SDK is a whole one: a release's own knows fewer services still."""
+    """Call each service once from a process with this environment; return the result of each call.
+
+    The process uses a complete SDK, which knows more services than the release's own.
+    """
     done = subprocess.run(
         [sys.executable, "-I", "-c", CALLS, json.dumps(dict(operations)), str(patient(60))],
         env=dict(environment),
@@ -141,6 +145,9 @@ def test_what_is_refused_to_a_driver_is_answered_elsewhere(stack: RunningStack):
 
 
 def test_the_jvm_of_a_driver_reaches_no_host_by_https(driver: LivingDriver):
-    """Endpoints in the environment are the Python SDK's; Java goes through the same closed port, and its files' one endpoint is set."""
+    """The environment's endpoints apply to the Python SDK only.
+
+    The JVM uses the same closed port as its proxy, and has one endpoint, for its files.
+    """
     nowhere = driver.environment["HTTPS_PROXY"].removeprefix("http://").split(":")
     assert {f"-Dhttps.proxyHost={nowhere[0]}", f"-Dhttps.proxyPort={nowhere[1]}"} <= set(driver.command)

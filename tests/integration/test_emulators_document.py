@@ -1,4 +1,4 @@
-"""In what the emulator at hand differs from AWS is what docs/emulators.md says, and its notices name the object that was put all the same."""
+"""The emulator differs from AWS only as docs/emulators.md says; its notices still name the object that was put."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def documented() -> dict[str, str]:
 
 
 class Announced:
-    """A versioned bucket of its own with one key written twice, and what came into a queue of its own about it: S3's notices, and events of EventBridge."""
+    """A versioned bucket with one key written twice, and a queue of S3's notices and EventBridge's events."""
 
     def __init__(self, stack: RunningStack) -> None:
         self.s3, self.sqs, self.events = (stack.target.client(service) for service in ("s3", "sqs", "events"))
@@ -73,7 +73,7 @@ class Announced:
         return found
 
     def notices(self, via: str) -> list[Notice]:
-        """By the parser, in the order of the versions where they are told."""
+        """The parsed notices, in the order of their versions; notices without a version come last."""
         found = [notice for body in self.bodies for notice in parse_body(body).notices if notice.via == via]
         return sorted(
             found,

@@ -1,7 +1,7 @@
 """What real connectors wrote, through the whole stack, equals the rows that the source databases had.
 
-`make test` lands every set once, and every order, pace and table type; Spark reads after the last phase. `make test-all`
-lands every pair of them, and both readers read after each phase.
+`make test` lands every set once, and every order, pace and table type; Spark reads after the last phase.
+`make test-all` lands every pair of them, and both readers read after each phase.
 """
 
 import os

@@ -50,7 +50,8 @@ BY_LAMBDA = {
     "WriteLogs": "the runtime",
     "Trace": "the runtime's daemon",
 }
-# S3 answers a missing object with 403 where the bucket can't be listed. The emulator has no such answer: tests/unit/docs/test_template_permissions.py holds these.
+# S3 answers 403 for a missing object where the bucket can't be listed. The emulator does not:
+# tests/unit/docs/test_template_permissions.py covers these.
 BY_S3 = {
     ("AdmitRole", "TellGoneFromForbidden", "s3:ListBucketVersions"),  # as ListBucket, where a version is named
     ("ReconcileRole", "ReadHeads", "s3:GetObject"),  # of a bucket that keeps no versions
@@ -67,13 +68,26 @@ BY_S3.discard(("SyncCatalogRole", "TellNoSchemaFromForbidden", "s3:ListBucket"))
 
 
 def names(deployment):
-    application = deployment.application
+    ledger = f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{LEDGER}"
+    functions = ("Admit", "Supervise", "Reconcile", "Announce", "SyncCatalog", "PlanServices")
     return {
-        "AWS::Partition": "aws", "AWS::Region": REGION, "AWS::AccountId": ACCOUNT, "AWS::StackName": "s", "BronzeBucketName": BRONZE, "SilverBucketName": SILVER, "ArtifactBucketName": ARTIFACTS,
-        "ApplicationId": application, "EventBusName": "default", "Ledger.Arn": f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{LEDGER}", "Ledger.StreamArn": f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{LEDGER}/stream/1",
-        "Notices.Arn": "arn:aws:sqs:x", "Unannounced.Arn": "arn:aws:sqs:y", "JobRole.Arn": f"arn:aws:iam::{ACCOUNT}:role/sluice-job", **{f"{name}Logs.Arn": "arn:aws:logs:x" for name in ("Admit", "Supervise", "Reconcile", "Announce", "SyncCatalog", "PlanServices")},
+        "AWS::Partition": "aws",
+        "AWS::Region": REGION,
+        "AWS::AccountId": ACCOUNT,
+        "AWS::StackName": "s",
+        "BronzeBucketName": BRONZE,
+        "SilverBucketName": SILVER,
+        "ArtifactBucketName": ARTIFACTS,
+        "ApplicationId": deployment.application,
+        "EventBusName": "default",
+        "Ledger.Arn": ledger,
+        "Ledger.StreamArn": f"{ledger}/stream/1",
+        "Notices.Arn": "arn:aws:sqs:x",
+        "Unannounced.Arn": "arn:aws:sqs:y",
         "Unannounced": "y",
-    }  # fmt: skip
+        "JobRole.Arn": f"arn:aws:iam::{ACCOUNT}:role/sluice-job",
+        **{f"{name}Logs.Arn": "arn:aws:logs:x" for name in functions},
+    }
 
 
 def lapsed(deployment):
@@ -120,7 +134,11 @@ def committed():
 
 
 def table_that_changes(deployment):
-    """A table of a rule with a pattern, and the syncs of its life: made, given a partition, changed in type and robbed of one, met again after its history was archived, and after a user dropped its view."""
+    """A table of a rule with a pattern, synced at each step of its life.
+
+    It is created, gets a partition, changes a type and loses a partition. Then its history is archived, and a user
+    drops its view.
+    """
     deployment.configure(TableRule("moma.{1}", ("artist_id",), topic="moma.public.*", partition_by=("nationality",)))
     deployment.ledger.tables.pin("moma.artists", {"topic": "moma.public.artists"})
     config = artists()

@@ -143,7 +143,7 @@ def test_ctrl_c_leaves_nothing_running(tmp_path: Path, after: str) -> None:
             env={**os.environ, "SLUICE_HOME": str(home), "PYTHONPATH": paths},
             stdout=said,
             stderr=said,
-            # A script's background job inherits an ignored Ctrl-C, and so would this child if the tests run in one; a terminal's doesn't.
+            # A background job of a script ignores Ctrl-C, and its children inherit that; a terminal's jobs don't.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         until(lambda: (home / ("local.json" if after == "when it is ready" else "emulator/emulator.log")).exists(), 120)

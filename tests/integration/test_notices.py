@@ -20,11 +20,13 @@ def test_the_notices_are_what_is_installed():
         ("License-Expression: MIT OR Apache-2.0\n", "MIT OR Apache-2.0"),
         ("License: BSD\n", "BSD"),
         (
-            "License: Copyright (c) somebody, who says very much about what may be done with it\nClassifier: License :: OSI Approved :: MIT License\n",
+            "License: Copyright (c) somebody, who says very much about what may be done with it\n"
+            "Classifier: License :: OSI Approved :: MIT License\n",
             "MIT",
         ),
         (
-            "Classifier: License :: OSI Approved\nClassifier: License :: OSI Approved :: GNU General Public License v2 (GPLv2)\n",
+            "Classifier: License :: OSI Approved\n"
+            "Classifier: License :: OSI Approved :: GNU General Public License v2 (GPLv2)\n",
             "GNU General Public License v2 (GPLv2)",
         ),
         ("", "see the package"),

@@ -1,4 +1,4 @@
-"""What the pipeline is for, and nothing else: an object becomes a row, an update changes it, a deletion takes it away."""
+"""The pipeline's purpose alone: an object becomes a row, an update changes it, a deletion removes it."""
 
 import json
 import secrets

@@ -1,4 +1,7 @@
-"""The demonstration that many know of Hudi over MoMA's collection, on rows of the same form: a row's seven states by time travel, and a merge-on-read table's two views."""
+"""The published demonstration of Hudi over MoMA's collection, repeated on rows of the same form.
+
+Time travel shows the seven states of a row, and a merge-on-read table has two views.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def change(op: str, lsn: int, id: int | None, name: str | None = None) -> dict[s
     }
 
 
-# In the order in which the source made them. The second object is too long for one table's limit, and the third has a row without key.
+# In the order of the source. The second object exceeds one table's limit, and the third has a row without a key.
 EARLY = [change("c", 10, 1, "one"), change("c", 11, 2, "two"), change("c", 12, 3, "three")]
 LONG = [
     change("u", 20, 1, "lost: 30 is newer"),

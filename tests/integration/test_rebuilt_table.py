@@ -1,4 +1,4 @@
-"""A table is written anew with another type and other partitions on a running stack, out of the objects that made it."""
+"""A table is rebuilt on a running stack from its objects, with another type and other partition columns."""
 
 import json
 import secrets

@@ -1,11 +1,10 @@
-"""Every sample event, given to the built function by Lambda's own runtime interface emulator and client, is answered as the table says."""
+"""Lambda's own runtime interface emulator and client invoke the built functions with every sample event."""
 
 import json
 import os
 import platform
 import re
 import subprocess
-import sys
 import threading
 import urllib.request
 import zipfile
@@ -183,6 +182,13 @@ def test_the_world_of_an_event_is_one_command(world, tmp_path, capsys):
 
 def test_the_functions_run_from_the_package_and_not_from_the_sources(world):
     functions, _, _ = world
-    paths = subprocess.run([str(functions._python), "-c", "import sluice, sluice_aws; print(sluice.__file__, sluice_aws.__file__)"], cwd=functions._home / "task", check=True, text=True,
-                           capture_output=True, env={"PYTHONPATH": os.pathsep.join([str(functions._home / "task"), *site_packages()])}).stdout.split()  # fmt: skip
-    assert all(Path(path).is_relative_to(functions._home / "task") for path in paths) and sys.executable
+    package = functions._home / "task"
+    paths = subprocess.run(
+        [str(functions._python), "-c", "import sluice, sluice_aws; print(sluice.__file__, sluice_aws.__file__)"],
+        cwd=package,
+        check=True,
+        text=True,
+        capture_output=True,
+        env={"PYTHONPATH": os.pathsep.join([str(package), *site_packages()])},
+    ).stdout.split()
+    assert len(paths) == 2 and all(Path(path).is_relative_to(package) for path in paths)

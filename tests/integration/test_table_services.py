@@ -1,4 +1,4 @@
-"""Table services on the whole local stack: commits make a compaction due, the living run does it; an idle lane gets a run from the state machine."""
+"""Table services on the local stack: a live run does a due compaction; an idle lane gets a run for it."""
 
 import json
 import secrets

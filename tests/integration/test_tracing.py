@@ -1,4 +1,4 @@
-"""What history, trace, row, top and the status page tell agrees with the manifests, the sources and the table, whatever is in keys and values."""
+"""history, trace, row, top and the status page agree with manifests, sources and table, for any keys and values."""
 
 import csv
 import io
@@ -91,7 +91,10 @@ class Source:
 
 @pytest.fixture(scope="module")
 def source(stack: RunningStack) -> Source:
-    """All codes, an update of each under another label, then a late change and a deletion, and an object that repeats a change. One record has no key."""
+    """All codes, an update of each with another label, a late change, a deletion, and an object that repeats a change.
+
+    One record has no key.
+    """
     made = Source(stack)
     stack.configure(
         [

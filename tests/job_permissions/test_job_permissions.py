@@ -1,7 +1,8 @@
-"""Spark and Hudi under the job's role, on an emulator that enforces policies: one driver for each action that the JVM asks for, which is then refused.
+"""Spark and Hudi under the job's role, on an emulator that enforces policies.
 
-The role is a user's here, with the run's own executionIamPolicy as its boundary: what a session's policy leaves of a role is what a boundary leaves.
-`make test-job-permissions` runs it; what the driver's Python calls is tried in seconds by tests/emulated/run/test_driver_permissions.py.
+Each action that the JVM needs is refused to one driver. The role's policy is a user's here, with the run's own
+executionIamPolicy as its boundary: a boundary restricts a user as a session policy restricts a role.
+Run by `make test-job-permissions`. tests/emulated/run/test_driver_permissions.py covers the driver's Python in seconds.
 """
 
 import json
@@ -46,7 +47,8 @@ BRONZE, SILVER, ARTIFACTS, LEDGER = "p-bronze", "p-silver", "p-artifacts", "p-le
 TOPIC = "tickit.ems.category"
 OBJECT = next((ROOT / "tests/data/tickit_small/bronze/topics" / TOPIC).rglob("*.avro"))
 ENDED_S = 240.0
-# Where a timeline can't be read nobody knows whether its part is committed: it stays claimed for the next run to find out (rule 4).
+# Where a timeline can't be read, it is unknown whether its part is committed: the part stays claimed, and the next run
+# resolves it (`resolve-before-write`).
 WAITS_AS = {
     "s3:GetObject": "claimed",
     "s3:ListBucket": "claimed",
@@ -56,7 +58,7 @@ WAITS_AS = {
 
 
 class Deployment:
-    """What a job run needs of a deployment: buckets, ledger, release, configuration. Nothing starts runs here but the tests."""
+    """The parts of a deployment that a job run needs: buckets, ledger, release, configuration. Tests start runs."""
 
     def __init__(self, endpoint: str, home: Path) -> None:
         self.endpoint, self.home = endpoint, home
@@ -79,7 +81,7 @@ class Deployment:
         )
 
     def run(self, refused: list[dict[str, Any]]) -> SimpleNamespace:
-        """One object arrives for a table of its own, and one job run takes it with all that the role allows but what is `refused`."""
+        """Put one object of a new table, and run one job with the role's permissions less those `refused`."""
         self._runs += 1
         lane, table, run = (
             f"lane{self._runs}",

@@ -1,4 +1,4 @@
-"""The matrix of what is judged: set x delivery order x pace x table type, and the part of it that continuous integration runs."""
+"""The judged cases: set x delivery order x pace x table type, and the selection for continuous integration."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,10 @@ class Case:
         return "_".join(part for part in ("judged", *self.id.replace("-", "_").split("_"), self.run) if part)
 
     def topic(self, topic: str) -> str:
-        """This case's name for a recorded topic. Keys and topics are no part of an object's content, so many cases can share a bucket."""
+        """This case's name for a recorded topic.
+
+        Many cases can share a bucket, since an object's content includes neither its key nor its topic.
+        """
         return f"{self.database}.{topic}"
 
     def key(self, key: str) -> str:
@@ -68,7 +71,7 @@ class Case:
         ]
 
     def steps(self, fixtures: FixtureSet) -> tuple[tuple[Phase, tuple[Delivered, ...]], ...]:
-        """What is put before each judgement: the phase that is then judged, and the recorded objects in delivery order."""
+        """The steps to a judgement each: the phase to judge, and the objects to put before it in delivery order."""
         if self.pace == ONE_GO:
             return ((fixtures.phases[-1], fixtures.delivery(self.order)),)
         return tuple((phase, fixtures.delivery(self.order, phase)) for phase in fixtures.phases)

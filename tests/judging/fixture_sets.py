@@ -1,4 +1,4 @@
-"""Recorded sets of change objects: where they are, their phases, their delivery orders, and how their tables are keyed."""
+"""Recorded sets of change objects: their folders, phases, delivery orders, and the keys of their tables."""
 
 import json
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ SIDE_FILES = (".keys.avro", ".headers.avro")
 
 @dataclass(frozen=True)
 class Keyed:
-    """A table's record key, and the columns it is partitioned by: those whose values the recorded changes move, where there are such.
+    """A table's record key and partition columns; the latter are columns that the recorded changes modify, if any.
 
-    `json_types` are what JSON without a schema doesn't tell of its columns.
+    `json_types` are the column types that JSON without a schema lacks.
     """
 
     record_key: tuple[str, ...]
@@ -27,7 +27,7 @@ class Keyed:
 class SetPlan:
     """How a set is judged: how its tables (by topic) are keyed, and the delivery orders that it lists.
 
-    A set of overwritten keys lists none: its object versions are put in the order in which they were written, in one go.
+    A set of overwritten keys lists no order: its object versions are put in their original order, in one go.
     """
 
     name: str
@@ -136,7 +136,10 @@ PLANS: Mapping[str, SetPlan] = MappingProxyType(
 
 
 def find_set(name: str, environment: Mapping[str, str]) -> FixtureSet:
-    """Open a planned set, bundled or under SLUICE_FIXTURES. Raises SetMissing with what to set, KeyError for a set that has no plan."""
+    """Open a planned set, bundled or under SLUICE_FIXTURES.
+
+    Raises SetMissing, which names the variable to set, and KeyError for a set without a plan.
+    """
     plan = PLANS[name]
     shared = environment.get("SLUICE_FIXTURES")
     folders = [BUNDLED / name, *([Path(shared) / name] if shared else [])]

@@ -10,7 +10,7 @@ _OF_LOCALSTACK = 3.0  # its functions start, and its queues are looked at, more 
 
 
 def patience(environment: Mapping[str, str]) -> float:
-    """What every time limit is multiplied by: SLUICE_TEST_PATIENCE, for a machine that has other work, or what the emulator needs."""
+    """The factor for every time limit: SLUICE_TEST_PATIENCE, for a busy machine, or else the emulator's own."""
     return float(environment.get(VARIABLE) or (_OF_LOCALSTACK if chosen(environment) == Kind.LOCALSTACK else 1.0))
 
 

@@ -32,14 +32,17 @@ class Reader(Protocol):
         """Whether it is judged on this case after a phase; `at_end` is the last one."""
 
     def write_rows(self, tables: Mapping[str, Path]) -> None:
-        """For each `database.table`, its live rows to a file, one JSON object per line. Raises when a table can't be read."""
+        """Write the live rows of each `database.table` to its file, one JSON object per line.
+
+        Raises when a table can't be read.
+        """
 
 
 class SparkReader(AbstractContextManager):
     """One JVM for many requests, since its start costs more than the reading. `hudi` is the bundle's version.
 
-    `copies_of` are the sets whose copy-on-write tables it reads, None for all; it reads all merge-on-read tables. Unless
-    `every_phase`, it reads after the last phase only.
+    `copies_of` are the sets whose copy-on-write tables it reads, None for all; it reads all merge-on-read tables.
+    Unless `every_phase`, it reads after the last phase only.
     """
 
     def __init__(
@@ -134,7 +137,7 @@ def read_session(jars: Sequence[Path], s3: Mapping[str, str]) -> dict[str, str]:
         "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
         "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
         "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
-        # Files of tables with lists don't say which calendar their dates before 1582 have; without this Spark refuses to read those.
+        # Files of tables with lists don't name the calendar of dates before 1582: Spark refuses those without this.
         "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
         "spark.sql.avro.datetimeRebaseModeInRead": "CORRECTED",
         "spark.hadoop.fs.s3a.endpoint": s3["endpoint"],

@@ -1,4 +1,4 @@
-"""A running stack as its users see it: the `sluice` command, an S3 client, and the file that says where everything is."""
+"""A running stack as its users see it: the `sluice` command, an S3 client, and the stack's description."""
 
 import io
 import os
@@ -84,8 +84,8 @@ class RunningStack:
     ) -> None:
         """Push a tables.yaml of these rules.
 
-        Tests don't wait for pacing: the freshness is 0 unless `defaults` says otherwise. They share a warm Spark: the run
-        of the lane `main` stays for the next test unless `lanes` says otherwise.
+        Tests don't wait for pacing: the freshness is 0 unless `defaults` sets another. They share a warm Spark: the
+        run of the lane `main` stays for the next test unless `lanes` says otherwise.
         """
         content = {
             "defaults": {"freshness": 0, **(defaults or {})},
@@ -101,7 +101,10 @@ class RunningStack:
         self.target.client("s3").put_object(Bucket=self.target.bronze, Key=key, Body=file.read_bytes())
 
     def wait(self, timeout_s: float, *, strict: bool = True) -> float:
-        """`sluice wait`: returns the seconds it took. Raises CommandFailed when something is left, parked or (strict) quarantined."""
+        """Run `sluice wait`; return the seconds that it took.
+
+        Raises CommandFailed when an object is left, parked, or (`strict`) quarantined.
+        """
         started = time.monotonic()
         self.sluice(
             "wait",
@@ -112,7 +115,10 @@ class RunningStack:
         return time.monotonic() - started
 
     def ledger_objects(self, bucket: str, *, prefix: str) -> list[dict[str, Any]]:
-        """The ledger's items of the object versions whose key begins with `prefix`, as plain values. A scan: for a local ledger."""
+        """The ledger's items of the object versions whose key begins with `prefix`, as plain values.
+
+        Scans the table, so it is for a local ledger only.
+        """
         read = TypeDeserializer().deserialize
         pages = (
             self.target.client("dynamodb")

@@ -21,7 +21,10 @@ COMPACTED_AT_ONCE = 4
 
 @dataclass(frozen=True)
 class Judgement:
-    """The verdict on one reader, case and phase. `seconds` is from the step's first put to the last commit of all its cases."""
+    """The verdict on one reader, case and phase.
+
+    `seconds` is the time from the step's first put to the last commit of all its cases.
+    """
 
     case: str
     phase: str

@@ -1,7 +1,8 @@
 """A Spark program that writes live rows of Hudi tables as JSON lines: one reader of the two, in a process of its own.
 
-Reads requests from standard input, one JSON object per line: {"tables": {"s3a path": "file"}}. Answers each with one line that begins with REPLY.
-It shares no code with the product: its only facts are the path, the column `__deleted`, and that `_hoodie_` and `_sluice_` columns are not data.
+Reads requests from standard input, one JSON object per line: {"tables": {"s3a path": "file"}}. Answers each with one
+line that begins with REPLY. It shares no code with the product: it knows only the path, the column `__deleted`, and
+that `_hoodie_` and `_sluice_` columns are not data.
 """
 
 import json

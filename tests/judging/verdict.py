@@ -18,7 +18,7 @@ class JudgeFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether every table is equal, and the judge's report by table (rows, missing, extra, doubled, different, examples)."""
+    """The judge's result. `report` has by table: rows, missing, extra, doubled, different and examples."""
 
     equal: bool
     report: Mapping[str, Mapping]
@@ -33,7 +33,10 @@ class Verdict:
 
 
 def judge(fixtures: FixtureSet, rows: Path, phase: Phase, environment: Mapping[str, str]) -> Verdict:
-    """Run the judge on `<table>.jsonl` files. The one that SLUICE_FIXTURES brings wins over the bundled copy. Raises JudgeFailed."""
+    """Run the judge on `<table>.jsonl` files. Raises JudgeFailed.
+
+    The judge under SLUICE_FIXTURES takes precedence over the bundled copy.
+    """
     return judge_rows(fixtures.folder, rows, phase.name, environment)
 
 

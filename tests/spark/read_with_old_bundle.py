@@ -1,4 +1,4 @@
-"""Reads a Hudi table with another Hudi bundle, in a process of its own: JAR PATH COLUMNS -> rows as one line of JSON."""
+"""Reads a Hudi table with another Hudi bundle, in its own process: JAR PATH COLUMNS -> rows as one line of JSON."""
 
 import json
 import sys

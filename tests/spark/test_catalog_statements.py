@@ -1,4 +1,4 @@
-"""What `sluice table ddl --engine spark` prints is run by Spark, and the schema in the catalog is the one that Spark finds in the table."""
+"""Spark runs the output of `sluice table ddl --engine spark`, and finds the catalog's schema in the table."""
 
 import json
 import shutil

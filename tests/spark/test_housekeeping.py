@@ -33,7 +33,7 @@ def short_timelines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def history(bench: Workbench, config: TableConfig, *, first: int = 0) -> list[tuple[str, list[tuple[Any, ...]]]]:
-    """Commits that each change one of three rows, all of them the first time; every instant with the rows of that moment."""
+    """Commit three rows, then changes of one row each. Returns every instant with the rows at that moment."""
     states: list[tuple[str, list[tuple[Any, ...]]]] = []
     now = {id: (id, "north", "at 0") for id in (1, 2, 3)}
     for number in range(first, first + COMMITS):

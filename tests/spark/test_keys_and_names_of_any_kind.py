@@ -1,4 +1,7 @@
-"""Tables of sources that name and key their rows otherwise: every type in a key and in folders' names, names that no table has, rows without a place in the log."""
+"""Sources with unusual names and keys.
+
+Keys and folder names of every type, names that no Hudi table can have, and rows without a log position.
+"""
 
 import json
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Texts of a record key as Hudi holds them: each is a key of its own, and what it can't tell apart costs its own row."""
+"""Texts as record keys in Hudi: each is a distinct key; one that Hudi can't distinguish affects only its row."""
 
 import pytest
 from workbench import Workbench, change, flattened, table

@@ -1,4 +1,4 @@
-"""Operations of a source: truncates, messages, deletes of every kind, key changes and rows that come again, in any order."""
+"""Operations of a source in any order: truncates, messages, deletes of every kind, key changes, reinserted rows."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_key_change_moves_a_row_whichever_half_comes_first(bench: Workbench, t
         config,
         [bench.put([*made, *comes_and_goes], SCHEMA), bench.put([row("d", 41, 3, None), row("u", 40, 3, "C")], SCHEMA)],
     )
-    # Over two objects and two batches, the later half first; the partition changes and the row is deleted, in both orders.
+    # Two objects and two batches, the later half first. The partition changes and the row is deleted, in both orders.
     bench.merge(
         config,
         [

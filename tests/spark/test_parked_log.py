@@ -1,4 +1,7 @@
-"""What a batch has read is judged before anything of it is committed: a log that began again is parked, records under two keys are refused."""
+"""A batch is checked before any of it is committed.
+
+Objects of a log that started again are parked; records under two keys are refused.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded Avro objects written once more by parquet-avro, the library that both sinks write Parquet with: the same rows come out."""
+"""Recorded Avro objects, rewritten by parquet-avro, which both sinks use for Parquet, give the same rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ DATA = Path(__file__).resolve().parents[1] / "data"
 
 
 def written_by_parquet_avro(spark: Any, avro: Path, into: Path, *, old_lists: bool) -> bytes:
-    """As Confluent's ParquetRecordWriterProvider sets the writer up; `old_lists` is what it leaves where no list's item may be null."""
+    """Rewrite an Avro object with a writer configured as by Confluent's ParquetRecordWriterProvider.
+
+    `old_lists` is its default layout for lists whose items can't be null.
+    """
     java = spark._jvm
     path = java.org.apache.hadoop.fs.Path(into.as_uri())
     reader = java.org.apache.avro.file.DataFileReader(

@@ -1,4 +1,4 @@
-"""Random histories of a table against an oracle: any order, grouping and repetition gives the changes applied once in position order."""
+"""Random histories against an oracle: any order, grouping and repetition applies each change once, by position."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def record(event: Event, with_late: bool) -> dict[str, Any]:
 
 
 def compact(bench: Workbench, config: TableConfig, draw: random.Random) -> str:
-    """A slice of compaction, of one file group or of all; or only its plan, which changes then come to lie behind. Tells which."""
+    """Compact one file group or all of them, or only plan it, so that later changes follow the plan. Returns which."""
     budget = draw.choice((1, 1024**3))
     if draw.random() < 0.3:
         client = HudiTable(bench.spark, bench.path(config), config).client(hudi_options.compaction_options(budget))

@@ -1,4 +1,4 @@
-"""Table services on Spark: what each does, that it is done once, and that readers of every moment see the same afterwards."""
+"""Table services on Spark: each has its effect, runs once, and changes no reader's result for any moment."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def log_files(bench: Workbench, config: TableConfig) -> list[str]:
 
 
 def logged(bench: Workbench, config: TableConfig, *, commits: int = 3) -> list[tuple[str, list[tuple[Any, ...]]]]:
-    """A first load of three partitions and commits that each write a log file into every one of them; every instant with its rows."""
+    """Load three partitions, then commit log files into each of them. Returns every instant with its rows."""
     states = []
     for number in range(commits + 1):
         changes = [
@@ -287,7 +287,7 @@ def test_a_change_older_than_a_purged_row_is_quarantined_and_never_restores_it(
         and bench.rows_by_sluice(config, *COLUMNS, span=Span(as_of=deleted_at)) == before
     )
     assert bench.rows_by_sluice(config, *COLUMNS, span=Span(since=deleted_at, changes=True)) == [], (
-        "a removal is told to nobody who reads changes"
+        "a removal is no change to a reader of changes"
     )
     assert list(floors) == [0] and floors[0].startswith("0000.00000000000000000013."), (
         "the highest purged position, before the purge"

@@ -1,4 +1,4 @@
-"""An out-of-order merge-on-read table says the same to this Spark, to hudi-rs, and to the 0.15.0 bundle (rule 9)."""
+"""This Spark, hudi-rs and the 0.15.0 bundle read the same rows of merge-on-read tables (`three-readers`)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def by_old_bundle(path: str, jar: Path) -> list[tuple[Any, ...]]:
 
 @pytest.fixture(scope="module")
 def old_bundle() -> Path:
-    """The bundle of Athena's generation, from the cache or fetched once; it is never on the class path beside the other."""
+    """The bundle of Athena's generation, cached after one download. Never on a class path with the other one."""
     return hudi_bundle(ensure_jars("0.15.0"))
 
 
@@ -55,9 +55,11 @@ def test_three_readers_agree_on_a_table_whose_changes_came_out_of_order(
     bench.merge(config, [bench.put([row("r", 10, id) for id in range(6)], SCHEMA)])
     late = [bench.put([row("u", 20, 1, "B", "late")], SCHEMA), bench.put([row("u", 21, 2, "B", "late")], SCHEMA)]
     bench.merge(config, [bench.put([row("u", 30, 1, "C", "newest"), row("d", 31, 2, None, None)], SCHEMA)])
-    # 4 and 5 don't tell their names, and get them at the position that they have: over a log block, and in another partition.
+    # The changes of 4 and 5 lack the names, which older changes supply: over a log block, and in another partition.
     bench.merge(config, [bench.put([row("u", 32, 4, "A", MARK), row("u", 33, 5, "B", MARK)], SCHEMA)])
-    bench.merge(config, [*late, bench.put([row("u", 22, 4, "A", "told"), row("u", 23, 5, "A", "told")], SCHEMA)])
+    bench.merge(
+        config, [*late, bench.put([row("u", 22, 4, "A", "supplied"), row("u", 23, 5, "A", "supplied")], SCHEMA)]
+    )
     bench.merge(config, [bench.put([row("u", 40, 3, "B", "once"), row("u", 41, 3, "A", "twice")], SCHEMA)])
     path = bench.local_path(config)
     assert any(".log." in entry.name for entry in path.rglob("*")), (
@@ -71,8 +73,8 @@ def test_three_readers_agree_on_a_table_whose_changes_came_out_of_order(
         (1, "C", "newest"),
         (2, None, None),
         (3, "A", "twice"),
-        (4, "A", "told"),
-        (5, "B", "told"),
+        (4, "A", "supplied"),
+        (5, "B", "supplied"),
     ]
     assert bench.rows_by_hudi_rs(config, *COLUMNS) == here
     assert by_old_bundle(path.as_uri(), old_bundle) == here

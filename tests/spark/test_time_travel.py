@@ -1,4 +1,7 @@
-"""Time travel and changes read without a JVM equal Spark's own, for the same instants: updates, deletions, moves, compaction, rollbacks, archival, cleaning."""
+"""Time travel and changes, read without a JVM, equal Spark's own for the same instants.
+
+Covers updates, deletions, moves, compaction, rollbacks, archival and cleaning.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,10 @@ def merge(bench: Workbench, config: TableConfig, *changes: dict[str, Any]) -> st
 
 
 def history(bench: Workbench, config: TableConfig) -> list[str]:
-    """Commits with an insert, updates, a move, a move to the null partition, a deletion, a deletion that is undone by a newer insert, and a late loser beside a winner."""
+    """Commit an insert, updates, a move, a move to the null partition, and a deletion.
+
+    Then a deletion that a newer insert undoes, and a late change that loses beside one that wins.
+    """
 
     def row(op: str, position: int, id: int, place: str | None = "north", name: str | None = None) -> dict[str, Any]:
         return change(op, position, id=id, place=place, name=name or f"at {position}")

@@ -1,4 +1,4 @@
-"""Columns that a change left unchanged without telling them: filled from the newest older change, in whatever order the changes come."""
+"""Columns that a change omits as unchanged: filled from the newest older change, in any order of arrival."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_column_whose_value_never_comes_is_null_and_counted_as_owed(bench: Wor
 def test_no_value_comes_across_a_delete_or_a_creation(bench: Workbench) -> None:
     config = table(table_type="mor")
     bench.merge(config, [bench.put([row("c", 10, id, "before") for id in (1, 2, 3)], SCHEMA)])
-    # 1: deleted and created again under the key of another row; 2: the delete comes late; 3: the values of before it come late.
+    # 1: deleted, and created again under another row's key; 2: the delete comes late; 3: the older values come late.
     bench.merge(
         config,
         [

@@ -108,7 +108,7 @@ class Emr:
         return {"jobRun": {"name": "run-main-1", "state": "SUCCESS", **self.run}}
 
 
-class Told:
+class BilledRuns:
     """The part of the ledger that remembers which runs' costs were reported."""
 
     def __init__(self):
@@ -124,7 +124,7 @@ class Told:
 def ended(ledger=None, **run):
     report = Recorder()
     Gauges(
-        ledger=ledger or Told(),
+        ledger=ledger or BilledRuns(),
         job_runs=JobRuns(Emr(**run), "a"),
         architecture="X86_64",
         report=report,
@@ -238,7 +238,7 @@ def metrics(deployment, monkeypatch, capsys):
 
     telemetry = telemetry_of("supervise")
     Gauges(
-        ledger=Told(),
+        ledger=BilledRuns(),
         job_runs=JobRuns(Emr(billedResourceUtilization={"vCPUHour": 1.0}), "a"),
         architecture="ARM64",
         report=telemetry,

@@ -12,8 +12,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 GUARANTEES = ROOT / "docs" / "guarantees.md"
 INVARIANTS = {
-    "one-state", "equals-its-source", "newer-wins", "one-writer", "failures-stay-apart", "whole-commits", "nothing-silent",
-    "outcome-before-ledger",
+    "one-state", "equals-its-source", "newer-wins", "one-writer", "failures-stay-apart", "whole-commits",
+    "nothing-silent", "outcome-before-ledger",
 }  # fmt: skip
 RULES = {
     "wake-after-write", "claimable", "hold-before-write", "resolve-before-write", "services-in-the-run", "one-identity",

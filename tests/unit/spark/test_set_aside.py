@@ -41,7 +41,7 @@ class Silver:
 
 def left(hashes: list[str]) -> dict[str, bytes]:
     return {
-        error_key("b", "shop.orders", found): ObjectError(found, "corrupt", "told").to_json().encode()
+        error_key("b", "shop.orders", found): ObjectError(found, "corrupt", "bad block").to_json().encode()
         for found in hashes
     }
 
