@@ -100,7 +100,7 @@ class Protocol:
     lapse: Callable[..., Any] = machine.lapse
     wants_run: Callable[..., bool] = machine.wants_run
     wakes: Callable[[str], bool] = ledger_records.wakes
-    next_step: Callable[..., supervision.Step] = supervision.next_step
+    next_step: Callable[..., supervision.LaneStep] = supervision.next_step
     write_before_wake: bool = True
     arrivals_before_query: bool = True
     takeover_first: bool = True

@@ -151,7 +151,7 @@ def lapse_without_an_arrival(state, run_id, now, *, job_run_id):
 def blind_to_what_is_due(state, now):
     step = supervision.next_step(state, now)
     return (
-        supervision.Step(supervision.NOTHING)
+        supervision.LaneStep(supervision.NOTHING)
         if step.action == supervision.START and state.arrivals == state.arrivals_seen
         else step
     )
