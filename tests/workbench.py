@@ -55,6 +55,11 @@ def change(op: str, lsn: int, **values: Any) -> dict[str, Any]:
     }
 
 
+def row(op: str, lsn: int, id: int, place: str | None = "A", name: str | None = "n") -> dict[str, Any]:
+    """One flattened change of a row with a place and a name."""
+    return change(op, lsn, id=id, place=place, name=name)
+
+
 def table(name: str = "t", **settings: Any) -> TableConfig:
     """A table's configuration with a key `id`."""
     known = {"record_key": ("id",), "database": "db", "topic": f"src.public.{name}", **settings}

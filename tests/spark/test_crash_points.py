@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
-from workbench import Workbench, change, flattened, table
+from workbench import Workbench, flattened, row, table
 
 from sluice.batch.outcome import COMMITTED
 from sluice.hudi import options as hudi_options
@@ -17,10 +17,6 @@ from sluice_spark.hudi.table import HudiTable
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 KINDS = pytest.mark.parametrize("table_type", ["cow", "mor"])
-
-
-def row(op: str, lsn: int, id: int, place: str | None = "A", name: str | None = "n") -> dict[str, Any]:
-    return change(op, lsn, id=id, place=place, name=name)
 
 
 def boom(frame: Any) -> Any:

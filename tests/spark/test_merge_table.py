@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from workbench import Workbench, avro, change, flattened, table
+from workbench import Workbench, avro, change, flattened, row, table
 
 from sluice.batch.outcome import COMMITTED, QUARANTINED
 from sluice.batch.row_errors import from_lines
@@ -21,10 +20,6 @@ SCHEMA = flattened({"id": "int", "place": NULLABLE_STRING, "name": NULLABLE_STRI
 # Both table types share most of their code: `make test` runs one of them.
 COW = pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
 MOR = pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
-
-
-def row(op: str, lsn: int, id: int, place: str | None = "A", name: str | None = "n") -> dict[str, Any]:
-    return change(op, lsn, id=id, place=place, name=name)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from workbench import Workbench, change, flattened, table
+from workbench import Workbench, change, flattened, row, table
 
 from sluice.hudi import index_choice, table_properties
 from sluice_spark.hudi.recovery import roll_back_unfinished
@@ -15,10 +15,6 @@ SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "
 # Both table types share most of their code: `make test` runs one of them.
 COW = pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
 MOR = pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
-
-
-def row(op: str, lsn: int, id: int, place: str | None = "A", name: str | None = "n") -> dict[str, Any]:
-    return change(op, lsn, id=id, place=place, name=name)
 
 
 def indexed(bench: Workbench, config: Any) -> bool:

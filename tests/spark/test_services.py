@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from workbench import Workbench, change, flattened, table
+from workbench import Workbench, flattened, row, table
 
 from sluice.batch.manifest import ManifestObject
 from sluice.config.services import ServicePolicy
@@ -32,10 +32,6 @@ from sluice_spark.services.slice import Pace, serve_table
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 COLUMNS = ("id", "place", "name", "__deleted")
-
-
-def row(op: str, lsn: int, id: int, place: str | None = "A", name: str | None = "n") -> dict[str, Any]:
-    return change(op, lsn, id=id, place=place, name=name)
 
 
 def serve(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workbench import Workbench, change, flattened, table
+from workbench import Workbench, flattened, row, table
 
 from sluice_local.images.jars import ensure_jars, hudi_bundle
 
@@ -17,10 +17,6 @@ SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "
 MARK = "__debezium_unavailable_value"
 COLUMNS = ("id", "place", "name", "_sluice_position", "__deleted")
 READ_BY_OLD = Path(__file__).with_name("read_with_old_bundle.py")
-
-
-def row(op: str, lsn: int, id: int, place: str | None = "A", name: str | None = "n") -> dict[str, Any]:
-    return change(op, lsn, id=id, place=place, name=name)
 
 
 def by_old_bundle(path: str, jar: Path) -> list[tuple[Any, ...]]:
