@@ -21,10 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import boto3
-from botocore.config import Config
 from judging.readers import RustReader
 
+from sluice_aws.clients import COMMAND, Clients, Credentials
 from sluice_aws.stack import Target, deployed_target
 from sluice_bench.walkthrough_text import Transcript
 from sluice_deploy.wheels import this_host
@@ -109,7 +108,7 @@ def walk(name: str, scratch: Path) -> str:
             Machine(2, SPARK_MEMORY),
         )
         stand_in = start_stand_in(
-            settings, s3=clients("s3"), events=clients("events"), functions=clients("lambda"), account=ACCOUNT
+            settings, s3=clients.s3, events=clients.events, functions=clients.client("lambda"), account=ACCOUNT
         )
         undo.callback(stand_in.stop)
         bundle = hudi_bundle(jars)
@@ -135,7 +134,7 @@ def walk(name: str, scratch: Path) -> str:
         transcript.say(
             f"$ git clone --quiet <this repository> sluice && cd sluice && git log --oneline -1\n{_head(clone)}"
         )
-        _write_overlay(clone, _client("emr-serverless", stand_in.endpoint), stand_in.endpoint)
+        _write_overlay(clone, _clients(stand_in.endpoint).emr_serverless, stand_in.endpoint)
         _steps(walk, hudi=bundle.as_uri())
         return transcript.text()
 
@@ -250,13 +249,10 @@ def _head(clone: Path) -> str:
     ).stdout.strip()
 
 
-def _client(service: str, endpoint: str) -> Any:
-    session = boto3.Session(region_name=REGION, aws_access_key_id=ACCESS_KEY, aws_secret_access_key=ACCESS_KEY)
-    return session.client(service, endpoint_url=endpoint, config=Config(s3={"addressing_style": "path"}))
-
-
-def _clients(endpoint: str) -> Any:
-    return lambda service: _client(service, endpoint)
+def _clients(endpoint: str) -> Clients:
+    return Clients(
+        region=REGION, endpoint_url=endpoint, options=COMMAND, credentials=Credentials(ACCESS_KEY, ACCESS_KEY)
+    )
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import boto3
+from sluice_aws.clients import COMMAND, Clients, Credentials
 
 REGION, BRONZE, SILVER, RUN = "us-east-1", "bronze", "silver", "run-bench-1"
 
@@ -33,9 +33,7 @@ def emulated_s3() -> Iterator[str]:
 
 def s3_client(endpoint: str):
     """A client of the emulated S3, which accepts any credentials."""
-    return boto3.client(
-        "s3", endpoint_url=endpoint, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test"
-    )
+    return Clients(region=REGION, endpoint_url=endpoint, options=COMMAND, credentials=Credentials("test", "test")).s3
 
 
 def make_buckets(s3) -> None:

@@ -22,7 +22,7 @@ from sluice_local.emr.service import Service
 from sluice_local.emulators.choose import start_emulator
 from sluice_local.images.pythons import function_package, python_without_site, site_packages
 from sluice_local.stack.overlay import read_template
-from sluice_local.stack.sample_world import client_maker, main, names, set_up
+from sluice_local.stack.sample_world import emulator_clients, main, names, set_up
 
 ROOT = source_root()
 EVENTS = ROOT / "events"
@@ -144,7 +144,7 @@ def world(tmp_path_factory):
     ]
     functions = Functions(home, names(emulator.endpoint, f"http://127.0.0.1:{server.server_address[1]}", application))
     try:
-        yield functions, client_maker(emulator.endpoint), emulator.endpoint
+        yield functions, emulator_clients(emulator.endpoint), emulator.endpoint
     finally:
         functions.stop()
         server.shutdown()
@@ -172,7 +172,7 @@ def test_the_world_of_an_event_is_one_command(world, tmp_path, capsys):
     assert functions.invoke("AdmitFunction", json.loads((tmp_path / "event.json").read_text())) == {
         "batchItemFailures": []
     }
-    assert clients("dynamodb").query(
+    assert clients.dynamodb.query(
         TableName="sluice-events-ledger",
         KeyConditionExpression="pk = :lane",
         ExpressionAttributeValues={":lane": {"S": "lane#main"}},

@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from botocore.exceptions import ClientError
 
+from sluice_aws.clients import Clients
 from sluice_deploy.release import Release, build_release, source_root, upload_release
 from sluice_deploy.wheels import this_host
 from sluice_local.errors import DeploymentFailed
@@ -25,12 +26,6 @@ _DEADLINE_S = 600.0  # LocalStack took more than three minutes on a busy machine
 _POLL_S = 0.1
 
 Progress = Callable[[str], None]
-
-
-class ClientMaker(Protocol):
-    """Makes boto3 clients of the emulator, and for "emr-serverless" of the stand-in."""
-
-    def __call__(self, service: str) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -56,7 +51,7 @@ class Pace:
 
 
 def deploy(
-    clients: ClientMaker,
+    clients: Clients,
     *,
     emr_endpoint: str,
     hudi_bundle: Path,
@@ -68,17 +63,18 @@ def deploy(
 ) -> Deployment:
     """Create the stack, or update it from the sources. Returns its outputs and its release.
 
+    `clients` are the emulator's, and EMR Serverless's is the stand-in's.
     Raises DeploymentFailed with the first resource's reason, and WheelsUnavailable.
     """
     root = root or source_root()
-    s3 = clients("s3")
+    s3 = clients.s3
     progress("Packing the functions")
     code = function_package(root, cache)
     progress("Packing the Spark job")
     release = build_release(root, (this_host(),), cache)
     template = read_template(root / "template.yaml")
     definitions = {name: (root / path).read_bytes() for name, path in state_machines(template).items()}
-    surroundings = _surroundings(clients, template, emr_endpoint, stack, code, definitions)
+    surroundings = _surroundings(clients.emr_serverless, template, emr_endpoint, stack, code, definitions)
     _make_bucket(s3, surroundings.code_bucket)
     s3.put_object(Bucket=surroundings.code_bucket, Key=surroundings.code_key, Body=code)
     for name, definition in definitions.items():
@@ -87,7 +83,7 @@ def deploy(
     key = f"templates/{hashlib.sha256(body).hexdigest()[:20]}.json"
     s3.put_object(Bucket=surroundings.code_bucket, Key=key, Body=body)
     progress("Deploying the stack through CloudFormation")
-    cloudformation = clients("cloudformation")
+    cloudformation = clients.client("cloudformation")
     request = {
         "StackName": stack,
         "TemplateURL": f"{s3.meta.endpoint_url}/{surroundings.code_bucket}/{key}",
@@ -122,14 +118,13 @@ def _parameters(release: Release, hudi_bundle: Path, pace: Pace) -> dict[str, st
 
 
 def _surroundings(
-    clients: ClientMaker,
+    emr: Any,
     template: Mapping[str, Any],
     emr_endpoint: str,
     stack: str,
     code: bytes,
     definitions: Mapping[str, bytes],
 ) -> Surroundings:
-    emr = clients("emr-serverless")
     known = [
         page["arn"].rsplit("/", 1)[-1] for page in emr.list_applications()["applications"] if page["name"] == stack
     ]

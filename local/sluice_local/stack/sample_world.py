@@ -11,17 +11,16 @@ import argparse
 import io
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import boto3
 import fastavro
-from botocore.config import Config
 
 from sluice.admission.notices import parse_body
 from sluice.config.document import Configuration
 from sluice.config.table import TableRule
+from sluice_aws.clients import COMMAND, Clients, Credentials
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_deploy.release import source_root
 from sluice_local.stack.overlay import read_template
@@ -34,21 +33,19 @@ RUN = "run-main-20240501T100000Z-0a1b2c3d"
 RULE = TableRule("public.orders", ("id",), topic="shop.public.orders")
 _SCHEMA = {"type": "record", "name": "shop.public.orders.Value", "fields": [{"name": "id", "type": "long"}]}
 
-Clients = Callable[[str], Any]
-
 
 def set_up(clients: Clients, name: str, root: Path) -> dict[str, Any]:
     """Set up the surroundings of events/<name>.json anew. Returns the event with its object's version."""
     event: dict[str, Any] = json.loads((root / "events" / f"{name}.json").read_text(encoding="utf-8"))
-    _buckets(clients("s3"))
-    _ledger(clients("dynamodb"), root)
-    clients("s3").put_object(Bucket=ARTIFACTS, Key="config/tables.json", Body=Configuration((RULE,)).to_json().encode())
-    ledger = DynamoDbLedger(clients("dynamodb"), LEDGER)
+    _buckets(clients.s3)
+    _ledger(clients.dynamodb, root)
+    clients.s3.put_object(Bucket=ARTIFACTS, Key="config/tables.json", Body=Configuration((RULE,)).to_json().encode())
+    ledger = DynamoDbLedger(clients.dynamodb, LEDGER)
     if name in ("supervise-job-run-failed", "supervise-job-run-cancelled"):
         ledger.lanes.wake("main")
         ledger.lanes.request_start("main", RUN, 1_714_557_600_000)
         ledger.lanes.hold("main", RUN, event["detail"]["jobRunId"], 1, 1_714_557_600_000)
-    return _with_object(clients("s3"), event)
+    return _with_object(clients.s3, event)
 
 
 def names(endpoint: str, emr_endpoint: str, application: str) -> dict[str, str]:
@@ -72,12 +69,9 @@ def names(endpoint: str, emr_endpoint: str, application: str) -> dict[str, str]:
     }
 
 
-def client_maker(endpoint: str) -> Clients:
-    """Makes clients of an emulator that takes any credentials."""
-    session: Any = boto3.Session(region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")
-    return lambda service: session.client(
-        service, endpoint_url=endpoint, config=Config(s3={"addressing_style": "path"})
-    )
+def emulator_clients(endpoint: str) -> Clients:
+    """The clients of an emulator, which accepts any credentials."""
+    return Clients(region=REGION, endpoint_url=endpoint, options=COMMAND, credentials=Credentials("test", "test"))
 
 
 def _buckets(s3: Any) -> None:
@@ -126,7 +120,7 @@ def _with_object(s3: Any, event: dict[str, Any]) -> dict[str, Any]:
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m sluice_local.events_world", description="Set up the surroundings of a sample event."
+        prog="python -m sluice_local.stack.sample_world", description="Set up the surroundings of a sample event."
     )
     parser.add_argument("event", help="a file of events/, without .json")
     parser.add_argument("--endpoint", required=True, help="the emulator's address, as the function reaches it")
@@ -139,7 +133,7 @@ def main(arguments: Sequence[str]) -> int:
     root = source_root()
     if not (root / "events" / f"{given.event}.json").is_file():
         parser.error(f"there is no events/{given.event}.json")
-    event = set_up(client_maker(given.endpoint), given.event, root)
+    event = set_up(emulator_clients(given.endpoint), given.event, root)
     given.out.mkdir(parents=True, exist_ok=True)
     (given.out / "event.json").write_text(json.dumps(event, indent=2))
     (given.out / "names.json").write_text(

@@ -9,11 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
 
-import boto3
-from botocore.config import Config
-
+from sluice_aws.clients import COMMAND, Clients, Credentials
 from sluice_local.cache import cache_directory
 from sluice_local.emr.spark_command import Cloud, Machine
 from sluice_local.emr.spark_runner import RunnerSettings
@@ -24,7 +21,7 @@ from sluice_local.home import Description, Home
 from sluice_local.images.jars import HUDI, ensure_jars, hudi_bundle
 from sluice_local.images.java import find_java
 from sluice_local.images.spark import build_image, build_remembered
-from sluice_local.stack.deploy import ClientMaker, Deployment, Pace, deploy
+from sluice_local.stack.deploy import Deployment, Pace, deploy
 
 Progress = Callable[[str], None]
 
@@ -76,13 +73,12 @@ def local_stack(
         cache = cache_directory(environment)
         machine = Machine(cores=options.cores or min(os.cpu_count() or 2, 4), memory_bytes=_memory_for_spark())
         settings = RunnerSettings(home.runs, cache, image, cloud, machine)
-        endpoints = {"": emulator.endpoint}
-        clients = _client_maker(endpoints)
+        clients = _clients(emulator)
         stand_in = start_stand_in(
             settings,
-            s3=clients("s3"),
-            events=clients("events"),
-            functions=clients("lambda"),
+            s3=clients.s3,
+            events=clients.events,
+            functions=clients.client("lambda"),
             account=ACCOUNT,
             port=options.emr_port,
         )
@@ -90,9 +86,8 @@ def local_stack(
         threading.Thread(
             target=build_remembered, args=(java, cache / "classes"), name="class-archive", daemon=True
         ).start()
-        endpoints["emr-serverless"] = stand_in.endpoint
         deployment = deploy(
-            clients,
+            _clients(emulator, stand_in),
             emr_endpoint=stand_in.endpoint,
             hudi_bundle=hudi_bundle(jars),
             cache=cache,
@@ -134,12 +129,14 @@ def _describe(emulator: Emulator, stand_in: StandIn, deployment: Deployment, *, 
     )
 
 
-def _client_maker(endpoints: Mapping[str, str]) -> ClientMaker:
-    session: Any = boto3.Session(region_name=REGION, aws_access_key_id=ACCESS_KEY, aws_secret_access_key=SECRET_KEY)
-    config = Config(
-        retries={"mode": "standard", "total_max_attempts": 3}, s3={"addressing_style": "path"}, max_pool_connections=16
+def _clients(emulator: Emulator, stand_in: StandIn | None = None) -> Clients:
+    return Clients(
+        region=REGION,
+        endpoint_url=emulator.endpoint,
+        emr_endpoint_url=stand_in.endpoint if stand_in else None,
+        options=COMMAND,
+        credentials=Credentials(ACCESS_KEY, SECRET_KEY),
     )
-    return lambda service: session.client(service, endpoint_url=endpoints.get(service, endpoints[""]), config=config)
 
 
 def _memory_for_spark() -> int:

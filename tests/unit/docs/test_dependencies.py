@@ -69,8 +69,6 @@ AWS_SDK_GUESTS = {
     "cli/sluice_cli/ops/adopt_bucket.py",
     "cli/sluice_cli/ops/doctor.py",
     "local/sluice_local/stack/deploy.py",
-    "local/sluice_local/stack/sample_world.py",
-    "local/sluice_local/stack/stack.py",
     "local/sluice_local/stack/start_and_wait.py",
 }
 # The modules that may name Hudi's options.
