@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JJavaError
+from pyspark.errors import IllegalArgumentException
 from workbench import Workbench, flattened, row, table
 
 from sluice.batch.outcome import COMMITTED
@@ -85,7 +85,7 @@ def test_a_writer_that_wakes_up_after_the_rollback_commits_nothing(
     try:
         assert roll_back_unfinished(hudi_table(bench, config)) == (instant,)
         bench.merge_manifest(manifest, config)
-        with pytest.raises(Py4JJavaError):
+        with pytest.raises(IllegalArgumentException, match="does not exist"):
             client.commit(instant, bench.spark.sparkContext._jsc.emptyRDD())
     finally:
         client.close()
