@@ -34,8 +34,8 @@ MINISTACK_SERVICES = ("dynamodb", "s3")
 #: Signatures and the user agent take a third of botocore's time for a call. moto takes the region from a signature.
 CALLS = Config(user_agent="tests")
 UNSIGNED_CALLS = Config(user_agent="tests", signature_version=UNSIGNED)
-#: MiniStack takes the region from the scope of a signature.
-SCOPE = "AWS4-HMAC-SHA256 Credential=x/20260101/{}/service/aws4_request, SignedHeaders=host, Signature=0"
+#: MiniStack takes the region and the service from the scope of a signature.
+SIGNATURE = "AWS4-HMAC-SHA256 Credential=x/20260101/{}/aws4_request, SignedHeaders=host, Signature=0"
 
 #: Called with the model and the parameters of each operation before it is sent.
 Observer = Callable[[Any, dict[str, Any]], None]
@@ -56,13 +56,13 @@ class MiniStack:
         self._loop = asyncio.new_event_loop()
         self._turn = threading.Lock()
 
-    def answer(self, region: str, request: AWSPreparedRequest, **_: Any) -> AWSResponse:
+    def answer(self, scope: str, request: AWSPreparedRequest, **_: Any) -> AWSResponse:
         """Answer a request that botocore is about to send."""
         sent = request.body or b""
         sent = sent.read() if hasattr(sent, "read") else sent
         body = sent.encode() if isinstance(sent, str) else bytes(sent)
         with self._turn:
-            status, headers, content = self._loop.run_until_complete(_asked(region, request, body))
+            status, headers, content = self._loop.run_until_complete(_asked(scope, request, body))
         return AWSResponse(request.url, status, headers, _Body(content))
 
     def reset(self) -> None:
@@ -71,17 +71,17 @@ class MiniStack:
                 service.reset()
 
 
-async def _asked(region: str, request: AWSPreparedRequest, body: bytes) -> tuple[int, dict[str, str], bytes]:
+async def _asked(scope: str, request: AWSPreparedRequest, body: bytes) -> tuple[int, dict[str, str], bytes]:
     """Status, headers and content of the application's answer."""
     url = urlsplit(request.url)
     headers = [(name.lower().encode(), _bytes(value)) for name, value in request.headers.items()]
-    scope = {
+    connection = {
         "type": "http",
         "method": request.method,
         "path": unquote(url.path),
         "raw_path": url.path.encode(),
         "query_string": url.query.encode(),
-        "headers": [*headers, (b"host", url.netloc.encode()), (b"authorization", SCOPE.format(region).encode())],
+        "headers": [*headers, (b"host", url.netloc.encode()), (b"authorization", SIGNATURE.format(scope).encode())],
     }
     started: dict[str, Any] = {}
     content = bytearray()
@@ -95,7 +95,7 @@ async def _asked(region: str, request: AWSPreparedRequest, body: bytes) -> tuple
         elif message["type"] == "http.response.body":
             content.extend(message.get("body", b""))
 
-    await app(scope, receive, send)
+    await app(connection, receive, send)
     return started["status"], {name.decode(): value.decode() for name, value in started["headers"]}, bytes(content)
 
 
@@ -145,7 +145,9 @@ class EmulatedSession:
     def _on_ministack(self) -> Session:
         session = _session(self.region_name)
         session.events.unregister("before-send", botocore_stubber)  # botocore asks every handler, and moto answers too
-        session.events.register("before-send", partial(_ministack().answer, self.region_name))
+        for service in MINISTACK_SERVICES:
+            scope = f"{self.region_name}/{service}"
+            session.events.register(f"before-send.{service}", partial(_ministack().answer, scope))
         return session
 
     @property
