@@ -14,7 +14,7 @@ from sluice_bench.tickit_rows import Sizes, row
 from sluice_read.reading import read_table
 
 TABLE = "venue"
-ROWS = 40
+ROWS = 12
 PARTITION = "venuestate"  # several files for one commit, written one after the other
 DATA = re.compile(r"/(?!\.hoodie)[^/]+(\.parquet|\.log\.[^/]+)$")
 COMPLETED = re.compile(r"/\.hoodie/\d{17}\.(commit|deltacommit|replacecommit)$")
@@ -51,7 +51,7 @@ def read(target: Target, database: str) -> set[str]:
     return {found["venuename"] for found in rows}
 
 
-@pytest.mark.parametrize("table_type", ["cow", "mor"])
+@pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
 def test_readers_see_a_committed_batch_whole_or_not_at_all(stack: RunningStack, table_type: str) -> None:
     target, s3 = stack.target, stack.target.client("s3")
     database = f"whole{secrets.token_hex(3)}"

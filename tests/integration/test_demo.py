@@ -78,6 +78,7 @@ def test_the_demonstration_changes_and_deletes_a_row_and_skips_a_damaged_object(
     assert left_running(tmp_path) == [] and list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.whole
 def test_an_interrupted_demonstration_says_so_and_leaves_nothing(tmp_path: Path) -> None:
     with demonstration(tmp_path) as process:
         assert process.stdout is not None

@@ -138,6 +138,7 @@ def operations(stack: RunningStack, table: str) -> list[str]:
     return [item["operation"] for item in json.loads(stack.sluice("table", "commits", table, "--json"))]
 
 
+@pytest.mark.whole
 def test_seven_reads_give_a_rows_seven_states_and_base_files_wait_for_compaction(stack: RunningStack) -> None:
     database = f"moma{secrets.token_hex(3)}"
     source = Source(stack, database)
