@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from judging.patience import patient
 from judging.running_stack import REPOSITORY
 
