@@ -51,6 +51,7 @@ class Category:
         return sorted((row["catid"], row["catdesc"]) for row in read_table(self.stack.target, self.table).to_pylist())
 
 
+@pytest.mark.whole  # test_judge.py does more of the same; `make test-localstack` runs this one
 def test_an_object_becomes_a_row_an_update_changes_it_and_a_deletion_takes_it_away(stack: RunningStack) -> None:
     category = Category(stack)
     category.put(2, "c", catdesc="stays")

@@ -37,6 +37,7 @@ LATE = [change("u", 30, 1, "eins"), change("c", 31, None, "no key"), change("c",
 MERGED = [(1, "eins"), (3, "drei"), (4, "four"), (5, "fuenf"), (6, "six")]
 
 
+@pytest.mark.whole  # emulated/cli/test_quarantine.py and spark/test_merge_table.py prove its halves
 def test_a_poison_object_is_listed_and_merged_after_a_fix_as_if_it_came_in_time(
     stack: RunningStack,
 ) -> None:

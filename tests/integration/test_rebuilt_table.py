@@ -34,6 +34,7 @@ OBJECTS = [
 ROWS = [(1, "b", "eins"), (3, "a", "came late"), (4, "c", "four")]
 
 
+@pytest.mark.whole  # emulated/cli/test_rebuild.py proves it without Spark
 def test_a_rebuilt_table_gets_another_type_and_other_partitions(
     stack: RunningStack,
 ) -> None:
