@@ -31,7 +31,7 @@ def problem(words: tuple[str, ...]) -> str | None:
 
 def test_every_documented_sam_command_exists_with_its_options() -> None:
     shown = {command.words: command for command in shown_commands() if command.program == "sam"}
-    assert {"build", "deploy", "delete"} <= {words[0] for words in shown if words}
+    assert {"build", "deploy", "local"} <= {words[0] for words in shown if words}
     assert {words: problem(words) for words in shown if problem(words)} == {}
     assert (
         problem(("deploi",))
