@@ -10,14 +10,16 @@
     with silver.differences("moma.works", "20260501101500123") as found:
         for row in found: print(row.kind, row.key, row.columns)
 
-Importing it loads Arrow, hudi-rs and DuckDB. Every error is a `sluice.errors.SluiceError` with `code`, `facts` and
-`next_step`.
+Arrow, hudi-rs and DuckDB are loaded by the first use of `Silver`. Every error is a `sluice.errors.SluiceError` with
+`code`, `facts` and `next_step`.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from sluice.errors import NoTarget
-from sluice_read.diff import ADDED, CHANGED, REMOVED, RowDifference
 from sluice_read.errors import (
     InvalidMoment,
     NoCommit,
@@ -28,7 +30,10 @@ from sluice_read.errors import (
     UnsettledMoment,
 )
 from sluice_read.place import SilverPlace
-from sluice_read.silver import Silver
+
+if TYPE_CHECKING:
+    from sluice_read.diff import ADDED, CHANGED, REMOVED, RowDifference
+    from sluice_read.silver import Silver
 
 __all__ = [
     "ADDED",
@@ -46,3 +51,19 @@ __all__ = [
     "Unreadable",
     "UnsettledMoment",
 ]
+
+# Names whose modules take longer to load than the rest of a command.
+_HEAVY = {
+    "ADDED": "sluice_read.diff",
+    "CHANGED": "sluice_read.diff",
+    "REMOVED": "sluice_read.diff",
+    "RowDifference": "sluice_read.diff",
+    "Silver": "sluice_read.silver",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a heavy name from its module (PEP 562). Raises AttributeError."""
+    if name not in _HEAVY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HEAVY[name]), name)

@@ -20,7 +20,6 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
 from sluice_cli.config.rule_text import add_rules, rules_text, whole_text
 from sluice_cli.config.source import read_tables
-from sluice_cli.config.topics import sample_topics, waiting_topics
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, stderr_console
 
 NO_COLUMN = "none"
@@ -75,6 +74,9 @@ def discover(
 
       sluice config push tables.yaml
     """
+    # Arrow takes as long to load as all the rest.
+    from sluice_cli.config.topics import sample_topics, waiting_topics
+
     chosen = _chosen(key, partition, table, database)
     before = _configuration(file)
     target = chosen_target(stack)
