@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from sluice.config.hudi_overrides import ALLOWED, GROUPS
 from sluice.config.lane import LaneConfig
 from sluice.config.services import Pace, ServicePolicy
 from sluice.config.setting import Setting, settings_of
@@ -20,6 +21,7 @@ from sluice_cli.config.model import schema_text
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGE, SCHEMA = DOCS / "configuration.md", DOCS / "tables.schema.json"
 _TABLE = re.compile(r"(<!-- settings of (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_OPTIONS = re.compile(r"(<!-- hudi options (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _SHARED = settings_of(TableSettings)
 _SETTINGS = {
     "rules": (*(each for each in settings_of(TableRule) if each not in _SHARED), *_SHARED),
@@ -31,7 +33,19 @@ _SETTINGS = {
 
 def page(text: str) -> str:
     """Return the text of docs/configuration.md with current tables between its markers."""
-    return _TABLE.sub(lambda found: found[1] + "".join(_rows(_SETTINGS[found[2]])) + found[3], text)
+    text = _TABLE.sub(lambda found: found[1] + "".join(_rows(_SETTINGS[found[2]])) + found[3], text)
+    return _OPTIONS.sub(lambda found: found[1] + "".join(_options(found[2])) + found[3], text)
+
+
+def _options(kind: str) -> Iterator[str]:
+    if kind == "allowed":
+        yield "| begins with | goes on with |\n|---|---|\n"
+        for start, ends in sorted(ALLOWED.items()):
+            yield f"| `{start}` | {', '.join(f'`.{end}`' for end in sorted(ends.split()))} |\n"
+    else:
+        yield "| begins with | why it is refused |\n|---|---|\n"
+        for group in GROUPS:
+            yield f"| {', '.join(f'`{name}`' for name in sorted(group.names))} | {group.reason} |\n"
 
 
 def _rows(settings: tuple[Setting, ...]) -> Iterator[str]:

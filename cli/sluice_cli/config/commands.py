@@ -20,7 +20,7 @@ from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.config.model import schema_text
 from sluice_cli.config.review import known_tables, lane_names, raised_generations, review
-from sluice_cli.config.source import read_tables
+from sluice_cli.config.source import read_tables, unknown_options
 from sluice_cli.config.yaml_lines import ConfigurationMistakes
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say
 from sluice_cli.terminal.stack import supervise_now
@@ -65,6 +65,9 @@ def check(file: File, as_json: Json = False) -> None:
             }
         )
         raise typer.Exit(1) from error
+    warnings = unknown_options(configuration)
+    for warning in warnings:
+        say(f"warning: {warning}")
     if as_json:
         print_json(
             {
@@ -72,6 +75,7 @@ def check(file: File, as_json: Json = False) -> None:
                 "version": configuration.version,
                 "rules": len(configuration.rules),
                 "lanes": list(configuration.lane_names()),
+                "warnings": list(warnings),
             }
         )
     else:
@@ -104,7 +108,8 @@ def push(file: File, with_waiting: WithWaiting = False, as_json: Json = False, s
         {lane.lane: lane for lane in ledger.lanes.all()},
         raised,
     )
-    for warning in found.warnings:
+    warnings = (*unknown_options(configuration), *found.warnings)
+    for warning in warnings:
         say(f"warning: {warning}")
     if found.refusals:
         raise ChangeRefused("Refused, nothing has changed:\n" + "\n".join(found.refusals), refusals=found.refusals)
@@ -120,7 +125,7 @@ def push(file: File, with_waiting: WithWaiting = False, as_json: Json = False, s
                 "changed": changed,
                 "unparked": unparked.objects,
                 "woken": sorted(lanes),
-                "warnings": list(found.warnings),
+                "warnings": list(warnings),
             }
         )
     else:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from sluice.config.document import Configuration
+from sluice.config.hudi_overrides import unknown
 from sluice.config.lane import LaneConfig
 from sluice.config.setting import settings_of
 from sluice.config.table import HARD, IGNORE, RECORD, TableRule, TableSettings
@@ -55,6 +56,12 @@ def read_tables(text: str, *, defaults: Mapping[str, Any] | None = None) -> Conf
     if tree.mistakes:
         raise ConfigurationMistakes(tree.mistakes)
     return Configuration(rules=tuple(rule for _, rule in rules), lanes=tuple(lanes.values()))
+
+
+def unknown_options(configuration: Configuration) -> tuple[str, ...]:
+    """Return a warning for every option under `hudi` that is neither allowed nor refused, each once."""
+    written = sorted({option for rule in configuration.rules for option in rule.hudi})
+    return tuple(f"hudi: {warning}" for warning in map(unknown, written) if warning is not None)
 
 
 def _validated(tree: YamlLines, model: type[_Model], written: Any, path: Path) -> _Model | None:

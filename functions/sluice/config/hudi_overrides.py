@@ -1,84 +1,237 @@
-"""The Hudi options that a table's `hudi:` may not override, and what decides each of them instead."""
+"""Which Hudi options a table's `hudi:` may set: every option of the pinned Hudi is allowed, decided or refused.
+
+The groups cover every option in the configuration classes of Hudi 1.0.2's Spark bundle. Another release may have more:
+an option that no group has is passed on, with a warning.
+"""
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
 PREFIX = "hoodie."
 
-_PARTITIONS = "partition_by"
-_KEY_FORM = "the form of record keys, which never changes"
-_ORDER = "the order of changes"
-_VERSION = "the readers that tables are written for"
-_TIMELINE = "the timeline, whose instants are in UTC"
-_INDEX = "the index, which finds a row in every partition"
-_LOCK = "the lane, which is the lock"
-_HISTORY = "time_travel"
-_SERVICES = "table services"
-_SCHEMA = "the source's schema"
 
-# Option, or its leading dotted parts -> what decides it. "hoodie.clean" covers "hoodie.clean.async" but not
-# "hoodie.cleanup".
-_OWNERS: dict[str, str] = {
-    "hoodie.datasource.write.recordkey": "record_key",
-    "hoodie.table.recordkey": "record_key",
-    "hoodie.datasource.write.partitionpath": _PARTITIONS,
-    "hoodie.table.partition": _PARTITIONS,
-    "hoodie.datasource.write.hive_style_partitioning": _PARTITIONS,
-    "hoodie.datasource.write.drop.partition.columns": _PARTITIONS,
-    "hoodie.datasource.write.keygenerator": _KEY_FORM,
-    "hoodie.table.keygenerator": _KEY_FORM,
-    "hoodie.datasource.write.precombine": _ORDER,
-    "hoodie.table.precombine": _ORDER,
-    "hoodie.table.ordering": _ORDER,
-    "hoodie.datasource.write.payload": _ORDER,
-    "hoodie.compaction.payload": _ORDER,
-    "hoodie.payload": _ORDER,
-    "hoodie.record.merge": _ORDER,
-    "hoodie.write.record.merge": _ORDER,
-    "hoodie.datasource.write.record.merger": _ORDER,
-    "hoodie.datasource.write.insert.drop.duplicates": _ORDER,
-    "hoodie.combine.before": _ORDER,
-    "hoodie.table.name": "table",
-    "hoodie.datasource.write.table": "table and table_type",
-    "hoodie.table.type": "table_type",
-    "hoodie.base.path": "table",
-    "hoodie.datasource.write.operation": "the content of each batch",
-    "hoodie.write.table.version": _VERSION,
-    "hoodie.table.version": _VERSION,
-    "hoodie.write.auto.upgrade": _VERSION,
-    "hoodie.timeline": _TIMELINE,
-    "hoodie.table.timeline": _TIMELINE,
-    "hoodie.populate.meta": "the hidden columns",
-    "hoodie.datasource.write.commitmeta": "the batch id in commits",
-    "hoodie.index.type": _INDEX,
-    "hoodie.index.class": _INDEX,
-    "hoodie.simple.index.update": _INDEX,
-    "hoodie.bloom.index.update": _INDEX,
-    "hoodie.record.index.update": _INDEX,
-    "hoodie.write.concurrency": _LOCK,
-    "hoodie.write.lock": _LOCK,
-    "hoodie.embed.timeline": "the run",
-    "hoodie.clean": _HISTORY,
-    "hoodie.cleaner": _HISTORY,
-    "hoodie.keep": _HISTORY,
-    "hoodie.archive": _HISTORY,
-    "hoodie.compact": _SERVICES,
-    "hoodie.clustering": _SERVICES,
-    "hoodie.datasource.compaction": _SERVICES,
-    "hoodie.datasource.clustering": _SERVICES,
-    "hoodie.table.services": _SERVICES,
-    "hoodie.avro.schema": _SCHEMA,
-    "hoodie.write.schema": _SCHEMA,
-    "hoodie.schema.on.read": _SCHEMA,
-    "hoodie.datasource.write.reconcile": _SCHEMA,
-    "hoodie.write.set.null.for.missing": _SCHEMA,
+@dataclass(frozen=True)
+class OptionGroup:
+    """Options that may not be set, for one reason: the second half of a sentence that begins with an option.
+
+    `names` are whole options or their leading dotted parts: "hoodie.clean" covers "hoodie.clean.async" but not
+    "hoodie.cleanup". The longest name that covers an option counts.
+    """
+
+    reason: str
+    names: tuple[str, ...]
+
+
+def _decided(owner: str, names: str) -> OptionGroup:
+    return OptionGroup(f"is decided by {owner}", tuple(names.split()))
+
+
+def _refused(why: str, names: str) -> OptionGroup:
+    return OptionGroup(f"is refused: {why}", tuple(names.split()))
+
+
+GROUPS: tuple[OptionGroup, ...] = (
+    _decided("`record_key`", "hoodie.datasource.write.recordkey hoodie.table.recordkey hoodie.merge.allow.duplicate"),
+    _decided(
+        "`partition_by`",
+        "hoodie.datasource.write.partitionpath hoodie.datasource.write.hive_style_partitioning hoodie.table.partition "
+        "hoodie.datasource.write.drop.partition.columns hoodie.skip.default.partition",
+    ),
+    _decided(
+        "the form of record keys, which never changes",
+        "hoodie.datasource.write.keygenerator hoodie.table.keygenerator hoodie.keygen hoodie.fileid",
+    ),
+    _decided(
+        "the order of changes",
+        "hoodie.datasource.write.precombine hoodie.table.precombine hoodie.table.ordering hoodie.compaction.payload "
+        "hoodie.datasource.write.ordering hoodie.datasource.write.payload hoodie.payload hoodie.record.merge "
+        "hoodie.write.record.merge hoodie.compaction.record.merger hoodie.datasource.write.record.merger "
+        "hoodie.combine.before hoodie.datasource.write.insert.drop.duplicates hoodie.datasource.insert.dup.policy",
+    ),
+    _decided(
+        "`table` and `table_type`",
+        "hoodie.table.name hoodie.table.type hoodie.datasource.write.table hoodie.datasource.write.storage.type "
+        "hoodie.database.name hoodie.base.path",
+    ),
+    _decided(
+        "what a batch holds, in one write per table",
+        "hoodie.datasource.write.operation hoodie.datasource.write.partitions.to.delete hoodie.bulkinsert.overwrite "
+        "hoodie.datasource.overwrite hoodie.static.overwrite hoodie.delete.shuffle",
+    ),
+    _decided(
+        "the readers that tables are written for",
+        "hoodie.write.table.version hoodie.table.version hoodie.write.auto.upgrade hoodie.base.file.format "
+        "hoodie.table.base.file.format hoodie.table.ro.file.format hoodie.partition.metafile "
+        "hoodie.logfile.data.block.format hoodie.write.record.positions hoodie.merge.use.record.positions",
+    ),
+    _decided(
+        "the timeline, whose instants are in UTC",
+        "hoodie.timeline hoodie.table.timeline hoodie.time.generator hoodie.archivelog",
+    ),
+    _decided("the hidden columns", "hoodie.populate.meta hoodie.allow.operation.metadata"),
+    _decided("the batch id in commits", "hoodie.datasource.write.commitmeta hoodie.allow.empty.commit"),
+    _decided(
+        "`index`: the metadata table is there for the record index alone, since it adds a second commit to each",
+        "hoodie.metadata",
+    ),
+    _decided(
+        "`index`: rows are found in every partition, and files have no bloom filters",
+        "hoodie.index hoodie.simple.index.update hoodie.record.index.update hoodie.bloom hoodie.parquet.bloom "
+        "hoodie.bucket hoodie.hbase hoodie.expression.index hoodie.datasource.write.secondarykey",
+    ),
+    _decided(
+        "the lane, which is the lock: a table has one writer",
+        "hoodie.write.concurrency hoodie.write.lock hoodie.auto.adjust.lock hoodie.client.heartbeat "
+        "hoodie.write.num.retries.on.conflict",
+    ),
+    _decided(
+        "the run, which writes without a timeline server and recovers by itself",
+        "hoodie.embed.timeline hoodie.markers.timeline_server_based hoodie.instant_state hoodie.write.markers "
+        "hoodie.filesystem.view.remote hoodie.filesystem.view.secondary hoodie.filesystem.view.rocksdb "
+        "hoodie.filesystem.view.incr hoodie.filesystem.remote hoodie.auto.commit hoodie.rollback "
+        "hoodie.release.resource hoodie.sensitive",
+    ),
+    _decided(
+        "`time_travel`",
+        "hoodie.clean hoodie.cleaner hoodie.keep hoodie.archive hoodie.commits.archival hoodie.fail.on.timeline",
+    ),
+    _decided(
+        "`services`",
+        "hoodie.compact hoodie.compaction hoodie.log.compaction hoodie.clustering hoodie.layout hoodie.storage.layout "
+        "hoodie.datasource.compaction hoodie.datasource.clustering hoodie.table.services hoodie.fail.writes.on.inline "
+        "hoodie.optimized.log.blocks",
+    ),
+    _decided("`delete_mode`: rows go when the source deletes them", "hoodie.partition.ttl"),
+    _decided(
+        "the source's schema and a stored form that all readers know",
+        "hoodie.avro hoodie.write.schema hoodie.schema hoodie.internal.schema hoodie.datasource.write.reconcile "
+        "hoodie.write.set.null.for.missing hoodie.write.partial.update hoodie.bulkinsert.schema "
+        "hoodie.datasource.write.schema hoodie.datasource.write.row.writer hoodie.parquet.outputtimestamptype "
+        "hoodie.parquet.writelegacyformat",
+    ),
+    _decided(
+        "`catalog`, which follows each commit: Hudi's own sync throws after it",
+        "hoodie.datasource.hive_sync hoodie.datasource.meta.sync hoodie.datasource.meta_sync hoodie.meta.sync "
+        "hoodie.meta_sync",
+    ),
+    _decided("quarantine", "hoodie.errortable hoodie.precommit.validators"),
+    _refused(
+        "Sluice's tables keep no change log of Hudi's; `sluice diff` and `sluice row` show changes", "hoodie.table.cdc"
+    ),
+    _refused("a table's properties are set when it is created", "hoodie.table"),
+    _refused("Sluice creates its tables itself", "hoodie.bootstrap"),
+    _refused(
+        "it is an option of readers and streaming queries, and has no effect here",
+        "hoodie.datasource.read hoodie.datasource.query hoodie.datasource.view hoodie.datasource.merge "
+        "hoodie.datasource.streaming hoodie.datasource.write.streaming hoodie.enable.data.skipping hoodie.file.index "
+        "hoodie.file.group.reader hoodie.cdc hoodie.read",
+    ),
+    _refused("it is an option of SQL statements, which Sluice doesn't write with", "hoodie.sql hoodie.spark.sql"),
+    _refused("it is an option of Hudi Streamer; see `sluice config import`", "hoodie.streamer hoodie.deltastreamer"),
+    _refused("S3 is consistent", "hoodie.consistency hoodie.optimistic.consistency"),
+    _refused("tables are Parquet files", "hoodie.orc"),
+    _refused("no such server runs", "hoodie.metaserver hoodie.table.service.manager"),
+    _refused(
+        "Sluice has metrics and events of its own, and a reporter's threads, ports and calls would hold up a run",
+        "hoodie.metrics hoodie.metricscompaction hoodie.write.commit.callback",
+    ),
+    _refused(
+        "classes other than Hudi's defaults are not tested",
+        "hoodie.client.init hoodie.storage.class hoodie.io.factory hoodie.fs hoodie.writestatus "
+        "hoodie.record.size.estimator.class hoodie.avro.write.support hoodie.bulkinsert.user.defined.partitioner "
+        "hoodie.parquet.spark.row.write.support",
+    ),
+)
+
+# Sizes, memory and parallelism, in full: their leading part, and what may follow it.
+ALLOWED: Mapping[str, str] = {
+    "hoodie.parquet": (
+        "block.size compression.codec compression.ratio dictionary.enabled field_id.write.enabled max.file.size "
+        "page.size small.file.limit"
+    ),
+    "hoodie.logfile": "data.block.max.size max.size to.parquet.compression.ratio",
+    "hoodie.hfile": "block.size compression.algorithm max.file.size",
+    "hoodie.copyonwrite": "insert.auto.split insert.split.size record.size.estimate",
+    "hoodie.record.size": "estimation.threshold estimator.average.metadata.size",
+    "hoodie.merge": "data.validation.enabled small.file.group.candidates.limit",
+    "hoodie.upsert": "shuffle.parallelism",
+    "hoodie.insert": "shuffle.parallelism",
+    "hoodie.bulkinsert": "shuffle.parallelism sort.mode sort.suffix.record_key",
+    "hoodie.simple.index": "input.storage.level parallelism use.caching",
+    "hoodie.record.index": "input.storage.level use.caching",
+    "hoodie.global": "index.reconcile.parallelism simple.index.parallelism",
+    "hoodie.metadata": "max.init.parallelism max.reader.buffer.size max.reader.memory spillable.map.path",
+    "hoodie.metadata.record.index": "growth.factor max.filegroup.count max.filegroup.size min.filegroup.count",
+    "hoodie.memory": (
+        "compaction.fraction compaction.max.size dfs.buffer.max.size merge.fraction merge.max.size spillable.map.path "
+        "writestatus.failure.fraction"
+    ),
+    "hoodie.common": "diskmap.compression.enabled spillable.diskmap.type",
+    "hoodie.write": (
+        "buffer.limit.bytes buffer.record.cache.limit buffer.record.sampling.rate "
+        "executor.disruptor.buffer.limit.bytes executor.disruptor.wait.strategy executor.type status.storage.level "
+        "tagged.record.storage.level"
+    ),
+    "hoodie.filesystem.operation.retry": "enable exceptions initial_interval_ms max_interval_ms max_numbers",
+    "hoodie.filesystem.view": (
+        "spillable.bootstrap.base.file.mem.fraction spillable.clustering.mem.fraction "
+        "spillable.compaction.mem.fraction spillable.dir spillable.log.compaction.mem.fraction spillable.mem "
+        "spillable.replaced.mem.fraction type"
+    ),
+    "hoodie.file.listing": "parallelism",
+    "hoodie.fail.job": "on.duplicate.data.file.detection",
+    "hoodie.rollback": "parallelism",
+    "hoodie.finalize.write": "parallelism",
+    "hoodie.markers.delete": "parallelism",
+    "hoodie.clean": "parallelism",
+    "hoodie.cleaner": "parallelism",
+    "hoodie.archive.delete": "parallelism",
 }
 
 
 def refusal(option: str) -> str | None:
-    """Return why `option` may not be overridden, or None if it may."""
+    """Return why `option` may not be set, or None if it may."""
     if not option.startswith(PREFIX) or option == PREFIX:
         return f"is no Hudi option; those begin with {PREFIX}"
-    owner = next((owner for name, owner in _OWNERS.items() if option == name or option.startswith(name + ".")), None)
-    if owner is None and "async" in option.split("."):
-        owner = _SERVICES  # no asynchronous service may run: nothing writes after a lane is released
-    return None if owner is None else f"is decided by {owner}"
+    if option in _allowed():
+        return None
+    reason = _reason(option)
+    if reason is None and "async" in option.split("."):
+        return "is decided by `services`: nothing may write after a lane is released"
+    return reason
+
+
+def unknown(option: str) -> str | None:
+    """Return a warning about an option that is neither allowed by name nor refused, else None."""
+    if option in _allowed() or refusal(option) is not None:
+        return None
+    close = difflib.get_close_matches(option, _allowed(), n=1, cutoff=0.8)
+    meant = f"; did you mean {close[0]}?" if close else ""
+    return f"{option} is no option that Sluice knows, and may have no effect{meant}"
+
+
+def _reason(option: str) -> str | None:
+    """Return the reason of the longest name that covers an option."""
+    reasons = _reasons()
+    return next((reasons[name] for name in _leading(option) if name in reasons), None)
+
+
+def _leading(option: str) -> Iterator[str]:
+    """Yield the option and its leading dotted parts, longest first."""
+    while option:
+        yield option
+        option = option.rpartition(".")[0]
+
+
+@lru_cache(maxsize=1)
+def _allowed() -> frozenset[str]:
+    return frozenset(f"{start}.{end}" for start, ends in ALLOWED.items() for end in ends.split())
+
+
+@lru_cache(maxsize=1)
+def _reasons() -> Mapping[str, str]:
+    return {name: group.reason for group in GROUPS for name in group.names}

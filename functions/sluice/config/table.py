@@ -132,7 +132,7 @@ class TableSettings:
     hudi: Mapping[str, str] = field(
         default_factory=dict,
         hash=False,
-        metadata=setting(HUDI_OPTIONS, "More Hudi write options. Those that Sluice decides are refused."),
+        metadata=setting(HUDI_OPTIONS, "More Hudi write options. Those that Sluice decides are refused.", page="#hudi"),
     )
     paused: bool = field(default=False, metadata=setting(SWITCH, "Objects are admitted, and wait."))
     limits: Limits = field(

@@ -433,6 +433,14 @@ def test_a_table_that_no_rule_feeds_any_more_is_warned_of(stack, tables, capsys)
     assert "warning: crm.user has data, and no rule takes its topic" in capsys.readouterr().err
 
 
+def test_config_check_refuses_and_warns_of_hudi_options(tables, capsys):
+    written = "tables: [{topic: a, table: a.b, record_key: id, hudi: {%s: true}}]"
+    assert run(["config", "check", tables(written % "hoodie.datasource.hive_sync.enable")]) == 1
+    assert "hive_sync.enable is decided by `catalog`, which follows each commit" in capsys.readouterr().err
+    assert run(["config", "check", tables(written % "hoodie.parquet.dictionary.enable"), "--json"]) == 0
+    assert "did you mean hoodie.parquet.dictionary.enabled?" in describe(capsys)["warnings"][0]
+
+
 def test_config_check_needs_no_stack_and_lists_mistakes_as_json(tables, capsys, monkeypatch):
     monkeypatch.delenv("SLUICE_STACK", raising=False)
     assert run(["config", "check", tables(), "--json"]) == 0

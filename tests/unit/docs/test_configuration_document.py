@@ -16,6 +16,7 @@ PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 def test_the_page_is_current():
     assert TOOL["page"](PAGE) == PAGE, "run `make documents`"
     assert set(re.findall(r"<!-- settings of (\w+) -->", PAGE)) == set(TOOL["_SETTINGS"])
+    assert re.findall(r"<!-- hudi options (\w+) -->", PAGE) == ["allowed", "refused"]
 
 
 def test_the_schema_for_editors_is_current():

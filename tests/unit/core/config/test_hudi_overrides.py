@@ -1,8 +1,16 @@
 """Hudi options that the design owns can't be overridden; the others can."""
 
+from pathlib import Path
+
 import pytest
 
-from sluice.config.hudi_overrides import PREFIX, refusal
+from sluice.config.hudi_overrides import ALLOWED, GROUPS, PREFIX, refusal, unknown
+
+# Every `hoodie.` option, with its alternatives, of the classes `Hoodie*Config`, `DataSource*Options` and their like in
+# the bundle for Spark 3.5.
+OPTIONS = (
+    (Path(__file__).resolve().parents[3] / "data" / "hudi_1.0.2_options.txt").read_text(encoding="ascii").splitlines()
+)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +47,11 @@ from sluice.config.hudi_overrides import PREFIX, refusal
         "hoodie.clustering.inline",
         "hoodie.write.lock.provider",
         "hoodie.metadata.index.async",
+        "hoodie.metadata.enable",
+        "hoodie.datasource.hive_sync.enable",
+        "hoodie.table.cdc.enabled",
+        "hoodie.datasource.write.row.writer.enable",
+        "hoodie.partition.ttl.inline",
     ],
 )
 def test_an_option_that_the_design_owns_is_refused_with_its_owner(option):
@@ -53,11 +66,38 @@ def test_an_option_that_the_design_owns_is_refused_with_its_owner(option):
         "hoodie.upsert.shuffle.parallelism",
         "hoodie.memory.merge.fraction",
         "hoodie.simple.index.parallelism",
-        "hoodie.metadata.enable",
+        "hoodie.clean.parallelism",
     ],
 )
 def test_an_option_of_size_and_speed_is_allowed(option):
-    assert refusal(option) is None
+    assert refusal(option) is None and unknown(option) is None
+
+
+def test_an_option_that_breaks_or_does_nothing_is_refused_with_its_reason():
+    assert refusal("hoodie.datasource.hive_sync.enable") == (
+        "is decided by `catalog`, which follows each commit: Hudi's own sync throws after it"
+    )
+    assert "`sluice diff`" in refusal("hoodie.table.cdc.enabled")
+    assert "record index alone" in refusal("hoodie.metadata.enable")
+
+
+def test_every_option_of_the_pinned_hudi_is_allowed_by_name_or_refused():
+    assert len(OPTIONS) > 600
+    assert [option for option in OPTIONS if unknown(option)] == []
+    allowed = {f"{start}.{end}" for start, ends in ALLOWED.items() for end in ends.split()}
+    assert allowed <= set(OPTIONS), "an allowed option is one of Hudi's"
+
+
+def test_no_name_is_in_two_groups():
+    names = [name for group in GROUPS for name in group.names]
+    assert len(names) == len(set(names))
+
+
+def test_an_unknown_option_is_passed_on_with_a_warning():
+    written = "hoodie.parquet.max.file.sizes"
+    assert refusal(written) is None
+    assert "did you mean hoodie.parquet.max.file.size?" in unknown(written)
+    assert unknown("hoodie.index.type") is None, "what is refused needs no warning"
 
 
 @pytest.mark.parametrize("option", ["spark.executor.memory", "hoodie", PREFIX, "", "fs.s3.impl"])
