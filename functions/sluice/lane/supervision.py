@@ -54,14 +54,21 @@ GONE = "GONE"  # EMR Serverless does not know the job run, or no longer
 STATE_CHANGE = "EMR Serverless Job Run State Change"
 UTILIZATION_UPDATE = "EMR Serverless Job Resource Utilization Update"
 
-# Failures for lack of workers, such as "ApplicationMaxCapacityExceededException", "exceeded the maximum vCPU quota of
-# your account", "insufficient capacity" or a queue time-out. They are no errors of the job and never halt a lane.
+# Failures for lack of workers: no errors of the job, so they never halt a lane. First the sentences of AWS's page
+# "Troubleshooting errors in EMR Serverless", then EMR's exceptions, and causes that its pages on quotas, queues and
+# networks name without a text.
 _CAPACITY = re.compile(
-    r"max(imum)?[ _-]?capacity|insufficient[ _-]?capacity|capacity[ _-]?exceeded"
+    r"service limit on the max(imum)? vcpu"
+    r"|max(imum)?[ _-]?capacity"
+    r"|worker could not be allocated|could not allocate"
+    r"|insufficient[ _-]?capacity|capacity[ _-]?exceeded"
     r"|exceed\w*[^.]{0,60}\b(capacity|quota)|service[ _-]?quota|vcpu[^.]{0,40}\b(quota|limit)"
-    r"|queue[ _-]?time|timed out in (the )?queue|worker could not be allocated|could not allocate",
+    r"|(insufficient|not enough|no( free)?|exceed\w*)[^.]{0,40}\bip address"
+    r"|queue[ _-]?time|timed out in (the )?queue",
     re.IGNORECASE,
 )
+# EMR's own scheduler gave up, which is certain even among the last exceptions of a job.
+_NO_EXECUTOR = re.compile(r"no executor being launched within \d+", re.IGNORECASE)
 # EMR's message when the job's own code failed. The job's last exceptions follow, and may mention a capacity too.
 _OWN_FAILURE = re.compile(r"\s*job failed, please check", re.IGNORECASE)
 
@@ -116,9 +123,11 @@ def is_terminal(state: str) -> bool:
 
 def lacks_capacity(state: str, details: str) -> bool:
     """True if a job run failed for lack of workers. That causes a back-off and an alarm, never a halt."""
-    if state not in ("FAILED", "CANCELLED") or _OWN_FAILURE.match(details):
+    if state not in ("FAILED", "CANCELLED"):
         return False
-    return bool(_CAPACITY.search(details))
+    if _NO_EXECUTOR.search(details):
+        return True
+    return not _OWN_FAILURE.match(details) and bool(_CAPACITY.search(details))
 
 
 def lapse_reason(state: str, details: str) -> str:

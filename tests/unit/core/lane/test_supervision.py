@@ -59,6 +59,13 @@ def test_everything_else_is_no_news(other):
         ("Insufficient capacity in the availability zone", True),
         ("The job run exceeded the service quota for concurrent vCPUs", True),
         ("The job run timed out in the queue", True),
+        ("The subnet subnet-1 has not enough free IP addresses for the requested workers", True),
+        ("ServiceQuotaExceededException: The account has exceeded its concurrent vCPUs", True),
+        (
+            "Job failed, please check complete logs in configured logging destination. ExitCode: 1. Last few "
+            "exceptions: Abandoning job due to no executor being launched within 1200000ms after driver starts.",
+            True,
+        ),
         (
             "Job failed, please check complete logs in configured logging destination. ExitCode: 1. Last few "
             "exceptions: ValueError: limit exceeded by the query",
@@ -77,6 +84,35 @@ def test_everything_else_is_no_news(other):
 def test_a_capacity_failure_is_distinguished_from_the_jobs_own(details, capacity):
     assert lacks_capacity("FAILED", details) is capacity
     assert lacks_capacity("SUCCESS", details) is False
+
+
+# The sentences of AWS's page "Troubleshooting errors in EMR Serverless" that name capacity, and the ones that don't.
+@pytest.mark.parametrize(
+    "sentence, capacity",
+    [
+        ("Job failed as account has reached the service limit on the maximum vCPU it can use concurrently.", True),
+        ("Job failed as application has exceeded maximumCapacity settings.", True),
+        ("Job failed due to Worker could not be allocated as the application has exceeded maximumCapacity.", True),
+        (
+            "S3 access is denied. Please check S3 access permissions of the job runtime role on the required S3 "
+            "resources.",
+            False,
+        ),
+        (
+            "ModuleNotFoundError: No module named x. Please refer to the user guide on how to use python libraries "
+            "with EMR Serverless.",
+            False,
+        ),
+        (
+            "Could not assume execution role r because it does not exist or is not set up with the required trust "
+            "relationship.",
+            False,
+        ),
+    ],
+    ids=["account vcpu", "application maximum", "worker allocation", "s3 access", "module", "role"],
+)
+def test_every_documented_failure_is_known_as_one_of_capacity_or_not(sentence, capacity):
+    assert lacks_capacity("FAILED", sentence) is capacity
 
 
 def test_the_end_of_a_job_run_concerns_its_lane_and_starts_without_a_job_run():
