@@ -82,9 +82,12 @@ def batch_partition(batch: str) -> str:
     return f"batch#{batch}"
 
 
+BATCH = "batch"
+
+
 def batch_key(batch: str) -> Key:
     """A batch's item. Its change to `committed` is announced."""
-    return {"pk": batch_partition(batch), "sk": "batch"}
+    return {"pk": batch_partition(batch), "sk": BATCH}
 
 
 PART_PREFIX = "table#"

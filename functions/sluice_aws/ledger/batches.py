@@ -39,12 +39,14 @@ class DynamoDbBatches:
         """Note an unsettled manifest that is stored in S3. False when the run no longer holds the lane.
 
         One transaction, conditional on holding the lane. A batch of more than 97 tables writes further parts before
-        it, under the same condition: without the batch they have no effect. Repeatable by the same run; a batch whose
-        objects all returned to pending may be opened again. Raises BatchTaken when the lane is held and the batch
-        belongs to another run or is committed.
+        it, under the same conditions: without the batch they have no effect, and parts that a dead run left so are
+        written again. Repeatable by the same run; a batch whose objects all returned to pending may be opened again.
+        Raises BatchTaken when the lane is held and the batch belongs to another run or is committed.
         """
         lane_held = self._table.check_action(items.lane_key(manifest.lane), held_by(run_id, job_run_id))
         openable = NEW_ITEM | when(state=items.RETURNED) | when(run=run_id, state=items.CLAIMED)
+        batch_openable = self._table.check_action(items.batch_key(manifest.batch), openable)
+        unsettled = NEW_ITEM | when(state=items.RETURNED) | when(state=items.CLAIMED)
         sizes = {"objects": len(manifest.objects), "bytes": sum(part.bytes for part in manifest.tables.values())}
         named = {"run": run_id, "lane": manifest.lane}
         tables = sorted(manifest.tables)
@@ -60,7 +62,7 @@ class DynamoDbBatches:
                     "bytes": manifest.tables[table].bytes,
                     "started_at": manifest.created_at,
                 },
-                openable,
+                unsettled,
             )
             for table in tables
         ]
@@ -88,8 +90,8 @@ class DynamoDbBatches:
         )
         try:
             while len(parts) > ACTIONS_LIMIT - OTHER_ACTIONS:
-                self._open([lane_held, *parts[: ACTIONS_LIMIT - 1]], manifest.batch)
-                parts = parts[ACTIONS_LIMIT - 1 :]
+                self._open([lane_held, batch_openable, *parts[: ACTIONS_LIMIT - 2]], manifest.batch)
+                parts = parts[ACTIONS_LIMIT - 2 :]
             self._open([lane_held, pointer, batch, *parts], manifest.batch)
         except _LaneLost:
             return False
@@ -159,6 +161,12 @@ class DynamoDbBatches:
         pages = self._table.query(items.batch_partition(batch), prefix=items.PART_PREFIX)
         return {stored["table"]: stored for page in pages for stored in page}
 
+    def _states(self, batch: str) -> dict[str, str]:
+        """The state of each part that the batch was opened with, by table; parts of a cut opening are left out."""
+        stored = [found for page in self._table.query(items.batch_partition(batch)) for found in page]
+        opened = {table for found in stored if found["sk"] == items.BATCH for table in found["tables"]}
+        return {found["table"]: found["state"] for found in stored if found.get("table") in opened}
+
     def get(self, batch: str) -> Values | None:
         """A batch's item as stored."""
         return self._table.get(items.batch_key(batch))
@@ -224,11 +232,11 @@ class DynamoDbBatches:
         pending ends as returned and is not announced. Also notes the progress on the lane while this run holds it.
         Raises UnsettledParts while a part is claimed.
         """
-        parts = self.parts(batch)
-        waiting = sorted(table for table, part in parts.items() if part["state"] == items.CLAIMED)
+        states = self._states(batch)
+        waiting = sorted(table for table, found in states.items() if found == items.CLAIMED)
         if waiting:
             raise UnsettledParts(f"Batch {batch} has unsettled parts", batch=batch, tables=waiting)
-        state = items.RETURNED if all(part["state"] == items.RETURNED for part in parts.values()) else items.COMMITTED
+        state = items.RETURNED if all(found == items.RETURNED for found in states.values()) else items.COMMITTED
         pointer = self._table.delete_action(items.manifest_pointer_key(lane, batch))
         owed = {"listed_as": items.UNANNOUNCED, "listed_at": items.listed_at(now)} if state == items.COMMITTED else {}
         close = self._table.update_action(

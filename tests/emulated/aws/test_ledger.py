@@ -409,6 +409,21 @@ class TestLane:
         assert (resumed.state, resumed.arrivals) == ("idle", 1)
 
 
+def cut_after_the_first_transaction(client):
+    """The process dies: of the next transactions one takes effect, and the others never leave."""
+    transact = client._client.transact_write_items
+    left = [1]
+
+    def cut(**arguments):
+        if not left:
+            del client.__dict__["transact_write_items"]
+            raise ConnectionError("cut")
+        left.pop()
+        return transact(**arguments)
+
+    client.__dict__["transact_write_items"] = cut
+
+
 class TestClaiming:
     def test_a_batch_is_opened_only_by_the_lanes_holder(self, ledger):
         manifest = a_manifest([an_object()])
@@ -487,6 +502,64 @@ class TestClaiming:
         assert opened(ledger, manifest)
         assert len(ledger.batches.parts(manifest.batch)) == 150
         assert len(ledger.batches.unsettled(LANE)[0].tables) == 150
+
+    def test_a_batch_whose_opening_was_cut_is_opened_by_the_next_run(self, ledger, client):
+        admitted = [an_object(n, f"shop.t{n}") for n in range(120)]
+        for one in admitted:
+            ledger.objects.admit(one)
+        held(ledger)
+        cut_after_the_first_transaction(client)
+        with pytest.raises(ConnectionError):
+            opened(ledger, a_manifest(admitted))
+        assert ledger.batches.unsettled(LANE) == []
+        ledger.lanes.lapse(LANE, "run-1", NOW, job_run_id="job-1")
+        assert ledger.lanes.request_start(LANE, "run-2", NOW + 60_000)
+        assert ledger.lanes.hold(LANE, "run-2", "job-2", 1, NOW)
+        manifest = a_manifest(admitted, "run-2")
+        assert opened(ledger, manifest, "run-2", "job-2")
+        assert {part["run"] for part in ledger.batches.parts(manifest.batch).values()} == {"run-2"}
+        assert len(ledger.batches.claim(manifest)) == 120
+
+    def test_a_part_of_a_cut_opening_does_not_keep_its_batch_open(self, ledger, client):
+        admitted = [an_object(n, f"shop.t{n}") for n in range(120)]
+        for one in admitted:
+            ledger.objects.admit(one)
+        held(ledger)
+        cut_after_the_first_transaction(client)
+        with pytest.raises(ConnectionError):
+            opened(ledger, a_manifest(admitted))
+        another = TableConfig("shop.another", "shop", "another", topic="shop.t0", record_key=("id",))
+        moved = ledger.objects.get([admitted[0].id])[admitted[0].id]
+        assert ledger.objects.reroute(moved, another, NOW)
+        manifest = a_manifest([replace(admitted[0], table="shop.another"), *admitted[1:]])
+        assert opened(ledger, manifest)
+        assert len(ledger.batches.claim(manifest)) == 120
+        assert settle_all(ledger, manifest)
+
+    def test_no_part_is_put_again_beside_a_batch_of_another_run(self, ledger):
+        admitted = [an_object(n, f"shop.t{n}") for n in range(120)]
+        manifest = claimed(ledger, admitted)
+        ledger.lanes.lapse(LANE, "run-1", NOW, job_run_id="job-1")
+        ledger.lanes.request_start(LANE, "run-2", NOW + 60_000)
+        ledger.lanes.hold(LANE, "run-2", "job-2", 1, NOW)
+        with pytest.raises(BatchTaken) as raised:
+            opened(ledger, manifest, "run-2", "job-2")
+        assert raised.value.facts == {"batch": manifest.batch, "state": "claimed", "run": "run-1"}
+        assert {part["run"] for part in ledger.batches.parts(manifest.batch).values()} == {"run-1"}
+
+    def test_a_returned_batch_is_opened_for_another_table(self, ledger):
+        one = an_object()
+        ledger.objects.admit(one)
+        held(ledger)
+        before = a_manifest([one])
+        assert opened(ledger, before)
+        assert ledger.batches.return_to_pending(before.batch, "shop.orders", [], LANE, "run-1", "job-1") == []
+        assert ledger.batches.close(LANE, before.batch, "run-1", NOW)
+        people = TableConfig("shop.people", "shop", "people", topic="shop.orders", record_key=("id",))
+        assert ledger.objects.reroute(ledger.objects.get([one.id])[one.id], people, NOW)
+        after = a_manifest([replace(one, table="shop.people")])
+        assert after.batch == before.batch
+        assert opened(ledger, after) and ledger.batches.claim(after) == [one.id]
 
 
 class TestSettling:
