@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Callable
 
 from sluice.batch.manifest import Manifest
-from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.batch.outcome import Outcome
 from sluice.errors import SluiceError
 from sluice.lane.machine import backoff_ms
 from sluice.ledger.ports import Ledger
@@ -22,7 +22,7 @@ from sluice_spark.ports import Manifests, Merger
 from sluice_spark.run.hold import LaneHold
 
 SETTLED = "settled"
-# The table failed: its objects are pending again, and the table backs off.
+# The table failed, and its objects are pending again while it backs off; or the part had no object to begin with.
 RETURNED = "returned"
 # Its timeline could not be read either: the part stays claimed, and is resolved later.
 UNRESOLVED = "unresolved"
@@ -56,7 +56,7 @@ class TableParts:
         """Merge a part for the first time. Raises LaneLost and ENDS_RUN; a table's own failure is a PartEnd."""
         self._hold.check()
         if not claimed:  # all of its objects changed their state between the query and the claim
-            return self._settle(manifest, table, claimed, self._nothing(manifest, table), profile)
+            return self._return(manifest, table, claimed)
         try:
             with profile.stage("merge"):
                 outcome = self._merger.merge_part(manifest, table, self._hold.still_held)
@@ -88,9 +88,6 @@ class TableParts:
         """Remember a lost lane before any other thread writes."""
         if isinstance(ended, LaneLost):
             self._hold.lose()
-
-    def _nothing(self, manifest: Manifest, table: str) -> Outcome:
-        return Outcome(manifest.batch, table, COMMITTED, self._clock.now_ms(), no_change=True)
 
     def _resolved(self, manifest: Manifest, table: str, profile: Profile) -> Outcome | None:
         """The outcome of what was committed of this part; None where it has to be run again.
@@ -127,6 +124,15 @@ class TableParts:
         if not self._hold.still_held():
             self._hold.check()
         retry_at = self._back_off(table, failure)  # before the objects are pending, so that nothing claims them early
+        return self._return(manifest, table, claimed, retry_at)
+
+    def _return(
+        self, manifest: Manifest, table: str, claimed: frozenset[ObjectId], retry_at: int | None = None
+    ) -> PartEnd:
+        """Give a part's objects back to pending. A part without objects ends so, too.
+
+        Nothing of such a part is merged, and its objects may come in another part of a batch with the same id.
+        """
         me = self._hold.identity
         generation = manifest.tables[table].table_config.generation
         if (

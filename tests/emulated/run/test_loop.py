@@ -466,6 +466,36 @@ def test_the_next_run_finishes_a_batch_under_its_own_id_and_only_then_claims(sim
     assert simulated.states(first + late) == {"committed": 3}
 
 
+def test_an_object_rerouted_before_its_claim_is_merged_into_its_new_table(simulated):
+    (moved,) = simulated.put("shop.orders")
+    identity = simulated.start()
+
+    def reroutes_first(name, port):
+        if name == "ledger":
+            claim = port.batches.claim
+
+            def claim_behind_a_reroute(manifest):
+                port.batches.claim = claim
+                simulated.file.content = configuration(
+                    rules=[TableRule(table="shop.orders_v2", record_key=("id",), topic="shop.orders")]
+                )
+                record = port.objects.get([moved])[moved]
+                now_of = simulated.file.content.table_for_topic("shop.orders")
+                assert port.objects.reroute(record, now_of, simulated.clock.now_ms())
+                port.lanes.wake(LANE)
+                return claim(manifest)
+
+            port.batches.claim = claim_behind_a_reroute
+        return port
+
+    assert simulated.loop(identity, around=reroutes_first).run().how == RELEASED
+    assert simulated.state_of(moved) == "committed"
+    assert [(table, objects) for _, table, objects in simulated.tables.commits] == [
+        ("shop.orders_v2", frozenset({moved}))
+    ]
+    assert simulated.ledger.tables.get("shop.orders").last_commit_at is None
+
+
 def test_the_configuration_of_a_taken_over_batch_is_the_one_it_was_claimed_under(simulated):
     simulated.put()
     simulated.merger.before["shop.orders"].append(KeyboardInterrupt())
