@@ -65,7 +65,7 @@ class ObjectLedger(Protocol):
         ...
 
     def forget(self, record: ObjectRecord) -> bool:
-        """Delete the record of an object that no longer exists; False while it is pending or claimed."""
+        """Delete the record of an object that no longer exists; False while it waits: for a run, or for a decision."""
         ...
 
 

@@ -64,7 +64,8 @@ class Sweeper:
     """Drops old records of objects that are gone, and quarantines pending and parked objects that are.
 
     The record of a commit must live as long as its object, and may live longer. It is dropped only when it is older
-    than the longest time that a notice can wait in the queue (14 days), so that a late notice still finds it.
+    than the longest time that a notice can wait in the queue (14 days), so that a late notice still finds it. The
+    record of a quarantined object stays until it is discarded, since nothing else lists the object.
     """
 
     def __init__(
@@ -140,10 +141,8 @@ class Sweeper:
         """True if the object of this record is to be checked. Claimed objects are left to their run."""
         if record.id.bucket != self._bucket or record.state == CLAIMED:
             return False
-        if record.state == QUARANTINED and record.code == LOST:
-            return False  # its object is known to be gone, and only this record says so
-        if record.quarantined_rows:
-            return False  # rows of it wait for a decision, and only this record says so
+        if record.state == QUARANTINED or record.quarantined_rows:
+            return False  # it waits for a decision, and only this record says so
         age = self._now() - record.admitted_at
         return age > (self._grace_ms if record.state in (PENDING, PARKED) else self._forget_after_ms)
 

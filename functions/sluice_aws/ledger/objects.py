@@ -173,8 +173,8 @@ class DynamoDbObjects:
         )
 
     def forget(self, record: ObjectRecord) -> bool:
-        """Delete the record of an object that no longer exists; False while it is pending or claimed."""
-        if record.state in (items.PENDING, items.CLAIMED):
+        """Delete the record of an object that no longer exists; False while it waits: for a run, or for a decision."""
+        if record.state in (items.PENDING, items.CLAIMED, items.QUARANTINED, items.PARKED):
             return False
         return self._table.delete(items.object_key(record.id), when(state=record.state)) is None
 

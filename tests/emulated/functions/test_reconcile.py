@@ -151,12 +151,23 @@ def test_a_pending_object_whose_version_is_deleted_is_lost_before_read(settled):
     assert settled.ledger.pending.oldest("main", 10) == []
 
 
-def test_the_record_of_a_lost_object_stays_and_claimed_ones_are_the_runs_business(settled):
-    ids = [written(settled, "quarantined", 1, code="lost_before_read"), written(settled, "claimed", 2)]
-    for id in ids:
-        gone(settled, id)
+def test_the_record_of_a_claimed_object_is_left_to_its_run(settled):
+    claimed = written(settled, "claimed", 1)
+    gone(settled, claimed)
     assert handler({}, context(LONG))["forgotten"] == 0
-    assert [settled.record(id).state for id in ids] == ["quarantined", "claimed"]
+    assert settled.record(claimed).state == "claimed"
+
+
+@pytest.mark.parametrize("code", ["corrupt_object", "incompatible_schema", "lost_before_read"])
+def test_an_expired_object_stays_in_quarantine_until_it_is_discarded(settled, code):
+    expired = written(settled, "quarantined", 1, code=code, reason="why")
+    gone(settled, expired)
+    assert handler({}, context(LONG))["forgotten"] == 0
+    assert [found.id for found in settled.ledger.objects.in_state("quarantined")] == [expired]
+    assert not settled.ledger.objects.forget(settled.record(expired))
+    decision = Decision(expired, "discarded", 1, "sluice", "me", "quarantined")
+    assert settled.ledger.quarantine.discard(settled.record(expired), decision)
+    assert handler({}, context(LONG))["forgotten"] == 1
 
 
 def test_a_deleted_parked_object_is_reported_once_and_listed_until_discarded(settled):
