@@ -101,6 +101,7 @@ def commits(stack: RunningStack, database: str) -> Counter[str]:
     )
 
 
+@pytest.mark.whole
 def test_two_hundred_objects_at_once_make_one_run_and_few_commits(
     stack: RunningStack, record_property: Callable[[str, object], None]
 ) -> None:

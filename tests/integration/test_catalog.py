@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from judging.running_stack import REPOSITORY, RunningStack
 
 from sluice.catalog.views import decoded
@@ -21,6 +22,7 @@ def synced(stack: RunningStack, table: str) -> dict[str, Any]:
     return dict(json.loads(content))
 
 
+@pytest.mark.whole
 def test_the_deployed_function_syncs_columns_partitions_and_views_after_a_commit(
     stack: RunningStack,
 ) -> None:

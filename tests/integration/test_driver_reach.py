@@ -124,6 +124,7 @@ def calls(environment: Mapping[str, str], operations: Mapping[str, str]) -> dict
     return json.loads(done.stdout)
 
 
+@pytest.mark.whole
 def test_the_driver_talks_to_s3_dynamodb_sts_kms_and_logs_only(driver: LivingDriver, stack: RunningStack):
     """It has committed in an environment from which these answer and every other service is refused."""
     assert calls(driver.environment, IN_REACH) == dict.fromkeys(IN_REACH, ANSWERED)

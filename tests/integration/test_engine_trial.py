@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from judging.patience import patient
 from judging.running_stack import RunningStack
 
@@ -17,6 +18,7 @@ def keys(stack: RunningStack, prefix: str) -> list[str]:
     return [entry["Key"] for entry in listed.get("Contents", ())]
 
 
+@pytest.mark.whole
 def test_one_job_tries_both_table_types_and_leaves_only_its_report(
     stack: RunningStack,
 ) -> None:

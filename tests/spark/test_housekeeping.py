@@ -73,10 +73,11 @@ def by_hudi_rs(bench: Workbench, config: TableConfig, instant: str) -> list[tupl
     return sorted((row["id"], row["place"], row["name"]) for row in rows)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "layout",
     [
-        pytest.param({"table_type": "cow"}, id="cow", marks=pytest.mark.whole),
+        pytest.param({"table_type": "cow"}, id="cow"),
         pytest.param(
             {"table_type": "mor", "partition_by": ("place",), "services": ServicePolicy(on=False)},
             id="mor partitioned",

@@ -13,7 +13,6 @@ from sluice_spark.hudi.table import HudiTable
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 # Both table types share most of their code: `make test` runs one of them.
-COW = pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
 MOR = pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
 
 
@@ -21,7 +20,8 @@ def indexed(bench: Workbench, config: Any) -> bool:
     return index_choice.has_record_index(bench.properties(config).get(table_properties.METADATA_PARTITIONS))
 
 
-@COW
+@pytest.mark.whole
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_a_grown_table_gets_the_record_index_and_rows_move_and_lose_as_before(
     bench: Workbench, table_type: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,7 @@ def logged(bench: Workbench, config: TableConfig, *, commits: int = 3) -> list[t
     return states
 
 
+@pytest.mark.whole
 def test_compaction_keeps_to_its_budget_in_each_slice_and_changes_no_moment(bench: Workbench) -> None:
     config = table(table_type="mor", partition_by=("place",))
     states = logged(bench, config)
@@ -244,8 +245,8 @@ def test_a_clustering_that_died_is_undone_before_the_tables_next_write(bench: Wo
 
 AT_ONCE = ServicePolicy(purge_horizon_s=0, cluster_by=("name",))
 KINDS = [
-    pytest.param("cow", (), id="cow", marks=pytest.mark.whole),
-    pytest.param("mor", (), id="mor", marks=pytest.mark.whole),
+    pytest.param("cow", (), id="cow"),
+    pytest.param("mor", (), id="mor"),
     pytest.param("mor", ("place",), id="mor partitioned"),
 ]
 
@@ -266,6 +267,7 @@ def purged_table(
     return config, floors
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("table_type, partition_by", KINDS)
 def test_a_change_older_than_a_purged_row_is_quarantined_and_never_restores_it(
     bench: Workbench, table_type: str, partition_by: tuple[str, ...]

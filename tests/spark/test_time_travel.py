@@ -189,6 +189,7 @@ def test_a_planned_compaction_hides_nothing_and_base_files_wait_for_it(bench: Wo
     assert optimized() == [(1, "last"), (2, "after the plan")]
 
 
+@pytest.mark.whole
 def test_a_losing_row_in_a_later_log_is_no_change_and_an_undone_write_is_never_seen(bench: Workbench) -> None:
     config = table(table_type="mor", hudi={"hoodie.compact.inline": "false"})
     first = merge(bench, config, *(change("c", 100 + id, id=id, place="north", name="newest") for id in (1, 2)))

@@ -33,7 +33,8 @@ def three_changes(id: int) -> list[dict[str, Any]]:
     return [row("c", 10, id, "A"), row("u", 20, id, "B"), row("u", 30, id, MARK, place="B")]
 
 
-@pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
+@pytest.mark.whole
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_an_unchanged_column_has_its_newest_value_in_all_six_orders_and_batchings(
     bench: Workbench, table_type: str
 ) -> None:
@@ -88,6 +89,7 @@ def test_a_column_whose_value_never_comes_is_null_and_counted_as_owed(bench: Wor
     assert [found[:3] for found in bench.rows(config, "id", "n", "big")] == [(1, 40, "late"), (2, 30, "x")]
 
 
+@pytest.mark.whole
 def test_no_value_comes_across_a_delete_or_a_creation(bench: Workbench) -> None:
     config = table(table_type="mor")
     bench.merge(config, [bench.put([row("c", 10, id, "before") for id in (1, 2, 3)], SCHEMA)])
