@@ -36,13 +36,12 @@ def old_bundle() -> Path:
     return hudi_bundle(ensure_jars("0.15.0"))
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize(
     "partition_by, index",
     [
-        pytest.param((), "auto", id="unpartitioned"),
+        pytest.param((), "auto", id="unpartitioned", marks=pytest.mark.whole),
         pytest.param(("place",), "auto", id="partitioned"),
-        pytest.param(("place",), "record", id="record index"),
+        pytest.param(("place",), "record", id="record index", marks=pytest.mark.whole),
     ],
 )
 def test_three_readers_agree_on_a_table_whose_changes_came_out_of_order(
