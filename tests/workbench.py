@@ -22,9 +22,8 @@ from sluice.config.table import TableConfig
 from sluice.schema.avro import fingerprint
 from sluice.silver_keys import schema_key
 from sluice_aws.clock import WallClock
-from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.objects import Objects, ObjectSource
 from sluice_aws.s3.schemas import SchemaHistory
-from sluice_aws.s3.task_objects import ObjectSource
 from sluice_read.moments import Span
 from sluice_read.reading import Shown, open_table
 from sluice_spark.hudi.facts import KnownTables

@@ -12,9 +12,8 @@ from sluice.config.table import TableConfig
 from sluice.services.policy import CATALOG, ServiceFacts, TableFacts, due
 from sluice.services.requests import SERVICES, ServiceReport
 from sluice_aws.clock import WallClock
-from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.objects import Objects, ObjectSource
 from sluice_aws.s3.schemas import SchemaHistory
-from sluice_aws.s3.task_objects import ObjectSource
 from sluice_bench.in_process_world import BRONZE, REGION, RUN, SILVER, Quiet, make_buckets, s3_client
 from sluice_bench.index_costs import CORES
 from sluice_spark.merge.context import MergeServices

@@ -16,8 +16,7 @@ from pathlib import Path
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.config.table import TableConfig
 from sluice_aws.clock import WallClock
-from sluice_aws.s3.objects import Objects
-from sluice_aws.s3.task_objects import ObjectSource
+from sluice_aws.s3.objects import Objects, ObjectSource
 from sluice_bench.debezium_objects import SOURCES
 from sluice_bench.in_process_world import BRONZE, REGION, RUN, SILVER, Quiet, s3_client
 from sluice_bench.index_costs import session

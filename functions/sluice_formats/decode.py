@@ -19,12 +19,11 @@ from sluice.changes.position import MYSQL, OFFSET_ONLY, binlog_base
 from sluice.config.limits import Limits
 from sluice.errors import ExpansionLimit, SluiceError
 from sluice.schema.avro import ENVELOPE, WriterSchema
-from sluice_formats.arrow_batches import position_of, record_batch
+from sluice_formats.arrow_batches import ReaderPlan, position_of, record_batch
 from sluice_formats.avro import avro_records
 from sluice_formats.errors import UnreadableObject, UnsupportedFormat
 from sluice_formats.json_records import json_records
 from sluice_formats.parquet_records import parquet_records
-from sluice_formats.read_plan import ReaderPlan
 from sluice_formats.records import BadRow, Record, Records, sound_batch
 
 _READERS: dict[str, Callable[[bytes, ManifestObject, ReaderPlan], Records]] = {

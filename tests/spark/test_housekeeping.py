@@ -12,8 +12,8 @@ from workbench import Workbench, change, flattened, table
 
 from sluice.config.services import ServicePolicy
 from sluice.config.table import TableConfig
-from sluice.hudi import housekeeping as housekeeping_pace
 from sluice.hudi import options as hudi_options
+from sluice.hudi import write_choices
 from sluice.hudi.timeline import instant_ms
 from sluice_spark.hudi.facts import KnownTables
 from sluice_spark.hudi.housekeeping import Housekept, keep_house
@@ -51,7 +51,7 @@ def history(bench: Workbench, config: TableConfig, *, first: int = 0) -> list[tu
 
 def house(bench: Workbench, config: TableConfig, *, horizon: str) -> Housekept:
     """Housekeeping at the moment when the window begins at an instant."""
-    now_ms = instant_ms(horizon) + config.time_travel_h * housekeeping_pace.HOUR_MS
+    now_ms = instant_ms(horizon) + config.time_travel_h * write_choices.HOUR_MS
     done = keep_house(HudiTable(bench.spark, bench.path(config), config), now_ms=now_ms, known=KnownTables())
     bench.new_run()
     return done
@@ -141,13 +141,11 @@ def test_a_run_that_found_nothing_to_clean_waits_before_it_looks_again(
     states = history(bench, config)
     hudi = HudiTable(bench.spark, bench.path(config), config)
     horizon_ms = instant_ms(states[6][0])
-    window_ms = config.time_travel_h * housekeeping_pace.HOUR_MS
+    window_ms = config.time_travel_h * write_choices.HOUR_MS
 
     assert keep_house(hudi, now_ms=horizon_ms, known=known).files == 0
     assert (
-        keep_house(
-            hudi, now_ms=horizon_ms + window_ms // housekeeping_pace.CLEANINGS_PER_WINDOW - 1, known=known
-        ).cleaning
+        keep_house(hudi, now_ms=horizon_ms + window_ms // write_choices.CLEANINGS_PER_WINDOW - 1, known=known).cleaning
         is None
     )
     assert keep_house(hudi, now_ms=horizon_ms + window_ms, known=known).files > 0
@@ -157,7 +155,7 @@ def test_a_run_that_found_nothing_to_clean_waits_before_it_looks_again(
 def test_a_table_that_no_service_came_to_is_compacted_beside_its_housekeeping(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(housekeeping_pace, "UNSERVED_DELTA_COMMITS", 4)
+    monkeypatch.setattr(write_choices, "UNSERVED_DELTA_COMMITS", 4)
     config, known = table(table_type="mor"), KnownTables()
     hudi = HudiTable(bench.spark, bench.path(config), config)
     merged: list[str | None] = []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from workbench import Workbench, change, flattened, row, table
 
-from sluice.hudi import index_choice, table_properties
+from sluice.hudi import table_properties, write_choices
 from sluice_spark.hudi.recovery import roll_back_unfinished
 from sluice_spark.hudi.table import HudiTable
 
@@ -17,7 +17,7 @@ MOR = pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.ma
 
 
 def indexed(bench: Workbench, config: Any) -> bool:
-    return index_choice.has_record_index(bench.properties(config).get(table_properties.METADATA_PARTITIONS))
+    return write_choices.has_record_index(bench.properties(config).get(table_properties.METADATA_PARTITIONS))
 
 
 @pytest.mark.whole
@@ -25,7 +25,7 @@ def indexed(bench: Workbench, config: Any) -> bool:
 def test_a_grown_table_gets_the_record_index_and_rows_move_and_lose_as_before(
     bench: Workbench, table_type: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_choice, "RECORD_INDEX_ROWS", 4)
+    monkeypatch.setattr(write_choices, "RECORD_INDEX_ROWS", 4)
     config = table(table_type=table_type, partition_by=("place",))
     bench.merge(config, [bench.put([row("c", 1, 1), row("c", 2, 2), row("c", 3, 3)], SCHEMA)])
     bench.merge(config, [bench.put([row("c", 4, 4), row("u", 5, 1, name="simple")], SCHEMA)])

@@ -17,8 +17,8 @@ from workbench import Workbench, flattened, row, table
 from sluice.batch.manifest import ManifestObject
 from sluice.config.services import ServicePolicy
 from sluice.config.table import TableConfig
-from sluice.hudi import housekeeping as housekeeping_pace
 from sluice.hudi import options as hudi_options
+from sluice.hudi import write_choices
 from sluice.hudi.timeline import instant_ms
 from sluice.services.requests import ARCHIVAL, CLEANING, CLUSTERING, COMPACTION, PURGE, SliceDone
 from sluice.silver_keys import rows_key
@@ -473,7 +473,7 @@ def test_cleaning_and_archival_keep_every_moment_of_the_window(
         """A clock at which the window begins at the fourth commit."""
 
         def now_ms(self) -> int:
-            return instant_ms(states[3][0]) + housekeeping_pace.HOUR_MS
+            return instant_ms(states[3][0]) + write_choices.HOUR_MS
 
     monkeypatch.setattr(bench.services.clock, "now_ms", Later().now_ms, raising=False)
     cleaned = serve(bench, config, CLEANING)

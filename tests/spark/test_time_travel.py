@@ -15,8 +15,8 @@ from workbench import REGION, Silver, Workbench, change, flattened, table
 
 from sluice.config.services import ServicePolicy
 from sluice.config.table import TableConfig
-from sluice.hudi import housekeeping as housekeeping_pace
 from sluice.hudi import options as hudi_options
+from sluice.hudi import write_choices
 from sluice.hudi.timeline import instant_ms
 from sluice_read.diff import differences
 from sluice_read.errors import NotRetained
@@ -96,7 +96,7 @@ def history(bench: Workbench, config: TableConfig) -> list[str]:
 
 def archive(bench: Workbench, config: TableConfig, *, horizon: str) -> None:
     """Housekeeping at the moment when the window begins at an instant."""
-    now_ms = instant_ms(horizon) + config.time_travel_h * housekeeping_pace.HOUR_MS
+    now_ms = instant_ms(horizon) + config.time_travel_h * write_choices.HOUR_MS
     keep_house(HudiTable(bench.spark, bench.path(config), config), now_ms=now_ms, known=KnownTables())
     bench.new_run()
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from sluice.changes.hidden_columns import OP, ORDERING_FIELD
 from sluice.config.table import MOR, TableConfig
-from sluice.hudi.housekeeping import served
 from sluice.hudi.table_properties import PAYLOAD, TABLE_VERSION, hudi_type
-from sluice.hudi.write_sizes import MIB, small_file_bytes
+from sluice.hudi.write_choices import MIB, served, small_file_bytes
 
 UPSERT, BULK_INSERT = "upsert", "bulk_insert"
 REWRITE = "insert_overwrite_table"  # replaces every file group in one commit

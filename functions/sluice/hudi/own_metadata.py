@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from sluice.changes.hidden_columns import NAMES
 
 # Keys of a commit's extra metadata, into which Hudi copies every write option with this prefix.
 METADATA_PREFIX = "sluice."
@@ -13,8 +17,13 @@ ROWS_KEY = "sluice.rows_before"  # rows of the table, deleted rows included
 FLOOR_PROPERTY = "sluice.truncated_at"
 PURGED_PROPERTY = "sluice.purged_below"  # the highest position of a row that was purged, or is about to be
 PURGED_PARTITION_PROPERTY = "sluice.purged_partition"  # Kafka partition of that position, where it is only an offset
-WIDENED_PROPERTY = "sluice.widened"  # which columns became wider, and since when (widened_columns.py)
+WIDENED_PROPERTY = "sluice.widened"  # which columns became wider, and since when (`with_widened`)
 UNPURGED_PROPERTY = "sluice.purging"  # log files hold purged rows: compaction must precede the next write
+
+# The note of a table whose columns never changed. A table without a note is of a release that wrote none.
+NONE_WIDENED = "{}"
+# Types to which a column can be widened. A column of any other type always had it.
+_WIDER = re.compile(r"(array<)*(bigint|double|decimal\(\d+,\d+\))>*")
 
 
 def commit_metadata(*, batch: str, table: str, run: str, rows_before: int | None = None) -> dict[str, str]:
@@ -32,3 +41,28 @@ def purge_metadata(table: str, positions: Mapping[int, str]) -> dict[str, str]:
     """Write options that store the highest purged position, by generation, in a purge's commit."""
     purged = {f"{METADATA_PREFIX}purged.{generation}": position for generation, position in positions.items()}
     return {"hoodie.datasource.write.commitmeta.key.prefix": METADATA_PREFIX, TABLE_KEY: table, **purged}
+
+
+def with_widened(noted: str | None, columns: Sequence[str], *, newest: str) -> str | None:
+    """The table's note once `columns` are widened; `newest` is its newest instant before that.
+
+    None where there is no note: earlier widenings aren't known, and a note would deny them.
+    """
+    if noted is None:
+        return None
+    return json.dumps({**_instants(noted), **dict.fromkeys(columns, newest)}, sort_keys=True)
+
+
+def are_as_stored(noted: str | None, types: Mapping[str, str], *, oldest_file: str) -> bool:
+    """Whether columns (name -> Spark's type name in the table's schema) have that type in every file.
+
+    `oldest_file` is the instant of the commit that wrote the oldest file. Files written after a column became wider
+    have the wider type.
+    """
+    if noted is None:
+        return not any(_WIDER.fullmatch(kind) for name, kind in types.items() if name not in NAMES)
+    return all(oldest_file > instant for name, instant in _instants(noted).items() if name in types)
+
+
+def _instants(noted: str) -> dict[str, str]:
+    return {str(name): str(instant) for name, instant in json.loads(noted).items()}

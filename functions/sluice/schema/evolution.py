@@ -1,7 +1,11 @@
-"""What a writer schema means for a table: the change of each column, the table's types after it, and the verdict."""
+"""What a writer schema means for a table: the change of each column, the table's types after it, and the verdict.
+
+A stored column keeps its type or gets a wider one, in place or by rewriting the table (`widen`).
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,9 +14,9 @@ from sluice.changes.hidden_columns import NAMES
 from sluice.config.table import TableConfig
 from sluice.errors import Incompatible
 from sluice.schema.capture_order import check_position_column
-from sluice.schema.columns import ARRAY, JSON, RowSchema
-from sluice.schema.widening import NARROWER, PROMOTED, REWRITTEN, SAME, incompatible, widen
+from sluice.schema.columns import ARRAY, JSON, MAX_PRECISION, RowSchema
 
+SAME, NARROWER, PROMOTED, REWRITTEN = "same", "narrower", "promoted", "rewritten"  # in order of work
 NEW_TABLE, ADDED, DROPPED, INCOMPATIBLE = "new_table", "added", "dropped", "incompatible"
 # A schema's verdict is that of its column furthest right here.
 _BY_STRENGTH = (SAME, DROPPED, NARROWER, ADDED, PROMOTED, REWRITTEN, NEW_TABLE, INCOMPATIBLE)
@@ -197,3 +201,97 @@ def evolve_table(before: Mapping[str, str] | None, row: RowSchema, config: Table
             "or raise the table's limit schema_columns",
         )
     return found
+
+
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_ARRAY = re.compile(r"array<(.*)>")
+_PROMOTIONS = {("int", "bigint"), ("float", "double")}
+_RAW_PAIRS = (
+    {"timestamp", "bigint"},
+    {"timestamp", "string"},
+    {"date", "int"},
+    {"string", "bigint"},
+    {"string", "int"},
+)
+
+
+@dataclass(frozen=True)
+class Widening:
+    """The type (Spark's name) that holds stored and written values, and the work of changing to it (`change`)."""
+
+    type: str
+    change: str
+
+
+def widen(name: str, stored: str, written: str) -> Widening:
+    """The type of a column of type `stored` after values of type `written`. Raises Incompatible.
+
+    Types are Spark's names: "bigint", "decimal(18,4)", "array<int>".
+    """
+    if stored == written:
+        return Widening(stored, SAME)
+    if (stored, written) in _PROMOTIONS:
+        return Widening(written, PROMOTED)
+    if (written, stored) in _PROMOTIONS:
+        return Widening(stored, NARROWER)
+    old, new = _decimal(stored), _decimal(written)
+    if old and new:
+        return _wider_stored_decimal(name, stored, written, old, new)
+    items, new_items = _ARRAY.fullmatch(stored), _ARRAY.fullmatch(written)
+    if items and new_items:
+        inner = widen(name, items[1], new_items[1])
+        # Hudi's reader casts a column of an older file, but not the items of a list ("Nested types with type changes").
+        return Widening(f"array<{inner.type}>", REWRITTEN if inner.change == PROMOTED else inner.change)
+    raise incompatible(name, stored, written)
+
+
+def incompatible(name: str, stored: str, written: str, why: str = "", next_step: str | None = None) -> Incompatible:
+    """The error for a column whose types have no common type."""
+    if next_step is None:
+        next_step = _next_step(stored, written)
+    reason = f": {why}" if why else ""
+    return Incompatible(
+        f"Column {name} is {written} and the table has {stored}{reason}",
+        next_step=next_step,
+        column=name,
+        types=[stored, written],
+    )
+
+
+def _decimal(type_name: str) -> tuple[int, int] | None:
+    matched = _DECIMAL.fullmatch(type_name)
+    return (int(matched[1]), int(matched[2])) if matched else None
+
+
+def _wider_stored_decimal(name: str, stored: str, written: str, old: tuple[int, int], new: tuple[int, int]) -> Widening:
+    """A decimal with the longer integer part and the longer fraction.
+
+    Stored decimals are fixed-length bytes without their scale. Where Hudi 1.0 rewrites a file it keeps the bytes: under
+    another scale 1.25 silently becomes 0.125, and another length fails. So one commit rewrites all files.
+    """
+    scale = max(old[1], new[1])
+    precision = max(old[0] - old[1], new[0] - new[1]) + scale
+    if (precision, scale) == old:
+        return Widening(stored, NARROWER)
+    if precision > MAX_PRECISION:
+        raise incompatible(
+            name, stored, written, f"together they need {precision} digits, and a decimal has {MAX_PRECISION}"
+        )
+    in_place = scale == old[1] and _bytes(precision) == _bytes(old[0])
+    return Widening(f"decimal({precision},{scale})", PROMOTED if in_place else REWRITTEN)
+
+
+def _bytes(precision: int) -> int:
+    """Bytes of a two's complement number of so many digits."""
+    largest: int = 10**precision - 1
+    return (largest.bit_length() + 8) // 8
+
+
+def _next_step(stored: str, written: str) -> str:
+    step = f"Change it back to {stored} at the source"
+    if {stored, written} in _RAW_PAIRS:
+        step += ", or revert the change of the table's `raw` or of the connector's handling mode for this type"
+    return (
+        step
+        + ", then retry what waits; or give the topic a table of another name, which has the new type from the start"
+    )

@@ -1,16 +1,21 @@
-"""Reads and writes S3 objects: untrusted ones by exact version, Sluice's own documents, and listings of versions."""
+"""Reads and writes S3 objects: untrusted ones by exact version, Sluice's own documents, and listings of versions.
+
+Spark tasks share one client per worker process (`task_objects`).
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from botocore.exceptions import ClientError
 
 from sluice.errors import ObjectTooLarge
 from sluice.objects import ObjectId
+from sluice_aws.clients import ClientOptions, Clients
 from sluice_aws.errors import ObjectArchived, ObjectGone, Unchanged
 from sluice_formats.avro_header import Head
 
@@ -238,3 +243,25 @@ def _total(answer: dict[str, Any]) -> int:
 
 def _code(error: ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
+
+
+READ_AHEAD_OBJECTS = 8  # requests of one task in flight
+TASK = ClientOptions(attempts=4, read_timeout_s=30, connections=READ_AHEAD_OBJECTS + 2)
+
+
+@dataclass(frozen=True)
+class ObjectSource:
+    """What a task needs to reach S3. Pickled into tasks; credentials come from the task's own environment.
+
+    `endpoint_url` is an emulator's address, None on AWS. Tasks write quarantined rows into `silver_bucket`.
+    """
+
+    region: str
+    silver_bucket: str
+    endpoint_url: str | None = None
+
+
+@lru_cache(maxsize=4)
+def task_objects(source: ObjectSource) -> Objects:
+    """S3 for this process. Spark reuses workers, and making a client takes as long as reading ten objects."""
+    return Objects(Clients(region=source.region, endpoint_url=source.endpoint_url, options=TASK).s3)

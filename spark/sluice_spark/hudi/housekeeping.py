@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Callable
 
 from sluice.config.table import MOR
-from sluice.hudi import housekeeping as housekeeping_pace
 from sluice.hudi import options as hudi_options
+from sluice.hudi import write_choices
 from sluice.hudi.timeline import instant_ms, instant_of_ms
 from sluice_spark.errors import CleaningUnfinished
 from sluice_spark.hudi.facts import KnownTables
@@ -49,7 +49,7 @@ def keep_house(hudi: HudiTable, *, now_ms: int, known: KnownTables) -> Housekept
     timeline = before.getActiveTimeline()
     compacted = (
         hudi.compact_all()
-        if hudi.config.table_type == MOR and housekeeping_pace.served(hudi.config) and _unserved(timeline)
+        if hudi.config.table_type == MOR and write_choices.served(hudi.config) and _unserved(timeline)
         else None
     )
     cleaned = timeline.getCleanerTimeline().filterCompletedInstants().lastInstant()
@@ -57,7 +57,7 @@ def keep_house(hudi: HudiTable, *, now_ms: int, known: KnownTables) -> Housekept
     looked_ms = known.cleaned_at(hudi.config)
     last_ms = max((moment for moment in (done_ms, looked_ms) if moment is not None), default=None)
     found = Cleaned()
-    if housekeeping_pace.cleaning_due(hudi.config, last_cleaned_ms=last_ms, now_ms=now_ms):
+    if write_choices.cleaning_due(hudi.config, last_cleaned_ms=last_ms, now_ms=now_ms):
         known.keep_cleaned(hudi.config, now_ms)
         found = clean(hudi, now_ms=now_ms)
     return Housekept(found.instant, found.files, archive(hudi), compacted)
@@ -65,7 +65,7 @@ def keep_house(hudi: HudiTable, *, now_ms: int, known: KnownTables) -> Housekept
 
 def clean(hudi: HudiTable, *, now_ms: int, check_held: Callable[[], None] = lambda: None) -> Cleaned:
     """Delete the files that no reader of the time-travel window needs. Raises CleaningUnfinished."""
-    horizon = instant_of_ms(housekeeping_pace.cleaning_horizon_ms(hudi.config, now_ms))
+    horizon = instant_of_ms(write_choices.cleaning_horizon_ms(hudi.config, now_ms))
     client = hudi.client(hudi_options.cleaning_options())
     try:
         instant = str(client.createNewInstantTime())
@@ -113,7 +113,7 @@ def _unserved(timeline: Any) -> bool:
     since = timeline.getDeltaCommitTimeline().filterCompletedInstants()
     if compacted.isPresent():
         since = since.findInstantsAfter(compacted.get().requestedTime())
-    return int(since.countInstants()) >= housekeeping_pace.UNSERVED_DELTA_COMMITS
+    return int(since.countInstants()) >= write_choices.UNSERVED_DELTA_COMMITS
 
 
 def _commits(meta_client: Any) -> int:

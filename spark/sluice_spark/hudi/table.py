@@ -11,11 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, StructType, TimestampType
 
 from sluice.config.table import AUTO, COW, TableConfig
-from sluice.hudi import index_choice, own_metadata, table_properties, write_sizes
 from sluice.hudi import options as hudi_options
+from sluice.hudi import own_metadata, table_properties, write_choices
 from sluice.hudi.file_slices import data_file
+from sluice.hudi.own_metadata import NONE_WIDENED, are_as_stored, with_widened
 from sluice.hudi.timeline import instant_ms, instant_of_ms
-from sluice.hudi.widened_columns import NONE_WIDENED, are_as_stored, with_widened
 from sluice_spark.errors import ClockBehind, CommitNotNewest, TableDiffers
 from sluice_spark.hudi.facts import CommitResult, TableFacts
 from sluice_spark.hudi.jvm import HudiJvm, instants
@@ -126,14 +126,16 @@ class HudiTable:
         )
 
     def _has_record_index(self, meta_client: Any) -> bool:
-        return index_choice.has_record_index(self.jvm.table_property(meta_client, table_properties.METADATA_PARTITIONS))
+        return write_choices.has_record_index(
+            self.jvm.table_property(meta_client, table_properties.METADATA_PARTITIONS)
+        )
 
     def finds_by_record_index(self, facts: TableFacts) -> bool:
         """True where the next write finds rows by the record index. Counts the rows where no commit has done so."""
         rows = facts.rows
         if rows is None and self.config.index == AUTO and not facts.record_index:
             rows = self.stored(facts, *self.config.record_key[:1]).count()
-        return index_choice.wants_record_index(self.config, has=facts.record_index, rows=rows)
+        return write_choices.wants_record_index(self.config, has=facts.record_index, rows=rows)
 
     def raise_floor(
         self,
@@ -234,7 +236,7 @@ class HudiTable:
         options = hudi_options.write_options(
             self.config,
             operation=operation,
-            parallelism=write_sizes.shuffle_tasks(size_bytes, self.cores),
+            parallelism=write_choices.shuffle_tasks(size_bytes, self.cores),
             arrays=any(isinstance(field.dataType, ArrayType) for field in rows.schema.fields),
             timestamp_key=has_timestamp_key(self.config, rows),
             record_index=self.finds_by_record_index(facts),

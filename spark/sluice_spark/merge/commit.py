@@ -15,14 +15,14 @@ from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import COMMIT_STAGE, HOUSEKEEPING_STAGE
 from sluice.changes import hidden_columns as hidden
 from sluice.config.table import MOR
-from sluice.hudi import housekeeping as housekeeping_pace
 from sluice.hudi import options as hudi_options
+from sluice.hudi import write_choices
 from sluice_spark.errors import CleaningUnfinished
 from sluice_spark.hudi.facts import CommitResult, TableFacts
 from sluice_spark.hudi.housekeeping import keep_house
 from sluice_spark.log import describe
 from sluice_spark.merge.context import PartContext
-from sluice_spark.merge.keys import key_columns, key_names
+from sluice_spark.merge.latest import key_columns, key_names
 from sluice_spark.merge.normalize import quoted
 from sluice_spark.merge.plan import PlannedRead
 from sluice_spark.merge.schemas import remember_columns
@@ -102,7 +102,7 @@ def _keep_house(part: PartContext, committed: TableFacts) -> None:
     commit, and the table's facts are forgotten.
     """
     known = part.services.known
-    if not housekeeping_pace.housekeeping_due(part.config, committed.commits):
+    if not write_choices.housekeeping_due(part.config, committed.commits):
         known.keep(part.config, committed)
         return
     part.check_held()

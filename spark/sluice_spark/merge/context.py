@@ -13,9 +13,8 @@ from sluice.batch.manifest import Manifest, TablePart
 from sluice.batch.outcome import Stage
 from sluice.config.table import TableConfig
 from sluice.ports import Clock, Log
-from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.objects import Objects, ObjectSource
 from sluice_aws.s3.schemas import SchemaHistory
-from sluice_aws.s3.task_objects import ObjectSource
 from sluice_spark.errors import LaneLost
 from sluice_spark.hudi.facts import KnownTables
 from sluice_spark.hudi.table import HudiTable

@@ -18,7 +18,7 @@ from sluice.config.table import IGNORE, TableConfig
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge import latest
-from sluice_spark.merge.keys import key_columns, keys_of, same_key
+from sluice_spark.merge.latest import key_columns, keys_of, same_key
 from sluice_spark.merge.normalize import quoted
 from sluice_spark.merge.truncate import Truncate, newest_truncate, owes_since_before, truncated_rows
 from sluice_spark.merge.unchanged_values import history, rows_from_history, unavailable_columns

@@ -1,12 +1,14 @@
 """Chooses each key's newest change and marks the ones that win over the table.
 
 In order: `latest_changes`, `as_tombstones`, `beside_stored`, `marked`, `winners`. The columns that they add are in
-`working_columns`.
+`working_columns`. `key_columns` and `same_key` join by record key, under column names that neither side has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import and_
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
@@ -15,13 +17,13 @@ from pyspark.sql.types import StructType
 
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.position import is_by_offset_alone
-from sluice_spark.merge.keys import key_columns, key_names
 from sluice_spark.merge.normalize import quoted
 from sluice_spark.merge.working_columns import (
     BELOW_PURGE_FLOOR,
     CHANGES,
     INCOMPLETE,
     INEXACT,
+    KEY_PREFIX,
     NEEDS_HISTORY,
     NEWEST,
     RANK,
@@ -140,3 +142,30 @@ def marked(beside: DataFrame, *, floor: str, purged: str, purged_partition: int 
 def winners(rows: DataFrame, *, target: StructType) -> DataFrame:
     """The winning rows that need no history, in the table's columns."""
     return rows.where(F.col(WINS) & ~F.col(NEEDS_HISTORY)).select(*[quoted(name) for name in target.names])
+
+
+def key_names(record_key: Sequence[str]) -> list[str]:
+    """The names that `key_columns` gives to a key's columns."""
+    return [f"{KEY_PREFIX}{number}" for number in range(len(record_key))]
+
+
+def key_columns(record_key: Sequence[str]) -> list[SparkColumn]:
+    """A key's columns under the names that `same_key` compares."""
+    return [quoted(name).alias(alias) for name, alias in zip(record_key, key_names(record_key))]
+
+
+def keys_of(rows: DataFrame, condition: SparkColumn, *, record_key: Sequence[str]) -> DataFrame:
+    """The keys of the newest changes that meet a condition, each once."""
+    return rows.where(F.col(NEWEST) & condition).select(*key_columns(record_key))
+
+
+def same_key(rows: DataFrame, keys: DataFrame, *, record_key: Sequence[str]) -> SparkColumn:
+    """The join condition of rows and `key_columns`. A key has no null."""
+    return reduce(
+        and_,
+        (
+            rows["`" + name.replace("`", "``") + "`"] == keys[alias]
+            for name, alias in zip(record_key, key_names(record_key))
+        ),
+        F.lit(True),
+    )

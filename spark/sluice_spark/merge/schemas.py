@@ -22,15 +22,13 @@ from sluice.batch.outcome import ObjectError
 from sluice.config.table import TableConfig
 from sluice.errors import SluiceError
 from sluice.schema.avro import WriterSchema, fingerprint, read_writer_schema
-from sluice.schema.evolution import DROPPED, Evolution
+from sluice.schema.evolution import DROPPED, NARROWER, SAME, Evolution
 from sluice.schema.history import StoredColumns, seen
 from sluice.schema.table_row import row_for_table
-from sluice.schema.widening import NARROWER, SAME
 from sluice.silver_keys import schema_key
 from sluice_aws.admission.heads import read_head
-from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.objects import Objects, ObjectSource, task_objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
-from sluice_aws.s3.task_objects import ObjectSource, task_objects
 from sluice_formats.decode import read_or_refused
 from sluice_formats.json_records import json_schemas
 from sluice_formats.json_schema import agreed

@@ -27,8 +27,7 @@ from sluice.silver_keys import (
     row_count_key,
     rows_key,
 )
-from sluice_aws.s3.objects import Document, Objects
-from sluice_aws.s3.task_objects import ObjectSource, task_objects
+from sluice_aws.s3.objects import Document, Objects, ObjectSource, task_objects
 from sluice_spark.errors import BelowPurgeFloor
 from sluice_spark.merge.normalize import quoted
 from sluice_spark.merge.working_columns import CONTENT

@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, Struct
 
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.row_history import EVERY_COLUMN, NEVER
-from sluice_spark.merge.keys import keys_of, same_key
+from sluice_spark.merge.latest import keys_of, same_key
 from sluice_spark.merge.normalize import quoted
 from sluice_spark.merge.working_columns import (
     HAS_VALUES,

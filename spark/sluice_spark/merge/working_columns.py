@@ -65,10 +65,10 @@ WORKING_COLUMNS: tuple[WorkingColumn, ...] = (
     # Set on each key's newest change, and on its other changes where the newest is incomplete.
     WorkingColumn(CHANGES, "bigint", "how many changes of the batch have this key", _LATEST, (*_LATEST, *_DECIDE)),
     WorkingColumn(RANK, "int", "place among the key's changes, newest first, from 1", _LATEST, _LATEST),
-    WorkingColumn(NEWEST, "boolean", "is its key's newest change", _LATEST, (*_LATEST, "keys", *_DECIDE)),
+    WorkingColumn(NEWEST, "boolean", "is its key's newest change", _LATEST, (*_LATEST, *_DECIDE)),
     WorkingColumn(INCOMPLETE, "boolean", "the key's newest change alone doesn't give its row", _LATEST, _LATEST),
     # Set where changes meet the stored rows of their keys; null where the table has no such row.
-    WorkingColumn(KEY_PREFIX, VARIES, "a column of the key under a name for joins", ("keys",), ("keys",)),
+    WorkingColumn(KEY_PREFIX, VARIES, "a column of the key under a name for joins", _LATEST, _LATEST),
     WorkingColumn(
         STORED_POSITION, "string", "the stored row's position", (*_LATEST, *_HISTORY), (*_LATEST, *_DECIDE, *_HISTORY)
     ),

@@ -14,9 +14,8 @@ from sluice_aws.clock import WallClock
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.manifests import ManifestStore
-from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.objects import Objects, ObjectSource
 from sluice_aws.s3.schemas import SchemaHistory
-from sluice_aws.s3.task_objects import ObjectSource
 from sluice_aws.settings import Settings
 from sluice_spark.engine.session import SparkProcess
 from sluice_spark.log import RunLog

@@ -9,7 +9,7 @@ import json
 from typing import Any, Callable
 
 from sluice.hudi import options as hudi_options
-from sluice.hudi import write_sizes
+from sluice.hudi import write_choices
 from sluice.services.requests import CLUSTERING, COMPACTION, ServiceReport, SliceDone
 from sluice_spark.errors import ServiceUnfinished
 from sluice_spark.hudi.facts import TableFacts
@@ -56,7 +56,7 @@ def compact(hudi: HudiTable, *, facts: TableFacts, budget_bytes: int, check_held
         instant=instant,
         more={"log_files": logs, "rows_updated": sum(stat["totalUpdatedRecordsCompacted"] for stat in written)},
     )
-    filled = _metric(operations, "TOTAL_IO_MB") >= max(1, budget_bytes // write_sizes.MIB)
+    filled = _metric(operations, "TOTAL_IO_MB") >= max(1, budget_bytes // write_choices.MIB)
     return SliceDone(report, more=filled or left.isPresent())
 
 

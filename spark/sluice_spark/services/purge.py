@@ -14,7 +14,7 @@ from sluice.changes import hidden_columns as hidden
 from sluice.changes.position import BY_OFFSET_ALONE, generation_of, is_by_offset_alone
 from sluice.config.table import MOR
 from sluice.hudi import options as hudi_options
-from sluice.hudi import own_metadata, write_sizes
+from sluice.hudi import own_metadata, write_choices
 from sluice.hudi.timeline import instant_of_ms
 from sluice.services.requests import ServiceReport, SliceDone
 from sluice_spark.errors import ServiceUnfinished
@@ -159,7 +159,7 @@ def _remove(
     options = hudi_options.write_options(
         hudi.config,
         operation=hudi_options.UPSERT,
-        parallelism=write_sizes.shuffle_tasks(sum(sizes.values()), hudi.cores),
+        parallelism=write_choices.shuffle_tasks(sum(sizes.values()), hudi.cores),
         timestamp_key=has_timestamp_key(hudi.config, rows),
         record_index=hudi.finds_by_record_index(facts),
     )

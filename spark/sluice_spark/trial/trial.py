@@ -29,9 +29,8 @@ from sluice.lane.trial import (
 )
 from sluice_aws.clients import DRIVER, Clients
 from sluice_aws.clock import WallClock
-from sluice_aws.s3.objects import Document, Objects
+from sluice_aws.s3.objects import Document, Objects, ObjectSource
 from sluice_aws.s3.schemas import SchemaHistory
-from sluice_aws.s3.task_objects import ObjectSource
 from sluice_spark.engine.session import create_session
 from sluice_spark.engine.versions import engine_versions
 from sluice_spark.errors import UnknownJobRun

@@ -97,8 +97,7 @@ def test_every_type_with_a_meaning_of_its_own_is_in_the_document():
 
 
 def test_the_document_covers_every_verdict():
-    from sluice.schema.evolution import ADDED, DROPPED, INCOMPATIBLE
-    from sluice.schema.widening import NARROWER, PROMOTED, REWRITTEN, SAME
+    from sluice.schema.evolution import ADDED, DROPPED, INCOMPATIBLE, NARROWER, PROMOTED, REWRITTEN, SAME
 
     assert all(
         f"`{verdict}`" in TEXT for verdict in (SAME, DROPPED, NARROWER, ADDED, PROMOTED, REWRITTEN, INCOMPATIBLE)

@@ -5,7 +5,7 @@ from sluice.config.services import Pace, ServicePolicy
 from sluice.config.table import TableConfig
 from sluice.hudi import options as hudi_options
 from sluice.hudi import own_metadata, table_properties
-from sluice.hudi.housekeeping import COMMITS_PER_HOUSEKEEPING
+from sluice.hudi.write_choices import COMMITS_PER_HOUSEKEEPING
 
 
 def table(**settings) -> TableConfig:

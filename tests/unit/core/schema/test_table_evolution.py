@@ -4,8 +4,7 @@ import pytest
 
 from sluice.errors import Incompatible
 from sluice.schema.columns import RowSchema, decimal_column, plain_column
-from sluice.schema.evolution import evolve, refused, rewritten_columns
-from sluice.schema.widening import widen
+from sluice.schema.evolution import evolve, refused, rewritten_columns, widen
 
 
 def row(**columns):

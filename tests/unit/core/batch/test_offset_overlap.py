@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sluice.batch.kafka_watch import RANGES_KEPT, overlapping, ranges_of
 from sluice.changes.log_restart import SeenObject
-from sluice.changes.offset_overlap import RANGES_KEPT, overlapping, ranges_of
 from sluice.changes.position import OFFSET_ONLY
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sluice.changes import hidden_columns as hidden
-from sluice.hudi.widened_columns import NONE_WIDENED, are_as_stored, with_widened
+from sluice.hudi.own_metadata import NONE_WIDENED, are_as_stored, with_widened
 
 BEFORE, WIDENED, AFTER = "20260101000000000", "20260102000000000", "20260103000000000"
 
