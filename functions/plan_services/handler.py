@@ -1,4 +1,4 @@
-"""plan_services: one step of the state machine table_services: gather commits, request what is due, follow requests."""
+"""plan_services: one step of table_services: gather commits, request what is due and start runs, or follow requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
-from sluice_aws.lanes.start import new_entropy, starter_of
+from sluice_aws.lanes.start import Waker, new_entropy, starter_of
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
@@ -40,7 +40,7 @@ def parts_of(telemetry: Telemetry) -> tuple[ServicePlanner, ConfigStore]:
     starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
     planner = ServicePlanner(
         ledger=ledger,
-        starter=starter,
+        waker=Waker(ledger=ledger, starter=starter, report=telemetry, now=epoch_ms),
         report=telemetry,
         now=epoch_ms,
         entropy=new_entropy,

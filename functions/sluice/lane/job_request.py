@@ -145,17 +145,6 @@ def _request(
     }
 
 
-def state_machine_parameters(request: Mapping[str, Any]) -> dict[str, Any]:
-    """A StartJobRun body in the form of Step Functions: capitalized members, except the keys of the tags."""
-    return {
-        name[0].upper() + name[1:]: value if name == "tags" else _capitalized(value) for name, value in request.items()
-    }
-
-
-def _capitalized(value: Any) -> Any:
-    return state_machine_parameters(value) if isinstance(value, dict) else value
-
-
 def execution_timeout_min(lane: LaneConfig) -> int:
     """Minutes after which EMR ends the run: its maximum age, the longest batch and a margin."""
     return -(-lane.max_age_s // 60) + LONGEST_BATCH_MIN + MARGIN_MIN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Callable
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -21,6 +22,14 @@ from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.settings import Settings
+
+
+@dataclass(frozen=True)
+class StartedRun:
+    """A run for which a lane is reserved. Without an answer of EMR Serverless, `job_run_id` is None."""
+
+    run_id: str
+    job_run_id: str | None
 
 
 class Starter:
@@ -44,23 +53,11 @@ class Starter:
         self._now = now
         self._entropy = entropy
 
-    def start(self, lane: str, configuration: Configuration | None) -> str | None:
-        """Start a run if the lane is idle. Returns the run id, or None if another start was first.
+    def start(self, lane: str, configuration: Configuration | None) -> StartedRun | None:
+        """Start a run if the lane is idle; None if another start was first.
 
         A StartJobRun that fails leaves the lane `starting`. The schedule repeats it under the same token, so that it
         is no failure of the caller. Raises UnusableRequest before anything is written.
-        """
-        request = self.take(lane, configuration)
-        if request is None:
-            return None
-        self._ask(lane, request["clientToken"], request)
-        return str(request["clientToken"])
-
-    def take(self, lane: str, configuration: Configuration | None) -> dict[str, Any] | None:
-        """Reserve the idle lane for a new run, and give the StartJobRun request that the caller then makes.
-
-        None if another start was first. If the caller never makes the request, the schedule does, as for any
-        unanswered start.
         """
         now = self._now()
         run_id = new_run_id(lane, now, self._entropy())
@@ -69,7 +66,7 @@ class Starter:
             self._report.event("start_not_needed", lane=lane)
             return None
         self._ledger.history.run_started(run_id, lane, now)
-        return request
+        return StartedRun(run_id, self._ask(lane, run_id, request))
 
     def repeat(self, state: LaneState, configuration: Configuration | None) -> None:
         """Repeat the start that a `starting` lane waits for. The same token starts the same run."""
@@ -84,16 +81,17 @@ class Starter:
             self._environment, lane_config(configuration, lane), run_id, scope_of(configuration, lane, unfinished)
         )
 
-    def _ask(self, lane: str, run_id: str, request: dict[str, Any]) -> None:
+    def _ask(self, lane: str, run_id: str, request: dict[str, Any]) -> str | None:
         try:
             job_run_id = self._job_runs.start(request)
         except (ClientError, BotoCoreError) as error:
             self._report.warn("start_failed", lane=lane, run=run_id, error=str(error)[:500])
             self._report.count("StartsFailed", 1, lane=lane)
-            return
+            return None
         known = self._ledger.lanes.started(lane, run_id, job_run_id)
         self._report.event("run_started", lane=lane, run=run_id, job_run=job_run_id, first_answer=known)
         self._report.count("RunsStarted", 1, lane=lane)
+        return job_run_id
 
 
 def starter_of(settings: Settings, clients: Clients, *, ledger: Ledger, report: Report) -> Starter | None:
@@ -122,7 +120,7 @@ def lane_config(configuration: Configuration | None, lane: str) -> LaneConfig:
 
 
 class Waker:
-    """Wakes each lane once. The caller handles a failed wake; the schedule handles a failed start."""
+    """Wakes lanes and starts their runs. The caller handles a failed wake; the schedule handles a failed start."""
 
     def __init__(self, *, ledger: Ledger, starter: Starter | None, report: Report, now: Callable[[], int]) -> None:
         """`starter` is None while no release of the Spark code is set: lanes are woken, but no run starts."""
@@ -140,16 +138,19 @@ class Waker:
         woken = [self._ledger.lanes.wake(lane) for lane in sorted(lanes)]
         for state in woken:
             self._report.event("lane_woken", lane=state.lane, state=state.state, arrivals=state.arrivals)
-            if wants_run(state, self._now()):
-                self._start(state, configuration)
+            self.start(state, configuration)
 
-    def _start(self, state: LaneState, configuration: Configuration | None) -> None:
+    def start(self, state: LaneState, configuration: Configuration | None) -> StartedRun | None:
+        """Start a run if the lane is idle and wants one; None if there is none to start, or none could be started."""
+        if not wants_run(state, self._now()):
+            return None
         if self._starter is None:
             self._report.event("no_release", lane=state.lane)
-            return
+            return None
         try:
-            self._starter.start(state.lane, configuration)
+            return self._starter.start(state.lane, configuration)
         except (SluiceError, ClientError, BotoCoreError) as error:
             # The wake is counted, so the schedule sees an arrival that no run has looked at.
             self._report.warn("start_failed", lane=state.lane, error=str(error)[:500])
             self._report.count("StartsFailed", 1, lane=state.lane)
+            return None

@@ -7,17 +7,17 @@ from dataclasses import replace
 from typing import Any, Callable
 
 from sluice.config.document import Configuration
-from sluice.lane.job_request import state_machine_parameters
-from sluice.lane.machine import HALTED, PAUSED, wants_run
+from sluice.lane.machine import HALTED, PAUSED
 from sluice.ledger.ports import Ledger
 from sluice.ports import Report
 from sluice.services.planning import Asked, DueTable, by_table, due_tables, new_request_id, next_pause_s
 from sluice.services.policy import CATALOG
 from sluice.services.requests import DONE, FAILED
-from sluice_aws.lanes.start import Starter
+from sluice_aws.lanes.start import StartedRun, Waker
 
 # With names of the greatest length, a plan fits into the 256 KB of a state machine's data. The next plan has the rest.
-SYNCED_AT_ONCE, ASKED_AT_ONCE, STARTED_AT_ONCE = 300, 200, 10
+SYNCED_AT_ONCE, ASKED_AT_ONCE = 300, 200
+STARTED_AT_ONCE = 5  # starts that fail take up to 25 s each, of a function's 180 s
 FOLLOWED_FOR_MS = 30 * 3_600_000  # a request waits at most a day, and a slice may back off five times
 REQUESTED_BY = "table_services"
 Values = dict[str, Any]
@@ -30,18 +30,15 @@ class ServicePlanner:
         self,
         *,
         ledger: Ledger,
-        starter: Starter | None,
+        waker: Waker,
         report: Report,
         now: Callable[[], int],
         entropy: Callable[[], str],
         pause_s: int,
     ) -> None:
-        """`starter` is None while no release of the Spark code is set.
-
-        `pause_s` is the time during which commits are gathered, and the first pause between two looks.
-        """
+        """`pause_s` is the time during which commits are gathered, and the first pause between two looks."""
         self._ledger = ledger
-        self._starter = starter
+        self._waker = waker
         self._report = report
         self._now = now
         self._entropy = entropy
@@ -53,17 +50,17 @@ class ServicePlanner:
         return {"go": self._ledger.history.gather_until(now, now + self._pause_s * 1000), "wait_s": self._pause_s}
 
     def plan(self, configuration: Configuration | None) -> Values:
-        """Request what is due, and take the idle lanes that have to carry it out.
+        """Request what is due, and start the idle lanes that have to carry it out. A repeated plan starts none again.
 
-        In the result `syncs` are tables whose catalog entry is behind, the longest first; `runs` are job runs to start;
-        `requests` are new requests. A paused or halted lane gets none.
+        In the result `syncs` are tables whose catalog entry is behind, the longest first; `runs` are the job runs that
+        were started; `requests` are new requests. A paused or halted lane gets none.
         """
         now = self._now()
         found = () if configuration is None else self._due(configuration, now)
         behind = [table for table in found if any(each.service == CATALOG for each in table.due)]
         syncs = [_sync(table, now) for table in sorted(behind, key=_synced_at)[:SYNCED_AT_ONCE]]
         asked = self._ask(found, now)
-        runs = self._runs({each.lane for each in asked}, configuration)
+        runs = self._started({each.lane for each in asked}, configuration)
         self._report.event("services_planned", syncs=len(syncs), requests=len(asked), runs=[run["run"] for run in runs])
         requests = [each.to_dict() for each in asked]
         return {
@@ -170,26 +167,21 @@ class ServicePlanner:
                     )
         return asked
 
-    def _runs(self, lanes: set[str], configuration: Configuration | None) -> list[Values]:
-        """The runs to start: one per idle lane."""
-        runs: list[Values] = []
+    def _started(self, lanes: set[str], configuration: Configuration | None) -> list[Values]:
+        """Start a run of each idle lane. Supervise repeats a start that EMR Serverless has not answered."""
+        started: list[tuple[str, StartedRun]] = []
         for lane in sorted(lanes):
-            if len(runs) >= STARTED_AT_ONCE:
+            if len(started) >= STARTED_AT_ONCE:
                 break  # the other lanes are woken, and supervise starts their runs
-            if self._starter is None or not wants_run(self._ledger.lanes.get(lane), self._now()):
-                continue
-            request = self._starter.take(lane, configuration)
-            if request is not None:
-                runs.append(
-                    {
-                        "lane": lane,
-                        "run": request["clientToken"],
-                        "wait_s": max(1, self._pause_s),
-                        "looks": 0,
-                        "job": state_machine_parameters(request),
-                    }
-                )
-        return runs
+            run = self._waker.start(self._ledger.lanes.get(lane), configuration)
+            if run is not None:
+                started.append((lane, run))
+        wait_s = max(1, self._pause_s)
+        return [
+            {"lane": lane, "run": run.run_id, "job_run": run.job_run_id, "wait_s": wait_s, "looks": 0}
+            for lane, run in started
+            if run.job_run_id is not None
+        ]
 
 
 def _synced_at(table: DueTable) -> int:

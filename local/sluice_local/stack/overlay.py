@@ -1,8 +1,8 @@
 """Turns template.yaml into a template that an emulator can deploy, and lists the differences.
 
-No emulator knows AWS::EMRServerless::Application: the stand-in's application replaces it. None knows
-`startJobRun.sync`: a function that starts a run and waits replaces it. All differences are made here, so that a test
-can check the list. Settings that have a parameter use it and make no difference.
+No emulator knows AWS::EMRServerless::Application: the stand-in's application replaces it. None knows the SDK
+integration `emrserverless:getJobRun`: a function replaces it. All differences are made here, so that a test can check
+the list. Settings that have a parameter use it and make no difference.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from typing import Any
 APPLICATION = "AWS::EMRServerless::Application"
 FUNCTION = "AWS::Serverless::Function"
 STATE_MACHINE = "AWS::Serverless::StateMachine"
-JOB_RUN_TASK = "emr-serverless:startJobRun.sync"
-STAND_IN_TASK = "StartAndWaitFunction"
-_TASK_SECONDS = 3_600  # longer than any run on a laptop; the emulator ends longer calls
+JOB_RUN_TASK = "aws-sdk:emrserverless:getJobRun"
+STAND_IN_TASK = "GetJobRunFunction"
 _IN_SUB = re.compile(r"\$\{([A-Za-z0-9]+)(\.[A-Za-z0-9.]+)?\}")
 
 
@@ -97,8 +96,8 @@ def state_machines(template: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _replace_tasks(resources: dict[str, Any], surroundings: Surroundings) -> None:
-    """Use packed definitions of state machines, and a function in place of tasks that wait for a job run."""
-    waits = False
+    """Use packed definitions of state machines, and a function in place of tasks that ask for a job run."""
+    asks = False
     for name in [name for name, resource in resources.items() if resource["Type"] == STATE_MACHINE]:
         properties = resources[name]["Properties"]
         if surroundings.code_bucket:
@@ -109,15 +108,15 @@ def _replace_tasks(resources: dict[str, Any], surroundings: Surroundings) -> Non
         for placeholder, value in properties["DefinitionSubstitutions"].items():
             if JOB_RUN_TASK in json.dumps(value):
                 properties["DefinitionSubstitutions"][placeholder] = {"Fn::GetAtt": [STAND_IN_TASK, "Arn"]}
-                waits = True
-    if waits:
-        code = (Path(__file__).parent / "start_and_wait.py").read_text(encoding="utf-8")
+                asks = True
+    if asks:
+        code = (Path(__file__).parent / "get_job_run.py").read_text(encoding="utf-8")
         resources[STAND_IN_TASK] = {
             "Type": FUNCTION,
             "Properties": {
                 "InlineCode": code,
                 "Handler": "index.handler",
-                "Timeout": _TASK_SECONDS,
+                "Timeout": 30,
                 "Role": {"Fn::GetAtt": ["SuperviseRole", "Arn"]},
             },
         }

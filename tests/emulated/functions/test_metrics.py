@@ -8,14 +8,19 @@ from types import SimpleNamespace
 
 import pytest
 from admit.handler import handler as admit
+from builders import note_commit
 from deployment import Recorder, avro, context, key, s3_body, sqs_event
+from plan_services.handler import handler as plan_services
 from reconcile.handler import handler as reconcile
 from supervise.handler import handler as supervise
 
 from sluice.batch.backlog import Backlog, backlog
 from sluice.batch.claim import PendingObject, TableState
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
+from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.document import Configuration
+from sluice.config.lane import LaneConfig
+from sluice.config.services import Pace, ServicePolicy
 from sluice.config.table import TableRule
 from sluice.lane.machine import HALT_AFTER_FAILURES, PAUSED
 from sluice.objects import ObjectId
@@ -230,6 +235,14 @@ def metrics(deployment, monkeypatch, capsys):
         deployment.job_runs()[-1].state = "FAILED"
         supervise({"detail-type": "Scheduled Event"}, context())
     assert deployment.ledger.lanes.get("main").state == "halted"
+    compacted = ServicePolicy(compaction=Pace(commits=1))
+    deployment.configure(
+        TableRule("shop.side", ("id",), topic="side", lane="side", table_type="mor", services=compacted),
+        lanes=(LaneConfig(), LaneConfig("side")),
+    )
+    deployment.ledger.tables.pin("shop.side", {"topic": "side"})
+    note_commit(deployment.ledger, Outcome("b", "shop.side", COMMITTED, instant="1", committed_at=1), {"commits": 1})
+    assert len(plan_services({"step": "plan"}, context())["runs"]) == 1
     deployment.s3.delete_object(Bucket=ids[0].bucket, Key=ids[0].key, VersionId=ids[0].version)
     deployment.land(key(4), b"no avro either")  # and no notice announced it
     reconcile({}, context(400_000))

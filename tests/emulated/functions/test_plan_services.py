@@ -4,36 +4,25 @@ import json
 from dataclasses import replace
 
 import pytest
+from botocore.exceptions import ClientError
 from builders import note_commit
 from deployment import TOPIC, Recorder, context
 from plan_services.handler import handler
 
 from sluice.batch.outcome import COMMITTED, Outcome
-from sluice.config.lane import LaneConfig
 from sluice.config.services import Pace, ServicePolicy
 from sluice.config.table import TableRule
-from sluice.lane.job_policy import Scope
-from sluice.lane.job_request import JobEnvironment, start_job_run, state_machine_parameters
+from sluice.lane.job_request import JobEnvironment
 from sluice.lane.machine import IDLE, STARTING
 from sluice.services.planning import Asked, new_request_id
 from sluice.services.requests import COMPACTION, ServiceError
-from sluice_aws.lanes.start import Starter
+from sluice_aws.lanes.job_runs import JobRuns
+from sluice_aws.lanes.start import Starter, Waker
 from sluice_aws.services import planner as service_planner
 from sluice_aws.services.planner import FOLLOWED_FOR_MS, ServicePlanner
 
 NOW = 1_700_000_000_000
 MINUTE = 60_000
-ENVIRONMENT = JobEnvironment(
-    "00f1982r1uukb925",
-    "arn:aws:iam::123456789012:role/job",
-    "us-west-2",
-    "r1",
-    "ledger",
-    "b",
-    "s",
-    "a",
-    "file:///hudi.jar",
-)
 POLICY = ServicePolicy(compaction=Pace(commits=2, age_s=600), cleaning=Pace(on=False), archival=Pace(on=False))
 
 
@@ -42,23 +31,38 @@ class Looking:
 
     def __init__(self, deployment):
         self.deployment, self.ledger, self.now, self.report = deployment, deployment.ledger, NOW, Recorder()
-        numbers = iter(range(1, 1_000))
-        entropy = lambda: f"{next(numbers):08x}"  # noqa: E731
-        starter = Starter(
-            ledger=self.ledger,
-            job_runs=None,
-            environment=ENVIRONMENT,
-            report=self.report,
-            now=lambda: self.now,
-            entropy=entropy,
-        )
-        self.planner = ServicePlanner(
-            ledger=self.ledger, starter=starter, report=self.report, now=lambda: self.now, entropy=entropy, pause_s=30
-        )
+        self._numbers = iter(range(1, 1_000))
+        self.use(release="r1")
         self.configuration = deployment.configure(
             TableRule("shop.orders", ("id",), topic=TOPIC, table_type="mor", services=POLICY)
         )
         self.ledger.tables.pin("shop.orders", {"topic": TOPIC})
+
+    def use(self, release):
+        """Plan with this release of the Spark code; empty for none."""
+        names = ("arn:aws:iam::123456789012:role/job", "us-west-2", release, "ledger", "b", "s", "a", "file:///h.jar")
+        starter = Starter(
+            ledger=self.ledger,
+            job_runs=JobRuns(self.deployment.emr, self.deployment.application),
+            environment=JobEnvironment(self.deployment.application, *names),
+            report=self.report,
+            now=lambda: self.now,
+            entropy=self._entropy,
+        )
+        waker = Waker(
+            ledger=self.ledger, starter=starter if release else None, report=self.report, now=lambda: self.now
+        )
+        self.planner = ServicePlanner(
+            ledger=self.ledger,
+            waker=waker,
+            report=self.report,
+            now=lambda: self.now,
+            entropy=self._entropy,
+            pause_s=30,
+        )
+
+    def _entropy(self):
+        return f"{next(self._numbers):08x}"
 
     def commit(self, times=1, table="shop.orders", **counts):
         for _ in range(times):
@@ -72,10 +76,11 @@ class Looking:
 
     def serve(self, request, error=None):
         """The lane's holder does what was asked for, or fails at it."""
-        run = self.ledger.lanes.get("main").run_id
-        self.ledger.lanes.hold("main", run, "job1", 1, self.now)
+        lane = self.ledger.lanes.get("main")
+        run, job = lane.run_id, lane.job_run_id
+        self.ledger.lanes.hold("main", run, job, 1, self.now)
         asked = self.ledger.services.get("main", request["table"], request["service"])
-        begun = self.ledger.services.start(asked, run, "job1", self.now)
+        begun = self.ledger.services.start(asked, run, job, self.now)
         if error is None:
             return self.ledger.services.finish(begun, run, begun.report, self.now)
         return self.ledger.services.fail(begun, run, error, self.now)
@@ -93,7 +98,7 @@ def test_of_a_burst_of_commits_the_first_looks_and_the_next_window_has_its_own(l
     assert looking.planner.gather()["go"] and not looking.planner.gather()["go"]
 
 
-def test_due_services_are_requested_once_and_the_idle_lane_is_taken_once(looking):
+def test_due_services_are_requested_once_and_the_idle_lane_starts_once(looking):
     looking.commit(2)
     plan = looking.plan()
     (request,), (run,) = plan["follow"]["requests"], plan["runs"]
@@ -104,11 +109,32 @@ def test_due_services_are_requested_once_and_the_idle_lane_is_taken_once(looking
         1,
     )
     lane = looking.ledger.lanes.get("main")
-    assert (lane.state, lane.run_id, lane.job_run_id) == (STARTING, run["run"], None)
-    assert run["job"]["ClientToken"] == run["job"]["Tags"]["sluice:run"] == run["run"]
+    (started,) = looking.deployment.job_runs()
+    assert (lane.state, lane.run_id, lane.job_run_id) == (STARTING, run["run"], started.id)
+    assert run == {"lane": "main", "run": started.name, "job_run": started.id, "wait_s": 30, "looks": 0}
     again = looking.plan()
     assert again["follow"]["requests"] == again["runs"] == []
-    assert looking.deployment.job_runs() == [], "the state machine starts it, not this function"
+    assert len(looking.deployment.job_runs()) == 1, "a repeated plan starts no second run"
+
+
+def test_a_refused_start_leaves_the_lane_to_supervise_and_fails_no_plan(looking, monkeypatch):
+    def refused(request):
+        raise ClientError({"Error": {"Code": "ThrottlingException", "Message": "later"}}, "StartJobRun")
+
+    monkeypatch.setattr(looking.planner._waker._starter._job_runs, "start", refused)
+    looking.commit(2)
+    plan = looking.plan()
+    lane = looking.ledger.lanes.get("main")
+    assert plan["runs"] == [] and plan["syncs"] and len(plan["follow"]["requests"]) == 1
+    assert (lane.state, lane.job_run_id) == (STARTING, None) and looking.report.metrics["StartsFailed"] == 1
+
+
+def test_a_request_that_cannot_be_made_fails_no_plan(looking):
+    looking.use(release="not a word")
+    looking.commit(2)
+    plan = looking.plan()
+    assert plan["runs"] == [] and plan["syncs"] and len(plan["follow"]["requests"]) == 1
+    assert looking.ledger.lanes.get("main").state == IDLE and "start_failed" in looking.report.names()
 
 
 def test_a_living_run_is_asked_and_no_other_is_started(looking):
@@ -236,9 +262,7 @@ def test_the_pauses_grow_to_ten_minutes(looking):
 
 
 def test_without_a_release_services_are_asked_for_and_no_lane_is_taken(looking):
-    looking.planner = ServicePlanner(
-        ledger=looking.ledger, starter=None, report=looking.report, now=lambda: NOW, entropy=lambda: "0" * 8, pause_s=30
-    )
+    looking.use(release="")
     looking.commit(2)
     assert looking.plan()["runs"] == [] and looking.ledger.lanes.get("main").state == IDLE
 
@@ -266,16 +290,11 @@ def test_of_more_than_one_look_takes_those_come_first_that_wait_longest(looking,
 
 def test_the_largest_plan_fits_into_what_a_state_machine_may_carry():
     lane, table = "l" * 32, f"{'d' * 128}.{'t' * 128}"
-    job = state_machine_parameters(
-        start_job_run(
-            ENVIRONMENT, LaneConfig(lane), "r" * 64, Scope("s" * 64, tuple(f"{'d' * 100}{n}/" for n in range(4)))
-        )
-    )
     sync = {"table": table, "instant": "2" * 17, "commits": "9" * 12, "at": "1" * 13}
     request = Asked(lane, table, "compaction", new_request_id("compaction", NOW, "0" * 8)).to_dict()
     plan = {
         "syncs": [sync] * service_planner.SYNCED_AT_ONCE,
-        "runs": [{"lane": lane, "run": "r" * 64, "wait_s": 600, "looks": 0, "job": job}]
+        "runs": [{"lane": lane, "run": "r" * 64, "job_run": "0" * 64, "wait_s": 600, "looks": 0}]
         * service_planner.STARTED_AT_ONCE,
         "follow": {
             "requests": [request] * service_planner.ASKED_AT_ONCE,

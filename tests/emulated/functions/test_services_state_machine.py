@@ -11,17 +11,17 @@ import botocore.model
 import jsonschema
 import pytest
 from services_machine import (
+    APPLICATION,
+    ASK,
     DEFINITION,
     ENDED_WELL,
-    FREE,
+    FAILED,
     FUNCTIONS,
-    HELD,
     NOTHING,
-    OTHER,
     PLACEHOLDERS,
-    REQUEST,
     RUN,
-    START,
+    RUNNING,
+    SUCCESS,
     SYNC,
     TASKS,
     TEMPLATE,
@@ -33,16 +33,14 @@ from services_machine import (
 )
 from statelint.linter import Linter
 
-from sluice.config.lane import LaneConfig
 from sluice.cost import Assumptions
-from sluice.lane.job_request import execution_timeout_min, state_machine_parameters
-from sluice.ledger.keys import lane_key, table_key
-from sluice.services.planning import next_pause_s
+from sluice.lane.supervision import TERMINAL_STATES
+from sluice.ledger.keys import table_key
+from sluice.services.planning import LONGEST_PAUSE_S, next_pause_s
 from sluice.services.policy import CATALOG
 from sluice_aws.errors import CatalogRaced, LedgerBusy, NoSuchCommit
 from sluice_aws.ledger.tables import SERVICE_PREFIX
 from sluice_aws.services import planner as service_planner
-from sluice_local.stack.start_and_wait import request_of
 
 
 def test_the_definition_is_a_state_machine():
@@ -59,11 +57,9 @@ def test_the_template_fills_every_placeholder_and_no_other():
     assert (
         set(properties["DefinitionSubstitutions"])
         == set(re.findall(r"\$\{(\w+)\}", TEXT))
-        == {*PLACEHOLDERS, *FUNCTIONS, "StartRun"}
+        == {*PLACEHOLDERS, *FUNCTIONS, "GetJobRun"}
     )
-    assert properties["DefinitionSubstitutions"]["StartRun"] == {
-        "Fn::Sub": START.replace("aws", "${AWS::Partition}", 1)
-    }
+    assert properties["DefinitionSubstitutions"]["GetJobRun"] == {"Fn::Sub": ASK.replace("aws", "${AWS::Partition}", 1)}
 
 
 def test_nested_states_have_distinct_names():
@@ -75,7 +71,7 @@ def test_every_task_ends_in_time_and_every_error_has_a_way_out(name):
     task = TASKS[name]
     assert task["TimeoutSeconds"] > 0
     assert task["Catch"][-1]["ErrorEquals"] == ["States.ALL"]
-    assert ("Retry" in task) == (task["Resource"] != START), "a start is repeated by supervise alone, under its token"
+    assert ("Retry" in task) == (task["Resource"] != ASK), "a check is repeated by the next one"
 
 
 @pytest.mark.parametrize("name", sorted(TASKS))
@@ -85,51 +81,38 @@ def test_only_transient_errors_of_the_project_are_retried(name):
     assert all(known[error].retriable for error in own)
 
 
-def test_waiting_ends_after_any_run_and_the_whole_after_all_waiting():
-    queued = TEMPLATE["SparkApplication"]["Properties"]["SchedulerConfiguration"]["QueueTimeoutMinutes"]
-    longest = (
-        execution_timeout_min(LaneConfig(max_age_s=7 * 86_400)) + queued
-    ) * 60  # 7d is the most that tables.yaml takes
-    assert longest < TASKS["StartRun"]["TimeoutSeconds"] < DEFINITION["TimeoutSeconds"], (
-        "a task that is given up has its run cancelled"
-    )
+def test_the_execution_outlives_all_that_it_follows():
+    assert service_planner.FOLLOWED_FOR_MS / 1000 + LONGEST_PAUSE_S < DEFINITION["TimeoutSeconds"]
+    assert 60 * LONGEST_PAUSE_S < DEFINITION["TimeoutSeconds"], "the checks of a run, with the longest pauses"
 
 
-def test_start_run_sends_the_whole_request_as_the_service_model_names_it():
-    assert TASKS["StartRun"]["Arguments"] == "{% $states.input.job %}", (
-        "as one value, so that the same token always comes with the same request"
-    )
-    parameters = state_machine_parameters(REQUEST)
+def test_a_job_run_is_asked_for_as_the_service_model_names_it():
     model = botocore.model.ServiceModel(
         botocore.loaders.Loader().load_service_model("emr-serverless", "service-2"), "emr-serverless"
+    ).operation_model("GetJobRun")
+    assert {name[0].lower() + name[1:] for name in TASKS["AskForRun"]["Arguments"]} == set(
+        model.input_shape.required_members
     )
-    assert_named_as(model.operation_model("StartJobRun").input_shape, parameters)
-    assert (
-        parameters["ClientToken"] == REQUEST["clientToken"]
-        and parameters["Tags"] == REQUEST["tags"]
-        and parameters["ExecutionIamPolicy"] == {"Policy": REQUEST["executionIamPolicy"]["policy"]}
-    )
-    assert request_of(parameters) == REQUEST, "what runs in its place locally gives the API's own names back"
+    assert "jobRun" in model.output_shape.members and "state" in model.output_shape.members["jobRun"].members
+    assert set(model.output_shape.members["jobRun"].members["state"].enum) > TERMINAL_STATES
+    assert TEMPLATE["TableServices"]["Properties"]["DefinitionSubstitutions"]["Application"]["Fn::If"] == [
+        "MakeApplication",
+        {"Ref": "SparkApplication"},
+        {"Ref": "ApplicationId"},
+    ]
 
 
-def assert_named_as(shape, value):
-    """Structures' members by the model's names, beginning with a capital; keys of maps as they are."""
-    if shape.type_name == "structure":
-        members = {name[0].upper() + name[1:]: below for name, below in shape.members.items()}
-        assert set(value) <= set(members)
-        for name in value:
-            assert_named_as(members[name], value[name])
-    elif shape.type_name == "list":
-        for each in value:
-            assert_named_as(shape.member, each)
-
-
-def test_the_lane_is_read_where_the_ledger_keeps_it():
-    key = TASKS["LookAtLane"]["Parameters"]["Key"]
-    assert (key["pk"]["S.$"], key["sk"]["S"]) == (
-        "States.Format('lane#{}', $.lane)",
-        lane_key("main")["sk"],
-    ) and lane_key("main")["pk"] == "lane#main"
+@pytest.mark.parametrize("name", sorted(TASKS))
+def test_no_task_starts_or_ends_a_run_so_a_failed_execution_ends_none(name):
+    assert "startJobRun" not in TASKS[name]["Resource"] and ".sync" not in TASKS[name]["Resource"]
+    granted = {
+        action
+        for one in TEMPLATE["TableServicesRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"]
+        for action in ([one["Action"]] if isinstance(one.get("Action"), str) else one.get("Action", ()))
+    }
+    assert {action for action in granted if action.startswith(("emr-serverless:", "iam:"))} == {
+        "emr-serverless:GetJobRun"
+    }
 
 
 def test_a_sync_is_remembered_where_the_policy_looks_for_it():
@@ -157,22 +140,12 @@ def statement(role, action):
 def test_the_machine_may_call_what_it_calls_and_nothing_more():
     called = statement("TableServicesRole", "lambda:InvokeFunction")["Resource"]
     assert {one["Fn::GetAtt"][0] for one in called} == {f"{name}Function" for name in FUNCTIONS}
-    assert statement("TableServicesRole", "dynamodb:GetItem")["Condition"]["ForAllValues:StringLike"][
-        "dynamodb:LeadingKeys"
-    ] == ["lane#*"]
-    assert statement("TableServicesRole", "events:PutRule")["Resource"]["Fn::Sub"].endswith(
-        "rule/StepFunctionsGetEventsForEMRServerlessJobRule"
+
+
+def test_whoever_plans_starts_runs_and_writes_requests_and_lanes_but_no_object():
+    assert statement("PlanServicesRole", "emr-serverless:StartJobRun") == statement(
+        "AdmitRole", "emr-serverless:StartJobRun"
     )
-
-
-def test_whoever_plans_starts_no_run_and_writes_what_it_asks_for_and_no_object():
-    actions = {
-        action
-        for one in TEMPLATE["PlanServicesRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"]
-        if "Action" in one
-        for action in ([one["Action"]] if isinstance(one["Action"], str) else one["Action"])
-    }
-    assert not [action for action in actions if action.startswith("emr-serverless:")]
     keys = statement("PlanServicesRole", "dynamodb:PutItem")["Condition"]["ForAllValues:StringLike"][
         "dynamodb:LeadingKeys"
     ]
@@ -207,82 +180,78 @@ def test_what_passes_by_itself_is_tried_again_and_what_does_not_ends_the_look(ma
     assert machine.run() == "NotPlanned" and machine.count(step) == 4
 
 
-def test_a_run_that_released_its_lane_is_examined_once(machine):
+def test_a_run_that_was_started_is_followed_to_its_end_with_growing_pauses(machine):
     machine.planned(runs=[RUN])
+    machine.answers["ask"] = [RUNNING, {"JobRun": {"State": "SCHEDULED"}}, SUCCESS]
     assert machine.run() == ENDED_WELL
-    assert machine.calls == ["gather", "plan", "start", "lane"]
-    assert (
-        machine.inputs[2] == RUN["job"]
-        and machine.inputs[3]["Key"] == {"pk": {"S": "lane#main"}, "sk": {"S": "lane"}}
-        and machine.inputs[3]["ConsistentRead"]
-    )
+    assert machine.calls == ["gather", "plan", "ask", "ask", "ask"] and machine.waits == [5, 7, 14, 28]
+    assert machine.inputs[2] == {"ApplicationId": APPLICATION, "JobRunId": "00f1"}
 
 
-def test_each_idle_lane_gets_a_run_of_its_own(machine):
-    machine.planned(runs=[RUN, {**RUN, "lane": "side", "run": "run-side-1"}])
-    assert machine.run() == ENDED_WELL and machine.count("start") == 2
+def test_the_pauses_of_a_run_grow_to_ten_minutes(machine):
+    machine.planned(runs=[RUN])
+    machine.answers["ask"] = [RUNNING]
+    machine.run()
+    assert max(machine.waits) == LONGEST_PAUSE_S == machine.waits[-1]
+
+
+def test_each_started_run_is_followed_by_itself(machine):
+    machine.planned(runs=[RUN, {**RUN, "lane": "side", "run": "run-side-1", "job_run": "00f2"}])
+    assert machine.run() == ENDED_WELL
+    assert sorted(given["JobRunId"] for given in machine.inputs[2:]) == ["00f1", "00f2"]
+
+
+@pytest.mark.parametrize("state", sorted(TERMINAL_STATES - {"SUCCESS"}))
+def test_a_run_that_ended_without_releasing_has_its_lane_taken_back_by_supervise(machine, state):
+    machine.planned(runs=[RUN])
+    machine.answers["ask"] = [RUNNING, {"JobRun": {"State": state}}]
+    assert machine.run() == ENDED_WELL and machine.calls[2:] == ["ask", "ask", "supervise"]
+    assert machine.inputs[-1] == {"source": "table_services", "lane": "main"}
 
 
 @pytest.mark.parametrize(
-    "error",
-    [
-        "EMRServerless.ConflictException",
-        "States.Timeout",
-        "States.TaskFailed",
-        "EMRServerless.ServiceQuotaExceededException",
-    ],
+    "answer",
+    [Failure("EmrServerless.ThrottlingException"), Failure("States.Timeout"), {"JobRun": {}}, {}],
+    ids=["throttled", "late", "no-state", "empty"],
 )
-def test_a_failed_start_is_not_repeated_and_its_lane_is_followed_until_it_is_free(machine, error):
+def test_a_check_without_an_answer_counts_as_one_and_the_next_follows(machine, answer):
     machine.planned(runs=[RUN])
-    machine.answers.update(start=[Failure(error)], lane=[HELD, HELD, FREE])
-    assert machine.run() == ENDED_WELL
-    assert machine.calls[2:] == ["start", "lane", "supervise", "lane", "supervise", "lane"] and machine.waits == [
-        5,
-        7,
-        7,
-    ]
+    machine.answers["ask"] = [answer, SUCCESS]
+    assert machine.run() == ENDED_WELL and machine.waits == [5, 7, 14]
 
 
-def test_a_run_that_ended_without_releasing_has_its_lane_taken_back_by_supervise(machine):
+def test_a_run_that_goes_on_is_left_to_supervise_in_the_end(machine):
     machine.planned(runs=[RUN])
-    machine.answers["lane"] = [HELD, FREE]
-    assert machine.run() == ENDED_WELL and machine.calls[2:] == ["start", "lane", "supervise", "lane"]
+    machine.answers["ask"] = [RUNNING]
+    assert machine.run() == ENDED_WELL and machine.count("ask") == 60 and machine.count("supervise") == 0
 
 
-@pytest.mark.parametrize("lane", [OTHER, {}])
-def test_a_lane_that_another_run_has_is_none_of_this_ones_business(machine, lane):
+def test_a_lane_that_supervise_cannot_free_now_is_left_to_its_schedule(machine):
     machine.planned(runs=[RUN])
-    machine.answers["lane"] = [lane]
-    assert machine.run() == ENDED_WELL and machine.count("supervise") == 0
+    machine.answers.update(ask=[FAILED], supervise=[Failure("SettingsMissing")])
+    assert machine.run() == ENDED_WELL and machine.count("supervise") == 1
 
 
-@pytest.mark.parametrize("task", ["lane", "supervise"])
-def test_a_look_that_fails_counts_as_one_and_the_next_is_tried(machine, task):
-    machine.planned(runs=[RUN])
-    machine.answers["lane"] = [HELD, FREE]
-    machine.answers[task] = [Failure("States.Runtime"), *([FREE] if task == "lane" else [{}])]
-    assert machine.run() == ENDED_WELL and machine.waits == [5, 7]
-
-
-def test_a_lane_that_stays_held_is_left_to_supervise_in_the_end(machine):
-    machine.planned(runs=[RUN])
-    machine.answers["lane"] = [HELD]
-    assert machine.run() == ENDED_WELL and machine.count("supervise") == 60
+def test_what_no_catch_takes_ends_the_execution_alone(machine):
+    """States.ALL takes neither States.Runtime nor States.DataLimitExceeded. The runs are none of the machine's tasks,
+    so the end of the execution ends none of them.
+    """
+    machine.planned(syncs=[SYNC], runs=[RUN], follow=open_request())
+    machine.answers["remember"] = [Failure("States.DataLimitExceeded")]
+    assert machine.run() == "States.DataLimitExceeded"
 
 
 def test_branches_and_items_give_back_nothing_of_what_they_were_given(machine):
-    """All of it together would have to fit into the 256 KB of one state, and no Catch takes States.DataLimitExceeded:
-    the execution would fail and cancel the runs that it waits for.
-    """
+    """Together it has to fit into the 256 KB of one state, and no Catch takes States.DataLimitExceeded."""
     syncing, running, _ = DEFINITION["States"]["Work"]["Branches"]
     plan = {"syncs": [SYNC], "runs": [RUN], "follow": NOTHING}
     assert machine.part(syncing, plan) == machine.part(running, plan) == {}
     sync, run = syncing["States"]["SyncCatalog"]["ItemProcessor"], running["States"]["RunLanes"]["ItemProcessor"]
     assert machine.part(sync, SYNC) == machine.part(run, RUN) == {}
-    machine.answers.update(lane=[HELD], sync=[Failure("NameTaken")])
+    machine.answers.update(ask=[RUNNING], sync=[Failure("NameTaken")])
     assert machine.part(sync, SYNC) == machine.part(run, RUN) == {}
-    machine.answers["remember"] = [Failure("States.Runtime")]
-    assert machine.part(sync, SYNC) == {}
+    machine.answers.update(ask=[FAILED], remember=[Failure("States.TaskFailed")])
+    assert machine.part(sync, SYNC) == machine.part(run, RUN) == {}
 
 
 def test_the_longest_execution_has_fewer_events_than_an_execution_may_have(machine):
@@ -297,7 +266,7 @@ def test_the_longest_execution_has_fewer_events_than_an_execution_may_have(machi
         machine.run()
         return sum(5 if kind == "Task" else 2 for kind in machine.entered)
 
-    machine.answers["lane"] = [HELD]
+    machine.answers["ask"] = [RUNNING]
     nothing, one_sync, one_lane = events(), events(syncs=[SYNC]), events(runs=[RUN])
     machine.answers["follow"] = [{**NOTHING, "done": 1}]
     followed_once = events(follow=open_request())
@@ -313,7 +282,7 @@ def test_the_longest_execution_has_fewer_events_than_an_execution_may_have(machi
         + followed_once
         + looks * one_look
     )
-    assert 10_000 < most < 25_000 * 0.9
+    assert 5_000 < most < 25_000 * 0.9
 
 
 def test_requests_are_followed_to_their_outcome_with_the_given_pauses(machine):
@@ -327,13 +296,13 @@ def test_requests_are_followed_to_their_outcome_with_the_given_pauses(machine):
 def test_a_failed_or_unfinished_service_fails_the_execution_after_all_others(machine, outcome):
     machine.planned(runs=[RUN], follow=open_request())
     machine.answers["follow"] = [{**NOTHING, **outcome}]
-    assert machine.run() == "ServicesFailed" and {"start", "lane", "follow"} <= set(machine.calls)
+    assert machine.run() == "ServicesFailed" and {"ask", "follow"} <= set(machine.calls)
 
 
 def test_an_unreadable_list_of_requests_is_reported_and_fails_no_run(machine):
     machine.planned(runs=[RUN], follow=open_request())
     machine.answers["follow"] = [Failure("KeyError")]
-    assert machine.run() == "ServicesFailed" and machine.count("lane") == 1
+    assert machine.run() == "ServicesFailed" and machine.count("ask") == 1
 
 
 def test_what_is_paid_for_are_the_states_that_costs_are_reckoned_with(machine):
@@ -351,6 +320,7 @@ def test_what_is_paid_for_are_the_states_that_costs_are_reckoned_with(machine):
         machine.entered.clear()
         machine.planned(**answers)
         machine.answers["follow"] = [open_request(wait_s=6), {**NOTHING, "done": 1}]
+        machine.answers["ask"] = [RUNNING, RUNNING, SUCCESS]
         machine.run()
         assert len(machine.entered) == most, machine.entered
 
@@ -386,7 +356,7 @@ def test_a_sync_that_fails_stays_due_and_holds_up_nothing(machine, task):
     machine.answers[task] = [Failure("NameTaken")]
     assert (
         machine.run() == {"done": 1, "failed": 0, "given_up": 0}
-        and machine.count("lane") == machine.count("follow") == 1
+        and machine.count("ask") == machine.count("follow") == 1
     )
 
 

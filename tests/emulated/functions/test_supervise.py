@@ -92,7 +92,7 @@ def supervise(supervised):
 def running(supervised, lane="main"):
     """A lane whose run holds it; gives the job run."""
     supervised.ledger.lanes.wake(lane)
-    run_id = supervised.starter.start(lane, None)
+    run_id = supervised.starter.start(lane, None).run_id
     job = supervised.job_runs()[-1]
     job.state = "RUNNING"
     assert supervised.ledger.lanes.hold(lane, run_id, job.id, 1, supervised.clock())

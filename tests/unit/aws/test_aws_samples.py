@@ -12,7 +12,7 @@ from sluice.admission.inbox import open_inbox
 from sluice.admission.notices import parse_body
 from sluice.config.lane import LaneConfig
 from sluice.lane.job_policy import Scope
-from sluice.lane.job_request import JobEnvironment, start_job_run, state_machine_parameters
+from sluice.lane.job_request import JobEnvironment, start_job_run
 from sluice.lane.supervision import finally_billed, read_event
 from sluice.objects import ObjectId
 from sluice_local.emr.service import Service
@@ -261,13 +261,3 @@ def test_start_job_run_has_every_member_of_the_sample_and_fits_the_service_model
     assert refused("StartJobRun", {**REQUEST, "name": " ", "mode": "LATER", "clientToken": "a b", "nmae": "x"}), (
         "the comparison finds what is wrong"
     )
-
-
-def test_the_state_machine_names_the_request_as_the_samples_do():
-    parameters = state_machine_parameters(REQUEST)
-    written = sample("sfn-start-job-run-sync.jsonpath.derived")
-    assert names(sample("sfn-start-job-run-sync.documented.jsonata")["Start_Job"]["Arguments"]) <= names(parameters)
-    assert {name.removesuffix(".$") for name in names(written["Parameters"])} <= names(parameters)
-    definition = (SAMPLES.parents[2] / "statemachines" / "table_services.asl.json").read_text(encoding="utf-8")
-    assert '"Resource": "${StartRun}"' in definition and '"Arguments": "{% $states.input.job %}"' in definition
-    assert written["Resource"].partition(":::")[2] in (SAMPLES.parents[2] / "template.yaml").read_text(encoding="utf-8")

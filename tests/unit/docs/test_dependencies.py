@@ -69,7 +69,7 @@ AWS_SDK_GUESTS = {
     "cli/sluice_cli/ops/adopt_bucket.py",
     "cli/sluice_cli/ops/doctor.py",
     "local/sluice_local/stack/deploy.py",
-    "local/sluice_local/stack/start_and_wait.py",
+    "local/sluice_local/stack/get_job_run.py",
 }
 # The modules that may name Hudi's options.
 HUDI_OPTIONS = ("sluice.hudi", "sluice.config.hudi_overrides", "sluice.onboarding")

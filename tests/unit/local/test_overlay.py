@@ -28,12 +28,13 @@ ALLOWED = {
     r"applicationId\[0\]\.Fn::If\[1\]": "the stand-in's id",
     r"Resources\.JobRole\.Properties\.AssumeRolePolicyDocument\.Statement\[\d+\]\.Condition\.ArnLike\."
     r"aws:SourceArn\.Fn::Sub\[1\]\.Id\.Fn::If\[1\]": "the stand-in's id",
-    r"Resources\.(Admit|Supervise|Reconcile|TableServices)Role\.Properties\.Policies\[0\]\.PolicyDocument\."
+    r"Resources\.(Admit|Supervise|Reconcile|PlanServices|TableServices)Role\.Properties\.Policies\[0\]\.PolicyDocument\."
     r"Statement\[\d+\]\.Resource(\[\d+\])?\.Fn::Sub\[1\]\.Id\.Fn::If\[1\]": "the stand-in's id",
     r"Resources\.TableServices\.Properties\.DefinitionUri": "what `sam package` does: the definition in a bucket",
-    r"Resources\.TableServices\.Properties\.DefinitionSubstitutions\.StartRun\.Fn::(Sub|"
-    r"GetAtt)": "no emulator knows startJobRun.sync: a function starts and waits",
-    r"Resources\.StartAndWaitFunction": "the function that starts and waits",
+    r"Resources\.TableServices\.Properties\.DefinitionSubstitutions\.Application\.Fn::If\[1\]": "the stand-in's id",
+    r"Resources\.TableServices\.Properties\.DefinitionSubstitutions\.GetJobRun\.Fn::(Sub|"
+    r"GetAtt)": "no emulator knows EMR Serverless: a function asks the stand-in",
+    r"Resources\.GetJobRunFunction": "the function that asks the stand-in",
     r"Globals\.Function\.CodeUri": "what `sam package` does: the functions' zip in a bucket",
     r"Globals\.Function\.Environment\.Variables\.AWS_ENDPOINT_URL_EMR_SERVERLESS": "where the stand-in listens",
     r"Globals\.Function\.Environment\.Variables\.POWERTOOLS_TRACE_DISABLED": "nothing listens for X-Ray segments",
@@ -85,7 +86,7 @@ def test_without_a_bucket_code_stays_for_sam_to_build_and_functions_name_their_o
         "CodeUri" not in made["Globals"]["Function"]
     )  # `sam delete` would look for a bucket in it where a function has inline code
     assert {name for name, properties in functions.items() if properties.get("CodeUri") != "functions/"} == {
-        "StartAndWaitFunction"
+        "GetJobRunFunction"
     }
     assert (
         made["Resources"]["TableServices"]["Properties"]["DefinitionUri"]
