@@ -146,8 +146,9 @@ class Workbench:
         run: str = "run-main-1",
         after: Outcome | None = None,
     ) -> Manifest:
-        """A batch of one table, with what is known of Kafka after another one. The same objects give the same batch."""
-        part = TablePart(config.to_dict(), tuple(objects), after.watch if after is not None else {})
+        """A batch of one table, with what is known of it after another one. The same objects give the same batch."""
+        watch, last_instant = ({}, None) if after is None else (after.watch, after.instant)
+        part = TablePart(config.to_dict(), tuple(objects), watch, last_instant)
         return open_manifest("main", run, self.services.clock.now_ms(), "v1", {config.table: part})
 
     def merge(

@@ -64,6 +64,7 @@ def _mount() -> None:
     from sluice_cli.ops import standstill as standstill_command
     from sluice_cli.status import status as status_command
     from sluice_cli.status import top as top_command
+    from sluice_cli.tables import accept as accept_command
     from sluice_cli.tables import catalog as catalog_commands
     from sluice_cli.tables import inspect as table_commands
     from sluice_cli.tables import query as query_commands
@@ -83,6 +84,7 @@ def _mount() -> None:
     app.command("read")(query_commands.read)
     app.command("diff")(query_commands.diff)
     table_commands.app.command("ddl")(catalog_commands.ddl)
+    table_commands.app.command("accept")(accept_command.accept)
     app.add_typer(table_commands.app, name="table")
     app.add_typer(catalog_commands.app, name="catalog")
     app.add_typer(service_commands.app, name="services")

@@ -60,6 +60,19 @@ class ChangeRefused(SluiceError):
     )
 
 
+class TableWentBack(SluiceError):
+    """The table's last commit in the ledger is not on its timeline: it was deleted, or restored to an earlier state.
+
+    Facts: `table`, `instant` (of that commit).
+    """
+
+    code = "table_went_back"
+    next_step = (
+        "To have all of its rows again, rebuild it: `sluice pause LANE`, `sluice rebuild table TABLE`, "
+        "`sluice resume LANE`. To go on with the table as it is, run `sluice table accept TABLE`"
+    )
+
+
 class TwoTopics(SluiceError):
     """Objects are pending for a table that another topic feeds; facts: `table`, `topic` (of the objects), `fed_by`."""
 

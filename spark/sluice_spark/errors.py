@@ -1,11 +1,12 @@
 """The errors of a run: a lost lane, a Spark that ended or doesn't fit, and failures of a Hudi table or a commit.
 
-ENDS_RUN are the errors that no table causes: they end the run, and no table backs off for them.
+ENDS_RUN are the errors that no table causes: they end the run, and no table backs off for them. After one of
+BLOCKS_TABLE no run writes the table until an operator decides what it shall hold.
 """
 
 from __future__ import annotations
 
-from sluice.errors import SluiceError
+from sluice.errors import SluiceError, TableWentBack
 
 
 class LaneLost(SluiceError):
@@ -31,6 +32,7 @@ class NoBundle(SluiceError):
 
 
 ENDS_RUN = (SparkDied, NoBundle)
+BLOCKS_TABLE = (TableWentBack,)
 
 
 class TableDiffers(SluiceError):

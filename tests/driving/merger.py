@@ -139,6 +139,7 @@ class FakeMerger:
         slice_s: int,
         raise_floor: Callable[[Mapping[int, str]], None],
         watch: Mapping[str, Any] = MappingProxyType({}),
+        last_instant: str | None = None,
     ) -> SliceDone:
         self.calls.append(f"serve {config.table} {service}")
         self._advance(self.slice_ms)

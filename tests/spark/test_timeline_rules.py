@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from typing import Any
 
 import pytest
 from workbench import Workbench, change, flattened, table
 
 from sluice.batch.outcome import COMMITTED
+from sluice.errors import TableWentBack
+from sluice.services.requests import CLEANING
 from sluice_spark.errors import ClockBehind, CommitNotNewest
 from sluice_spark.hudi.table import HudiTable
+from sluice_spark.services.slice import Pace, serve_table
 
 SCHEMA = flattened({"id": "int", "name": ["null", "string"]})
 HOUR_MS = 3_600_000
@@ -76,3 +80,34 @@ def test_the_batch_id_is_on_delta_commits_and_not_on_compactions(bench: Workbenc
     )
     found = bench.resolve(manifest, config)
     assert found is not None and (found.state, found.instant) == (COMMITTED, committed.instant)
+
+
+@pytest.mark.parametrize("restored", [False, True], ids=["deleted", "restored"])
+def test_a_table_that_was_deleted_or_restored_is_not_written_by_the_next_run(bench: Workbench, restored: bool) -> None:
+    config = table()
+    bench.merge(config, [bench.put([row(1)], SCHEMA)])
+    folder = bench.local_path(config)
+    copy = folder.with_name("copy")
+    shutil.copytree(folder, copy)
+    last = bench.merge(config, [bench.put([row(2)], SCHEMA)])
+    shutil.rmtree(folder)
+    if restored:
+        copy.rename(folder)
+    before = bench.timeline(config) if restored else []
+
+    bench.new_run()
+    with pytest.raises(TableWentBack, match=last.instant):
+        bench.merge(config, [bench.put([row(3, id=2)], SCHEMA)], after=last)
+    with pytest.raises(TableWentBack, match=last.instant):
+        serve_table(
+            bench.spark,
+            config=config,
+            service=CLEANING,
+            services=bench.services,
+            pace=Pace(cores=1),
+            still_held=lambda: True,
+            slice_s=20,
+            raise_floor=lambda positions: None,
+            last_instant=last.instant,
+        )
+    assert folder.exists() == restored and (not restored or bench.timeline(config) == before)

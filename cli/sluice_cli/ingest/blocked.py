@@ -59,6 +59,10 @@ def _blocked(
             "is being rebuilt",
             f"`sluice rebuild table {table}` continues it, then `sluice resume {lane}`",
         )
+    if state.blocked:
+        return BlockedTable(
+            table, lane, objects, f"is blocked: {state.blocked['error']}", str(state.blocked["next_step"])
+        )
     if state.paused or (config is not None and config.paused):
         return BlockedTable(
             table,

@@ -9,13 +9,16 @@ import typer
 from botocore.exceptions import ClientError
 from rich.text import Text
 
-from sluice.errors import SluiceError
+from sluice.batch.claim import TableState
+from sluice.errors import SluiceError, TableWentBack
 from sluice.lane.machine import HALTED, PAUSED
 from sluice.ledger.keys import QUARANTINED
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.silver_files import SilverBucket
+from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.settings import NO_RELEASE
 from sluice_aws.stack import Target
 from sluice_cli.ingest.survey import describe_lane
@@ -236,14 +239,32 @@ def _lanes(target: Target) -> Iterator[Finding]:
 
 
 def _tables(target: Target) -> Iterator[Finding]:
+    silver = TimelineReader(SilverBucket(target.client("s3"), target.silver))
     for table in DynamoDbLedger(target.client("dynamodb"), target.ledger_table).tables.all():
-        if table.last_error:
+        if table.blocked:
+            yield Finding(f"table {table.table}", FAIL, str(table.blocked["error"]), str(table.blocked["next_step"]))
+        elif _went_back(table, silver):
+            yield Finding(
+                f"table {table.table}",
+                FAIL,
+                f"its last commit {table.last_instant} is gone: it was deleted, or restored to an earlier state",
+                TableWentBack.next_step,
+            )
+        elif table.last_error:
             yield Finding(
                 f"table {table.table}",
                 WARN,
                 f"{counted(table.failures, 'failure')}: {table.last_error.splitlines()[0][:300]}",
                 "`sluice status` shows when it is retried",
             )
+
+
+def _went_back(table: TableState, silver: TimelineReader) -> bool:
+    """True where the table's timeline lacks its last commit in the ledger. One LIST where it doesn't."""
+    last = table.last_instant
+    if last is None or table.rebuild or silver.timeline(table.table, since=last).holds(last):
+        return False
+    return silver.timeline(table.table).lacks(last)
 
 
 def _set_aside(target: Target) -> Iterator[Finding]:

@@ -132,6 +132,7 @@ def _table(state: TableState, now: int, lane: str | None = None) -> dict[str, An
         "failures": state.failures,
         "backoff_until": state.backoff_until if backs_off else None,
         "paused": state.paused,
+        "blocked": state.blocked["error"] if state.blocked else None,
         "notes": [
             *(
                 [f"its data is being moved aside; `sluice rebuild table {state.table}` continues"]
@@ -207,6 +208,8 @@ def _messages(parts: Iterable[Any]) -> dict[str, Any]:
 def describe_trouble(table: Mapping[str, Any], now: int, *, characters: int) -> list[str]:
     """Describe why a table is not doing its work: pause, back-off, and the first line of its last error."""
     trouble = ["paused"] if table["paused"] else []
+    if table["blocked"]:
+        return [*trouble, f"blocked: {table['blocked'].splitlines()[0][:characters]}"]
     if table["backoff_until"]:
         trouble.append(f"failed, retrying in {human_age(table['backoff_until'] - now)}")
     if table["last_error"]:

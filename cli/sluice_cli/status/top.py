@@ -134,6 +134,7 @@ def _table(table: Mapping[str, Any], freshness_s: int | None, now: int) -> dict[
         "objects": table["committed"]["objects"],
         "quarantined": table["quarantined"]["objects"],
         "paused": table["paused"],
+        "blocked": table["blocked"],
         "backoff_until": table["backoff_until"],
         "last_error": table["last_error"],
     }

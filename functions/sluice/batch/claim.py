@@ -51,6 +51,7 @@ class TableState:
     - `services`: by service, when and where the last one succeeded, and the totals when it began.
     - `services_since`: when the table was first checked for services.
     - `catalog_failed`: when (`at`) and why (`error`) the last catalog sync failed, None after a success.
+    - `blocked`: why (`code`, `error`, `next_step`) and since when (`at`) an operator must decide about the table.
     - `rebuild`: set while `sluice rebuild table` moves the data away.
     - `watch`: KafkaWatch.to_dict().
     - `purge_floors`: by generation, the highest position of a row that was purged.
@@ -73,6 +74,7 @@ class TableState:
     services_since: int | None = None
     catalog_failed: Mapping[str, Any] | None = field(default=None, hash=False)
     rebuild: Mapping[str, Any] | None = field(default=None, hash=False)
+    blocked: Mapping[str, Any] | None = field(default=None, hash=False)
 
 
 @dataclass(frozen=True)
@@ -111,9 +113,9 @@ class ClaimPlan:
 def claimable_at(config: TableConfig | None, state: TableState) -> int | None:
     """The time (epoch ms) from which a table's pending objects may be claimed.
 
-    None while the table is paused, unconfigured or being rebuilt.
+    None while the table is paused, unconfigured, blocked or being rebuilt.
     """
-    if config is None or config.paused or state.paused or state.rebuild:
+    if config is None or config.paused or state.paused or state.blocked or state.rebuild:
         return None
     fresh_at = 0 if state.last_commit_at is None else state.last_commit_at + config.freshness_s * 1000
     return max(fresh_at, state.backoff_until or 0)

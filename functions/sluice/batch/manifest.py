@@ -50,12 +50,14 @@ class TablePart:
     """One table's part of a batch.
 
     `config` (TableConfig.to_dict()) and `watch` (KafkaWatch.to_dict() before the batch) are pinned, so that a run that
-    takes the batch over writes and parks the same as the run that claimed it.
+    takes the batch over writes and parks the same as the run that claimed it. `last_instant` is the table's last
+    commit before the batch; None where there was none.
     """
 
     config: Mapping[str, Any] = field(hash=False)
     objects: tuple[ManifestObject, ...] = ()
     watch: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    last_instant: str | None = None
 
     @property
     def table_config(self) -> TableConfig:
@@ -99,6 +101,7 @@ class Manifest:
                         "config": dict(part.config),
                         "objects": [_describe(item) for item in part.objects],
                         **({"watch": dict(part.watch)} if part.watch else {}),
+                        **({"last_instant": part.last_instant} if part.last_instant else {}),
                     }
                     for table, part in self.tables.items()
                 },
@@ -112,7 +115,10 @@ class Manifest:
         try:
             tables = {
                 table: TablePart(
-                    part["config"], tuple(ManifestObject(**item) for item in part["objects"]), part.get("watch", {})
+                    part["config"],
+                    tuple(ManifestObject(**item) for item in part["objects"]),
+                    part.get("watch", {}),
+                    part.get("last_instant"),
                 )
                 for table, part in content["tables"].items()
             }

@@ -107,6 +107,14 @@ class Timeline:
         """Whether a commit of this time is active: then nothing after it is archived."""
         return any(instant.time == time for instant in self.commits)
 
+    def lacks(self, time: str) -> bool:
+        """Whether a commit that was completed is gone: it is not active, and not older than what is, as archived ones.
+
+        Then the table was deleted, made anew or restored to an earlier state.
+        """
+        times = [commit.time for commit in self.commits]
+        return time not in times and not (times and time < times[0])
+
     def after(self, time: str) -> tuple[Instant, ...]:
         """The commits after an instant's time, oldest first."""
         return tuple(instant for instant in self.commits if instant.time > time)

@@ -13,6 +13,7 @@ from sluice.batch.claim import PendingObject, TableState
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome
 from sluice.config.table import TableConfig
+from sluice.errors import SluiceError
 from sluice.lane.machine import LaneState
 from sluice.ledger.records import (
     AdmittedObject,
@@ -260,6 +261,17 @@ class TableLedger(Protocol):
 
     def record_error(self, table: str, error: str, backoff_until: int | None) -> TableState:
         """Count a failure, and keep the table from being claimed until `backoff_until`."""
+        ...
+
+    def block(self, table: str, error: SluiceError, now: int) -> TableState:
+        """Count a failure, and keep the table from being written until `accept` or a rebuild."""
+        ...
+
+    def accept(self, table: str, instant: str | None, *, seen: str | None) -> bool:
+        """Make `instant` the table's last commit and unblock it; the caller wakes its lane.
+
+        False when its last commit is no longer `seen`.
+        """
         ...
 
     def pin(self, table: str, pinned: Mapping[str, Any]) -> bool:

@@ -30,8 +30,9 @@ def facts_of(state: TableState, requests: Mapping[str, ServiceRequest]) -> Table
     """The facts that the policy decides by: the table's record, and its open or last request of each service."""
     services = {name: _service_facts(state, name, requests.get(name)) for name in (CATALOG, *SERVICES)}
     deleted = state.totals.get("deleted", 0) + state.totals.get("truncated", 0)
+    paused = state.paused or bool(state.blocked)
     return TableFacts(
-        state.table, state.last_instant, state.last_commit_at, state.services_since, state.paused, deleted, services
+        state.table, state.last_instant, state.last_commit_at, state.services_since, paused, deleted, services
     )
 
 
@@ -111,11 +112,11 @@ def _service_facts(state: TableState, name: str, request: ServiceRequest | None)
 
 
 def executable_at(request: ServiceRequest, config: TableConfig | None, state: TableState) -> int | None:
-    """Earliest time (epoch ms) of a slice; None while the table is paused or unconfigured, or the request isn't open.
+    """Earliest time (epoch ms) of a slice; None while the table is paused, blocked or unconfigured, or none is open.
 
     Release, wake-up and sweep use this predicate too.
     """
-    if not request.open or config is None or config.paused or state.paused:
+    if not request.open or config is None or config.paused or state.paused or state.blocked:
         return None
     return max(request.not_before, state.backoff_until or 0)
 

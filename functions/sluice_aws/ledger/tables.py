@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sluice.batch.claim import TableState
+from sluice.errors import SluiceError
 from sluice.ledger.keys import TABLES_LISTED_AS, listed_at, table_key
 from sluice.services.policy import CATALOG
 from sluice.services.requests import SERVICES
@@ -32,6 +33,7 @@ PLAIN = (
     "catalog_failed",
     "purge_floors",
     "rebuild",
+    "blocked",
 )
 
 
@@ -63,6 +65,30 @@ class DynamoDbTables:
         changes = {"last_error": error[:ERROR_CHARACTERS], "backoff_until": backoff_until, **LISTED}
         stored, _ = self._table.update(table_key(table), changes, add={"failures": 1})
         return _state(table, stored)
+
+    def block(self, table: str, error: SluiceError, now: int) -> TableState:
+        """Count a failure, and keep the table from being written until `accept` or a rebuild. `now` is epoch ms."""
+        blocked = {
+            "code": error.code,
+            "error": error.message[:ERROR_CHARACTERS],
+            "next_step": error.next_step,
+            "at": now,
+        }
+        changes = {"blocked": blocked, "last_error": str(error)[:ERROR_CHARACTERS], **LISTED}
+        stored, _ = self._table.update(table_key(table), changes, add={"failures": 1})
+        return _state(table, stored)
+
+    def accept(self, table: str, instant: str | None, *, seen: str | None) -> bool:
+        """Make `instant` the table's last commit and unblock it. False when its last commit is no longer `seen`."""
+        changes = {
+            "last_instant": instant,
+            "blocked": None,
+            "last_error": None,
+            "failures": 0,
+            "backoff_until": None,
+            **LISTED,
+        }
+        return self._table.update(table_key(table), changes, condition=when(last_instant=seen))[1] is None
 
     def pin(self, table: str, pinned: Mapping[str, Any]) -> bool:
         """Store the settings that a table's data is written with. False when others are stored already."""

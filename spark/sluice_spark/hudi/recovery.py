@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sluice.errors import TableWentBack
 from sluice.ports import Log
 from sluice_spark.errors import StillUnfinished, TableDiffers
 from sluice_spark.hudi.facts import TableFacts
@@ -72,11 +73,37 @@ def _text(instant: Any) -> str:
     return f"{instant.requestedTime()}.{instant.getAction()}.{instant.getState()}"
 
 
-def recovered_facts(hudi: HudiTable, log: Log) -> TableFacts:
+def refuse_missing(hudi: HudiTable, last_instant: str | None) -> None:
+    """Raise TableWentBack where the ledger has a commit of the table, and there is none."""
+    if last_instant is not None and not hudi.exists():
+        raise TableWentBack(
+            f"{hudi.config.table} is gone: the ledger's last commit of it is {last_instant}",
+            table=hudi.config.table,
+            instant=last_instant,
+        )
+
+
+def _refuse_older(hudi: HudiTable, facts: TableFacts, last_instant: str | None) -> None:
+    """Raise TableWentBack where a commit that the ledger has is not on the timeline, active or archived."""
+    if last_instant is None:
+        return
+    commits = facts.meta_client.getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
+    if not commits.containsOrBeforeTimelineStarts(last_instant):
+        raise TableWentBack(
+            f"{hudi.config.table} does not have commit {last_instant}, the ledger's last one of it; "
+            f"its newest instant is {facts.newest or 'missing'}",
+            table=hudi.config.table,
+            instant=last_instant,
+        )
+
+
+def recovered_facts(hudi: HudiTable, log: Log, last_instant: str | None = None) -> TableFacts:
     """Check and repair a table that this run doesn't know. For the lane's holder, before it writes.
 
-    A service that died leaves no manifest for a take-over to resolve, so its unfinished instants are rolled back here.
-    Where a purge was cut off, the log files that it wrote are compacted first. Raises TableDiffers, StillUnfinished.
+    `last_instant` is the table's last commit in the ledger: a table without it was deleted or restored, and is not
+    touched. A service that died leaves no manifest for a take-over to resolve, so its unfinished instants are rolled
+    back here. Where a purge was cut off, the log files that it wrote are compacted first. Raises TableDiffers,
+    TableWentBack, StillUnfinished.
     """
     try:
         facts = hudi.look()
@@ -85,6 +112,7 @@ def recovered_facts(hudi: HudiTable, log: Log) -> TableFacts:
             raise
         log.event("table_made_anew", table=hudi.config.table, differences=differs.facts["differences"])
         facts = hudi.look()
+    _refuse_older(hudi, facts, last_instant)
     if facts.properties_added:
         log.event("properties_added", table=hudi.config.table, properties=list(facts.properties_added))
     if facts.unfinished:

@@ -9,7 +9,7 @@ from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import SCHEMAS_STAGE, TABLE_STAGE, ObjectError
 from sluice.schema.avro import PLAIN, WriterSchema
 from sluice_spark.hudi.facts import TableFacts
-from sluice_spark.hudi.recovery import recovered_facts
+from sluice_spark.hudi.recovery import recovered_facts, refuse_missing
 from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.plan import PlannedRead, column_types, plan_read
 from sluice_spark.merge.schemas import (
@@ -71,10 +71,12 @@ def prepare(part: PartContext) -> Prepared:
 
 def _facts_of_unknown(part: PartContext) -> TableFacts:
     """The facts of a table that this run has not written yet, or that it failed to write."""
+    last_instant = part.claimed.last_instant
+    refuse_missing(part.hudi, last_instant)
     if part.hudi.ensure_created():
         part.event("table_created")
     part.check_held()
-    return recovered_facts(part.hudi, part.services.log)
+    return recovered_facts(part.hudi, part.services.log, last_instant)
 
 
 def _scan(part: PartContext, objects: Sequence[ManifestObject]) -> Scanned:

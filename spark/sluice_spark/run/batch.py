@@ -16,7 +16,7 @@ from sluice.lane.machine import backoff_ms
 from sluice.ledger.ports import Ledger
 from sluice.objects import ObjectId
 from sluice.ports import Clock, Log
-from sluice_spark.errors import ENDS_RUN, LaneLost
+from sluice_spark.errors import BLOCKS_TABLE, ENDS_RUN, LaneLost
 from sluice_spark.log import Profile, describe
 from sluice_spark.ports import Manifests, Merger
 from sluice_spark.run.hold import LaneHold
@@ -30,7 +30,7 @@ UNRESOLVED = "unresolved"
 
 @dataclass(frozen=True)
 class PartEnd:
-    """How a part ended. `retry_at` (epoch ms) is when a failed table may be tried again."""
+    """How a part ended. `retry_at` (epoch ms) is when a failed table may be tried again, unless it is blocked."""
 
     table: str
     end: str
@@ -111,6 +111,10 @@ class TableParts:
         """
         self._hold.check()
         self._log.failure("table_failed", failure, batch=manifest.batch, table=table)
+        blocked = False
+        if isinstance(failure, BLOCKS_TABLE) and self._hold.still_held():
+            blocked = True  # before the objects are pending, and also where a commit is found
+            self._ledger.tables.block(table, failure, self._clock.now_ms())
         try:
             outcome = self._resolved(manifest, table, profile)
         except (LaneLost, *ENDS_RUN) as ended:
@@ -123,7 +127,8 @@ class TableParts:
             return self._settle(manifest, table, claimed, outcome, profile)
         if not self._hold.still_held():
             self._hold.check()
-        retry_at = self._back_off(table, failure)  # before the objects are pending, so that nothing claims them early
+        # Before the objects are pending, so that nothing claims them early.
+        retry_at = None if blocked else self._back_off(table, failure)
         return self._return(manifest, table, claimed, retry_at)
 
     def _return(

@@ -161,6 +161,7 @@ class ClaimStep:
                 merged_as(configs[table], items).to_dict(),
                 tuple(_in_manifest(item) for item in items),
                 states[table].watch if table in states else {},
+                states[table].last_instant if table in states else None,
             )
             for table, items in plan.objects.items()
         }

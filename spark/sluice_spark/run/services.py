@@ -9,7 +9,7 @@ from sluice.ledger.ports import Ledger
 from sluice.ports import Clock, Log
 from sluice.services.planning import ServicePlan, executable_at, impossible, plan_services
 from sluice.services.requests import RUNNING, ServiceError, ServiceRequest
-from sluice_spark.errors import ENDS_RUN, LaneLost
+from sluice_spark.errors import BLOCKS_TABLE, ENDS_RUN, LaneLost
 from sluice_spark.log import describe
 from sluice_spark.ports import Merger
 from sluice_spark.run.claim import ConfigurationInForce
@@ -92,6 +92,7 @@ class ServiceStep:
             request=request.request,
             slice=request.slices + 1,
         )
+        state = self._ledger.tables.get(request.table)
         try:
             done = self._merger.serve_table(
                 self._configs[request.table],
@@ -99,7 +100,8 @@ class ServiceStep:
                 self._hold.still_held,
                 slice_s,
                 lambda positions: self._ledger.tables.raise_purge_floor(request.table, positions),
-                self._ledger.tables.get(request.table).watch,
+                state.watch,
+                state.last_instant,
             )
         except (LaneLost, *ENDS_RUN) as ended:
             if isinstance(ended, LaneLost):
@@ -121,6 +123,8 @@ class ServiceStep:
         )
 
     def _failed(self, started: ServiceRequest, failure: Exception) -> None:
+        if isinstance(failure, BLOCKS_TABLE) and self._hold.still_held():
+            self._ledger.tables.block(started.table, failure, self._clock.now_ms())
         code = failure.code if isinstance(failure, SluiceError) else "service_failed"
         error = ServiceError(
             code, describe(failure), retriable=failure.retriable if isinstance(failure, SluiceError) else True

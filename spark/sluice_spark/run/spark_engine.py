@@ -67,6 +67,7 @@ class SparkMerger:
         slice_s: int,
         raise_floor: Callable[[Mapping[int, str]], None],
         watch: Mapping[str, Any] = MappingProxyType({}),
+        last_instant: str | None = None,
     ) -> SliceDone:
         """Do one slice of a table service."""
         with self._pool(config.table, service) as spark:
@@ -82,6 +83,7 @@ class SparkMerger:
                 slice_s=slice_s,
                 raise_floor=raise_floor,
                 watch=watch,
+                last_instant=last_instant,
             )
 
     def abandon(self) -> None:

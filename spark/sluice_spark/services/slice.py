@@ -16,7 +16,7 @@ from sluice.services.requests import ARCHIVAL, CLEANING, CLUSTERING, COMPACTION,
 from sluice_spark.errors import CommitNotNewest, LaneLost, ServiceNotForTable
 from sluice_spark.hudi import housekeeping
 from sluice_spark.hudi.facts import TableFacts
-from sluice_spark.hudi.recovery import recovered_facts
+from sluice_spark.hudi.recovery import recovered_facts, refuse_missing
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.context import MergeServices
 from sluice_spark.services.compaction import cluster, compact
@@ -66,19 +66,21 @@ def serve_table(
     slice_s: int,
     raise_floor: RaiseFloor,
     watch: Mapping[str, Any] = MappingProxyType({}),
+    last_instant: str | None = None,
 ) -> SliceDone:
     """Do one slice of a service. Each is idempotent: it first undoes or finishes what an earlier attempt left.
 
     `raise_floor` writes the highest positions of rows about to be purged into the ledger; `watch` is the table's
-    KafkaWatch.to_dict(). Raises LaneLost before the next write where `still_held` says no, ServiceNotForTable, and
-    errors of Spark and Hudi; after these the table is checked and rolled back before it is written again
-    (`resolve-before-write`).
+    KafkaWatch.to_dict(), `last_instant` its last commit in the ledger. Raises LaneLost before the next write where
+    `still_held` says no, ServiceNotForTable, TableWentBack, and errors of Spark and Hudi; after these the table is
+    checked and rolled back before it is written again (`resolve-before-write`).
     """
     _refuse_service(config, service)
     clock, known = services.clock, services.known
     began = clock.now_ms()
     hudi = HudiTable(spark, services.table_path(config.database, config.name), config)
     if not hudi.exists():
+        refuse_missing(hudi, last_instant)
         return SliceDone(ServiceReport())
 
     def check_held() -> None:
@@ -87,7 +89,7 @@ def serve_table(
 
     known.take(config)  # the table is unknown until the slice has ended well
     check_held()
-    facts = recovered_facts(hudi, services.log)
+    facts = recovered_facts(hudi, services.log, last_instant)
     if facts.empty:
         return SliceDone(ServiceReport())
     hudi.wait_until_past_newest(facts.newest, now_ms=clock.now_ms, wait=clock.wait)

@@ -5,6 +5,7 @@ from emulated_stack import NOW, REGION, describe
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.errors import TableWentBack
 from sluice.ledger import keys as items
 from sluice_cli.main import run
 
@@ -500,6 +501,56 @@ def test_doctor_fails_an_unversioned_bucket(stack, capsys):
     stack.s3.put_bucket_versioning(Bucket="s-bronze", VersioningConfiguration={"Status": "Suspended"})
     assert run(["doctor"]) == 1
     assert "keeps no versions" in capsys.readouterr().out
+
+
+@pytest.fixture
+def went_back(stack, tables, capsys):
+    """A table whose last commit in the ledger is gone from silver, which holds an earlier one."""
+    assert run(["config", "push", tables()]) == 0
+    identity = stack.admit(stack.write("a"))
+    claim(stack, identity)
+    outcome = Outcome("b-1", "crm.user", COMMITTED, NOW, instant="20240501101500002")
+    assert stack.ledger.batches.settle("main", "b-1", outcome, [identity], "run-1", NOW)
+    stack.s3.put_object(Bucket="s-silver", Key="crm/user/.hoodie/20240501101500001.commit", Body=b"")
+    capsys.readouterr()
+    return stack
+
+
+def test_doctor_fails_a_table_whose_last_commit_is_gone(went_back, capsys):
+    assert run(["doctor", "--json"]) == 1
+    found = {item["about"]: item for item in describe(capsys)}["table crm.user"]
+    assert found["result"] == "fail" and "20240501101500002 is gone" in found["found"]
+    assert "sluice table accept" in found["advice"]
+    went_back.s3.put_object(Bucket="s-silver", Key="crm/user/.hoodie/20240501101500002.commit", Body=b"")
+    run(["doctor", "--json"])
+    assert "table crm.user" not in {item["about"] for item in describe(capsys)}
+
+
+def test_an_accepted_table_goes_on_at_its_newest_commit(went_back, invoked, capsys):
+    ledger = went_back.ledger
+    ledger.tables.block("crm.user", TableWentBack("crm.user is behind", table="crm.user"), NOW)
+    waiting = went_back.admit(went_back.write("b"))
+    arrivals = ledger.lanes.get("main").arrivals
+    run(["doctor", "--json"])
+    assert {item["about"]: item["found"] for item in describe(capsys)}["table crm.user"] == "crm.user is behind"
+    assert run(["wait", "--timeout", "1"]) == 1
+    assert "crm.user is behind" in capsys.readouterr().err
+    assert run(["status"]) == 0 and "blocked: crm.user is behind" in capsys.readouterr().out
+
+    assert run(["table", "accept", "crm.user"]) == 2  # nobody to ask
+    capsys.readouterr()
+    assert run(["table", "accept", "crm.user", "--yes", "--json"]) == 0
+    document = describe(capsys)
+    assert (document["instant"], document["before"], document["changed"]) == (
+        "20240501101500001",
+        "20240501101500002",
+        True,
+    )
+    state = ledger.tables.get("crm.user")
+    assert (state.last_instant, state.blocked, state.last_error) == ("20240501101500001", None, None)
+    assert ledger.lanes.get("main").arrivals == arrivals + 1 and invoked
+    assert ledger.objects.get([waiting])[waiting].state == "pending"
+    assert run(["table", "accept", "crm.user", "--json"]) == 0 and not describe(capsys)["changed"]
 
 
 def test_taking_back_a_tables_pause_wakes_a_lane_that_nothing_woke_before(stack, tables, invoked, capsys):

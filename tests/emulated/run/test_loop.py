@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb, two_threads
 
+from sluice.batch.manifest import Manifest
 from sluice.config.document import Configuration
 from sluice.config.table import TableRule
-from sluice.errors import SluiceError
+from sluice.errors import SluiceError, TableWentBack
 from sluice.lane.job_policy import scope_of
 from sluice.lane.machine import IDLE, PAUSED, RUNNING
 from sluice.lane.supervision import NOTHING, START, next_step
@@ -313,6 +314,42 @@ def test_a_failed_table_is_tried_again_when_its_back_off_is_over(simulated):
     simulated.run()
     assert simulated.states(orders) == {"committed": 2}
     assert simulated.ledger.tables.get("shop.orders").failures == 0
+
+
+def test_a_table_that_went_back_waits_for_a_decision_and_stops_no_other(simulated):
+    first = simulated.put("shop.orders")
+    simulated.run()
+    simulated.merger.before["shop.orders"].append(TableWentBack("shop.orders is gone", table="shop.orders"))
+    orders, customers = simulated.put("shop.orders", 2), simulated.put("shop.customers")
+    simulated.run()
+    assert (simulated.states(first + customers), simulated.states(orders)) == ({"committed": 2}, {"pending": 2})
+    state = simulated.ledger.tables.get("shop.orders")
+    assert (state.blocked["code"], state.blocked["error"]) == ("table_went_back", "shop.orders is gone")
+    assert "sluice table accept" in state.last_error
+    assert simulated.ledger.lanes.get(LANE).due_at is None  # nothing starts for it
+
+    later = simulated.put("shop.orders")
+    simulated.run()
+    assert simulated.states(orders + later) == {"pending": 3}
+    assert not simulated.ledger.tables.accept("shop.orders", None, seen="another instant")
+    assert simulated.ledger.tables.accept("shop.orders", None, seen=state.last_instant)
+    simulated.ledger.lanes.wake(LANE)
+    simulated.run()
+    assert simulated.states(orders + later) == {"committed": 3}
+
+
+def test_a_batch_names_the_last_commit_of_each_of_its_tables(simulated):
+    simulated.put("shop.orders")
+    simulated.run()
+    last = simulated.ledger.tables.get("shop.orders").last_instant
+    simulated.put("shop.orders")
+    simulated.put("shop.customers")
+    simulated.run()
+    newest = Manifest.from_json(list(simulated.documents.stored.values())[-3])
+    assert {table: part.last_instant for table, part in newest.tables.items()} == {
+        "shop.orders": last,
+        "shop.customers": None,
+    }
 
 
 def test_a_write_that_raised_after_its_commit_was_there_is_settled_and_not_repeated(simulated):

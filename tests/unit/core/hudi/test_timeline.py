@@ -65,3 +65,11 @@ def test_only_partitions_that_a_commit_empties_are_listed():
     )
     assert Commit.of(instant, (body % "INSERT_OVERWRITE_TABLE").encode()).emptied == {"a=2"}
     assert Commit.of(instant, (body % "CLUSTER").encode()).emptied == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("active", "lost"), [(["1", "2"], True), ([], True), (["1", "3"], False), (["4", "5"], False)], ids=str
+)
+def test_a_commit_is_gone_where_it_is_neither_active_nor_archived(active, lost):
+    timeline = Timeline.of([f"2024050110150000{number}.commit" for number in active])
+    assert timeline.lacks("20240501101500003") is lost

@@ -1,0 +1,63 @@
+"""`sluice table accept`: goes on with a table that was deleted or restored, as it is now."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sluice.config.pinned_topic import config_in_force
+from sluice.errors import CommandFailed, TableWentBack
+from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.silver_files import SilverBucket
+from sluice_aws.s3.timelines import TimelineReader
+from sluice_cli.tables.inspect import TableName
+from sluice_cli.terminal.interaction import ask
+from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json
+from sluice_cli.terminal.stack import supervise_now
+
+
+def accept(
+    table: TableName,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Go on with a table that was deleted or restored to an earlier state, as it is now.
+
+    The ledger takes the table's newest commit for its last one, and waiting objects are merged. Rows of later commits
+    are not merged again: `sluice rebuild table` does that. A table that is as the ledger knows it is left alone.
+
+    Example:
+
+      sluice table accept crm.user
+    """
+    target = chosen_target(stack)
+    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    state = ledger.tables.get(table)
+    if state.blocked and state.blocked["code"] != TableWentBack.code:
+        raise CommandFailed(
+            f"{table} can't be accepted as it is: {state.blocked['error']}", next_step=str(state.blocked["next_step"])
+        )
+    configuration = ConfigStore(Objects(target.client("s3")), target.artifacts, history=ledger.history).load()
+    lane = config_in_force(configuration, table, state.pinned).lane
+    newest = TimelineReader(SilverBucket(target.client("s3"), target.silver)).timeline(table)
+    instant = newest.newest.time if newest.newest is not None else None
+    changed = bool(state.blocked) or (state.last_instant is not None and newest.lacks(state.last_instant))
+    if changed:
+        if not yes:
+            ask(
+                f"Go on with {table} at {instant or 'no commit'}, without its later commits up to {state.last_instant}?"
+            )
+        if not ledger.tables.accept(table, instant, seen=state.last_instant):
+            raise CommandFailed(f"{table} was committed to meanwhile", next_step="Look at `sluice status`")
+        ledger.lanes.wake(lane)
+        supervise_now(target)
+    if as_json:
+        print_json({"table": table, "lane": lane, "instant": instant, "before": state.last_instant, "changed": changed})
+    elif changed:
+        print(f"{table}: goes on at {instant or 'no commit'}, was at {state.last_instant}")
+    else:
+        print(f"{table}: nothing to accept, {state.last_instant or 'no commit'} is its last commit")
