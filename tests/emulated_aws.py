@@ -167,6 +167,14 @@ class EmulatedSession:
         return self._made[named]
 
 
+def ministack_client(service: str, region: str = "eu-central-1") -> Any:
+    """A client of one of MiniStack's other services, such as CloudFormation. The caller resets what it made."""
+    session = _session(region)
+    session.events.unregister("before-send", botocore_stubber)
+    session.events.register(f"before-send.{service}", partial(_ministack().answer, f"{region}/{service}"))
+    return session.client(service)
+
+
 def _session(region: str) -> Session:
     core = botocore.session.get_session()
     core.register_component("data_loader", _service_models())

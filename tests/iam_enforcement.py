@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from emulated_aws import observing
 from ministack.core.iam_evaluator import EvalContext, evaluate, parse_policy_document
 
-from sluice_local.stack.overlay import read_template
+from sluice_deploy.template import read_template
 
 ACCOUNT, REGION = "123456789012", "us-west-2"
 TEMPLATE = read_template(Path(__file__).resolve().parent.parent / "template.yaml")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ministack.services import stepfunctions
 
-from sluice_local.stack.overlay import read_template
+from sluice_deploy.template import read_template
 
 ROOT = Path(__file__).resolve().parents[1]
 TEMPLATE = read_template(ROOT / "template.yaml")["Resources"]

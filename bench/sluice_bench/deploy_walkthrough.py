@@ -26,6 +26,7 @@ from judging.readers import RustReader
 from sluice_aws.clients import COMMAND, Clients, Credentials
 from sluice_aws.stack import Target, deployed_target
 from sluice_bench.walkthrough_text import Transcript
+from sluice_deploy.template import read_template
 from sluice_deploy.wheels import this_host
 from sluice_local.cache import cache_directory
 from sluice_local.emr.spark_command import Cloud, Machine
@@ -37,7 +38,7 @@ from sluice_local.home import Home
 from sluice_local.images.jars import ensure_jars, hudi_bundle
 from sluice_local.images.java import find_java
 from sluice_local.images.spark import build_image
-from sluice_local.stack.overlay import Surroundings, overlay, read_template
+from sluice_local.stack.overlay import Surroundings, overlay
 
 ROOT = Path(__file__).resolve().parents[2]
 STACK = "sluice"

@@ -1,12 +1,50 @@
-"""Finds out whether a deployment changes the Spark application, which CloudFormation can't do while it is started."""
+"""Reads templates, and finds out whether a deployment changes the Spark application.
+
+CloudFormation can't change an application while it is started.
+"""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+import yaml
+
 APPLICATION = "AWS::EMRServerless::Application"
+
+
+class _TemplateLoader(yaml.SafeLoader):
+    """YAML with CloudFormation's short forms: `!Ref A` is `{"Ref": "A"}`, and `!Sub a` is `{"Fn::Sub": "a"}`."""
+
+
+def _written_out(loader: yaml.SafeLoader, name: str, node: yaml.Node) -> dict[str, Any]:
+    value: Any
+    if isinstance(node, yaml.ScalarNode):
+        value = loader.construct_scalar(node)
+        if name == "GetAtt":
+            value = value.split(".", 1)
+    elif isinstance(node, yaml.SequenceNode):
+        value = loader.construct_sequence(node, deep=True)
+    else:
+        value = loader.construct_mapping(node, deep=True)
+    return {name if name in ("Ref", "Condition") else f"Fn::{name}": value}
+
+
+_TemplateLoader.add_multi_constructor("!", _written_out)
+
+
+def parse_template(text: str) -> dict[str, Any]:
+    """A template in YAML or JSON with CloudFormation's short forms written out. Raises yaml.YAMLError."""
+    # Through JSON, so that YAML's anchors become copies.
+    return dict(json.loads(json.dumps(yaml.load(text, _TemplateLoader))))  # noqa: S506  # nosec B506
+
+
+def read_template(path: Path) -> dict[str, Any]:
+    """The template of a file, as `parse_template` does."""
+    return parse_template(path.read_text(encoding="utf-8"))
 
 
 def changes_application(
@@ -34,8 +72,6 @@ def changes_application(
 
 def parameters_of(overrides: str) -> dict[str, str]:
     """`--parameter-overrides` as SAM takes them: `Name=value Name="a value"`."""
-    import shlex
-
     pairs = [word.partition("=") for word in shlex.split(overrides)]
     return {name: value for name, _, value in pairs}
 

@@ -151,9 +151,7 @@ def deployed_target(stack: str, environment: Mapping[str, str]) -> Target:
     """
     endpoint = environment.get("AWS_ENDPOINT_URL") or None
     emr_endpoint = environment.get("AWS_ENDPOINT_URL_EMR_SERVERLESS")
-    clients = Clients(
-        region=environment.get("AWS_REGION"), endpoint_url=endpoint, emr_endpoint_url=emr_endpoint, options=COMMAND
-    )
+    clients = _clients(environment)
     region = clients.session.region_name
     if not region:
         raise NoTarget("No AWS region is configured", next_step="Set AWS_REGION, or a region in the AWS profile")
@@ -179,6 +177,36 @@ def deployed_target(stack: str, environment: Mapping[str, str]) -> Target:
     )
     vars(target).update(clients=clients, outputs=outputs)  # fill the cached properties: both are known already
     return target
+
+
+def remove_failed_creation(stack: str, environment: Mapping[str, str], *, poll_s: int = 5) -> bool:
+    """Delete a stack whose creation was rolled back, and wait for its end. Returns whether there was one.
+
+    CloudFormation can neither update nor create such a stack. Its resources are gone already.
+    """
+    cloudformation = _clients(environment).client("cloudformation")
+    try:
+        found = cloudformation.describe_stacks(StackName=stack)["Stacks"]
+    except ClientError as error:
+        if error.response.get("Error", {}).get("Code") != "ValidationError":
+            raise
+        return False
+    if found[0]["StackStatus"] != "ROLLBACK_COMPLETE":
+        return False
+    cloudformation.delete_stack(StackName=stack)
+    cloudformation.get_waiter("stack_delete_complete").wait(
+        StackName=found[0]["StackId"], WaiterConfig={"Delay": poll_s, "MaxAttempts": 120}
+    )
+    return True
+
+
+def _clients(environment: Mapping[str, str]) -> Clients:
+    return Clients(
+        region=environment.get("AWS_REGION"),
+        endpoint_url=environment.get("AWS_ENDPOINT_URL") or None,
+        emr_endpoint_url=environment.get("AWS_ENDPOINT_URL_EMR_SERVERLESS"),
+        options=COMMAND,
+    )
 
 
 def _outputs(cloudformation: Any, stack: str, region: str) -> dict[str, str]:

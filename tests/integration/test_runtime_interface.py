@@ -15,13 +15,13 @@ import samcli.local
 from judging.patience import patient
 
 from sluice_deploy.release import source_root
+from sluice_deploy.template import read_template
 from sluice_local import processes as children
 from sluice_local.cache import cache_directory
 from sluice_local.emr.api import serve
 from sluice_local.emr.service import Service
 from sluice_local.emulators.choose import start_emulator
 from sluice_local.images.pythons import function_package, python_without_site, site_packages
-from sluice_local.stack.overlay import read_template
 from sluice_local.stack.sample_world import emulator_clients, main, names, set_up
 
 ROOT = source_root()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -20,11 +21,11 @@ from sluice.errors import NoTarget
 from sluice.lane.machine import HALTED, IDLE, PAUSED
 from sluice.ledger.ports import Ledger
 from sluice_aws.ledger.ledger import DynamoDbLedger
-from sluice_aws.stack import Target
+from sluice_aws.stack import STACK_VARIABLE, Target, remove_failed_creation
 from sluice_cli.errors import NotAtRest
-from sluice_cli.terminal.output import Stack, chosen_target, say
+from sluice_cli.terminal.output import Stack, chosen_target, say, stack_before_verb
 from sluice_cli.terminal.stack import supervise_now
-from sluice_deploy.template import changes_application, parameters_of
+from sluice_deploy.template import changes_application, parameters_of, parse_template, read_template
 
 app = typer.Typer(
     help="Stop Spark before its application is changed or deleted, and resume it after.", no_args_is_help=True
@@ -76,9 +77,10 @@ def begin(
 ) -> None:
     """Pause all lanes, wait for their runs to end, and stop the application. New objects wait in the ledger.
 
-    Runs end after their current batch. Halted lanes stay halted. Without a stack, the command does nothing. An existing
-    application (parameter ApplicationId) is left running, with its other jobs. After a failed deployment the command
-    may be repeated: the lanes it paused before stay noted.
+    Runs end after their current batch. Halted lanes stay halted. Without a stack, the command does nothing; before a
+    deployment it deletes a stack whose creation was rolled back. An existing application (parameter ApplicationId) is
+    left running, with its other jobs. After a failed deployment the command may be repeated: the lanes it paused before
+    stay noted.
 
     Example:
 
@@ -88,6 +90,9 @@ def begin(
         target = chosen_target(stack)
     except NoTarget as missing:
         say(f"{missing}: nothing to stop")
+        named = stack or stack_before_verb.get() or os.environ.get(STACK_VARIABLE)
+        if named and before_deploy is not None and remove_failed_creation(named, os.environ, poll_s=int(POLL_S)):
+            say(f"stack {named}: deleted, since its creation had failed and it holds nothing")
         return
     if before_deploy is not None and not _would_change(
         target, before_deploy, _given(overrides, config_env, before_deploy.parent)
@@ -194,18 +199,14 @@ def _given(overrides: str, config_env: str | None, folder: Path) -> dict[str, st
 
 
 def _would_change(target: Target, template: Path, given: Mapping[str, str]) -> bool:
-    from sluice_local.stack.overlay import read_template  # imported here because SAM's reader is slow to import
-
     now = target.parameters
     if now.get(GIVEN):
         return False  # no deployment changes an application that the stack doesn't own
     cloudformation = target.client("cloudformation")
     body: Any = cloudformation.get_template(StackName=target.stack, TemplateStage="Original")["TemplateBody"]
-    if isinstance(body, str):
-        from samtranslator.yaml_helper import yaml_parse
-
-        body = json_module.loads(json_module.dumps(yaml_parse(body)))
-    return changes_application(body, read_template(template), now, given)
+    return changes_application(
+        parse_template(body) if isinstance(body, str) else body, read_template(template), now, given
+    )
 
 
 def _wait(what: Callable[[], list[str]], deadline: float, back: str) -> None:

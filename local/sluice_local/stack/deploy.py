@@ -15,10 +15,11 @@ from botocore.exceptions import ClientError
 
 from sluice_aws.clients import Clients
 from sluice_deploy.release import Release, build_release, source_root, upload_release
+from sluice_deploy.template import read_template
 from sluice_deploy.wheels import this_host
 from sluice_local.errors import DeploymentFailed
 from sluice_local.images.pythons import function_package
-from sluice_local.stack.overlay import Surroundings, overlay, read_template, state_machines
+from sluice_local.stack.overlay import Surroundings, overlay, state_machines
 
 STACK = "sluice"
 _DEPLOYMENTS = "sluice-deployments"  # the counterpart of `sam deploy`'s managed bucket, for code and template

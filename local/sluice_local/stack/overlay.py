@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-APPLICATION = "AWS::EMRServerless::Application"
+from sluice_deploy.template import APPLICATION
+
 FUNCTION = "AWS::Serverless::Function"
 STATE_MACHINE = "AWS::Serverless::StateMachine"
 JOB_RUN_TASK = "aws-sdk:emrserverless:getJobRun"
@@ -50,14 +51,6 @@ class Difference:
     overlaid: Any
 
 
-def read_template(path: Path) -> dict[str, Any]:
-    """A template with CloudFormation's short forms written out."""
-    from samtranslator.yaml_helper import yaml_parse
-
-    # Through JSON, so that YAML's anchors become copies.
-    return dict(json.loads(json.dumps(yaml_parse(path.read_text(encoding="utf-8")))))
-
-
 def overlay(template: Mapping[str, Any], surroundings: Surroundings) -> dict[str, Any]:
     """A copy of `template` that an emulator can deploy."""
     result = copy.deepcopy(dict(template))
@@ -79,6 +72,8 @@ def overlay(template: Mapping[str, Any], surroundings: Surroundings) -> dict[str
         POWERTOOLS_TRACE_DISABLED="true",  # there is no X-Ray daemon
     )
     for resource in result["Resources"].values():
+        if resource.get("DeletionPolicy") == "RetainExceptOnCreate":
+            resource["DeletionPolicy"] = "Retain"  # LocalStack would delete the data with the stack
         for event in resource.get("Properties", {}).get("Events", {}).values() if resource["Type"] == FUNCTION else ():
             if event["Type"] == "SQS":
                 event["Properties"]["ScalingConfig"] = {"MaximumConcurrency": surroundings.admit_concurrency}

@@ -23,7 +23,7 @@ from sluice.config.table import TableRule
 from sluice_aws.clients import COMMAND, Clients, Credentials
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_deploy.release import source_root
-from sluice_local.stack.overlay import read_template
+from sluice_deploy.template import read_template
 
 REGION = "us-west-2"  # the events'
 BRONZE = "sluice-bronze-123456789012-us-west-2"

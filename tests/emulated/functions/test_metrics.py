@@ -32,7 +32,7 @@ from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.telemetry import telemetry_of
-from sluice_local.stack.overlay import read_template
+from sluice_deploy.template import read_template
 
 NOW = 1_700_000_000_000
 TEMPLATE = read_template(Path(__file__).resolve().parents[3] / "template.yaml")

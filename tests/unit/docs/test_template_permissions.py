@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sluice.ledger.keys import CLAIMED, COMMITTED
-from sluice_local.stack.overlay import read_template
+from sluice_deploy.template import read_template
 
 TEMPLATE = read_template(Path(__file__).resolve().parents[3] / "template.yaml")
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomllib
 
-from sluice_local.stack.overlay import read_template
+from sluice_deploy.template import read_template
 
 ROOT = Path(__file__).resolve().parents[3]
 TEMPLATE = read_template(ROOT / "template.yaml")
@@ -108,7 +109,6 @@ def test_every_role_can_be_given_a_boundary() -> None:
 @pytest.mark.parametrize("bucket", of_type("AWS::S3::Bucket"))
 def test_a_bucket_is_private_encrypted_kept_and_spoken_to_over_tls_only(bucket: str) -> None:
     resource = RESOURCES[bucket]
-    assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("Retain", "Retain")
     properties = resource["Properties"]
     assert (
         set(properties["PublicAccessBlockConfiguration"].values()) == {True}
@@ -132,6 +132,29 @@ def test_a_bucket_is_private_encrypted_kept_and_spoken_to_over_tls_only(bucket: 
         {"Bool": {"aws:SecureTransport": "false"}},
     )
     assert denied["Resource"] == [{"Fn::GetAtt": [bucket, "Arn"]}, {"Fn::Sub": f"${{{bucket}.Arn}}/*"}]
+
+
+def test_what_holds_or_protects_data_outlives_the_stack_but_not_a_failed_creation() -> None:
+    kept = {
+        name: (resource.get("DeletionPolicy"), resource.get("UpdateReplacePolicy"))
+        for name, resource in of_type(
+            "AWS::S3::Bucket", "AWS::S3::BucketPolicy", "AWS::DynamoDB::Table", "AWS::KMS::Key"
+        ).items()
+    }
+    assert len(kept) == 8 and set(kept.values()) == {("RetainExceptOnCreate", "Retain")}
+
+
+def test_the_ledger_is_protected_from_deletion_once_the_stack_has_a_release() -> None:
+    # From its creation on, the protection would refuse the deletion that undoes a failed creation.
+    assert RESOURCES["Ledger"]["Properties"]["DeletionProtectionEnabled"] == {"Fn::If": ["HasRelease", True, False]}
+
+
+def test_a_failed_deployment_is_rolled_back_and_its_stack_not_deleted() -> None:
+    # CloudFormation deletes what RetainExceptOnCreate names when it rolls a creation back. When a stack is deleted, as
+    # SAM's `on_failure = "DELETE"` does with a failed one, it keeps it.
+    settings = tomllib.loads((ROOT / "samconfig.toml").read_text(encoding="utf-8"))
+    deployments = [settings[name]["deploy"]["parameters"] for name in ("default", "dev", "prod")]
+    assert not {"on_failure", "disable_rollback"} & {name for given in deployments for name in given}
 
 
 @pytest.mark.parametrize("name", [*of_type("AWS::SQS::Queue"), *of_type("AWS::Logs::LogGroup"), "Ledger", "Alerts"])
@@ -181,10 +204,7 @@ def test_the_stacks_own_key_lets_s3_encrypt_notices_of_this_bucket() -> None:
     assert {"aws:SourceAccount"} == set(grant["Condition"]["StringEquals"]) and {"aws:SourceArn"} == set(
         grant["Condition"]["ArnLike"]
     )
-    assert (
-        RESOURCES["DataKey"]["DeletionPolicy"] == "Retain"
-        and RESOURCES["DataKey"]["Properties"]["EnableKeyRotation"] is True
-    )
+    assert RESOURCES["DataKey"]["Properties"]["EnableKeyRotation"] is True
 
 
 def test_functions_and_workers_can_run_in_subnets() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sluice.cost import Assumptions
-from sluice_local.stack.overlay import read_template
+from sluice_deploy.template import read_template
 
 TEMPLATE = read_template(Path(__file__).resolve().parents[3] / "template.yaml")
 RESOURCES: dict[str, dict[str, Any]] = TEMPLATE["Resources"]

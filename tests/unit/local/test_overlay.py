@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from sluice_local.stack.overlay import APPLICATION, Difference, Surroundings, differences, overlay, read_template
+from sluice_deploy.template import APPLICATION, read_template
+from sluice_local.stack.overlay import Difference, Surroundings, differences, overlay
 
 SURROUNDINGS = Surroundings(
     "00fapplication00",
@@ -38,6 +39,7 @@ ALLOWED = {
     r"Globals\.Function\.CodeUri": "what `sam package` does: the functions' zip in a bucket",
     r"Globals\.Function\.Environment\.Variables\.AWS_ENDPOINT_URL_EMR_SERVERLESS": "where the stand-in listens",
     r"Globals\.Function\.Environment\.Variables\.POWERTOOLS_TRACE_DISABLED": "nothing listens for X-Ray segments",
+    r"Resources\.[A-Za-z]+\.DeletionPolicy": "LocalStack deletes what RetainExceptOnCreate names with the stack",
     r"Resources\.AdmitFunction\.Properties\.Events\.Notices\.Properties\.ScalingConfig\."
     r"MaximumConcurrency": "each concurrent call is a process of its own on this machine",
 }

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from sluice_cli.ops import standstill as standstill_command
-from sluice_deploy.template import changes_application, parameters_of
-from sluice_local.stack.overlay import read_template
+from sluice_deploy.template import changes_application, parameters_of, read_template
 
 ROOT = Path(__file__).resolve().parents[4]
 TEMPLATE = read_template(ROOT / "template.yaml")
