@@ -9,6 +9,7 @@ from typing import Any
 
 from sluice.hudi.file_slices import FileSlice
 from sluice_read.errors import NotComparable
+from sluice_read.moments import refuse_backwards
 from sluice_read.reading import COMMIT_TIME, RECORD_KEY, Shown, SilverTable
 from sluice_read.sql import load, opened_duckdb, quoted
 from sluice_read.values import rows_of
@@ -33,7 +34,7 @@ def differences(before: SilverTable, after: SilverTable) -> Iterator[Iterator[Ro
     """Find the rows that differ, in no order, readable inside the `with`. Rows that the source deleted count as absent.
 
     Only file slices that differ are read, into a DuckDB that spills to disk. They are joined by the record's key, so a
-    row that moved to another partition is one row. Raises NotComparable, Unreadable.
+    row that moved to another partition is one row. Raises NotComparable, InvalidMoment, Unreadable.
     """
     if before.table != after.table or before.view != after.view:
         raise NotComparable(
@@ -41,6 +42,7 @@ def differences(before: SilverTable, after: SilverTable) -> Iterator[Iterator[Ro
             tables=(before.table, after.table),
             next_step="Name the same table twice",
         )
+    refuse_backwards("the first moment", before.span.as_of, "the second", after.span.as_of)
     old, new = differing_slices(before, after)
     columns = tuple(after.schema().names)
     # Both are read with the newest columns, so that they can be compared; a later column is null before.

@@ -1,6 +1,6 @@
 """Moments in three forms: a 17-digit instant as timelines have it, a time with its zone, or a duration ago.
 
-They are read from command lines and Python calls, and written as people read them.
+They are read from command lines and Python calls, which may also pass a `datetime`, and written as people read them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from datetime import datetime, timedelta, timezone
 
 from sluice_read.errors import InvalidMoment
 
+Moment = str | datetime
 _INSTANT = re.compile(r"[0-9]{17}")
 _AGO = re.compile(r"([0-9]{1,9})\s?(s|min|m|h|d)")
 _UNIT_S = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
@@ -38,55 +39,87 @@ NOW = Span()
 
 
 def span_of(
-    *, as_of: str | None = None, since: str | None = None, until: str | None = None, now: int | None = None
+    *, as_of: Moment | None = None, since: Moment | None = None, until: Moment | None = None, now: int | None = None
 ) -> Span:
     """The span between moments, which `instant_at` reads. Raises InvalidMoment."""
     if as_of is not None and (since is not None or until is not None):
         raise InvalidMoment(
-            "--as-of gives a state, --since and --until give changes", given=as_of, next_step="Use one or the other"
+            "--as-of gives a state, --since and --until give changes",
+            given=str(as_of),
+            next_step="Use one or the other",
         )
     if as_of is not None:
         return Span(as_of=instant_at(as_of, now))
     first = None if since is None else instant_at(since, now)
     last = None if until is None else instant_at(until, now)
-    if first is not None and last is not None and first > last:
-        raise InvalidMoment(f"--since {since} is after --until {until}", given=since, next_step="Swap them")
+    refuse_backwards("since", first, "until", last)
     return Span(as_of=last, since=first, changes=since is not None or until is not None)
 
 
-def instant_at(moment: str, now: int | None = None) -> str:
+def refuse_backwards(first_name: str, first: str | None, last_name: str, last: str | None) -> None:
+    """Refuse a first instant after the last. Raises InvalidMoment."""
+    if first is not None and last is not None and first > last:
+        raise InvalidMoment(
+            f"{first_name} {moment_of(first)} is after {last_name} {moment_of(last)}",
+            given=first,
+            next_step="Swap them",
+        )
+
+
+def refuse_future(instant: str, latest: str) -> None:
+    """Refuse an instant after `latest`, the newest that can be known: what will happen can't be read.
+
+    Raises InvalidMoment.
+    """
+    if instant > latest:
+        raise InvalidMoment(
+            f"{moment_of(instant)} is in the future",
+            given=instant,
+            next_step=f"Ask for {moment_of(latest)} or earlier",
+        )
+
+
+def instant_at(moment: Moment, now: int | None = None) -> str:
     """Convert a moment to an instant, which is in UTC. A time without its zone is refused, since it is ambiguous.
 
     Where `now` (epoch ms) is given, `90s`, `15min`, `2h` and `7d` count back from it. Raises InvalidMoment.
     """
-    text = moment.strip()
+    text = moment.isoformat() if isinstance(moment, datetime) else str(moment).strip()
     examples = _EXAMPLES if now is None else _WITH_AGO
     ago = _AGO.fullmatch(text)
     if ago and now is not None:
-        then = max(0, now - int(ago[1]) * _UNIT_S[ago[2]] * 1000)
-        return _instant(datetime.fromtimestamp(then // 1000, timezone.utc) + timedelta(milliseconds=then % 1000))
+        return instant_of(max(0, now - int(ago[1]) * _UNIT_S[ago[2]] * 1000))
     if _INSTANT.fullmatch(text):
         try:
             datetime.strptime(text[:14], "%Y%m%d%H%M%S")
         except ValueError as error:
             raise InvalidMoment(
-                f"{moment!r} is not an instant: {error}", given=moment, next_step=f"Give {examples}"
+                f"{text!r} is not an instant: {error}", given=text, next_step=f"Give {examples}"
             ) from error
         return text
     try:
         at = datetime.fromisoformat(text)
     except ValueError as error:
-        raise InvalidMoment(f"{moment!r} is not a moment", given=moment, next_step=f"Give {examples}") from error
+        raise InvalidMoment(f"{text!r} is not a moment", given=text, next_step=f"Give {examples}") from error
     if at.tzinfo is None:
         raise InvalidMoment(
-            f"{moment!r} has no zone",
-            given=moment,
-            next_step=f"Add Z for UTC, or an offset: {text}Z" if "T" in text or " " in text else f"Give {examples}",
+            f"{text!r} has no zone",
+            given=text,
+            next_step="Give it one: datetime.now(timezone.utc)"
+            if isinstance(moment, datetime)
+            else f"Add Z for UTC, or an offset: {text}Z"
+            if "T" in text or " " in text
+            else f"Give {examples}",
         )
     try:
         return _instant(at.astimezone(timezone.utc))
     except OverflowError as error:
-        raise InvalidMoment(f"{moment!r} is out of range", given=moment, next_step=f"Give {examples}") from error
+        raise InvalidMoment(f"{text!r} is out of range", given=text, next_step=f"Give {examples}") from error
+
+
+def instant_of(at: int) -> str:
+    """The instant of epoch ms."""
+    return _instant(datetime.fromtimestamp(at // 1000, timezone.utc) + timedelta(milliseconds=at % 1000))
 
 
 def _instant(at: datetime) -> str:
@@ -100,8 +133,9 @@ def moment_of(instant: str) -> str:
 
 
 def point_in_time(text: str, now: int) -> int:
-    """A moment in epoch ms, by `instant_at`. `now` is epoch ms. Raises InvalidMoment."""
+    """A moment in epoch ms, by `instant_at`, that is not after `now` (epoch ms). Raises InvalidMoment."""
     instant = instant_at(text, now)
+    refuse_future(instant, instant_of(now))
     whole = datetime.strptime(instant[:14], "%Y%m%d%H%M%S").replace(tzinfo=timezone.utc)
     return int(whole.timestamp()) * 1000 + int(instant[14:])
 

@@ -17,9 +17,10 @@ from hudi import HudiReadConfig, HudiReadOptions, HudiTableBuilder
 from sluice.changes import hidden_columns
 from sluice.hudi import table_properties
 from sluice.hudi.file_slices import FileSlice
+from sluice_aws.clock import epoch_ms
 from sluice_read.errors import UnknownColumn, UnknownTable, Unreadable
 from sluice_read.listing import TableListing, table_listing
-from sluice_read.moments import NOW, Span
+from sluice_read.moments import NOW, Span, instant_of, refuse_future
 from sluice_read.place import READ_OPTIMIZED, SilverPlace, TableFolder, find_table
 
 COMMIT_TIME, RECORD_KEY = "_hoodie_commit_time", "_hoodie_record_key"
@@ -173,7 +174,8 @@ def open_table(place: SilverPlace, name: str, *, span: Span = NOW) -> SilverTabl
     """Open a table by the name that readers use; a table of exactly this name wins over a suffix.
 
     Merge-on-read: the plain name and `_rt` are the merged state, `_ro` the base files alone.
-    Raises UnknownTable, Unreadable, NoCommit, NotRetained, UnsettledMoment.
+    A span that begins or ends in the future is refused; the table's newest commit never counts as that, even where its
+    writer's clock is ahead. Raises UnknownTable, Unreadable, NoCommit, NotRetained, UnsettledMoment, InvalidMoment.
     """
     folder, view = find_table(place, name)
     opened = _guarded(folder.table, _builder(folder, view).build)
@@ -189,6 +191,10 @@ def open_table(place: SilverPlace, name: str, *, span: Span = NOW) -> SilverTabl
             next_step="Read it with Spark",
         )
     listing = table_listing(folder)
+    latest = max(instant_of(epoch_ms()), listing.newest_until(None))
+    for given in (span.since, span.as_of):
+        if given is not None:
+            refuse_future(given, latest)
     return SilverTable(
         table=folder.table, view=view, span=span, hudi=opened, listing=listing, instant=listing.newest_until(span.as_of)
     )

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sluice_aws.stack import find_target
 from sluice_read.diff import RowDifference, differences
-from sluice_read.moments import NOW, Span, moment_of, span_of
+from sluice_read.moments import NOW, Moment, Span, moment_of, span_of
 from sluice_read.place import SilverPlace, tables_in
 from sluice_read.reading import Shown, SilverTable, open_table
 
@@ -21,10 +21,10 @@ class Silver:
     """The silver tables of one stack.
 
     Tables are named `database.table`. Of a merge-on-read table the plain name and `_rt` are the merged state, and `_ro`
-    its base files alone. A moment is an instant (17 digits, as `commits` gives them) or a time with its zone. Readers
-    give Arrow batches, file after file, and can be read once. Rows come in no order, with the columns of the newest
-    commit. Rows that the source deleted are left out unless `with_deleted`; `lineage` adds the `_sluice_*` and
-    `_hoodie_*` columns.
+    its base files alone. A moment is an instant (17 digits, as `commits` gives them), a time with its zone, or a
+    `datetime` with its zone, and not in the future. Readers give Arrow batches, file after file, and can be read once.
+    Rows come in no order, with the columns of the newest commit. Rows that the source deleted are left out unless
+    `with_deleted`; `lineage` adds the `_sluice_*` and `_hoodie_*` columns.
     """
 
     def __init__(self, place: SilverPlace) -> None:
@@ -75,7 +75,7 @@ class Silver:
     def as_of(
         self,
         table: str,
-        moment: str,
+        moment: Moment,
         *,
         columns: Sequence[str] | None = None,
         with_deleted: bool = False,
@@ -92,8 +92,8 @@ class Silver:
         self,
         table: str,
         *,
-        since: str | None = None,
-        until: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
         columns: Sequence[str] | None = None,
         lineage: bool = False,
     ) -> pa.RecordBatchReader:
@@ -105,7 +105,7 @@ class Silver:
         return self._reader(table, replace(span_of(since=since, until=until), changes=True), columns, True, lineage)
 
     def differences(
-        self, table: str, before: str, after: str | None = None
+        self, table: str, before: Moment, after: Moment | None = None
     ) -> AbstractContextManager[Iterator[RowDifference]]:
         """Find the rows that differ between two moments, readable inside the `with`. `after` None: the newest commit.
 

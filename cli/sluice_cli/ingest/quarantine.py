@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sluice.errors import UsageError
 from sluice.ledger.ports import Ledger
 from sluice_aws.admission.admit import open_admission
 from sluice_aws.clock import epoch_ms
@@ -50,6 +51,7 @@ OfTable = Annotated[
 OfCode = Annotated[
     str | None, typer.Option("--code", metavar="C", help="Only for this reason, by its code.", show_default=False)
 ]
+OfTopic = Annotated[str | None, typer.Option("--topic", metavar="T", help="Only of this topic.", show_default=False)]
 All = Annotated[bool, typer.Option("--all", help="Everything in quarantine, without parked objects.")]
 Note = Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Kept with the decision.", show_default=False)]
 
@@ -57,6 +59,7 @@ Note = Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Kept w
 @app.command("list")
 def list_entries(
     table: OfTable = None,
+    topic: OfTopic = None,
     code: OfCode = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many.")] = LISTED,
     parked: Annotated[
@@ -86,9 +89,11 @@ def list_entries(
     """
     quarantine, ledger, _ = _opened(stack)
     if decided:
+        if topic is not None:
+            raise UsageError("Decisions are not kept by topic", next_step="Use --table or --code")
         _list_decided(ledger, Choice(table=table, code=code), limit, as_json)
         return
-    found = quarantine.entries(Choice(table=table, code=code, parked=parked))
+    found = quarantine.entries(Choice(table=table, topic=topic, code=code, parked=parked))
     shown = list(islice(found, limit))
     more = next(found, None) is not None
     if as_json:
@@ -204,25 +209,29 @@ def retry(
 def discard(
     names: Names = None,
     table: OfTable = None,
+    topic: OfTopic = None,
     code: OfCode = None,
     all: All = False,
+    parked: Annotated[bool, typer.Option("--parked", help="Parked objects instead of entries in quarantine.")] = False,
     note: Note = None,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
     """Give entries up. The object stays in bronze, and the decision with its command and user is recorded.
 
-    Parked objects are discarded only by name or with --code log_restarted. Use the latter for objects of
+    Parked objects are discarded only by name, with --parked or with --code log_restarted. Use the latter for objects of
     another source, before a higher `generation` makes the others pending.
 
     Examples:
 
       sluice quarantine discard 3f2a9c --note 'written by a broken test'
 
+      sluice quarantine discard --parked --topic crm.public.scratch
+
       sluice quarantine discard 'topics/crm.public.user/partition=0/crm.public.user+0+0000000010.avro'
     """
     quarantine, _, target = _opened(stack)
-    records = quarantine.chosen(Choice(tuple(names or ()), table, code, all))
+    records = quarantine.chosen(Choice(tuple(names or ()), table, code, all, parked, topic))
     _print(
         quarantine.discard(records, command=command_line.get(), by=operator_of(target), note=note), "discarded", as_json
     )

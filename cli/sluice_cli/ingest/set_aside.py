@@ -28,7 +28,7 @@ OBJECT, ROWS = "object", "rows"
 
 @dataclass(frozen=True)
 class Choice:
-    """The entries that a command is about, by id (or its beginning, or the object's key), table and code; or `all`.
+    """The entries that a command is about, by id (or its beginning), the object's key, table, topic and code; or `all`.
 
     It includes parked objects only by name or by the code `log_restarted`. With `parked` it has no others.
     """
@@ -38,11 +38,12 @@ class Choice:
     code: str | None = None
     all: bool = False
     parked: bool = False
+    topic: str | None = None
 
     @property
     def empty(self) -> bool:
         """True if nothing is chosen."""
-        return not (self.named or self.table or self.code or self.all)
+        return not (self.named or self.table or self.code or self.topic or self.all)
 
     @property
     def about_parked(self) -> bool:
@@ -52,6 +53,8 @@ class Choice:
     def takes(self, record: ObjectRecord) -> bool:
         """True if an entry is chosen."""
         if self.table is not None and record.table != self.table:
+            return False
+        if self.topic is not None and record.topic != self.topic:
             return False
         if self.code is not None and self.code not in codes(record):
             return False
@@ -92,7 +95,7 @@ class Quarantine:
         if choice.empty:
             raise UsageError(
                 "Nothing is chosen",
-                next_step="Name entries by their id, or use --table, --code or --all;"
+                next_step="Name entries by their id, or use --table, --topic, --code or --all;"
                 " `sluice quarantine list` shows them, with --parked the parked ones",
             )
         found = list(self.entries(choice))
@@ -166,14 +169,13 @@ class Quarantine:
 
     def discard(self, records: Iterable[ObjectRecord], *, command: str, by: str, note: str | None) -> list[Decided]:
         """Give up entries in quarantine or parked objects, and record the decisions."""
-        return [
-            self._written(
-                record,
-                self._ledger.quarantine.discard(record, self._decision(record, DISCARDED, command, by, note)),
-                None,
-            )
-            for record in records
-        ]
+
+        def one(record: ObjectRecord) -> Decided:
+            decision = self._decision(record, DISCARDED, command, by, note)
+            return self._written(record, self._ledger.quarantine.discard(record, decision), None)
+
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="discard") as pool:
+            return list(pool.map(one, records))
 
     def _merged_under(self, record: ObjectRecord, config: TableConfig) -> int | None:
         """The generation that the other rows of an object were merged under; None if it is unknown.

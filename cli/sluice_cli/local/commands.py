@@ -19,6 +19,7 @@ import typer
 from sluice.errors import UsageError
 from sluice_cli.config.source import read_tables
 from sluice_cli.local.progress import following, progress_lines
+from sluice_cli.terminal.interaction import ask
 from sluice_cli.terminal.output import Json, print_json, say
 from sluice_local.emulators.choose import VARIABLE, Kind
 from sluice_local.errors import DidNotStart
@@ -119,13 +120,21 @@ def up(
 
 
 @app.command()
-def down() -> None:
-    """End the stack and everything it started. Succeeds also when no stack runs."""
+def down(
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """End the stack and everything it started. Succeeds also when no stack runs.
+
+    The stack's buckets, tables and ledger exist only while it runs. In a terminal it asks before it discards them; a
+    script is not asked.
+    """
     home = running_home(os.environ, Path.cwd())
     owner = home.owner()
     if owner is None:
         say(f"no local stack runs in {home.path}")
         return
+    if sys.stdin.isatty() and not yes:
+        ask(f"End the stack in {home.path} and discard its buckets, tables and ledger?")
     os.kill(owner, signal.SIGTERM)
     deadline = time.monotonic() + _END_SECONDS
     while is_running(owner):
@@ -134,7 +143,7 @@ def down() -> None:
             home.file.unlink(missing_ok=True)
             break
         time.sleep(0.05)
-    say("ended")
+    say(f"ended; its buckets, tables and ledger are gone, the logs of its runs stay in {home.runs}")
 
 
 @app.command()

@@ -104,7 +104,9 @@ def runs(
 
 @app.command("estimate")
 def estimate(
-    tables: Annotated[int, typer.Option("--tables", min=1, help="Number of tables.")] = 0,
+    tables: Annotated[
+        int | None, typer.Option("--tables", metavar="N", min=1, help="Number of tables.", show_default=False)
+    ] = None,
     every: Annotated[
         float, typer.Option("--every", metavar="SECONDS", min=1.0, help="Seconds between two arrivals.")
     ] = 60.0,
@@ -121,7 +123,7 @@ def estimate(
 
       sluice cost estimate --tables 7 --every 3600 --objects 700 --mb 350
     """
-    loads = (Load("as given", tables, every, objects, mb),) if tables else LOADS
+    loads = (Load("as given", tables, every, objects, mb),) if tables is not None else LOADS
     if as_json:
         print_json(
             {

@@ -25,7 +25,7 @@ from sluice_cli.terminal.output import (
 )
 from sluice_cli.trace.history_search import MANIFESTS_AT_MOST, Gathered, HistoryQuery, histories
 from sluice_cli.trace.object_history import Claim, Entry, describe_entry, totals
-from sluice_read.moments import clock, iso, point_in_time
+from sluice_read.moments import clock, instant_of, iso, point_in_time, refuse_backwards
 
 LIMIT, LARGEST_LIMIT = 50, 100_000
 NAME_CHARACTERS = 14  # of batches and runs, in a terminal
@@ -89,14 +89,12 @@ def history(
             "--key names one object, and --table, --since and --before choose among many",
             next_step="Give one or the other",
         )
-    target = chosen_target(stack)
     now = epoch_ms()
-    query = HistoryQuery(
-        limit,
-        table,
-        None if since is None else point_in_time(since, now),
-        None if before is None else point_in_time(before, now),
-    )
+    begins, ends = (None if moment is None else point_in_time(moment, now) for moment in (since, before))
+    if begins is not None and ends is not None:
+        refuse_backwards("--since", instant_of(begins), "--before", instant_of(ends))
+    target = chosen_target(stack)
+    query = HistoryQuery(limit, table, begins, ends)
     with stderr_console().status("Reading manifests and the ledger"):
         found = histories(target).of_key(key) if key is not None else histories(target).newest(query)
     sums = totals(found.entries, found.batches)

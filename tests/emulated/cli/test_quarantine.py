@@ -372,6 +372,29 @@ def test_what_waits_for_a_rule_is_discarded_only_where_it_is_named(configured, c
     assert configured.ledger.objects.get([untaken])[untaken].rule == "discarded"
 
 
+def test_parked_objects_are_discarded_by_topic_and_all_at_once(configured, capsys):
+    def park(n, topic):
+        return configured.admit(put(configured, n), items.PARKED, None, topic=topic, reason="no rule takes this topic")
+
+    of_one, of_other = [park(n, "scratch") for n in range(3)], park(3, "other")
+    bad = configured.admit(put(configured, 4), items.QUARANTINED, code="not_avro", reason="no", topic="scratch")
+
+    def states():
+        return [record.state for record in configured.ledger.objects.get([*of_one, of_other, bad]).values()]
+
+    assert run(["quarantine", "discard", "--parked"]) == 2
+    assert run(["quarantine", "list", "--parked", "--topic", "scratch", "--json"]) == 0
+    listed = describe(capsys)["entries"]
+    assert {entry["key"] for entry in listed} == {item.key for item in of_one}
+    assert run(["quarantine", "discard", "--parked", "--topic", "scratch"]) == 0
+    assert sorted(states()) == ["ignored"] * 3 + ["parked", "quarantined"]
+    assert run(["quarantine", "discard", "--parked", "--all"]) == 0
+    assert sorted(states()) == ["ignored"] * 4 + ["quarantined"]
+    assert run(["wait", "--strict", "--timeout", "0"]) == 1
+    assert run(["quarantine", "discard", "--all"]) == 0
+    assert run(["wait", "--strict", "--timeout", "0"]) == 0
+
+
 def test_a_retry_of_a_parked_object_names_the_command_that_admits_it(configured, invoked, capsys):
     restarted = configured.admit(put(configured, 1))
     settled(configured, [restarted], parked=[restarted])

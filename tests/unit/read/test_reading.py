@@ -194,6 +194,13 @@ def test_sums_are_numbers_and_equal_names_are_distinguished(on_silver, capsys):
     assert json.loads(capsys.readouterr().out) == {"id": 26, "id_1": 6}
 
 
+@pytest.mark.parametrize("sql", ["select 42", "values (42)", "with a as (select 42) from a", "from range(42, 43)"])
+@pytest.mark.parametrize("form", [(), ("--json",), ("--csv",)], ids=["tab-separated", "json", "csv"])
+def test_a_statement_needs_no_silver_table(on_silver, capsys, sql, form):
+    assert run(["query", *form, sql]) == 0
+    assert "42" in capsys.readouterr().out.splitlines()[-1]
+
+
 @pytest.mark.parametrize(
     "sql", ["select * from crm.nobody", "select nothing from moma.works", "select 'x'::int", "delete from crm.user"]
 )

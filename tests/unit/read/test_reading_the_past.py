@@ -1,6 +1,7 @@
 """Time travel, changes and differences between moments, without a JVM, on tables that Spark wrote."""
 
 import csv
+import datetime as dt
 import io
 import json
 import shutil
@@ -16,13 +17,16 @@ from sluice_cli.tables import inspect as table_commands
 from sluice_cli.tables import query as diff_command
 from sluice_cli.tables import query as query_command
 from sluice_cli.tables import query as read_command
+from sluice_read import reading
 from sluice_read.diff import differences
 from sluice_read.errors import InvalidMoment, NoCommit, NotRetained, UnknownColumn, UnsettledMoment
 from sluice_read.listing import table_listing
-from sluice_read.moments import Span, instant_at, moment_of, span_of
+from sluice_read.moments import Span, instant_at, moment_of, point_in_time, span_of
 from sluice_read.place import find_table
 from sluice_read.reading import Shown, open_table, read_table
+from sluice_read.silver import Silver
 
+FAR_MS = 32_503_680_000_000  # the year 3000
 LOADED, MOVED, NOTED = "20261121080011861", "20261121080012602", "20261121080013968"  # the commits of moma.works
 ARTISTS_LOADED, ARTISTS_MOVED = "20261121080005027", "20261121080008725"
 CLEANED = {
@@ -145,6 +149,50 @@ def test_a_moment_may_be_so_long_ago_where_the_time_is_known(ago, instant):
     assert "2h" not in refused.value.next_step
 
 
+@pytest.mark.parametrize("moment", [dt.datetime(2026, 5, 1, 10, 15), dt.date(2026, 5, 1)], ids=["datetime", "date"])
+def test_a_datetime_without_its_zone_is_refused(silver, moment):
+    with pytest.raises(InvalidMoment, match="has no zone"):
+        Silver(silver).as_of("moma.works", moment)
+
+
+def test_a_datetime_with_its_zone_is_a_moment(silver):
+    moved = dt.datetime.fromisoformat(moment_of(MOVED).replace("Z", "+00:00"))
+    zone = dt.timezone(dt.timedelta(hours=-5))
+    (reader, same) = (Silver(silver).as_of("moma.works", at) for at in (MOVED, moved.astimezone(zone)))
+    assert names(same.read_all()) == names(reader.read_all())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--as-of", "3026-05-01T10:15:00Z"], ["--since", "30260501101500000"], ["--until", "3026-05-01T10:15:00+02:00"]],
+    ids=lambda options: options[0],
+)
+@pytest.mark.parametrize("command", [["read", "moma.works"], ["query", "from moma.works"]], ids=lambda words: words[0])
+def test_a_moment_in_the_future_is_refused(on_silver, capsys, command, options):
+    assert run([*command, *options]) == 2
+    assert "is in the future" in capsys.readouterr().err
+
+
+def test_the_newest_commit_of_a_writer_whose_clock_is_ahead_can_be_named(silver, monkeypatch):
+    monkeypatch.setattr(reading, "epoch_ms", lambda: point_in_time(LOADED, FAR_MS))
+    assert names(Silver(silver).as_of("moma.works", NOTED).read_all()) == names(read_table(silver, "moma.works"))
+    with pytest.raises(InvalidMoment, match="is in the future"):
+        Silver(silver).changes("moma.works", since="20261121080013969")
+
+
+def test_a_point_in_time_after_now_is_refused():
+    with pytest.raises(InvalidMoment, match="is in the future"):
+        point_in_time("2026-05-01T10:15:00.124Z", 1777630500123)
+    assert point_in_time("2026-05-01T10:15:00.123Z", 1777630500123) == 1777630500123
+
+
+def test_a_difference_backwards_is_refused(on_silver, silver, capsys):
+    assert run(["diff", "moma.works", "--from", NOTED, "--to", LOADED]) == 2
+    assert "Swap them" in capsys.readouterr().err
+    with pytest.raises(InvalidMoment, match="is after"), Silver(silver).differences("moma.works", NOTED, MOVED):
+        pass
+
+
 def test_a_moment_is_shown_in_the_form_it_is_read_in():
     assert instant_at(moment_of(NOTED)) == NOTED
     assert moment_of("20261121080013") == "2026-11-21T08:00:13Z"
@@ -261,7 +309,8 @@ def test_a_moment_in_archived_commits_with_a_later_rollback_is_refused(own):
         assert open_table(place, "moma.works", span=Span(as_of=str(int(MOVED) + 20)))
 
 
-def test_an_unfinished_write_is_not_seen_at_any_moment(own):
+def test_an_unfinished_write_is_not_seen_at_any_moment(own, monkeypatch):
+    monkeypatch.setattr(reading, "epoch_ms", lambda: FAR_MS)
     place, folder = own
     table = folder / "moma/artists"
     (newest,) = (table / "nationality=American").glob(f"*{ARTISTS_MOVED}.parquet")

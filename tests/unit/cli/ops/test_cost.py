@@ -110,3 +110,10 @@ def test_an_estimate_needs_no_stack(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert run(["cost", "estimate", "--tables", "2", "--every", "7200", "--json"]) == 0
     assert '"streaming"' in capsys.readouterr().out
+
+
+def test_the_estimate_needs_no_options(capsys):
+    assert run(["cost", "estimate"]) == 0
+    printed = capsys.readouterr().out
+    assert all(load.name in printed for load in LOADS)
+    assert run(["cost", "estimate", "--tables", "0"]) == 2
