@@ -12,7 +12,7 @@ from emulated_aws import emulated_aws, emulated_session, observing
 
 from sluice.config.catalog import CatalogRule
 from sluice.config.table import COW, TableConfig
-from sluice.schema.history import Judged, SeenSchema
+from sluice.schema.history import SchemaVerdict, SeenSchema
 from sluice_aws.catalog.glue import GlueCatalog
 from sluice_aws.catalog.sync import CatalogSync
 from sluice_aws.s3.objects import Objects
@@ -69,7 +69,7 @@ class EmulatedCatalog:
         """Remember a writer schema that came for a table, as admission does; its fingerprint."""
         named = SchemaStore(Objects(self.s3), SILVER).keep(schema)
         SchemaHistory(Objects(self.s3), SILVER).note(
-            SeenSchema(config.table, named, (), (Judged(1, "", "new_table", ()),))
+            SeenSchema(config.table, named, (), (SchemaVerdict(1, "", "new_table", ()),))
         )
         return named
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import Outcome
 from sluice.config.table import TableConfig
-from sluice.services.policy import CATALOG, ServiceFacts, TableFacts, due
+from sluice.services.policy import CATALOG, ServiceFacts, TableActivity, due
 from sluice.services.requests import SERVICES, ServiceReport
 from sluice_aws.clock import WallClock
 from sluice_aws.s3.objects import Objects, ObjectSource
@@ -18,7 +18,7 @@ from sluice_bench.in_process_world import BRONZE, REGION, RUN, SILVER, Quiet, ma
 from sluice_bench.index_costs import CORES
 from sluice_spark.merge.context import MergeServices
 from sluice_spark.merge.part import merge_part
-from sluice_spark.services.slice import Pace, serve_table
+from sluice_spark.services.slice import SliceRates, serve_table
 
 SLICE_S = 20  # the default of `service_slice`
 MINUTE_MS = 60_000  # between two batches, the default freshness
@@ -45,7 +45,7 @@ class InProcessTable:
             log=Quiet(),
             history=SchemaHistory(objects, SILVER),
         )
-        self._pace = Pace(cores=CORES)
+        self._rates = SliceRates(cores=CORES)
         self._arrivals, self._last, self._commits, self._now_ms = count(1), None, 0, 0
         self._done: dict[str, ServiceFacts] = {name: ServiceFacts() for name in SERVICES}
         self.path = home / config.database / config.name
@@ -70,7 +70,7 @@ class InProcessTable:
             name: ServiceFacts(commits=self._commits - known.commits, done_at=known.done_at, ended_at=known.ended_at)
             for name, known in self._done.items()
         }
-        table = TableFacts(
+        table = TableActivity(
             self._config.table,
             last_instant=self._last and self._last.instant,
             last_commit_at=self._now_ms,
@@ -87,7 +87,7 @@ class InProcessTable:
                     config=self._config,
                     service=each.service,
                     services=self._services,
-                    pace=self._pace,
+                    rates=self._rates,
                     still_held=lambda: True,
                     slice_s=SLICE_S,
                     raise_floor=lambda positions: None,

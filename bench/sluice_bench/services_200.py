@@ -20,12 +20,13 @@ from sluice.config.table import MOR, TableConfig
 from sluice.hudi import options as hudi_options
 from sluice.services.requests import CLEANING, COMPACTION
 from sluice_aws.clock import WallClock
+from sluice_bench.in_process_world import Quiet
 from sluice_bench.index_costs import CORES, session
 from sluice_bench.results import RESULTS, keep, say
 from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.context import MergeServices
-from sluice_spark.services.slice import Pace, serve_table
+from sluice_spark.services.slice import SliceRates, serve_table
 
 CAVEATS = (
     (
@@ -44,13 +45,6 @@ CAVEATS = (
 )
 READS, SLICE_S = 3, 20
 ON, OFF = "services on", "services off"
-
-
-class Quiet:
-    """A log that keeps no events."""
-
-    def event(self, name: str, **fields: object) -> None:
-        """Ignore the event."""
 
 
 def config(name: str) -> TableConfig:
@@ -124,7 +118,7 @@ class Table:
             log=Quiet(),
             history=None,
         )  # type: ignore[arg-type]
-        self._pace = Pace(cores=CORES)
+        self._rates = SliceRates(cores=CORES)
         self.hudi = HudiTable(spark, self._services.table_path("bench", name), self.config)
         self.jvm = HudiJvm(spark)
         self.served = {COMPACTION: 0, CLEANING: 0}
@@ -152,7 +146,7 @@ class Table:
                         config=self.config,
                         service=service,
                         services=self._services,
-                        pace=self._pace,
+                        rates=self._rates,
                         still_held=lambda: True,
                         slice_s=SLICE_S,
                         raise_floor=lambda positions: None,

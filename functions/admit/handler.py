@@ -47,7 +47,7 @@ def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[s
 
 
 @dataclass(frozen=True)
-class Parts:
+class AdmitParts:
     """The adapters of admit, made once per process."""
 
     admission: Admission
@@ -57,14 +57,14 @@ class Parts:
 
 
 @functools.lru_cache(maxsize=1)
-def parts_of(telemetry: Telemetry) -> Parts:
+def parts_of(telemetry: Telemetry) -> AdmitParts:
     """Make the adapters from the environment, once per process."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients.of(settings)
     objects = Objects(clients.s3)
     ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)
     starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
-    return Parts(
+    return AdmitParts(
         admission=open_admission(objects, ledger=ledger, silver_bucket=settings.silver_bucket, now=epoch_ms),
         config_store=ConfigStore(objects, settings.artifact_bucket, history=ledger.history),
         ignored=IgnoredMessages(history=ledger.history, report=telemetry, now=epoch_ms),

@@ -67,7 +67,7 @@ def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[s
 
 
 @dataclass(frozen=True)
-class Parts:
+class ReconcileParts:
     """The adapters of reconcile, made once per process."""
 
     reconciler: Reconciler
@@ -94,7 +94,7 @@ class Parts:
 
 
 @functools.lru_cache(maxsize=1)
-def parts_of(telemetry: Telemetry) -> Parts:
+def parts_of(telemetry: Telemetry) -> ReconcileParts:
     """Make the adapters from the environment, once per process."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients.of(settings)
@@ -104,7 +104,7 @@ def parts_of(telemetry: Telemetry) -> Parts:
     starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
     waker = Waker(ledger=ledger, starter=starter, report=telemetry, now=epoch_ms)
     grace_ms = settings.reconcile_grace_s * 1000
-    return Parts(
+    return ReconcileParts(
         reconciler=Reconciler(
             ledger=ledger,
             objects=objects,

@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice.errors import SluiceError
 from sluice.ledger.announcement import DETAIL_TYPE, SOURCE, announcement, batch_seconds, lane_metrics, newly_committed
-from sluice.ledger.ports import BatchLedger
+from sluice.ledger.object_ports import BatchLedger
 from sluice.ports import Report
 from sluice_aws.errors import AnnouncementRefused
 from sluice_aws.ledger import expressions as codec

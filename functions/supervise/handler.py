@@ -50,7 +50,7 @@ def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[s
 
 
 @dataclass(frozen=True)
-class Parts:
+class SuperviseParts:
     """The adapters of supervise, made once per process."""
 
     supervisor: Supervisor
@@ -59,14 +59,14 @@ class Parts:
 
 
 @functools.lru_cache(maxsize=1)
-def parts_of(telemetry: Telemetry) -> Parts:
+def parts_of(telemetry: Telemetry) -> SuperviseParts:
     """Make the adapters from the environment, once per process."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients.of(settings)
     ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)
     job_runs = JobRuns(clients.emr_serverless, settings.application_id)
     starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
-    return Parts(
+    return SuperviseParts(
         supervisor=Supervisor(ledger=ledger, job_runs=job_runs, starter=starter, report=telemetry, now=epoch_ms),
         gauges=Gauges(
             ledger=ledger, job_runs=job_runs, architecture=settings.architecture, report=telemetry, now=epoch_ms

@@ -35,7 +35,7 @@ from sluice.config.table import TableRule
 from sluice.errors import SluiceError
 from sluice.ledger import keys as items
 from sluice.objects import ObjectId
-from sluice.schema.history import Judged, SeenSchema
+from sluice.schema.history import SchemaVerdict, SeenSchema
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 
@@ -146,7 +146,7 @@ def table_that_changes(deployment):
         {"type": "record", "name": "Value", "fields": [{"name": "artist_id", "type": "long", "doc": "who"}]}
     )
     SchemaHistory(Objects(deployment.s3), SILVER).note(
-        SeenSchema("moma.artists", named, (), (Judged(1, "", "new_table", ()),))
+        SeenSchema("moma.artists", named, (), (SchemaVerdict(1, "", "new_table", ()),))
     )
     german, french = "nationality=German", "nationality=French"
     wider = [(column, "long" if column == "birth_year" else kind) for column, kind in ARTIST]

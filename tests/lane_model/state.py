@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from sluice.batch.claim import Budget, ClaimPlan, PendingObject, TableState, plan_claim
 from sluice.config.table import TableConfig
 from sluice.lane import machine, supervision
-from sluice.lane.machine import LaneState, Refused
+from sluice.lane.machine import LaneRefusal, LaneState
 from sluice.ledger import records as ledger_records
 from sluice.objects import ObjectId
 
@@ -160,7 +160,7 @@ class Scenario:
 def applied(transition: Callable[..., Any], lane: LaneState, *arguments: Any, **named: Any) -> LaneState | None:
     """A transition's result without what nothing is decided by any more; None when it was refused."""
     result = transition(lane, *arguments, **named)
-    if isinstance(result, Refused):
+    if isinstance(result, LaneRefusal):
         return None
     requested_at = result.start_requested_at if result.job_run_id is None else None
     return replace(result, held_at=None, last_run_id=None, reason=None, start_requested_at=requested_at)

@@ -145,7 +145,7 @@ def lapse_of_whatever_runs(state, run_id, now, *, job_run_id):
 
 def lapse_without_an_arrival(state, run_id, now, *, job_run_id):
     left = machine.lapse(state, run_id, now, job_run_id=job_run_id)
-    return left if isinstance(left, machine.Refused) else replace(left, arrivals=state.arrivals)
+    return left if isinstance(left, machine.LaneRefusal) else replace(left, arrivals=state.arrivals)
 
 
 def blind_to_what_is_due(state, now):

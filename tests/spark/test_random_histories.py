@@ -15,7 +15,7 @@ from sluice.hudi import options as hudi_options
 from sluice.services.requests import COMPACTION
 from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.hudi.table import HudiTable
-from sluice_spark.services.slice import Pace, serve_table
+from sluice_spark.services.slice import SliceRates, serve_table
 
 TEXT = ["null", "string"]
 FIRST = {"id": ["null", "int"], **{name: TEXT for name in COLUMNS if name != "late"}}
@@ -40,14 +40,14 @@ def compact(bench: Workbench, config: TableConfig, draw: random.Random) -> str:
         client.close()
         bench.new_run()
         return "planned"
-    pace = Pace(cores=2)
-    pace.budget_bytes = lambda *_: budget  # type: ignore[method-assign]
+    rates = SliceRates(cores=2)
+    rates.budget_bytes = lambda *_: budget  # type: ignore[method-assign]
     done = serve_table(
         bench.spark,
         config=config,
         service=COMPACTION,
         services=bench.services,
-        pace=pace,
+        rates=rates,
         still_held=lambda: True,
         slice_s=20,
         raise_floor=lambda positions: None,

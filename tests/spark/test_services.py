@@ -28,7 +28,7 @@ from sluice_spark.errors import LaneLost, ServiceNotForTable
 from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.hudi.recovery import roll_back_unfinished
 from sluice_spark.hudi.table import HudiTable
-from sluice_spark.services.slice import Pace, serve_table
+from sluice_spark.services.slice import SliceRates, serve_table
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 COLUMNS = ("id", "place", "name", "__deleted")
@@ -44,15 +44,15 @@ def serve(
     floors: Any = lambda positions: None,
     watch: Mapping[str, Any] = MappingProxyType({}),
 ) -> SliceDone:
-    pace = Pace(cores=2)
+    rates = SliceRates(cores=2)
     if budget is not None:
-        pace.budget_bytes = lambda *_: budget  # type: ignore[method-assign]
+        rates.budget_bytes = lambda *_: budget  # type: ignore[method-assign]
     return serve_table(
         bench.spark,
         config=config,
         service=service,
         services=bench.services,
-        pace=pace,
+        rates=rates,
         still_held=held,
         slice_s=20,
         raise_floor=floors,

@@ -14,7 +14,7 @@ from sluice.errors import TableWentBack
 from sluice.services.requests import CLEANING
 from sluice_spark.errors import ClockBehind, CommitNotNewest
 from sluice_spark.hudi.table import HudiTable
-from sluice_spark.services.slice import Pace, serve_table
+from sluice_spark.services.slice import SliceRates, serve_table
 
 SCHEMA = flattened({"id": "int", "name": ["null", "string"]})
 HOUR_MS = 3_600_000
@@ -104,7 +104,7 @@ def test_a_table_that_was_deleted_or_restored_is_not_written_by_the_next_run(ben
             config=config,
             service=CLEANING,
             services=bench.services,
-            pace=Pace(cores=1),
+            rates=SliceRates(cores=1),
             still_held=lambda: True,
             slice_s=20,
             raise_floor=lambda positions: None,

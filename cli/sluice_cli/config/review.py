@@ -19,7 +19,7 @@ MOST_WAITING = 100_000  # pending objects of one table that are read, oldest fir
 
 
 @dataclass(frozen=True)
-class KnownTable:
+class TableInUse:
     """A table and a lane that holds pending or claimed objects of it (`busy`), or is configured for it until now."""
 
     table: str
@@ -49,7 +49,7 @@ class Review:
 def review(
     configuration: Configuration,
     tables: Iterable[TableState],
-    known: Iterable[KnownTable],
+    known: Iterable[TableInUse],
     lanes: Mapping[str, LaneState],
     raised: Iterable[RaisedGeneration] = (),
 ) -> Review:
@@ -97,7 +97,7 @@ def _review_data(state: TableState, configuration: Configuration, feeding: Mappi
 
 
 def _review_backlog(
-    table: KnownTable, configuration: Configuration, own_topic: str | None, lanes: Mapping[str, LaneState]
+    table: TableInUse, configuration: Configuration, own_topic: str | None, lanes: Mapping[str, LaneState]
 ) -> Review:
     """Review what becomes of a table's pending and claimed objects."""
     config = configuration.table_for_topic(table.topic)
@@ -119,7 +119,7 @@ def _review_backlog(
     return Review((f"{waiting}, which would feed {config.table}: `sluice wait` first",))
 
 
-def _lane_refusals(table: KnownTable, config: TableConfig, lanes: Mapping[str, LaneState]) -> Iterator[str]:
+def _lane_refusals(table: TableInUse, config: TableConfig, lanes: Mapping[str, LaneState]) -> Iterator[str]:
     if config.lane == table.lane:
         return
     able_to_run = [name for name in (table.lane, config.lane) if name in lanes and lanes[name].state != PAUSED]
@@ -167,21 +167,21 @@ def raised_generations(
     return tuple(found)
 
 
-def known_tables(ledger: Ledger, before: Configuration | None) -> tuple[KnownTable, ...]:
+def known_tables(ledger: Ledger, before: Configuration | None) -> tuple[TableInUse, ...]:
     """Return the tables of each lane: by pending objects, unsettled batches, and the configuration in force."""
-    found: dict[tuple[str, str], KnownTable] = {}
+    found: dict[tuple[str, str], TableInUse] = {}
     topics = {state.table: topic for state in ledger.tables.all() if (topic := pinned_topic(state.pinned)) is not None}
     for table, topic in topics.items():
         config = before.table_for_topic(topic) if before else None
         if config is not None:
-            found[(table, config.lane)] = KnownTable(table, topic, config.lane, busy=False)
+            found[(table, config.lane)] = TableInUse(table, topic, config.lane, busy=False)
     for lane in lane_names(ledger, before):
         for item in ledger.pending.oldest(lane, 1):
-            found[(item.table, lane)] = KnownTable(item.table, item.topic, lane, busy=True)
+            found[(item.table, lane)] = TableInUse(item.table, item.topic, lane, busy=True)
         for pointer in ledger.batches.unsettled(lane):
             for table in set(pointer.tables) - set(pointer.settled_tables):
                 if table in topics:
-                    found[(table, lane)] = KnownTable(table, topics[table], lane, busy=True)
+                    found[(table, lane)] = TableInUse(table, topics[table], lane, busy=True)
     return tuple(found.values())
 
 

@@ -15,7 +15,16 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
-from sluice_cli.ingest.set_aside import SHORT_ID, Choice, Decided, Quarantine, codes, describe, describe_decision, kind
+from sluice_cli.ingest.set_aside import (
+    SHORT_ID,
+    Decided,
+    Quarantine,
+    Selection,
+    codes,
+    describe,
+    describe_decision,
+    kind,
+)
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -91,9 +100,9 @@ def list_entries(
     if decided:
         if topic is not None:
             raise UsageError("Decisions are not kept by topic", next_step="Use --table or --code")
-        _list_decided(ledger, Choice(table=table, code=code), limit, as_json)
+        _list_decided(ledger, Selection(table=table, code=code), limit, as_json)
         return
-    found = quarantine.entries(Choice(table=table, topic=topic, code=code, parked=parked))
+    found = quarantine.entries(Selection(table=table, topic=topic, code=code, parked=parked))
     shown = list(islice(found, limit))
     more = next(found, None) is not None
     if as_json:
@@ -136,7 +145,7 @@ def show(
     """
     quarantine, ledger, _ = _opened(stack)
     document = []
-    for record in quarantine.chosen(Choice(named=(name,))):
+    for record in quarantine.chosen(Selection(named=(name,))):
         kept = [vars(row) for row in quarantine.rows(record)[:rows]]
         document.append(
             {
@@ -188,7 +197,7 @@ def retry(
     objects = Objects(target.client("s3"))
     configuration = ConfigStore(objects, target.artifacts).load()
     admission = open_admission(objects, ledger=ledger, silver_bucket=target.silver, now=epoch_ms)
-    records = quarantine.chosen(Choice(tuple(names or ()), table, code, all))
+    records = quarantine.chosen(Selection(tuple(names or ()), table, code, all))
     decided = quarantine.retry(
         records,
         admission=admission,
@@ -231,7 +240,7 @@ def discard(
       sluice quarantine discard 'topics/crm.public.user/partition=0/crm.public.user+0+0000000010.avro'
     """
     quarantine, _, target = _opened(stack)
-    records = quarantine.chosen(Choice(tuple(names or ()), table, code, all, parked, topic))
+    records = quarantine.chosen(Selection(tuple(names or ()), table, code, all, parked, topic))
     _print(
         quarantine.discard(records, command=command_line.get(), by=operator_of(target), note=note), "discarded", as_json
     )
@@ -251,7 +260,7 @@ def _opened(stack: str | None) -> tuple[Quarantine, Ledger, Target]:
     )
 
 
-def _list_decided(ledger: Ledger, choice: Choice, limit: int, as_json: bool) -> None:
+def _list_decided(ledger: Ledger, choice: Selection, limit: int, as_json: bool) -> None:
     found = (
         item
         for item in ledger.quarantine.decisions()

@@ -27,7 +27,7 @@ OBJECT, ROWS = "object", "rows"
 
 
 @dataclass(frozen=True)
-class Choice:
+class Selection:
     """The entries that a command is about, by id (or its beginning), the object's key, table, topic and code; or `all`.
 
     It includes parked objects only by name or by the code `log_restarted`. With `parked` it has no others.
@@ -80,7 +80,7 @@ class Quarantine:
         self._silver = silver_bucket
         self._now = now
 
-    def entries(self, choice: Choice) -> Iterator[ObjectRecord]:
+    def entries(self, choice: Selection) -> Iterator[ObjectRecord]:
         """The chosen entries: quarantined objects, then objects with quarantined rows, then parked objects."""
         quarantined = (
             ()
@@ -90,7 +90,7 @@ class Quarantine:
         parked = self._ledger.objects.in_state(PARKED) if choice.about_parked else ()
         return filter(choice.takes, chain(quarantined, parked))
 
-    def chosen(self, choice: Choice) -> list[ObjectRecord]:
+    def chosen(self, choice: Selection) -> list[ObjectRecord]:
         """The entries to decide about. Raises UsageError for a name that fits no entry or several."""
         if choice.empty:
             raise UsageError(

@@ -89,7 +89,7 @@ def _active(store: ConfigStore) -> Configuration | None:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class WaitResult:
     """The result of a wait, and its seconds. `blocked` are tables whose objects no run will claim."""
 
     found: Survey
@@ -146,7 +146,7 @@ class Waiter:
         self._sleep = sleep
         self._now = now
 
-    def wait(self, timeout_s: float) -> Outcome:
+    def wait(self, timeout_s: float) -> WaitResult:
         """Wait until everything is settled, a lane is halted or paused, a table is blocked, or the timeout."""
         began = self._clock()
         listed, listed_at = self._bronze.identities(), began
@@ -162,13 +162,13 @@ class Waiter:
             if found.settled:
                 again = self._bronze.identities()
                 if set(again) <= set(listed):
-                    return Outcome(found, self._clock() - began)
+                    return WaitResult(found, self._clock() - began)
                 listed, listed_at = again, self._clock()
                 continue
             stopped = found.halted or found.paused
             blocked = () if stopped else blocked_tables(records.values(), self._configuration, self._ledger)
             if stopped or blocked or seconds >= timeout_s:
-                return Outcome(found, seconds, blocked)
+                return WaitResult(found, seconds, blocked)
             # Only if every object is pending can freshness or a back-off be what delays them.
             held = (
                 describe_tables(found, self._ledger.tables.all(), self._configuration(), self._now())
@@ -208,7 +208,7 @@ class Shower:
             say(line)
 
 
-def _print(outcome: Outcome, timeout_s: float) -> None:
+def _print(outcome: WaitResult, timeout_s: float) -> None:
     found = outcome.found
     for title, records in (("parked", found.parked), ("quarantined", found.quarantined)):
         for record in records[:KEYS_SHOWN]:
@@ -245,7 +245,7 @@ def _print(outcome: Outcome, timeout_s: float) -> None:
         say(f"error: not settled within {timeout_s:.0f} s. `sluice status` shows the lanes")
 
 
-def _document(outcome: Outcome, strict: bool) -> dict[str, Any]:
+def _document(outcome: WaitResult, strict: bool) -> dict[str, Any]:
     found = outcome.found
     return {
         "settled": found.settled,

@@ -25,12 +25,12 @@ from sluice_local.emulators.choose import VARIABLE, Kind
 from sluice_local.errors import DidNotStart
 from sluice_local.home import Description, Home, chosen_home, running_home
 from sluice_local.processes import is_running
-from sluice_local.stack.deploy import Pace
+from sluice_local.stack.deploy import Timers
 from sluice_local.stack.stack import Options, local_stack, wait_for_end
 
 _SLUICE = [sys.executable, "-c", "from sluice_cli.main import main; main()"]
 _END_SECONDS = 30.0
-_DEPLOYED_PACE = Pace(
+_DEPLOYED_TIMERS = Timers(
     batching_window_s=2, supervise="rate(2 minutes)", reconcile="rate(15 minutes)", reconcile_grace_s=900
 )
 
@@ -99,9 +99,9 @@ def up(
         options += [f"--cores={cores}"] * (cores is not None) + ["--deployed-timers"] * deployed_timers
         _start_detached(home, options, push=_pusher(home, config), as_json=as_json)
         return
-    pace = _DEPLOYED_PACE if deployed_timers else Pace()
+    timers = _DEPLOYED_TIMERS if deployed_timers else Timers()
     with _ended_by_signals(), progress_lines() as progress:
-        chosen = Options(port=port, emr_port=emr_port, emulator=emulator, pace=pace, cores=cores)
+        chosen = Options(port=port, emr_port=emr_port, emulator=emulator, timers=timers, cores=cores)
         with local_stack(home, chosen, environment=os.environ, progress=progress.say) as stack:
             _pusher(home, config)()
             progress.stop()

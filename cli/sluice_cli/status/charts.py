@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sluice_cli.status.html import Node, joined, tag
-from sluice_cli.status.past import COMMITS_SHOWN, Commit, RunPast, Window
+from sluice_cli.status.past import COMMITS_SHOWN, PastCommit, RunPast, Window
 from sluice_read.moments import clock
 
 _WIDTH = 1_000  # of every view box; charts are stretched to the available width
@@ -28,7 +28,7 @@ def area(values: Sequence[int], *, height: int, label: str) -> Node:
     )
 
 
-def commits(made: Sequence[Commit], window: Window, *, height: int = 22) -> Node:
+def commits(made: Sequence[PastCommit], window: Window, *, height: int = 22) -> Node:
     """A tick for each commit, whose height shows the number of changes. Commits with quarantined rows are coloured."""
     most = max([commit.changes for commit in made] + [1])
     ticks = []

@@ -34,7 +34,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Commit:
+class PastCommit:
     """A committed part of a batch. Times are in epoch ms.
 
     `waited_ms` is the time from the admission of the oldest object until readers saw it.
@@ -57,7 +57,7 @@ class TablePast:
 
     table: str
     freshness_s: int | None
-    commits: tuple[Commit, ...]
+    commits: tuple[PastCommit, ...]
     p50_ms: int | None
     p95_ms: int | None
 
@@ -88,7 +88,7 @@ def shown_window(since: int, now: int, batches: Iterable[PastBatch]) -> Window:
 
 def table_pasts(batches: Iterable[PastBatch]) -> tuple[TablePast, ...]:
     """The commits of each table."""
-    commits: dict[str, list[Commit]] = {}
+    commits: dict[str, list[PastCommit]] = {}
     freshness: dict[str, int | None] = {}
     for batch in sorted(batches, key=lambda item: item.manifest.created_at):
         for table, outcome in batch.outcomes.items():
@@ -97,7 +97,7 @@ def table_pasts(batches: Iterable[PastBatch]) -> tuple[TablePast, ...]:
                 continue
             freshness[table] = part.config.get("freshness_s")
             commits.setdefault(table, []).append(
-                Commit(
+                PastCommit(
                     batch.manifest.batch,
                     batch.manifest.run,
                     batch.manifest.created_at,

@@ -1,6 +1,6 @@
 """The lane as a lock: its states, and every transition between them as a pure function.
 
-A transition takes a state and returns the next one, or a Refused. It reads no clock and writes nothing.
+A transition takes a state and returns the next one, or a LaneRefusal. It reads no clock and writes nothing.
 The ledger writes the result on the condition that the lane is still in the state the transition started from.
 
     transition     from               to                 meaning
@@ -93,7 +93,7 @@ class LaneState:
 
 
 @dataclass(frozen=True)
-class Refused:
+class LaneRefusal:
     """A transition that the lane's state does not allow, and the reason."""
 
     transition: str
@@ -101,7 +101,7 @@ class Refused:
     state: LaneState
 
 
-Result = Union[LaneState, Refused]
+Result = Union[LaneState, LaneRefusal]
 
 
 def wake(state: LaneState) -> LaneState:
@@ -129,9 +129,9 @@ def wanted_at(state: LaneState) -> int | None:
 def request_start(state: LaneState, run_id: str, now: int) -> Result:
     """Reserve the idle lane for a run that is about to be started. `run_id` is new for every attempt."""
     if state.state != IDLE:
-        return Refused("request_start", f"the lane is {state.state}", state)
+        return LaneRefusal("request_start", f"the lane is {state.state}", state)
     if state.backoff_until is not None and now < state.backoff_until:
-        return Refused("request_start", "the lane is in back-off", state)
+        return LaneRefusal("request_start", "the lane is in back-off", state)
     return replace(
         state,
         state=STARTING,
@@ -149,9 +149,9 @@ def request_start(state: LaneState, run_id: str, now: int) -> Result:
 def started(state: LaneState, run_id: str, job_run_id: str) -> Result:
     """Store the job run that StartJobRun answered. No other job run can hold the lane under this run id after that."""
     if state.state != STARTING or state.run_id != run_id:
-        return Refused("started", f"the lane is {state.state} under run {state.run_id}", state)
+        return LaneRefusal("started", f"the lane is {state.state} under run {state.run_id}", state)
     if state.job_run_id not in (None, job_run_id):
-        return Refused("started", f"job run {state.job_run_id} is the one that may hold", state)
+        return LaneRefusal("started", f"job run {state.job_run_id} is the one that may hold", state)
     return replace(state, job_run_id=job_run_id)
 
 
@@ -161,9 +161,9 @@ def hold(state: LaneState, run_id: str, job_run_id: str, attempt: int, now: int)
     Repeatable by the same attempt, since the answer to the first write can be lost.
     """
     if state.state not in (STARTING, RUNNING) or state.run_id != run_id:
-        return Refused("hold", f"the lane is {state.state} under run {state.run_id}", state)
+        return LaneRefusal("hold", f"the lane is {state.state} under run {state.run_id}", state)
     if state.job_run_id not in (None, job_run_id) or state.attempt not in (None, attempt):
-        return Refused("hold", f"job run {state.job_run_id}, attempt {state.attempt}, holds it or will", state)
+        return LaneRefusal("hold", f"job run {state.job_run_id}, attempt {state.attempt}, holds it or will", state)
     held_at = state.held_at if state.held_at is not None else now
     return replace(state, state=RUNNING, job_run_id=job_run_id, attempt=attempt, held_at=held_at, capacity_failures=0)
 
@@ -176,20 +176,20 @@ def holds(state: LaneState, run_id: str, job_run_id: str) -> bool:
 def progressed(state: LaneState, run_id: str) -> Result:
     """Note that the holder closed a batch: the next failure counts as the first."""
     if state.state != RUNNING or state.run_id != run_id:
-        return Refused("progressed", f"the lane is {state.state} under run {state.run_id}", state)
+        return LaneRefusal("progressed", f"the lane is {state.state} under run {state.run_id}", state)
     return replace(state, progressed=True, failures=0, capacity_failures=0)
 
 
 def release(state: LaneState, run_id: str, arrivals_seen: int, due_at: int | None, now: int) -> Result:
-    """Release the lane. Refused when something arrived after the run read `arrivals_seen`.
+    """Release the lane. LaneRefusal when something arrived after the run read `arrivals_seen`.
 
     The run reads `arrivals_seen` before the query that finds nothing claimable. `due_at` is when objects that are
     left become claimable; it is now when the run leaves claimable work to the next run.
     """
     if state.state != RUNNING or state.run_id != run_id:
-        return Refused("release", f"the lane is {state.state} under run {state.run_id}", state)
+        return LaneRefusal("release", f"the lane is {state.state} under run {state.run_id}", state)
     if state.arrivals != arrivals_seen:
-        return Refused("release", f"{state.arrivals - arrivals_seen} arrivals since the run last looked", state)
+        return LaneRefusal("release", f"{state.arrivals - arrivals_seen} arrivals since the run last looked", state)
     return replace(
         _without_run(state),
         state=PAUSED if state.pause_requested else IDLE,
@@ -221,9 +221,9 @@ def lapse(
     `capacity`: EMR had no capacity, or there was no job run to fail. That causes a back-off only.
     """
     if state.state not in (STARTING, RUNNING) or state.run_id != run_id:
-        return Refused("lapse", f"the lane is {state.state} under run {state.run_id}", state)
+        return LaneRefusal("lapse", f"the lane is {state.state} under run {state.run_id}", state)
     if state.job_run_id != job_run_id:
-        return Refused("lapse", f"the lane's job run is {state.job_run_id}, not {job_run_id}", state)
+        return LaneRefusal("lapse", f"the lane's job run is {state.job_run_id}, not {job_run_id}", state)
     left = replace(_without_run(state), arrivals=state.arrivals + 1, pause_requested=False, reason=reason)
     if progressed or state.progressed:
         after, backoff_until = replace(left, failures=0, capacity_failures=0), None
@@ -249,7 +249,7 @@ def backoff_ms(failures: int) -> int:
 def pause(state: LaneState) -> Result:
     """Start no new run, and ask a running one to end after its batch."""
     if state.state == PAUSED:
-        return Refused("pause", "the lane is paused already", state)
+        return LaneRefusal("pause", "the lane is paused already", state)
     if state.state in (STARTING, RUNNING):
         return replace(state, pause_requested=True)
     return replace(state, state=PAUSED)

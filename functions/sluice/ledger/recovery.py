@@ -18,7 +18,7 @@ TABLE_QUARANTINED = "table_quarantined"  # the code of an object that was quaran
 
 
 @dataclass(frozen=True)
-class Verdict:
+class EndState:
     """An object's end state by an outcome, with the reason if it is not simply committed."""
 
     state: str
@@ -29,26 +29,26 @@ class Verdict:
     parked_generation: int | None = None
 
 
-def verdicts(outcome: Outcome, objects: Iterable[ObjectId]) -> dict[ObjectId, Verdict]:
-    """The verdict on each object of a part."""
+def end_states(outcome: Outcome, objects: Iterable[ObjectId]) -> dict[ObjectId, EndState]:
+    """The end state of each object of a part."""
     errors = {error.object: error for error in outcome.quarantined}
     rows = {found.object: found for found in outcome.quarantined_rows}
     parked = {error.object: error for error in outcome.parked}
-    found: dict[ObjectId, Verdict] = {}
+    found: dict[ObjectId, EndState] = {}
     for identity in objects:
         named = identity.hash
         if named in parked:
-            found[identity] = Verdict(
+            found[identity] = EndState(
                 PARKED, parked[named].code, parked[named].reason, parked_generation=outcome.parked_generation
             )
         elif named in errors:
-            found[identity] = Verdict(QUARANTINED, errors[named].code, errors[named].reason)
+            found[identity] = EndState(QUARANTINED, errors[named].code, errors[named].reason)
         elif outcome.state != COMMITTED_PART:
-            found[identity] = Verdict(QUARANTINED, TABLE_QUARANTINED, outcome.reason)
+            found[identity] = EndState(QUARANTINED, TABLE_QUARANTINED, outcome.reason)
         elif named in rows:
-            found[identity] = Verdict(COMMITTED, rows=rows[named].rows, row_codes=dict(rows[named].codes))
+            found[identity] = EndState(COMMITTED, rows=rows[named].rows, row_codes=dict(rows[named].codes))
         else:
-            found[identity] = Verdict(COMMITTED)
+            found[identity] = EndState(COMMITTED)
     return found
 
 
@@ -79,7 +79,7 @@ class KnownTable:
     failed: str | None = None
     totals: Mapping[str, int] = field(default_factory=dict, hash=False)
 
-    def after(self, outcome: Outcome, part: TablePart, found: Mapping[ObjectId, Verdict]) -> KnownTable:
+    def after(self, outcome: Outcome, part: TablePart, found: Mapping[ObjectId, EndState]) -> KnownTable:
         """The state after one more part is settled."""
         totals = Counter(self.totals)
         totals.update(counts_of(outcome, found))
@@ -125,13 +125,13 @@ class Recovery:
         self._rebuilt = rebuilt
         self._objects: dict[ObjectId, Settled] = {}
         self._ranks: dict[ObjectId, tuple[int, bool, int]] = {}
-        self._parts: dict[str, list[tuple[Outcome, TablePart, dict[ObjectId, Verdict]]]] = {}
+        self._parts: dict[str, list[tuple[Outcome, TablePart, dict[ObjectId, EndState]]]] = {}
 
     def add(self, manifest: Manifest, outcomes: Mapping[str, Outcome]) -> None:
         """Add a batch. A part without an outcome is unsettled: its objects are in another batch, or still to merge."""
         for table, outcome in outcomes.items():
             part = manifest.tables[table]
-            found = verdicts(outcome, [item.id for item in part.objects])
+            found = end_states(outcome, [item.id for item in part.objects])
             void = manifest.created_at <= self._rebuilt.get(table, -1)
             # A manifest also names objects that could not be claimed, and no document says which ones.
             # Merging them again changes nothing.
@@ -165,7 +165,7 @@ class Recovery:
         table: str,
         manifest: Manifest,
         outcome: Outcome,
-        verdict: Verdict,
+        end: EndState,
         part: TablePart,
         *,
         void: bool,
@@ -197,23 +197,23 @@ class Recovery:
         else:
             record = replace(
                 admitted,
-                state=verdict.state,
+                state=end.state,
                 attempt=item.attempt,
                 merged=item.merged,
                 rows_aside=item.rows_aside,
                 batch=manifest.batch,
-                code=verdict.code,
-                reason=verdict.reason,
-                quarantined_rows=verdict.rows,
-                row_codes=verdict.row_codes,
-                parked_generation=verdict.parked_generation,
+                code=end.code,
+                reason=end.reason,
+                quarantined_rows=end.rows,
+                row_codes=end.row_codes,
+                parked_generation=end.parked_generation,
             )
         self._objects[item.id] = Settled(record, outcome.committed_at, sure=void or whole)
 
 
-def counts_of(outcome: Outcome, found: Mapping[ObjectId, Verdict]) -> dict[str, int]:
+def counts_of(outcome: Outcome, found: Mapping[ObjectId, EndState]) -> dict[str, int]:
     """The counts that a part adds to its table's totals: its own, its objects by end state, and its commits."""
-    ended = Counter(verdict.state for verdict in found.values())
+    ended = Counter(end.state for end in found.values())
     return {
         **outcome.counts,
         "objects": ended[COMMITTED],

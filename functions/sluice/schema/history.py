@@ -27,7 +27,7 @@ class SeenColumn:
 
 
 @dataclass(frozen=True)
-class Judged:
+class SchemaVerdict:
     """A verdict on a schema. `at` is in epoch ms; `batch` is empty for a verdict at admission, before any batch."""
 
     at: int
@@ -43,7 +43,7 @@ class SeenSchema:
     table: str
     fingerprint: str
     columns: tuple[SeenColumn, ...]
-    judged: tuple[Judged, ...]
+    judged: tuple[SchemaVerdict, ...]
 
     @property
     def verdict(self) -> str:
@@ -55,7 +55,7 @@ class SeenSchema:
         """Name -> Spark's type name."""
         return {column.name: column.type for column in self.columns}
 
-    def judged_again(self, judged: Judged) -> SeenSchema:
+    def judged_again(self, judged: SchemaVerdict) -> SeenSchema:
         """With a further verdict, if that changes whether the schema is accepted; otherwise unchanged."""
         if (judged.verdict == INCOMPATIBLE) == (self.verdict == INCOMPATIBLE):
             return self
@@ -74,7 +74,7 @@ class SeenSchema:
                 content["fingerprint"],
                 tuple(SeenColumn(**column) for column in content["columns"]),
                 tuple(
-                    Judged(item["at"], item["batch"], item["verdict"], tuple(item["changes"]))
+                    SchemaVerdict(item["at"], item["batch"], item["verdict"], tuple(item["changes"]))
                     for item in content["judged"]
                 ),
             )
@@ -108,7 +108,7 @@ def seen(table: str, fingerprint: str, row: RowSchema, evolution: Evolution, *, 
     """A schema with its first verdict."""
     columns = tuple(SeenColumn(column.name, column.spark_type, column.source_type[:200]) for column in row.columns)
     changes = tuple(evolution.to_dict()["changes"][:MAX_CHANGES])
-    return SeenSchema(table, fingerprint, columns, (Judged(at, batch, evolution.verdict, changes),))
+    return SeenSchema(table, fingerprint, columns, (SchemaVerdict(at, batch, evolution.verdict, changes),))
 
 
 def stored_key(table: str) -> str:

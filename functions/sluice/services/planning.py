@@ -10,7 +10,7 @@ from sluice.batch.claim import TableState
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.config.table import TableConfig
-from sluice.services.policy import CATALOG, Due, ServiceFacts, TableFacts, due, since
+from sluice.services.policy import CATALOG, Due, ServiceFacts, TableActivity, due, since
 from sluice.services.requests import DONE, FAILED, SERVICES, ServiceError, ServiceRequest
 
 LONGEST_PAUSE_S = 600  # between two looks at a request: 150 looks a day
@@ -26,12 +26,12 @@ class DueTable:
     due: tuple[Due, ...]
 
 
-def facts_of(state: TableState, requests: Mapping[str, ServiceRequest]) -> TableFacts:
+def facts_of(state: TableState, requests: Mapping[str, ServiceRequest]) -> TableActivity:
     """The facts that the policy decides by: the table's record, and its open or last request of each service."""
     services = {name: _service_facts(state, name, requests.get(name)) for name in (CATALOG, *SERVICES)}
     deleted = state.totals.get("deleted", 0) + state.totals.get("truncated", 0)
     paused = state.paused or bool(state.blocked)
-    return TableFacts(
+    return TableActivity(
         state.table, state.last_instant, state.last_commit_at, state.services_since, paused, deleted, services
     )
 

@@ -37,7 +37,7 @@ NOTHING_KNOWN = ServiceFacts()
 
 
 @dataclass(frozen=True)
-class TableFacts:
+class TableActivity:
     """Facts about one table. Times are epoch ms.
 
     `services_since` is when its services were first planned: ages count from it until a service has succeeded.
@@ -66,7 +66,7 @@ class Due:
     reason: str
 
 
-def due(facts: TableFacts, config: TableConfig, now: int) -> tuple[Due, ...]:
+def due(facts: TableActivity, config: TableConfig, now: int) -> tuple[Due, ...]:
     """The services to request now: the catalog's, then Spark's in their order.
 
     None while the table has no data or is paused. Left out are services that are switched off (by `services: off`, the
@@ -90,7 +90,7 @@ def earliest(service: str, facts: ServiceFacts, policy: ServicePolicy) -> int:
     return facts.ended_at + interval * 1000
 
 
-def _reason(service: str, table: TableFacts, config: TableConfig, now: int) -> str | None:
+def _reason(service: str, table: TableActivity, config: TableConfig, now: int) -> str | None:
     facts, policy = table.service(service), config.services
     if facts.open or not concerns(service, config) or now < earliest(service, facts, policy):
         return None
@@ -125,7 +125,7 @@ def concerns(service: str, config: TableConfig) -> bool:
     return True
 
 
-def _purge_reason(table: TableFacts, facts: ServiceFacts, policy: ServicePolicy, now: int) -> str | None:
+def _purge_reason(table: TableActivity, facts: ServiceFacts, policy: ServicePolicy, now: int) -> str | None:
     """The reason for a purge. Deleted rows pass the horizon without a commit, so it depends on time.
 
     There are none to purge where the last purge came after the horizon of the last commit, and nothing was deleted

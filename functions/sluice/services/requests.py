@@ -10,8 +10,8 @@
     withdraw     requested            failed              impossible: the table left the lane or the configuration
 
 A table has at most one open request of a service. It is stored under their names, where the next one replaces it. Like
-the lane's transitions, these return the next state or a Refused. The ledger writes the state on condition that the item
-is still the one that the transition was computed from.
+the lane's transitions, these return the next state or a RequestRefusal. The ledger writes the state on condition that
+the item is still the one that the transition was computed from.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class ServiceRequest:
 
 
 @dataclass(frozen=True)
-class Refused:
+class RequestRefusal:
     """A transition that the state doesn't allow, and the reason. `found` is the current request, if any."""
 
     transition: str
@@ -145,7 +145,7 @@ class Refused:
     found: ServiceRequest | None
 
 
-Result = Union[ServiceRequest, Refused]
+Result = Union[ServiceRequest, RequestRefusal]
 
 
 def opened(
@@ -162,12 +162,12 @@ def opened(
 ) -> Result:
     """A new request, at the earliest the minimum interval (or back-off) after the last of its kind.
 
-    Refused while one is open. Raises ValueError for an unknown service.
+    RequestRefusal while one is open. Raises ValueError for an unknown service.
     """
     if service not in SERVICES:
         raise ValueError(f"{service!r} is none of {', '.join(SERVICES)}")
     if before is not None and before.open:
-        return Refused("opened", f"request {before.request} is {before.state}", before)
+        return RequestRefusal("opened", f"request {before.request} is {before.state}", before)
     earliest = now
     if before is not None and before.ended_at is not None:
         pause = (
@@ -191,9 +191,9 @@ def opened(
 def start(state: ServiceRequest, run: str, now: int, seen: Mapping[str, int]) -> Result:
     """The lane's holder begins a slice. The same run may repeat it, since the answer to the first write can be lost."""
     if state.state != REQUESTED and not (state.state == RUNNING and state.run == run):
-        return Refused("start", f"the request is {state.state}", state)
+        return RequestRefusal("start", f"the request is {state.state}", state)
     if now < state.not_before:
-        return Refused("start", "the request waits", state)
+        return RequestRefusal("start", "the request waits", state)
     first = state.started_at is None
     return replace(
         state,
@@ -207,7 +207,7 @@ def start(state: ServiceRequest, run: str, now: int, seen: Mapping[str, int]) ->
 def slice_done(state: ServiceRequest, run: str, report: ServiceReport, now: int) -> Result:
     """A slice succeeded, and more is left."""
     if state.state != RUNNING or state.run != run:
-        return Refused("slice_done", f"the request is {state.state} under run {state.run}", state)
+        return RequestRefusal("slice_done", f"the request is {state.state} under run {state.run}", state)
     return replace(
         state,
         state=REQUESTED,
@@ -223,21 +223,23 @@ def finish(state: ServiceRequest, run: str, report: ServiceReport, now: int) -> 
     """The last slice succeeded."""
     after = slice_done(state, run, report, now)
     return (
-        replace(after, transition="finish") if isinstance(after, Refused) else replace(after, state=DONE, ended_at=now)
+        replace(after, transition="finish")
+        if isinstance(after, RequestRefusal)
+        else replace(after, state=DONE, ended_at=now)
     )
 
 
 def fail(state: ServiceRequest, run: str, error: ServiceError, now: int) -> Result:
     """A slice failed: retried after a back-off, unless retrying can't help or it failed too often in a row."""
     if state.state != RUNNING or state.run != run:
-        return Refused("fail", f"the request is {state.state} under run {state.run}", state)
+        return RequestRefusal("fail", f"the request is {state.state} under run {state.run}", state)
     return _failed(state, error, now, GIVEN_UP_AFTER)
 
 
 def interrupt(state: ServiceRequest, run: str, now: int) -> Result:
     """The lane's new holder found a slice that a dead run had begun. The next write to the table rolls it back."""
     if state.state != RUNNING or state.run == run:
-        return Refused("interrupt", f"the request is {state.state} under run {state.run}", state)
+        return RequestRefusal("interrupt", f"the request is {state.state} under run {state.run}", state)
     return _failed(state, ServiceError("run_died", f"run {state.run} ended during a slice"), now, GIVEN_UP_AFTER_DEATHS)
 
 
@@ -253,5 +255,5 @@ def _failed(state: ServiceRequest, error: ServiceError, now: int, limit: int) ->
 def withdraw(state: ServiceRequest, error: ServiceError, now: int) -> Result:
     """End a request that can't be carried out."""
     if state.state != REQUESTED:
-        return Refused("withdraw", f"the request is {state.state}", state)
+        return RequestRefusal("withdraw", f"the request is {state.state}", state)
     return replace(state, state=FAILED, ended_at=now, error=replace(error, message=error.message[:MESSAGE_CHARACTERS]))

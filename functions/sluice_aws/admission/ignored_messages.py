@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sluice.admission.inbox import Message
 from sluice.admission.partial_batch_response import Unfinished
 from sluice.errors import SluiceError
-from sluice.ledger.ports import HistoryLedger
+from sluice.ledger.lane_ports import HistoryLedger
 from sluice.ports import Report
 from sluice_aws.admission.failures import unfinished
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sluice.config.pinned_topic import config_in_force
-from sluice.ledger.ports import TableLedger
+from sluice.ledger.lane_ports import TableLedger
 from sluice.ports import Report
 from sluice_aws.catalog.sync import CatalogSync
 from sluice_aws.errors import UnusableCatalogRequest

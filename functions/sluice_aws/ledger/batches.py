@@ -10,7 +10,7 @@ from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome
 from sluice.ledger import keys as items
 from sluice.ledger.records import ManifestPointer
-from sluice.ledger.recovery import counts_of, verdicts
+from sluice.ledger.recovery import counts_of, end_states
 from sluice.objects import ObjectId
 from sluice_aws.errors import BatchTaken, ForeignObjects, UnsettledParts
 from sluice_aws.ledger.expressions import NEW_ITEM, when
@@ -197,7 +197,7 @@ class DynamoDbBatches:
         lane, since the outcome is true no matter which run writes it.
         Raises ForeignObjects when an object is not claimed by this batch.
         """
-        found = verdicts(outcome, objects)
+        found = end_states(outcome, objects)
         changes = [object_fields(found[identity], identity, now) for identity in objects]
         groups = [
             [

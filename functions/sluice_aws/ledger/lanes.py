@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from typing import Any, Callable
 
 from sluice.lane import machine
-from sluice.lane.machine import LaneState, Refused, Result
+from sluice.lane.machine import LaneRefusal, LaneState, Result
 from sluice.ledger.keys import LANES_LISTED_AS, lane_key, listed_at, standstill_key
 from sluice_aws.errors import LedgerBusy
 from sluice_aws.ledger.expressions import Condition, when
@@ -114,7 +114,7 @@ class DynamoDbLanes:
             stored = self._table.get(lane_key(lane)) or {}
             before = _state(lane, stored)
             after = transition(before)
-            if isinstance(after, Refused) or after == before:
+            if isinstance(after, LaneRefusal) or after == before:
                 return after
             condition = when(revision=stored.get("revision"))
             if also is not None:
@@ -145,8 +145,8 @@ def _state(lane: str, stored: Mapping[str, Any]) -> LaneState:
 
 
 def _allowed(result: Result) -> LaneState | None:
-    return None if isinstance(result, Refused) else result
+    return None if isinstance(result, LaneRefusal) else result
 
 
 def _whichever(result: Result) -> LaneState:
-    return result.state if isinstance(result, Refused) else result
+    return result.state if isinstance(result, LaneRefusal) else result

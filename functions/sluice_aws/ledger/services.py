@@ -10,7 +10,7 @@ from sluice.ledger import keys as items
 from sluice.ledger.records import Requested
 from sluice.services import requests as machine
 from sluice.services.policy import TOTALS
-from sluice.services.requests import Refused, Result, ServiceError, ServiceReport, ServiceRequest
+from sluice.services.requests import RequestRefusal, Result, ServiceError, ServiceReport, ServiceRequest
 from sluice_aws.errors import LedgerBusy
 from sluice_aws.ledger.expressions import when
 from sluice_aws.ledger.lanes import LISTED, held_by
@@ -61,7 +61,7 @@ class DynamoDbServices:
                 min_interval_ms=min_interval_ms,
                 max_wait_ms=max_wait_ms,
             )
-            if isinstance(after, Refused):
+            if isinstance(after, RequestRefusal):
                 assert after.found is not None  # only an open request refuses another
                 return Requested(after.found, False)
             revision = 0 if stored is None else stored["revision"]
@@ -135,7 +135,7 @@ class DynamoDbServices:
             if stored is None or before is None or before.request != request.request:
                 return None
             after = transition(before)
-            if isinstance(after, Refused):
+            if isinstance(after, RequestRefusal):
                 return None
             put = self._table.put_action(
                 {**key, **_stored(after), "revision": stored["revision"] + 1}, when(revision=stored["revision"])

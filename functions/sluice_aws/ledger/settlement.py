@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from sluice.batch.outcome import QUARANTINED, Outcome
 from sluice.ledger import keys as items
-from sluice.ledger.recovery import Verdict
+from sluice.ledger.recovery import EndState
 from sluice.objects import ObjectId
 from sluice_aws.ledger.objects import listing_fields
 from sluice_aws.ledger.table import Values
@@ -16,24 +16,24 @@ TOTAL_PREFIX = "total_"  # of the fields of a table's item that sum up the count
 _COUNT_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 
 
-def object_fields(verdict: Verdict, identity: ObjectId, now: int) -> Values:
-    """The fields that a verdict sets on an object's item. `now` is epoch ms."""
-    if verdict.state == items.COMMITTED:
-        if not verdict.rows:
+def object_fields(end: EndState, identity: ObjectId, now: int) -> Values:
+    """The fields that an end state sets on an object's item. `now` is epoch ms."""
+    if end.state == items.COMMITTED:
+        if not end.rows:
             return {"state": items.COMMITTED}
         return {
             "state": items.COMMITTED,
-            "quarantined_rows": verdict.rows,
-            "row_codes": dict(verdict.row_codes),
+            "quarantined_rows": end.rows,
+            "row_codes": dict(end.row_codes),
             **listing_fields(items.ROWS, identity, now),
         }
-    parked = {"parked_generation": verdict.parked_generation} if verdict.state == items.PARKED else {}
+    parked = {"parked_generation": end.parked_generation} if end.state == items.PARKED else {}
     return {
-        "state": verdict.state,
-        "code": verdict.code,
-        "reason": verdict.reason,
+        "state": end.state,
+        "code": end.code,
+        "reason": end.reason,
         **parked,
-        **listing_fields(verdict.state, identity, now),
+        **listing_fields(end.state, identity, now),
     }
 
 

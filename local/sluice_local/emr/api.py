@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from sluice_local.emr.service import Refused, Service
+from sluice_local.emr.service import ApiRefusal, Service
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_BODY = 1 << 20
@@ -86,10 +86,10 @@ def serve(service: Service, port: int) -> ThreadingHTTPServer:
             length = int(self.headers.get("Content-Length") or 0)
             try:
                 if length > _LONGEST_BODY:
-                    raise Refused("ValidationException", "the request is too large")
+                    raise ApiRefusal("ValidationException", "the request is too large")
                 body = json.loads(self.rfile.read(length) or b"{}")
                 status, answer, kind = 200, _dispatch(service, self.command, url.path, parse_qs(url.query), body), None
-            except Refused as refused:
+            except ApiRefusal as refused:
                 status, answer, kind = refused.status, {"message": refused.message}, refused.code
             except ValueError as error:
                 status, answer, kind = 400, {"message": str(error)}, "ValidationException"
@@ -128,4 +128,4 @@ def _dispatch(service: Service, method: str, path: str, query: Query, body: Mapp
         match = pattern.match(path)
         if match and method == wanted:
             return handler(service, match.groupdict(), query, body)
-    raise Refused("ValidationException", f"{method} {path} is not an operation of this stand-in")
+    raise ApiRefusal("ValidationException", f"{method} {path} is not an operation of this stand-in")

@@ -68,7 +68,7 @@ class Application:
 
 
 @dataclass
-class JobRun:
+class LocalJobRun:
     """One job run; times in epoch seconds."""
 
     id: str

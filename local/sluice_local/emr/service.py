@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from sluice_local.emr.job_runs import Application, JobRun, new_id
+from sluice_local.emr.job_runs import Application, LocalJobRun, new_id
 from sluice_local.emr.submission import InvalidRequest, read_submission
 
 _STATUS = {
@@ -21,7 +21,7 @@ _STATUS = {
 }
 
 
-class Refused(Exception):
+class ApiRefusal(Exception):
     """An error answer: the service's error code and message."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -34,7 +34,7 @@ class Refused(Exception):
 class Runner(Protocol):
     """Runs the jobs. `launch` and `cancel` return at once; the job's own thread does the work."""
 
-    def launch(self, run: JobRun) -> None: ...
+    def launch(self, run: LocalJobRun) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,14 @@ class Service:
         *,
         account: str,
         region: str,
-        changed: Callable[[JobRun, str], None],
+        changed: Callable[[LocalJobRun, str], None],
     ) -> None:
         """`changed(run, previous_state)` is called for every state of every run, without a lock held."""
         self.account, self.region = account, region
         self._changed = changed
         self._lock = threading.RLock()
         self._applications: dict[str, Application] = {}
-        self._runs: dict[str, JobRun] = {}
+        self._runs: dict[str, LocalJobRun] = {}
         self._tokens: dict[tuple[str, str], tuple[str, Mapping[str, Any]]] = {}
         self._behaviour = Behaviour()
         self._runner = runner(self)
@@ -74,7 +74,7 @@ class Service:
     def create_application(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """CreateApplication."""
         if not body.get("releaseLabel") or str(body.get("type", "")).upper() != "SPARK":
-            raise Refused("ValidationException", "releaseLabel and type SPARK are required")
+            raise ApiRefusal("ValidationException", "releaseLabel and type SPARK are required")
         now, key = time.time(), new_id()
         application = Application(
             key,
@@ -112,7 +112,7 @@ class Service:
         with self._lock:
             found = self._application(application)
             if any(run.application is found and not run.ended for run in self._runs.values()):
-                raise Refused("ConflictException", f"Application {application} has active job runs")
+                raise ApiRefusal("ConflictException", f"Application {application} has active job runs")
             found.state = "STOPPED"
         return {}
 
@@ -121,7 +121,7 @@ class Service:
         with self._lock:
             found = self._application(application)
             if found.state not in ("CREATED", "STOPPED"):
-                raise Refused(
+                raise ApiRefusal(
                     "ConflictException", f"Application {application} must be CREATED or STOPPED, not {found.state}"
                 )
             del self._applications[application]
@@ -132,24 +132,24 @@ class Service:
         """StartJobRun. The same clientToken and body give the same run."""
         token = str(body.get("clientToken") or "")
         if not token or not body.get("executionRoleArn"):
-            raise Refused("ValidationException", "clientToken and executionRoleArn are required")
+            raise ApiRefusal("ValidationException", "clientToken and executionRoleArn are required")
         try:
             submission = read_submission(body)
         except InvalidRequest as error:
-            raise Refused("ValidationException", str(error)) from error
+            raise ApiRefusal("ValidationException", str(error)) from error
         with self._lock:
             found = self._application(application)
             behaviour = self._behaviour
             if behaviour.throttle:
                 self._behaviour = replace(behaviour, throttle=behaviour.throttle - 1)
-                raise Refused("ThrottlingException", "Rate exceeded")
+                raise ApiRefusal("ThrottlingException", "Rate exceeded")
             known = None if behaviour.forget_tokens else self._tokens.get((application, token))
             if known is not None:
                 if known[1] != body:
-                    raise Refused("ConflictException", "clientToken was used with other parameters")
+                    raise ApiRefusal("ConflictException", "clientToken was used with other parameters")
                 return self._started(self._runs[known[0]])
             now, key = time.time(), new_id()
-            run = JobRun(
+            run = LocalJobRun(
                 key,
                 f"{found.arn}/jobruns/{key}",
                 found,
@@ -167,7 +167,7 @@ class Service:
                 self._behaviour = replace(behaviour, lose_answers=behaviour.lose_answers - 1)
         self._runner.launch(run)
         if lose:
-            raise Refused("InternalServerException", "the answer is lost on purpose")
+            raise ApiRefusal("InternalServerException", "the answer is lost on purpose")
         return self._started(run)
 
     def get_job_run(self, application: str, run: str) -> Mapping[str, Any]:
@@ -207,7 +207,7 @@ class Service:
         with self._lock:
             found = self._run(application, run)
             if found.ended:
-                raise Refused("ValidationException", f"Job run {run} is in the terminal state {found.state}")
+                raise ApiRefusal("ValidationException", f"Job run {run} is in the terminal state {found.state}")
             if found.cancel_grace is None:
                 found.cancel_grace = grace
         if found.state != "CANCELLING":
@@ -223,18 +223,18 @@ class Service:
             for run in self._runs.values():
                 if run.arn == arn:
                     return {"tags": dict(run.request.get("tags") or {})}
-        raise Refused("ResourceNotFoundException", f"{arn} does not exist")
+        raise ApiRefusal("ResourceNotFoundException", f"{arn} does not exist")
 
     def behave(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Misbehave as `body` says from now on. An empty body ends it."""
         try:
             self._behaviour = Behaviour(**body)
         except TypeError as error:
-            raise Refused("ValidationException", str(error)) from error
+            raise ApiRefusal("ValidationException", str(error)) from error
         return {}
 
     # ------------------------------------------------------------------ for the runner
-    def move(self, run: JobRun, state: str, details: str = "") -> bool:
+    def move(self, run: LocalJobRun, state: str, details: str = "") -> bool:
         """Put a run into a state unless it has ended; returns whether it is in it now. A cancelled run can only end."""
         with self._lock:
             if run.ended or (run.state == "CANCELLING" and state not in ("CANCELLED", "FAILED", "SUCCESS")):
@@ -250,7 +250,7 @@ class Service:
             self._changed(run, previous)
         return True
 
-    def active_runs(self) -> list[JobRun]:
+    def active_runs(self) -> list[LocalJobRun]:
         """The runs that have not ended."""
         with self._lock:
             return [run for run in self._runs.values() if not run.ended]
@@ -259,16 +259,16 @@ class Service:
     def _application(self, key: str) -> Application:
         with self._lock:
             if key not in self._applications:
-                raise Refused("ResourceNotFoundException", f"Application {key} does not exist")
+                raise ApiRefusal("ResourceNotFoundException", f"Application {key} does not exist")
             return self._applications[key]
 
-    def _run(self, application: str, key: str) -> JobRun:
+    def _run(self, application: str, key: str) -> LocalJobRun:
         self._application(application)
         if key not in self._runs or self._runs[key].application.id != application:
-            raise Refused("ResourceNotFoundException", f"Job run {key} does not exist")
+            raise ApiRefusal("ResourceNotFoundException", f"Job run {key} does not exist")
         return self._runs[key]
 
-    def _started(self, run: JobRun) -> Mapping[str, Any]:
+    def _started(self, run: LocalJobRun) -> Mapping[str, Any]:
         return {"applicationId": run.application.id, "jobRunId": run.id, "arn": run.arn}
 
 

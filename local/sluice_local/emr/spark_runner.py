@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sluice_local import processes as children
-from sluice_local.emr.job_runs import JobRun
+from sluice_local.emr.job_runs import LocalJobRun
 from sluice_local.emr.spark_command import Cloud, Machine, spark_command
 from sluice_local.emr.work_directory import CannotFetch, Fetched, Fetcher
 from sluice_local.images.spark import ClassArchive, SparkImage
@@ -51,7 +51,7 @@ class SparkRunner:
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
 
-    def launch(self, run: JobRun) -> None:
+    def launch(self, run: LocalJobRun) -> None:
         """Start the run's thread. It lives as long as the driver, which the kernel binds to it."""
         thread = threading.Thread(target=self._see_through, args=(run,), name=f"job-{run.id}", daemon=True)
         self._threads.append(thread)
@@ -63,12 +63,12 @@ class SparkRunner:
         for thread in self._threads:
             thread.join(15.0)
 
-    def directory(self, run: JobRun) -> Path:
+    def directory(self, run: LocalJobRun) -> Path:
         """Where a run's output is kept."""
         return self._settings.home / run.id
 
     # ------------------------------------------------------------------
-    def _see_through(self, run: JobRun) -> None:
+    def _see_through(self, run: LocalJobRun) -> None:
         directory = self.directory(run)
         work = directory / "work"
         (work / "tmp").mkdir(parents=True)
@@ -84,7 +84,7 @@ class SparkRunner:
         self._service.move(run, state, details)
         shutil.rmtree(work, ignore_errors=True)
 
-    def _run(self, run: JobRun, directory: Path, work: Path) -> tuple[str, str]:
+    def _run(self, run: LocalJobRun, directory: Path, work: Path) -> tuple[str, str]:
         if not self._slots.acquire(blocking=False):
             self._service.move(run, "QUEUED")
             while not self._slots.acquire(timeout=_POLL_SECONDS):
@@ -101,7 +101,7 @@ class SparkRunner:
         finally:
             self._slots.release()
 
-    def _drive(self, run: JobRun, fetched: Fetched, directory: Path, work: Path) -> tuple[str, str]:
+    def _drive(self, run: LocalJobRun, fetched: Fetched, directory: Path, work: Path) -> tuple[str, str]:
         settings = self._settings
         archive = ClassArchive(settings.image.java, settings.image.class_path(fetched.jars), settings.cache / "classes")
         archive.home.mkdir(parents=True, exist_ok=True)
@@ -130,7 +130,7 @@ class SparkRunner:
             threading.Thread(target=archive.build, name="class-archive", daemon=True).start()
         return ended if ended else self._verdict(process.returncode, directory)
 
-    def _watch(self, run: JobRun, process: subprocess.Popen[bytes]) -> tuple[str, str] | None:
+    def _watch(self, run: LocalJobRun, process: subprocess.Popen[bytes]) -> tuple[str, str] | None:
         """Wait for the driver's end. Returns the state to report if it was ended from outside."""
         minutes = float(run.request.get("executionTimeoutMinutes") or 720)
         deadline = time.monotonic() + minutes * 60
@@ -153,7 +153,7 @@ class SparkRunner:
                     process.wait()
                 return "CANCELLED", run.details or "Cancelled by request"
 
-    def _must_end(self, run: JobRun) -> bool:
+    def _must_end(self, run: LocalJobRun) -> bool:
         return self._stopping.is_set() or run.cancel_grace is not None
 
     def _verdict(self, status: int, directory: Path) -> tuple[str, str]:
@@ -165,7 +165,7 @@ class SparkRunner:
             last = stderr.read().decode(errors="replace")
         return "FAILED", f"Job failed with exit status {status}. Last of stderr: {last}"
 
-    def _put_logs(self, run: JobRun, directory: Path) -> None:
+    def _put_logs(self, run: LocalJobRun, directory: Path) -> None:
         overrides = run.request.get("configurationOverrides") or {}
         uri = ((overrides.get("monitoringConfiguration") or {}).get("s3MonitoringConfiguration") or {}).get("logUri")
         try:

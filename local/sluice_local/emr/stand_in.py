@@ -19,7 +19,7 @@ from typing import Any
 
 from sluice_local import processes as children
 from sluice_local.emr.api import serve
-from sluice_local.emr.job_runs import JobRun
+from sluice_local.emr.job_runs import LocalJobRun
 from sluice_local.emr.service import Runner, Service
 from sluice_local.emr.spark_runner import RunnerSettings, SparkRunner
 from sluice_local.emr.work_directory import Fetcher
@@ -57,7 +57,7 @@ def start_stand_in(
     delivery = StateEvents(events, functions)
     region = settings.cloud.region
 
-    def changed(run: JobRun, previous: str) -> None:
+    def changed(run: LocalJobRun, previous: str) -> None:
         delivery.put(state_change(run, previous, account=account, region=region))
 
     runners: list[SparkRunner] = []
@@ -77,7 +77,7 @@ def start_stand_in(
 _LOG = logging.getLogger(__name__)
 
 
-def state_change(run: JobRun, previous: str, *, account: str, region: str) -> dict[str, Any]:
+def state_change(run: LocalJobRun, previous: str, *, account: str, region: str) -> dict[str, Any]:
     """The event "EMR Serverless Job Run State Change" (EMR Serverless User Guide, "Monitoring with EventBridge")."""
     return {
         "version": "0",

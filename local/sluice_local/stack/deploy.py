@@ -39,7 +39,7 @@ class Deployment:
 
 
 @dataclass(frozen=True)
-class Pace:
+class Timers:
     """The timers of a local stack: parameters of the template."""
 
     batching_window_s: int = 0  # for low latency; MiniStack doesn't wait for a window anyway
@@ -58,7 +58,7 @@ def deploy(
     hudi_bundle: Path,
     cache: Path,
     stack: str = STACK,
-    pace: Pace = Pace(),
+    timers: Timers = Timers(),
     root: Path | None = None,
     progress: Progress = lambda line: None,
 ) -> Deployment:
@@ -92,7 +92,7 @@ def deploy(
         # The release is known before its bucket exists. It is uploaded below, before any job starts.
         "Parameters": [
             {"ParameterKey": name, "ParameterValue": value}
-            for name, value in sorted(_parameters(release, hudi_bundle, pace).items())
+            for name, value in sorted(_parameters(release, hudi_bundle, timers).items())
         ],
     }
     outputs = _settle(cloudformation, stack, _create_or_update(cloudformation, request))
@@ -100,7 +100,7 @@ def deploy(
     return Deployment(stack, outputs, release)
 
 
-def _parameters(release: Release, hudi_bundle: Path, pace: Pace) -> dict[str, str]:
+def _parameters(release: Release, hudi_bundle: Path, timers: Timers) -> dict[str, str]:
     host = this_host()
     return {
         "Release": release.version,
@@ -108,13 +108,13 @@ def _parameters(release: Release, hudi_bundle: Path, pace: Pace) -> dict[str, st
         "Architecture": host.architecture,
         "SparkArchitecture": host.architecture.upper(),
         "HudiJars": hudi_bundle.as_uri(),
-        "BatchingWindow": str(pace.batching_window_s),
-        "SuperviseSchedule": pace.supervise,
-        "ReconcileSchedule": pace.reconcile,
-        "ReconcileGraceSeconds": str(pace.reconcile_grace_s),
-        "ServicesSchedule": pace.services,
-        "ServicesPauseSeconds": str(pace.services_pause_s),
-        **pace.extra,
+        "BatchingWindow": str(timers.batching_window_s),
+        "SuperviseSchedule": timers.supervise,
+        "ReconcileSchedule": timers.reconcile,
+        "ReconcileGraceSeconds": str(timers.reconcile_grace_s),
+        "ServicesSchedule": timers.services,
+        "ServicesPauseSeconds": str(timers.services_pause_s),
+        **timers.extra,
     }
 
 

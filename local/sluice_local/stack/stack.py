@@ -21,7 +21,7 @@ from sluice_local.home import Description, Home
 from sluice_local.images.jars import HUDI, ensure_jars, hudi_bundle
 from sluice_local.images.java import find_java
 from sluice_local.images.spark import build_image, build_remembered
-from sluice_local.stack.deploy import Deployment, Pace, deploy
+from sluice_local.stack.deploy import Deployment, Timers, deploy
 
 Progress = Callable[[str], None]
 
@@ -34,7 +34,7 @@ class Options:
     emr_port: int | None = None
     emulator: Kind | None = None  # the environment's choice
     hudi_version: str = HUDI
-    pace: Pace = Pace()
+    timers: Timers = Timers()
     cores: int | None = None  # of the machine, for Spark
 
 
@@ -91,7 +91,7 @@ def local_stack(
             emr_endpoint=stand_in.endpoint,
             hudi_bundle=hudi_bundle(jars),
             cache=cache,
-            pace=options.pace,
+            timers=options.timers,
             progress=progress,
         )
         description = _describe(emulator, stand_in, deployment, ready_seconds=round(time.monotonic() - began, 2))

@@ -24,7 +24,7 @@ from sluice_spark.engine.session import SparkProcess
 from sluice_spark.errors import SparkDied
 from sluice_spark.merge.context import MergeServices
 from sluice_spark.merge.part import merge_part, resolve_part
-from sluice_spark.services.slice import Pace, serve_table
+from sluice_spark.services.slice import SliceRates, serve_table
 
 WARM_EVERY_S = 30.0  # Spark ends Python workers that were idle for a minute
 
@@ -38,7 +38,7 @@ class SparkMerger:
         self._log = log
         self._used_at = time.monotonic()
         self._warming: threading.Thread | None = None
-        self._pace: Pace | None = None
+        self._rates: SliceRates | None = None
 
     def prepare(self) -> None:
         """Start Spark, then its Python workers."""
@@ -71,14 +71,14 @@ class SparkMerger:
     ) -> SliceDone:
         """Do one slice of a table service."""
         with self._pool(config.table, service) as spark:
-            if self._pace is None:
-                self._pace = Pace(cores=spark.sparkContext.defaultParallelism)
+            if self._rates is None:
+                self._rates = SliceRates(cores=spark.sparkContext.defaultParallelism)
             return serve_table(
                 spark,
                 config=config,
                 service=service,
                 services=self._services,
-                pace=self._pace,
+                rates=self._rates,
                 still_held=still_held,
                 slice_s=slice_s,
                 raise_floor=raise_floor,

@@ -28,7 +28,7 @@ SLOWEST_BYTES_PER_S = 256 * 1024
 
 
 @dataclass
-class Pace:
+class SliceRates:
     """Bytes per second that this run has seen, by service and table. Safe in several threads."""
 
     cores: int
@@ -61,7 +61,7 @@ def serve_table(
     config: TableConfig,
     service: str,
     services: MergeServices,
-    pace: Pace,
+    rates: SliceRates,
     still_held: Callable[[], bool],
     slice_s: int,
     raise_floor: RaiseFloor,
@@ -99,7 +99,7 @@ def serve_table(
             hudi=hudi,
             facts=facts,
             services=services,
-            budget_bytes=pace.budget_bytes(config, service, slice_s),
+            budget_bytes=rates.budget_bytes(config, service, slice_s),
             check_held=check_held,
             raise_floor=raise_floor,
             watch=KafkaWatch.from_dict(watch),
@@ -115,7 +115,7 @@ def serve_table(
         )
     known.keep(config, after)
     report = replace(done.report, ms=clock.now_ms() - began)
-    pace.saw(config, service, report, slice_s)
+    rates.saw(config, service, report, slice_s)
     return replace(done, report=report)
 
 

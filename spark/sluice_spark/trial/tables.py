@@ -27,7 +27,7 @@ from sluice.services.requests import ARCHIVAL, CLEANING, COMPACTION
 from sluice.silver_keys import schema_key
 from sluice_spark.merge.context import MergeServices
 from sluice_spark.merge.part import merge_part
-from sluice_spark.services.slice import Pace, serve_table
+from sluice_spark.services.slice import SliceRates, serve_table
 
 DATABASE, TOPIC = "trial", "sluice.trial.rows"
 SLICE_S = 20
@@ -158,7 +158,7 @@ class TableTrials:
             config=config,
             service=service,
             services=self._services,
-            pace=Pace(self._spark.sparkContext.defaultParallelism),
+            rates=SliceRates(self._spark.sparkContext.defaultParallelism),
             still_held=_alone,
             slice_s=SLICE_S,
             raise_floor=lambda positions: None,

@@ -24,7 +24,7 @@ from sluice.services.requests import (
     PURGE,
     REQUESTED,
     RUNNING,
-    Refused,
+    RequestRefusal,
     ServiceError,
     ServiceReport,
     fail,
@@ -64,8 +64,8 @@ def config(**more):
 class TestTransitions:
     def test_a_table_has_one_open_request_for_a_service(self):
         first = a_request()
-        assert isinstance(a_request(first, request="q-2"), Refused) and isinstance(
-            a_request(begun(), request="q-2"), Refused
+        assert isinstance(a_request(first, request="q-2"), RequestRefusal) and isinstance(
+            a_request(begun(), request="q-2"), RequestRefusal
         )
         done = finish(begun(), "run-1", ServiceReport(), NOW + 1)
         assert a_request(done, request="q-2").state == REQUESTED
@@ -102,7 +102,7 @@ class TestTransitions:
 
     def test_a_dead_runs_slice_is_retried_with_its_progress_and_the_run_is_fenced(self):
         left = begun_again(slice_done(begun(), "run-1", ServiceReport(rows=5), NOW))
-        assert isinstance(interrupt(left, "run-1", NOW), Refused), "its own run knows better"
+        assert isinstance(interrupt(left, "run-1", NOW), RequestRefusal), "its own run knows better"
         found = interrupt(left, "run-2", NOW)
         assert (found.state, found.error.code, found.not_before) == (REQUESTED, "run_died", NOW + 30_000)
         taken = start(found, "run-2", NOW + 30_000, {"commits": 8})
@@ -114,8 +114,8 @@ class TestTransitions:
             {"commits": 3},
         )
         for late in (slice_done, finish):
-            assert isinstance(late(taken, "run-1", ServiceReport(), NOW), Refused)
-        assert isinstance(fail(taken, "run-1", PASSING, NOW), Refused)
+            assert isinstance(late(taken, "run-1", ServiceReport(), NOW), RequestRefusal)
+        assert isinstance(fail(taken, "run-1", PASSING, NOW), RequestRefusal)
 
     def test_a_slice_in_which_runs_keep_dying_is_given_up_before_the_lane_is_halted(self):
         state, deaths = a_request(), 0
@@ -126,8 +126,10 @@ class TestTransitions:
 
     def test_nothing_begins_before_its_time_or_after_its_end(self):
         done = finish(begun(), "run-1", ServiceReport(), NOW)
-        assert isinstance(start(a_request(done, request="q-2"), "run-1", NOW, {}), Refused)
-        assert isinstance(start(done, "run-1", NOW, {}), Refused) and isinstance(withdraw(done, LASTING, NOW), Refused)
+        assert isinstance(start(a_request(done, request="q-2"), "run-1", NOW, {}), RequestRefusal)
+        assert isinstance(start(done, "run-1", NOW, {}), RequestRefusal) and isinstance(
+            withdraw(done, LASTING, NOW), RequestRefusal
+        )
         assert withdraw(a_request(), LASTING, NOW).state == FAILED
 
     def test_only_known_services_can_be_asked_for(self):

@@ -259,6 +259,16 @@ def test_a_folder_has_at_most_fifteen_modules():
     assert {folder: count for folder, count in counts.items() if count > 15} == {}
 
 
+def test_no_public_class_name_is_used_twice():
+    counts = Counter(
+        node.name
+        for path in MODULES
+        for node in tree_of(path).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert {name: count for name, count in counts.items() if count > 1} == {}
+
+
 def test_the_core_imports_the_standard_library_only():
     beyond = {
         relative(path): imports(tree_of(path)) - set(sys.stdlib_module_names) - {"sluice"} for path in core_modules()

@@ -12,8 +12,8 @@ from sluice.lane.machine import (
     LONGEST_BACKOFF_MS,
     TRANSITIONS,
     UNANSWERED_START_MS,
+    LaneRefusal,
     LaneState,
-    Refused,
 )
 from sluice.lane.supervision import ASK_STATE, LOOK_UP, NOTHING, REPEAT_START, START, LaneStep, new_run_id, next_step
 
@@ -47,7 +47,7 @@ def test_exactly_the_listed_transitions_happen():
     while waiting:
         state = waiting.pop()
         for name, after in everything_from(state):
-            if isinstance(after, Refused):
+            if isinstance(after, LaneRefusal):
                 assert after.state == state and after.transition == name
                 continue
             seen.add((name, state.state, after.state))
@@ -81,12 +81,12 @@ class TestStarting:
         backing_off = machine.lapse(RUNNING, "r1", NOW, job_run_id="j1")
         until = backing_off.backoff_until
         assert not machine.wants_run(machine.wake(backing_off), until - 1) and machine.wants_run(backing_off, until)
-        assert isinstance(machine.request_start(backing_off, "r2", until - 1), Refused)
+        assert isinstance(machine.request_start(backing_off, "r2", until - 1), LaneRefusal)
 
     @pytest.mark.parametrize("state", [STARTING, RUNNING, machine.pause(IDLE)])
     def test_a_lane_that_is_not_idle_wants_none(self, state):
         assert machine.wanted_at(machine.wake(state)) is None
-        assert isinstance(machine.request_start(state, "r9", NOW), Refused)
+        assert isinstance(machine.request_start(state, "r9", NOW), LaneRefusal)
 
 
 class TestHolding:
@@ -94,17 +94,17 @@ class TestHolding:
         assert machine.holds(machine.hold(STARTING, "r1", "j1", 1, NOW), "r1", "j1")
 
     def test_a_second_job_run_of_the_same_run_does_not_hold(self):
-        assert isinstance(machine.hold(STARTED, "r1", "j2", 1, NOW), Refused)
-        assert isinstance(machine.hold(RUNNING, "r1", "j2", 1, NOW), Refused)
+        assert isinstance(machine.hold(STARTED, "r1", "j2", 1, NOW), LaneRefusal)
+        assert isinstance(machine.hold(RUNNING, "r1", "j2", 1, NOW), LaneRefusal)
 
     def test_a_second_attempt_of_the_holder_does_not_hold_and_the_first_may_ask_again(self):
-        assert isinstance(machine.hold(RUNNING, "r1", "j1", 2, NOW), Refused)
+        assert isinstance(machine.hold(RUNNING, "r1", "j1", 2, NOW), LaneRefusal)
         assert machine.hold(RUNNING, "r1", "j1", 1, NOW + 5) == RUNNING
 
     def test_a_run_whose_lane_lapsed_no_longer_holds(self):
         lapsed = machine.lapse(RUNNING, "r1", NOW, job_run_id="j1")
         assert not machine.holds(lapsed, "r1", "j1")
-        assert isinstance(machine.hold(lapsed, "r1", "j1", 1, NOW), Refused)
+        assert isinstance(machine.hold(lapsed, "r1", "j1", 1, NOW), LaneRefusal)
 
 
 class TestLapsing:
@@ -138,9 +138,9 @@ class TestLapsing:
         assert machine.wants_run(lapsed, NOW)
 
     def test_it_names_the_job_run_that_is_over(self):
-        assert isinstance(machine.lapse(RUNNING, "r1", NOW, job_run_id=None), Refused)
-        assert isinstance(machine.lapse(RUNNING, "r1", NOW, job_run_id="j2"), Refused)
-        assert isinstance(machine.lapse(RUNNING, "r2", NOW, job_run_id="j1"), Refused)
+        assert isinstance(machine.lapse(RUNNING, "r1", NOW, job_run_id=None), LaneRefusal)
+        assert isinstance(machine.lapse(RUNNING, "r1", NOW, job_run_id="j2"), LaneRefusal)
+        assert isinstance(machine.lapse(RUNNING, "r2", NOW, job_run_id="j1"), LaneRefusal)
 
 
 class TestPausing:

@@ -9,7 +9,7 @@ from sluice.config.document import Configuration
 from sluice.config.services import Pace, ServicePolicy
 from sluice.config.setting import with_differences
 from sluice.config.table import TableConfig
-from sluice.services.policy import CATALOG, ServiceFacts, TableFacts, due
+from sluice.services.policy import CATALOG, ServiceFacts, TableActivity, due
 from sluice.services.requests import COMPACTION, SERVICES
 from sluice_cli.config.source import read_tables
 from sluice_cli.config.yaml_lines import ConfigurationMistakes
@@ -29,7 +29,7 @@ CONFIG = TableConfig(
 
 
 def facts(service, *, deleted=0, **known):
-    return TableFacts(
+    return TableActivity(
         "shop.orders",
         "20240101",
         NOW - HOUR,
