@@ -79,7 +79,7 @@ test-job-permissions: setup  ## Spark and Hudi under the job's role, one driver 
 	$(PYTEST) -m job_permissions tests/job_permissions
 
 judge-all: setup  ## every fixture set, order, pace and table type against the source database's rows; resumable; writes docs/judged.md (hours)
-	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judge_all; status=$$?; PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judged_document --take && exit $$status
+	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judge.matrix; status=$$?; PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judge.document --take && exit $$status
 
 lint: setup  ## formatting and lint of the code
 	$(BIN)/ruff format --check .
@@ -137,17 +137,17 @@ bench: setup  ## latency, full load beside the always-on peer, admit, small obje
 	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench
 
 transcript: setup  ## run the demonstration, and put its transcript and waterfall into README
-	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.transcript
+	$(BIN)/python tools/transcript.py
 
 bench-services: setup  ## 200 merges into a merge-on-read table with table services on and off, in one run
-	PYTHONPATH=bench:tests:functions:spark $(BIN)/python -m sluice_bench.services_200
+	PYTHONPATH=bench:tests:functions:spark $(BIN)/python -m sluice_bench.tables.services_200
 
 bench-bytes: setup  ## bytes written per byte of change, both table types, beside Hudi's defaults (some 15 minutes)
-	PYTHONPATH=bench:tests:functions:spark $(BIN)/python -m sluice_bench.bytes_written
+	PYTHONPATH=bench:tests:functions:spark $(BIN)/python -m sluice_bench.tables.bytes_written
 
 EMULATOR ?= ministack
 deploy-walkthrough: setup  ## make deploy, an object, an update and make delete on EMULATOR=ministack or localstack; writes docs/walkthroughs
-	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.deploy_walkthrough $(EMULATOR)
+	PYTHONPATH=tests $(BIN)/python tools/deploy_walkthrough.py $(EMULATOR)
 
 constraints: setup  ## record the versions that are installed now
 	(sed -n '1,/^# Made by/p' constraints.txt; $(BIN)/pip freeze --exclude-editable) > constraints.new && mv constraints.new constraints.txt

@@ -4,12 +4,12 @@ import subprocess
 import sys
 
 RUNS = (
-    ("sluice_bench.latency", "lingering", "--changes", "30"),
-    ("sluice_bench.latency", "idle", "--changes", "30"),
-    ("sluice_bench.latency_served", "--changes", "30"),
-    ("sluice_bench.full_load",),
-    ("sluice_bench.admit",),
-    ("sluice_bench.small_objects",),
+    ("sluice_bench.pipeline.latency", "lingering", "--changes", "30"),
+    ("sluice_bench.pipeline.latency", "idle", "--changes", "30"),
+    ("sluice_bench.pipeline.latency_served", "--changes", "30"),
+    ("sluice_bench.pipeline.full_load",),
+    ("sluice_bench.pipeline.admit",),
+    ("sluice_bench.pipeline.small_objects",),
     ("sluice_bench.document", "--take"),
 )
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sluice_bench.results import RESULTS
+from sluice_bench.measure.results import RESULTS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 KEPT, DOCUMENT = DOCS / "benchmarks", DOCS / "benchmarks.md"
@@ -19,21 +19,33 @@ BENCHMARKS = (
     (
         "latency-lingering",
         "Put to readable, into a lingering system",
-        "python -m sluice_bench.latency lingering --changes 30",
+        "python -m sluice_bench.pipeline.latency lingering --changes 30",
     ),
-    ("latency-idle", "Put to readable, into an idle system", "python -m sluice_bench.latency idle --changes 30"),
+    (
+        "latency-idle",
+        "Put to readable, into an idle system",
+        "python -m sluice_bench.pipeline.latency idle --changes 30",
+    ),
     (
         "latency-served",
         "Put to readable, while table services run",
-        "python -m sluice_bench.latency_served --changes 30",
+        "python -m sluice_bench.pipeline.latency_served --changes 30",
     ),
-    ("full-load", "Full load, beside the always-on peer and the bare write", "python -m sluice_bench.full_load"),
-    ("merge-cost", "Reading and merging beside another commit", "python -m sluice_bench.merge_cost CHECKOUT"),
-    ("admit", "Admit: objects a second, and AWS calls for each", "python -m sluice_bench.admit"),
-    ("commits", "Two thousand commits into one table", "python -m sluice_bench.commits_2000"),
-    ("bytes", "Bytes written per byte of change, beside Hudi's defaults", "python -m sluice_bench.bytes_written"),
-    ("small-objects", "Ten thousand small objects", "python -m sluice_bench.small_objects"),
-    ("services", "Two hundred merges with table services on and off", "python -m sluice_bench.services_200"),
+    (
+        "full-load",
+        "Full load, beside the always-on peer and the bare write",
+        "python -m sluice_bench.pipeline.full_load",
+    ),
+    ("merge-cost", "Reading and merging beside another commit", "python -m sluice_bench.tables.merge_cost CHECKOUT"),
+    ("admit", "Admit: objects a second, and AWS calls for each", "python -m sluice_bench.pipeline.admit"),
+    ("commits", "Two thousand commits into one table", "python -m sluice_bench.pipeline.commits_2000"),
+    (
+        "bytes",
+        "Bytes written per byte of change, beside Hudi's defaults",
+        "python -m sluice_bench.tables.bytes_written",
+    ),
+    ("small-objects", "Ten thousand small objects", "python -m sluice_bench.pipeline.small_objects"),
+    ("services", "Two hundred merges with table services on and off", "python -m sluice_bench.tables.services_200"),
 )
 _HEAD = """# Benchmarks
 

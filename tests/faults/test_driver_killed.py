@@ -16,7 +16,7 @@ from judging.readers import RustReader
 from judging.running_stack import RunningStack
 from judging.verdict import judge
 
-from sluice_bench.ledger_times import await_until, lane_item
+from sluice_bench.measure.ledger_times import await_until, lane_item
 
 pytestmark = pytest.mark.timeout(900)
 CASE = Case("tickit_small", "in_order", ONE_GO, "cow", run="killed")

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from judging.running_stack import RunningStack
 
-from sluice_bench import ledger_times
-from sluice_bench.debezium_objects import SOURCES, writer_schema
-from sluice_bench.stack import table_rules
-from sluice_bench.tickit import Dataset, change_object
-from sluice_bench.tickit_rows import EPOCH, Row, Sizes, row
+from sluice_bench.data.debezium_objects import SOURCES, writer_schema
+from sluice_bench.data.tickit import Dataset, change_object
+from sluice_bench.data.tickit_rows import EPOCH, Row, Sizes, row
+from sluice_bench.measure import ledger_times
+from sluice_bench.measure.stack import table_rules
 from sluice_read.reading import read_table
 
 pytestmark = pytest.mark.timeout(600)

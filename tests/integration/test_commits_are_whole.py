@@ -7,10 +7,10 @@ import pytest
 from judging.running_stack import RunningStack
 
 from sluice_aws.stack import Target
-from sluice_bench.debezium_objects import SOURCES, object_bytes, object_key, record
-from sluice_bench.stack import table_rules
-from sluice_bench.tickit import Dataset
-from sluice_bench.tickit_rows import Sizes, row
+from sluice_bench.data.debezium_objects import SOURCES, object_bytes, object_key, record
+from sluice_bench.data.tickit import Dataset
+from sluice_bench.data.tickit_rows import Sizes, row
+from sluice_bench.measure.stack import table_rules
 from sluice_read.reading import read_table
 
 TABLE = "venue"

@@ -13,7 +13,7 @@ import pytest
 from judging.patience import patient
 from judging.running_stack import REPOSITORY
 
-from sluice_bench.ledger_times import await_until
+from sluice_bench.measure.ledger_times import await_until
 
 DEMO = [sys.executable, "-u", "-c", "from sluice_cli.main import main; main(['demo'])"]
 

@@ -13,11 +13,11 @@ import pytest
 from judging.patience import patient
 from judging.running_stack import RunningStack
 
-from sluice_bench import ledger_times
-from sluice_bench.debezium_objects import SOURCES
-from sluice_bench.stack import table_rules
-from sluice_bench.tickit import Dataset, change_object
-from sluice_bench.tickit_rows import Sizes
+from sluice_bench.data.debezium_objects import SOURCES
+from sluice_bench.data.tickit import Dataset, change_object
+from sluice_bench.data.tickit_rows import Sizes
+from sluice_bench.measure import ledger_times
+from sluice_bench.measure.stack import table_rules
 
 LANE, TABLE = "main", "venue"
 ANSWERED, REFUSED = "answered", "refused"

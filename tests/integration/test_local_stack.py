@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from judging.patience import patient
 from judging.running_stack import REPOSITORY, RunningStack, local_stack
 
-from sluice_bench.ledger_times import await_until
+from sluice_bench.measure.ledger_times import await_until
 from sluice_local.home import Home
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from judging.running_stack import RunningStack
 
-from sluice_bench.debezium_objects import SOURCES
-from sluice_bench.stack import table_rules
-from sluice_bench.tickit import Dataset, change_object
-from sluice_bench.tickit_rows import Sizes
+from sluice_bench.data.debezium_objects import SOURCES
+from sluice_bench.data.tickit import Dataset, change_object
+from sluice_bench.data.tickit_rows import Sizes
+from sluice_bench.measure.stack import table_rules
 from sluice_read.reading import read_table
 
 pytestmark = pytest.mark.timeout(600)

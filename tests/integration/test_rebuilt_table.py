@@ -8,7 +8,7 @@ import pytest
 from judging.running_stack import RunningStack
 
 from sluice_aws.ledger.ledger import DynamoDbLedger
-from sluice_bench.ledger_times import await_until
+from sluice_bench.measure.ledger_times import await_until
 from sluice_read.reading import read_table
 
 pytestmark = pytest.mark.timeout(600)

@@ -11,10 +11,10 @@ from judging.running_stack import RunningStack
 
 from sluice.services.requests import COMPACTION, DONE, FAILED
 from sluice_aws.ledger.ledger import DynamoDbLedger
-from sluice_bench.ledger_times import await_until, lane_item
-from sluice_bench.stack import table_rules
-from sluice_bench.tickit import Dataset, change_object
-from sluice_bench.tickit_rows import Sizes
+from sluice_bench.data.tickit import Dataset, change_object
+from sluice_bench.data.tickit_rows import Sizes
+from sluice_bench.measure.ledger_times import await_until, lane_item
+from sluice_bench.measure.stack import table_rules
 from sluice_read.reading import read_table
 
 LANE = "services"

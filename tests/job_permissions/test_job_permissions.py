@@ -29,7 +29,7 @@ from sluice.ledger import keys as items
 from sluice.ledger.records import AdmittedObject
 from sluice.objects import ObjectId
 from sluice_aws.ledger.ledger import DynamoDbLedger
-from sluice_bench.ledger_times import await_until
+from sluice_bench.measure.ledger_times import await_until
 from sluice_deploy.release import build_release, source_root, upload_release
 from sluice_deploy.wheels import this_host
 from sluice_local.cache import cache_directory

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sluice_bench import admit
 from sluice_bench.document import DOCUMENT, KEPT, take, text
+from sluice_bench.pipeline import admit
 
 
 def test_the_document_is_made_of_the_raw_results():

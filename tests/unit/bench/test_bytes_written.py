@@ -6,10 +6,10 @@ from collections import Counter
 import fastavro
 import pytest
 
-from sluice_bench.sale_changes import SaleChanges
-from sluice_bench.tickit import Dataset
-from sluice_bench.tickit_rows import Sizes
-from sluice_bench.written_bytes import WrittenBytes
+from sluice_bench.data.sale_changes import SaleChanges
+from sluice_bench.data.tickit import Dataset
+from sluice_bench.data.tickit_rows import Sizes
+from sluice_bench.measure.written_bytes import WrittenBytes
 
 
 def test_batches_have_their_shares_of_rows_that_live_and_none_twice():
@@ -57,7 +57,7 @@ def test_new_and_changed_files_count_by_kind_and_a_groups_next_file_as_rewritten
 
 @pytest.mark.parametrize(("table_type", "compacts"), [("cow", None), ("mor", "true")])
 def test_plain_hudi_gets_only_required_options_and_compaction(table_type, compacts):
-    from sluice_bench.plain_hudi import NAMESPACE, options
+    from sluice_bench.tables.plain_hudi import NAMESPACE, options
 
     summary = options("t", table_type)
     assert summary.get(f"{NAMESPACE}.compact.inline") == compacts and len(summary) == (5 if compacts is None else 6)

@@ -2,7 +2,7 @@
 
 import json
 
-from sluice_bench.driver_log import batch_profile
+from sluice_bench.measure.driver_log import batch_profile
 
 
 def test_the_stages_are_those_of_the_batch_and_of_the_one_table_asked_for(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sluice_bench.percentiles import percentile, summary
+from sluice_bench.measure.percentiles import percentile, summary
 
 
 def test_a_percentile_is_a_measured_value_by_nearest_rank():

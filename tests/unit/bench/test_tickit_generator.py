@@ -8,9 +8,9 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from sluice_bench.debezium_objects import SOURCES
-from sluice_bench.tickit import Dataset, change_object, pieces, snapshot_object, write_snapshot
-from sluice_bench.tickit_rows import Sizes, row
+from sluice_bench.data.debezium_objects import SOURCES
+from sluice_bench.data.tickit import Dataset, change_object, pieces, snapshot_object, write_snapshot
+from sluice_bench.data.tickit_rows import Sizes, row
 
 SMALL = Dataset(Sizes.scaled(0.001), rows_per_object=100)
 RECORDED = Path(__file__).resolve().parents[2] / "data" / "tickit_small"

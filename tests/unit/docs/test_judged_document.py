@@ -1,9 +1,9 @@
 """The document of judged cases agrees with the stored results and counts the missing ones."""
 
-from sluice_bench import judged_results
-from sluice_bench.judge_all import all_cases, outstanding
-from sluice_bench.judged_document import DOCUMENT, text
-from sluice_bench.judged_results import judged
+from sluice_bench.judge import results
+from sluice_bench.judge.document import DOCUMENT, text
+from sluice_bench.judge.matrix import all_cases, outstanding
+from sluice_bench.judge.results import judged
 
 
 def result(case: str, *equal: bool) -> dict:
@@ -15,9 +15,7 @@ def result(case: str, *equal: bool) -> dict:
 
 
 def test_the_document_is_made_of_the_kept_results():
-    assert DOCUMENT.read_text(encoding="utf-8") == text(judged_results.kept()), (
-        "run `python -m sluice_bench.judged_document`"
-    )
+    assert DOCUMENT.read_text(encoding="utf-8") == text(results.kept()), "run `python -m sluice_bench.judge.document`"
 
 
 def test_equal_different_and_missing_cases_are_counted_by_set_and_reader():
@@ -35,10 +33,10 @@ def test_equal_different_and_missing_cases_are_counted_by_set_and_reader():
 def test_a_case_has_one_result_over_all_machines_and_a_newer_one_replaces_it(tmp_path):
     first, second, *_ = all_cases()
     file = tmp_path / "judged.json"
-    judged_results.keep([judged(result(first.id, False))], file)
-    judged_results.keep([judged(result(first.id, True))], file)
-    assert [each.whole for each in judged_results.kept(file).values()] == [True]
-    assert outstanding([first, second], tmp_path, judged_results.kept(file)) == [second]
+    results.keep([judged(result(first.id, False))], file)
+    results.keep([judged(result(first.id, True))], file)
+    assert [each.whole for each in results.kept(file).values()] == [True]
+    assert outstanding([first, second], tmp_path, results.kept(file)) == [second]
 
 
 def test_a_case_that_differed_is_judged_again(tmp_path):

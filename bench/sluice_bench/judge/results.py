@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-KEPT = Path(__file__).resolve().parents[2] / "docs" / "judged.json"
+KEPT = Path(__file__).resolve().parents[3] / "docs" / "judged.json"
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Judged:
 
 
 def judged(result: Mapping[str, Any]) -> Judged:
-    """The kept part of a result of judge_all."""
+    """The kept part of a result of the matrix."""
     readings: dict[str, int] = {}
     equal: dict[str, int] = {}
     for judgement in result["judgements"]:

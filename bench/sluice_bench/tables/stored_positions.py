@@ -2,7 +2,7 @@
 
 By kind of table, and by the rows' place in it.
 
-python -m sluice_bench.stored_positions [--rows 100000 1000000 10000000] [--changes 1000] [--rounds 3] [--kind TEXT]
+python -m sluice_bench.tables.stored_positions [--rows 100000 1000000 ...] [--changes 1000] [--rounds 3] [--kind TEXT]
 """
 
 import argparse
@@ -17,9 +17,9 @@ from pathlib import Path
 from sluice.changes import hidden_columns as hidden
 from sluice.config.table import COW, MOR, SIMPLE, TableConfig
 from sluice.hudi import options as hudi_options
-from sluice_bench.index_costs import ROWS_PER_TASK, config, session, with_columns
-from sluice_bench.percentiles import percentile
-from sluice_bench.results import keep, say
+from sluice_bench.measure.percentiles import percentile
+from sluice_bench.measure.results import keep, say
+from sluice_bench.tables.index_costs import ROWS_PER_TASK, config, session, with_columns
 
 CAVEATS = (
     "Tables are local files: on S3 each file is a few round trips more.",

@@ -5,9 +5,9 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sluice_bench.machine import describe_machine
+from sluice_bench.measure.machine import describe_machine
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"
+RESULTS = Path(__file__).resolve().parents[2] / "results"
 CAVEATS = (
     (
         "Measured locally: emulated S3, SQS, Lambda and DynamoDB and Spark's local mode share this machine's cores. "

@@ -2,7 +2,7 @@
 
 The same batches go into four tables, copy-on-write and merge-on-read.
 
-python -m sluice_bench.bytes_written [--batches 100] [--changes 1000] [--rows 170000]
+python -m sluice_bench.tables.bytes_written [--batches 100] [--changes 1000] [--rows 170000]
 """
 
 import argparse
@@ -17,16 +17,16 @@ from pathlib import Path
 from sluice.changes import hidden_columns as hidden
 from sluice.config.table import COW, MOR, TableConfig
 from sluice.hudi import options as hudi_options
-from sluice_bench.debezium_objects import SOURCES, object_key
-from sluice_bench.in_process import InProcessTable
-from sluice_bench.in_process_world import emulated_s3
-from sluice_bench.index_costs import session
-from sluice_bench.plain_hudi import PlainTable, as_parquet
-from sluice_bench.results import keep, say
-from sluice_bench.sale_changes import TABLE, SaleChanges
-from sluice_bench.tickit import Dataset, pieces, snapshot_object
-from sluice_bench.tickit_rows import Sizes
-from sluice_bench.written_bytes import ACTIONS, KINDS, REWRITTEN, WrittenBytes
+from sluice_bench.data.debezium_objects import SOURCES, object_key
+from sluice_bench.data.sale_changes import TABLE, SaleChanges
+from sluice_bench.data.tickit import Dataset, pieces, snapshot_object
+from sluice_bench.data.tickit_rows import Sizes
+from sluice_bench.measure.results import keep, say
+from sluice_bench.measure.written_bytes import ACTIONS, KINDS, REWRITTEN, WrittenBytes
+from sluice_bench.tables.in_process import InProcessTable
+from sluice_bench.tables.in_process_world import emulated_s3
+from sluice_bench.tables.index_costs import session
+from sluice_bench.tables.plain_hudi import PlainTable, as_parquet
 from sluice_local.emr.spark_command import JVM_OPTIONS
 
 CAVEATS = (

@@ -2,7 +2,7 @@
 
 Resumable. Spark, hudi-rs and Hudi 0.15.0 read every table, and merge-on-read tables again after their compaction.
 
-    python -m sluice_bench.judge_all [--side-by-side 8] [--only TEXT] [--again]
+    python -m sluice_bench.judge.matrix [--side-by-side 8] [--only TEXT] [--again]
 
 Keeps one JSON file per case in bench/results/judge/. Unless --again, skips cases with a file there and cases that are
 equal in docs/judged.json.
@@ -24,10 +24,10 @@ from judging.readers import Reader, RustReader, SparkReader
 from judging.running_stack import RunningStack
 from judging.session import Judgement, run_cases
 
-from sluice_bench.judged_results import Judged, judged, kept
-from sluice_bench.machine import describe_machine
-from sluice_bench.results import RESULTS
-from sluice_bench.stack import bench_stack
+from sluice_bench.judge.results import Judged, judged, kept
+from sluice_bench.measure.machine import describe_machine
+from sluice_bench.measure.results import RESULTS
+from sluice_bench.measure.stack import bench_stack
 from sluice_local.images.jars import HUDI, ensure_jars
 from sluice_local.images.java import find_java
 

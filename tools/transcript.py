@@ -1,6 +1,6 @@
 """Runs the demonstration. Writes docs/demo.md, an excerpt in README.md, and docs/waterfall.svg.
 
-python -m sluice_bench.transcript [--log FILE]   # --log: from a kept log, whose picture is in place
+python tools/transcript.py [--log FILE]   # --log: from a kept log, whose picture is in place
 """
 
 import argparse
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 README, DEMO_PAGE, PICTURE = ROOT / "README.md", ROOT / "docs" / "demo.md", ROOT / "docs" / "waterfall.svg"
 TRANSCRIPT = ("<!-- transcript: made by `make transcript` -->\n```text\n", "```\n<!-- end of transcript -->")
 EXCERPT = ("<!-- excerpt: made by `make transcript` -->\n```text\n", "```\n<!-- end of excerpt -->")

@@ -2,7 +2,7 @@
 
 It alternates with the always-on peer and a bare write of the same objects.
 
-python -m sluice_bench.full_load [--rounds 3] [--scale 1.0] [--peers streaming,tuned,bare] [--table-type cow]
+python -m sluice_bench.pipeline.full_load [--rounds 3] [--scale 1.0] [--peers streaming,tuned,bare] [--table-type cow]
 """
 
 import argparse
@@ -20,13 +20,13 @@ from pathlib import Path
 from judging.readers import read_session
 from judging.running_stack import RunningStack
 
-from sluice_bench import ledger_times
-from sluice_bench.debezium_objects import SOURCES
-from sluice_bench.percentiles import ratios, summary
-from sluice_bench.results import keep, say
-from sluice_bench.stack import bench_stack, table_rules
-from sluice_bench.tickit import Dataset, write_snapshot
-from sluice_bench.tickit_rows import Sizes
+from sluice_bench.data.debezium_objects import SOURCES
+from sluice_bench.data.tickit import Dataset, write_snapshot
+from sluice_bench.data.tickit_rows import Sizes
+from sluice_bench.measure import ledger_times
+from sluice_bench.measure.percentiles import ratios, summary
+from sluice_bench.measure.results import keep, say
+from sluice_bench.measure.stack import bench_stack, table_rules
 from sluice_local.cache import cache_directory
 from sluice_local.images.jars import ensure_jars
 from sluice_local.images.java import find_java, trust_options

@@ -2,7 +2,7 @@
 
 Both run in turns, each in its own process that stays warm.
 
-python -m sluice_bench.merge_cost OTHER_CHECKOUT [--pairs 7] [--warm-up 2] [--tables sale,listing]
+python -m sluice_bench.tables.merge_cost OTHER_CHECKOUT [--pairs 7] [--warm-up 2] [--tables sale,listing]
 """
 
 import argparse
@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from sluice_bench.in_process_world import emulated_s3, make_buckets, s3_client
-from sluice_bench.merge_cost_side import READY
-from sluice_bench.percentiles import ratios
-from sluice_bench.results import keep, say
+from sluice_bench.measure.percentiles import ratios
+from sluice_bench.measure.results import keep, say
+from sluice_bench.tables.in_process_world import emulated_s3, make_buckets, s3_client
+from sluice_bench.tables.merge_cost_side import READY
 
 CAVEATS = (
     (
@@ -30,7 +30,7 @@ CAVEATS = (
     ),
 )
 OTHER, THIS = "other", "this"
-OWN = Path(__file__).resolve().parents[2]
+OWN = Path(__file__).resolve().parents[3]
 
 
 class SideEnded(Exception):
@@ -44,7 +44,7 @@ def side(checkout: Path, endpoint: str, tables: str) -> Iterator[subprocess.Pope
         *(str(checkout / part) for part in ("functions", "spark")),
         *(str(OWN / part) for part in ("local", "cli", "bench")),
     ]
-    command = [sys.executable, "-m", "sluice_bench.merge_cost_side", endpoint, tables]
+    command = [sys.executable, "-m", "sluice_bench.tables.merge_cost_side", endpoint, tables]
     process = subprocess.Popen(
         command,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},

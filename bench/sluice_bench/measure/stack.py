@@ -24,7 +24,7 @@ def bench_stack() -> Iterator[RunningStack]:
 
 def table_rules(prefix: str, database: str, table_type: str = "cow") -> list[dict]:
     """tables.yaml rules of the generated tables under a topic prefix, unpartitioned, in their own database."""
-    from sluice_bench.debezium_objects import SOURCES
+    from sluice_bench.data.debezium_objects import SOURCES
 
     return [
         {

@@ -1,6 +1,6 @@
 """Measures reads of a merge-on-read table after many merges, with services on and off.
 
-    python -m sluice_bench.services_200 [--merges 200] [--rows 20000] [--changes 200]
+    python -m sluice_bench.tables.services_200 [--merges 200] [--rows 20000] [--changes 200]
 
 Two tables get the same changes in turns. Services compact and clean one of them when they are due by its policy, and
 never the other.
@@ -20,9 +20,9 @@ from sluice.config.table import MOR, TableConfig
 from sluice.hudi import options as hudi_options
 from sluice.services.requests import CLEANING, COMPACTION
 from sluice_aws.clock import WallClock
-from sluice_bench.in_process_world import Quiet
-from sluice_bench.index_costs import CORES, session
-from sluice_bench.results import RESULTS, keep, say
+from sluice_bench.measure.results import RESULTS, keep, say
+from sluice_bench.tables.in_process_world import Quiet
+from sluice_bench.tables.index_costs import CORES, session
 from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.context import MergeServices

@@ -14,8 +14,8 @@ from sluice.services.requests import SERVICES, ServiceReport
 from sluice_aws.clock import WallClock
 from sluice_aws.s3.objects import Objects, ObjectSource
 from sluice_aws.s3.schemas import SchemaHistory
-from sluice_bench.in_process_world import BRONZE, REGION, RUN, SILVER, Quiet, make_buckets, s3_client
-from sluice_bench.index_costs import CORES
+from sluice_bench.tables.in_process_world import BRONZE, REGION, RUN, SILVER, Quiet, make_buckets, s3_client
+from sluice_bench.tables.index_costs import CORES
 from sluice_spark.merge.context import MergeServices
 from sluice_spark.merge.part import merge_part
 from sluice_spark.services.slice import SliceRates, serve_table

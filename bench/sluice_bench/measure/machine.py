@@ -21,7 +21,7 @@ def describe_machine() -> dict[str, object]:
         "system": platform.platform(),
         "python": platform.python_version(),
         "packages": _versions(),
-        "commit": _commit(Path(__file__).resolve().parents[2]),
+        "commit": _commit(Path(__file__).resolve().parents[3]),
     }
 
 

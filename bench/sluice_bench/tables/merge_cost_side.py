@@ -1,6 +1,6 @@
 """One side of merge_cost: for each line of input, merges the same snapshot into new tables with the code on PYTHONPATH.
 
-python -m sluice_bench.merge_cost_side ENDPOINT TABLES
+python -m sluice_bench.tables.merge_cost_side ENDPOINT TABLES
 """
 
 import json
@@ -17,11 +17,11 @@ from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.config.table import TableConfig
 from sluice_aws.clock import WallClock
 from sluice_aws.s3.objects import Objects, ObjectSource
-from sluice_bench.debezium_objects import SOURCES
-from sluice_bench.in_process_world import BRONZE, REGION, RUN, SILVER, Quiet, s3_client
-from sluice_bench.index_costs import session
-from sluice_bench.tickit import Dataset, pieces, snapshot_object
-from sluice_bench.tickit_rows import Sizes
+from sluice_bench.data.debezium_objects import SOURCES
+from sluice_bench.data.tickit import Dataset, pieces, snapshot_object
+from sluice_bench.data.tickit_rows import Sizes
+from sluice_bench.tables.in_process_world import BRONZE, REGION, RUN, SILVER, Quiet, s3_client
+from sluice_bench.tables.index_costs import session
 from sluice_spark.merge.context import MergeServices
 from sluice_spark.merge.part import merge_part
 

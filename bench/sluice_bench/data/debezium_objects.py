@@ -11,10 +11,10 @@ from types import MappingProxyType
 
 import fastavro
 
-from sluice_bench.tickit_rows import Row
+from sluice_bench.data.tickit_rows import Row
 
 SCHEMAS = (
-    Path(__file__).resolve().parents[2] / "tests" / "data" / "tickit_small" / "schemas"
+    Path(__file__).resolve().parents[3] / "tests" / "data" / "tickit_small" / "schemas"
 )  # recorded from the real connectors
 SNAPSHOT_TS_MS = 1_795_228_708_000
 BINLOG = "mysql-bin.000001"

@@ -1,6 +1,6 @@
 """Deploys a clean clone to an emulator with `make deploy`, and writes docs/walkthroughs/EMULATOR.md.
 
-    python -m sluice_bench.deploy_walkthrough ministack|localstack [--keep FILE]
+    python tools/deploy_walkthrough.py ministack|localstack [--keep FILE]
 
 `make deploy` and `make delete` run as for AWS: SAM's own build, deploy and delete, through AWS_ENDPOINT_URL. Two
 things differ: the template (sluice_local.stack.overlay replaces EMR Serverless by the stand-in), and the parameters
@@ -12,12 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,6 @@ from judging.readers import RustReader
 
 from sluice_aws.clients import COMMAND, Clients, Credentials
 from sluice_aws.stack import Target, deployed_target
-from sluice_bench.walkthrough_text import Transcript
 from sluice_deploy.template import read_template
 from sluice_deploy.wheels import this_host
 from sluice_local.cache import cache_directory
@@ -40,7 +40,7 @@ from sluice_local.images.java import find_java
 from sluice_local.images.spark import build_image
 from sluice_local.stack.overlay import Surroundings, overlay
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 STACK = "sluice"
 EMULATED = "emulated.yaml"
 SPARK_MEMORY = 3 << 30
@@ -52,6 +52,49 @@ tables:
   - {topic: tickit.ems.category, table: ems.category, record_key: catid}
   - {topic: tickit.*.*, table: "{1}.{2}", record_key: "{2}id"}
 """
+
+# SAM's tables of changes, events and outputs have some hundred lines, and its output of a build repeats six times.
+_LEFT_OUT = re.compile(
+    r"^(-{20,}|(\+ |\* |- )?(Add|Modify|Delete|(CREATE|UPDATE|DELETE)_[A-Z_]+|Operation|ResourceStatus|Replacement)\s.*"
+    r"|(Key|Description|Value)\s{5,}.*|\s{8,}\S.*"
+    r"|Manifest file is changed .*|Building codeuri: .*|Valid cache found.*|\w+: (Running|Current) .*"
+    r"|python3 -m pip .*|\s--target .*|cp -R .*|find .* -name __pycache__ .*"
+    r"|\s+Uploading to \S+\s+\d+ / \d+\s+\((?!100).*|\s+File with same data already exists .*"
+    r"|\s+- (Deleting|Could not find and delete) .*)$"
+)
+END = "end"
+_BLANKS = re.compile(r"\n{3,}")
+
+
+@dataclass
+class Transcript:
+    """Commands and their output, without this machine's names."""
+
+    hidden: list[tuple[str, str]]
+    lines: list[str] = field(default_factory=list)
+
+    def say(self, text: str) -> None:
+        for real, shown in self.hidden:
+            text = text.replace(real, shown)
+        self.lines += text.splitlines()
+        print(text, flush=True)
+
+    def text(self) -> str:
+        """The lines, with the number of those left out."""
+        kept: list[str] = []
+        left_out = 0
+        for line in [*self.lines, END]:
+            if _LEFT_OUT.match(line):
+                left_out += 1
+                continue
+            if left_out and not line:
+                continue  # blank lines between two left out
+            if left_out:
+                kept.append(f"[{left_out} lines]")
+                left_out = 0
+            kept.append(line.rstrip())
+        kept.pop()
+        return _BLANKS.sub("\n\n", "\n".join(kept)).strip() + "\n"
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 import random
 from decimal import Decimal
 
-from sluice_bench.debezium_objects import SNAPSHOT_TS_MS, key_only, object_bytes, record
-from sluice_bench.tickit import Dataset
-from sluice_bench.tickit_rows import row
+from sluice_bench.data.debezium_objects import SNAPSHOT_TS_MS, key_only, object_bytes, record
+from sluice_bench.data.tickit import Dataset
+from sluice_bench.data.tickit_rows import row
 
 TABLE = "sale"
 SHARES = {"u": 0.7, "c": 0.2, "d": 0.1}

@@ -1,6 +1,6 @@
 """Measures the time until ten thousand objects of one change each are committed, put at once over seven tables.
 
-python -m sluice_bench.small_objects [--objects 10000] [--scale 0.02] [--table-type cow]
+python -m sluice_bench.pipeline.small_objects [--objects 10000] [--scale 0.02] [--table-type cow]
 """
 
 import argparse
@@ -13,11 +13,11 @@ from typing import Any
 
 from judging.running_stack import RunningStack
 
-from sluice_bench import ledger_times
-from sluice_bench.results import keep, say
-from sluice_bench.stack import bench_stack, table_rules
-from sluice_bench.tickit import Dataset, change_object, write_snapshot
-from sluice_bench.tickit_rows import Sizes
+from sluice_bench.data.tickit import Dataset, change_object, write_snapshot
+from sluice_bench.data.tickit_rows import Sizes
+from sluice_bench.measure import ledger_times
+from sluice_bench.measure.results import keep, say
+from sluice_bench.measure.stack import bench_stack, table_rules
 
 CAVEATS = (
     (

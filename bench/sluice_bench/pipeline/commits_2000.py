@@ -1,6 +1,6 @@
 """Measures a warm commit at the beginning and the end of many, and the bytes they leave, under the default policy.
 
-python -m sluice_bench.commits_2000 [--commits 2000] [--table-type cow]
+python -m sluice_bench.pipeline.commits_2000 [--commits 2000] [--table-type cow]
 """
 
 import argparse
@@ -12,14 +12,14 @@ from pathlib import Path
 
 from judging.running_stack import RunningStack
 
-from sluice_bench import ledger_times
-from sluice_bench.debezium_objects import object_key
-from sluice_bench.driver_log import events
-from sluice_bench.percentiles import percentile
-from sluice_bench.results import keep, say
-from sluice_bench.stack import bench_stack, table_rules
-from sluice_bench.tickit import Dataset, change_object, pieces, snapshot_object
-from sluice_bench.tickit_rows import Sizes
+from sluice_bench.data.debezium_objects import object_key
+from sluice_bench.data.tickit import Dataset, change_object, pieces, snapshot_object
+from sluice_bench.data.tickit_rows import Sizes
+from sluice_bench.measure import ledger_times
+from sluice_bench.measure.driver_log import events
+from sluice_bench.measure.percentiles import percentile
+from sluice_bench.measure.results import keep, say
+from sluice_bench.measure.stack import bench_stack, table_rules
 
 CAVEATS = (
     (

@@ -1,6 +1,6 @@
 """Measures the time from the return of PutObject to the row in a newly opened hudi-rs read.
 
-python -m sluice_bench.latency lingering|idle [--changes 20] [--scale 0.05] [--table listing] [--table-type cow]
+python -m sluice_bench.pipeline.latency lingering|idle [--changes 20] [--scale 0.05] [--table listing] [--table-type T]
 """
 
 import argparse
@@ -14,14 +14,14 @@ from typing import Any
 
 from judging.running_stack import RunningStack
 
-from sluice_bench import ledger_times
-from sluice_bench.debezium_objects import SOURCES
-from sluice_bench.driver_log import batch_profile
-from sluice_bench.percentiles import rounded_summary
-from sluice_bench.results import keep, say
-from sluice_bench.stack import bench_stack, table_rules
-from sluice_bench.tickit import Dataset, change_object, write_snapshot
-from sluice_bench.tickit_rows import Sizes
+from sluice_bench.data.debezium_objects import SOURCES
+from sluice_bench.data.tickit import Dataset, change_object, write_snapshot
+from sluice_bench.data.tickit_rows import Sizes
+from sluice_bench.measure import ledger_times
+from sluice_bench.measure.driver_log import batch_profile
+from sluice_bench.measure.percentiles import rounded_summary
+from sluice_bench.measure.results import keep, say
+from sluice_bench.measure.stack import bench_stack, table_rules
 from sluice_read.reading import open_table
 
 LINGERING, IDLE = "lingering", "idle"

@@ -2,7 +2,7 @@
 
 Indexes are global simple and record index, with the metadata table on and off where the index allows it.
 
-    python -m sluice_bench.index_costs [--rows 10000 1000000] [--changes 1000] [--rounds 5] [--index TEXT]
+    python -m sluice_bench.tables.index_costs [--rows 10000 1000000] [--changes 1000] [--rounds 5] [--index TEXT]
 
 A merge-on-read table writes changes as log files, so that the search is measured and not the rewriting of files.
 """
@@ -21,8 +21,8 @@ from pathlib import Path
 from sluice.changes import hidden_columns as hidden
 from sluice.config.table import MOR, TableConfig
 from sluice.hudi import options as hudi_options
-from sluice_bench.percentiles import percentile
-from sluice_bench.results import keep, say
+from sluice_bench.measure.percentiles import percentile
+from sluice_bench.measure.results import keep, say
 from sluice_local.images.jars import ensure_jars
 from sluice_local.images.java import find_java
 

@@ -1,6 +1,6 @@
 """Measures the time to readable while table services run without a pause, and checks every row afterwards.
 
-    python -m sluice_bench.latency_served [--changes 30] [--scale 0.5] [--background 500]
+    python -m sluice_bench.pipeline.latency_served [--changes 30] [--scale 0.5] [--background 500]
 
 Seven merge-on-read tables share one lane, with compaction and cleaning after every commit. Before each measured
 change to `listing`, an object with many changes goes into `sale`, so that there is always something to compact.
@@ -17,15 +17,15 @@ from typing import Any
 
 from judging.running_stack import RunningStack
 
-from sluice_bench import ledger_times
-from sluice_bench.debezium_objects import SOURCES, object_bytes, object_key, record
-from sluice_bench.driver_log import events
-from sluice_bench.latency import LANE, LONG_LINGER, TIMEOUT_S, Changed, measure
-from sluice_bench.percentiles import rounded_summary
-from sluice_bench.results import keep, say
-from sluice_bench.stack import bench_stack, table_rules
-from sluice_bench.tickit import Dataset, write_snapshot
-from sluice_bench.tickit_rows import Sizes, row
+from sluice_bench.data.debezium_objects import SOURCES, object_bytes, object_key, record
+from sluice_bench.data.tickit import Dataset, write_snapshot
+from sluice_bench.data.tickit_rows import Sizes, row
+from sluice_bench.measure import ledger_times
+from sluice_bench.measure.driver_log import events
+from sluice_bench.measure.percentiles import rounded_summary
+from sluice_bench.measure.results import keep, say
+from sluice_bench.measure.stack import bench_stack, table_rules
+from sluice_bench.pipeline.latency import LANE, LONG_LINGER, TIMEOUT_S, Changed, measure
 from sluice_read.reading import read_table
 
 CAVEATS = (

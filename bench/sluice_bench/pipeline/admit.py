@@ -1,6 +1,6 @@
 """Measures how fast objects are admitted, and by how many AWS calls, on the emulator and on a fake.
 
-python -m sluice_bench.admit [--objects 10,1000,10000] [--on emulator,fake]
+python -m sluice_bench.pipeline.admit [--objects 10,1000,10000] [--on emulator,fake]
 """
 
 import argparse
@@ -30,9 +30,9 @@ from sluice_aws.admission.admit import THREADS, open_admission
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
-from sluice_bench.debezium_objects import SOURCES, object_bytes, object_key, record
-from sluice_bench.results import keep, say
-from sluice_bench.tickit_rows import Sizes, row
+from sluice_bench.data.debezium_objects import SOURCES, object_bytes, object_key, record
+from sluice_bench.data.tickit_rows import Sizes, row
+from sluice_bench.measure.results import keep, say
 from sluice_local.emulators.choose import start_emulator
 from sluice_local.emulators.emulator import ACCESS_KEY, REGION, SECRET_KEY
 

@@ -1,6 +1,6 @@
 """Writes a folder of bronze objects: a TICKIT-like snapshot as the S3 sink writes it, and single changes to it.
 
-python -m sluice_bench.tickit FOLDER [--scale 1.0] [--rows-per-object 25000] [--codec null|snappy] [--seed 20080101]
+python -m sluice_bench.data.tickit FOLDER [--scale 1.0] [--rows-per-object 25000] [--codec null|snappy]
 """
 
 import argparse
@@ -12,8 +12,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from sluice_bench.debezium_objects import key_only, object_bytes, object_key, record
-from sluice_bench.tickit_rows import Row, Sizes, row
+from sluice_bench.data.debezium_objects import key_only, object_bytes, object_key, record
+from sluice_bench.data.tickit_rows import Row, Sizes, row
 
 DEFAULT_SEED = 20_080_101
 

@@ -1,6 +1,6 @@
-"""Writes docs/judged.md from the kept results of judge_all: which recorded sets equal their sources, by reader.
+"""Writes docs/judged.md from the kept results of the matrix: which recorded sets equal their sources, by reader.
 
-python -m sluice_bench.judged_document [--take]   # --take: first copy the results of bench/results/judge
+python -m sluice_bench.judge.document [--take]   # --take: first copy the results of bench/results/judge
 """
 
 import argparse
@@ -11,11 +11,11 @@ from pathlib import Path
 
 from judging.cases import PLANS
 
-from sluice_bench import judged_results
-from sluice_bench.judge_all import RESULTS_FOLDER, all_cases
-from sluice_bench.judged_results import Judged
+from sluice_bench.judge import results
+from sluice_bench.judge.matrix import RESULTS_FOLDER, all_cases
+from sluice_bench.judge.results import Judged
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "judged.md"
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "judged.md"
 _HEAD = """# Judged against the source databases
 
 Results of `make judge-all`. It puts objects written by real Debezium and Kafka Connect into a local stack, in every
@@ -71,11 +71,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--take", action="store_true", help="first copy the results of bench/results/judge")
     if parser.parse_args().take:
-        judged_results.keep(
-            judged_results.judged(json.loads(file.read_text(encoding="utf-8")))
+        results.keep(
+            results.judged(json.loads(file.read_text(encoding="utf-8")))
             for file in sorted(RESULTS_FOLDER.glob("*.json"))
         )
-    DOCUMENT.write_text(text(judged_results.kept()), encoding="utf-8")
+    DOCUMENT.write_text(text(results.kept()), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sluice_bench.walkthrough_text import Transcript
 from sluice_local.emulators.choose import Kind
+from tools.deploy_walkthrough import Transcript
 
 KEPT = sorted((Path(__file__).resolve().parents[3] / "docs" / "walkthroughs").glob("*.md"))
 

@@ -1,0 +1,1 @@
+"""Every recorded set judged against the rows of its source database."""

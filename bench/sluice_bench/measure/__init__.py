@@ -1,0 +1,1 @@
+"""How values are taken and kept: stack, times, percentiles, and the machine."""

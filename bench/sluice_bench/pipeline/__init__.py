@@ -1,0 +1,1 @@
+"""Benchmarks of the whole pipeline on a local stack."""

@@ -1,0 +1,1 @@
+"""Benchmarks of one table in this process: reading, merging, indexes, services."""
