@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sluice.batch.claim import claimable_tables
 from sluice.config.document import Configuration
 from sluice.errors import SluiceError
-from sluice.lane.machine import HALTED, IDLE, LaneState, wants_run
+from sluice.lane.machine import HALTED, IDLE, LaneState, wanted_at, wants_run
 from sluice.lane.supervision import (
     ASK_STATE,
     LOOK_UP,
@@ -85,7 +85,7 @@ class Supervisor:
         """
         woken = []
         for state in lanes:
-            if state.state != IDLE or wants_run(state, self._now()) or (state.due_at or 0) > self._now():
+            if state.state != IDLE or wanted_at(state) is not None:
                 continue
             if self._ledger.batches.unsettled(state.lane) or self._claimable_tables(state.lane, configuration):
                 self._ledger.lanes.wake(state.lane)

@@ -1,0 +1,1 @@
+"""Explores interleavings and crashes of the real run loop, ledger, waker and supervisor over ports in memory."""
