@@ -70,6 +70,13 @@ def parquet(*rows: dict[str, Any], **columns: Any) -> bytes:
     return body.getvalue()
 
 
+def plain_parquet(*rows: dict[str, Any]) -> bytes:
+    """Rows as AWS DMS writes them, with their operation in front."""
+    body = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(list(rows)), body, store_schema=False)
+    return body.getvalue()
+
+
 def not_utf8(nested: bool = False) -> bytes:
     """Three rows, of which the second's text is no UTF-8: who writes Parquet may leave that unchecked, and so does its
     reader.
@@ -658,6 +665,12 @@ PARQUET = [
         "parquet",
         lambda: parquet(*[good_change(id=None)] * 4, good_change(id=125)),
         "too_many_bad_rows",
+    ),
+    Case(
+        "deletions in a column that no rule names, as Parquet",
+        "parquet",
+        lambda: plain_parquet({"Op": "I", "id": 130}, {"Op": "D", "id": 131}),
+        "deletions_unmarked",
     ),
     Case(
         "a null key, as Parquet",

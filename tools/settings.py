@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from sluice.config.delete_when import DeleteWhen
 from sluice.config.hudi_overrides import ALLOWED, GROUPS
 from sluice.config.lane import LaneConfig
 from sluice.config.services import Pace, ServicePolicy
@@ -25,6 +26,7 @@ _OPTIONS = re.compile(r"(<!-- hudi options (\w+) -->\n).*?(<!-- end -->)", re.DO
 _SHARED = settings_of(TableSettings)
 _SETTINGS = {
     "rules": (*(each for each in settings_of(TableRule) if each not in _SHARED), *_SHARED),
+    "delete_when": tuple(replace(each, default_text="") for each in settings_of(DeleteWhen)),
     "services": settings_of(ServicePolicy),
     "services_each": tuple(replace(each, default_text="") for each in settings_of(Pace)),
     "lanes": settings_of(LaneConfig),

@@ -17,12 +17,13 @@ from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.position import encode, of_snapshot
 from sluice.config import placeholders as unavailable
+from sluice.config.delete_when import DeleteWhen
 from sluice.config.limits import DEFAULTS, Limits
 from sluice.config.placeholders import Placeholders, placeholders
 from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit, Unordered
 from sluice.schema.avro import ENVELOPE, WriterSchema
-from sluice.schema.capture_order import encode_capture_order
+from sluice.schema.capture_order import before_capture, encode_capture_order
 from sluice.schema.columns import Column
 from sluice_formats.arrow_columns import (
     arrow_type,
@@ -63,6 +64,7 @@ class ReaderPlan:
     coordinates: tuple[str, ...] = ()  # columns with the record's Kafka partition and offset
     topic: str = ""
     partition_by: tuple[str, ...] = ()
+    delete_when: DeleteWhen = DeleteWhen()
 
 
 def reader_plan(
@@ -83,6 +85,7 @@ def reader_plan(
         config.coordinates,
         config.topic,
         config.partition_by,
+        config.delete_when,
     )
 
 
@@ -124,6 +127,9 @@ def record_batch(
         rows = [record["after"] if record.get("after") is not None else record.get("before") for record in records]
         source = [record["source"] for record in records]
     ops = _column(records, meta.op)
+    marks = _marks(rows, ops, writer, plan)
+    if marks is not None and (ops is None or meta.op == plan.delete_when.column):
+        ops = [hidden.DELETE if plan.delete_when.is_deletion(mark) else None for mark in marks]
     _known_operations(ops, numbers)
     if plan.append_only and ops is not None and hidden.TRUNCATE in ops:
         raise UnsupportedOperation(
@@ -134,7 +140,7 @@ def record_batch(
     if ops is not None and not _WITHOUT_ROW.isdisjoint(ops):
         rows = [_NO_ROW if op in _WITHOUT_ROW else row for row, op in zip(rows, ops)]
     # An append-only table keeps every change, deletes included.
-    deleted = [False] * len(records) if plan.append_only else _deleted(records, ops, meta.deleted)
+    deleted = [False] * len(records) if plan.append_only else _deleted(records, ops, meta.deleted, marks, plan)
     offsets: Sequence[int] = [first_offset + number for number in numbers]
     partitions: Sequence[int | None] = [item.kafka_partition] * len(records)
     if plan.append_only and plan.coordinates:
@@ -145,7 +151,7 @@ def record_batch(
         names = [f"{item.bucket}/{item.key}#{number:010d}" for number in numbers] if plan.append_only else []
     arrays, unchanged = _data(rows, numbers, names, writer, plan)
     own = {
-        hidden.POSITION: _positions(rows, source, ops, offsets, writer, plan),
+        hidden.POSITION: _positions(rows, source, ops, offsets, writer, plan, marks),
         hidden.DELETED: deleted,
         hidden.OP: ops,
         hidden.SOURCE_TS_MS: _times(_column(source, meta.source_ts_ms)),
@@ -168,7 +174,8 @@ def position_of(record: Mapping[str, Any], *, offset: int, writer: WriterSchema,
     try:
         source = record["source"] if writer.shape == ENVELOPE else record
         row = (record.get("after") or record.get("before")) if writer.shape == ENVELOPE else record
-        return _positions([row], [source], _column([record], writer.meta.op), [offset], writer, plan)[0]
+        ops = _column([record], writer.meta.op)
+        return _positions([row], [source], ops, [offset], writer, plan, _marks([row], ops, writer, plan))[0]
     except (Unordered, KeyError, TypeError):
         return None
 
@@ -180,12 +187,17 @@ def _positions(
     offsets: Sequence[int],
     writer: WriterSchema,
     plan: ReaderPlan,
+    marks: Sequence[Any] | None = None,
 ) -> list[str]:
     ordering = writer.row.column(plan.position) if plan.position is not None else None
     if ordering is not None:
+        values = [row[ordering.written_name] for row in rows]
+        loaded = plan.delete_when.is_loaded
         return [
-            encode_capture_order(plan.generation, ordering, row[ordering.written_name], offset)
-            for row, offset in zip(rows, offsets)
+            before_capture(plan.generation, offset)
+            if marks is not None and value in (None, "") and loaded(mark)
+            else encode_capture_order(plan.generation, ordering, value, offset)
+            for value, offset, mark in zip(values, offsets, marks or values)
         ]
     kind, names = writer.meta.position.kind, writer.meta.position.names
     components: list[Sequence[Any]] = (
@@ -309,12 +321,32 @@ def _known_operations(ops: list[Any] | None, numbers: Sequence[int]) -> None:
             )
 
 
-def _deleted(records: Sequence[Any], ops: list[Any] | None, name: str | None) -> list[bool]:
-    """Which records are deletes: by operation, or by the mark of Debezium's `rewrite` mode (text or boolean)."""
-    marks: list[bool] = [False] * len(records)
+def _marks(
+    rows: Sequence[Any], ops: Sequence[Any] | None, writer: WriterSchema, plan: ReaderPlan
+) -> Sequence[Any] | None:
+    """The values of the column that marks deletions, None for each row without it; None where no column does."""
+    if plan.append_only or not plan.delete_when.marks:
+        return None
+    if writer.shape != ENVELOPE and plan.delete_when.column == writer.meta.op:
+        return ops
+    column = writer.row.column(plan.delete_when.column or "")
+    return [None if column is None or row is None else row[column.written_name] for row in rows]
+
+
+def _deleted(
+    records: Sequence[Any],
+    ops: list[Any] | None,
+    name: str | None,
+    marks: Sequence[Any] | None,
+    plan: ReaderPlan,
+) -> list[bool]:
+    """Which records are deletes: by operation, by Debezium's mark of its `rewrite` mode, or by the rule's `marks`."""
+    found: list[bool] = [False] * len(records)
     if name is not None:
-        marks = [record[name] in ("true", True) for record in records]
-    return marks if ops is None else [mark or op == "d" for mark, op in zip(marks, ops)]
+        found = [record[name] in ("true", True) for record in records]
+    if marks is not None:
+        found = [mark or plan.delete_when.is_deletion(value) for mark, value in zip(found, marks)]
+    return found if ops is None else [mark or op == hidden.DELETE for mark, op in zip(found, ops)]
 
 
 def without_placeholders(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, TypeVar
@@ -16,12 +16,13 @@ from sluice.batch.row_errors import RowError, row_error
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.log_restart import SeenObject
 from sluice.changes.position import MYSQL, OFFSET_ONLY, binlog_base
+from sluice.config.delete_when import are_operations, deletions_among, operation_columns
 from sluice.config.limits import Limits
-from sluice.errors import ExpansionLimit, SluiceError
-from sluice.schema.avro import ENVELOPE, WriterSchema
+from sluice.errors import ExpansionLimit, SluiceError, Unordered
+from sluice.schema.avro import ENVELOPE, PLAIN, WriterSchema
 from sluice_formats.arrow_batches import ReaderPlan, position_of, record_batch
 from sluice_formats.avro import avro_records
-from sluice_formats.errors import UnreadableObject, UnsupportedFormat
+from sluice_formats.errors import DeletionsUnmarked, UnreadableObject, UnsupportedFormat
 from sluice_formats.json_records import json_records
 from sluice_formats.parquet_records import parquet_records
 from sluice_formats.records import BadRow, Record, Records, sound_batch
@@ -79,10 +80,13 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     named = _first_offset(item, records)
     offset = named or 0
     view = ObjectView(item, named)
+    operations = _Operations(plan)
     batches: list[pa.RecordBatch] = []
     rows: list[RowError] = []
     first = decoded_bytes = 0
     for chunk in records.chunks:
+        _check_ordered(chunk.writer, named, plan)
+        operations.take(chunk.records, chunk.writer)
         make = partial(_made, writer=chunk.writer, first_offset=offset, item=item, plan=plan)
         batch, bad = sound_batch(
             chunk.records,
@@ -98,7 +102,71 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
             batches.append(batch)
             decoded_bytes += batch.nbytes
         _within_limits(first, decoded_bytes, plan.limits)
+    operations.check()
     return Decoded(batches, rows, view.seen(first))
+
+
+def _check_ordered(writer: WriterSchema, offset: int | None, plan: ReaderPlan) -> None:
+    """Raise Unordered for changes that nothing orders, where a deletion could come before what it deletes.
+
+    `offset` is the one in the object's name.
+    """
+    if plan.delete_when.marks and plan.position is None and offset is None:
+        if writer.meta.position.kind == OFFSET_ONLY and not plan.append_only:
+            raise Unordered(
+                "The rule has delete_when, and neither a position column nor the object's name orders its changes",
+                field="position",
+                value="none",
+                next_step="Name the column that orders them in the rule's `position`, then `sluice quarantine retry`",
+            )
+
+
+_MOST_OPERATIONS, _DATA = 100, ""  # a column with more values holds data; empty text is no operation
+
+
+class _Operations:
+    """Watches an object for a column of operations in which the table's rule sees no deletion."""
+
+    def __init__(self, plan: ReaderPlan) -> None:
+        self._plan = plan
+        self._values: dict[str, set[str | None]] = {}
+
+    def take(self, records: Sequence[Record], writer: WriterSchema) -> None:
+        """Add the operations of one chunk. Raises DeletionsUnmarked for operations that Debezium doesn't write."""
+        for name in self._columns(writer):
+            values = (record.get(name) for record in records if isinstance(record, dict))
+            found = {value if isinstance(value, str) else None for value in values}
+            if writer.shape == PLAIN:
+                known = self._values.get(name, set()) | found
+                self._values[name] = known if len(known) <= _MOST_OPERATIONS else {_DATA}
+            else:  # now, before each of the rows is refused for itself
+                _refuse_operations(name, found - {*hidden.OPS, None})
+
+    def check(self) -> None:
+        """Raise DeletionsUnmarked if a column of the object holds operations and nothing else."""
+        for name, values in self._values.items():
+            _refuse_operations(name, values)
+
+    def _columns(self, writer: WriterSchema) -> tuple[str, ...]:
+        """The columns of operations in rows that no `delete_when` of the rule is about."""
+        rule = self._plan.delete_when
+        named = writer.meta.op == rule.column or writer.row.column(rule.column or "") is not None
+        if self._plan.append_only or not rule.on or rule.marks and named or writer.shape == ENVELOPE:
+            return ()
+        if writer.shape != PLAIN:
+            return () if writer.meta.op is None else (writer.meta.op,)
+        return operation_columns(column.written_name for column in writer.row.columns)
+
+
+def _refuse_operations(column: str, values: Collection[str | None]) -> None:
+    if are_operations(values):
+        deletions = ", ".join(deletions_among(values))
+        raise DeletionsUnmarked(
+            f"The column {column} holds operations, and the rule has no "
+            f"`delete_when: {{column: {column}, values: [{deletions}]}}`: deleted rows would stay alive",
+            column=column,
+            values=sorted(filter(None, values)),
+        )
 
 
 def _made(

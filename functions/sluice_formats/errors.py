@@ -26,6 +26,16 @@ class UnsupportedOperation(SluiceError):
     next_step = "Let the connector skip this operation (skipped.operations)"
 
 
+class DeletionsUnmarked(SluiceError):
+    """Rows with a column of operations, whose rule doesn't say which are deletions; facts: `column`, `values`."""
+
+    code = "deletions_unmarked"
+    next_step = (
+        "Add `delete_when` with this column and the values that mark deletions to the table's rule, or"
+        " `delete_when: off` if the column is data; push it, then `sluice quarantine retry`"
+    )
+
+
 class ValueOutOfRange(SluiceError):
     """A value that the stored type of its column can't hold; facts: `column`."""
 

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from bad_input import plain_parquet
 from judging.spark_rows import live_rows
 from judging.verdict import judge_rows
 from workbench import Workbench, change, flattened, table
 
 from sluice.admission.routing import classify
 from sluice.changes.hidden_columns import ROW
+from sluice.config.delete_when import DeleteWhen
 
 KEY = "topics/src.public.t/partition=0/src.public.t+0+{:010d}.{}"
 
@@ -207,6 +210,35 @@ def test_rows_of_a_query_are_ordered_by_their_column_and_appended_rows_stay_sing
     assert bench.merge(log, [first, longer]).counts["winning"] == 1
     assert bench.merge(log, [longer, first]).no_change
     assert bench.rows(log, "a") == bench.rows_by_hudi_rs(log, "a") == [(1,), (1,), (2,)]
+
+
+def test_rows_of_aws_dms_are_deleted_by_the_mark_that_their_rule_names(bench: Workbench) -> None:
+    def put_dms(name: str, *rows: dict[str, Any]) -> Any:
+        body = plain_parquet(*rows)
+        found = bench.put_bytes(body, key=f"topics/public/film/{name}.parquet", offset=0, format="parquet")
+        return replace(found, offset=None, kafka_partition=None)
+
+    load = put_dms("LOAD00000001", *({"id": id, "title": "a", "transact_seq": ""} for id in (1, 2, 3)))
+    first, second = (f"202305210615240{number:020d}" for number in (1, 2))
+    changes = put_dms(
+        "20230521-061524000",
+        {"Op": "U", "id": 1, "title": "b", "transact_seq": first},
+        {"Op": "D", "id": 1, "title": "b", "transact_seq": second},
+        {"Op": "D", "id": 2, "title": "a", "transact_seq": first},
+        {"Op": "I", "id": 4, "title": "n", "transact_seq": first},
+    )
+    unmarked = table("film", position="transact_seq")
+    refused = bench.merge(unmarked, [changes])
+    assert (refused.state, [each.code for each in refused.quarantined]) == ("quarantined", ["deletions_unmarked"])
+    marked = replace(unmarked, delete_when=DeleteWhen(column="Op", values=("D",)))
+    assert bench.merge(marked, [changes]).counts["deleted"] == 2
+    assert bench.merge(marked, [load]).counts["losing"] == 2, "a full load that comes late brings no deleted row back"
+    assert bench.rows(marked, "id", "title", "__deleted") == [
+        (1, None, True),
+        (2, None, True),
+        (3, "a", False),
+        (4, "n", False),
+    ]
 
 
 @pytest.mark.whole  # test_judge.py lands both sets

@@ -138,6 +138,7 @@ def _rule(
         tree.mistake((*path, "catalog", key), wrong)
     if rule.keep_deleted_values and rule.delete_mode == IGNORE:
         tree.mistake((*path, "keep_deleted_values"), "has no effect where deletes are ignored")
+    _check_delete_when(tree, own, rule, path)
     if rule.index == RECORD and rule.delete_mode == HARD:
         tree.mistake(
             (*path, "index"),
@@ -161,6 +162,16 @@ def _check_record_key(tree: YamlLines, own: Mapping[str, Any], values: Mapping[s
     elif not values.get("record_key"):
         if not tree.has_mistake(("defaults", "record_key")) and not tree.has_mistake((*path, "record_key")):
             tree.mistake((*path, "record_key"), "is missing, here and under defaults")
+
+
+def _check_delete_when(tree: YamlLines, own: Mapping[str, Any], rule: TableRule, path: Path) -> None:
+    """Check that deletions are marked by a column and its values, or not at all."""
+    marked = rule.delete_when
+    if (marked.column is None) != (not marked.values):
+        missing = "column" if marked.column is None else "values"
+        tree.mistake((*path, "delete_when"), f"needs {missing} too, as in {{column: Op, values: [D]}}")
+    elif rule.append_only and "delete_when" in own and marked.marks:
+        tree.mistake((*path, "delete_when"), "has no effect where append_only is true: every row is kept")
 
 
 def _check_lane(tree: YamlLines, values: Mapping[str, Any], path: Path, lanes: Mapping[str, LaneConfig]) -> None:

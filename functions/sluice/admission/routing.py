@@ -37,6 +37,10 @@ _PARTITION = re.compile(r"partition=([0-9]{1,9})")
 # ten digits tells it from a date.
 # https://docs.confluent.io/kafka-connectors/s3-sink/current/configuration_options.html
 _DELIMITED = re.compile(r"(?P<delim>[^0-9A-Za-z]{1,8})(?P<partition>[0-9]{1,9})(?P=delim)(?P<offset>[0-9]{10,18})")
+# <schema>/<table>[/<date>]/LOAD0000000A of a full load or 20141029-1134010000 of changes: AWS DMS, without an offset.
+# https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Target.S3.html
+_DMS = re.compile(r"LOAD[0-9A-F]{8}|[0-9]{8}-[0-9]{6,12}")
+_DMS_DATE = re.compile(r"[0-9_-]+")
 _TOPICS_FOLDER = "topics"
 _TOMBSTONE_FOLDER = "tombstone"
 
@@ -74,7 +78,7 @@ def classify(key: str, size: int | None) -> Route:
     extension, file_format = next(((end, name) for end, name in _EXTENSIONS if file.endswith(end)), ("", None))
     stem = file[: len(file) - len(extension)]
     name = _sink_name(folders, stem) if file_format else None
-    topic = name.topic if name else _topic_folder(folders)
+    topic = name.topic if name else _topic_folder(folders, by_dms=file_format == PARQUET and bool(_DMS.fullmatch(stem)))
     # The folder of a topic named `tombstone` is not a tombstone folder.
     if folders.split("/").count(_TOMBSTONE_FOLDER) > (1 if topic == _TOMBSTONE_FOLDER else 0):
         return Route(IGNORED, rule="tombstone_folder")
@@ -135,12 +139,15 @@ def _sink_name(folders: str, stem: str) -> _SinkName | None:
     return None
 
 
-def _topic_folder(folders: str) -> str | None:
-    parts = folders.split("/")
-    if _TOPICS_FOLDER in parts:
-        at = parts.index(_TOPICS_FOLDER) + 1
-        return parts[at] if at < len(parts) and parts[at] else None
-    return None
+def _topic_folder(folders: str, *, by_dms: bool) -> str | None:
+    """The folder below `topics`, or the schema and the table that AWS DMS names with two."""
+    _, topics, below = f"/{folders}/".partition(f"/{_TOPICS_FOLDER}/")
+    parts = below.rstrip("/").split("/")
+    while by_dms and len(parts) > 1 and _DMS_DATE.fullmatch(parts[-1]):
+        parts.pop()
+    if by_dms and len(parts) == 2 and "=" not in parts[1]:
+        return ".".join(parts)
+    return parts[0] or None if topics else None
 
 
 def _folder_partition(folders: str) -> int | None:

@@ -14,6 +14,7 @@ from typing import Any, Callable
 
 from sluice.changes.hidden_columns import LINEAGE_WORDS, ROW
 from sluice.config.catalog import CATALOG, CatalogRule
+from sluice.config.delete_when import DeleteWhen
 from sluice.config.limits import Limits
 from sluice.config.placeholders import DEFAULT as DEFAULT_PLACEHOLDER
 from sluice.config.services import ServicePolicy
@@ -92,6 +93,16 @@ class TableSettings:
             choice(*DELETE_MODES),
             "`soft`: a deleted row stays, hidden. `hard`: table services remove it later. "
             "`ignore`: a deleted row keeps its values and stays visible.",
+        ),
+    )
+    delete_when: DeleteWhen = field(
+        default=DeleteWhen(),
+        metadata=setting(
+            None,
+            "The column that marks deletions in rows that aren't Debezium's, such as AWS DMS's `Op`. "
+            "`off`: such a column is data.",
+            default_text="none",
+            page="#delete_when",
         ),
     )
     keep_deleted_values: bool = field(

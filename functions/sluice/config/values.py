@@ -202,6 +202,29 @@ COORDINATES = Value(_coordinates, {**_NAMES_SCHEMA, "minItems": 2, "maxItems": 2
 RAW_COLUMNS = Value(_raw, {"anyOf": [{"type": "boolean"}, _NAME_SCHEMA, _NAMES_SCHEMA]}, list)
 
 
+def mark_text(value: Any) -> str | None:
+    """The text of a value that marks a row: of text, a whole number, or true and false; None for any other."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, (str, int)) else None
+
+
+def _marks(written: Any) -> tuple[str, ...]:
+    listed = [mark_text(value) for value in (written if isinstance(written, list) else [written])]
+    found = tuple(text for text in listed if text)
+    if len(found) < len(listed) or not 1 <= len(found) <= 100 or any(len(text) > 100 for text in found):
+        raise ValueError(
+            "is a value, or a list of up to 100: texts of 1 to 100 characters, whole numbers, true or false"
+        )
+    if len(set(found)) < len(found):
+        raise ValueError("names a value twice")
+    return found
+
+
+_MARK_SCHEMA = {"type": ["string", "integer", "boolean"]}
+MARKS = Value(_marks, {"anyOf": [_MARK_SCHEMA, {"type": "array", "items": _MARK_SCHEMA, "uniqueItems": True}]}, list)
+
+
 def _lineage(written: Any) -> tuple[str, ...]:
     if isinstance(written, bool) or written in ("on", "off"):  # on and off are true and false to YAML
         return LINEAGE_WORDS if written in ("on", True) else ()

@@ -21,6 +21,9 @@ _BIAS = 10**26  # above every count of 64 bits in nanoseconds: stored counts are
 _ISO = re.compile(
     r"(?!0000)(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?\s?(Z|[+-]\d\d(?::?\d\d)?)?"
 )
+# The change sequence of AWS DMS: a time to the hundredth of a second, and a number.
+# https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Tasks.CustomizingTasks.TableMapping.SelectionTransformation.Expressions.html
+_CHANGE_SEQUENCE = re.compile(r"[0-9]{35}")
 _NEXT_STEP = "Name a column in `position` that holds whole numbers, dates or timestamps"
 
 
@@ -38,7 +41,8 @@ def check_position_column(column: Column) -> None:
 def encode_capture_order(generation: int, column: Column, value: Any, offset: int) -> str:
     """The stored position of a row: the raw value of its position column in the column's unit, then the Kafka offset.
 
-    Raises Unordered for a null, and for text that isn't a point in time in ISO 8601 (UTC where it names no zone).
+    Text of 35 digits, AWS DMS's change sequence, sorts as it is. Raises Unordered for a null, and for other text that
+    isn't a point in time in ISO 8601 (UTC where it names no zone).
     """
     if value is None:
         raise Unordered(
@@ -47,10 +51,17 @@ def encode_capture_order(generation: int, column: Column, value: Any, offset: in
             value="null",
             next_step="Let the query leave out rows without it, or name another column in `position`",
         )
+    if column.kind == kinds.STRING and _CHANGE_SEQUENCE.fullmatch(value):
+        return f"{generation:04d}.{value}.{offset:020d}"
     count = _iso_nanos(column, value) if column.kind in _TEXTS else value * _STEPS[column.kind]
     if not -_BIAS < count < _BIAS:
         raise Unordered(f"The position column {column.name} is out of range", field=column.name, value=str(value)[:100])
     return f"{generation:04d}.{count + _BIAS:027d}.{offset:020d}"
+
+
+def before_capture(generation: int, offset: int) -> str:
+    """The stored position of a row that was there before capture began: lower than that of every captured change."""
+    return f"{generation:04d}.{0:027d}.{offset:020d}"
 
 
 def _iso_nanos(column: Column, text: str) -> int:

@@ -14,7 +14,7 @@ from sluice.changes.hidden_columns import NAMES
 from sluice.config.table import TableConfig
 from sluice.errors import Incompatible
 from sluice.schema.capture_order import check_position_column
-from sluice.schema.columns import ARRAY, JSON, MAX_PRECISION, RowSchema
+from sluice.schema.columns import ARRAY, BOOLEAN, INT, JSON, LONG, MAX_PRECISION, STRING, RowSchema
 
 SAME, NARROWER, PROMOTED, REWRITTEN = "same", "narrower", "promoted", "rewritten"  # in order of work
 NEW_TABLE, ADDED, DROPPED, INCOMPATIBLE = "new_table", "added", "dropped", "incompatible"
@@ -167,9 +167,10 @@ def evolve_empty(before: Mapping[str, str]) -> Evolution:
 def evolve_table(before: Mapping[str, str] | None, row: RowSchema, config: TableConfig) -> Evolution:
     """`evolve` for a row of `row_for_table`, by the table's configuration.
 
-    Raises Incompatible also where the position column is missing; where a column of the key or of the partitions is an
-    array or a map, whose text may vary; and where the table would have more columns than its limits allow, since each
-    object may bring other names.
+    Raises Incompatible also where the position column is missing; where the column that marks deletions holds other
+    values than text, whole numbers and booleans; where a column of the key or of the partitions is an array or a map,
+    whose text may vary; and where the table would have more columns than its limits allow, since each object may bring
+    other names.
     """
     for name in config.record_key + config.partition_by:
         column = row.column(name)
@@ -189,6 +190,14 @@ def evolve_table(before: Mapping[str, str] | None, row: RowSchema, config: Table
                 types=["", "absent"],
             )
         check_position_column(column)
+    marking = row.column(config.delete_when.column or "")
+    if marking is not None and config.delete_when.marks and marking.kind not in (STRING, INT, LONG, BOOLEAN):
+        raise Incompatible(
+            f"The column {marking.name} of delete_when is {marking.source_type or marking.spark_type}",
+            column=marking.name,
+            types=[marking.spark_type, "text, a whole number or a boolean"],
+            next_step="Name a column in `delete_when` that holds text, whole numbers, or true and false",
+        )
     found = evolve(before, row, record_key=config.record_key, partition_by=config.partition_by)
     width = len(found.target.keys() - set(NAMES))
     if width > config.limits.schema_columns and len(found.target) > len(before or ()):

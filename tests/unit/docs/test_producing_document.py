@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from sluice.changes.position import NO_POSITION
+from sluice_cli.config.source import read_tables
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENT = (ROOT / "docs" / "producing.md").read_text(encoding="utf-8")
@@ -32,3 +33,10 @@ def test_every_block_of_settings_is_part_of_a_recorded_connectors_configuration(
 def test_the_positions_that_connectors_must_add_are_those_that_the_advice_names():
     named = re.findall(r"([a-z_.]+(?:,[a-z_.]+)+|lsn)(?=[;)])", NO_POSITION)
     assert len(named) == 5 and all(f"`{fields}`" in DOCUMENT for fields in named)
+
+
+def test_the_rule_for_aws_dms_makes_a_table_of_each_topic():
+    (rules,) = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.S)
+    found = read_tables(rules).table_for_topic("public.film")
+    assert (found.table, found.record_key, found.position) == ("shop.film", ("film_id",), "transact_seq")
+    assert found.delete_when.is_deletion("D") and not found.delete_when.is_deletion("U")

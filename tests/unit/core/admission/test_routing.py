@@ -240,6 +240,27 @@ def test_other_formats_are_named():
     assert classify("topics/t/t+0+1.json.gz", 1).format == "json"
 
 
+@pytest.mark.parametrize(
+    ("key", "topic"),
+    [
+        ("topics/public/film/LOAD00000001.parquet", "public.film"),
+        ("lake/topics/public/film/LOAD0000000A.parquet", "public.film"),
+        ("topics/public/film/20141029-1134010000.parquet", "public.film"),
+        ("topics/public/film/2014/10/29/20141029-113401000.parquet", "public.film"),
+        ("topics/public/film/2014-10-29/20141029-113401000.parquet", "public.film"),
+        ("topics/shop.film/public/film/LOAD00000001.parquet", "shop.film"),
+        ("topics/shop.film/2014/20141029-113401000.parquet", "shop.film"),
+        ("topics/shop.film/LOAD00000001.parquet", "shop.film"),
+        ("topics/shop.film/region=eu/20141029-113401000.parquet", "shop.film"),
+        ("topics/public/film/part-00001.parquet", "public"),
+        ("topics/public/film/20141029-113401000.json", "public"),
+    ],
+)
+def test_schema_and_table_of_aws_dms_make_a_topic(key, topic):
+    route = classify(key, 100)
+    assert (route.kind, route.topic, route.offset) == ("change_file", topic, None)
+
+
 def test_the_last_offset_is_counted_back_by_the_records():
     last = classify("t(0_50).avro", 1)
     assert [first_offset(last, records) for records in (1, 51, 60)] == [50, 0, 0]

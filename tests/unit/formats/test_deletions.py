@@ -1,0 +1,145 @@
+"""Rows whose deletions stand in a column, as AWS DMS writes them: a rule names the column, or objects are refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from bad_input import plain_parquet
+from builders import avro_object, change, flattened
+from shapes import config, item, json_rows, lines, picked
+
+from sluice.batch.manifest import ManifestObject
+from sluice.batch.row_errors import RowError
+from sluice.config.delete_when import DeleteWhen
+from sluice.config.table import TableConfig
+from sluice.errors import Incompatible, Unordered
+from sluice.schema.avro import read_writer_schema
+from sluice_formats.avro_header import Head, parse_header
+from sluice_formats.decode import decode
+from sluice_formats.errors import DeletionsUnmarked
+from sluice_formats.parquet_footer import read_footer
+from sluice_spark.merge.plan import plan_read
+
+DMS = DeleteWhen(column="Op", values=("D",))
+SEQUENCE = "20230521061524000000000000000000001"
+DMS_FILE = ManifestObject(
+    "bronze", "topics/public/film/20230521-061524000.parquet", "v", 1, None, "parquet", "public.film", None, None, 0
+)
+
+
+def table(**settings: Any) -> TableConfig:
+    return config("id", **{"delete_when": DMS, "position": "transact_seq", **settings})
+
+
+def rows_of(
+    body: bytes, table: TableConfig, at: ManifestObject = DMS_FILE, bad: list[RowError] | None = None
+) -> list[dict[str, Any]]:
+    schema = read_footer(body, True).schema if at.format == "parquet" else parse_header(Head(body, True)).schema
+    plan = plan_read(table, batch="b", writers=[read_writer_schema(json.loads(json.dumps(schema)))], stored=None).plan
+    decoded = decode(body, at, plan)
+    (bad if bad is not None else []).extend(decoded.rows)
+    return [row for batch in decoded.batches for row in batch.to_pylist()]
+
+
+def film(op: str | None, id: int, sequence: str | None = SEQUENCE, **values: Any) -> dict[str, Any]:
+    return {"Op": op, "id": id, "title": "t", "transact_seq": sequence, **values}
+
+
+def test_a_row_with_the_mark_is_a_deletion_and_the_others_are_rows():
+    found = rows_of(plain_parquet(film("I", 1), film("U", 2), film("D", 3)), table())
+    assert picked(found, "id", "__deleted", "_sluice_op") == [(1, False, None), (2, False, None), (3, True, "d")]
+    assert [row["Op"] for row in found] == ["I", "U", "D"], "the column itself is stored"
+
+
+def test_the_change_sequence_orders_changes_after_every_row_of_the_full_load():
+    loaded = rows_of(plain_parquet(film("I", 1, ""), film("I", 2, None), film(None, 3, None)), table())
+    later = SEQUENCE[:-1] + "2"
+    changed = rows_of(plain_parquet(film("U", 1), film("D", 1, later)), table())
+    positions = [row["_sluice_position"] for row in (*loaded, *changed)]
+    assert positions == sorted(positions) and positions[3].split(".")[1] == SEQUENCE
+
+
+def test_a_full_load_without_the_column_has_no_deletion():
+    body = plain_parquet({"id": 1, "title": "t", "transact_seq": ""})
+    assert picked(rows_of(body, table()), "id", "__deleted") == [(1, False)]
+
+
+def test_a_change_without_its_place_is_set_aside_not_taken_for_a_loaded_row():
+    bad: list[RowError] = []
+    assert rows_of(plain_parquet(film("U", 1, "")), table(), bad=bad) == []
+    assert [row.code for row in bad] == ["unordered_change"]
+
+
+def test_a_time_column_orders_changes_too():
+    rows = plain_parquet(film("U", 1, changed_at="2023-05-21 06:15:24.000001"), film("U", 1, changed_at="2023-05-21"))
+    late, early = rows_of(rows, table(position="changed_at"))
+    assert late["_sluice_position"] > early["_sluice_position"]
+
+
+def test_changes_that_nothing_orders_are_refused():
+    with pytest.raises(Unordered, match="neither a position column nor the object's name"):
+        rows_of(plain_parquet(film("D", 1)), table(position=None))
+    named = item("parquet")
+    assert rows_of(plain_parquet(film("D", 1)), table(position=None), named)[0]["__deleted"]
+
+
+@pytest.mark.parametrize("column", ["Op", "op", "OP", "_op"])
+@pytest.mark.parametrize(
+    "values", [["I", "U", "D"], ["I"], ["insert", "update", "delete"], ["c", "u", "d", "r"], ["D", None]]
+)
+def test_operations_that_no_rule_names_refuse_the_object(column: str, values: list[str | None]):
+    body = plain_parquet(*({column: value, "id": number} for number, value in enumerate(values)))
+    with pytest.raises(DeletionsUnmarked, match=f"column: {column}") as refused:
+        rows_of(body, config("id"))
+    assert "delete_when: off" in refused.value.next_step
+
+
+@pytest.mark.parametrize("values", [["D", "E"], [None], ["Delete all"], ["", "D"]])
+def test_a_column_of_other_words_is_data(values: list[str | None]):
+    body = plain_parquet(*({"op": value, "id": number} for number, value in enumerate(values)))
+    assert [row["op"] for row in rows_of(body, config("id"))] == values
+
+
+def test_operations_are_data_where_the_rule_says_so_or_keeps_every_row():
+    body = plain_parquet({"op": "D", "id": 1})
+    for settings in ({"delete_when": DeleteWhen(on=False)}, {"append_only": True}):
+        assert [row["__deleted"] for row in rows_of(body, config("id", **settings))] == [False]
+
+
+def test_a_rule_that_names_a_column_of_another_case_refuses_the_object():
+    with pytest.raises(DeletionsUnmarked):
+        rows_of(plain_parquet({"op": "D", "id": 1}), config("id", delete_when=DMS), item("parquet"))
+
+
+def test_debeziums_own_operations_and_marks_need_no_rule():
+    rows = [change(op=op, id=id) for id, op in enumerate("rcud")]
+    found = rows_of(avro_object(flattened({"id": "long"}), rows), config("id"), item("avro"))
+    assert picked(found, "_sluice_op", "__deleted") == [("r", False), ("c", False), ("u", False), ("d", True)]
+
+
+def test_operations_of_metadata_that_debezium_does_not_write_refuse_the_object():
+    body = avro_object(flattened({"id": "long"}), [change(op="I", id=1), change(op="D", id=2)])
+    with pytest.raises(DeletionsUnmarked, match="__op"):
+        rows_of(body, config("id"), item("avro"))
+    found = rows_of(body, config("id", delete_when=DeleteWhen(column="__op", values=("D",))), item("avro"))
+    assert picked(found, "__deleted", "_sluice_op") == [(False, None), (True, "d")]
+
+
+def test_a_soft_deletion_is_marked_by_true_or_a_number():
+    for value, mark in ((True, "true"), (1, "1")):
+        rows = json_rows(
+            lines({"id": 1, "gone": value}, {"id": 2, "gone": type(value)(0)}),
+            config("id", delete_when=DeleteWhen(column="gone", values=(mark,))),
+        )
+        assert [row["__deleted"] for row in rows] == [True, False]
+
+
+def test_a_column_whose_values_have_no_plain_text_refuses_the_schema():
+    with pytest.raises(Incompatible, match="delete_when"):
+        schema = read_writer_schema(
+            {"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, {"name": "Op", "type": "double"}]}
+        )
+        planned = plan_read(config("id", delete_when=DMS), batch="b", writers=[schema], stored=None)
+        raise planned.refused[schema.fingerprint]
