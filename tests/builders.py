@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,9 +12,9 @@ import fastavro
 
 from sluice.batch.outcome import Outcome
 from sluice.lane.job_request import JobEnvironment
-from sluice.ledger.keys import table_key
-from sluice_aws.ledger.ledger import DynamoDbLedger
-from sluice_aws.ledger.settlement import table_fields, totals
+from sluice.lane.machine import HALT_AFTER_FAILURES, HALTED
+from sluice.ledger.ports import Ledger
+from sluice.ledger.recovery import KnownTable
 
 JOB_ENVIRONMENT = JobEnvironment(
     application_id="00f1982r1uukb925",
@@ -29,9 +30,22 @@ JOB_ENVIRONMENT = JobEnvironment(
 )
 
 
-def note_commit(ledger: DynamoDbLedger, outcome: Outcome, counts: Mapping[str, int]) -> None:
-    """What settling writes into the table's item, without a batch."""
-    ledger.tables._table.update(table_key(outcome.table), table_fields(outcome), add=totals(counts))
+def note_commit(ledger: Ledger, outcome: Outcome, counts: Mapping[str, int]) -> None:
+    """A commit in the table's item, later than the ones before, without a batch. `counts` are added to its totals."""
+    before = ledger.tables.get(outcome.table)
+    totals = Counter(before.totals)
+    totals.update(counts)
+    known = KnownTable(last=outcome, noted=outcome, committed=outcome, pinned=before.pinned or {}, totals=totals)
+    assert ledger.recovery.restore_table(outcome.table, known, purge_floors={}), "a later commit is known"
+
+
+def halt(ledger: Ledger, lane: str) -> None:
+    """Halt a lane: as many runs as that takes end without progress."""
+    for number in range(HALT_AFTER_FAILURES):
+        run, now = f"run-{lane}-{number}", number * 3_600_000  # back-off has passed
+        assert ledger.lanes.request_start(lane, run, now)
+        ledger.lanes.lapse(lane, run, now, job_run_id=None)
+    assert ledger.lanes.get(lane).state == HALTED
 
 
 def flattened(columns: Mapping[str, Any], *, name: str = "Value") -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from botocore.exceptions import ClientError
-from builders import note_commit
+from builders import halt, note_commit
 from deployment import TOPIC, Recorder, context
 from plan_services.handler import handler
 
@@ -65,11 +65,8 @@ class Looking:
         return f"{next(self._numbers):08x}"
 
     def commit(self, times=1, table="shop.orders", **counts):
-        for _ in range(times):
-            outcome = Outcome(
-                f"b{self.now}", table, COMMITTED, instant=f"{self.now}", committed_at=self.now, counts=counts
-            )
-            note_commit(self.ledger, outcome, {"commits": 1, **counts})
+        outcome = Outcome(f"b{self.now}", table, COMMITTED, instant=f"{self.now}", committed_at=self.now, counts=counts)
+        note_commit(self.ledger, outcome, {name: times * number for name, number in {"commits": 1, **counts}.items()})
 
     def plan(self):
         return self.planner.plan(self.configuration)
@@ -154,9 +151,7 @@ def test_a_lane_that_takes_no_run_is_asked_for_nothing(looking, stop):
     if stop == "pause":
         looking.ledger.lanes.pause("main")
     else:
-        looking.ledger.lanes._table.update(
-            {"pk": "lane#main", "sk": "lane"}, {"state": "halted", "listed_as": "lane", "listed_at": "0"}
-        )
+        halt(looking.ledger, "main")
     plan = looking.plan()
     assert plan["runs"] == plan["follow"]["requests"] == [] and "service_waits_for_lane" in looking.report.names()
     assert plan["syncs"], "the catalog needs no lane"

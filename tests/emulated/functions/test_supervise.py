@@ -319,9 +319,10 @@ def test_a_lane_that_work_was_written_for_and_nobody_woke_is_found_and_woken(sup
     id = supervised.land(key(1), avro())
     admit(sqs_event(s3_body(id)), context())
     assert supervised.ledger.lanes.get("main").arrivals == 1
-    supervised.ledger.lanes._table.update(
-        {"pk": "lane#main", "sk": "lane"}, {"arrivals_seen": 1}
-    )  # as if the wake had never been
+    lanes = supervised.ledger.lanes  # as if the wake had never been: a run saw every arrival
+    lanes.request_start("main", "run-main-1", NOW)
+    lanes.hold("main", "run-main-1", "00f1", 1, NOW)
+    assert lanes.release("main", "run-main-1", 1, None, NOW)
     idle = [supervised.ledger.lanes.get("main")]
     assert supervised.supervisor.start_due(idle, configuration) == 0
     assert supervised.supervisor.wake_forgotten(idle, configuration) == ("main",)
