@@ -10,8 +10,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from emulated_aws import emulated_aws, emulated_session
-from ledger_table_schema import create_ledger_table
+from emulation.aws import emulated_aws, emulated_session
+from emulation.ledger_table_schema import create_ledger_table
 
 from driving.clock import ManualClock
 from driving.merger import FakeMerger, Tables

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deployment import Deployment, new_deployment
-from emulated_aws import emulated_aws, emulated_session
-from emulated_catalog import EmulatedCatalog, new_catalog
-from emulated_stack import Stack, new_stack, record_invocations
+from emulation.aws import emulated_aws, emulated_session
+from emulation.catalog import EmulatedCatalog, new_catalog
+from emulation.deployment import Deployment, new_deployment
+from emulation.stack import Stack, new_stack, record_invocations
 
 
 @pytest.fixture(scope="module")

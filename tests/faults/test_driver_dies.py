@@ -8,8 +8,8 @@ from itertools import count
 import pytest
 from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb, two_threads
 from driving.mortality import Killed, Mortality
+from emulation.ledger_table_schema import create_ledger_table
 from extent import WHOLE
-from ledger_table_schema import create_ledger_table
 
 from sluice.lane.machine import IDLE, wanted_at
 from sluice.silver_keys import outcome_key

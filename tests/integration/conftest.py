@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from localstack_exceptions import exceptions
+from emulation.localstack_exceptions import exceptions
 
 from sluice_local.emulators.choose import Kind, chosen
 from sluice_local.emulators.localstack import find_python313

@@ -7,7 +7,8 @@ from admit.handler import handler as admit
 from announce.handler import handler as announce
 from botocore.exceptions import ClientError
 from builders import note_commit
-from deployment import (
+from emulation.catalog import ARTIST, artists, write_commit
+from emulation.deployment import (
     ARTIFACTS,
     BRONZE,
     LEDGER,
@@ -22,8 +23,7 @@ from deployment import (
     s3_body,
     sqs_event,
 )
-from emulated_catalog import ARTIST, artists, write_commit
-from iam_enforcement import ACCOUNT, Role, enforced
+from emulation.iam_enforcement import ACCOUNT, Role, enforced
 from plan_services.handler import handler as plan_services
 from reconcile.handler import handler as reconcile
 from supervise.handler import handler as supervise

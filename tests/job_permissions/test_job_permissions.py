@@ -16,9 +16,9 @@ from typing import Any
 import boto3
 import pytest
 from botocore.config import Config
-from iam_enforcement import Role
-from job_role import BY_THE_JVM, UNSEEN, job_names
-from ledger_table_schema import create_ledger_table
+from emulation.iam_enforcement import Role
+from emulation.job_role import BY_THE_JVM, UNSEEN, job_names
+from emulation.ledger_table_schema import create_ledger_table
 
 from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig

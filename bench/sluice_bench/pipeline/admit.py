@@ -20,7 +20,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 from botocore.response import StreamingBody
-from ledger_table_schema import create_ledger_table
+from emulation.ledger_table_schema import create_ledger_table
 
 from sluice.admission.notices import Notice
 from sluice.config.document import Configuration

@@ -5,7 +5,7 @@ import time
 
 import pytest
 from botocore.exceptions import ClientError
-from emulated_catalog import ARTIST, SILVER, artists
+from emulation.catalog import ARTIST, SILVER, artists
 
 from sluice.catalog.columns import source_comments
 from sluice.catalog.partitions import CREATE_BATCH

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from botocore.exceptions import ClientError
-from ledger_table_schema import create_ledger_table
+from emulation.ledger_table_schema import create_ledger_table
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, QUARANTINED, ObjectError, Outcome

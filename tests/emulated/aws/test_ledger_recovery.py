@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
-from emulated_stack import describe
-from ledger_table_schema import create_ledger_table
+from emulation.ledger_table_schema import create_ledger_table
+from emulation.stack import describe
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import ObjectError, Outcome, RowErrorCount

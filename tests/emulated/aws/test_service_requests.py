@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ledger_table_schema import create_ledger_table
+from emulation.ledger_table_schema import create_ledger_table
 
 from sluice.batch.claim import TableState
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart, open_manifest

@@ -1,7 +1,7 @@
 """What the functions store in S3 and read from it: the configuration, schemas, objects by version."""
 
 import pytest
-from deployment import ARTIFACTS, BRONZE, SCHEMA, SILVER, Recorder, avro, key
+from emulation.deployment import ARTIFACTS, BRONZE, SCHEMA, SILVER, Recorder, avro, key
 
 from sluice.config.document import Configuration
 from sluice.config.table import TableRule

@@ -1,7 +1,7 @@
 """The timelines of tables that Spark wrote, read from an emulated bucket without a JVM."""
 
 import pytest
-from emulated_aws import emulated_aws, emulated_session
+from emulation.aws import emulated_aws, emulated_session
 from silver_tables import SILVER, put_tables
 
 from sluice.hudi.timeline import COMPLETED, Instant, Timeline

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from botocore.exceptions import ClientError
-from emulated_stack import SHARED, cloudformation, describe
+from emulation.stack import SHARED, cloudformation, describe
 
 from sluice_cli.main import run
 

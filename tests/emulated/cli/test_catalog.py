@@ -1,7 +1,7 @@
 """`sluice catalog` and `sluice table ddl` on an emulated stack, over tables that Spark wrote."""
 
 import pytest
-from emulated_stack import SHARED, describe
+from emulation.stack import SHARED, describe
 from silver_tables import put_tables
 
 from sluice.config.document import Configuration

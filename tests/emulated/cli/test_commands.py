@@ -1,7 +1,7 @@
 """The verbs on an emulated stack: S3, DynamoDB and CloudFormation."""
 
 import pytest
-from emulated_stack import NOW, REGION, describe
+from emulation.stack import NOW, REGION, describe
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome

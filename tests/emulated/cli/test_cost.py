@@ -1,7 +1,7 @@
 """`sluice cost runs` on an emulated stack."""
 
 import pytest
-from emulated_stack import SHARED, cloudformation, describe
+from emulation.stack import SHARED, cloudformation, describe
 
 from sluice import prices
 from sluice_aws.lanes.job_runs import Billed

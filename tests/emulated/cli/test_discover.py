@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from emulated_stack import describe
+from emulation.stack import describe
 
 from sluice.admission.routing import classify
 from sluice.ledger import keys as items

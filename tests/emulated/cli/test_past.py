@@ -4,7 +4,7 @@ import io
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
-from emulated_stack import NOW
+from emulation.stack import NOW
 from rich.console import Console
 
 from sluice.ledger import keys as items

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from builders import avro_object
-from emulated_stack import NOW, describe
+from emulation.stack import NOW, describe
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
-from emulated_stack import NOW, describe
+from emulation.stack import NOW, describe
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from emulated_stack import NOW, describe
+from emulation.stack import NOW, describe
 from judged_schemas import BAD, NEW, OLD, STORED, TABLE, decimal, flattened, judged
 
 from sluice.schema.avro import read_writer_schema

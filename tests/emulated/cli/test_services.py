@@ -2,7 +2,7 @@
 
 import pytest
 from builders import note_commit
-from emulated_stack import NOW, describe
+from emulation.stack import NOW, describe
 
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.document import Configuration

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from emulated_stack import SHARED, cloudformation
+from emulation.stack import SHARED, cloudformation
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.emrserverless.models import emrserverless_backends
 

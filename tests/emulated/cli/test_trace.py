@@ -4,7 +4,7 @@ import json
 import xml.etree.ElementTree as ET
 
 import pytest
-from emulated_stack import NOW, describe
+from emulation.stack import NOW, describe
 from silver_tables import SILVER_FOLDER, SilverFolder
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from emulated_aws import ministack_client
+from emulation.aws import ministack_client
 from ministack.services import dynamodb, s3, sqs
 
 from sluice_cli.main import run

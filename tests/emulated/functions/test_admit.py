@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from admit.handler import handler
 from botocore.exceptions import ClientError
-from deployment import (
+from emulation.deployment import (
     ARTIFACTS,
     BRONZE,
     LEDGER,

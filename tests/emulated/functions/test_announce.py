@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from announce.handler import handler
-from deployment import REGION, Recorder, context, failed_items
+from emulation.deployment import REGION, Recorder, context, failed_items
 from reconcile.handler import handler as reconcile
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart

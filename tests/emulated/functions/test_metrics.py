@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from admit.handler import handler as admit
 from builders import note_commit
-from deployment import Recorder, avro, context, key, s3_body, sqs_event
+from emulation.deployment import Recorder, avro, context, key, s3_body, sqs_event
 from plan_services.handler import handler as plan_services
 from reconcile.handler import handler as reconcile
 from supervise.handler import handler as supervise

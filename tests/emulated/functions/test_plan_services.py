@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from botocore.exceptions import ClientError
 from builders import halt, note_commit
-from deployment import TOPIC, Recorder, context
+from emulation.deployment import TOPIC, Recorder, context
 from plan_services.handler import handler
 
 from sluice.batch.outcome import COMMITTED, Outcome

@@ -3,7 +3,7 @@
 import pytest
 from admit.handler import handler as admit
 from botocore.exceptions import ClientError
-from deployment import BRONZE, LEDGER, REGION, TOPIC, avro, context, key, s3_body, sqs_event
+from emulation.deployment import BRONZE, LEDGER, REGION, TOPIC, avro, context, key, s3_body, sqs_event
 from reconcile.handler import handler
 
 from sluice.config.lane import LaneConfig

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from admit.handler import handler as admit
 from announce.handler import handler as announce
-from deployment import REGION, avro, context
+from emulation.deployment import REGION, avro, context
 from plan_services.handler import handler as plan_services
 from reconcile.handler import handler as reconcile
 from supervise.handler import handler as supervise

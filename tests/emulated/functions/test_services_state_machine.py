@@ -10,7 +10,7 @@ import botocore.loaders
 import botocore.model
 import jsonschema
 import pytest
-from services_machine import (
+from emulation.services_machine import (
     APPLICATION,
     ASK,
     DEFINITION,

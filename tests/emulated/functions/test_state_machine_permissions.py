@@ -3,8 +3,8 @@
 from collections import Counter
 
 import pytest
-from iam_enforcement import ACCOUNT, REGION, Role, asked_of
-from services_machine import (
+from emulation.iam_enforcement import ACCOUNT, REGION, Role, asked_of
+from emulation.services_machine import (
     APPLICATION,
     ASK,
     FAILED,

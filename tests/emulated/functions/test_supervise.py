@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from admit.handler import handler as admit
 from botocore.exceptions import ClientError
-from deployment import BRONZE, TOPIC, Recorder, avro, context, key, s3_body, sqs_event
+from emulation.deployment import BRONZE, TOPIC, Recorder, avro, context, key, s3_body, sqs_event
 from supervise.handler import handler
 
 from sluice.config.lane import LaneConfig

@@ -1,7 +1,7 @@
 """sync_catalog: a request names a table, the answer lists the changes, and an error has a name of its kind."""
 
 import pytest
-from deployment import SILVER, context
+from emulation.deployment import SILVER, context
 from silver_tables import put_tables
 from sync_catalog.handler import handler
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import boto3
 import pytest
 from driving.lane import LANE, emulated_dynamodb
-from emulated_aws import emulated_session
+from emulation.aws import emulated_session
 from moto import mock_aws
 
 from sluice.batch.manifest import TablePart, open_manifest

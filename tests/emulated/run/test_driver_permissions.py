@@ -1,10 +1,10 @@
 """The job's role allows exactly what the driver's Python calls. `make test-job-permissions` tests the JVM's part."""
 
 import pytest
-from deployment import ARTIFACTS, BRONZE, LEDGER, REGION, SILVER, avro, key
 from driving.lane import LANE, SimulatedLane, configuration
-from iam_enforcement import Role, enforced
-from job_role import BY_OTHERS, UNSEEN, job_grants, job_names
+from emulation.deployment import ARTIFACTS, BRONZE, LEDGER, REGION, SILVER, avro, key
+from emulation.iam_enforcement import Role, enforced
+from emulation.job_role import BY_OTHERS, UNSEEN, job_grants, job_names
 
 from sluice.batch.outcome import ObjectError
 from sluice.objects import ObjectId

@@ -2,7 +2,7 @@
 
 import re
 
-from localstack_exceptions import FOLDER, exceptions
+from emulation.localstack_exceptions import FOLDER, exceptions
 
 TEST = re.compile(r"^def (test_\w+)\(", re.MULTILINE)
 

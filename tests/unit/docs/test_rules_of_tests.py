@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[3]
 TESTS = ROOT / "tests"
 LONGEST_NAME = 79
 EMULATORS = re.compile(
-    r"^\s*(?:from|import) (?:deployment|driving|emulated_aws|emulated_catalog|emulated_stack|ministack.services|"
+    r"^\s*(?:from|import) (?:emulation\.(?:aws|catalog|deployment|services_machine|stack)|driving|ministack.services|"
     r"moto)\b",
     re.MULTILINE,
 )

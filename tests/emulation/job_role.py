@@ -1,6 +1,6 @@
 """The job's role, and the user of each of its actions."""
 
-from iam_enforcement import ACCOUNT, Role
+from emulation.iam_enforcement import ACCOUNT, Role
 
 # (Sid, action) -> who asks, out of reach of the driver's Python. Each is tried by `make test-job-permissions`.
 BY_THE_JVM = {

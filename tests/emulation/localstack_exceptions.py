@@ -5,7 +5,7 @@ from pathlib import Path
 
 import tomllib
 
-FOLDER = Path(__file__).with_name("integration")
+FOLDER = Path(__file__).parents[1] / "integration"
 FILE = FOLDER / "not_on_localstack.toml"
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from botocore.exceptions import ClientError
-from emulated_aws import observing
 from ministack.core.iam_evaluator import EvalContext, evaluate, parse_policy_document
 
+from emulation.aws import observing
 from sluice_deploy.template import read_template
 
 ACCOUNT, REGION = "123456789012", "us-west-2"
-TEMPLATE = read_template(Path(__file__).resolve().parent.parent / "template.yaml")
+TEMPLATE = read_template(Path(__file__).resolve().parents[2] / "template.yaml")
 Asked = tuple[str, str, Mapping[str, Any]]  # action, resource, what conditions ask about
 
 _TRANSACT = {"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem", "ConditionCheck": "ConditionCheckItem"}

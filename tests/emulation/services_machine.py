@@ -8,7 +8,7 @@ from ministack.services import stepfunctions
 
 from sluice_deploy.template import read_template
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = read_template(ROOT / "template.yaml")["Resources"]
 TEXT = (ROOT / "statemachines" / "table_services.asl.json").read_text()
 APPLICATION = "00f1982r1uukb925"

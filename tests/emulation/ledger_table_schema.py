@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-TEMPLATE = Path(__file__).resolve().parent.parent / "template.yaml"
+TEMPLATE = Path(__file__).resolve().parents[2] / "template.yaml"
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from builders import avro_object
-from emulated_aws import emulated_aws, emulated_session, observing
-from ledger_table_schema import create_ledger_table
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.emrserverless.models import emrserverless_backends
 
+from emulation.aws import emulated_aws, emulated_session, observing
+from emulation.ledger_table_schema import create_ledger_table
 from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
 from sluice.config.table import TableRule

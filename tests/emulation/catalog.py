@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from emulated_aws import emulated_aws, emulated_session, observing
-
+from emulation.aws import emulated_aws, emulated_session, observing
 from sluice.config.catalog import CatalogRule
 from sluice.config.table import COW, TableConfig
 from sluice.schema.history import SchemaVerdict, SeenSchema

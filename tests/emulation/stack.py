@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from xml.sax.saxutils import escape
 
 from botocore.parsers import create_parser
-from emulated_aws import emulated_aws, emulated_session
-from ledger_table_schema import create_ledger_table
 
+from emulation.aws import emulated_aws, emulated_session
+from emulation.ledger_table_schema import create_ledger_table
 from sluice.ledger import keys as items
 from sluice.ledger.records import AdmittedObject
 from sluice.objects import ObjectId

@@ -1,0 +1,1 @@
+"""AWS as tests emulate it: services, a deployment on them, and what roles allow."""
