@@ -69,7 +69,7 @@ class Assumptions:
     look_gb_s: float = 0.5  # gathering and planning
     sync_gb_s: float = 0.5  # per table, of the catalog's function
     metrics: int = 45  # custom metrics that exist all month
-    alarms: int = 27
+    alarms: int = 28
 
 
 @dataclass(frozen=True)

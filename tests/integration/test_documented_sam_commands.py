@@ -41,7 +41,7 @@ def test_every_documented_sam_command_exists_with_its_options() -> None:
 
 
 def test_a_parameter_with_spaces_reaches_sam_whole() -> None:
-    command = ["make", "--dry-run", "deploy", "PARAMETERS=MaximumCpu='32 vCPU' LogLevel=DEBUG"]
+    command = ["make", "--dry-run", "deploy", "PARAMETERS=MaximumCpu='32 vCPU' LogLevel=WARNING"]
     said = subprocess.run(
         command, cwd=Path(__file__).resolve().parents[2], check=True, capture_output=True, text=True
     ).stdout
@@ -55,4 +55,4 @@ def test_a_parameter_with_spaces_reaches_sam_whole() -> None:
         given = CfnParameterOverridesType().convert(
             tuple(words[words.index("--parameter-overrides") + 1 :]), None, None
         )
-        assert (given["MaximumCpu"], given["LogLevel"]) == ("32 vCPU", "DEBUG")
+        assert (given["MaximumCpu"], given["LogLevel"]) == ("32 vCPU", "WARNING")

@@ -47,6 +47,7 @@ BY_LAMBDA = {
     "ReadStream": "the event source",
     "FindStream": "the event source",
     "KeepWhatTheStreamGaveUp": "the event source",
+    "KeepFailedCalls": "asynchronous invocation",
     "WriteLogs": "the runtime",
     "Trace": "the runtime's daemon",
 }
@@ -84,6 +85,7 @@ def names(deployment):
         "Ledger.StreamArn": f"{ledger}/stream/1",
         "Notices.Arn": "arn:aws:sqs:x",
         "Unannounced.Arn": "arn:aws:sqs:y",
+        "Unreconciled.Arn": "arn:aws:sqs:z",
         "Unannounced": "y",
         "JobRole.Arn": f"arn:aws:iam::{ACCOUNT}:role/sluice-job",
         **{f"{name}Logs.Arn": "arn:aws:logs:x" for name in functions},

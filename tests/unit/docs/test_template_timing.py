@@ -77,6 +77,15 @@ def test_every_function_logs_to_a_group_that_ends(name: str) -> None:
     assert group["Properties"]["RetentionInDays"] == {"Ref": "LogRetentionDays"}
 
 
+def test_a_failed_call_of_reconcile_is_kept_and_its_role_may_send_it() -> None:
+    destination = FUNCTIONS["ReconcileFunction"]["EventInvokeConfig"]["DestinationConfig"]["OnFailure"]["Destination"]
+    assert destination == {"Fn::GetAtt": ["Unreconciled", "Arn"]}
+    (policy,) = RESOURCES["ReconcileRole"]["Properties"]["Policies"]
+    assert [one["Action"] for one in policy["PolicyDocument"]["Statement"] if one.get("Resource") == destination] == [
+        "sqs:SendMessage"
+    ]
+
+
 def test_the_cost_estimate_counts_the_templates_alarms() -> None:
     alarms = [name for name, each in TEMPLATE["Resources"].items() if each["Type"] == "AWS::CloudWatch::Alarm"]
     assert len(alarms) == Assumptions().alarms

@@ -17,7 +17,7 @@ NOW = {"MaximumCpu": "16 vCPU", "IdleTimeoutMinutes": "15", "Release": "old"}
     "given, changes",
     [
         ({}, False),
-        ({"Release": "new", "LogLevel": "DEBUG", "AlarmEmail": "a@example.org"}, False),
+        ({"Release": "new", "LogLevel": "WARNING", "AlarmEmail": "a@example.org"}, False),
         ({"MaximumCpu": "16 vCPU"}, False),
         ({"MaximumCpu": "32 vCPU"}, True),
         ({"EmrRelease": "emr-7.15.0"}, True),
@@ -41,5 +41,5 @@ def test_overrides_are_read_as_sam_reads_them():
 
 def test_parameters_of_an_environment_count_where_none_are_given():
     given = standstill_command._given("", "dev", ROOT)
-    assert changes_application(TEMPLATE, TEMPLATE, NOW, given) and given["LogLevel"] == "DEBUG"
+    assert changes_application(TEMPLATE, TEMPLATE, NOW, given) and given["LogRetentionDays"] == "7"
     assert standstill_command._given("Release=x", "dev", ROOT) == {"Release": "x"}

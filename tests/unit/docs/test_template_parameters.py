@@ -1,0 +1,96 @@
+"""Parameters of the template: what the network needs, what is refused, and a log level that keeps metrics."""
+
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluice_deploy.template import read_template
+
+ROOT = Path(__file__).resolve().parents[3]
+TEMPLATE = read_template(ROOT / "template.yaml")
+PARAMETERS: dict[str, dict[str, Any]] = TEMPLATE["Parameters"]
+RULE_FUNCTIONS = {"Fn::And", "Fn::Equals", "Fn::Not", "Fn::Or"}
+# The clients that functions make, by the names of their services in descriptions.
+ENDPOINTS = {
+    "s3": "S3",
+    "dynamodb": "DynamoDB",
+    "emr_serverless": "EMR Serverless",
+    "events": "EventBridge",
+    "glue": "Glue",
+}
+NEVER_CALLED = ("Step Functions", "CloudWatch", "X-Ray", "SQS", "STS")
+
+
+def holds(node: Any, given: dict[str, str]) -> Any:
+    """The value of a rule's expression, by the functions that CloudFormation supports in rules."""
+    if not isinstance(node, dict):
+        return node
+    ((function, operands),) = node.items()
+    if function == "Ref":
+        return given.get(operands, PARAMETERS[operands].get("Default"))
+    assert function in RULE_FUNCTIONS, function
+    values = [holds(one, given) for one in operands]
+    return {
+        "Fn::And": lambda: all(values),
+        "Fn::Equals": lambda: values[0] == values[1],
+        "Fn::Not": lambda: not values[0],
+        "Fn::Or": lambda: any(values),
+    }[function]()
+
+
+def refused(given: dict[str, str]) -> bool:
+    """Whether CloudFormation refuses these parameters before it makes anything."""
+    if any(not re.fullmatch(PARAMETERS[name].get("AllowedPattern", ".*"), value) for name, value in given.items()):
+        return True
+    return any(
+        holds(rule.get("RuleCondition", True), given)
+        and not all(holds(one["Assert"], given) for one in rule["Assertions"])
+        for rule in TEMPLATE["Rules"].values()
+    )
+
+
+@pytest.mark.parametrize(
+    "subnets, groups, functions, wrong",
+    [
+        ("", "", "false", False),
+        ("subnet-0a1b", "sg-0a", "false", False),
+        ("subnet-0a1b,subnet-2c3d", "sg-0a,sg-1b", "true", False),
+        ("", "", "true", True),
+        ("subnet-0a1b", "", "false", True),
+        ("", "sg-0a", "false", True),
+        (",", "sg-0a", "true", True),
+        ("subnet-0a1b,", "sg-0a", "false", True),
+        ("subnet-0a1b", ",", "false", True),
+        ("vpc-0a1b", "sg-0a", "false", True),
+    ],
+)
+def test_an_empty_or_half_given_network_is_refused_before_anything_is_made(
+    subnets: str, groups: str, functions: str, wrong: bool
+) -> None:
+    given = {"SubnetIds": subnets, "SecurityGroupIds": groups, "FunctionsInVpc": functions}
+    assert refused(given) is wrong
+
+
+def test_the_network_needs_endpoints_of_the_services_that_are_called_and_no_other() -> None:
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "functions").rglob("*.py"))
+    called = set(re.findall(r"\bclients\.(\w+)", sources)) - {"client", "session", "py"}
+    assert called == set(ENDPOINTS)
+    deploying = (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8")
+    (row,) = [line for line in deploying.splitlines() if line.startswith("| network |")]
+    described = PARAMETERS["SubnetIds"]["Description"] + PARAMETERS["FunctionsInVpc"]["Description"]
+    for text in (row, described):
+        assert [name for name in ENDPOINTS.values() if name not in text] == []
+        assert [name for name in NEVER_CALLED if name in text] == []
+
+
+def test_lambda_drops_no_metric_whatever_the_log_level_is() -> None:
+    """Lambda takes lines without a level, such as metrics, as INFO, and drops lines below ApplicationLogLevel."""
+    assert TEMPLATE["Globals"]["Function"]["LoggingConfig"]["ApplicationLogLevel"] == "INFO"
+    for resource in TEMPLATE["Resources"].values():
+        if resource["Type"] == "AWS::Serverless::Function":
+            assert "ApplicationLogLevel" not in resource["Properties"].get("LoggingConfig", {})
+    levels = PARAMETERS["LogLevel"]["AllowedValues"]
+    assert all(logging.getLevelName(level) >= logging.INFO for level in levels), "Lambda would drop what is below"
