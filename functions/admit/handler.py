@@ -60,7 +60,7 @@ class AdmitParts:
 def parts_of(telemetry: Telemetry) -> AdmitParts:
     """Make the adapters from the environment, once per process."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
-    clients = Clients.of(settings)
+    clients = Clients.of(settings, call_times=telemetry.call_times)
     objects = Objects(clients.s3)
     ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)
     starter = starter_of(settings, clients, ledger=ledger, report=telemetry)

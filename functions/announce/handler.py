@@ -44,7 +44,7 @@ def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[s
 def announcer_of(telemetry: Telemetry) -> Announcer:
     """Make the announcer from the environment, once per process."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
-    clients = Clients.of(settings)
+    clients = Clients.of(settings, call_times=telemetry.call_times)
     return Announcer(
         batches=DynamoDbLedger(clients.dynamodb, settings.ledger_table).batches,
         events=clients.events,

@@ -35,7 +35,7 @@ def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[s
 def parts_of(telemetry: Telemetry) -> tuple[ServicePlanner, ConfigStore]:
     """Make the adapters from the environment, once per process."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
-    clients = Clients.of(settings)
+    clients = Clients.of(settings, call_times=telemetry.call_times)
     ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)
     starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
     planner = ServicePlanner(

@@ -97,7 +97,7 @@ class ReconcileParts:
 def parts_of(telemetry: Telemetry) -> ReconcileParts:
     """Make the adapters from the environment, once per process."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
-    clients = Clients.of(settings)
+    clients = Clients.of(settings, call_times=telemetry.call_times)
     objects = Objects(clients.s3)
     ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)
     job_runs = JobRuns(clients.emr_serverless, settings.application_id)

@@ -12,6 +12,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+from sluice_aws.call_times import CallTimes
 from sluice_aws.settings import Settings
 
 
@@ -53,29 +54,42 @@ class Clients:
         emr_endpoint_url: str | None = None,
         options: ClientOptions = FUNCTION,
         credentials: Credentials | None = None,
+        call_times: CallTimes | None = None,
         session: Any = None,
     ) -> None:
         """`endpoint_url` is an emulator's address; without it botocore decides, which knows AWS_ENDPOINT_URL_<SERVICE>.
 
-        `session` is a boto3 Session in place of the one that would be made from `region` and `credentials`.
+        `call_times` times the calls. `session` is a boto3 Session in place of the one that would be made from `region`
+        and `credentials`.
         """
         self._region = region
         self._endpoint_url = endpoint_url
         self._emr_endpoint_url = emr_endpoint_url
         self._options = options
         self._credentials = credentials
+        self._call_times = call_times
         self._session = session
+        if session is not None and call_times is not None:
+            call_times.watch(session.events)
         self._made: dict[str, Any] = {}
         self._lock = threading.RLock()
 
     @classmethod
-    def of(cls, settings: Settings, *, options: ClientOptions = FUNCTION, session: Any = None) -> Clients:
+    def of(
+        cls,
+        settings: Settings,
+        *,
+        options: ClientOptions = FUNCTION,
+        call_times: CallTimes | None = None,
+        session: Any = None,
+    ) -> Clients:
         """The clients that a part of a deployment needs."""
         return cls(
             region=settings.region or None,
             endpoint_url=settings.endpoint_url or None,
             emr_endpoint_url=settings.emr_endpoint_url or None,
             options=options,
+            call_times=call_times,
             session=session,
         )
 
@@ -109,6 +123,8 @@ class Clients:
                     keys["aws_access_key_id"] = self._credentials.access_key_id
                     keys["aws_secret_access_key"] = self._credentials.secret_access_key
                 self._session = boto3.Session(region_name=self._region, **keys)
+                if self._call_times is not None:
+                    self._call_times.watch(self._session.events)
             return self._session
 
     def client(self, service: str) -> Any:

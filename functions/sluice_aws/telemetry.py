@@ -1,16 +1,19 @@
-"""Logs, metrics and traces of a function. Log lines are events with fields; counts are EMF metrics."""
+"""Logs, metrics and times of a function. Log lines are events with fields; counts are EMF metrics."""
 
 from __future__ import annotations
 
 import functools
+import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
 from typing import Any, Callable
 
-from aws_lambda_powertools import Logger, Metrics, Tracer
+from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
+from sluice_aws.call_times import CallTimes
+
+LEVEL_VARIABLE = "POWERTOOLS_LOG_LEVEL"
 NAMESPACE_VARIABLE = "POWERTOOLS_METRICS_NAMESPACE"  # one per stack, so that stacks of an account do not mix
 
 
@@ -18,11 +21,14 @@ class Telemetry:
     """The Powertools of one function. Making them reads the environment, so it happens in the first invocation."""
 
     def __init__(self, function: str) -> None:
+        self.call_times = CallTimes()
         self._logger = Logger(service=function)
+        # Powertools prefers Lambda's own level, which must not be above INFO: Lambda would drop the metrics.
+        logging.getLogger(function).setLevel(os.environ.get(LEVEL_VARIABLE, "INFO"))
         self._namespace = os.environ.get(NAMESPACE_VARIABLE, "Sluice")
         self._metrics = Metrics(namespace=self._namespace, service=function)
-        self._tracer = Tracer(service=function)
         self._service = function
+        self._cold = True
 
     def event(self, name: str, /, **fields: Any) -> None:
         self._logger.info(name, stacklevel=3, **_named(fields))
@@ -42,13 +48,11 @@ class Telemetry:
         single.flush_metrics()
 
     def observe(self, function: Callable[[Any, Any, Telemetry], Any], event: Any, context: Any) -> Any:
-        """Run a handler with the request's id and a trace. Log a failure once, and write the metrics in any case."""
+        """Run a handler with the request's id. Log a failure once, and write times and metrics in any case."""
         self._logger.append_keys(request_id=getattr(context, "aws_request_id", None))
-        traced = self._tracer.capture_lambda_handler(
-            lambda given, within: function(given, within, self), capture_response=False
-        )
+        begun_at = time.perf_counter()
         try:
-            return traced(event, context)
+            return function(event, context, self)
         except Exception as error:
             facts = getattr(error, "facts", {})
             self._logger.exception(
@@ -56,14 +60,11 @@ class Telemetry:
             )
             raise
         finally:
+            elapsed_ms = round((time.perf_counter() - begun_at) * 1000)
+            self.event("invocation_ended", ms=elapsed_ms, cold_start=self._cold, calls=self.call_times.take())
+            self._cold = False
             if self._metrics.metric_set:  # flushing nothing warns
                 self._metrics.flush_metrics()
-
-    @contextmanager
-    def span(self, name: str) -> Iterator[None]:
-        """A subsegment of the trace."""
-        with self._tracer.provider.in_subsegment(name=f"## {name}"):
-            yield
 
 
 @functools.cache

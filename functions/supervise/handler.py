@@ -62,7 +62,7 @@ class SuperviseParts:
 def parts_of(telemetry: Telemetry) -> SuperviseParts:
     """Make the adapters from the environment, once per process."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
-    clients = Clients.of(settings)
+    clients = Clients.of(settings, call_times=telemetry.call_times)
     ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)
     job_runs = JobRuns(clients.emr_serverless, settings.application_id)
     starter = starter_of(settings, clients, ledger=ledger, report=telemetry)

@@ -35,7 +35,7 @@ def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[s
 def requests_of(telemetry: Telemetry) -> CatalogRequests:
     """Make the adapters from the environment, once per process."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
-    clients = Clients.of(settings)
+    clients = Clients.of(settings, call_times=telemetry.call_times)
     silver = settings.silver_bucket
     timelines, comments = TimelineReader(SilverBucket(clients.s3, silver)), CommentStore(clients.s3, silver)
     sync = CatalogSync(catalog=GlueCatalog(clients.glue), timelines=timelines, comments=comments, silver_bucket=silver)

@@ -124,11 +124,7 @@ def forget_processes() -> None:
 @contextmanager
 def new_deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
     """An empty deployment, and the names of the operations that are called on it."""
-    for name, value in {
-        "AWS_ACCESS_KEY_ID": "x",
-        "AWS_SECRET_ACCESS_KEY": "x",
-        "POWERTOOLS_TRACE_DISABLED": "true",
-    }.items():
+    for name, value in {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}.items():
         monkeypatch.setenv(name, value)
     calls: list[str] = []
     monkeypatch.setattr("sluice_aws.clients.boto3", SimpleNamespace(Session=lambda **_: SHARED))

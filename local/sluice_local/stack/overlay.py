@@ -67,10 +67,7 @@ def overlay(template: Mapping[str, Any], surroundings: Surroundings) -> dict[str
         for resource in result["Resources"].values():
             if resource["Type"] == FUNCTION:
                 resource["Properties"]["CodeUri"] = sources
-    functions["Environment"]["Variables"].update(
-        AWS_ENDPOINT_URL_EMR_SERVERLESS=surroundings.emr_endpoint,
-        POWERTOOLS_TRACE_DISABLED="true",  # there is no X-Ray daemon
-    )
+    functions["Environment"]["Variables"]["AWS_ENDPOINT_URL_EMR_SERVERLESS"] = surroundings.emr_endpoint
     for resource in result["Resources"].values():
         if resource.get("DeletionPolicy") == "RetainExceptOnCreate":
             resource["DeletionPolicy"] = "Retain"  # LocalStack would delete the data with the stack

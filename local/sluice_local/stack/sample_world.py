@@ -64,7 +64,6 @@ def names(endpoint: str, emr_endpoint: str, application: str) -> dict[str, str]:
         "HUDI_JARS": "file:///usr/lib/hudi/hudi-spark-bundle.jar",
         "EVENT_BUS": "default",
         "RECONCILE_GRACE_SECONDS": "0",
-        "POWERTOOLS_TRACE_DISABLED": "true",
         "POWERTOOLS_METRICS_NAMESPACE": "Sluice/events",
     }
 

@@ -1,13 +1,18 @@
 """The environment of the functions: settings, clients, telemetry, and imports without effects."""
 
+import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import boto3
 import pytest
+from botocore.awsrequest import AWSResponse
+from botocore.exceptions import HTTPClientError
 
 from sluice.lane.job_request import LONGEST_BATCH_MIN
 from sluice_aws.clients import FUNCTION, Clients
@@ -93,8 +98,7 @@ def test_clients_repeat_within_bounds_and_go_where_the_settings_say():
 # ---- telemetry
 
 
-def test_a_log_line_is_an_event_with_fields_and_a_metric_an_emf_document(capsys, monkeypatch):
-    monkeypatch.setenv("POWERTOOLS_TRACE_DISABLED", "true")
+def test_a_log_line_is_an_event_with_fields_and_a_metric_an_emf_document(capsys):
     telemetry_of.cache_clear()
 
     @observed("probe")
@@ -109,7 +113,7 @@ def test_a_log_line_is_an_event_with_fields_and_a_metric_an_emf_document(capsys,
         == "answer"
     )
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    (event,) = [line for line in lines if "message" in line]
+    (event,) = [line for line in lines if line.get("message") == "object_parked"]
     assert (
         event["message"],
         event["key"],
@@ -128,8 +132,7 @@ def test_a_log_line_is_an_event_with_fields_and_a_metric_an_emf_document(capsys,
     telemetry_of.cache_clear()
 
 
-def test_a_failed_invocation_is_logged_once_and_its_metrics_are_written(capsys, monkeypatch):
-    monkeypatch.setenv("POWERTOOLS_TRACE_DISABLED", "true")
+def test_a_failed_invocation_is_logged_once_and_its_metrics_are_written(capsys):
     telemetry_of.cache_clear()
 
     @observed("failing-probe")  # a logger keeps the stream of its first use
@@ -144,6 +147,66 @@ def test_a_failed_invocation_is_logged_once_and_its_metrics_are_written(capsys, 
     assert (failure["code"], failure["variables"]) == ("settings_missing", ["X"])
     assert any("Things" in line for line in lines)
     telemetry_of.cache_clear()
+
+
+@pytest.mark.parametrize("level, written", [("INFO", {"told", "warned", "invocation_ended"}), ("WARNING", {"warned"})])
+def test_the_log_level_drops_lines_but_no_metric(capsys, monkeypatch, level, written):
+    """Lambda sets AWS_LAMBDA_LOG_LEVEL from the function's ApplicationLogLevel, and Powertools prefers it."""
+    monkeypatch.setenv("AWS_LAMBDA_LOG_LEVEL", "INFO")
+    monkeypatch.setenv("POWERTOOLS_LOG_LEVEL", level)
+    telemetry_of.cache_clear()
+
+    @observed(f"probe-of-{level}")
+    def handler(event, context, telemetry):
+        telemetry.event("told")
+        telemetry.warn("warned")
+        telemetry.count("Things", 2)
+
+    handler({}, None)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {line["message"] for line in lines if "message" in line} == written
+    assert [line["Things"] for line in lines if "Things" in line] == [[2.0]]
+    telemetry_of.cache_clear()
+
+
+def test_an_invocation_ends_with_the_times_of_its_aws_calls(capsys):
+    telemetry_of.cache_clear()
+
+    @observed("timed-probe")
+    def handler(event, context, telemetry):
+        session = boto3.Session(region_name="eu-west-1", aws_access_key_id="x", aws_secret_access_key="x")
+        session.events.register("before-send.dynamodb", lambda request, **_: AWSResponse(request.url, 200, {}, Empty()))
+        session.events.register("before-send.s3", refused)
+        clients = Clients.of(Settings(), call_times=telemetry.call_times, session=session)
+        for _ in range(2):
+            clients.dynamodb.list_tables()
+        with pytest.raises(HTTPClientError):
+            clients.s3.list_buckets()
+
+    class Empty(io.BytesIO):
+        def stream(self, *_, **__):
+            yield b"{}"
+
+    def refused(request, **_):
+        raise HTTPClientError(error="unreachable")
+
+    handler({}, None)
+    handler_lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (ended,) = [line for line in handler_lines if line.get("message") == "invocation_ended"]
+    assert {name: one["n"] for name, one in ended["calls"].items()} == {"dynamodb.ListTables": 2, "s3.ListBuckets": 1}
+    assert all(one["ms"] >= 0 for one in ended["calls"].values())
+    assert ended["cold_start"] is True and ended["ms"] >= sum(one["ms"] for one in ended["calls"].values()) - 2
+    handler({}, None)
+    (ended,) = [line for line in map(json.loads, capsys.readouterr().out.splitlines()) if "calls" in line]
+    assert ended["cold_start"] is False, "and the calls of the invocation before are not counted again"
+    assert ended["calls"]["dynamodb.ListTables"]["n"] == 2
+    telemetry_of.cache_clear()
+
+
+def test_no_function_imports_the_tracing_sdk():
+    """Its maintenance ends in 2027. Lambda itself sends traces; times are in the logs."""
+    sources = [path.read_text(encoding="utf-8") for path in FUNCTIONS.rglob("*") if path.suffix in (".py", ".txt")]
+    assert not [source for source in sources if re.search(r"aws.xray.sdk|\bTracer\b", source)]
 
 
 def test_where_nothing_limits_the_time_none_is_left_to_count():

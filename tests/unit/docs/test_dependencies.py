@@ -47,7 +47,7 @@ FLOORS = {
     ),
     "sluice_aws": (
         "errors clock",
-        "settings",
+        "settings call_times",
         "telemetry clients",
         "s3",
         "ledger stack",

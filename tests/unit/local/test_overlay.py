@@ -38,7 +38,6 @@ ALLOWED = {
     r"Resources\.GetJobRunFunction": "the function that asks the stand-in",
     r"Globals\.Function\.CodeUri": "what `sam package` does: the functions' zip in a bucket",
     r"Globals\.Function\.Environment\.Variables\.AWS_ENDPOINT_URL_EMR_SERVERLESS": "where the stand-in listens",
-    r"Globals\.Function\.Environment\.Variables\.POWERTOOLS_TRACE_DISABLED": "nothing listens for X-Ray segments",
     r"Resources\.[A-Za-z]+\.DeletionPolicy": "LocalStack deletes what RetainExceptOnCreate names with the stack",
     r"Resources\.AdmitFunction\.Properties\.Events\.Notices\.Properties\.ScalingConfig\."
     r"MaximumConcurrency": "each concurrent call is a process of its own on this machine",
