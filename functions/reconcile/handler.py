@@ -30,12 +30,15 @@ from sluice_aws.settings import Settings
 from sluice_aws.telemetry import Telemetry, milliseconds_left, observed
 
 NEEDED = ("region", "ledger_table", "bronze_bucket", "silver_bucket", "artifact_bucket", "event_bus")
-RESERVED_MS = 30_000  # kept of the invocation's time for the page under way, the sweep and the lanes
+RESERVED_MS = 30_000  # kept of the invocation's time for the page under way
 
 
 @observed("reconcile")
 def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[str, Any]:
-    """Lambda entry, called by the schedule: continues the pass over the listing, sweeps one page, checks all lanes."""
+    """Lambda entry, called by the schedule: sweeps one page, checks all lanes, and continues the pass over the listing.
+
+    The listing comes last: it reads what others wrote, and has the time that is left.
+    """
     parts = parts_of(telemetry)
     configuration = parts.config_store.load()
 
@@ -43,7 +46,6 @@ def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[s
         left = milliseconds_left(context)
         return 3600.0 if left is None else (left - RESERVED_MS) / 1000
 
-    listing = parts.reconciler.run(configuration, seconds_left=seconds_left)
     sweep = parts.sweeper.run()
     unparked = parts.unpark(configuration)
     rerouted = parts.reroute(configuration)
@@ -51,6 +53,7 @@ def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[s
     parts.supervisor.wake_forgotten(parts.supervisor.lanes(configuration), configuration)
     started = parts.supervisor.start_due(parts.supervisor.lanes(configuration), configuration)
     announced = parts.announcer.announce_missed(epoch_ms() - parts.grace_ms)
+    listing = parts.reconciler.run(configuration, seconds_left=seconds_left)
     result = {
         **asdict(listing),
         "looked_at": sweep.looked_at,

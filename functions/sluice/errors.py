@@ -142,11 +142,12 @@ class EmptyObject(SluiceError):
 
 
 class SchemaTooComplex(SluiceError):
-    """A writer schema that is deeper, wider or more entangled than its table's limits; facts: `limit`, `what`."""
+    """A writer schema that is longer, deeper, wider or more entangled than the limits; facts: `limit`, `what`."""
 
     code = "schema_too_complex"
     next_step = (
-        "Simplify the schema at the source, or raise the table's schema limits; then run `sluice quarantine retry`"
+        "Simplify the schema at the source, or raise those of the table's limits that are settings;"
+        " then run `sluice quarantine retry`"
     )
 
 

@@ -7,7 +7,6 @@ fastavro then decodes them from a container without compression.
 from __future__ import annotations
 
 import bz2
-import io
 import json
 import lzma
 import zlib
@@ -24,11 +23,10 @@ from sluice.config.limits import Limits
 from sluice.errors import ExpansionLimit, SluiceError
 from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice.schema.limits import weight_of
-from sluice_formats.avro_header import HEADER_SCHEMA, MAGIC, AvroHeader, Head, parse_header
+from sluice_formats.avro_header import MAGIC, SYNC_BYTES, AvroHeader, Cut, Head, long_at, parse_header
 from sluice_formats.errors import CorruptObject
 from sluice_formats.records import CHUNK_BYTES, Records, chunked, most_rows
 
-SYNC_BYTES = 16
 _CHECKSUM_BYTES = 4  # after a snappy block: CRC32 of the decompressed bytes
 _XZ_MEMORY = 256 * 1024**2  # the highest preset needs 65 MiB
 _FIRST_ROOM = 16  # times its size: the first buffer of a zstandard block
@@ -50,8 +48,11 @@ def blocks_of(body: bytes, start: int, sync: bytes) -> Iterator[Block]:
     """
     at = start
     while at < len(body):
-        records, at_size = _long(body, at)
-        size, at_data = _long(body, at_size)
+        try:
+            records, at_size = long_at(body, at)
+            size, at_data = long_at(body, at_size)
+        except Cut as error:
+            raise CorruptObject("The Avro container ends inside a block", at=at, bytes=len(body)) from error
         end = at_data + size + SYNC_BYTES
         if records < 0 or size < 0:
             raise CorruptObject("A block of the Avro container has a negative size", at=at)
@@ -201,21 +202,6 @@ def encoded_long(number: int) -> bytes:
     return bytes(out)
 
 
-def _long(body: bytes, at: int) -> tuple[int, int]:
-    """A variable-length zig-zag number, and the place where it ends."""
-    number = shift = 0
-    while shift < 70:
-        if at >= len(body):
-            raise CorruptObject("The Avro container ends inside a block", at=at, bytes=len(body))
-        byte = body[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number >> 1 ^ -(number & 1), at
-        shift += 7
-    raise CorruptObject("A block of the Avro container has no length", at=at)
-
-
 _KEPT = ("type", "name", "namespace", "fields", "items", "values", "symbols", "size", "aliases")
 
 
@@ -227,23 +213,19 @@ def avro_records(body: bytes, limits: Limits) -> Records:
     header = parse_header(Head(body, True), limits)
     writer = _understood(json.dumps(header.schema))
     return Records(
-        lambda: _count(body), chunked(writer, _blocks(body, header, limits, most_rows(len(writer.row.columns))))
+        lambda: _count(body, header), chunked(writer, _blocks(body, header, limits, most_rows(len(writer.row.columns))))
     )
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)  # with its text a schema takes megabytes
 def _understood(schema: str) -> WriterSchema:
     return read_writer_schema(json.loads(schema))
 
 
 def _blocks(body: bytes, header: AvroHeader, limits: Limits, most: int) -> Iterator[list[dict[str, Any]]]:
     """The blocks' records in lists of at most `most`. An empty list follows each CHUNK_BYTES of records."""
-    start, sync = _header_end(body)
-    bare = io.BytesIO()
-    meta = {"avro.schema": json.dumps(_bare(header.schema)).encode("utf-8"), "avro.codec": b"null"}
-    fastavro.schemaless_writer(bare, HEADER_SCHEMA, {"magic": MAGIC, "meta": meta, "sync": sync})
     container: Any = PlainContainer(
-        bare.getvalue(), sync, _plain_blocks(body, start, sync, header.codec, limits, weight_of(header.schema))
+        _plain_header(header), header.sync, _plain_blocks(body, header, limits, weight_of(header.schema))
     )
     at = gathered = 0
     try:
@@ -271,27 +253,25 @@ def _blocks(body: bytes, header: AvroHeader, limits: Limits, most: int) -> Itera
         ) from error
 
 
-def _plain_blocks(
-    body: bytes, start: int, sync: bytes, codec: str, limits: Limits, weight: int
-) -> Iterator[tuple[int, bytes]]:
+def _plain_header(header: AvroHeader) -> bytes:
+    """The header of a container of the same records without compression."""
+    parts = (b"avro.schema", json.dumps(_bare(header.schema)).encode("utf-8"), b"avro.codec", b"null")
+    meta = b"".join(encoded_long(len(part)) + part for part in parts)
+    return MAGIC + encoded_long(len(parts) // 2) + meta + encoded_long(0) + header.sync
+
+
+def _plain_blocks(body: bytes, header: AvroHeader, limits: Limits, weight: int) -> Iterator[tuple[int, bytes]]:
     """The decompressed blocks, each and all of them within their limits."""
     left, rows, most = limits.decoded_bytes, 0, limits.block_bytes // weight
-    for block in blocks_of(body, start, sync):
+    for block in blocks_of(body, header.end, header.sync):
         rows += block.records
         if rows > limits.object_rows:
             raise ExpansionLimit(
                 f"The object holds more than {limits.object_rows:,} records", limit=limits.object_rows, unit="records"
             )
-        plain = decompressed(block, codec, min(most, left))
+        plain = decompressed(block, header.codec, min(most, left))
         left -= len(plain)
         yield block.records, plain
-
-
-def _header_end(body: bytes) -> tuple[int, bytes]:
-    """The place where the container's blocks begin, and its sync marker."""
-    source = io.BytesIO(body)
-    header: Any = fastavro.schemaless_reader(source, HEADER_SCHEMA, None)
-    return source.tell(), header["sync"]
 
 
 def _bare(node: Any) -> Any:
@@ -309,6 +289,6 @@ def _bare(node: Any) -> Any:
     return bare
 
 
-def _count(body: bytes) -> int:
+def _count(body: bytes, header: AvroHeader) -> int:
     """The number of records, by the headers of the blocks."""
-    return sum(block.records for block in blocks_of(body, *_header_end(body)))
+    return sum(block.records for block in blocks_of(body, header.end, header.sync))

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import io
-import json
+import hashlib
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
-
-import fastavro
 
 from sluice.config.limits import DEFAULTS, Limits
 from sluice.errors import EmptyObject
-from sluice.schema.limits import check_schema
+from sluice.schema.limits import check_schema, parse_schema
 from sluice_formats.errors import CorruptObject, HeaderCut, NotAvro
 
 MAGIC = b"Obj\x01"
+SYNC_BYTES = 16
 CODECS = ("null", "deflate", "snappy", "bzip2", "xz", "zstandard")
-# "Object Container Files" of the Avro specification 1.11. fastavro doesn't export its own copy.
-HEADER_SCHEMA: dict[str, Any] = {
-    "type": "record",
-    "name": "org.apache.avro.file.Header",
-    "fields": [
-        {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": 4}},
-        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
-        {"name": "sync", "type": {"type": "fixed", "name": "Sync", "size": 16}},
-    ],
-}
+MAX_ENTRIES = 1_000  # of a header: writers add a few of their own to the schema and the codec
+_MAX_SHIFT = 63
+_CHECKED_SCHEMAS = 1_024
 
 
 @dataclass(frozen=True)
@@ -39,10 +29,15 @@ class Head:
 
 @dataclass(frozen=True)
 class AvroHeader:
-    """The header of a container: the writer schema as it was written, and the codec of the blocks."""
+    """The header of a container: the writer schema as it was written, and the codec of the blocks.
+
+    `sync` is the marker that ends each block, `end` the place where the first block begins.
+    """
 
     schema: Any
     codec: str
+    sync: bytes
+    end: int
 
 
 def parse_header(head: Head, limits: Limits = DEFAULTS) -> AvroHeader:
@@ -56,31 +51,98 @@ def parse_header(head: Head, limits: Limits = DEFAULTS) -> AvroHeader:
     if not MAGIC.startswith(data[:4]) or (head.whole and len(data) < 4):
         raise NotAvro("The object is not an Avro container file", begins=data[:16].hex())
     try:
-        header: Any = fastavro.schemaless_reader(io.BytesIO(data), HEADER_SCHEMA, None)
-    except (EOFError, IndexError) as error:  # the header goes on after these bytes, or a length in it is damaged
+        schema, codec, sync, end = _entries(data)
+    except Cut as error:  # the header goes on after these bytes, or a length in it is damaged
         if head.whole:
             raise CorruptObject("The Avro header ends early", bytes=len(data)) from error
         raise HeaderCut("The Avro header is longer than the bytes that were read", bytes=len(data)) from error
-    except (ValueError, OverflowError, MemoryError) as error:  # UnicodeDecodeError is a ValueError
-        raise CorruptObject("The Avro header is damaged", cause=str(error)[:200]) from error
-    return _header_of(header["meta"], limits)
-
-
-def _header_of(meta: dict[str, bytes], limits: Limits) -> AvroHeader:
-    if "avro.schema" not in meta:
+    if schema is None:
         raise CorruptObject("The Avro header has no schema")
+    return AvroHeader(_schema_of(schema, limits), _codec_of(codec), sync, end)
+
+
+def _schema_of(text: bytes, limits: Limits) -> Any:
     try:
-        schema = json.loads(meta["avro.schema"])
-        _check_once(meta["avro.schema"], limits)
-        codec = meta.get("avro.codec", b"null").decode("ascii")
+        schema = parse_schema(text)
     except (ValueError, RecursionError) as error:
         raise CorruptObject("The Avro header's schema is not JSON", cause=str(error)[:200]) from error
+    _CHECKED.check(text, schema, limits)
+    return schema
+
+
+def _codec_of(written: bytes) -> str:
+    codec = written.decode("ascii", "replace")
     if codec not in CODECS:
         raise CorruptObject("The object's blocks are compressed by a codec that Avro doesn't have", codec=codec[:40])
-    return AvroHeader(schema, codec)
+    return codec
 
 
-@lru_cache(maxsize=256)
-def _check_once(schema: bytes, limits: Limits) -> None:
-    """Check a schema once: the objects of a topic repeat it."""
-    check_schema(json.loads(schema), limits)
+class _Checked:
+    """The schemas that were found to be within limits, by hash: the objects of a topic repeat theirs."""
+
+    def __init__(self) -> None:
+        self._known: set[tuple[bytes, Limits]] = set()
+
+    def check(self, text: bytes, schema: Any, limits: Limits) -> None:
+        known = (hashlib.sha256(text).digest(), limits)
+        if known not in self._known:
+            check_schema(schema, limits)
+            if len(self._known) >= _CHECKED_SCHEMAS:
+                self._known.clear()
+            self._known.add(known)
+
+
+_CHECKED = _Checked()
+
+
+class Cut(Exception):
+    """The bytes end before what is read: never leaves its package."""
+
+
+# "Object Container Files" of the Avro specification 1.11: the magic, a map of bytes, the sync marker.
+def _entries(data: bytes) -> tuple[bytes | None, bytes, bytes, int]:
+    """The texts of schema and codec, the sync marker and the place behind it. Holds no other entry."""
+    schema, codec, entries, at = None, b"null", 0, len(MAGIC)
+    while True:
+        count, at = long_at(data, at)
+        if count < 0:  # the size of the map's block follows
+            count, (_, at) = -count, long_at(data, at)
+        if not count:
+            break
+        entries += count
+        if entries > MAX_ENTRIES:
+            raise CorruptObject(f"The Avro header has more than {MAX_ENTRIES:,} entries", entries=entries)
+        for _ in range(count):
+            key, at = _bytes(data, at)
+            value, at = _bytes(data, at)
+            if key == b"avro.schema":
+                schema = value
+            elif key == b"avro.codec":
+                codec = value
+    if at + SYNC_BYTES > len(data):
+        raise Cut
+    return schema, codec, data[at : at + SYNC_BYTES], at + SYNC_BYTES
+
+
+def _bytes(data: bytes, at: int) -> tuple[bytes, int]:
+    size, at = long_at(data, at)
+    if size < 0:
+        raise CorruptObject("The Avro header is damaged", at=at)
+    if at + size > len(data):
+        raise Cut
+    return data[at : at + size], at + size
+
+
+def long_at(data: bytes, at: int) -> tuple[int, int]:
+    """A variable-length zig-zag number, and the place where it ends. Raises Cut and CorruptObject."""
+    number = shift = 0
+    while shift <= _MAX_SHIFT:
+        if at >= len(data):
+            raise Cut
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number >> 1 ^ -(number & 1), at
+        shift += 7
+    raise CorruptObject("The Avro container has a number of more than 64 bits", at=at)

@@ -150,10 +150,13 @@ class DamagedParquet(SluiceError):
 
 
 class UnsupportedParquet(SluiceError):
-    """A sound Parquet file that can't be read: encrypted, an unsupported codec, or too long a footer."""
+    """A sound Parquet file that can't be read: encrypted, an unsupported codec, or a footer that is too large."""
 
     code = "unsupported_parquet"
-    next_step = "Let the connector write Parquet with snappy, gzip or zstd, unencrypted, in smaller objects"
+    next_step = (
+        "Let the connector write Parquet with snappy, gzip or zstd, unencrypted, in smaller objects"
+        " with fewer columns and row groups"
+    )
 
 
 class UndecodableValue(SluiceError):

@@ -1,24 +1,28 @@
 """Reads the footer of a Parquet file from its last bytes: rows, sizes, and the writer schema in Avro form.
 
 The footer is a struct in Thrift's compact protocol. It is decoded here, within limits, into {field id: value}: pyarrow
-ends the whole process where a footer contradicts itself.
+ends the whole process where a footer contradicts itself. Only fields that are used are kept, since a byte of a footer
+can become a hundred bytes of objects.
 """
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Callable, NamedTuple
 
 from sluice.config.json_types import JSON_TEXT
-from sluice.errors import UnusableSchema
+from sluice.errors import SchemaTooComplex, UnusableSchema
+from sluice.schema.limits import MAX_NAME, parse_schema
 from sluice_formats.errors import DamagedParquet, NotParquet, UnsupportedParquet
 
 MAGIC, ENCRYPTED = b"PAR1", b"PARE"
 TAIL_BYTES = 8  # the footer's length and the magic
 MAX_FOOTER_BYTES = 4 * 1024**2
+# Values of a footer, and those of its schema and metadata, which are kept until the schema is made. A column of a row
+# group has about forty values; a column of the schema has eight.
+MAX_VALUES, MAX_KEPT = 1_000_000, 100_000
 # Keys under which the sinks' Parquet writer (parquet-avro, AvroWriteSupport) keeps its schema; the second is older.
 _AVRO_KEYS = (b"parquet.avro.schema", b"avro.schema")
 _UNREADABLE_CODECS = {3: "LZO"}
@@ -27,8 +31,7 @@ _BYTE_ARRAY = 6
 _DICTIONARIES, _DELTA_BYTE_ARRAY = (2, 8), 7
 
 
-@dataclass(frozen=True)
-class ColumnChunk:
+class ColumnChunk(NamedTuple):
     """One column of one row group: path, number of values, bytes without compression, and encoding."""
 
     path: str
@@ -66,21 +69,20 @@ def read_footer(tail: bytes, whole: bool) -> Footer:
     """Read a footer that is within `tail`. Raises what `footer_bytes` raises, and UnusableSchema."""
     length = footer_bytes(tail, whole)
     try:
-        found = decode_struct(tail[-length:-TAIL_BYTES])
+        found = decode_struct(tail[-length:-TAIL_BYTES], _FILE)
         groups: list[Mapping[int, Any]] = found.get(4, [])
-        for group in groups:
-            for chunk in group[1]:
-                if chunk[3][4] in _UNREADABLE_CODECS:
-                    raise UnsupportedParquet(f"The Parquet file is compressed by {_UNREADABLE_CODECS[chunk[3][4]]}")
         schema = _written(found.get(5)) or avro_form(found[2])
-        chunks = tuple(_chunk(chunk[3]) for group in groups for chunk in group[1])
+        chunks = tuple(chunk for group in groups for chunk in group[1])
         return Footer(schema, int(found[3]), sum(int(group[2]) for group in groups), chunks)
-    except (DamagedThrift, KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+    except (DamagedThrift, KeyError, TypeError, AttributeError, IndexError, ValueError, RecursionError) as error:
         raise DamagedParquet("The Parquet footer can't be read", cause=repr(error)[:200]) from error
 
 
-def _chunk(described: Mapping[int, Any]) -> ColumnChunk:
-    """Read a ColumnMetaData."""
+def _chunk(column: Mapping[int, Any]) -> ColumnChunk:
+    """Read a ColumnChunk of the format."""
+    described = column[3]
+    if described[4] in _UNREADABLE_CODECS:
+        raise UnsupportedParquet(f"The Parquet file is compressed by {_UNREADABLE_CODECS[described[4]]}")
     encodings = set(described[2])
     return ColumnChunk(
         ".".join(part.decode("utf-8") for part in described[3]),
@@ -96,12 +98,25 @@ def _written(pairs: Any) -> dict[str, Any] | None:
     values = {pair[1]: pair.get(2) for pair in pairs or ()}
     for key in _AVRO_KEYS:
         if values.get(key):
-            schema = json.loads(values[key])
+            schema = parse_schema(values[key])
             if not isinstance(schema, dict):
                 raise ValueError("its Avro schema is not a record")
             return schema
     return None
 
+
+class _Kept(NamedTuple):
+    """The fields of a struct that are kept, each with what is kept of it (None: all), and what the struct becomes."""
+
+    fields: Mapping[int, Any]
+    made: Callable[[Mapping[int, Any]], Any] | None = None
+
+
+_COLUMN_METADATA = _Kept({field: None for field in (1, 2, 3, 4, 5, 6)})
+_COLUMN_CHUNK = _Kept({3: _COLUMN_METADATA}, _chunk)
+_ROW_GROUP = _Kept({1: _COLUMN_CHUNK, 2: None})
+_SCHEMA_ELEMENT = _Kept({field: None for field in (1, 3, 4, 5, 6, 7, 8, 10)})
+_FILE = _Kept({2: _SCHEMA_ELEMENT, 3: None, 4: _ROW_GROUP, 5: None})
 
 # https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
@@ -112,77 +127,134 @@ class DamagedThrift(ValueError):
     """Bytes that are not a struct of the compact protocol."""
 
 
-def decode_struct(data: bytes) -> dict[int, Any]:
-    """The struct at the start of the bytes. Binary values are bytes. Raises DamagedThrift."""
+def decode_struct(data: bytes, kept: _Kept) -> dict[int, Any]:
+    """The kept fields of the struct at the start of the bytes. Binary values are bytes.
+
+    Raises DamagedThrift, and UnsupportedParquet beyond MAX_VALUES and MAX_KEPT.
+    """
     try:
-        return _Reader(data).struct(0)
+        found: dict[int, Any] = _Reader(data).struct(kept, 0)
+        return found
     except (IndexError, struct.error) as error:
         raise DamagedThrift("it ends early") from error
 
 
 class _Reader:
+    """Reads values, or passes over them. Counts all, and those that are held."""
+
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
+        self._read = 0
+        self._held = 0
 
-    def struct(self, depth: int) -> dict[int, Any]:
-        if depth > MAX_DEPTH:
-            raise DamagedThrift("it nests too deeply")
+    def struct(self, kept: _Kept | None, depth: int) -> Any:
+        """The struct that begins here; with `kept` None, all of its fields."""
+        _check_depth(depth)
         found: dict[int, Any] = {}
-        field = 0
+        held, field = self._held, 0
         while True:
             head = self._data[self._at]
             self._at += 1
             if head == 0:
-                return found
+                break
             field = field + (head >> 4) if head >> 4 else self._zigzag()
             kind = head & 0x0F
-            found[field] = kind == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind, depth)
+            if kept is not None and field not in kept.fields:
+                self._skip_field(kind, depth)
+            elif kind in (_TRUE, _FALSE):
+                self._hold()
+                found[field] = kind == _TRUE
+            else:
+                found[field] = self._value(kind, None if kept is None else kept.fields[field], depth)
+        if kept is None or kept.made is None:
+            return found
+        self._held = held  # what was made of the values is smaller than one of them
+        return kept.made(found)
 
-    def _value(self, kind: int, depth: int) -> Any:
+    def _value(self, kind: int, kept: _Kept | None, depth: int) -> Any:
+        self._hold()
         if kind in (_TRUE, _FALSE, _BYTE):  # a list's booleans take a byte each
             self._at += 1
             return self._data[self._at - 1]
         if kind in (_I16, _I32, _I64):
             return self._zigzag()
         if kind == _BINARY:
-            return self._take(self._varint())
+            size = self._varint()
+            self._pass(size)
+            return self._data[self._at - size : self._at]
         if kind == _STRUCT:
-            return self.struct(depth + 1)
+            return self.struct(kept, depth + 1)
         if kind in (_LIST, _SET):
-            return self._list(depth)
+            inner, size = self._list()
+            _check_depth(depth)
+            return [self._value(inner, kept, depth + 1) for _ in range(size)]
         if kind == _DOUBLE:
-            return struct.unpack("<d", self._take(8))[0]
-        if kind == _MAP:
-            return self._map(depth)
-        raise DamagedThrift(f"it holds the unknown type {kind}")
+            self._pass(8)
+            return struct.unpack("<d", self._data[self._at - 8 : self._at])[0]
+        raise DamagedThrift(f"a field of the footer is of type {kind}")  # no kept field is a map
 
-    def _list(self, depth: int) -> list[Any]:
+    def _skip_field(self, kind: int, depth: int) -> None:
+        if kind in (_TRUE, _FALSE):  # the field's head is the value
+            self._count()
+        else:
+            self._skip(kind, depth)
+
+    def _skip(self, kind: int, depth: int) -> None:
+        self._count()
+        _check_depth(depth)
+        if kind in _WIDTHS:
+            self._pass(_WIDTHS[kind])
+        elif kind in (_I16, _I32, _I64):
+            self._varint()
+        elif kind == _BINARY:
+            self._pass(self._varint())
+        elif kind == _STRUCT:
+            while True:
+                head = self._data[self._at]
+                self._at += 1
+                if head == 0:
+                    return
+                if not head >> 4:
+                    self._varint()
+                self._skip_field(head & 0x0F, depth + 1)
+        elif kind in (_LIST, _SET):
+            inner, size = self._list()
+            for _ in range(size):
+                self._skip(inner, depth + 1)
+        elif kind == _MAP:
+            size = self._varint()
+            self._room(size)
+            kinds = self._data[self._at] if size else 0
+            self._at += bool(size)
+            for _ in range(size):
+                self._skip(kinds >> 4, depth + 1)
+                self._skip(kinds & 0x0F, depth + 1)
+        else:
+            raise DamagedThrift(f"it holds the unknown type {kind}")
+
+    def _list(self) -> tuple[int, int]:
+        """The type and the number of a list's items."""
         head = self._data[self._at]
         self._at += 1
         size = head >> 4 if head >> 4 != 15 else self._varint()
         self._room(size)
-        if depth > MAX_DEPTH:
-            raise DamagedThrift("it nests too deeply")
-        kind = head & 0x0F
-        return [self._value(kind, depth + 1) for _ in range(size)]
+        return head & 0x0F, size
 
-    def _map(self, depth: int) -> dict[Any, Any]:
-        size = self._varint()
-        self._room(size)
-        if not size:
-            return {}
-        if depth > MAX_DEPTH:
-            raise DamagedThrift("it nests too deeply")
-        kinds = self._data[self._at]
-        self._at += 1
-        pairs = [(self._value(kinds >> 4, depth + 1), self._value(kinds & 0x0F, depth + 1)) for _ in range(size)]
-        return {repr(key): value for key, value in pairs}
+    def _hold(self) -> None:
+        self._count()
+        self._held += 1
+        if self._held > MAX_KEPT:
+            raise _too_many(MAX_KEPT, "values in its schema")
 
-    def _take(self, size: int) -> bytes:
+    def _count(self) -> None:
+        self._read += 1
+        if self._read > MAX_VALUES:
+            raise _too_many(MAX_VALUES, "values")
+
+    def _pass(self, size: int) -> None:
         self._room(size)
         self._at += size
-        return self._data[self._at - size : self._at]
 
     def _room(self, size: int) -> None:
         """Every element takes at least a byte: refuse a length beyond the bytes that are left."""
@@ -204,6 +276,18 @@ class _Reader:
     def _zigzag(self) -> int:
         value = self._varint()
         return (value >> 1) ^ -(value & 1)
+
+
+_WIDTHS = {_TRUE: 1, _FALSE: 1, _BYTE: 1, _DOUBLE: 8}
+
+
+def _check_depth(depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise DamagedThrift("it nests too deeply")
+
+
+def _too_many(limit: int, what: str) -> UnsupportedParquet:
+    return UnsupportedParquet(f"The Parquet footer has more than {limit:,} {what}", limit=limit)
 
 
 MAX_NESTING = 24
@@ -258,8 +342,6 @@ def avro_form(elements: list[Mapping[int, Any]]) -> dict[str, Any]:
 
 
 def _record(elements: list[Mapping[int, Any]], at: int, name: str, depth: int) -> tuple[dict[str, Any], int]:
-    if depth > MAX_NESTING:
-        raise UnusableSchema(f"The Parquet schema nests more than {MAX_NESTING} deep")
     fields = []
     following = at + 1
     for _ in range(elements[at].get(5, 0)):
@@ -278,8 +360,16 @@ def _field(elements: list[Mapping[int, Any]], at: int, parent: str, depth: int) 
 
 
 def _group(elements: list[Mapping[int, Any]], at: int, parent: str, depth: int) -> tuple[Any, int]:
+    if depth > MAX_NESTING:
+        raise UnusableSchema(f"The Parquet schema nests more than {MAX_NESTING} deep")
     element = elements[at]
     name = f"{parent}.{_name(element)}"
+    if len(name) > MAX_NAME:  # each group below repeats it
+        raise SchemaTooComplex(
+            f"The Parquet schema has a group whose path is longer than {MAX_NAME:,} characters",
+            what="name",
+            limit=MAX_NAME,
+        )
     logical = next(iter(element.get(10) or {}), None)
     if element.get(6) == _C_LIST or logical == 3:
         return _list(elements, at, name, depth)

@@ -45,7 +45,7 @@ def parquet_records(body: bytes, limits: Limits) -> Records:
     return Records(lambda: footer.rows, _chunks(body, footer, _understood(text), text, limits))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)  # with its text a schema takes megabytes
 def _understood(schema: str) -> WriterSchema:
     return read_writer_schema(json.loads(schema))
 

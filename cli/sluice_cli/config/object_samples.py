@@ -20,7 +20,7 @@ from sluice.objects import ObjectId
 from sluice_aws.admission.heads import read_head
 from sluice_aws.s3.objects import Objects
 from sluice_formats.avro import blocks_of, decompressed
-from sluice_formats.avro_header import HEADER_SCHEMA, Head, parse_header
+from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.errors import CorruptObject
 from sluice_formats.json_lines import records as json_records
 from sluice_formats.json_text import unpacked_head
@@ -59,13 +59,11 @@ def sample_object(objects: Objects, id: ObjectId, format: str, rows: int) -> Obj
 def sample_avro(head: Head, rows: int) -> ObjectSample:
     """Read the records of the blocks that are whole in `head`."""
     header = parse_header(head)
-    source = io.BytesIO(head.data)
-    meta: Any = fastavro.schemaless_reader(source, HEADER_SCHEMA, None)
     schema = fastavro.parse_schema(_bare(header.schema))
     found: list[dict[str, Any]] = []
     problem = None
     try:
-        for block in blocks_of(head.data, source.tell(), meta["sync"]):
+        for block in blocks_of(head.data, header.end, header.sync):
             plain = io.BytesIO(decompressed(block, header.codec, BLOCK_BYTES))
             for _ in range(min(block.records, rows - len(found))):
                 record: Any = fastavro.schemaless_reader(plain, schema, None, handle_unicode_errors="replace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,31 @@ from sluice.errors import SchemaTooComplex
 MAX_WEIGHTLESS = 256
 _JSON_PER_TYPE = 4  # most levels of JSON per level of type: type, fields, field, union
 _NAMED = ("record", "error", "enum", "fixed")
+
+MAX_TEXT_BYTES = 1024**2
+# Values in the JSON of a schema. Each takes up to 232 bytes once parsed, and a schema that is all columns has one in
+# eight bytes.
+MAX_TEXT_VALUES = MAX_TEXT_BYTES // 8
+# Characters of a name. Full names and descriptions of columns repeat names: a megabyte's namespace of four thousand
+# types would take gigabytes.
+MAX_NAME = 512
+_NAMES = ("name", "namespace", "connect.name", "logicalType")
+
+
+def parse_schema(text: bytes) -> Any:
+    """The JSON values of a schema's text, which is measured before it is parsed.
+
+    Raises SchemaTooComplex, and ValueError and RecursionError for text that is not JSON.
+    """
+    if len(text) > MAX_TEXT_BYTES:
+        raise SchemaTooComplex(
+            f"The schema's JSON has more than {MAX_TEXT_BYTES:,} bytes", what="bytes", limit=MAX_TEXT_BYTES
+        )
+    if 1 + sum(map(text.count, (b",", b"[", b"{"))) > MAX_TEXT_VALUES:  # a few more, where texts contain them
+        raise SchemaTooComplex(
+            f"The schema's JSON has more than {MAX_TEXT_VALUES:,} values", what="values", limit=MAX_TEXT_VALUES
+        )
+    return json.loads(text)
 
 
 def check_schema(schema: Any, limits: Limits = DEFAULTS) -> None:
@@ -75,6 +101,7 @@ class _Walk:
             return _union([self.cost(item, space, depth) for item in node])
         if not isinstance(node, Mapping):
             return _VALUE  # not a type: refused when the schema is read
+        _check_names(node)
         kind = node.get("type")
         if kind in ("array", "map"):
             return self._repeated(kind, node.get("items" if kind == "array" else "values"), space, depth)
@@ -93,6 +120,8 @@ class _Walk:
 
     def _record(self, fields: Any, name: str, space: str, depth: int) -> _Cost:
         listed = [field for field in fields if isinstance(field, Mapping)] if isinstance(fields, list) else []
+        for field in listed:
+            _check_names(field)
         if len(listed) > self._limits.schema_columns:
             raise SchemaTooComplex(
                 f"A record has more than {self._limits.schema_columns:,} fields",
@@ -140,6 +169,17 @@ def _union(costs: list[_Cost]) -> _Cost:
     return _Cost(
         1 + sum(cost.types for cost in costs), max((cost.depth for cost in costs), default=1), weightless, False
     )
+
+
+def _check_names(node: Mapping[str, Any]) -> None:
+    for key in _NAMES:
+        value = node.get(key)
+        if isinstance(value, str) and len(value) > MAX_NAME:
+            raise SchemaTooComplex(
+                f"The schema has a name of more than {MAX_NAME:,} characters: {value[:50]!r}",
+                what="name",
+                limit=MAX_NAME,
+            )
 
 
 def _full_name(node: Mapping[str, Any], space: str) -> tuple[str, str]:

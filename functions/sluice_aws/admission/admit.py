@@ -25,13 +25,17 @@ from sluice.objects import ObjectId
 from sluice.ports import Report
 from sluice.schema.avro import read_writer_schema
 from sluice_aws.admission.failures import unfinished
-from sluice_aws.admission.heads import Heads
+from sluice_aws.admission.heads import FIRST_READ_BYTES, Heads, memory_of
+from sluice_aws.admission.memory import Memory
 from sluice_aws.admission.schema_fit import SchemaFit, schema_fit
 from sluice_aws.errors import ObjectGone
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaStore
 
 THREADS = 32
+# Memory of all heads that are read at the same time, of the 512 MB of reconcile, the smaller of the functions that
+# admit. Other than that an invocation takes about 130 MB.
+HEADS_BYTES = 192 * 1024**2
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,7 @@ class Admission:
         self._schemas = schemas
         self._fit = fit
         self._now = now
+        self._memory = Memory(HEADS_BYTES)
 
     def admit_all(
         self, notices: Sequence[Notice], configuration: Configuration | None, *, seconds: float | None = None
@@ -94,20 +99,27 @@ class Admission:
         if not notices:
             return Admissions({}, {})
         pool = ThreadPoolExecutor(min(THREADS, len(notices)), thread_name_prefix="admit")
-        asked: dict[Future[Admitted], ObjectId] = {
-            pool.submit(self.admit, notice, configuration): notice.id for notice in notices
+        asked: dict[Future[Admitted | Unfinished], ObjectId] = {
+            pool.submit(self._admit_or_cause, notice, configuration): notice.id for notice in notices
         }
         finished, late = wait(asked, timeout=seconds)
         pool.shutdown(wait=False, cancel_futures=True)
         done: dict[ObjectId, Admitted] = {}
         failed = {asked[future]: unfinished(None) for future in late}
         for future in finished:
-            error = future.exception()
-            if error is None:
-                done[asked[future]] = future.result()
+            result = future.result()
+            if isinstance(result, Admitted):
+                done[asked[future]] = result
             else:
-                failed[asked[future]] = unfinished(error)
+                failed[asked[future]] = result
         return Admissions(done, failed)
+
+    def _admit_or_cause(self, notice: Notice, configuration: Configuration | None) -> Admitted | Unfinished:
+        """Admit one object, or say why not. An error itself would hold its frames, and in them the object's schema."""
+        try:
+            return self.admit(notice, configuration)
+        except Exception as error:
+            return unfinished(error)
 
     def admit(self, notice: Notice, configuration: Configuration | None) -> Admitted:
         """Admit one object. Raises errors that a retry may help against; any other failure is a state of the object."""
@@ -148,14 +160,20 @@ class Admission:
         verdict = judge_unread(route, size, limits)
         if verdict is not None:
             return route, verdict, None
-        return (route, *self._judge_head(id, route, configuration, limits))
+        with self._memory.share(memory_of(FIRST_READ_BYTES)) as share:
+            return (route, *self._judge_head(id, route, configuration, limits, share.resize))
 
     def _judge_head(
-        self, id: ObjectId, route: Route, configuration: Configuration | None, limits: Limits
+        self,
+        id: ObjectId,
+        route: Route,
+        configuration: Configuration | None,
+        limits: Limits,
+        more_memory: Callable[[int], None],
     ) -> tuple[Verdict, str | None]:
         """Judge an object by its head. Stores the schema before the ledger names it, so that readers find it."""
         try:
-            schema = self._heads.read(id, route.topic or "", limits, route.format or AVRO).schema
+            schema = self._heads.read(id, route.topic or "", limits, route.format or AVRO, more_memory).schema
         except SluiceError as error:
             if error.retriable:
                 raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Callable
 
 from sluice.admission.routing import AVRO, JSON, PARQUET
 from sluice.config.limits import DEFAULTS, Limits
@@ -19,6 +19,18 @@ from sluice_formats.parquet_footer import TAIL_BYTES, footer_bytes, read_footer
 
 FIRST_READ_BYTES = 64 * 1024
 HEAD_LIMIT_BYTES = 1024 * 1024
+# Memory of a head, per byte of it: objects of one entry take 45 bytes of memory for each byte of JSON, and texts are
+# copied. Above the most, the limits of schemas and footers hold.
+_MEMORY_PER_BYTE, _MOST_MEMORY = 48, 80 * 1024**2
+
+
+def memory_of(head_bytes: int) -> int:
+    """Most bytes of memory that it takes to read a head of so many bytes, and the schema in it."""
+    return min(_MEMORY_PER_BYTE * head_bytes, _MOST_MEMORY)
+
+
+def _no_bound(size: int) -> None:
+    """For a process that reads one head at a time."""
 
 
 @dataclass(frozen=True)
@@ -35,25 +47,34 @@ class Heads:
         self._objects = objects
         self._long: set[str] = set()
 
-    def read(self, id: ObjectId, topic: str, limits: Limits = DEFAULTS, format: str = AVRO) -> ObjectHead:
-        """Read the head of one object version: 64 KiB in one call.
+    def read(
+        self,
+        id: ObjectId,
+        topic: str,
+        limits: Limits = DEFAULTS,
+        format: str = AVRO,
+        more_memory: Callable[[int], None] = _no_bound,
+    ) -> ObjectHead:
+        """Read the head of one object version: 64 KiB in one call, for which the caller holds memory.
 
         A longer head takes a second call (1 MiB of Avro, the footer's length of Parquet). Later objects of the same
-        topic are then read at 1 MiB at once (Avro). Raises a SluiceError that isn't retriable for an object that is
+        topic are then read at 1 MiB at once (Avro). `more_memory` is called before with the bytes of memory that it
+        takes, in place of those for 64 KiB. Raises a SluiceError that isn't retriable for an object that is
         gone (ObjectGone), damaged, not of the format in its name, or has a schema beyond the limits.
         """
         if format == JSON:
-            return self._json(id, limits)
+            return self._json(id, limits, more_memory)
         if format == PARQUET:
-            return self._parquet(id, limits)
-        return self._avro(id, topic, limits)
+            return self._parquet(id, limits, more_memory)
+        return self._avro(id, topic, limits, more_memory)
 
-    def _avro(self, id: ObjectId, topic: str, limits: Limits) -> ObjectHead:
+    def _avro(self, id: ObjectId, topic: str, limits: Limits, more_memory: Callable[[int], None]) -> ObjectHead:
         if topic not in self._long:
             try:
                 return ObjectHead(parse_header(self._objects.head_bytes(id, FIRST_READ_BYTES), limits).schema)
             except HeaderCut:
                 self._long.add(topic)  # and read more below
+        more_memory(memory_of(HEAD_LIMIT_BYTES))
         try:
             return ObjectHead(parse_header(self._objects.head_bytes(id, HEAD_LIMIT_BYTES), limits).schema)
         except HeaderCut as error:
@@ -61,19 +82,22 @@ class Heads:
                 f"The Avro header does not end within {HEAD_LIMIT_BYTES} bytes", bytes=HEAD_LIMIT_BYTES
             ) from error
 
-    def _json(self, id: ObjectId, limits: Limits) -> ObjectHead:
+    def _json(self, id: ObjectId, limits: Limits, more_memory: Callable[[int], None]) -> ObjectHead:
         head = _not_empty(self._objects.head_bytes(id, FIRST_READ_BYTES))
         text = unpacked_head(head.data, HEAD_LIMIT_BYTES)
+        if len(text) > FIRST_READ_BYTES:
+            more_memory(memory_of(len(text)))
         # The compressed object may continue after the part that was decompressed.
         schema = schema_in_head(text, head.whole and len(text) < HEAD_LIMIT_BYTES)
         if schema is not None:
             check_schema(schema, limits)
         return ObjectHead(schema)
 
-    def _parquet(self, id: ObjectId, limits: Limits) -> ObjectHead:
+    def _parquet(self, id: ObjectId, limits: Limits, more_memory: Callable[[int], None]) -> ObjectHead:
         tail = _not_empty(self._objects.tail_bytes(id, FIRST_READ_BYTES))
         length = footer_bytes(tail.data, tail.whole)
         if length > len(tail.data):
+            more_memory(memory_of(length))
             tail = self._objects.tail_bytes(id, max(length, TAIL_BYTES))
         schema = read_footer(tail.data, tail.whole).schema
         check_schema(schema, limits)

@@ -49,10 +49,11 @@ class SchemaStore:
 
 
 MAX_AGE_MS = 60_000  # of a table's columns, with which admission compares
+_NOTED = 64  # schemas that a process remembers: one of thousands of columns takes half a megabyte
 
 
 class SchemaHistory:
-    """Schema history by table. Writes only news, once per process. Safe to use from several threads."""
+    """Schema history by table. Writes only news. Safe to use from several threads."""
 
     def __init__(self, objects: Objects, bucket: str) -> None:
         self._objects = objects
@@ -70,6 +71,8 @@ class SchemaHistory:
             if now is not known:
                 self._put(seen_key(*place), now.to_json())
             self._noted[place] = now
+            if len(self._noted) > _NOTED:
+                del self._noted[next(iter(self._noted))]
 
     def keep_columns(self, stored: StoredColumns) -> None:
         """Store a table's columns if they changed."""

@@ -214,6 +214,21 @@ def test_a_lane_past_its_due_time_is_started(settled):
     assert settled.ledger.lanes.get("main").state == STARTING
 
 
+def test_the_other_duties_are_done_before_the_listing_that_may_end_the_process(settled, monkeypatch):
+    lost = written(settled, "committed", 1)
+    gone(settled, lost)
+    settled.ledger.lanes.wake("main")
+
+    def run(self, configuration, *, seconds_left):
+        raise MemoryError
+
+    monkeypatch.setattr(reconciler.Reconciler, "run", run)
+    with pytest.raises(MemoryError):
+        handler({}, context(LONG))
+    assert settled.record(lost) is None
+    assert settled.ledger.lanes.get("main").state == STARTING
+
+
 def test_an_object_parked_by_a_replaced_configuration_becomes_pending(deployment):
     id = deployment.land(key(1), avro())
     admit(sqs_event(s3_body(id)), context())

@@ -15,15 +15,17 @@ import pyarrow.parquet as pq
 import pytest
 from bad_input import not_utf8
 from builders import change
+from hostile_objects import NO_GROUPS, ROWS, SCHEMA, binary, footer_of_structs, group, structs
+from hostile_objects import parquet as parquet_of
 from shapes import CREATE, DELETE, config, item, picked
 
 from sluice.batch.row_errors import RowError
 from sluice.config.limits import Limits
-from sluice.errors import ExpansionLimit, SluiceError
+from sluice.errors import ExpansionLimit, SluiceError, UnusableSchema
 from sluice.schema.avro import read_writer_schema
 from sluice_formats.decode import decode
 from sluice_formats.errors import DamagedParquet, NotParquet, UnsupportedParquet
-from sluice_formats.parquet_footer import MAX_FOOTER_BYTES, footer_bytes, read_footer
+from sluice_formats.parquet_footer import MAX_FOOTER_BYTES, MAX_VALUES, footer_bytes, read_footer
 from sluice_spark.merge.plan import plan_read
 
 KEY = pa.field("id", pa.int32(), nullable=False)
@@ -316,6 +318,31 @@ GOOD = parquet([KEY, *META], [good_row(lsn=n, id=n) for n in range(3_000)], comp
 def test_what_is_no_sound_parquet_file_is_refused(body: bytes, error: type[SluiceError]) -> None:
     with pytest.raises(error) as refused:
         rows_of(body)
+    assert not refused.value.retriable
+
+
+NAMED_LIST = binary(b"\x48", b"l") + b"\x15\x02\x15\x06\x00"  # a group of one child, marked as a list
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        pytest.param(footer_of_structs(0)[1], UnsupportedParquet, id="values_of_the_schema"),
+        pytest.param(
+            parquet_of(structs(b"\x79", MAX_VALUES // 2, b"\x15\x02\x00" * (MAX_VALUES // 2)))[1],
+            UnsupportedParquet,
+            id="values_that_nobody_reads",
+        ),
+        pytest.param(
+            parquet_of(structs(SCHEMA, 2_001, group(b"r", 1) + NAMED_LIST * 2_000), ROWS, NO_GROUPS)[1],
+            UnusableSchema,
+            id="lists_in_lists",
+        ),
+    ],
+)
+def test_a_footer_that_costs_too_much_is_refused(body: bytes, error: type[SluiceError]) -> None:
+    with pytest.raises(error) as refused:
+        read_footer(body, True)
     assert not refused.value.retriable
 
 

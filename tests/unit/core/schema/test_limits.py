@@ -10,7 +10,7 @@ import pytest
 
 from sluice.config.limits import Limits
 from sluice.errors import SchemaTooComplex
-from sluice.schema.limits import MAX_WEIGHTLESS, check_schema
+from sluice.schema.limits import MAX_NAME, MAX_TEXT_BYTES, MAX_TEXT_VALUES, MAX_WEIGHTLESS, check_schema, parse_schema
 from sluice_formats.avro_header import Head, parse_header
 
 
@@ -49,6 +49,10 @@ def doubling(levels: int) -> dict[str, Any]:
         (record("A", {"type": "array", "items": record("E")}), "weightless"),
         (record("A", {"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}), "weightless"),
         (record("A", {"type": "map", "values": nested(40)}), "depth"),
+        (record("A" * (MAX_NAME + 1), "int"), "name"),
+        ({**record("A", "int"), "namespace": "n" * (MAX_NAME + 1)}, "name"),
+        (record("A", {"type": "int", "connect.name": "n" * (MAX_NAME + 1)}), "name"),
+        ({"type": "record", "name": "A", "fields": [{"name": "n" * (MAX_NAME + 1), "type": "int"}]}, "name"),
     ],
 )
 def test_a_schema_of_absurd_depth_or_width_is_refused(schema: Any, what: str) -> None:
@@ -57,6 +61,21 @@ def test_a_schema_of_absurd_depth_or_width_is_refused(schema: Any, what: str) ->
         check_schema(schema)
     assert refused.value.facts["what"] == what and not refused.value.retriable
     assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (b'"' + b"a" * MAX_TEXT_BYTES + b'"', "bytes"),
+        (b"[" + b"[]," * (MAX_TEXT_VALUES // 2) + b"[]]", "values"),
+        (b"[" + b"0," * MAX_TEXT_VALUES + b"0]", "values"),
+        (b'{"a":' * MAX_TEXT_VALUES, "values"),
+    ],
+)
+def test_the_json_of_a_schema_is_measured_before_it_is_parsed(text: bytes, what: str) -> None:
+    with pytest.raises(SchemaTooComplex) as refused:
+        parse_schema(text)
+    assert refused.value.facts["what"] == what
 
 
 def test_json_that_nests_without_end_is_refused_without_recursion() -> None:
@@ -94,6 +113,12 @@ def test_json_that_nests_without_end_is_refused_without_recursion() -> None:
 )
 def test_what_is_no_larger_than_tables_are_is_left_to_whoever_understands_it(schema: Any) -> None:
     check_schema(schema)
+
+
+def test_the_widest_schema_that_limits_allow_is_parsed() -> None:
+    field = {"type": ["null", {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}], "default": None}
+    schema = {"type": "record", "name": "A", "fields": [{"name": f"column_{n}", **field} for n in range(4_096)]}
+    check_schema(parse_schema(json.dumps(schema).encode()))
 
 
 def test_limits_are_the_tables_own() -> None:
