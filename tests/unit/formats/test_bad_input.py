@@ -68,6 +68,7 @@ OF_OTHERS = {
     "service_not_for_table": "table services",
     "service_unfinished": "table services",
     "table_differs": "the driver",
+    "table_went_back": "the driver",
     "unidentified_object": "a notice, not an object",
     "no_such_commit": "reading a timeline",
     "unreadable_commit": "reading a timeline",
