@@ -57,6 +57,7 @@ def _mount() -> None:
     from sluice_cli.local import commands as local_commands
     from sluice_cli.local import demo as demo_command
     from sluice_cli.ops import adopt_bucket as adopt_command
+    from sluice_cli.ops import batches as batch_commands
     from sluice_cli.ops import cost as cost_command
     from sluice_cli.ops import doctor as doctor_command
     from sluice_cli.ops import lanes as lane_commands
@@ -101,6 +102,7 @@ def _mount() -> None:
     app.add_typer(rebuild_command.app, name="rebuild")
     app.command("pause")(lane_commands.pause)
     app.command("resume")(lane_commands.resume)
+    app.add_typer(batch_commands.app, name="batch")
     app.command("adopt-bucket")(adopt_command.adopt_bucket)
     app.add_typer(cost_command.app, name="cost")
     app.command("doctor")(doctor_command.doctor)

@@ -118,6 +118,30 @@ class Unordered(SluiceError):
     next_step = "Configure the connector to write the source's log position with every change"
 
 
+class KillsItsRun(SluiceError):
+    """An object with which runs died again and again, in the end with nothing beside it; facts: `batch`."""
+
+    code = "kills_its_run"
+    next_step = (
+        "Look at the driver's log of the dead runs: too little memory is the usual cause. Give the lane more, or lower"
+        " the table's limits, then `sluice quarantine retry`"
+    )
+
+
+class FailsItsMerge(SluiceError):
+    """An object whose merge fails with nothing beside it, while other objects of its table are merged."""
+
+    code = "fails_its_merge"
+    next_step = "Look at the reason, which is the error's text. Once it is mended: `sluice quarantine retry`"
+
+
+class GivenUp(SluiceError):
+    """An object of a batch that an operator gave up (`sluice batch give-up`)."""
+
+    code = "given_up"
+    next_step = "Once the cause is mended: `sluice quarantine retry`"
+
+
 class ExpansionLimit(SluiceError):
     """An object that is larger, decoded, than its table's limits allow; facts: `limit`, `unit`."""
 

@@ -15,17 +15,20 @@ from emulation.ledger_table_schema import create_ledger_table
 
 from driving.clock import ManualClock
 from driving.merger import FakeMerger, Tables
+from driving.mortality import Killed
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome
 from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
 from sluice.config.table import TableRule
+from sluice.lane.machine import wanted_at
 from sluice.ledger import keys as items
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import AdmittedObject
 from sluice.objects import ObjectId
 from sluice.silver_keys import manifest_key
 from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_spark.errors import SparkDied
 from sluice_spark.log import RunLog
 from sluice_spark.run.assembly import Ports, run_loop
 from sluice_spark.run.hold import LaneHold, RunIdentity
@@ -205,6 +208,22 @@ class SimulatedLane:
         lane = self.ledger.lanes.lapse(LANE, identity.run, self.clock.now_ms(), job_run_id=identity.job_run_id)
         if lane is not None and lane.backoff_until:
             self.clock.advance(max(0, lane.backoff_until - self.clock.now_ms()))
+
+    def live_on(self, most_runs: int, around: Callable[[str, Any], Any] = lambda name, port: port) -> int:
+        """Start runs as the schedule would, until nothing wants one or so many died; gives how many died."""
+        died = 0
+        for _ in range(most_runs):
+            at = wanted_at(self.ledger.lanes.get(LANE))
+            if at is None:
+                return died
+            self.clock.advance(max(0, at - self.clock.now_ms()))
+            identity = self.start()
+            try:
+                self.loop(identity, around=around).run()
+            except (Killed, SparkDied):
+                died += 1
+            self.lapse(identity)
+        raise AssertionError("the lane never comes to rest")
 
     def state_of(self, identity: ObjectId) -> str:
         return self.ledger.objects.get([identity])[identity].state

@@ -41,8 +41,9 @@ class Tables:
 class FakeMerger:
     """The Merger port. `before`, `after`, `resolving` and `serving` hold errors by table, each raised once.
 
-    `slices` is the number of slices that a service of a table still takes, `slice_ms` the duration of each in
-    milliseconds, and `floors` what a purge raises.
+    `poison` holds errors by object: each merge of a part with such an object raises it. `slices` is the number of
+    slices that a service of a table still takes, `slice_ms` the duration of each in milliseconds, and `floors` what a
+    purge raises.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class FakeMerger:
         self.during: dict[str, Callable[[], None]] = {}
         self.no_change: frozenset[str] = frozenset()
         self.quarantined: frozenset[ObjectId] = frozenset()
+        self.poison: dict[ObjectId, BaseException] = {}
         self.calls: list[str] = []
         self.merged_with: dict[Key, dict[str, object]] = {}
         self._now_ms = now_ms
@@ -83,6 +85,9 @@ class FakeMerger:
             self.during[table]()
         self._advance(self._takes_ms)
         _raise_next(self.before[table])
+        for item in part.objects:
+            if item.id in self.poison:
+                raise self.poison[item.id]
         if not still_held():
             raise LaneLost("not held", table=table)
         good = frozenset(item.id for item in part.objects) - self.quarantined

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sluice.batch.isolation import Cohort
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_pinned_topic, config_by_topic
 from sluice.config.table import TableConfig, refuse_changes
@@ -19,6 +20,7 @@ class PendingObject:
     """A pending object. `size` is in bytes, `admitted_at` in epoch ms, `shard` the part of the lane that lists it.
 
     `generation` is set while the table is being rebuilt: the object is merged under it instead of the table's own.
+    `cohort`, a Cohort's text, is set while the object may be merged with other objects of its cohort only.
     """
 
     id: ObjectId
@@ -35,6 +37,7 @@ class PendingObject:
     merged: bool = False
     rows_aside: str | None = None
     generation: int | None = None
+    cohort: str | None = None
 
     @property
     def age_order(self) -> tuple[int, str]:
@@ -94,11 +97,12 @@ class ClaimPlan:
     """The objects to claim now, by table and oldest first, and when the next ones become claimable.
 
     `next_due_at` (epoch ms) is now when the budget left claimable objects behind, and None when only objects of paused
-    or unconfigured tables are pending.
+    or unconfigured tables are pending. `isolated`: the objects are a cohort, and are merged with nothing beside them.
     """
 
     objects: Mapping[str, tuple[PendingObject, ...]] = field(hash=False)
     next_due_at: int | None = None
+    isolated: bool = False
 
     @property
     def empty(self) -> bool:
@@ -110,20 +114,21 @@ class ClaimPlan:
         return now if self.objects else self.next_due_at
 
 
-def claimable_at(config: TableConfig | None, state: TableState) -> int | None:
+def claimable_at(config: TableConfig | None, state: TableState, *, isolated: bool = False) -> int | None:
     """The time (epoch ms) from which a table's pending objects may be claimed.
 
-    None while the table is paused, unconfigured, blocked or being rebuilt.
+    None while the table is paused, unconfigured, blocked or being rebuilt. `isolated` objects, those of a cohort, have
+    waited long enough: they don't wait for the table's freshness.
     """
     if config is None or config.paused or state.paused or state.blocked or state.rebuild:
         return None
-    fresh_at = 0 if state.last_commit_at is None else state.last_commit_at + config.freshness_s * 1000
+    fresh_at = 0 if isolated or state.last_commit_at is None else state.last_commit_at + config.freshness_s * 1000
     return max(fresh_at, state.backoff_until or 0)
 
 
-def claimable(config: TableConfig | None, state: TableState, now: int) -> bool:
+def claimable(config: TableConfig | None, state: TableState, now: int, *, isolated: bool = False) -> bool:
     """True if a table is configured, not paused, not in back-off, and its freshness has elapsed."""
-    at = claimable_at(config, state)
+    at = claimable_at(config, state, isolated=isolated)
     return at is not None and at <= now
 
 
@@ -172,13 +177,21 @@ def claimable_tables(
     """
     waiting = list(pending)
     configs = fed_by(configuration, lane, configured_tables(configuration, lane, waiting), states)
-    fed = {item.table for item in waiting if feeds(item, configs.get(item.table))}
+    ready = ready_tables(waiting, configs, states, now)
     return tuple(
+        table for table, config in configs.items() if table in ready and not _refused(config, states.get(table))
+    )
+
+
+def ready_tables(
+    pending: Iterable[PendingObject], configs: Mapping[str, TableConfig], states: Mapping[str, TableState], now: int
+) -> frozenset[str]:
+    """The tables of which some pending object may be claimed now."""
+    kinds = {(item.table, item.cohort is not None) for item in pending if feeds(item, configs.get(item.table))}
+    return frozenset(
         table
-        for table, config in configs.items()
-        if table in fed
-        and claimable(config, states.get(table, TableState(table)), now)
-        and not _refused(config, states.get(table))
+        for table, isolated in kinds
+        if claimable(configs.get(table), states.get(table, TableState(table)), now, isolated=isolated)
     )
 
 
@@ -211,6 +224,8 @@ def plan_claim(
     states: Mapping[str, TableState],
     budget: Budget,
     now: int,
+    *,
+    isolated_next: bool = False,
 ) -> ClaimPlan:
     """Take objects from the tables in turns, starting with the table that has waited longest, oldest objects first.
 
@@ -218,27 +233,38 @@ def plan_claim(
     always taken: one larger than the budget would otherwise wait for ever. A table that is being rebuilt gives objects
     of its lowest generation only. Objects of a topic that doesn't feed their table stay pending (`fed_by`). A table
     missing from `states` was never committed.
+
+    Objects of a cohort are taken with no others: where nothing else is claimable, or where it is their turn
+    (`isolated_next`). The cohort that was divided least comes first, so that what is least suspect is merged first.
     """
-    waiting: dict[str, list[PendingObject]] = {}
+    waiting: dict[tuple[str, str | None], list[PendingObject]] = {}
     for item in pending:
         if feeds(item, configs.get(item.table)):
-            waiting.setdefault(item.table, []).append(item)
-    due = {table: claimable_at(configs.get(table), states.get(table, TableState(table))) for table in waiting}
-    later = [at for at in due.values() if at is not None and at > now]
-    queues: dict[str, deque[PendingObject]] = {}
-    for table, items in waiting.items():
-        at = due[table]
-        if at is not None and at <= now:
+            waiting.setdefault((item.table, item.cohort), []).append(item)
+    later: list[int] = []
+    groups: dict[tuple[str, str | None], deque[PendingObject]] = {}
+    for (table, cohort), items in waiting.items():
+        at = claimable_at(configs.get(table), states.get(table, TableState(table)), isolated=cohort is not None)
+        if at is not None and at > now:
+            later.append(at)
+        elif at is not None:
             chosen = _of_one_generation(items, configs[table])
-            queues[table] = deque(sorted(chosen, key=lambda item: item.age_order))
+            groups[table, cohort] = deque(sorted(chosen, key=lambda item: item.age_order))
             if len(chosen) < len(items):
                 later.append(now)
+    queues = {table: queue for (table, cohort), queue in groups.items() if cohort is None}
+    cohorts = sorted((Cohort.from_text(cohort), table, cohort) for table, cohort in groups if cohort is not None)
+    isolated = bool(cohorts) and (isolated_next or not queues)
+    if isolated:
+        _, table, cohort = cohorts[0]
+        queues = {table: groups[table, cohort]}
     taken = _in_turns(
         queues, budget, {table: rows_per_byte(states[table]) if table in states else 0.0 for table in queues}
     )
-    if any(queues.values()):
+    if any(groups.values()):
         later.append(now)
-    return ClaimPlan({table: tuple(items) for table, items in taken.items()}, min(later) if later else None)
+    objects = {table: tuple(items) for table, items in taken.items()}
+    return ClaimPlan(objects, min(later) if later else None, isolated)
 
 
 def merged_as(config: TableConfig, items: Sequence[PendingObject]) -> TableConfig:

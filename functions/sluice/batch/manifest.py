@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from sluice.batch.isolation import Cohort
 from sluice.config.table import TableConfig
 from sluice.errors import UnreadableManifest
 from sluice.objects import ObjectId
@@ -22,7 +23,8 @@ class ManifestObject:
     """A claimed object, as a read task needs it. `schema` is a fingerprint; sizes are in bytes, times in epoch ms.
 
     `attempt` counts the retries after the object or rows of it were quarantined. `merged` is set if its other rows are
-    committed already: only those under the key `rows_aside` of the silver bucket are left to merge.
+    committed already: only those under the key `rows_aside` of the silver bucket are left to merge. `cohort` is the one
+    that the object was claimed as, as text.
     """
 
     bucket: str
@@ -38,6 +40,7 @@ class ManifestObject:
     attempt: int = 0
     merged: bool = False
     rows_aside: str | None = None
+    cohort: str | None = None
 
     @property
     def id(self) -> ObjectId:
@@ -68,6 +71,12 @@ class TablePart:
     def bytes(self) -> int:
         """The total size of the objects."""
         return sum(item.size for item in self.objects)
+
+    @property
+    def cohort(self) -> Cohort | None:
+        """The cohort that the objects were claimed as; None for a part that may have others beside it."""
+        text = self.objects[0].cohort if self.objects else None
+        return None if text is None else Cohort.from_text(text)
 
 
 @dataclass(frozen=True)
@@ -136,7 +145,8 @@ class Manifest:
 
 def _describe(item: ManifestObject) -> dict[str, Any]:
     """Fields of a later release are left out when empty, so that older manifests keep their bytes."""
-    return {name: value for name, value in asdict(item).items() if name not in ("merged", "rows_aside") or value}
+    later = ("merged", "rows_aside", "cohort")
+    return {name: value for name, value in asdict(item).items() if name not in later or value}
 
 
 def open_manifest(

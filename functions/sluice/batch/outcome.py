@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sluice.batch.manifest import FORMAT, canonical_json, document_of
-from sluice.errors import UnreadableManifest
+from sluice.errors import SluiceError, UnreadableManifest
+from sluice.objects import ObjectId
 
 COMMITTED, QUARANTINED = "committed", "quarantined"
 
@@ -106,6 +107,13 @@ class Outcome:
     parked: tuple[ObjectError, ...] = ()
     parked_generation: int | None = None
     watch: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @classmethod
+    def set_aside(cls, batch: str, table: str, objects: Iterable[ObjectId], error: SluiceError, now: int) -> Outcome:
+        """The outcome of a part whose objects are quarantined without having been merged. `now` is epoch ms."""
+        errors = tuple(ObjectError(item.hash, error.code, error.message) for item in sorted(objects))
+        counts = {"objects": len(errors), "quarantined_objects": len(errors)}
+        return cls(batch, table, QUARANTINED, now, counts=counts, quarantined=errors, reason=error.message)
 
     @property
     def readable_at(self) -> int:

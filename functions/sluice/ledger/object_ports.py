@@ -7,9 +7,11 @@ method can raise LedgerBusy, which is retriable, and the errors of the database'
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from sluice.batch.claim import PendingObject
+from sluice.batch.isolation import Cohort
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome
 from sluice.config.table import TableConfig
@@ -112,7 +114,8 @@ class BatchLedger(Protocol):
     def close(self, lane: str, batch: str, run_id: str, now: int) -> bool:
         """claimed -> committed or returned for a batch whose parts are all settled. False when it was closed before.
 
-        Also notes the progress on the lane while this run holds it. Raises UnsettledParts while a part is claimed.
+        Also notes the progress on the lane while this run holds it, if a part was committed. Raises UnsettledParts
+        while a part is claimed.
         """
         ...
 
@@ -125,8 +128,24 @@ class BatchLedger(Protocol):
         run_id: str,
         job_run_id: str,
         generation: int | None = None,
+        cohorts: Mapping[ObjectId, Cohort] = MappingProxyType({}),
     ) -> list[ObjectId] | None:
-        """claimed -> pending for objects of a part; gives those returned, None when the lane is lost. Repeatable."""
+        """claimed -> pending for objects of a part; gives those returned, None when the lane is lost. Repeatable.
+
+        `cohorts` are those that the objects belong to from now on; the others keep theirs.
+        """
+        ...
+
+    def begin_attempt(self, batch: str, table: str, now: int) -> None:
+        """Count an attempt to finish a part that a dead run left."""
+        ...
+
+    def end_attempt(self, batch: str, table: str) -> None:
+        """Take an attempt back that ended without settling the part, and without the death of its run."""
+        ...
+
+    def give_up(self, batch: str, table: str, reason: str) -> bool:
+        """Ask the next run to quarantine a part's objects. False when the part is not open."""
         ...
 
     def mark_announced(self, batch: str, now: int) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sluice.batch.isolation import OpenPart
+from sluice.batch.manifest import Manifest
 from sluice.ledger.keys import PENDING
 from sluice.objects import ObjectId
 from sluice.services.requests import ServiceRequest
@@ -28,7 +30,8 @@ class AdmittedObject:
 
     `state` is pending, parked, quarantined or ignored. `merged` is True if a batch has committed rows of the object:
     it was taken back in for the rows that were set aside. `rows_aside` is the silver key of those rows. `generation`
-    is the one that the object was merged under before its table was rebuilt; None for the table's own.
+    is the one that the object was merged under before its table was rebuilt; None for the table's own. `cohort` is set,
+    as text, while the object may be merged with other objects of its cohort only.
     """
 
     id: ObjectId
@@ -53,6 +56,7 @@ class AdmittedObject:
     merged: bool = False
     rows_aside: str | None = None
     generation: int | None = None
+    cohort: str | None = None
 
 
 @dataclass(frozen=True)
@@ -102,8 +106,23 @@ class Decision:
 
 
 @dataclass(frozen=True)
+class PartAttempts:
+    """How often later runs began to finish a part and died, and when the last one began (epoch ms).
+
+    `given_up` is the operator's reason to quarantine the part's objects; None where nobody asked for it.
+    """
+
+    number: int = 0
+    last_at: int | None = None
+    given_up: str | None = None
+
+
+@dataclass(frozen=True)
 class ManifestPointer:
-    """A lane's pointer to an unsettled manifest. `settled_tables` names the parts that are settled already."""
+    """A lane's pointer to an unsettled manifest.
+
+    `settled_tables` names the parts that are settled already, `attempts` holds those of the others, by table.
+    """
 
     batch: str
     s3_key: str
@@ -111,6 +130,26 @@ class ManifestPointer:
     created_at: int
     tables: tuple[str, ...]
     settled_tables: frozenset[str] = frozenset()
+    attempts: Mapping[str, PartAttempts] = field(default_factory=dict, hash=False)
+
+    def open_parts(self, manifest: Manifest) -> list[OpenPart]:
+        """The parts that are still to be settled, with the objects that the manifest holds."""
+        found = []
+        for table, part in sorted(manifest.tables.items()):
+            attempts = self.attempts.get(table, PartAttempts())
+            if table not in self.settled_tables:
+                found.append(
+                    OpenPart(
+                        table,
+                        objects=len(part.objects),
+                        bytes=part.bytes,
+                        cohort=part.cohort,
+                        attempts=attempts.number,
+                        attempted_at=attempts.last_at,
+                        given_up=attempts.given_up is not None,
+                    )
+                )
+        return found
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
+from sluice.batch.isolation import Cohort
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome
 from sluice.ledger import keys as items
-from sluice.ledger.records import ManifestPointer
+from sluice.ledger.records import ManifestPointer, PartAttempts
 from sluice.ledger.recovery import counts_of, end_states
 from sluice.objects import ObjectId
 from sluice_aws.errors import BatchTaken, ForeignObjects, UnsettledParts
@@ -141,19 +143,7 @@ class DynamoDbBatches:
             for page in self._table.query(items.lane_partition(lane), prefix=items.MANIFEST_PREFIX)
             for stored in page
         ]
-        found = [
-            ManifestPointer(
-                batch=stored["batch"],
-                s3_key=stored["s3_key"],
-                run=stored["run"],
-                created_at=stored["created_at"],
-                tables=tuple(stored["tables"]),
-                settled_tables=frozenset(
-                    table for table, part in self.parts(stored["batch"]).items() if part["state"] != items.CLAIMED
-                ),
-            )
-            for stored in pointers
-        ]
+        found = [_pointer(stored, self.parts(stored["batch"])) for stored in pointers]
         return sorted(found, key=lambda pointer: (pointer.created_at, pointer.batch))
 
     def parts(self, batch: str) -> dict[str, Values]:
@@ -229,8 +219,9 @@ class DynamoDbBatches:
         """claimed -> committed for a batch, and delete its pointer. False when it was closed before.
 
         A committed batch is listed as unannounced until it is announced. A batch whose objects all returned to
-        pending ends as returned and is not announced. Also notes the progress on the lane while this run holds it.
-        Raises UnsettledParts while a part is claimed.
+        pending ends as returned and is not announced. Also notes the progress on the lane while this run holds it, if
+        a part was committed: runs that only divide and set aside may have a cause that no object has. Raises
+        UnsettledParts while a part is claimed.
         """
         states = self._states(batch)
         waiting = sorted(table for table, found in states.items() if found == items.CLAIMED)
@@ -250,8 +241,32 @@ class DynamoDbBatches:
             closed = False
         else:
             closed = True
-        self._lanes.progressed(lane, run_id)
+        if items.COMMITTED in states.values():
+            self._lanes.progressed(lane, run_id)
         return closed
+
+    def begin_attempt(self, batch: str, table: str, now: int) -> None:
+        """Count an attempt to finish a part, before it begins: a run that dies can't count its own death."""
+        self._table.update(
+            items.part_key(batch, table),
+            {"attempted_at": now},
+            add={"attempts": 1},
+            condition=when(state=items.CLAIMED),
+        )
+
+    def end_attempt(self, batch: str, table: str) -> None:
+        """Take an attempt back that neither settled the part nor killed its run."""
+        self._table.update(items.part_key(batch, table), {}, add={"attempts": -1}, condition=when(state=items.CLAIMED))
+
+    def give_up(self, batch: str, table: str, reason: str) -> bool:
+        """Ask the next run that takes the batch over to quarantine a part's objects. False when the part is settled.
+
+        Only a run can do it: the part may be committed, and its table may have to be rolled back first.
+        """
+        _, refusal = self._table.update(
+            items.part_key(batch, table), {"given_up": reason}, condition=when(state=items.CLAIMED, batch=batch)
+        )
+        return refusal is None
 
     def return_to_pending(
         self,
@@ -262,27 +277,31 @@ class DynamoDbBatches:
         run_id: str,
         job_run_id: str,
         generation: int | None = None,
+        cohorts: Mapping[ObjectId, Cohort] = MappingProxyType({}),
     ) -> list[ObjectId] | None:
         """claimed -> pending for the objects of a part that is split on purpose; gives those returned. Repeatable.
 
         Every transaction is conditional on this job run holding the lane. None when it is lost: the run that takes
         over then finishes the batch, including the objects that have returned. Objects keep their admission time and
-        the `generation` that they were claimed under. The part ends as returned, so that the batch can be closed. No
-        wake follows, since the lane's holder knows of the objects.
+        the `generation` that they were claimed under; `cohorts` replace theirs. The part ends as returned, so that the
+        batch can be closed. No wake follows, since the lane's holder knows of the objects.
         """
         records = self._objects.get(objects)
-        kept: Values = {} if generation is None else {"generation": generation}
-        groups = [
-            [
-                self._table.update_action(
-                    items.object_key(identity),
-                    {"state": items.PENDING, "batch": None, **kept},
-                    condition=when(state=items.CLAIMED, batch=batch),
-                ),
-                self._table.put_action(pending_item(replace(records[identity], **kept))),
-            ]
-            for identity in objects
-        ]
+        groups = []
+        for identity in objects:
+            kept: Values = {} if generation is None else {"generation": generation}
+            if identity in cohorts:
+                kept["cohort"] = cohorts[identity].to_text()
+            groups.append(
+                [
+                    self._table.update_action(
+                        items.object_key(identity),
+                        {"state": items.PENDING, "batch": None, **kept},
+                        condition=when(state=items.CLAIMED, batch=batch),
+                    ),
+                    self._table.put_action(pending_item(replace(records[identity], **kept))),
+                ]
+            )
         lane_held = self._table.check_action(items.lane_key(lane), held_by(run_id, job_run_id))
         part = self._table.update_action(
             items.part_key(batch, table), {"state": items.RETURNED}, condition=when(state=items.CLAIMED)
@@ -293,6 +312,22 @@ class DynamoDbBatches:
         except GuardRefused:
             return None
         return [identity for position, identity in enumerate(objects) if position not in refused]
+
+
+def _pointer(stored: Values, parts: Mapping[str, Values]) -> ManifestPointer:
+    return ManifestPointer(
+        batch=stored["batch"],
+        s3_key=stored["s3_key"],
+        run=stored["run"],
+        created_at=stored["created_at"],
+        tables=tuple(stored["tables"]),
+        settled_tables=frozenset(table for table, part in parts.items() if part["state"] != items.CLAIMED),
+        attempts={
+            table: PartAttempts(part.get("attempts", 0), part.get("attempted_at"), part.get("given_up"))
+            for table, part in parts.items()
+            if part["state"] == items.CLAIMED
+        },
+    )
 
 
 def _is_of(batch: str, found: Mapping[str, Any] | None) -> bool:

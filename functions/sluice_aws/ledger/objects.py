@@ -254,6 +254,7 @@ def pending_item(waiting: AdmittedObject) -> Values:
         **({"merged": True} if waiting.merged else {}),
         "rows_aside": waiting.rows_aside,
         "generation": waiting.generation,
+        "cohort": waiting.cohort,
     }
 
 

@@ -122,4 +122,5 @@ def _pending(stored: Mapping[str, Any], shard: int) -> PendingObject:
         merged=stored.get("merged", False),
         rows_aside=stored.get("rows_aside"),
         generation=stored.get("generation"),
+        cohort=stored.get("cohort"),
     )

@@ -47,7 +47,12 @@ class DynamoDbQuarantine:
         if record.state == items.PARKED:
             return False
         moved = replace(
-            routed, state=items.PENDING, attempt=record.attempt + 1, batch=None, **_merged_of(record, routed.table)
+            routed,
+            state=items.PENDING,
+            attempt=record.attempt + 1,
+            batch=None,
+            cohort=record.cohort,  # one that killed its run is merged with nothing beside it, again
+            **_merged_of(record, routed.table),
         )
         named = ("state", "attempt", "table", "lane", "topic", "kafka_partition", "offset", "format", "schema")
         changes: Values = {name: getattr(moved, name) for name in named}

@@ -79,6 +79,7 @@ class DynamoDbRebuilds:
             merged=False,
             rows_aside=None,
             generation=kept,
+            cohort=None,
         )
         changes: Values = {
             "state": items.PENDING,
@@ -91,6 +92,7 @@ class DynamoDbRebuilds:
                     "batch",
                     "merged",
                     "rows_aside",
+                    "cohort",
                     "quarantined_rows",
                     "row_codes",
                     "discarded_rows",

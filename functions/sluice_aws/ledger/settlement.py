@@ -20,9 +20,10 @@ def object_fields(end: EndState, identity: ObjectId, now: int) -> Values:
     """The fields that an end state sets on an object's item. `now` is epoch ms."""
     if end.state == items.COMMITTED:
         if not end.rows:
-            return {"state": items.COMMITTED}
+            return {"state": items.COMMITTED, "cohort": None}
         return {
             "state": items.COMMITTED,
+            "cohort": None,
             "quarantined_rows": end.rows,
             "row_codes": dict(end.row_codes),
             **listing_fields(items.ROWS, identity, now),

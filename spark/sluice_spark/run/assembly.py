@@ -44,7 +44,7 @@ def run_loop(ports: Ports, hold: LaneHold, *, poll_s: float, scope: str = "") ->
     batches = BatchStep(
         ledger=ledger, merger=merger, parts=parts, hold=hold, clock=clock, log=log, tables_at_once=ports.tables_at_once
     )
-    takeover = Takeover(ledger=ledger, manifests=manifests, batches=batches, hold=hold, log=log)
+    takeover = Takeover(ledger=ledger, manifests=manifests, batches=batches, hold=hold, clock=clock, log=log)
     claims = ClaimStep(
         ledger=ledger,
         manifests=manifests,

@@ -5,24 +5,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ALL_COMPLETED, FIRST_EXCEPTION, Executor, Future, wait
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Callable
 
+from sluice.batch.isolation import DIVIDE, RETURN, SET_ASIDE, TOGETHER, Cohort, Resumption, after_failure, divided
 from sluice.batch.manifest import Manifest
-from sluice.batch.outcome import Outcome
-from sluice.errors import SluiceError
+from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.errors import FailsItsMerge, GivenUp, KillsItsRun, SluiceError
 from sluice.lane.machine import backoff_ms
 from sluice.ledger.ports import Ledger
 from sluice.objects import ObjectId
 from sluice.ports import Clock, Log
-from sluice_spark.errors import BLOCKS_TABLE, ENDS_RUN, LaneLost
+from sluice_spark.errors import BLOCKS_TABLE, ENDS_RUN, LaneLost, SparkDied
 from sluice_spark.log import Profile, describe
 from sluice_spark.ports import Manifests, Merger
 from sluice_spark.run.hold import LaneHold
 
 SETTLED = "settled"
-# The table failed, and its objects are pending again while it backs off; or the part had no object to begin with.
+# Its objects are pending again: the table failed and backs off, or the part was divided, or it had no object.
 RETURNED = "returned"
 # Its timeline could not be read either: the part stays claimed, and is resolved later.
 UNRESOLVED = "unresolved"
@@ -67,12 +70,43 @@ class TableParts:
             return self._after_failure(manifest, table, claimed, failure, profile)
         return self._settle(manifest, table, claimed, outcome, profile)
 
-    def resume(self, manifest: Manifest, table: str, claimed: frozenset[ObjectId], profile: Profile) -> PartEnd:
+    def resume(
+        self,
+        manifest: Manifest,
+        table: str,
+        claimed: frozenset[ObjectId],
+        profile: Profile,
+        how: str = TOGETHER,
+        given_up: str | None = None,
+    ) -> PartEnd:
         """Finish a part that an earlier run, or an earlier attempt of this one, left unsettled.
 
-        Rolls back, looks on the timeline, then settles what is there or runs the part again (`resolve-before-write`).
+        Rolls back, looks on the timeline, then settles what is there (`resolve-before-write`). If there is nothing,
+        treats the part as `how` says (`sluice.batch.isolation`); `given_up` is the operator's reason. Counts an attempt
+        before it begins, and takes it back unless the part was settled or Spark died.
         """
         self._hold.check()
+        self._ledger.batches.begin_attempt(manifest.batch, table, self._clock.now_ms())
+        try:
+            end = self._resume(manifest, table, claimed, profile, how, given_up)
+        except (LaneLost, SparkDied):
+            raise
+        except Exception:
+            self._take_back(manifest.batch, table)
+            raise
+        if end.end == UNRESOLVED:
+            self._take_back(manifest.batch, table)
+        return end
+
+    def _resume(
+        self,
+        manifest: Manifest,
+        table: str,
+        claimed: frozenset[ObjectId],
+        profile: Profile,
+        how: str,
+        given_up: str | None,
+    ) -> PartEnd:
         try:
             outcome = self._resolved(manifest, table, profile)
         except (LaneLost, *ENDS_RUN) as ended:
@@ -80,9 +114,25 @@ class TableParts:
             raise
         except Exception as failure:
             return self._unresolved(manifest, table, failure)
-        if outcome is None:
-            return self.run(manifest, table, claimed, profile)
-        return self._settle(manifest, table, claimed, outcome, profile)
+        if outcome is not None:
+            return self._settle(manifest, table, claimed, outcome, profile)
+        if how == DIVIDE:
+            objects = [item.id for item in manifest.tables[table].objects]
+            cohorts = divided(objects, manifest.tables[table].cohort, self._clock.now_ms())
+            return self._return(manifest, table, claimed, cohorts=cohorts)
+        if how == SET_ASIDE and claimed:
+            error: SluiceError = KillsItsRun("Runs that merged this object died, the last ones with nothing beside it")
+            if given_up is not None:
+                error = GivenUp(given_up)
+            return self._set_aside(manifest, table, claimed, error, profile)
+        return self.run(manifest, table, claimed, profile)
+
+    def _take_back(self, batch: str, table: str) -> None:
+        """Take an attempt back. If that fails, the part is only treated with more caution than it needs."""
+        try:
+            self._ledger.batches.end_attempt(batch, table)
+        except Exception as failure:
+            self._log.failure("attempt_not_taken_back", failure, batch=batch, table=table)
 
     def _note_lost(self, ended: SluiceError) -> None:
         """Remember a lost lane before any other thread writes."""
@@ -127,14 +177,55 @@ class TableParts:
             return self._settle(manifest, table, claimed, outcome, profile)
         if not self._hold.still_held():
             self._hold.check()
-        # Before the objects are pending, so that nothing claims them early.
-        retry_at = None if blocked else self._back_off(table, failure)
-        return self._return(manifest, table, claimed, retry_at)
+        return self._after_nothing_committed(manifest, table, claimed, failure, profile, blocked=blocked)
+
+    def _after_nothing_committed(
+        self,
+        manifest: Manifest,
+        table: str,
+        claimed: frozenset[ObjectId],
+        failure: Exception,
+        profile: Profile,
+        *,
+        blocked: bool,
+    ) -> PartEnd:
+        """Return a failed part's objects to pending, or isolate the one that its merge fails with.
+
+        An error of Sluice names its cause, which is no single object: those are left out before the merge.
+        """
+        part, now = manifest.tables[table], self._clock.now_ms()
+        how, cohort = RETURN, part.cohort
+        if not isinstance(failure, SluiceError):
+            state = self._ledger.tables.get(table)
+            how, cohort = after_failure(
+                len(claimed), cohort, failures=state.failures + 1, last_commit_at=state.last_commit_at, now=now
+            )
+        if how == SET_ASIDE:
+            error = FailsItsMerge(f"The merge fails with nothing but this object: {describe(failure)}")
+            return self._set_aside(manifest, table, claimed, error, profile)
+        # The back-off is written before the objects are pending, so that nothing claims them early.
+        retry_at = None if blocked else self._back_off(table, failure, at_once=how == DIVIDE)
+        objects = [item.id for item in part.objects]
+        cohorts = divided(objects, part.cohort, now) if how == DIVIDE else {}
+        if how == RETURN and cohort is not None:
+            cohorts = dict.fromkeys(objects, cohort)
+        return self._return(manifest, table, claimed, retry_at, cohorts)
+
+    def _set_aside(
+        self, manifest: Manifest, table: str, claimed: frozenset[ObjectId], error: SluiceError, profile: Profile
+    ) -> PartEnd:
+        outcome = Outcome.set_aside(manifest.batch, table, claimed, error, self._clock.now_ms())
+        return self._settle(manifest, table, claimed, outcome, profile)
 
     def _return(
-        self, manifest: Manifest, table: str, claimed: frozenset[ObjectId], retry_at: int | None = None
+        self,
+        manifest: Manifest,
+        table: str,
+        claimed: frozenset[ObjectId],
+        retry_at: int | None = None,
+        cohorts: Mapping[ObjectId, Cohort] = MappingProxyType({}),
     ) -> PartEnd:
-        """Give a part's objects back to pending. A part without objects ends so, too.
+        """Give a part's objects back to pending, in `cohorts` if there are any. A part without objects ends so, too.
 
         Nothing of such a part is merged, and its objects may come in another part of a batch with the same id.
         """
@@ -142,13 +233,20 @@ class TableParts:
         generation = manifest.tables[table].table_config.generation
         if (
             self._ledger.batches.return_to_pending(
-                manifest.batch, table, sorted(claimed), manifest.lane, me.run, me.job_run_id, generation
+                manifest.batch, table, sorted(claimed), manifest.lane, me.run, me.job_run_id, generation, cohorts
             )
             is None
         ):
             self._hold.lose()
             self._hold.check()
-        self._log.event("part_returned", batch=manifest.batch, table=table, objects=len(claimed), retry_at=retry_at)
+        self._log.event(
+            "part_returned",
+            batch=manifest.batch,
+            table=table,
+            objects=len(claimed),
+            cohorts=len(set(cohorts.values())) or None,
+            retry_at=retry_at,
+        )
         return PartEnd(table, RETURNED, retry_at=retry_at)
 
     def _unresolved(self, manifest: Manifest, table: str, failure: Exception) -> PartEnd:
@@ -156,9 +254,9 @@ class TableParts:
         self._log.failure("resolve_failed", failure, batch=manifest.batch, table=table)
         return PartEnd(table, UNRESOLVED, retry_at=self._back_off(table, failure))
 
-    def _back_off(self, table: str, failure: Exception) -> int:
+    def _back_off(self, table: str, failure: Exception, *, at_once: bool = False) -> int:
         failures = self._ledger.tables.get(table).failures + 1
-        retry_at = self._clock.now_ms() + backoff_ms(failures)
+        retry_at = self._clock.now_ms() + (0 if at_once else backoff_ms(failures))
         self._ledger.tables.record_error(table, describe(failure), retry_at)
         return retry_at
 
@@ -243,21 +341,42 @@ class BatchStep:
 
     def run(self, manifest: Manifest, claimed: frozenset[ObjectId], profile: Profile) -> BatchEnd:
         """Run every part of a batch that this run has just claimed."""
-        return self._run_parts(self._parts.run, manifest, claimed, profile)
+        ends = self._in_parallel(self._parts.run, manifest, manifest.tables, claimed, profile)
+        return self._ended(manifest, ends, {}, profile)
 
-    def resume(self, manifest: Manifest, claimed: frozenset[ObjectId], profile: Profile) -> BatchEnd:
-        """Finish every part of a batch that was left unsettled; `manifest` holds those parts only."""
-        return self._run_parts(self._parts.resume, manifest, claimed, profile)
+    def resume(
+        self,
+        manifest: Manifest,
+        claimed: frozenset[ObjectId],
+        profile: Profile,
+        plan: Resumption,
+        given_up: Mapping[str, str] = MappingProxyType({}),
+    ) -> BatchEnd:
+        """Finish the parts of a batch that was left unsettled, as planned; `manifest` holds those parts only.
 
-    def _run_parts(self, part: Part, manifest: Manifest, claimed: frozenset[ObjectId], profile: Profile) -> BatchEnd:
-        began = self._clock.now_ms()
+        `given_up` are the operators' reasons, by table. A part that is committed apart is progress of the lane: the
+        next part may kill the run.
+        """
+        ends = self._in_parallel(self._parts.resume, manifest, plan.together, claimed, profile)
+        for table, how in plan.apart:
+            end = self._parts.resume(manifest, table, _of(manifest, table) & claimed, profile, how, given_up.get(table))
+            ends.append(end)
+            if end.outcome is not None and end.outcome.state == COMMITTED:
+                self._ledger.lanes.progressed(manifest.lane, self._hold.identity.run)
+        return self._ended(manifest, ends, plan.later, profile)
+
+    def _in_parallel(
+        self, part: Part, manifest: Manifest, tables: Iterable[str], claimed: frozenset[ObjectId], profile: Profile
+    ) -> list[PartEnd]:
         # The largest first, so that with few threads the longest part doesn't begin last.
-        tables = sorted(manifest.tables, key=lambda table: (-manifest.tables[table].bytes, table))
-        futures = [
-            self._pool.submit(part, manifest, table, _of(manifest, table) & claimed, profile) for table in tables
-        ]
-        ends = self._all(futures)
-        unresolved = {end.table: end.retry_at or began for end in ends if end.end == UNRESOLVED}
+        ordered = sorted(tables, key=lambda table: (-manifest.tables[table].bytes, table))
+        return self._all(
+            [self._pool.submit(part, manifest, table, _of(manifest, table) & claimed, profile) for table in ordered]
+        )
+
+    def _ended(self, manifest: Manifest, ends: list[PartEnd], later: Mapping[str, int], profile: Profile) -> BatchEnd:
+        now = self._clock.now_ms()
+        unresolved = {**later, **{end.table: end.retry_at or now for end in ends if end.end == UNRESOLVED}}
         if not unresolved:
             with profile.stage("close"):
                 self._ledger.batches.close(manifest.lane, manifest.batch, self._hold.identity.run, self._clock.now_ms())
@@ -268,7 +387,7 @@ class BatchStep:
             closed=end.closed,
             settled=end.settled,
             returned=_names(ends, RETURNED),
-            unresolved=_names(ends, UNRESOLVED),
+            unresolved=sorted(unresolved),
         )
         return end
 

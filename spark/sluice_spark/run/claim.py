@@ -15,13 +15,13 @@ from sluice.batch.claim import (
     ClaimPlan,
     PendingObject,
     TableState,
-    claimable,
     claimable_at,
     configured_tables,
     fed_by,
     feeds,
     merged_as,
     plan_claim,
+    ready_tables,
     still_wanted,
 )
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart, open_manifest
@@ -61,7 +61,11 @@ class NothingClaimable:
 
 
 class ClaimStep:
-    """Claims the next batch of a lane. Between calls it only remembers which refusals were reported."""
+    """Claims the next batch of a lane.
+
+    Between calls it remembers which refusals were reported, and whose turn is next: isolated objects take turns with
+    all others.
+    """
 
     def __init__(
         self,
@@ -85,6 +89,7 @@ class ClaimStep:
         self._background = background
         self._new_profile = new_profile
         self._refusals: set[tuple[str, str]] = set()
+        self._isolated_next = False
 
     def take(self, unresolved: frozenset[str]) -> Claimed | NothingClaimable:
         """Claim what is claimable. `unresolved` tables have a part that must be finished before they get another."""
@@ -106,12 +111,14 @@ class ClaimStep:
         with profile.stage("pending"):
             pending = self._filled(pending, configs, states, configuration.lane(lane_name).batch_objects, now)
         with profile.stage("plan"):
-            plan = plan_claim(pending, configs, states, budget_of(configuration.lane(lane_name)), now)
+            budget = budget_of(configuration.lane(lane_name))
+            plan = plan_claim(pending, configs, states, budget, now, isolated_next=self._isolated_next)
             self._report_others(
                 pending, {table: config for table, config in configs.items() if table not in plan.objects}
             )
         if plan.empty:
             return NothingClaimable(plan.next_due_at, waits_for_freshness_until(pending, configs, states, now))
+        self._isolated_next = not plan.isolated
         return self._open(plan, configs, states, configuration, now, profile)
 
     def _filled(
@@ -129,9 +136,7 @@ class ClaimStep:
         by_table: dict[str, list[PendingObject]] = {}
         for item in pending:
             by_table.setdefault(item.table, []).append(item)
-        ready = [
-            table for table in by_table if claimable(configs.get(table), states.get(table, TableState(table)), now)
-        ]
+        ready = sorted(ready_tables(pending, configs, states, now))
         asked = dict.fromkeys(ready, min(FIRST_LOOK, objects))
         while True:
             wanted = still_wanted({table: len(by_table[table]) for table in ready}, asked, objects)
@@ -186,6 +191,7 @@ class ClaimStep:
             objects=len(claimed),
             bytes=sum(part.bytes for part in parts.values()),
             tables={table: len(part.objects) for table, part in parts.items()},
+            isolated=plan.isolated or None,
             configuration=configuration.version,
         )
         oldest = min(item.admitted_at for item in manifest.objects)
@@ -285,6 +291,7 @@ def _in_manifest(item: PendingObject) -> ManifestObject:
         attempt=item.attempt,
         merged=item.merged,
         rows_aside=item.rows_aside,
+        cohort=item.cohort,
     )
 
 

@@ -67,6 +67,8 @@ class RunLoop:
         self._idle: IdleLane | None = None
         self._unresolved: dict[tuple[str, str], int] = {}
         self._closed = 0
+        # Parts that may have killed a run wait until the lane's other work had a turn.
+        self._others_first = False
         # A slice was done since the last claim: no second overdue service comes before claimable objects.
         self._ingest_next = False
 
@@ -93,7 +95,7 @@ class RunLoop:
 
     def _work(self) -> None:
         self._configuration.refresh()
-        self._finish_unsettled()
+        self._finish_unsettled(suspects=False)
         self._idle_since = self._clock.now_ms()
         while True:
             lane = self._hold.read()
@@ -118,8 +120,10 @@ class RunLoop:
         Batches come first. Only a service that has waited its maximum time comes before claimable objects, and then in
         turns with them.
         """
-        if any(at <= self._clock.now_ms() for at in self._unresolved.values()):
-            self._finish_unsettled()
+        if self._others_first:
+            self._others_first = False
+        elif any(at <= self._clock.now_ms() for at in self._unresolved.values()):
+            self._finish_unsettled(suspects=True)
         unresolved = frozenset(table for _, table in self._unresolved)
         overdue = None if self._ingest_next else self._services.overdue(unresolved)
         if overdue is not None:
@@ -162,9 +166,10 @@ class RunLoop:
         )
         return end
 
-    def _finish_unsettled(self) -> None:
-        taken_over = self._takeover.finish_unsettled()
+    def _finish_unsettled(self, *, suspects: bool) -> None:
+        taken_over = self._takeover.finish_unsettled(suspects=suspects)
         self._unresolved = dict(taken_over.unresolved)
+        self._others_first = taken_over.deferred
         self._closed += taken_over.closed
 
     def _release(self, lane: LaneState, now: int) -> bool:

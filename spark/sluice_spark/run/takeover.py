@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Callable
 
+from sluice.batch.isolation import Resumption, resumption
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ManifestPointer
-from sluice.ports import Log
+from sluice.ports import Clock, Log
 from sluice_spark.errors import ManifestMissing
 from sluice_spark.log import Profile
 from sluice_spark.ports import Manifests
@@ -19,13 +20,14 @@ from sluice_spark.run.hold import LaneHold
 
 @dataclass(frozen=True)
 class TakenOver:
-    """A take-over's result: batches closed, and when (epoch ms) to try the parts again that could not be resolved.
+    """A take-over's result: batches closed, and when (epoch ms) to try the parts again that are unresolved.
 
-    `unresolved` is by (batch, table).
+    `unresolved` is by (batch, table). `deferred`: some of them are suspects, which the lane's other work goes before.
     """
 
     closed: int
     unresolved: Mapping[tuple[str, str], int]
+    deferred: bool = False
 
 
 class Takeover:
@@ -38,6 +40,7 @@ class Takeover:
         manifests: Manifests,
         batches: BatchStep,
         hold: LaneHold,
+        clock: Clock,
         log: Log,
         new_profile: Callable[[], Profile] = Profile,
     ) -> None:
@@ -45,22 +48,28 @@ class Takeover:
         self._manifests = manifests
         self._batches = batches
         self._hold = hold
+        self._clock = clock
         self._log = log
         self._new_profile = new_profile
 
-    def finish_unsettled(self) -> TakenOver:
-        """Finish every unsettled manifest. The caller leaves tables with an unresolved part out of its claims."""
+    def finish_unsettled(self, *, suspects: bool = True) -> TakenOver:
+        """Finish every unsettled manifest. The caller leaves tables with an unresolved part out of its claims.
+
+        Without `suspects`, parts that may have killed a run are left unresolved, to be finished in another call.
+        """
         closed = 0
         left: dict[tuple[str, str], int] = {}
+        deferred = False
         lane = self._hold.identity.lane
         for pointer in sorted(self._ledger.batches.unsettled(lane), key=lambda item: (item.created_at, item.batch)):
             self._hold.check()
-            end = self._finish(pointer)
+            end, waits = self._finish(pointer, suspects)
             closed += end.closed
+            deferred = deferred or waits
             left.update({(pointer.batch, table): retry_at for table, retry_at in end.unresolved.items()})
-        return TakenOver(closed, left)
+        return TakenOver(closed, left, deferred)
 
-    def _finish(self, pointer: ManifestPointer) -> BatchEnd:
+    def _finish(self, pointer: ManifestPointer, suspects: bool) -> tuple[BatchEnd, bool]:
         profile = self._new_profile()
         with profile.stage("manifest"):
             manifest = self._manifests.manifest(pointer.s3_key)
@@ -77,13 +86,26 @@ class Takeover:
         )
         with profile.stage("claim"):
             claimed = frozenset(self._ledger.batches.claim(manifest))  # its author may have died between two objects
+        manifest = restricted(manifest, claimed)
+        now = self._clock.now_ms()
+        plan = resumption(pointer.open_parts(manifest), now)
+        deferred = bool(plan.apart) and not suspects
+        if deferred:
+            plan = Resumption(
+                plan.together, later={**plan.later, **dict.fromkeys((table for table, _ in plan.apart), now)}
+            )
         self._log.event(
             "taking_over",
             batch=manifest.batch,
             from_run=manifest.run,
-            tables=sorted(manifest.tables),
+            together=list(plan.together),
+            apart=dict(plan.apart) or None,
+            later=sorted(plan.later) or None,
             settled=sorted(pointer.settled_tables),
         )
-        end = self._batches.resume(restricted(manifest, claimed), claimed, profile)
+        given_up = {
+            table: attempts.given_up for table, attempts in pointer.attempts.items() if attempts.given_up is not None
+        }
+        end = self._batches.resume(manifest, claimed, profile, plan, given_up)
         self._log.event("profile", batch=manifest.batch, seconds=profile.seconds(), taken_over=True)
-        return end
+        return end, deferred

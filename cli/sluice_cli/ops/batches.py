@@ -1,0 +1,187 @@
+"""`sluice batch show` and `sluice batch give-up`: batches that no run has finished yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from sluice.batch.isolation import ALONE, DIVIDE, SET_ASIDE, TOGETHER, OpenPart, retry_at, treatment
+from sluice.batch.manifest import Manifest
+from sluice.errors import CommandFailed, UsageError
+from sluice.lane.machine import HALTED, PAUSED
+from sluice.ledger.ports import Ledger
+from sluice.ledger.records import ManifestPointer
+from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.s3.manifests import ManifestStore
+from sluice_aws.s3.objects import Objects
+from sluice_aws.stack import Target
+from sluice_cli.terminal.output import Json, Stack, chosen_target, human_age, human_bytes, print_json, print_table
+from sluice_cli.terminal.stack import operator_of, supervise_now
+
+MAX_REASON = 500
+SHORT_ID = 14  # "b-" and 12 digits
+
+app = typer.Typer(
+    no_args_is_help=True, help="Batches that no run has finished yet: what their next run does with them."
+)
+
+_NEXT = {
+    TOGETHER: "merge it again",
+    ALONE: "merge it again with nothing beside it",
+    DIVIDE: "merge its objects in smaller batches",
+    SET_ASIDE: "quarantine its objects",
+}
+
+
+@dataclass(frozen=True)
+class _OpenBatch:
+    lane: str
+    pointer: ManifestPointer
+    manifest: Manifest | None
+
+    @property
+    def parts(self) -> list[OpenPart]:
+        return [] if self.manifest is None else self.pointer.open_parts(self.manifest)
+
+
+@app.command("show")
+def show(
+    batch: Annotated[
+        str | None,
+        typer.Argument(metavar="[BATCH]", help="Only this batch: the beginning of its id.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """List the open batches by table: how often a run tried to finish them in vain, and what the next run does.
+
+    A run that dies leaves its batch open, and the next one finishes it. --json also lists the objects of each table.
+
+    Examples:
+
+      sluice batch show
+
+      sluice batch show b-3f2a9c --json | jq -r '.batches[].tables[].objects[].key'
+    """
+    target = chosen_target(stack)
+    found = _open_batches(target, _ledger(target), batch)
+    now = epoch_ms()
+    if as_json:
+        print_json({"batches": [_describe(each, now) for each in found]})
+        return
+    print_table(
+        ("batch", "lane", "open for", "table", "objects", "size", "attempts", "next run"),
+        [
+            (
+                each.pointer.batch[:SHORT_ID],
+                each.lane,
+                human_age(now - each.pointer.created_at),
+                part.table,
+                str(part.objects),
+                human_bytes(part.bytes),
+                str(part.attempts),
+                _next(part, now),
+            )
+            for each in found
+            for part in each.parts
+        ],
+        right=(4, 5, 6),
+    )
+
+
+@app.command("give-up")
+def give_up(
+    batch: Annotated[str, typer.Argument(metavar="BATCH", help="The beginning of its id, as `show` lists it.")],
+    table: Annotated[
+        str | None, typer.Option("--table", metavar="T", help="Only this table: database.name.", show_default=False)
+    ] = None,
+    note: Annotated[
+        str | None, typer.Option("--note", metavar="TEXT", help="Kept with the objects.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Quarantine the objects of an open batch instead of merging them again.
+
+    The lane's next run does it, unless it finds that the batch was committed. `sluice quarantine retry` takes the
+    objects back in. Rarely needed: an object that kills its runs is found and quarantined without help.
+
+    Example:
+
+      sluice batch give-up b-3f2a9c --table crm.user --note 'hangs for an hour'
+    """
+    target = chosen_target(stack)
+    ledger = _ledger(target)
+    found = _open_batches(target, ledger, batch)
+    if len(found) > 1:
+        raise UsageError(f"{len(found)} open batches begin with {batch}", next_step="Give more digits of the id")
+    (each,) = found
+    tables = [name for name in each.pointer.tables if name not in each.pointer.settled_tables and table in (None, name)]
+    if not tables:
+        raise UsageError(
+            f"{table} is not open in {each.pointer.batch}", next_step="`sluice batch show` lists the tables"
+        )
+    reason = f"given up by {operator_of(target)}{f': {note}' if note else ''}"[:MAX_REASON]
+    given_up = [name for name in tables if ledger.batches.give_up(each.pointer.batch, name, reason)]
+    if not given_up:
+        raise CommandFailed("The batch was settled meanwhile", next_step="`sluice batch show` lists what is open")
+    lane = ledger.lanes.wake(each.lane)
+    if lane.state not in (HALTED, PAUSED):
+        supervise_now(target)
+    if as_json:
+        print_json({"batch": each.pointer.batch, "lane": each.lane, "tables": given_up})
+        return
+    waits = f". The lane is {lane.state}: run `sluice resume {each.lane}`" if lane.state in (HALTED, PAUSED) else ""
+    print(f"{each.pointer.batch}: the next run quarantines {', '.join(given_up)}{waits}")
+
+
+def _ledger(target: Target) -> Ledger:
+    return DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+
+
+def _open_batches(target: Target, ledger: Ledger, named: str | None) -> Sequence[_OpenBatch]:
+    """The open batches of every lane, oldest first, or those whose id begins so. Raises UsageError if there is none."""
+    manifests = ManifestStore(Objects(target.client("s3")), target.silver)
+    found = [
+        _OpenBatch(state.lane, pointer, manifests.manifest(pointer.s3_key))
+        for state in ledger.lanes.all()
+        for pointer in ledger.batches.unsettled(state.lane)
+        if named is None or pointer.batch.startswith(named)
+    ]
+    if named is not None and not found:
+        raise UsageError(f"No open batch begins with {named!r}", next_step="`sluice batch show` lists the open batches")
+    return found
+
+
+def _next(part: OpenPart, now: int) -> str:
+    waits = retry_at(part) - now
+    return _NEXT[treatment(part)] + (f", in {human_age(waits)}" if waits > 0 else "")
+
+
+def _describe(each: _OpenBatch, now: int) -> dict[str, Any]:
+    return {
+        "batch": each.pointer.batch,
+        "lane": each.lane,
+        "opened_by": each.pointer.run,
+        "opened_at": each.pointer.created_at,
+        "tables": [
+            {
+                "table": part.table,
+                "objects": [
+                    {"key": item.key, "version": item.version, "size": item.size}
+                    for item in (each.manifest.tables[part.table].objects if each.manifest else ())
+                ],
+                "bytes": part.bytes,
+                "attempts": part.attempts,
+                "isolated": part.cohort is not None,
+                "given_up": each.pointer.attempts[part.table].given_up,
+                "next": treatment(part),
+                "not_before": retry_at(part) or None,
+            }
+            for part in each.parts
+        ],
+    }

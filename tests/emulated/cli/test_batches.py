@@ -1,0 +1,75 @@
+"""`sluice batch`: what is open, what the next run does with it, and giving it up."""
+
+import pytest
+from emulated_stack import NOW, describe
+
+from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
+from sluice.config.table import TableConfig
+from sluice_aws.s3.manifests import ManifestStore
+from sluice_aws.s3.objects import Objects
+from sluice_cli.main import run
+
+
+@pytest.fixture
+def batch(stack):
+    """An open batch of two tables, which a dead run left; the second table killed another run, too."""
+    ids = [
+        stack.admit(stack.write(f"k{n}"), table=table) for n, table in enumerate(["crm.user", "crm.user", "crm.task"])
+    ]
+    ledger = stack.ledger
+    ledger.lanes.wake("main")
+    ledger.lanes.request_start("main", "run-1", NOW)
+    ledger.lanes.hold("main", "run-1", "job1", 1, NOW)
+    listed = [ManifestObject(one.bucket, one.key, one.version, 7, None, "avro", "t", 0, 1, NOW) for one in ids]
+    parts = {
+        table: TablePart(TableConfig(table, *table.split("."), topic="t", record_key=("id",)).to_dict(), tuple(objects))
+        for table, objects in {"crm.user": listed[:2], "crm.task": listed[2:]}.items()
+    }
+    manifest = open_manifest("main", "run-1", NOW, "c1", parts)
+    assert ledger.batches.open(
+        manifest, ManifestStore(Objects(stack.s3), "s-silver").put_manifest(manifest), "run-1", "job1"
+    )
+    ledger.batches.claim(manifest)
+    ledger.batches.begin_attempt(manifest.batch, "crm.task", NOW)
+    ledger.lanes.lapse("main", "run-1", NOW, job_run_id="job1")
+    return manifest.batch
+
+
+def test_open_batches_are_listed_with_what_the_next_run_does(stack, batch, capsys):
+    assert run(["batch", "show", "--json"]) == 0
+    (found,) = describe(capsys)["batches"]
+    assert (found["batch"], found["lane"], found["opened_by"]) == (batch, "main", "run-1")
+    assert [(part["table"], part["attempts"], part["next"], part["not_before"]) for part in found["tables"]] == [
+        ("crm.task", 1, "alone", None),
+        ("crm.user", 0, "together", None),
+    ]
+    assert [item["key"] for part in found["tables"] for item in part["objects"]] == ["k2", "k0", "k1"]
+    assert run(["batch", "show", batch[:6]]) == 0
+    assert "merge it again with nothing beside it" in capsys.readouterr().out
+
+
+def test_a_table_of_an_open_batch_is_given_up_with_the_note_and_the_lane_woken(stack, batch, invoked, capsys):
+    assert run(["batch", "give-up", batch[:6], "--table", "crm.task", "--note", "hangs"]) == 0
+    assert f"{batch}: the next run quarantines crm.task" in capsys.readouterr().out
+    (pointer,) = stack.ledger.batches.unsettled("main")
+    assert pointer.attempts["crm.task"].given_up.endswith(": hangs")
+    assert pointer.attempts["crm.user"].given_up is None
+    assert invoked == [("s-supervise", "Event")]
+    assert run(["batch", "show", "--json"]) == 0
+    assert describe(capsys)["batches"][0]["tables"][0]["next"] == "set_aside"
+
+
+def test_a_batch_of_a_paused_lane_waits_for_its_resumption(stack, batch, invoked, capsys):
+    stack.ledger.lanes.pause("main")
+    assert run(["batch", "give-up", batch]) == 0
+    assert "run `sluice resume main`" in capsys.readouterr().out and invoked == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["b-nothing"], "No open batch begins with"), (["b-", "--table", "crm.none"], "crm.none is not open")],
+    ids=["no batch", "no table"],
+)
+def test_what_is_not_open_is_not_given_up(stack, batch, invoked, capsys, arguments, message):
+    assert run(["batch", "give-up", *arguments]) == 2
+    assert message in capsys.readouterr().err and invoked == []
