@@ -11,7 +11,7 @@ TEMPLATE ?= template.yaml
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check documents test-all test-unit-on scan build package deploy delete bench bench-services bench-bytes deploy-walkthrough transcript constraints notices clean
+.PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check documents test-all test-unit-on scan build package deploy on-aws delete bench bench-services bench-bytes deploy-walkthrough transcript constraints notices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -115,19 +115,28 @@ build: setup  ## build the functions for Lambda
 package: setup  ## build the Spark artifacts for both architectures
 	$(BIN)/sluice package
 
-# Twice, because the artifact bucket is made by the first: until Release is set, admit ledgers objects and starts nothing.
-# The second names what the functions were built for, too: the template's defaults are python3.13 on arm64.
-# PARAMETERS="MaximumCpu='32 vCPU'" sets more. CloudFormation can't change a started application: lanes rest while it must.
+# The release is uploaded first, and one `sam deploy` changes functions and release together. Only the first time there is
+# no bucket yet: then a deployment without a release makes it, and until the second one admit starts no run.
+# PARAMETERS="MaximumCpu='32 vCPU'" sets more, over those of samconfig.toml. What is quoted within them, SAM reads itself.
+# CloudFormation can't change a started application: lanes rest while it must.
 SLUICE = $(BIN)/sluice --stack $(STACK)
-# In quotes as one text: what is quoted within them, SAM reads itself.
-QUOTED = $(if $(PARAMETERS),"$(PARAMETERS)")
-OVERRIDES = $(if $(PARAMETERS),--parameter-overrides $(QUOTED))
-deploy: build  ## sam deploy, upload the Spark artifacts under their content hash, sam deploy with that release
-	$(SLUICE) standstill begin --before-deploy $(TEMPLATE) --config-env $(ENV) --parameter-overrides "$(PARAMETERS)"
-	$(BIN)/sam deploy --config-env $(ENV) $(OVERRIDES)
-	$(SLUICE) package --arch $(SPARK_ARCHITECTURE) --upload --release-file .aws-sam/release
-	$(BIN)/sam deploy --config-env $(ENV) --parameter-overrides Release=$$(cat .aws-sam/release) Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE) $(QUOTED)
+RELEASE = .aws-sam/release
+UPLOAD = $(SLUICE) package --arch $(SPARK_ARCHITECTURE) --upload --release-file $(RELEASE)
+GIVEN = $(BIN)/python -m sluice_deploy.parameters $(ENV) Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE) "$(PARAMETERS)"
+deploy: on-aws build  ## upload the Spark artifacts under their content hash, and sam deploy with that release
+	@rm -f $(RELEASE)
+	$(UPLOAD) --if-deployed
+	$(SLUICE) standstill begin --before-deploy $(TEMPLATE) --parameter-overrides "$$($(GIVEN))"
+	test -s $(RELEASE) || { $(BIN)/sam deploy --config-env $(ENV) --parameter-overrides "$$($(GIVEN))" && $(UPLOAD); }
+	$(BIN)/sam deploy --config-env $(ENV) --parameter-overrides "$$($(GIVEN) Release=$$(cat $(RELEASE)))"
 	$(SLUICE) standstill end
+
+on-aws:
+	@if [ -n "$$AWS_ENDPOINT_URL" ] && grep -q AWS::EMRServerless::Application $(TEMPLATE); then \
+		echo "An emulator has no EMR Serverless, which $(TEMPLATE) needs (AWS_ENDPOINT_URL is $$AWS_ENDPOINT_URL)." >&2; \
+		echo "'sluice local up' deploys the same template with a stand-in, 'make deploy-walkthrough' shows this target on one." >&2; \
+		exit 2; \
+	fi
 
 delete: setup  ## bring Spark to rest and delete the stack; buckets, ledger and key stay
 	$(SLUICE) standstill begin

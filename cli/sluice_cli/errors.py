@@ -26,10 +26,10 @@ class NotificationOverlap(CommandFailed):
 
 
 class NoTrial(CommandFailed):
-    """The deployed release can't try the engine; facts: `release`."""
+    """The deployed stack can't try the engine."""
 
     code = "no_trial"
-    next_step = "`make deploy` uploads this clone's release and sets it"
+    next_step = "Deploy the template again"
 
 
 class TrialNotOver(CommandFailed):
@@ -44,6 +44,13 @@ class NotAtRest(CommandFailed):
 
     code = "not_at_rest"
     retriable = True
+
+
+class BucketElsewhere(CommandFailed):
+    """A bucket lies in another Region than the stack; facts: `bucket`, `region`."""
+
+    code = "bucket_elsewhere"
+    next_step = "Deploy the stack in the bucket's Region, or give it a bucket of its own Region"
 
 
 class NotInCatalog(CommandFailed):

@@ -18,3 +18,10 @@ class WheelsUnavailable(CommandFailed):
     code = "wheels_unavailable"
     retriable = True
     next_step = "Check that pip reaches its package index"
+
+
+class ReleaseDiffers(CommandFailed):
+    """A file of the release exists with another content; facts: `bucket`, `key`."""
+
+    code = "release_differs"
+    next_step = "Find out who wrote it, remove the release's folder, and run the command again"

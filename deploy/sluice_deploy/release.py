@@ -5,6 +5,7 @@ The bytes of its zip and tar.gz files depend only on their content.
 
 from __future__ import annotations
 
+import base64
 import gzip
 import hashlib
 import io
@@ -16,14 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sluice.lane.job_request import TRIAL_ENTRY_POINT
-from sluice_deploy.errors import NoSources
+from sluice_deploy.errors import NoSources, ReleaseDiffers
 from sluice_deploy.wheels import Host, wheel_contents
 
 JOB_PYTHON = "3.9"  # EMR's default interpreter
-ENTRY_POINTS = ("ingest.py", TRIAL_ENTRY_POINT)
+ENTRY_POINT, CODE = "ingest.py", "sluice.zip"
 PREFIX = "releases"
 MANIFEST = "release.json"
+# The line of the entry point that receives the checksums of the other files.
+_NO_CHECKSUMS = b"CHECKSUMS: dict[str, str] = {}\n"
 # Service models for a job: without a VPC it reaches no other service, and all 400 are 20 MB to unpack at every start.
 _SERVICES = ("s3", "dynamodb", "sts", "kms", "glue", "logs")
 _MODELS = "botocore/data/"
@@ -52,21 +54,41 @@ def source_root() -> Path:
 def build_release(root: Path, hosts: Sequence[Host], cache: Path) -> Release:
     """Build the release of the sources under `root` for `hosts`. The same sources give the same bytes.
 
-    Raises WheelsUnavailable.
+    Raises NoSources and WheelsUnavailable.
     """
     sources = {
         **read_tree(root / "functions", ("sluice", "sluice_formats", "sluice_aws")),
         **read_tree(root / "spark", ("sluice_spark",)),
     }
-    files = {**{name: (root / "spark" / name).read_bytes() for name in ENTRY_POINTS}, "sluice.zip": zip_bytes(sources)}
+    code = zip_bytes(sources)
+    files, checksums = {CODE: code}, {CODE: hashlib.sha256(code).hexdigest()}
     for host in hosts:
-        files[f"environment-{host.architecture}.tar.gz"] = _environment(
-            root / "spark" / "requirements.txt", host, cache
-        )
+        name = f"environment-{host.architecture}.tar.gz"
+        files[name] = _environment(root / "spark" / "requirements.txt", host, cache)
+        checksums[name] = _tree_checksum(files[name])
+    files[ENTRY_POINT] = _entry_point((root / "spark" / ENTRY_POINT).read_bytes(), checksums)
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
     version = hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()[:20]
     manifest = {"version": version, "files": hashes, "python": sorted({host.python for host in hosts})}
     return Release(version, {**files, MANIFEST: json.dumps(manifest, indent=2, sort_keys=True).encode()})
+
+
+def _entry_point(source: bytes, checksums: Mapping[str, str]) -> bytes:
+    """The entry point with the checksums that it verifies before it imports anything else of the release."""
+    if source.count(_NO_CHECKSUMS) != 1:
+        raise NoSources(f"spark/{ENTRY_POINT} has no place for the checksums of its release", root="spark")
+    return source.replace(_NO_CHECKSUMS, f"CHECKSUMS = {json.dumps(checksums, sort_keys=True)}\n".encode())
+
+
+def _tree_checksum(packed: bytes) -> str:
+    """The checksum that spark/ingest.py computes of the unpacked archive."""
+    total = hashlib.sha256()
+    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+        for member in sorted(tar.getmembers(), key=lambda member: member.name):
+            content = tar.extractfile(member)
+            if content is not None and "__pycache__" not in member.name.split("/"):
+                total.update(member.name.encode() + b"\0" + hashlib.sha256(content.read()).digest())
+    return total.hexdigest()
 
 
 def _environment(requirements: Path, host: Host, cache: Path) -> bytes:
@@ -103,16 +125,42 @@ def write_release(release: Release, folder: Path) -> None:
 
 
 def upload_release(release: Release, s3: Any, bucket: str) -> bool:
-    """Upload a release into the artifact bucket, its manifest last. Returns whether it was missing.
+    """Upload the missing files of a release into the artifact bucket, its manifest last. Returns whether any was.
 
-    `s3` is a boto3 client.
+    `s3` is a boto3 client. A file is never overwritten. Raises ReleaseDiffers if one exists with another content.
     """
-    manifest = f"{PREFIX}/{release.version}/{MANIFEST}"
-    if s3.list_objects_v2(Bucket=bucket, Prefix=manifest, MaxKeys=1).get("KeyCount"):
-        return False
+    missing = False
     for name, content in sorted(release.files.items(), key=lambda file: file[0] == MANIFEST):
-        s3.put_object(Bucket=bucket, Key=f"{PREFIX}/{release.version}/{name}", Body=content)
-    return True
+        key = f"{PREFIX}/{release.version}/{name}"
+        checksum = base64.b64encode(hashlib.sha256(content).digest()).decode()
+        stored = _stored_checksum(s3, bucket, key)
+        if stored is None:
+            missing = True
+            try:
+                s3.put_object(Bucket=bucket, Key=key, Body=content, ChecksumSHA256=checksum, IfNoneMatch="*")
+                continue
+            except s3.exceptions.ClientError as error:
+                # 412: another deployment was first. 409: it is not finished, and will be by the time of the answer.
+                if error.response["ResponseMetadata"]["HTTPStatusCode"] not in (409, 412):
+                    raise
+                stored = _stored_checksum(s3, bucket, key)
+        if stored != checksum:
+            raise ReleaseDiffers(f"s3://{bucket}/{key} is not the file of this release", bucket=bucket, key=key)
+    return missing
+
+
+def _stored_checksum(s3: Any, bucket: str, key: str) -> str | None:
+    """The SHA-256 of an object in base64; None if it is missing."""
+    try:
+        head = s3.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
+    except s3.exceptions.ClientError as error:
+        if error.response["ResponseMetadata"]["HTTPStatusCode"] != 404:
+            raise
+        return None
+    if head.get("ChecksumSHA256"):
+        return str(head["ChecksumSHA256"])
+    content = s3.get_object(Bucket=bucket, Key=key)["Body"].read()  # uploaded without a checksum
+    return base64.b64encode(hashlib.sha256(content).digest()).decode()
 
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date of a zip

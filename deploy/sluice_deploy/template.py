@@ -6,7 +6,6 @@ CloudFormation can't change an application while it is started.
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -68,12 +67,6 @@ def changes_application(
         name in defaults and given.get(name, now.get(name, defaults[name])) != now.get(name, defaults[name])
         for name in named
     )
-
-
-def parameters_of(overrides: str) -> dict[str, str]:
-    """`--parameter-overrides` as SAM takes them: `Name=value Name="a value"`."""
-    pairs = [word.partition("=") for word in shlex.split(overrides)]
-    return {name: value for name, _, value in pairs}
 
 
 def _applications(template: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,10 @@
 """Every `sam` command in README and docs exists, with its options, and `sam` parses make's arguments as intended."""
 
+import json
+import os
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -41,18 +44,23 @@ def test_every_documented_sam_command_exists_with_its_options() -> None:
 
 
 def test_a_parameter_with_spaces_reaches_sam_whole() -> None:
-    command = ["make", "--dry-run", "deploy", "PARAMETERS=MaximumCpu='32 vCPU' LogLevel=WARNING"]
-    said = subprocess.run(
-        command, cwd=Path(__file__).resolve().parents[2], check=True, capture_output=True, text=True
+    root = Path(__file__).resolve().parents[2]
+    command = ["make", "--dry-run", "deploy", "ENV=dev", "PARAMETERS=MaximumCpu='32 vCPU' LogLevel=INFO"]
+    said = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
+    (last,) = [line for line in said.splitlines() if "/sam deploy " in line and "Release=" in line]
+    shown = last.replace("$(cat .aws-sam/release)", "abc123").replace("/sam deploy ", "/printed ")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    words = subprocess.run(
+        ["sh", "-c", f"{shlex.quote(sys.executable)} -c 'import json, sys; print(json.dumps(sys.argv[1:]))' {shown}"],
+        cwd=root,
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
     ).stdout
-    deployments = [
-        shlex.split(line.replace("$(cat .aws-sam/release)", "abc123"))
-        for line in said.splitlines()
-        if "/sam deploy " in line
-    ]
-    assert len(deployments) == 2
-    for words in deployments:
-        given = CfnParameterOverridesType().convert(
-            tuple(words[words.index("--parameter-overrides") + 1 :]), None, None
-        )
-        assert (given["MaximumCpu"], given["LogLevel"]) == ("32 vCPU", "WARNING")
+    arguments = json.loads(words)
+    given = CfnParameterOverridesType().convert(
+        tuple(arguments[arguments.index("--parameter-overrides") + 1 :]), None, None
+    )
+    assert (given["MaximumCpu"], given["LogLevel"], given["Release"]) == ("32 vCPU", "INFO", "abc123")
+    assert given["IdleTimeoutMinutes"] == "5", "of samconfig.toml"

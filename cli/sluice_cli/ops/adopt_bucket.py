@@ -9,7 +9,7 @@ import typer
 from botocore.exceptions import ClientError
 
 from sluice.errors import CommandFailed, UsageError
-from sluice_cli.errors import NotificationOverlap
+from sluice_cli.errors import BucketElsewhere, NotificationOverlap
 from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, say
 
 ID = "sluice"
@@ -54,6 +54,14 @@ def adopt_bucket(
             next_step="Deploy the template again, or use --via eventbridge",
         )
     s3 = target.client("s3")
+    elsewhere = region_of(s3, target.bronze)
+    if elsewhere not in (None, target.region):
+        raise BucketElsewhere(
+            f"{target.bronze} is in {elsewhere}, and the stack in {target.region}: S3 announces objects in the bucket's "
+            "Region only",
+            bucket=target.bronze,
+            region=elsewhere,
+        )
     before = configured(s3.get_bucket_notification_configuration(Bucket=target.bronze))
     after = with_stack(before, f"{ID}-{target.stack}", queue)
     if not dry_run and after != before:
@@ -73,6 +81,12 @@ def adopt_bucket(
         print_json({"bucket": target.bronze, "changed": after != before and not dry_run, "configuration": after})
     else:
         say(f"{target.bronze} {'now' if after != before else 'already'} announces its objects to {target.stack}")
+
+
+def region_of(s3: Any, bucket: str) -> str | None:
+    """The Region of a bucket; None where an emulator doesn't say."""
+    region = s3.head_bucket(Bucket=bucket)["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region")
+    return None if region is None else str(region)
 
 
 def configured(answer: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,8 +21,9 @@ from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.settings import NO_RELEASE
 from sluice_aws.stack import Target
+from sluice_cli.errors import BucketElsewhere
 from sluice_cli.ingest.survey import describe_lane
-from sluice_cli.ops.adopt_bucket import announces, configured, queue_arn
+from sluice_cli.ops.adopt_bucket import announces, configured, queue_arn, region_of
 from sluice_cli.ops.engine import EngineTrial
 from sluice_cli.terminal.findings import FAIL, OK, WARN, Finding
 from sluice_cli.terminal.output import (
@@ -117,6 +118,8 @@ def _checked(about: str, check: Callable[[Target], Iterator[Finding]], target: T
 
 def _bronze(target: Target) -> Iterator[Finding]:
     s3 = target.client("s3")
+    if region_of(s3, target.bronze) not in (None, target.region):
+        yield _far("bronze region", target.bronze, target)
     status = s3.get_bucket_versioning(Bucket=target.bronze).get("Status")
     if status == "Enabled":
         yield Finding("bronze bucket", OK, f"{target.bronze} keeps versions")
@@ -147,11 +150,22 @@ def _bronze(target: Target) -> Iterator[Finding]:
         )
 
 
+def _far(about: str, bucket: str, target: Target) -> Finding:
+    return Finding(
+        about,
+        FAIL,
+        f"{bucket} is in another Region than the stack ({target.region}), where neither its notices nor runs reach it",
+        BucketElsewhere.next_step,
+    )
+
+
 def _places(target: Target) -> Iterator[Finding]:
     s3 = target.client("s3")
     for about, bucket in (("silver bucket", target.silver), ("artifact bucket", target.artifacts)):
-        s3.head_bucket(Bucket=bucket)
-        yield Finding(about, OK, f"{bucket} exists")
+        if region_of(s3, bucket) in (None, target.region):
+            yield Finding(about, OK, f"{bucket} exists")
+        else:
+            yield _far(about, bucket, target)
     state = target.client("dynamodb").describe_table(TableName=target.ledger_table)["Table"]["TableStatus"]
     if state == "ACTIVE":
         yield Finding("ledger", OK, f"{target.ledger_table} is active")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from sluice.config.table import COW, MOR
-from sluice.lane.job_request import TRIAL_ENTRY_POINT, JobEnvironment, start_trial
+from sluice.lane.job_request import JobEnvironment, start_trial
 from sluice.lane.trial import (
     RUNNING,
     TableTrial,
@@ -53,15 +53,9 @@ def job_environment(target: Target) -> JobEnvironment:
     """
     name = target.outputs.get(FUNCTION_OUTPUT)
     if name is None:
-        raise NoTrial(f"The stack has no output {FUNCTION_OUTPUT}", next_step="Deploy the template again")
+        raise NoTrial(f"The stack has no output {FUNCTION_OUTPUT}")
     variables = target.client("lambda").get_function_configuration(FunctionName=name)["Environment"]["Variables"]
-    environment = Settings.from_env({**variables, "AWS_REGION": target.region}, needed=_NEEDED).job_environment()
-    manifest = Objects(target.client("s3")).get_json(
-        environment.artifact_bucket, f"releases/{environment.release}/release.json"
-    )
-    if TRIAL_ENTRY_POINT not in ((manifest or {}).get("files") or {}):
-        raise NoTrial(f"The release {environment.release} has no {TRIAL_ENTRY_POINT}", release=environment.release)
-    return environment
+    return Settings.from_env({**variables, "AWS_REGION": target.region}, needed=_NEEDED).job_environment()
 
 
 class EngineTrial:

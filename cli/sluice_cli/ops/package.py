@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sluice.errors import UsageError
+from sluice.errors import NoTarget, UsageError
 from sluice_cli.terminal.output import Json, Stack, chosen_target, human_bytes, print_json, print_table, say
 from sluice_deploy.release import JOB_PYTHON, build_release, source_root, upload_release, write_release
 from sluice_deploy.wheels import Host, this_host
@@ -37,6 +37,10 @@ def package(
         bool,
         typer.Option("--upload", help="Upload the files to the stack's artifact bucket, under releases/<version>/."),
     ] = False,
+    if_deployed: Annotated[
+        bool,
+        typer.Option("--if-deployed", help="Do nothing while the stack doesn't exist: it has no bucket to upload to."),
+    ] = False,
     release_file: Annotated[
         Path | None,
         typer.Option("--release-file", metavar="FILE", help="Write the version to this file, for scripts."),
@@ -53,6 +57,13 @@ def package(
     """
     if arch != "host" and arch not in _CHOICES:
         raise UsageError(f"--arch {arch} is not one of x86_64, arm64, both, host")
+    try:
+        target = chosen_target(stack) if upload else None
+    except NoTarget as missing:
+        if not if_deployed:
+            raise
+        say(f"{missing}: nothing is uploaded")
+        return
     release = build_release(
         source_root(), (this_host(),) if arch == "host" else _CHOICES[arch], cache_directory(os.environ)
     )
@@ -61,8 +72,7 @@ def package(
         written = output / release.version
         write_release(release, written)
     url = None
-    if upload:
-        target = chosen_target(stack)
+    if target is not None:
         url = release.url(target.artifacts)
         say(
             f"{'uploaded to' if upload_release(release, target.client('s3'), target.artifacts) else 'already at'} {url}"

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import json as json_module
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 from sluice.errors import NoTarget
 from sluice.lane.machine import HALTED, IDLE, PAUSED
@@ -25,7 +19,8 @@ from sluice_aws.stack import STACK_VARIABLE, Target, remove_failed_creation
 from sluice_cli.errors import NotAtRest
 from sluice_cli.terminal.output import Stack, chosen_target, say, stack_before_verb
 from sluice_cli.terminal.stack import supervise_now
-from sluice_deploy.template import changes_application, parameters_of, parse_template, read_template
+from sluice_deploy.parameters import parameters_of
+from sluice_deploy.template import changes_application, parse_template, read_template
 
 app = typer.Typer(
     help="Stop Spark before its application is changed or deleted, and resume it after.", no_args_is_help=True
@@ -62,14 +57,6 @@ def begin(
             help="The parameters of the deployment, as for `sam deploy`.",
         ),
     ] = "",
-    config_env: Annotated[
-        str | None,
-        typer.Option(
-            "--config-env",
-            metavar="NAME",
-            help="Without overrides, use those of samconfig.toml for this environment, as `sam deploy` does.",
-        ),
-    ] = None,
     timeout: Annotated[
         float, typer.Option("--timeout", metavar="SECONDS", help="Time limit for runs to end.")
     ] = 1800.0,
@@ -94,9 +81,7 @@ def begin(
         if named and before_deploy is not None and remove_failed_creation(named, os.environ, poll_s=int(POLL_S)):
             say(f"stack {named}: deleted, since its creation had failed and it holds nothing")
         return
-    if before_deploy is not None and not _would_change(
-        target, before_deploy, _given(overrides, config_env, before_deploy.parent)
-    ):
+    if before_deploy is not None and not _would_change(target, before_deploy, parameters_of(overrides)):
         say("The application doesn't change: no lane is paused")
         return
     ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
@@ -186,16 +171,6 @@ def _write(note: Path | None, ledger: Ledger, target: Target, lanes: list[str]) 
         return
     note.parent.mkdir(parents=True, exist_ok=True)
     note.write_text(json_module.dumps({"stack": target.stack, "lanes": lanes}))
-
-
-def _given(overrides: str, config_env: str | None, folder: Path) -> dict[str, str]:
-    """The parameters of the command line or, without any, of samconfig.toml: `sam deploy` doesn't merge them either."""
-    if overrides or config_env is None:
-        return parameters_of(overrides)
-    environments = tomllib.loads((folder / "samconfig.toml").read_text(encoding="utf-8"))
-    return parameters_of(
-        environments.get(config_env, {}).get("deploy", {}).get("parameters", {}).get("parameter_overrides", "")
-    )
 
 
 def _would_change(target: Target, template: Path, given: Mapping[str, str]) -> bool:

@@ -20,7 +20,7 @@ LONGEST_BATCH_MIN = 60  # a batch that begins just before a run's maximum age is
 MARGIN_MIN = 15  # for the start of Spark, the take-over and the release
 # Executors must outlive a linger; otherwise the first batch after it waits a minute for new ones.
 IDLE_AFTER_LINGER_S = 60
-TRIAL_ENTRY_POINT = "trial.py"
+ENTRY_POINT = "ingest.py"
 TRIAL_TIMEOUT_MIN = 20  # the start of Spark and a few small commits, with minutes to spare for a queue
 DISK = "20g"  # the smallest size; it is free of charge and holds the shuffle of one batch
 # EMR Serverless writes X86_64 where the release's archives say x86_64.
@@ -77,7 +77,6 @@ def start_job_run(
         policy=policy,
         timeout_min=execution_timeout_min(lane),
         tags={"sluice:lane": lane.name, "sluice:run": run_id},
-        entry_point="ingest.py",
         arguments=_arguments(environment, lane, run_id) + (["--scope", scope.name] if scope.name else []),
     )
 
@@ -98,7 +97,6 @@ def start_trial(environment: JobEnvironment, trial: str) -> dict[str, Any]:
         policy=policy,
         timeout_min=TRIAL_TIMEOUT_MIN,
         tags={"sluice:trial": trial},
-        entry_point=TRIAL_ENTRY_POINT,
         arguments=arguments,
     )
 
@@ -111,7 +109,6 @@ def _request(
     policy: str,
     timeout_min: int,
     tags: Mapping[str, str],
-    entry_point: str,
     arguments: list[str],
 ) -> dict[str, Any]:
     if not RUN_ID.fullmatch(run_id):
@@ -130,7 +127,7 @@ def _request(
         "tags": dict(tags),
         "jobDriver": {
             "sparkSubmit": {
-                "entryPoint": f"{environment.release_url}/{entry_point}",
+                "entryPoint": f"{environment.release_url}/{ENTRY_POINT}",
                 "entryPointArguments": arguments,
                 "sparkSubmitParameters": _submit_parameters(_spark_settings(environment, lane)),
             }

@@ -45,7 +45,7 @@ EXIT_PASSED, EXIT_FAILED = 0, 1
 
 @dataclass(frozen=True)
 class TrialArguments:
-    """The command line of spark/trial.py."""
+    """The command line of spark/ingest.py for a trial."""
 
     trial: str
     region: str
@@ -55,7 +55,7 @@ class TrialArguments:
 def parse(argv: Sequence[str]) -> TrialArguments:
     """Read the command line. Exits with status 2 and the usage when it is wrong, as argparse does."""
     parser = argparse.ArgumentParser(
-        prog="trial.py",
+        prog="ingest.py",
         allow_abbrev=False,
         description="One trial of the engine: small tables written, changed, served, read and removed.",
     )

@@ -89,3 +89,28 @@ def test_adopting_fails_without_a_queue_and_tries_no_other_way(stack, capsys):
 
 def test_another_way_than_the_two_is_a_wrong_command_line(stack):
     assert run(["adopt-bucket", "--via", "pigeon"]) == 2
+
+
+@pytest.fixture
+def elsewhere(stack, monkeypatch):
+    """Buckets as S3 describes those of another Region."""
+    head = type(stack.s3).head_bucket
+
+    def described(self, **given):
+        answer = head(self, **given)
+        answer["ResponseMetadata"]["HTTPHeaders"]["x-amz-bucket-region"] = "us-west-2"
+        return answer
+
+    monkeypatch.setattr(type(stack.s3), "head_bucket", described)
+
+
+def test_a_bucket_of_another_region_is_not_adopted(stack, elsewhere, capsys):
+    assert run(["adopt-bucket"]) == 1
+    assert "s-bronze is in us-west-2, and the stack in eu-central-1" in capsys.readouterr().err
+    assert "EventBridgeConfiguration" not in stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
+
+
+def test_doctor_fails_buckets_of_another_region(stack, elsewhere, capsys):
+    run(["doctor", "--json"])
+    found = {item["about"]: item["result"] for item in describe(capsys)}
+    assert [found[about] for about in ("bronze region", "silver bucket", "artifact bucket")] == ["fail"] * 3

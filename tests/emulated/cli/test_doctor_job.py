@@ -60,9 +60,8 @@ class Emr:
 def emr(stack, monkeypatch):
     """A deployed release that has trials; gives the application that runs them."""
 
-    def made(report=GOOD, state="SUCCESS", files=("ingest.py", "trial.py")):
+    def made(report=GOOD, state="SUCCESS"):
         objects = Objects(stack.s3)
-        objects.put_json("s-artifacts", "releases/abc123/release.json", {"files": dict.fromkeys(files, "")})
         emr = Emr(objects, report, state)
         names = {
             "LEDGER_TABLE": "s-ledger",
@@ -131,9 +130,3 @@ def test_a_job_that_takes_too_long_is_ended(emr, capsys):
     output = capsys.readouterr()
     assert application.cancelled == ["00f1"] and scratch_prefix(application.started[0]["name"]) in output.err
     assert "Job run 00f1 is still RUNNING. Raise --timeout" in output.out
-
-
-def test_a_release_without_trials_starts_none(emr, capsys):
-    application = emr(files=("ingest.py",))
-    assert run(["doctor", "--job"]) == 1
-    assert "has no trial.py. `make deploy`" in capsys.readouterr().out and not application.started

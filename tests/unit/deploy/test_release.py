@@ -1,16 +1,22 @@
 """A release's bytes depend only on its sources, and its version on its bytes."""
 
+import base64
+import hashlib
 import io
 import json
 import os
+import subprocess
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from sluice_deploy import release as release_module
+from sluice_deploy.errors import ReleaseDiffers
 from sluice_deploy.release import (
     MANIFEST,
     Release,
@@ -23,6 +29,7 @@ from sluice_deploy.release import (
 )
 from sluice_deploy.wheels import Host
 
+ENTRY = Path(__file__).resolve().parents[3] / "spark" / "ingest.py"
 HOSTS = (Host("3.9", "x86_64"), Host("3.9", "arm64"))
 WHEELS = {
     "boto3/__init__.py": b"",
@@ -42,9 +49,10 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "functions/sluice/lane/machine.py": "LANE = 1\n",
         "functions/sluice_aws/__init__.py": "",
         "functions/admit/handler.py": "",
-        "spark/ingest.py": "print()\n",
-        "spark/trial.py": "print()\n",
+        "spark/ingest.py": ENTRY.read_text(),
         "spark/sluice_spark/__init__.py": "",
+        "spark/sluice_spark/run/__init__.py": "",
+        "spark/sluice_spark/run/driver.py": "drive, parse = lambda *_: print('it runs'), list\n",
         "spark/requirements.txt": "boto3==1\n",
     }.items():
         path = root / name
@@ -72,7 +80,11 @@ def test_a_changed_source_is_another_version(sources: Path, tmp_path: Path) -> N
     (sources / "functions/sluice/lane/machine.py").write_text("LANE = 2\n")
     second = build_release(sources, HOSTS, tmp_path)
     assert second.version != first.version
-    assert {name for name in first.files if first.files[name] != second.files[name]} == {"sluice.zip", MANIFEST}
+    assert {name for name in first.files if first.files[name] != second.files[name]} == {
+        "ingest.py",  # it knows the checksums of the others
+        "sluice.zip",
+        MANIFEST,
+    }
 
 
 def test_a_version_is_what_the_template_takes(sources: Path, tmp_path: Path) -> None:
@@ -87,6 +99,8 @@ def test_the_zip_holds_what_the_job_imports_and_no_handler(sources: Path, tmp_pa
         "sluice/lane/machine.py",
         "sluice_aws/__init__.py",
         "sluice_spark/__init__.py",
+        "sluice_spark/run/__init__.py",
+        "sluice_spark/run/driver.py",
     ]
 
 
@@ -114,25 +128,117 @@ def test_the_manifest_names_every_file_by_its_hash(sources: Path, tmp_path: Path
     assert {path.name for path in (tmp_path / "out").iterdir()} == set(release.files)
 
 
+@pytest.fixture()
+def job(sources: Path, tmp_path: Path) -> Path:
+    """The work directory of a job, as EMR Serverless prepares it from a release."""
+    release, directory = build_release(sources, HOSTS, tmp_path / "cache"), tmp_path / "job"
+    write_release(release, directory)
+    with tarfile.open(directory / "environment-x86_64.tar.gz") as tar:
+        tar.extractall(directory / "environment", filter="data")
+    return directory
+
+
+def started(job: Path) -> tuple[int, str]:
+    """The exit status of the entry point, and what it printed."""
+    path = os.pathsep.join(["./environment", str(job / "sluice.zip")])
+    done = subprocess.run(
+        [sys.executable, "ingest.py", "--lane", "main"],
+        cwd=job,
+        env={"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_job_runs_what_its_release_holds(job: Path) -> None:
+    (job / "environment/boto3/__pycache__").mkdir()
+    (job / "environment/boto3/__pycache__/__init__.cpython-39.pyc").write_bytes(b"compiled by another job")
+    assert started(job) == (0, "it runs\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("sluice.zip", zip_bytes({"sluice/__init__.py": b"print('it runs')"})),
+        ("environment/fastavro/_read.so", b"other"),
+        ("environment/fastavro/added.py", b"print('it runs')"),
+    ],
+    ids=["code", "package", "added file"],
+)
+def test_a_job_runs_nothing_of_an_altered_release(job: Path, name: str, content: bytes) -> None:
+    (job / name).write_bytes(content)
+    status, printed = started(job)
+    assert status == 1 and "ReleaseAltered" in printed and "it runs" not in printed
+
+
+def test_a_job_without_its_packages_runs_nothing(job: Path) -> None:
+    (job / "environment").rename(job / "elsewhere")
+    status, printed = started(job)
+    assert status == 1 and "ReleaseAltered" in printed
+
+
 class Bucket:
     """A bucket that remembers the order of its objects."""
 
+    class exceptions:
+        ClientError = ClientError
+
     def __init__(self) -> None:
-        self.keys: list[str] = []
+        self.objects: dict[str, bytes] = {}
+        self.taken = b""  # what another deployment writes a moment earlier
 
-    def list_objects_v2(self, *, Bucket: str, Prefix: str, MaxKeys: int) -> dict[str, Any]:
-        return {"KeyCount": len([key for key in self.keys if key.startswith(Prefix)])}
+    @property
+    def keys(self) -> list[str]:
+        return list(self.objects)
 
-    def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> None:
-        self.keys.append(Key)
+    def head_object(self, *, Bucket: str, Key: str, ChecksumMode: str) -> dict[str, Any]:
+        if Key not in self.objects:
+            raise answered(404)
+        return {"ChecksumSHA256": base64.b64encode(hashlib.sha256(self.objects[Key]).digest()).decode()}
+
+    def put_object(self, *, Bucket: str, Key: str, Body: bytes, ChecksumSHA256: str, IfNoneMatch: str) -> None:
+        assert IfNoneMatch == "*" and ChecksumSHA256 == base64.b64encode(hashlib.sha256(Body).digest()).decode()
+        self.objects[Key] = self.taken or Body
+        if self.taken:
+            raise answered(412)
+
+
+def answered(status: int) -> ClientError:
+    return ClientError({"Error": {}, "ResponseMetadata": {"HTTPStatusCode": status}}, "PutObject")
+
+
+RELEASE = Release("v1", {MANIFEST: b"{}", "ingest.py": b"", "sluice.zip": b""})
 
 
 def test_a_release_is_uploaded_once_and_its_manifest_last() -> None:
     bucket = Bucket()
-    release = Release("v1", {MANIFEST: b"{}", "ingest.py": b"", "sluice.zip": b""})
-    assert upload_release(release, bucket, "artifacts")
+    assert upload_release(RELEASE, bucket, "artifacts")
     assert bucket.keys == ["releases/v1/ingest.py", "releases/v1/sluice.zip", "releases/v1/release.json"]
-    assert not upload_release(release, bucket, "artifacts")
+    assert not upload_release(RELEASE, bucket, "artifacts")
+
+
+def test_what_an_interrupted_upload_left_is_completed() -> None:
+    bucket = Bucket()
+    bucket.objects["releases/v1/ingest.py"] = b""
+    assert upload_release(RELEASE, bucket, "artifacts") and len(bucket.keys) == 3
+
+
+@pytest.mark.parametrize("name", ["sluice.zip", MANIFEST])
+def test_a_file_of_a_release_is_never_overwritten(name: str) -> None:
+    bucket = Bucket()
+    bucket.objects[f"releases/v1/{name}"] = b"other"
+    with pytest.raises(ReleaseDiffers):
+        upload_release(RELEASE, bucket, "artifacts")
+    assert bucket.objects[f"releases/v1/{name}"] == b"other"
+
+
+def test_of_two_deployments_at_once_the_second_compares_what_the_first_wrote() -> None:
+    bucket = Bucket()
+    bucket.taken = b"other"
+    with pytest.raises(ReleaseDiffers):
+        upload_release(RELEASE, bucket, "artifacts")
 
 
 def test_archives_say_nothing_of_where_and_when_they_were_made() -> None:

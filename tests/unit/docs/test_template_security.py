@@ -3,12 +3,14 @@
 import json
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tomllib
 
+from sluice_deploy.release import CODE, ENTRY_POINT, MANIFEST, PREFIX
 from sluice_deploy.template import read_template
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -124,7 +126,7 @@ def test_a_bucket_is_private_encrypted_kept_and_spoken_to_over_tls_only(bucket: 
         one for one in of_type("AWS::S3::BucketPolicy").values() if one["Properties"]["Bucket"] == {"Ref": bucket}
     ]
     assert policy["Condition"] == resource["Condition"]
-    (denied,) = policy["Properties"]["PolicyDocument"]["Statement"]
+    (denied,) = [one for one in statements(policy) if one["Sid"] == "OnlyOverTls"]
     assert (denied["Effect"], denied["Principal"], denied["Action"], denied["Condition"]) == (
         "Deny",
         "*",
@@ -132,6 +134,20 @@ def test_a_bucket_is_private_encrypted_kept_and_spoken_to_over_tls_only(bucket: 
         {"Bool": {"aws:SecureTransport": "false"}},
     )
     assert denied["Resource"] == [{"Fn::GetAtt": [bucket, "Arn"]}, {"Fn::Sub": f"${{{bucket}.Arn}}/*"}]
+
+
+def test_no_file_of_a_release_can_be_overwritten() -> None:
+    (once,) = [one for one in statements(RESOURCES["ArtifactPolicy"]) if one["Sid"] == "ReleasesAreWrittenOnce"]
+    assert (once["Effect"], once["Principal"], once["Action"], once["Condition"]) == (
+        "Deny",
+        "*",
+        "s3:PutObject",
+        {"Null": {"s3:if-none-match": "true"}},
+    )
+    patterns = [one["Fn::Sub"].partition("}/")[2] for one in once["Resource"]]
+    files = (ENTRY_POINT, CODE, "environment-arm64.tar.gz", "environment-x86_64.tar.gz", MANIFEST)
+    assert all(any(fnmatch(f"{PREFIX}/abc/{name}", pattern) for pattern in patterns) for name in files)
+    assert not any(fnmatch(f"{PREFIX}/hudi-bundle.jar", pattern) for pattern in patterns), "people upload that one"
 
 
 def test_what_holds_or_protects_data_outlives_the_stack_but_not_a_failed_creation() -> None:
@@ -248,6 +264,16 @@ def test_every_fixed_name_begins_with_the_stacks() -> None:
     assert names and all(
         name == {"Ref": "AWS::StackName"} or name["Fn::Sub"].startswith("${AWS::StackName}-") for name in names
     )
+
+
+@pytest.mark.parametrize(
+    "kind, name", [("AWS::S3::Bucket", "BucketName"), ("AWS::CloudWatch::Dashboard", "DashboardName")]
+)
+def test_a_second_stack_in_another_region_has_names_of_its_own(kind: str, name: str) -> None:
+    fixed = [one["Properties"][name] for one in of_type(kind).values() if name in one["Properties"]]
+    assert fixed and all("${AWS::Region}" in one["Fn::Sub"] for one in fixed)
+    for identity in of_type("AWS::IAM::Role", "AWS::IAM::Policy", "AWS::IAM::ManagedPolicy").values():
+        assert not {"RoleName", "PolicyName", "ManagedPolicyName"} & set(identity["Properties"])
 
 
 def test_nothing_is_open_to_the_public() -> None:

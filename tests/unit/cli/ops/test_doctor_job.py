@@ -25,7 +25,7 @@ def test_a_trial_is_started_as_a_run_is_with_one_executor_and_less_that_it_may_d
     assert not ParamValidator().validate(body, shape).has_errors() and TRIAL_ID.fullmatch(TRIAL)
     job = body["jobDriver"]["sparkSubmit"]
     assert (job["entryPoint"], job["entryPointArguments"]) == (
-        "s3://artifacts/releases/abc123/trial.py",
+        "s3://artifacts/releases/abc123/ingest.py",
         ["--trial", TRIAL, "--region", "us-east-1", "--silver", "silver"],
     )
     assert "spark.dynamicAllocation.maxExecutors=1 " in job["sparkSubmitParameters"]

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice_cli.ops import standstill as standstill_command
-from sluice_deploy.template import changes_application, parameters_of, read_template
+from sluice_deploy.template import changes_application, read_template
 
 ROOT = Path(__file__).resolve().parents[4]
 TEMPLATE = read_template(ROOT / "template.yaml")
@@ -33,13 +32,3 @@ def test_another_definition_of_the_application_changes_it():
     other = json.loads(json.dumps(TEMPLATE))
     other["Resources"]["SparkApplication"]["Properties"]["SchedulerConfiguration"]["QueueTimeoutMinutes"] = 30
     assert changes_application(TEMPLATE, other, NOW, {})
-
-
-def test_overrides_are_read_as_sam_reads_them():
-    assert parameters_of("MaximumCpu='32 vCPU' Release=abc") == {"MaximumCpu": "32 vCPU", "Release": "abc"}
-
-
-def test_parameters_of_an_environment_count_where_none_are_given():
-    given = standstill_command._given("", "dev", ROOT)
-    assert changes_application(TEMPLATE, TEMPLATE, NOW, given) and given["LogRetentionDays"] == "7"
-    assert standstill_command._given("Release=x", "dev", ROOT) == {"Release": "x"}

@@ -1,0 +1,94 @@
+"""The parameters of a deployment, and the order of its steps."""
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sluice_deploy.parameters import as_overrides, configured_parameters, parameters_of
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def made(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """What make says that it does, or does where `arguments` don't forbid it."""
+    old = ("--old-file=.venv/.local", "--old-file=.venv/.dev", "--no-print-directory")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "MAKE"))}
+    return subprocess.run(
+        ["make", *old, *arguments],
+        cwd=ROOT,
+        env={**environment, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def steps(*arguments: str) -> list[str]:
+    return [line for line in made("--dry-run", "deploy", *arguments).stdout.splitlines() if ".venv/bin/" in line]
+
+
+def test_overrides_are_read_and_written_as_sam_reads_them() -> None:
+    read = parameters_of("MaximumCpu='32 vCPU' Release=abc Empty=")
+    assert read == {"MaximumCpu": "32 vCPU", "Release": "abc", "Empty": ""}
+    assert as_overrides(read) == "MaximumCpu='32 vCPU' Release=abc Empty=''"
+
+
+def test_parameters_of_the_command_line_add_to_those_of_the_environment() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "sluice_deploy.parameters",
+        "dev",
+        "Architecture=arm64",
+        "LogLevel='INFO' MaximumCpu='32 vCPU'",
+    ]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    printed = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    assert parameters_of(printed) == {
+        **configured_parameters("dev", ROOT),
+        "Architecture": "arm64",
+        "LogLevel": "INFO",
+        "MaximumCpu": "32 vCPU",
+    }
+    assert "IdleTimeoutMinutes" in configured_parameters("dev", ROOT)
+    assert configured_parameters("default", ROOT) == {} == configured_parameters("dev", ROOT / "docs")
+
+
+def test_new_functions_never_meet_the_old_release() -> None:
+    build, upload, begin, first, deploy, end = steps()
+    assert "sam build" in build and "standstill begin" in begin and "standstill end" in end
+    assert "package" in upload and "--upload" in upload and "--if-deployed" in upload
+    assert first.startswith("test -s .aws-sam/release || {"), "only while there is no bucket"
+    assert "sam deploy" in deploy and "Release=$(cat .aws-sam/release)" in deploy
+
+
+def test_every_deployment_names_what_the_functions_were_built_for() -> None:
+    named = "Runtime=python3.12 Architecture=x86_64"
+    deployments = [line for line in steps("LAMBDA_PYTHON=3.12", "LAMBDA_ARCHITECTURE=x86_64") if "/sam " in line]
+    assert len(deployments) == 3 and all(named in line for line in deployments)
+
+
+def test_a_deployment_to_an_emulator_says_at_once_what_to_do_instead() -> None:
+    refused = made("deploy", AWS_ENDPOINT_URL="http://127.0.0.1:4566")
+    assert refused.returncode != 0 and refused.stdout == ""
+    assert "sluice local up" in refused.stderr and "make deploy-walkthrough" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "variables", [{}, {"AWS_ENDPOINT_URL": "http://127.0.0.1:4566"}], ids=["on AWS", "an emulator's own template"]
+)
+def test_a_deployment_that_can_succeed_is_not_refused(variables: dict[str, str], tmp_path: Path) -> None:
+    emulated = tmp_path / "emulated.yaml"
+    emulated.write_text("Resources: {}\n")
+    template = [f"TEMPLATE={emulated}"] if variables else []
+    allowed = made("on-aws", *template, **variables)
+    assert (allowed.returncode, allowed.stderr) == (0, "")
+
+
+def test_each_step_is_a_command_that_a_shell_reads() -> None:
+    for line in steps("PARAMETERS=MaximumCpu='32 vCPU' LogLevel=INFO"):
+        assert shlex.split(line)
