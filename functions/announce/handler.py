@@ -19,7 +19,7 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.settings import Settings
 from sluice_aws.telemetry import Telemetry, observed
 
-NEEDED = ("region", "ledger_table", "event_bus")
+NEEDED = ("region", "stack", "ledger_table", "event_bus")
 
 
 @observed("announce")
@@ -49,6 +49,7 @@ def announcer_of(telemetry: Telemetry) -> Announcer:
         batches=DynamoDbLedger(clients.dynamodb, settings.ledger_table).batches,
         events=clients.events,
         bus=settings.event_bus,
+        stack=settings.stack,
         report=telemetry,
         now=epoch_ms,
     )

@@ -29,7 +29,7 @@ from sluice_aws.s3.objects import Objects
 from sluice_aws.settings import Settings
 from sluice_aws.telemetry import Telemetry, milliseconds_left, observed
 
-NEEDED = ("region", "ledger_table", "bronze_bucket", "silver_bucket", "artifact_bucket", "event_bus")
+NEEDED = ("region", "stack", "ledger_table", "bronze_bucket", "silver_bucket", "artifact_bucket", "event_bus")
 RESERVED_MS = 30_000  # kept of the invocation's time for the page under way
 
 
@@ -133,7 +133,12 @@ def parts_of(telemetry: Telemetry) -> ReconcileParts:
         waker=waker,
         ledger=ledger,
         announcer=Announcer(
-            batches=ledger.batches, events=clients.events, bus=settings.event_bus, report=telemetry, now=epoch_ms
+            batches=ledger.batches,
+            events=clients.events,
+            bus=settings.event_bus,
+            stack=settings.stack,
+            report=telemetry,
+            now=epoch_ms,
         ),
         grace_ms=grace_ms,
     )

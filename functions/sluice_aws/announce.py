@@ -22,10 +22,14 @@ MISSED_PER_PASS = 100  # batches per scheduled pass: a few seconds
 class Announcer:
     """Announces each batch at least once. Consumers recognize a repetition by the batch id."""
 
-    def __init__(self, *, batches: BatchLedger, events: Any, bus: str, report: Report, now: Callable[[], int]) -> None:
+    def __init__(
+        self, *, batches: BatchLedger, events: Any, bus: str, stack: str, report: Report, now: Callable[[], int]
+    ) -> None:
+        """`stack` is the name that the events carry, and by which rules on a shared bus select them."""
         self._batches = batches
         self._events = events
         self._bus = bus
+        self._stack = stack
         self._report = report
         self._now = now
 
@@ -62,7 +66,7 @@ class Announcer:
 
     def _announce(self, name: str, batch: Mapping[str, Any]) -> None:
         parts = self._batches.parts(name)
-        detail = announcement(batch, parts)
+        detail = announcement(batch, parts, stack=self._stack)
         entry = {"Source": SOURCE, "DetailType": DETAIL_TYPE, "Detail": json.dumps(detail), "EventBusName": self._bus}
         answer = self._events.put_events(Entries=[entry])
         if answer["FailedEntryCount"]:

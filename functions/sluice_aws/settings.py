@@ -12,6 +12,7 @@ from sluice_aws.errors import SettingsMissing
 # Field -> environment variable. The template sets them on every function, except the endpoints of an emulator.
 VARIABLES = {
     "region": "AWS_REGION",
+    "stack": "STACK_NAME",
     "ledger_table": "LEDGER_TABLE",
     "bronze_bucket": "BRONZE_BUCKET",
     "silver_bucket": "SILVER_BUCKET",
@@ -22,6 +23,7 @@ VARIABLES = {
     "hudi_jars": "HUDI_JARS",
     "architecture": "ARCHITECTURE",
     "event_bus": "EVENT_BUS",
+    "key_arn": "KEY_ARN",
     "endpoint_url": "AWS_ENDPOINT_URL",
     "emr_endpoint_url": "AWS_ENDPOINT_URL_EMR_SERVERLESS",
 }
@@ -34,6 +36,7 @@ class Settings:
     """Names and limits of one deployment. An empty name is not set; times are seconds."""
 
     region: str = ""
+    stack: str = ""
     ledger_table: str = ""
     bronze_bucket: str = ""
     silver_bucket: str = ""
@@ -44,6 +47,7 @@ class Settings:
     hudi_jars: str = ""
     architecture: str = "X86_64"
     event_bus: str = "default"
+    key_arn: str = ""
     endpoint_url: str = ""
     emr_endpoint_url: str = ""
     reconcile_grace_s: int = 900
@@ -97,4 +101,6 @@ class Settings:
             artifact_bucket=self.artifact_bucket,
             hudi_jars=self.hudi_jars,
             architecture=self.architecture,
+            stack=self.stack,
+            key_arn=self.key_arn,
         )

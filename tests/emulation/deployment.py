@@ -59,6 +59,7 @@ class Deployment:
         self.calls: list[str] = []
         self.environment(
             AWS_REGION=REGION,
+            STACK_NAME="s",
             LEDGER_TABLE=LEDGER,
             BRONZE_BUCKET=BRONZE,
             SILVER_BUCKET=SILVER,

@@ -57,8 +57,7 @@ def adopt_bucket(
     elsewhere = region_of(s3, target.bronze)
     if elsewhere not in (None, target.region):
         raise BucketElsewhere(
-            f"{target.bronze} is in {elsewhere}, and the stack in {target.region}: S3 announces objects in the bucket's "
-            "Region only",
+            f"{target.bronze} is in {elsewhere} and the stack in {target.region}, and notices stay in a Region",
             bucket=target.bronze,
             region=elsewhere,
         )

@@ -41,6 +41,8 @@ class JobEnvironment:
     artifact_bucket: str
     hudi_jars: str
     architecture: str = "X86_64"
+    stack: str = ""
+    key_arn: str = ""  # the customer's key; without one, EMR encrypts logs and disks with its own
 
     @property
     def partition(self) -> str:
@@ -76,7 +78,7 @@ def start_job_run(
         run_id,
         policy=policy,
         timeout_min=execution_timeout_min(lane),
-        tags={"sluice:lane": lane.name, "sluice:run": run_id},
+        tags={**_stack_tag(environment), "sluice:lane": lane.name, "sluice:run": run_id},
         arguments=_arguments(environment, lane, run_id) + (["--scope", scope.name] if scope.name else []),
     )
 
@@ -96,7 +98,7 @@ def start_trial(environment: JobEnvironment, trial: str) -> dict[str, Any]:
         trial,
         policy=policy,
         timeout_min=TRIAL_TIMEOUT_MIN,
-        tags={"sluice:trial": trial},
+        tags={**_stack_tag(environment), "sluice:trial": trial},
         arguments=arguments,
     )
 
@@ -115,6 +117,7 @@ def _request(
         raise UnusableRequest(f"{run_id!r} can't be a run id", field="run_id", value=run_id[:80])
     if not environment.release:
         raise UnusableRequest("There is no release of the Spark code to start", field="release", value="")
+    key = {"encryptionKeyArn": environment.key_arn} if environment.key_arn else {}
     return {
         "applicationId": environment.application_id,
         "clientToken": run_id,
@@ -134,12 +137,17 @@ def _request(
         },
         "configurationOverrides": {
             "monitoringConfiguration": {
-                "s3MonitoringConfiguration": {"logUri": f"s3://{environment.artifact_bucket}/logs/"},
-                "managedPersistenceMonitoringConfiguration": {"enabled": True},
+                "s3MonitoringConfiguration": {"logUri": f"s3://{environment.artifact_bucket}/logs/", **key},
+                "managedPersistenceMonitoringConfiguration": {"enabled": True, **key},
                 "cloudWatchLoggingConfiguration": {"enabled": False},
-            }
+            },
+            **({"diskEncryptionConfiguration": key} if key else {}),
         },
     }
+
+
+def _stack_tag(environment: JobEnvironment) -> dict[str, str]:
+    return {"sluice:stack": environment.stack} if environment.stack else {}
 
 
 def execution_timeout_min(lane: LaneConfig) -> int:

@@ -28,14 +28,17 @@ def newly_committed(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None
     return batch if isinstance(batch, str) else None
 
 
-def announcement(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def announcement(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]], *, stack: str) -> dict[str, Any]:
     """The event's detail, from the batch's item and its parts by table. Times are ISO 8601, UTC.
+
+    `stack` tells the stacks of an account apart, whose events share a bus.
 
     If the detail would be too large, it lists the tables without counts, and if needed only some of them.
     `left_out` is the number of tables that are not listed. The ledger holds everything.
     """
     tables = [_table(table, parts[table]) for table in sorted(parts)]
     detail = {
+        "stack": stack,
         "batch": batch["batch"],
         "lane": batch.get("lane"),
         "run": batch.get("run"),

@@ -7,6 +7,8 @@ from botocore.exceptions import ClientError
 from emulation.stack import SHARED, cloudformation, describe
 
 from sluice_cli.main import run
+from sluice_cli.ops import adopt_bucket, doctor
+from sluice_cli.ops.adopt_bucket import region_of
 
 TOPIC = {"Id": "t", "TopicArn": "arn:aws:sns:eu-central-1:123456789012:t", "Events": ["s3:ObjectRemoved:*"]}
 
@@ -93,20 +95,18 @@ def test_another_way_than_the_two_is_a_wrong_command_line(stack):
 
 @pytest.fixture
 def elsewhere(stack, monkeypatch):
-    """Buckets as S3 describes those of another Region."""
-    head = type(stack.s3).head_bucket
+    """Buckets of another Region."""
+    for module in (adopt_bucket, doctor):
+        monkeypatch.setattr(module, "region_of", lambda s3, bucket: "us-west-2")
 
-    def described(self, **given):
-        answer = head(self, **given)
-        answer["ResponseMetadata"]["HTTPHeaders"]["x-amz-bucket-region"] = "us-west-2"
-        return answer
 
-    monkeypatch.setattr(type(stack.s3), "head_bucket", described)
+def test_the_region_of_a_bucket_is_what_s3_says_of_it(stack):
+    assert region_of(stack.s3, "s-bronze") == "eu-central-1"
 
 
 def test_a_bucket_of_another_region_is_not_adopted(stack, elsewhere, capsys):
     assert run(["adopt-bucket"]) == 1
-    assert "s-bronze is in us-west-2, and the stack in eu-central-1" in capsys.readouterr().err
+    assert "s-bronze is in us-west-2 and the stack in eu-central-1" in capsys.readouterr().err
     assert "EventBridgeConfiguration" not in stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
 
 

@@ -96,6 +96,7 @@ def test_a_committed_batch_is_announced_with_its_tables_instants_and_counts(bus,
     ((entry, detail),) = bus
     assert (entry["Source"], entry["DetailType"], entry["EventBusName"]) == ("Sluice", "Batch Committed", "default")
     assert detail == {
+        "stack": "s",
         "batch": "b-1",
         "lane": "main",
         "run": "run-1",
@@ -170,7 +171,9 @@ def test_an_event_that_the_bus_refuses_is_retried_and_the_others_are_sent(bus, m
 
 def test_a_refusal_quotes_the_error_of_the_bus():
     batches = SimpleNamespace(parts=lambda batch: PARTS)
-    announcer = Announcer(batches=batches, events=Bus([], refuse=["b-1"]), bus="lake", report=Recorder(), now=lambda: 1)
+    announcer = Announcer(
+        batches=batches, events=Bus([], refuse=["b-1"]), bus="lake", stack="s", report=Recorder(), now=lambda: 1
+    )
     with pytest.raises(AnnouncementRefused) as raised:
         announcer.announce(record(BATCH)["dynamodb"])
     assert raised.value.facts == {"batch": "b-1", "bus": "lake", "cause": "ThrottlingException", "described": "slow"}
@@ -244,7 +247,7 @@ def test_an_event_always_fits_and_counts_what_it_leaves_out(tables):
         }
         for n in range(tables)
     }
-    detail = announcement(BATCH, parts)
+    detail = announcement(BATCH, parts, stack="s")
     assert len(json.dumps(detail).encode()) <= MAX_DETAIL_BYTES
     assert len(detail["tables"]) + detail["left_out"] == tables
 

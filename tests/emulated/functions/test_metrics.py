@@ -298,7 +298,7 @@ def metrics(deployment, monkeypatch, capsys):
     telemetry = telemetry_of("announce")
     telemetry.observe(
         lambda *_: Announcer(
-            batches=Batches(), events=Bus(), bus="default", report=telemetry, now=lambda: NOW
+            batches=Batches(), events=Bus(), bus="default", stack="s", report=telemetry, now=lambda: NOW
         ).announce_missed(NOW),
         {},
         context(),

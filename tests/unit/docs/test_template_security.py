@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import tomllib
 
+from sluice.ledger.announcement import DETAIL_TYPE, SOURCE
 from sluice_deploy.release import CODE, ENTRY_POINT, MANIFEST, PREFIX
 from sluice_deploy.template import read_template
 
@@ -30,6 +31,7 @@ EVERY_RESOURCE = {
     "NoticesOfBronze": "the same",
     "NoticesOfAdoptedBronze": "the same",
     "Alarms": "the same",
+    "WorkersAndTheirLogs": "the same",
     "Logs": "the same",
 }
 # Role -> why nothing says whose behalf it is taken on.
@@ -206,9 +208,76 @@ def test_whoever_works_with_encrypted_data_may_use_the_key_and_no_other() -> Non
             for one in statements(role)
             if any(action.startswith("kms:") for action in listed(one.get("Action", [])))
         ]
-        assert all(one["Resource"] == KEY for one in uses), name
-        if name.endswith("Role") and (name in UNCONDITIONAL_TRUST or name == "JobRole"):
-            assert len(uses) == 1 and {"kms:Decrypt", "kms:GenerateDataKey"} <= set(uses[0]["Action"]), name
+        if not uses:
+            continue
+        own, *of_buckets = uses
+        assert own["Resource"] == KEY and {"kms:Decrypt", "kms:GenerateDataKey"} <= set(own["Action"]), name
+        if name in UNCONDITIONAL_TRUST or name == "JobRole":
+            assert of_buckets == [BUCKET_KEYS], name
+        else:
+            assert of_buckets == [], name
+
+
+# What a role may do with the keys of existing buckets.
+BUCKET_KEYS = {
+    "Sid": "UseTheKeysOfBuckets",
+    "Effect": "Allow",
+    "Action": ["kms:Decrypt", "kms:GenerateDataKey"],
+    "Resource": {"Fn::Split": [",", {"Ref": "BucketKeyArns"}]},
+    "Condition": {"StringEquals": {"kms:ViaService": {"Fn::Sub": "s3.${AWS::Region}.${AWS::URLSuffix}"}}},
+}
+
+
+def test_every_role_that_reads_or_writes_a_bucket_may_use_the_keys_of_existing_ones() -> None:
+    for name, role in of_type("AWS::IAM::Role").items():
+        uses_s3 = any(action.startswith("s3:") for one in statements(role) for action in listed(one["Action"]))
+        keys = [one for one in statements(role) if one.get("Sid") == "UseTheKeysOfBuckets"]
+        assert keys == [BUCKET_KEYS] if uses_s3 else len(keys) <= 1, name
+    assert RESOURCES["JobRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"][-1]["Fn::If"][::2] == [
+        "UseBucketKeys",
+        NOTHING,
+    ]
+
+
+def test_the_stacks_own_key_encrypts_disks_and_logs_of_its_application_only() -> None:
+    (grant,) = [one for one in statements(RESOURCES["DataKey"]) if one["Sid"] == "WorkersAndTheirLogs"]
+    assert (grant["Principal"], set(grant["Action"])) == (
+        {"Service": "emr-serverless.amazonaws.com"},
+        {"kms:GenerateDataKey", "kms:Decrypt"},
+    )
+    assert grant["Condition"]["StringEquals"] == {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}
+    pattern, values = grant["Condition"]["ArnLike"]["aws:SourceArn"]["Fn::Sub"]
+    assert pattern.endswith(":/applications/${Id}") and values["Id"]["Fn::If"][0] == "MakeApplication"
+    variables = TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]
+    assert variables["KEY_ARN"] == {"Fn::If": ["UseKey", KEY, ""]}
+
+
+def test_expired_logs_of_jobs_leave_no_noncurrent_versions() -> None:
+    bucket = RESOURCES["ArtifactBucket"]["Properties"]
+    (logs,) = [rule for rule in bucket["LifecycleConfiguration"]["Rules"] if rule.get("Prefix") == "logs/"]
+    assert bucket["VersioningConfiguration"] == {"Status": "Enabled"}
+    assert (logs["ExpirationInDays"], logs["NoncurrentVersionExpiration"]) == (30, {"NoncurrentDays": 1})
+
+
+def test_the_application_carries_the_stacks_name_as_a_tag() -> None:
+    tags = RESOURCES["SparkApplication"]["Properties"]["Tags"]
+    assert tags == [{"Key": "sluice:stack", "Value": {"Ref": "AWS::StackName"}}]
+
+
+def test_a_rule_on_a_shared_bus_hears_the_events_of_its_own_stack_only() -> None:
+    patterns = [
+        event["Properties"]["Pattern"]
+        for resource in RESOURCES.values()
+        for event in resource.get("Properties", {}).get("Events", {}).values()
+        if event["Type"] == "EventBridgeRule"
+    ]
+    ours = [pattern for pattern in patterns if pattern["source"] == [SOURCE]]
+    assert [(one["detail-type"], one["detail"]) for one in ours] == [
+        ([DETAIL_TYPE], {"stack": [{"Ref": "AWS::StackName"}]})
+    ]
+    assert all("applicationId" in pattern["detail"] for pattern in patterns if pattern not in ours)
+    variables = TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]
+    assert variables["STACK_NAME"] == {"Ref": "AWS::StackName"}
 
 
 def test_the_stacks_own_key_lets_s3_encrypt_notices_of_this_bucket() -> None:

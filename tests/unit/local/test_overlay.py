@@ -31,6 +31,8 @@ ALLOWED = {
     r"aws:SourceArn\.Fn::Sub\[1\]\.Id\.Fn::If\[1\]": "the stand-in's id",
     r"Resources\.(Admit|Supervise|Reconcile|PlanServices|TableServices)Role\.Properties\.Policies\[0\]\.PolicyDocument\."
     r"Statement\[\d+\]\.Resource(\[\d+\])?\.Fn::Sub\[1\]\.Id\.Fn::If\[1\]": "the stand-in's id",
+    r"Resources\.DataKey\.Properties\.KeyPolicy\.Statement\[\d+\]\.Condition\.ArnLike\."
+    r"aws:SourceArn\.Fn::Sub\[1\]\.Id\.Fn::If\[1\]": "the stand-in's id",
     r"Resources\.TableServices\.Properties\.DefinitionUri": "what `sam package` does: the definition in a bucket",
     r"Resources\.TableServices\.Properties\.DefinitionSubstitutions\.Application\.Fn::If\[1\]": "the stand-in's id",
     r"Resources\.TableServices\.Properties\.DefinitionSubstitutions\.GetJobRun\.Fn::(Sub|"

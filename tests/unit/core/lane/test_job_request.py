@@ -7,11 +7,12 @@ import botocore.session
 import pytest
 from botocore.validate import ParamValidator
 from builders import JOB_ENVIRONMENT
+from trial_reports import TRIAL
 
 from sluice.config.lane import LaneConfig
 from sluice.errors import UnusableRequest
 from sluice.lane.job_policy import Scope
-from sluice.lane.job_request import execution_timeout_min, start_job_run
+from sluice.lane.job_request import execution_timeout_min, start_job_run, start_trial
 
 RUN = "run-main-20240501T100000Z-0a1b2c3d"
 # The shape that AWS's model and its guide to Spark jobs give, with this project's choices.
@@ -187,3 +188,30 @@ def test_a_run_is_limited_to_its_scope_and_knows_its_name():
             replace(JOB_ENVIRONMENT, job_role_arn="arn:aws-cn:iam::123456789012:role/j"), LaneConfig(), RUN
         )["executionIamPolicy"]["policy"]
     )
+
+
+KEY = "arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+
+
+def test_the_customers_key_encrypts_logs_and_disks_of_a_run_and_of_a_trial():
+    environment = replace(JOB_ENVIRONMENT, key_arn=KEY)
+    shape = (
+        botocore.session.get_session().get_service_model("emr-serverless").operation_model("StartJobRun").input_shape
+    )
+    for body in (start_job_run(environment, LaneConfig(), RUN), start_trial(environment, TRIAL)):
+        overrides = body["configurationOverrides"]
+        assert overrides["diskEncryptionConfiguration"] == {"encryptionKeyArn": KEY}
+        monitoring = overrides["monitoringConfiguration"]
+        assert monitoring["managedPersistenceMonitoringConfiguration"] == {"enabled": True, "encryptionKeyArn": KEY}
+        assert monitoring["s3MonitoringConfiguration"]["encryptionKeyArn"] == KEY
+        assert not ParamValidator().validate(body, shape).has_errors()
+
+
+def test_without_a_key_emr_encrypts_with_its_own():
+    assert "encryptionKeyArn" not in json.dumps(start_job_run(JOB_ENVIRONMENT, LaneConfig(), RUN))
+
+
+def test_job_runs_carry_the_stacks_name_as_a_tag():
+    environment = replace(JOB_ENVIRONMENT, stack="sluice-dev")
+    for body in (start_job_run(environment, LaneConfig(), RUN), start_trial(environment, TRIAL)):
+        assert body["tags"]["sluice:stack"] == "sluice-dev"
