@@ -101,6 +101,16 @@ class BelowPurgeFloor(SluiceError):
     next_step = "The change was later than the table's purge horizon. If the source has the row, update it there"
 
 
+class KeyNotUnique(SluiceError):
+    """A new table's record key that rows of a snapshot share; facts: `record_key`, `rows`, `keys` (distinct)."""
+
+    code = "key_not_unique"
+    next_step = (
+        "Correct the rule's record_key and push it, then `sluice quarantine retry`. Where the key is right, two tables"
+        " share the topic or a snapshot was read twice: `sluice quarantine discard` the objects of one"
+    )
+
+
 class UnknownJobRun(SluiceError):
     """The driver doesn't know the id of its job run, so it can't hold a lane."""
 

@@ -85,8 +85,8 @@ def test_no_file_is_enlarged_by_a_bloom_filter(bench: Workbench, table_type: str
 
 def test_ties_of_the_source_position_go_by_offset(bench: Workbench) -> None:
     config = table()
-    earlier = bench.put([row("r", 10, 1, name="first")], SCHEMA, offset=100)
-    later = bench.put([row("r", 10, 1, name="second"), row("r", 10, 1, name="third")], SCHEMA, offset=200)
+    earlier = bench.put([row("u", 10, 1, name="first")], SCHEMA, offset=100)
+    later = bench.put([row("u", 10, 1, name="second"), row("u", 10, 1, name="third")], SCHEMA, offset=200)
     bench.merge(config, [later])
     bench.merge(config, [earlier])
     assert bench.rows(config, "id", "name", "_sluice_offset") == [(1, "third", 201)]

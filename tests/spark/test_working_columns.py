@@ -2,8 +2,11 @@
 
 from typing import Any
 
+from workbench import table
+
 from sluice.changes import hidden_columns as hidden
 from sluice_spark.merge import latest
+from sluice_spark.merge.shared_keys import with_snapshots
 from sluice_spark.merge.unchanged_values import history, rows_from_history
 from sluice_spark.merge.working_columns import INEXACT, NEEDS_HISTORY, WINS, WORKING_COLUMNS
 
@@ -24,7 +27,9 @@ def test_each_frame_has_the_listed_types_and_the_rows_to_write_have_none(spark: 
     changes = spark.createDataFrame([row(1, "0"), row(2, "1", ["name"]), row(2, "0")], fields)
     target = spark.createDataFrame([], COLUMNS).schema
     beside = latest.beside_stored(
-        latest.latest_changes(changes, record_key=("id",), ignore_deletes=False),
+        latest.latest_changes(
+            with_snapshots(changes, table(), unordered=True), record_key=("id",), ignore_deletes=False
+        ),
         stored=spark.createDataFrame([(1, "0", None)], f"id bigint, {hidden.POSITION} string, {hidden.OWED} string"),
         record_key=("id",),
         few=True,

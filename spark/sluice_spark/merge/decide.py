@@ -17,7 +17,7 @@ from sluice.changes.row_history import NEVER
 from sluice.config.table import IGNORE, TableConfig
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.table import HudiTable
-from sluice_spark.merge import latest
+from sluice_spark.merge import latest, shared_keys
 from sluice_spark.merge.latest import key_columns, keys_of, same_key
 from sluice_spark.merge.normalize import quoted
 from sluice_spark.merge.truncate import Truncate, newest_truncate, owes_since_before, truncated_rows
@@ -40,14 +40,16 @@ from sluice_spark.merge.working_columns import (
 class MergeTarget:
     """The table that changes are decided against.
 
-    `schema` has its columns after this batch. `few_keys` is true where the batch's keys are few enough to broadcast.
-    Frames that are used more than once stay cached until `frames` is closed.
+    `schema` has its columns after this batch. `few_keys` is true where the batch's keys are few enough to broadcast,
+    `unordered` where nothing but their place in an object orders its changes. Frames that are used more than once stay
+    cached until `frames` is closed.
     """
 
     hudi: HudiTable
     facts: TableFacts
     schema: StructType
     few_keys: bool
+    unordered: bool
     frames: ExitStack
 
     @property
@@ -134,6 +136,7 @@ def decide_rows(changes: DataFrame, *, target: MergeTarget) -> DecidedRows:
 
 def _beside_stored(changes: DataFrame, target: MergeTarget) -> DataFrame:
     config = target.config
+    changes = shared_keys.with_snapshots(changes, config, unordered=target.unordered)
     newest = latest.latest_changes(changes, record_key=config.record_key, ignore_deletes=target.ignores_deletes)
     if not target.ignores_deletes:
         newest = latest.as_tombstones(newest, record_key=config.record_key, keep_values=config.keep_deleted_values)
@@ -175,6 +178,7 @@ def _counted(decided: DataFrame) -> _Counted:
         F.count(F.when(F.col(BELOW_PURGE_FLOOR), 1)).alias("below_purge_floor"),
         F.count(F.when(op == hidden.TRUNCATE, 1)).alias("truncates"),
         F.count(F.when(op == hidden.MESSAGE, 1)).alias("messages"),
+        *shared_keys.shared_counts(newest),
     ).first()
     assert found is not None
     read = found["read"] or 0
@@ -190,6 +194,7 @@ def _counted(decided: DataFrame) -> _Counted:
     }
     rare = ("truncates", "messages", "inexact", "below_purge_floor")
     counts.update({name: found[name] for name in rare if found[name]})
+    counts.update(shared_keys.counted(found.asDict()))
     return _Counted(counts, found["needing_history"], found["supplying"])
 
 

@@ -18,15 +18,20 @@ from pyspark.sql.types import StructType
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.position import is_by_offset_alone
 from sluice_spark.merge.normalize import quoted
+from sluice_spark.merge.shared_keys import shared_columns
 from sluice_spark.merge.working_columns import (
     BELOW_PURGE_FLOOR,
     CHANGES,
+    CONTENT_HASH,
     INCOMPLETE,
     INEXACT,
     KEY_PREFIX,
     NEEDS_HISTORY,
     NEWEST,
     RANK,
+    SHARED,
+    SNAPSHOT,
+    SNAPSHOT_ROWS,
     STORED_OWED,
     STORED_POSITION,
     WINS,
@@ -34,10 +39,11 @@ from sluice_spark.merge.working_columns import (
 
 
 def latest_changes(changes: DataFrame, *, record_key: Sequence[str], ignore_deletes: bool) -> DataFrame:
-    """Keep one row per key, the change with the highest position. Adds CHANGES, NEWEST and INCOMPLETE.
+    """Keep one row per key, the change with the highest position. `changes` come from `with_snapshots`.
 
-    All changes of a key are kept where the newest alone doesn't give the row: it left columns unchanged, or is a delete
-    that is ignored. Truncates and messages have no key and are kept too.
+    Adds CHANGES, NEWEST, INCOMPLETE, SHARED and SNAPSHOT_ROWS. All changes of a key are kept where the newest alone
+    doesn't give the row: it left columns unchanged, or is a delete that is ignored. Truncates and messages have no key
+    and are kept too.
     """
     # A window, since max_by aggregates by sorting twice and took a third longer. All frames are of the one ordered
     # window, which Spark runs as one operator: a second took 6 % of the processor time of a first load.
@@ -49,10 +55,11 @@ def latest_changes(changes: DataFrame, *, record_key: Sequence[str], ignore_dele
             RANK: F.row_number().over(newest_first),
             INCOMPLETE: F.first(_incomplete(ignore_deletes=ignore_deletes)).over(all_of_key),
             CHANGES: F.count(F.lit(1)).over(all_of_key),
+            **shared_columns(all_of_key),
         }
     )
     kept = ranked.where((F.col(RANK) == 1) | F.col(INCOMPLETE) | has_no_row())
-    return kept.withColumn(NEWEST, F.col(RANK) == 1).drop(RANK)
+    return kept.withColumn(NEWEST, F.col(RANK) == 1).drop(RANK, SNAPSHOT, CONTENT_HASH)
 
 
 def has_no_row() -> SparkColumn:
@@ -74,7 +81,8 @@ def as_tombstones(changes: DataFrame, *, record_key: Sequence[str], keep_values:
     """
     if keep_values:
         return changes
-    kept = {*record_key, *hidden.NAMES, hidden.UNCHANGED, CHANGES, NEWEST, INEXACT, INCOMPLETE}
+    own = {CHANGES, NEWEST, INEXACT, INCOMPLETE, SHARED, SNAPSHOT_ROWS}
+    kept = {*record_key, *hidden.NAMES, hidden.UNCHANGED, *own}
     return changes.select(
         *[
             quoted(field.name)

@@ -17,8 +17,10 @@ from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.batch.manifest import Manifest, ManifestObject
 from sluice.batch.outcome import COMMITTED, QUARANTINED, READ_STAGE, ObjectError, Outcome, Stage
 from sluice.changes.log_restart import LOG_RESTARTED, SeenObject
+from sluice_spark.errors import KeyNotUnique
 from sluice_spark.hudi.facts import CommitResult
 from sluice_spark.hudi.recovery import roll_back_unfinished
+from sluice_spark.merge import shared_keys
 from sluice_spark.merge.commit import commit, raise_floor
 from sluice_spark.merge.context import MergeServices, PartContext, part_context
 from sluice_spark.merge.decide import DecidedRows, MergeTarget, decide_rows
@@ -125,6 +127,10 @@ def _read_and_decide(part: PartContext, prepared: Prepared, frames: ExitStack) -
             left_out = {*judged.refused, *judged.parked}
             kept = tuple(item for item in objects if item.id.hash not in left_out)
             if len(kept) == len(objects):
+                unusable = shared_keys.refusal(rows.counts, part.config.record_key) if prepared.facts.empty else None
+                if unusable is not None:
+                    _leave_refused(part, objects, unusable)
+                    return _Decided((), None, _set_aside(part), judged)
                 _leave_below_floor(part, rows, prepared, objects)
                 return _Decided(objects, rows, _set_aside(part), judged)
             if not kept:
@@ -145,6 +151,7 @@ def _decided_rows(
         facts=prepared.facts,
         schema=planned.target,
         few_keys=sum(item.size for item in objects) < BROADCAST_BYTES,
+        unordered=prepared.unordered,
         frames=frames,
     )
     rows = decide_rows(normalized(raw, plan=planned.plan, target=planned.target), target=target)
@@ -158,6 +165,13 @@ def _leave_reasons(part: PartContext, judged: Watched) -> None:
         leave_error(objects, silver_bucket, error=ObjectError(named, refusal.code, str(refusal)), **part.place)
     for named, reason in judged.parked.items():
         leave_parked(objects, silver_bucket, error=ObjectError(named, LOG_RESTARTED, reason), **part.place)
+
+
+def _leave_refused(part: PartContext, objects: Sequence[ManifestObject], refusal: KeyNotUnique) -> None:
+    """Put one reason for all objects in S3: nothing is committed, so that the table's key can still change."""
+    for item in objects:
+        error = ObjectError(item.id.hash, refusal.code, str(refusal))
+        leave_error(part.services.objects, part.services.silver_bucket, error=error, **part.place)
 
 
 def _leave_below_floor(
@@ -183,8 +197,12 @@ def _notes(part: PartContext, decided: _Decided) -> tuple[str, ...]:
     parked = decided.judged.parked
     if parked:
         notes.append(f"{len(parked)} objects of batch {part.manifest.batch} are parked: {parked[min(parked)]}")
-    if decided.rows is not None and decided.rows.counts.get("mostly_losing"):
+    counts = decided.rows.counts if decided.rows is not None else {}
+    if counts.get("mostly_losing"):
         notes.append(LOG_RESTART_SUSPECTED.format(batch=part.manifest.batch))
+    shared = shared_keys.note(counts, part.config.record_key, part.manifest.batch)
+    if shared is not None:
+        notes.append(shared)
     return tuple(notes)
 
 

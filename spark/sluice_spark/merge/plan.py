@@ -99,11 +99,30 @@ def plan_read(
         except Incompatible as error:
             refusals[writer.fingerprint] = error
             verdicts[writer.fingerprint] = refused(error)
+    without = _unknown_partition(config, agreed) if before is None and agreed is not None else None
+    if without is not None:
+        agreed, target = None, {}
+        for writer in writers:
+            refusals.setdefault(writer.fingerprint, without)
+            verdicts[writer.fingerprint] = refused(refusals[writer.fingerprint])
     agreed = agreed if agreed is not None else RowSchema(())
     widened = tuple(name for name, kind in (before or {}).items() if target[name] != kind)
     plan = reader_plan(config, batch=batch, columns=agreed.columns, inferred=inferred or {})
     rewritten = rewritten_columns(before or {}, target)
     return PlannedRead(plan, _schema(target, hidden=stored is None), refusals, verdicts, widened, rewritten)
+
+
+def _unknown_partition(config: TableConfig, agreed: RowSchema) -> Incompatible | None:
+    """Why no table can be made of a first batch: no object of it has a partition column. Later ones may lack it."""
+    missing = [name for name in config.partition_by if agreed.column(name) is None]
+    if not missing:
+        return None
+    return Incompatible(
+        f"The partition column {missing[0]} is not a column of any object of the table's first batch",
+        column=missing[0],
+        types=["", "absent"],
+        next_step="Correct the rule's partition_by and push it, then `sluice quarantine retry`",
+    )
 
 
 def column_types(schema: StructType | None) -> dict[str, str]:

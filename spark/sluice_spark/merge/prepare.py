@@ -27,7 +27,8 @@ from sluice_spark.merge.set_aside import leave_error
 class Prepared:
     """A part that can be read.
 
-    `objects` are those whose schemas fit the plan, `refused` the others; `notes` are for operators.
+    `objects` are those whose schemas fit the plan, `refused` the others; `notes` are for operators. `unordered`: the
+    changes are plain rows, and no name of an object holds an offset.
     """
 
     facts: TableFacts
@@ -35,6 +36,7 @@ class Prepared:
     objects: tuple[ManifestObject, ...]
     refused: tuple[ObjectError, ...]
     notes: tuple[str, ...]
+    unordered: bool = False
 
 
 def prepare(part: PartContext) -> Prepared:
@@ -66,7 +68,10 @@ def prepare(part: PartContext) -> Prepared:
         leave_error(part.services.objects, part.services.silver_bucket, error=error, **part.place)
     named = {error.object for error in refused}
     objects = tuple(item for item in part.claimed.objects if item.id.hash not in named)
-    return Prepared(facts, planned, objects, refused, _without_position(schemas.in_order))
+    unordered = all(writer.shape == PLAIN for writer in schemas.in_order) and all(
+        item.offset is None for item in objects
+    )
+    return Prepared(facts, planned, objects, refused, _without_position(schemas.in_order), unordered)
 
 
 def _facts_of_unknown(part: PartContext) -> TableFacts:

@@ -10,6 +10,11 @@ from dataclasses import dataclass
 
 INEXACT = "_sluice_inexact"
 
+SNAPSHOT = "_sluice_snapshot"
+CONTENT_HASH = "_sluice_content_hash"
+SHARED = "_sluice_shared"
+SNAPSHOT_ROWS = "_sluice_snapshot_rows"
+
 CHANGES = "_sluice_changes"
 RANK = "_sluice_rank"
 NEWEST = "_sluice_newest"
@@ -58,15 +63,20 @@ class WorkingColumn:
 
 
 _LATEST, _DECIDE, _HISTORY = ("latest",), ("decide",), ("unchanged_values",)
+_SHARED, _SHARED_READ = ("shared_keys",), ("shared_keys", *_LATEST)
 
 WORKING_COLUMNS: tuple[WorkingColumn, ...] = (
     # Set on every change as it is read.
     WorkingColumn(INEXACT, "int", "how many values have no exact stored form", ("normalize",), (*_LATEST, *_DECIDE)),
+    WorkingColumn(SNAPSHOT, "bigint", "the snapshot that read the row, as a hash", _SHARED, _SHARED_READ),
+    WorkingColumn(CONTENT_HASH, "bigint", "hash of the values of a snapshot's row", _SHARED, _SHARED_READ),
     # Set on each key's newest change, and on its other changes where the newest is incomplete.
     WorkingColumn(CHANGES, "bigint", "how many changes of the batch have this key", _LATEST, (*_LATEST, *_DECIDE)),
     WorkingColumn(RANK, "int", "place among the key's changes, newest first, from 1", _LATEST, _LATEST),
     WorkingColumn(NEWEST, "boolean", "is its key's newest change", _LATEST, (*_LATEST, *_DECIDE)),
     WorkingColumn(INCOMPLETE, "boolean", "the key's newest change alone doesn't give its row", _LATEST, _LATEST),
+    WorkingColumn(SHARED, "int", "whether rows of one snapshot share the key: surely or maybe", _SHARED, _SHARED_READ),
+    WorkingColumn(SNAPSHOT_ROWS, "bigint", "how many rows of snapshots have this key", _SHARED, _SHARED_READ),
     # Set where changes meet the stored rows of their keys; null where the table has no such row.
     WorkingColumn(KEY_PREFIX, VARIES, "a column of the key under a name for joins", _LATEST, _LATEST),
     WorkingColumn(

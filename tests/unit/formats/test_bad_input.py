@@ -94,6 +94,7 @@ OF_OTHERS = {
 #: test_plain_records.py, in test_key_texts.py and in test_decoding.py.
 ELSEWHERE = {
     "below_purge_floor",
+    "key_not_unique",
     "lost_before_read",
     "object_archived",
     "unsupported_format",

@@ -104,7 +104,7 @@ def test_columns_wanted_raw_are_read_as_the_connector_counts_them() -> None:
         {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"},
         {"type": "int", "connect.name": "io.debezium.time.Date"},
     )
-    some = replace(CONFIG, raw=("at",))
+    some = replace(CONFIG, raw=("at",), partition_by=())
     assert [
         field.dataType
         for field in plan_read(some, batch="b", writers=[writer(id="int", at=at, day=day)], stored=None).target.fields[
@@ -112,9 +112,19 @@ def test_columns_wanted_raw_are_read_as_the_connector_counts_them() -> None:
         ]
     ] == [IntegerType(), LongType(), DateType()]
     everything = plan_read(
-        replace(CONFIG, raw=("*",)), batch="b", writers=[writer(id="int", at=at, day=day)], stored=None
+        replace(some, raw=("*",)), batch="b", writers=[writer(id="int", at=at, day=day)], stored=None
     )
     assert [field.dataType for field in everything.target.fields[:3]] == [IntegerType(), LongType(), IntegerType()]
+
+
+def test_a_new_table_needs_its_partition_column_in_some_object() -> None:
+    without, with_it = writer(id="int"), writer(id="int", place="string")
+    assert dict(plan_read(CONFIG, batch="b", writers=[without, with_it], stored=None).refused) == {}
+    planned = plan_read(CONFIG, batch="b", writers=[without, writer(id="long")], stored=None)
+    assert "The partition column place is not a column" in str(planned.refused[without.fingerprint])
+    assert (len(planned.refused), planned.plan.columns) == (2, ())
+    later = plan_read(CONFIG, batch="b", writers=[without], stored=stored(id=IntegerType(), place=StringType()))
+    assert dict(later.refused) == {}
 
 
 def test_every_writer_schema_has_a_verdict_against_the_table_as_it_was() -> None:

@@ -1,0 +1,125 @@
+"""Finds keys that stand for several rows of one snapshot: a record key that isn't unique, which would lose rows.
+
+A snapshot reads each row once, at one place of the source's log, so two of its rows with one key and different values
+are two rows of the source. Repetitions are alike, and rows of another snapshot are at another place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, WindowSpec
+from pyspark.sql import functions as F
+
+from sluice.changes import hidden_columns as hidden
+from sluice.changes.position import BEFORE_THE_LOG, BY_OFFSET_ALONE
+from sluice.config.table import TableConfig
+from sluice_spark.errors import KeyNotUnique
+from sluice_spark.merge.normalize import quoted
+from sluice_spark.merge.working_columns import CONTENT_HASH, SHARED, SNAPSHOT, SNAPSHOT_ROWS
+
+MAYBE, SURELY = 1, 2  # values of SHARED
+# The counts of a part, present where a key is shared.
+_SURE, _POSSIBLE, _ROWS, _KEYS = "shared_keys", "possibly_shared_keys", "snapshot_rows", "snapshot_keys"
+_OFFSET_LENGTH = 21  # of a position's last part, with its dot
+_SURE_FROM = 2**62  # snapshots that are surely one sort above the others
+
+
+def with_snapshots(changes: DataFrame, config: TableConfig, *, unordered: bool) -> DataFrame:
+    """Add SNAPSHOT and CONTENT_HASH, null for rows that no snapshot read.
+
+    One snapshot is surely that of an operation "read" at one place of the log. So are plain rows of one object where
+    nothing orders them, neither a position column nor an offset (`unordered`), and the rows of a full load, which have
+    no place in the log. Possibly of one snapshot are other rows of one object at one place: the clock of a query may
+    stand still, and an incremental snapshot names no place.
+    """
+    position, none = quoted(hidden.POSITION), F.lit(None).cast("bigint")
+    place = position.substr(F.lit(1), F.length(position) - _OFFSET_LENGTH)
+    in_object = F.xxhash64(place, quoted(hidden.OBJECT))
+    read, bare = quoted(hidden.OP) == hidden.SNAPSHOT_READ, quoted(hidden.OP).isNull()
+    by_offset, before = position.rlike(BY_OFFSET_ALONE), position.rlike(BEFORE_THE_LOG)
+    if config.append_only:
+        snapshot = none
+    elif config.position is not None:
+        snapshot = F.when(read | bare, F.when(before, _surely(in_object)).otherwise(_possibly(in_object)))
+    else:
+        of_bare = F.when(~by_offset, _possibly(in_object))
+        snapshot = F.when(
+            read, F.when(by_offset | before, _possibly(in_object)).otherwise(_surely(F.xxhash64(place)))
+        ).when(bare, of_bare.otherwise(_surely(in_object)) if unordered else of_bare)
+    own = {*hidden.NAMES, hidden.UNCHANGED}
+    values = [quoted(name) for name in changes.columns if name not in own]
+    return changes.withColumn(SNAPSHOT, snapshot).withColumn(
+        CONTENT_HASH, F.when(F.col(SNAPSHOT).isNotNull(), F.xxhash64(*values)).otherwise(none)
+    )
+
+
+def _surely(hash: SparkColumn) -> SparkColumn:
+    return _possibly(hash) + F.lit(_SURE_FROM)
+
+
+def _possibly(hash: SparkColumn) -> SparkColumn:
+    return F.shiftrightunsigned(hash, 2)
+
+
+def shared_columns(of_key: WindowSpec) -> dict[str, SparkColumn]:
+    """SHARED and SNAPSHOT_ROWS over the rows of each key: of one snapshot, the lowest hash of values and the highest.
+
+    In constant memory, however many rows share a key.
+    """
+    snapshot, content = F.col(SNAPSHOT), F.col(CONTENT_HASH)
+
+    def highest(hash: SparkColumn) -> SparkColumn:
+        found = F.struct(snapshot.alias("snapshot"), hash.alias("hash"))
+        return F.max(F.when(snapshot.isNotNull(), found)).over(of_key)
+
+    top, bottom = highest(content), highest(F.bitwise_not(content))
+    differ = top["hash"] != F.bitwise_not(bottom["hash"])
+    surely = F.when(top["snapshot"] >= _SURE_FROM, SURELY).otherwise(MAYBE)
+    return {SHARED: F.when(differ, surely), SNAPSHOT_ROWS: F.count(snapshot).over(of_key)}
+
+
+def shared_counts(newest: SparkColumn) -> list[SparkColumn]:
+    """The aggregates of `counted`; `newest` is true for one row of each key."""
+    shared, rows = F.col(SHARED), F.col(SNAPSHOT_ROWS)
+    return [
+        F.count(F.when(newest & (shared == SURELY), 1)).alias(_SURE),
+        F.count(F.when(newest & (shared == MAYBE), 1)).alias(_POSSIBLE),
+        F.sum(F.when(newest, rows)).alias(_ROWS),
+        F.count(F.when(newest & (rows > 0), 1)).alias(_KEYS),
+    ]
+
+
+def counted(found: Mapping[str, int]) -> dict[str, int]:
+    """The counts of a part from the aggregates; none where no key is shared."""
+    names = (_SURE, _POSSIBLE, _ROWS, _KEYS)
+    return {name: found[name] for name in names if found[name]} if found[_SURE] or found[_POSSIBLE] else {}
+
+
+def refusal(counts: Mapping[str, int], record_key: Sequence[str]) -> KeyNotUnique | None:
+    """The reason not to make a table with this key; None where no key is surely shared."""
+    if not counts.get(_SURE):
+        return None
+    return KeyNotUnique(
+        f"{_described(counts, record_key)}, so rows would be lost",
+        record_key=list(record_key),
+        rows=counts[_ROWS],
+        keys=counts[_KEYS],
+    )
+
+
+def note(counts: Mapping[str, int], record_key: Sequence[str], batch: str) -> str | None:
+    """What to tell the operator of a part that was committed; None where no key is shared."""
+    if not counts.get(_SURE) and not counts.get(_POSSIBLE):
+        return None
+    described = _described(counts, record_key)
+    return f"batch {batch}: {described}, and one row of each was kept. Look whether the record key is unique"
+
+
+def _described(counts: Mapping[str, int], record_key: Sequence[str]) -> str:
+    shared = counts.get(_SURE, 0) or counts[_POSSIBLE]
+    return (
+        f"{counts[_ROWS]:,} rows of a snapshot have {counts[_KEYS]:,} values of {', '.join(record_key)}: "
+        f"{shared:,} of them stand{'s' if shared == 1 else ''} for several rows"
+    )
