@@ -50,11 +50,11 @@ def demo(
         typer.Option("--svg", metavar="FILE", help="Also draw the changed row's waterfall.", show_default=False),
     ] = None,
 ) -> None:
-    """Land seven tables, change a row, delete it, send a damaged file, and account for every object.
+    """Load seven tables, change a row, delete it, upload a damaged file, and account for every object.
 
-    Everything runs on this machine, with emulated AWS and real Spark, and ends with the command. Debezium
-    wrote the files of the seven tables from PostgreSQL and MariaDB; the demonstration adds two changes in
-    the same form. The first start downloads Spark's jars (400 MB). Ctrl-C ends it at any time.
+    Everything runs on this machine, with emulated AWS and real Spark, and stops with the command. Debezium
+    wrote the files of the seven tables from PostgreSQL and MariaDB; the demonstration adds changes in the
+    same format. The first start downloads Spark's jars (400 MB). Ctrl-C stops it at any time.
 
       sluice demo --svg waterfall.svg
     """
@@ -93,7 +93,7 @@ def demo(
             say("Interrupted; nothing is left running")
             raise typer.Exit(1) from None
     seconds = time.monotonic() - began
-    say(f"The stack has ended and nothing is left running. {seconds:.0f} s in all, on this machine (local)")
+    say(f"The local stack has stopped, and nothing is left running. Total: {seconds:.0f} s on this machine")
 
 
 class Story:
@@ -129,18 +129,18 @@ class Story:
         self._account()
 
     def _land(self) -> None:
-        self._chapter("Seven tables land: 37 files by real Debezium, from PostgreSQL and MariaDB")
+        self._chapter("Load seven tables: 37 files that Debezium wrote from PostgreSQL and MariaDB")
         self._verb("config", "push", "tables.yaml")
         self._verb("put", "tests/data/tickit_small/bronze")
         self._verb("wait", "--strict", "--timeout", str(_WAIT_SECONDS))
-        say(f"{time.monotonic() - self._began:.0f} s after the start all seven tables are there")
+        say(f"All seven tables are loaded {time.monotonic() - self._began:.0f} s after the start")
         counts = " union all ".join(
             f'select \'{table}\' as "table", count(*) as "rows" from {_quoted_name(table)}' for table in TABLES
         )
-        self._verb("query", counts, shown="query 'the row counts of all seven'")
+        self._verb("query", counts, shown="query 'row counts of all seven tables'")
 
     def _change_a_row(self, row: Mapping[str, object], number: int, before: str) -> Mapping[str, object]:
-        self._chapter(f"One row of {SALE} changes: an object with one update, made here in the connector's form")
+        self._chapter(f"Update one row of {SALE}: one more object, generated in the connector's format")
         self._verb("query", self._row_query(number))
         changed = {**row, "qtysold": int(str(row["qtysold"])) + 1}
         key, body = self._writer.change(changed, op="u")
@@ -149,27 +149,27 @@ class Story:
         self._verb(
             "trace", key, *(() if self._picture is None else ("--svg", str(self._picture))), shown=f"trace {key}"
         )
-        say("The row now, and as it was before:")
+        say("The row now, and before the update:")
         self._verb("query", self._row_query(number))
         self._verb("query", "--as-of", before, self._row_query(number))
         return changed
 
     def _delete_beside_a_damaged_object(self, row: Mapping[str, object], number: int, before: str) -> None:
-        self._chapter("The row is deleted, and beside it comes an object that was cut off on its way")
+        self._chapter("Delete the row, and upload a damaged object with it")
         deleted, body = self._writer.change(row, op="d")
         cut, rest = self._writer.change(row, op="u", qtysold=99)
         self._put("deleted", {deleted: body, cut: rest[: len(rest) - 20]})
         self._verb("wait", "--timeout", str(_WAIT_SECONDS))
         self._verb("query", f'select count(*) as "rows that readers see" from {SALE} where {SALE_KEY} = {number}')
-        say("It is hidden, and still there with its history:")
+        say("Readers no longer see the row. Its history remains:")
         self._verb("query", "--as-of", before, self._row_query(number))
         self._verb("diff", SALE, "--from", before)
         self._verb("row", SALE, str(number))
-        say("The damaged object is set aside, with what is wrong, and held nothing up:")
+        say("The damaged object is in quarantine, with the reason. It delayed nothing else:")
         self._verb("quarantine", "list")
 
     def _account(self) -> None:
-        self._chapter("Everything is accounted for")
+        self._chapter("Account for every object")
         found = self._survey()
         unexplained = sum(found.counts.get(state, 0) for state in UNSETTLED)
         states = ", ".join(

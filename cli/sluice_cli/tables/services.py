@@ -1,4 +1,4 @@
-"""`sluice services list|run`: the table services that ran or are due, and requests for one now."""
+"""`sluice services list|run`: lists table services and what is due, and requests services now."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sluice.errors import CommandFailed, UsageError
 from sluice.lane.machine import HALTED, PAUSED
 from sluice.ledger.ports import Ledger
 from sluice.services.planning import new_request_id
-from sluice.services.policy import concerns
+from sluice.services.policy import applies_to
 from sluice.services.requests import FAILED, SERVICES, ServiceRequest
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
@@ -40,7 +40,7 @@ from sluice_cli.terminal.stack import supervise_now
 app = typer.Typer(
     name="services",
     no_args_is_help=True,
-    help="Table services: compaction, clustering, cleaning, archival, purge, the catalog.",
+    help="List and request table services: compaction, clustering, cleaning, purge, catalog sync.",
     rich_markup_mode="markdown",
 )
 
@@ -55,7 +55,7 @@ def list_services(
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """List the open or last request of each table and service, and below them what is due now.
+    """List the open or last request of each service of each table, then the services that are due.
 
     Examples:
 
@@ -98,7 +98,7 @@ def run_services(
             "--service",
             "-s",
             metavar="SERVICE",
-            help=f"One of {', '.join(SERVICES)}; may be repeated. Default: all that concern the table.",
+            help=f"One of {', '.join(SERVICES)}. Repeat it for several. Default: all that apply to the table.",
             show_default=False,
         ),
     ] = None,
@@ -108,16 +108,16 @@ def run_services(
             "--wait",
             metavar="SECONDS",
             min=0,
-            help="Wait for the end of the requests. The exit code is 1 if one failed or is still open.",
+            help="Wait up to SECONDS until the requests end. The exit code is 1 if one failed or is still open.",
         ),
     ] = 0,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Request services of a table now, whatever its policy says.
+    """Request table services now, regardless of the table's policy.
 
-    The lane's run does them between two batches; an idle lane is started. A second request while one is open changes
-    nothing. The catalog has its own verb: `sluice catalog sync`.
+    The lane's run executes them between two batches; an idle lane starts a run. A service with an open request is not
+    requested again. To sync the catalog, use `sluice catalog sync`.
 
     Examples:
 
@@ -134,11 +134,13 @@ def run_services(
         raise _no_table(table)
     wanted = _wanted(service, config)
     if state.last_instant is None:
-        raise CommandFailed(f"{table} has no data yet", next_step="Services begin with the first commit")
+        raise CommandFailed(
+            f"{table} has no data yet", next_step="Services run after the table's first commit: `sluice wait`"
+        )
     requests = _ask(ledger, state, config, wanted)
     lane = ledger.lanes.get(config.lane)
     if lane.state in (HALTED, PAUSED):
-        say(f"The lane {config.lane} is {lane.state}: the requests wait for `sluice resume {config.lane}`")
+        say(f"Lane {config.lane} is {lane.state}. The requests wait until `sluice resume {config.lane}`")
     elif wait_s or requests:
         supervise_now(target)
     ended = _await(ledger, requests, wait_s) if wait_s else requests
@@ -156,19 +158,19 @@ def _wanted(named: Sequence[str] | None, config: TableConfig) -> tuple[str, ...]
     unknown = [name for name in named or () if name not in SERVICES]
     if unknown:
         raise UsageError(f"{unknown[0]!r} is not a service", next_step=f"Services: {', '.join(SERVICES)}")
-    useless = [name for name in named or () if not concerns(name, config)]
+    useless = [name for name in named or () if not applies_to(name, config)]
     if useless:
         raise UsageError(
-            f"{useless[0]} does not concern {config.table}: {_WHY_NOT[useless[0]]}",
+            f"{useless[0]} does not apply to {config.table}: {_WHY_NOT[useless[0]]}",
             next_step="`sluice config show` shows the table's rule",
         )
-    return tuple(name for name in SERVICES if (name in named if named else concerns(name, config)))
+    return tuple(name for name in SERVICES if (name in named if named else applies_to(name, config)))
 
 
 _WHY_NOT = {
-    "compaction": "it is copy on write",
-    "clustering": "its rule names no columns (services: clustering: by)",
-    "purge": "it keeps deleted rows (delete_mode isn't hard)",
+    "compaction": "the table is copy-on-write",
+    "clustering": "its rule names no clustering columns (services: clustering: by)",
+    "purge": "deleted rows are kept (delete_mode isn't hard)",
 }
 
 
@@ -187,9 +189,7 @@ def _ask(ledger: Ledger, state: TableState, config: TableConfig, wanted: Sequenc
             max_wait_ms=config.services.latest_s * 1000,
         )
         if not answer.new:
-            say(
-                f"{name} of {state.table} is {answer.request.state} already, requested by {answer.request.requested_by}"
-            )
+            say(f"{name} of {state.table} is already {answer.request.state}, by `{answer.request.requested_by}`")
         asked.append(answer.request)
     return asked
 
@@ -224,6 +224,6 @@ def _configuration(target: Target) -> Configuration | None:
 
 def _no_table(table: str) -> UsageError:
     return UsageError(
-        f"No table {table!r} has data and a rule in force",
+        f"No table {table!r} has a rule and data",
         next_step="`sluice status` lists the tables",
     )

@@ -175,10 +175,10 @@ def _print(document: Mapping[str, Any], rows: list[Row | None]) -> None:
     print(f"{visible(document['table'])} {_pairs(document['key'])}")
     before: Row | None = None
     for chapter, after in zip(document["chapters"], rows, strict=True):
-        instant = f"instant {chapter['instant']}" if chapter["instant"] else "no commit: nothing of the table changed"
+        instant = f"instant {chapter['instant']}" if chapter["instant"] else "no commit: the table did not change"
         print(f"\n{clock(chapter['committed_at'])}  {instant}  batch {chapter['batch']}")
         if chapter["truncated_at"]:
-            print(f"  truncate   at {chapter['truncated_at']}: older rows are gone")
+            print(f"  truncate   at {chapter['truncated_at']}: older rows are removed")
         for change in chapter["changes"]:
             print(f"  {change['verdict']:<10} {_change(change)}")
             print(f"             {change['why']}")
@@ -218,7 +218,7 @@ def _say_sources(document: Mapping[str, Any]) -> None:
     if document["objects_left_out"]:
         say(
             f"{counted(document['objects_left_out'], 'object')} of older batches not opened, "
-            "so the story may lack their changes. --max-objects opens more"
+            "so their changes are missing here. --max-objects opens more"
         )
 
 
@@ -232,7 +232,7 @@ def _difference(before: Row | None, after: Row | None) -> str:
     if after is None:
         return "nothing"
     if after.deleted:
-        return "deleted: kept as a hidden row, so that older changes still lose"
+        return "deleted: kept as a hidden row so that older changes lose"
     if before is None or before.deleted:
         return _pairs(after.values)
     differing = {
@@ -247,15 +247,15 @@ def _difference(before: Row | None, after: Row | None) -> str:
 
 def _comparison(held: Mapping[str, Any]) -> str:
     if held["agrees"] is None:
-        return f"the table can't be read as of then: {visible(held['reason'])}"
+        return f"the table can't be read as of this commit: {visible(held['reason'])}"
     if held["agrees"]:
-        return "the table, read as of then, holds just this"
+        return "confirmed by reading the table as of this commit"
     what = (
-        "nothing of it"
+        "no such row"
         if not held["found"]
         else f"{'a deleted row' if held['deleted'] else _pairs(held['row'])}, position {held['position']}"
     )
-    return f"BUT the table, read as of then, holds {what}"
+    return f"MISMATCH: the table as of this commit has {what}"
 
 
 def _pairs(values: Mapping[str, Any]) -> str:

@@ -122,29 +122,25 @@ def _judged(
 ) -> JudgedChange:
     newest = max(change.position for change in together)
     if found.position <= floor:
-        return JudgedChange(found, TRUNCATED, "it is older than a truncate of the table")
+        return JudgedChange(found, TRUNCATED, "older than a truncate of the table")
     if before is not None and found.position == before.position:
-        return JudgedChange(found, REPEATED, "the table held this very change")
+        return JudgedChange(found, REPEATED, "the table already has this change")
     if found.deleted and ignore_deletes:
-        return JudgedChange(found, IGNORED_DELETE, "the table ignores deletions; older changes lose to it all the same")
+        return JudgedChange(found, IGNORED_DELETE, "the table ignores deletes; older changes still lose to it")
     if after is not None and found.position == after.position and (before is None or before.position < found.position):
         older = [change for change in together if floor < change.position < found.position]
-        why = (
-            "nothing of the row was known before"
-            if before is None
-            else f"newer than what the table held, {before.position}"
-        )
+        why = "first change of this row" if before is None else f"newer than the stored row, {before.position}"
         return JudgedChange(found, WON, f"{why}{f'; newer than {len(older)} more in this batch' if older else ''}")
     supplied = _supplied(found, before, after)
     if supplied:
         return JudgedChange(
             found,
             SUPPLIED,
-            f"older than the row, and the newest with a value for {', '.join(supplied)}, which the row's change lacked",
+            f"older than the row, but supplies {', '.join(supplied)}, which the row's change left unchanged",
         )
     if before is not None and found.position < before.position:
-        return JudgedChange(found, LOST, f"the table held a newer one, {before.position}")
-    return JudgedChange(found, OVERTAKEN, f"a newer one came in the same batch, {newest}")
+        return JudgedChange(found, LOST, f"the table has a newer change, {before.position}")
+    return JudgedChange(found, OVERTAKEN, f"the batch has a newer change, {newest}")
 
 
 def _supplied(found: FoundChange, before: Row | None, after: Row | None) -> list[str]:
@@ -160,7 +156,7 @@ def _supplied(found: FoundChange, before: Row | None, after: Row | None) -> list
 def _without_the_past(item: JudgedChange) -> JudgedChange:
     if item.verdict != WON:
         return item
-    return replace(item, verdict=NEWEST, why="what the table held before is not known: nothing older was read")
+    return replace(item, verdict=NEWEST, why="the newest of the changes that were read; older objects were not")
 
 
 def _once(judged: Sequence[JudgedChange]) -> tuple[JudgedChange, ...]:
@@ -170,7 +166,7 @@ def _once(judged: Sequence[JudgedChange]) -> tuple[JudgedChange, ...]:
     for item in judged:
         again = item.change.position in seen and item.verdict != TRUNCATED
         seen.add(item.change.position)
-        found.append(replace(item, verdict=REPEATED, why="it came more than once in this batch") if again else item)
+        found.append(replace(item, verdict=REPEATED, why="repeated in this batch") if again else item)
     return tuple(found)
 
 

@@ -209,20 +209,20 @@ def _until_claimed(since: int, claimed: int, run: Mapping[str, Any]) -> Iterator
     """Shows the start of a run that was asked for or still starting when the object came; a live run has none."""
     requested, started = run.get("requested_at"), run.get("started_at")
     if started is None or started <= since or started > claimed:
-        yield Stretch("wait", WAITING, since, claimed, "the batch before, freshness, the next look")
+        yield Stretch("wait", WAITING, since, claimed, "previous batch, freshness, next poll")
         return
     if requested is not None and requested > since:
-        yield Stretch("wait", WAITING, since, requested, "until a run was asked for")
+        yield Stretch("wait", WAITING, since, requested, "until a run was requested")
         since = requested
-    yield Stretch("start", WAITING, since, started, "the job run's start")
+    yield Stretch("start", WAITING, since, started, "start of the job run")
     yield Stretch("claim", LEDGER, started, claimed, "configuration, take-over, plan")
 
 
 def _until_committed(claimed: int, outcome: Outcome) -> Iterator[Stretch]:
     if not outcome.stages:  # an older release wrote it, or the commit was found on the timeline after a crash
-        yield Stretch("merge", SPARK, claimed, outcome.committed_at, "stages were not kept")
+        yield Stretch("merge", SPARK, claimed, outcome.committed_at, "stages were not recorded")
         return
-    yield Stretch("open", LEDGER, claimed, outcome.stages[0].began_at, "manifest, objects claimed, tables before it")
+    yield Stretch("open", LEDGER, claimed, outcome.stages[0].began_at, "manifest, claims, earlier tables of the batch")
     for stage in outcome.stages:
         yield Stretch(
             stage.name,

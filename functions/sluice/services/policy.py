@@ -92,10 +92,10 @@ def earliest(service: str, facts: ServiceFacts, policy: ServicePolicy) -> int:
 
 def _reason(service: str, table: TableActivity, config: TableConfig, now: int) -> str | None:
     facts, policy = table.service(service), config.services
-    if facts.open or not concerns(service, config) or now < earliest(service, facts, policy):
+    if facts.open or not applies_to(service, config) or now < earliest(service, facts, policy):
         return None
     if service == CATALOG:
-        return f"{facts.commits} commits since the last one" if facts.commits > 0 else None
+        return f"{facts.commits} commits since the last run" if facts.commits > 0 else None
     pace = policy.pace(service)
     if not policy.on or not pace.on:
         return None
@@ -104,15 +104,15 @@ def _reason(service: str, table: TableActivity, config: TableConfig, now: int) -
     if facts.commits <= 0:
         return None
     if facts.commits >= pace.commits:
-        return f"{facts.commits} commits since the last one"
+        return f"{facts.commits} commits since the last run"
     since = facts.done_at if facts.done_at is not None else table.services_since
     age = policy.age_s(service)
     if since is not None and now - since >= age * 1000:
-        return f"{facts.commits} commits, and the last one was {age} s ago or longer"
+        return f"{facts.commits} commits since the last run, {age} s ago or longer"
     return None
 
 
-def concerns(service: str, config: TableConfig) -> bool:
+def applies_to(service: str, config: TableConfig) -> bool:
     """Whether a service applies to a table of this configuration."""
     if service == CATALOG:
         return config.catalog.sync
@@ -137,11 +137,11 @@ def _purge_reason(table: TableActivity, facts: ServiceFacts, policy: ServicePoli
     if facts.done_at is None:
         if table.services_since is None or now - table.services_since < horizon:
             return None
-        return f"{table.deleted} rows were deleted, and the first of them {policy.purge_horizon_s} s ago or longer"
+        return f"{table.deleted} deleted rows, the first {policy.purge_horizon_s} s ago or longer"
     all_gone = facts.deleted <= 0 and (table.last_commit_at or 0) + horizon <= facts.done_at
     if all_gone or now - facts.done_at < age:
         return None
-    return f"{table.deleted} rows were deleted, and the last purge was {policy.age_s(PURGE)} s ago or longer"
+    return f"{table.deleted} deleted rows, and the last purge {policy.age_s(PURGE)} s ago or longer"
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def test_a_service_requested_by_hand_ignores_the_policy_and_wakes_the_lane(serve
     )
     assert invoked == [("s-supervise", "Event")]
     assert run(["services", "run", TABLE, "-s", "cleaning"]) == 0
-    assert "cleaning of shop.orders is requested already" in capsys.readouterr().err
+    assert "cleaning of shop.orders is already requested" in capsys.readouterr().err
 
 
 def test_without_a_name_all_that_concern_the_table_are_asked_for(served, invoked, capsys):
@@ -61,7 +61,7 @@ def test_without_a_name_all_that_concern_the_table_are_asked_for(served, invoked
     [
         (["shop.other"], "No table 'shop.other'"),
         ([TABLE, "-s", "vacuum"], "'vacuum' is not a service"),
-        ([TABLE, "-s", "clustering"], "names no columns"),
+        ([TABLE, "-s", "clustering"], "names no clustering columns"),
         ([TABLE, "-s", "purge"], "delete_mode isn't hard"),
     ],
 )
@@ -73,7 +73,7 @@ def test_what_cannot_be_asked_for_is_a_wrong_command_line(served, invoked, capsy
 def test_a_request_to_a_paused_lane_is_reported_as_waiting(served, invoked, capsys):
     served.ledger.lanes.pause("main")
     assert run(["services", "run", TABLE]) == 0
-    assert "wait for `sluice resume main`" in capsys.readouterr().err and invoked == []
+    assert "wait until `sluice resume main`" in capsys.readouterr().err and invoked == []
 
 
 def test_waiting_ends_with_the_report_or_with_failure(served, invoked, capsys):
@@ -94,8 +94,8 @@ def test_list_shows_what_is_due_by_the_policy_and_why(served, capsys):
     assert document == {
         "services": [],
         "due": [
-            {"table": TABLE, "service": "catalog", "reason": "2 commits since the last one"},
-            {"table": TABLE, "service": "compaction", "reason": "2 commits since the last one"},
+            {"table": TABLE, "service": "catalog", "reason": "2 commits since the last run"},
+            {"table": TABLE, "service": "compaction", "reason": "2 commits since the last run"},
         ],
     }
     assert run(["services", "list", "shop.none"]) == 2
@@ -137,8 +137,8 @@ def test_the_status_page_and_the_list_name_what_failed_waits_and_is_due(served, 
     section = page[page.index("<h2>Table services</h2>") : page.index("<h2>Commits</h2>")]
     places = [section.index(f">{word}</span>") for word in ("failed", "requested", "due")]
     assert places == sorted(places), "what needs somebody comes first"
-    assert "no_space: &lt;b&gt;the disk is full&lt;/b&gt;" in section and "2 commits since the last one" in section
+    assert "no_space: &lt;b&gt;the disk is full&lt;/b&gt;" in section and "2 commits since the last run" in section
     assert "1 failed, 1 open, " in page
     capsys.readouterr()
     assert run(["status"]) == 0
-    assert f"due: compaction of {TABLE}, 2 commits since the last one" in capsys.readouterr().out
+    assert f"due: compaction of {TABLE}, 2 commits since the last run" in capsys.readouterr().out

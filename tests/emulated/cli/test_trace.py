@@ -331,7 +331,7 @@ def test_what_won_is_read_from_the_table_and_objects_are_opened_where_a_change_l
     assert all(chapter["table"]["agrees"] is True for chapter in document["chapters"])
     assert (document["objects_read"], document["gone"], document["complete"]) == (2, [], True)
     assert run(["row", "moma.works", "6"]) == 0
-    assert "the table, read as of then, holds just this" in capsys.readouterr().out
+    assert "confirmed by reading the table as of this commit" in capsys.readouterr().out
 
 
 def test_every_key_and_value_survives(traced, capsys):

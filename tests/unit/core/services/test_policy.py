@@ -165,7 +165,7 @@ def test_all_due_services_come_together_the_catalog_first_each_with_a_reason():
         facts(CATALOG), deleted=1, services={name: ServiceFacts(commits=99) for name in (CATALOG, *SERVICES)}
     )
     found = due(known, CONFIG, NOW)
-    assert names(found) == [CATALOG, *SERVICES] and found[1].reason == "99 commits since the last one"
+    assert names(found) == [CATALOG, *SERVICES] and found[1].reason == "99 commits since the last run"
 
 
 WRITTEN = """
