@@ -6,6 +6,8 @@ import dataclasses
 import io
 import itertools
 import json
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -222,6 +224,16 @@ class Workbench:
         """The table's properties file."""
         text = (self.local_path(config) / ".hoodie" / "hoodie.properties").read_text()
         return dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
+
+
+def by_old_bundle(path: str, jar: Path, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+    """All stored rows of a table, sorted, by an older release of Hudi in a process of its own."""
+    reader = Path(__file__).with_name("spark") / "read_with_old_bundle.py"
+    done = subprocess.run(
+        [sys.executable, str(reader), str(jar), path, ",".join(columns)], capture_output=True, text=True, timeout=170
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return sorted((tuple(row) for row in json.loads(done.stdout.splitlines()[-1])), key=str)
 
 
 def avro(changes: Iterable[Mapping[str, Any]], schema: Mapping[str, Any], codec: str = "null") -> bytes:

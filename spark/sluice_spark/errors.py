@@ -68,6 +68,14 @@ class StillUnfinished(SluiceError):
     next_step = "The next attempt rolls back again. If it persists, look at the table's timeline"
 
 
+class TasksLeft(SluiceError):
+    """Tasks of a failed write did not end, so it is not rolled back yet; facts: `table`, `tasks`."""
+
+    code = "tasks_left"
+    retriable = True
+    next_step = "The next attempt looks again. If it persists, cancel the job run: the next one takes over"
+
+
 class CleaningUnfinished(SluiceError):
     """A cleaning was requested and did not complete; facts: `instant`."""
 

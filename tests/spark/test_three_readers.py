@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from workbench import Workbench, flattened, row, table
+from workbench import Workbench, by_old_bundle, flattened, row, table
 
 from sluice_local.images.jars import ensure_jars, hudi_bundle
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 MARK = "__debezium_unavailable_value"
 COLUMNS = ("id", "place", "name", "_sluice_position", "__deleted")
-READ_BY_OLD = Path(__file__).with_name("read_with_old_bundle.py")
-
-
-def by_old_bundle(path: str, jar: Path) -> list[tuple[Any, ...]]:
-    done = subprocess.run(
-        [sys.executable, str(READ_BY_OLD), str(jar), path, ",".join(COLUMNS)],
-        capture_output=True,
-        text=True,
-        timeout=170,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return sorted((tuple(row) for row in json.loads(done.stdout.splitlines()[-1])), key=str)
 
 
 @pytest.fixture(scope="module")
@@ -73,4 +57,4 @@ def test_three_readers_agree_on_a_table_whose_changes_came_out_of_order(
         (5, "B", "supplied"),
     ]
     assert bench.rows_by_hudi_rs(config, *COLUMNS) == here
-    assert by_old_bundle(path.as_uri(), old_bundle) == here
+    assert by_old_bundle(path.as_uri(), old_bundle, COLUMNS) == here

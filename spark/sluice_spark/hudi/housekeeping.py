@@ -11,6 +11,7 @@ from sluice.hudi import write_choices
 from sluice.hudi.timeline import instant_ms, instant_of_ms
 from sluice_spark.errors import CleaningUnfinished
 from sluice_spark.hudi.facts import KnownTables
+from sluice_spark.hudi.late_files import remove_late_files
 from sluice_spark.hudi.table import HudiTable
 
 
@@ -29,16 +30,19 @@ class Housekept:
 
     `cleaning` is the cleaning's instant, None where none was due or nothing was to be deleted, and `files` how many it
     deleted. `archived` is how many commits left the active timeline. `compacted` is the instant of a compaction that no
-    service has done.
+    service has done. `late_files` were removed: they came after the roll-back of their write.
     """
 
     cleaning: str | None
     files: int
     archived: int
     compacted: str | None = None
+    late_files: tuple[str, ...] = ()
 
 
-def keep_house(hudi: HudiTable, *, now_ms: int, known: KnownTables) -> Housekept:
+def keep_house(
+    hudi: HudiTable, *, now_ms: int, known: KnownTables, check_held: Callable[[], None] = lambda: None
+) -> Housekept:
     """Clean by age where that is due, then archive by number. For the lane's holder, between two commits.
 
     The services of the same names do this on request; here it bounds a table that commits faster than they run.
@@ -59,8 +63,9 @@ def keep_house(hudi: HudiTable, *, now_ms: int, known: KnownTables) -> Housekept
     found = Cleaned()
     if write_choices.cleaning_due(hudi.config, last_cleaned_ms=last_ms, now_ms=now_ms):
         known.keep_cleaned(hudi.config, now_ms)
-        found = clean(hudi, now_ms=now_ms)
-    return Housekept(found.instant, found.files, archive(hudi), compacted)
+        found = clean(hudi, now_ms=now_ms, check_held=check_held)
+    archived = archive(hudi, check_held)
+    return Housekept(found.instant, found.files, archived.commits, compacted, archived.late_files)
 
 
 def clean(hudi: HudiTable, *, now_ms: int, check_held: Callable[[], None] = lambda: None) -> Cleaned:
@@ -94,17 +99,30 @@ def clean(hudi: HudiTable, *, now_ms: int, check_held: Callable[[], None] = lamb
     return Cleaned(instant, sum(planned.values()), size)
 
 
-def archive(hudi: HudiTable) -> int:
-    """Shorten the active timeline where it is longer than MAX_COMMITS; returns how many commits left it."""
+@dataclass(frozen=True)
+class Archived:
+    """An archival: how many commits left the active timeline, and the late files that were removed before."""
+
+    commits: int = 0
+    late_files: tuple[str, ...] = ()
+
+
+def archive(hudi: HudiTable, check_held: Callable[[], None] = lambda: None) -> Archived:
+    """Shorten the active timeline where it is longer than MAX_COMMITS.
+
+    First removes the files that came after the roll-back of their write: archival would make rows of them.
+    """
     before = _commits(hudi.meta_client())
     if before <= hudi_options.MAX_COMMITS:
-        return 0
+        return Archived()
+    late = remove_late_files(hudi, check_held)
+    check_held()
     client = hudi.client(hudi_options.archival_options())
     try:
         client.archive()
     finally:
         client.close()
-    return before - _commits(hudi.meta_client())
+    return Archived(before - _commits(hudi.meta_client()), late)
 
 
 def _unserved(timeline: Any) -> bool:

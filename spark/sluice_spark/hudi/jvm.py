@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -41,6 +42,48 @@ class HudiJvm:
         """Delete a folder and everything in it."""
         hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
         hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration()).delete(hadoop_path, True)
+
+    def files_like(self, table: str, partition: str, pattern: str) -> list[str]:
+        """The paths of a partition's files whose names match a pattern of Hadoop's."""
+        hadoop = self._jvm.org.apache.hadoop.fs
+        folder = hadoop.Path(table, partition) if partition else hadoop.Path(table)
+        system = folder.getFileSystem(self.spark._jsc.hadoopConfiguration())
+        found = system.listStatus(folder, hadoop.GlobFilter(pattern))
+        return [str(status.getPath().toString()) for status in found]
+
+    def newest_logs(self, meta_client: Any, partitions: Sequence[str]) -> list[str]:
+        """The paths of the log files that a reader of the present opens."""
+        with self._file_view(meta_client) as view:
+            return [
+                str(log.getPath().toString())
+                for partition in partitions
+                for item in view.getLatestFileSlices(partition).toArray()
+                for log in item.getLogFiles().toArray()
+            ]
+
+    def delete_files(self, paths: Sequence[str]) -> None:
+        """Delete files; one that is gone already is left out."""
+        for path in paths:
+            hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
+            hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration()).delete(hadoop_path, False)
+
+    def instants_of_log(self, meta_client: Any, path: str) -> frozenset[str]:
+        """The instants of a log file's rows and deletions. Empty for one with a block that can't be read."""
+        log, model = self._hudi.common.table.log, self._hudi.common.model
+        file = model.HoodieLogFile(self._hudi.storage.StoragePath(path))
+        reader = log.HoodieLogFormat.newReader(meta_client.getStorage(), file, None)
+        name, found = log.block.HoodieLogBlock.HeaderMetadataType.INSTANT_TIME, set()
+        try:
+            while reader.hasNext():
+                block = reader.next()
+                kind = str(block.getBlockType().toString())
+                if kind == "CORRUPT_BLOCK":
+                    return frozenset()
+                if kind != "COMMAND_BLOCK":
+                    found.add(str(block.getLogBlockHeader().get(name)))
+        finally:
+            reader.close()
+        return frozenset(found)
 
     def meta_client(self, path: str) -> Any:
         """The table's metadata with its active timeline, read from storage now."""
@@ -114,7 +157,7 @@ class HudiJvm:
         with self._file_view(meta_client) as view:
             return sum(
                 int(item.getTotalFileSize())
-                for partition in self._partitions(meta_client)
+                for partition in self.partitions(meta_client)
                 for item in view.getLatestFileSlices(partition).toArray()
             )
 
@@ -128,7 +171,8 @@ class HudiJvm:
         finally:
             view.close()
 
-    def _partitions(self, meta_client: Any) -> list[str]:
+    def partitions(self, meta_client: Any) -> list[str]:
+        """The paths of the table's partitions, below its folder; "" alone for an unpartitioned one."""
         return list(
             self._hudi.common.fs.FSUtils.getAllPartitionPaths(
                 self._engine_context(), meta_client.getStorage(), self._no_metadata_table(), meta_client.getBasePath()
@@ -183,7 +227,7 @@ class HudiJvm:
         with self._file_view(meta_client) as view:
             return {
                 str(base.getFileName()): int(base.getFileSize())
-                for partition in self._partitions(meta_client)
+                for partition in self.partitions(meta_client)
                 for base in view.getLatestBaseFiles(partition).toArray()
                 if str(base.getFileName()) in wanted
             }
@@ -261,3 +305,21 @@ class HudiJvm:
 def instants(timeline: Any) -> list[Any]:
     """A timeline's instants as Java objects. Filter in the JVM first: each attribute is a round trip."""
     return list(timeline.getInstants())
+
+
+# HoodieInstant.toString: requested time, completion time where there is one, action and state.
+_INSTANT = re.compile(r"\[(?:==>)?(\d+)(?:__\d+)?__([a-z]+)__([A-Z]+)\]")
+
+
+def instant_names(timeline: Any) -> list[str]:
+    """The names of a timeline's instants, as of their files, in one round trip."""
+    return [
+        f"{time}.{action}" if state == "COMPLETED" else f"{time}.{action}.{state.lower()}"
+        for time, action, state in _INSTANT.findall(str(timeline.getInstants().toString()))
+    ]
+
+
+def written_files(metadata: Any) -> list[dict[str, Any]]:
+    """The statistics of each file that a commit wrote, from Hudi's commit metadata."""
+    content = json.loads(metadata.toJsonString())
+    return [stat for stats in content["partitionToWriteStats"].values() for stat in stats]

@@ -9,6 +9,7 @@ from typing import Any
 
 from sluice.errors import TableWentBack
 from sluice.ports import Log
+from sluice_spark.engine.tasks import end_tasks
 from sluice_spark.errors import StillUnfinished, TableDiffers
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.jvm import instants
@@ -22,12 +23,14 @@ def roll_back_unfinished(hudi: HudiTable) -> tuple[str, ...]:
     """Undo every unfinished commit, delta commit and service instant. For the lane's holder.
 
     A late writer can't complete an instant that is gone. A requested compaction plan stays, and a running one becomes
-    requested again. A running cleaning is finished, since deleted files can't be restored. Returns the instants, oldest
-    first. Raises StillUnfinished.
+    requested again. A running cleaning is finished, since deleted files can't be restored. Tasks that this driver's own
+    failed write left are ended first: their files would arrive behind the roll-back. Returns the instants, oldest
+    first. Raises StillUnfinished, TasksLeft.
     """
     found = _unfinished(hudi)
     if not found:
         return ()
+    end_tasks(hudi.jvm.spark, hudi.config.table)
     client = hudi.client()
     try:
         for instant in reversed(found):  # newest first, as Hudi's own cleaning of failed writes does

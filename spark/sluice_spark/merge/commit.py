@@ -108,12 +108,14 @@ def _keep_house(part: PartContext, committed: TableFacts) -> None:
     part.check_held()
     try:
         with part.stages.timed(HOUSEKEEPING_STAGE):
-            done = keep_house(part.hudi, now_ms=part.services.clock.now_ms(), known=known)
+            done = keep_house(part.hudi, now_ms=part.services.clock.now_ms(), known=known, check_held=part.check_held)
             known.keep(part.config, part.hudi.look())
     # Java's exceptions come as Py4J's or under Spark's own names.
     except (Py4JJavaError, PySparkException, CleaningUnfinished) as failure:
         part.event("housekeeping_failed", level="error", error=describe(failure))
         return
+    if done.late_files:
+        part.event("late_files_removed", level="warning", files=list(done.late_files))
     part.event("housekept", cleaning=done.cleaning, files=done.files, archived=done.archived, compacted=done.compacted)
 
 

@@ -21,6 +21,7 @@ from sluice.config.table import TableConfig
 from sluice.ports import Log
 from sluice.services.requests import SliceDone
 from sluice_spark.engine.session import SparkProcess
+from sluice_spark.engine.tasks import work_on
 from sluice_spark.errors import SparkDied
 from sluice_spark.merge.context import MergeServices
 from sluice_spark.merge.part import merge_part, resolve_part
@@ -117,11 +118,9 @@ class SparkMerger:
     @contextmanager
     def _pool(self, table: str, work: str) -> Iterator[SparkSession]:
         spark = self._spark.session().result()
-        context = spark.sparkContext
-        context.setLocalProperty("spark.scheduler.pool", table)
-        context.setJobDescription(f"{table} {work}")
         try:
-            yield spark
+            with work_on(spark, table, work):
+                yield spark
         except Exception as error:
             if _ended(spark):
                 raise SparkDied("Spark ended under the driver", table=table, work=work) from error

@@ -5,7 +5,6 @@ Compaction merges log files into base files. Clustering combines small files of 
 
 from __future__ import annotations
 
-import json
 from typing import Any, Callable
 
 from sluice.hudi import options as hudi_options
@@ -13,6 +12,7 @@ from sluice.hudi import write_choices
 from sluice.services.requests import CLUSTERING, COMPACTION, ServiceReport, SliceDone
 from sluice_spark.errors import ServiceUnfinished
 from sluice_spark.hudi.facts import TableFacts
+from sluice_spark.hudi.jvm import written_files
 from sluice_spark.hudi.table import HudiTable
 
 
@@ -68,12 +68,6 @@ def _require_completed(hudi: HudiTable, instant: str, service: str) -> None:
             table=hudi.config.table,
             instant=instant,
         )
-
-
-def written_files(metadata: Any) -> list[dict[str, Any]]:
-    """The statistics of each file that a commit wrote, from Hudi's commit metadata."""
-    content = json.loads(metadata.toJsonString())
-    return [stat for stats in content["partitionToWriteStats"].values() for stat in stats]
 
 
 def _metric(operations: list[dict[str, Any]], name: str) -> int:

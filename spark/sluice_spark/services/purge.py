@@ -19,9 +19,10 @@ from sluice.hudi.timeline import instant_of_ms
 from sluice.services.requests import ServiceReport, SliceDone
 from sluice_spark.errors import ServiceUnfinished
 from sluice_spark.hudi.facts import TableFacts
+from sluice_spark.hudi.jvm import written_files
 from sluice_spark.hudi.table import HudiTable, has_timestamp_key
 from sluice_spark.merge.normalize import quoted
-from sluice_spark.services.compaction import compact, written_files
+from sluice_spark.services.compaction import compact
 
 RaiseFloor = Callable[[Mapping[int, str]], None]
 _FILE, _COMMIT = "_hoodie_file_name", "_hoodie_commit_time"

@@ -16,6 +16,7 @@ from sluice.services.requests import ARCHIVAL, CLEANING, CLUSTERING, COMPACTION,
 from sluice_spark.errors import CommitNotNewest, LaneLost, ServiceNotForTable
 from sluice_spark.hudi import housekeeping
 from sluice_spark.hudi.facts import TableFacts
+from sluice_spark.hudi.late_files import remove_late_files
 from sluice_spark.hudi.recovery import recovered_facts, refuse_missing
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.context import MergeServices
@@ -186,12 +187,20 @@ def _purge(given: _Slice) -> SliceDone:
 
 def _clean(given: _Slice) -> SliceDone:
     now_ms = given.services.clock.now_ms()
+    _note_late(given, remove_late_files(given.hudi, given.check_held))
     cleaned = housekeeping.clean(given.hudi, now_ms=now_ms, check_held=given.check_held)
     given.services.known.keep_cleaned(given.hudi.config, now_ms)
     return SliceDone(ServiceReport(files_before=cleaned.files, bytes_before=cleaned.bytes, instant=cleaned.instant))
 
 
 def _archive(given: _Slice) -> SliceDone:
-    given.check_held()
-    archived = housekeeping.archive(given.hudi)
-    return SliceDone(ServiceReport(more={"archived": archived}))
+    archived = housekeeping.archive(given.hudi, given.check_held)
+    _note_late(given, archived.late_files)
+    return SliceDone(ServiceReport(more={"archived": archived.commits, "late_files": len(archived.late_files)}))
+
+
+def _note_late(given: _Slice, late_files: tuple[str, ...]) -> None:
+    if late_files:
+        given.services.log.event(
+            "late_files_removed", level="warning", table=given.hudi.config.table, files=list(late_files)
+        )

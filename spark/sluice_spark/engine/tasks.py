@@ -1,0 +1,56 @@
+"""The Spark tasks of one table: started in a pool and a job group of its own, and ended before a roll-back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Callable
+
+from pyspark.sql import SparkSession
+
+from sluice_spark.errors import TasksLeft
+
+# A task is interrupted; a Python worker is killed two seconds later. A request to S3 that ignores both ends with its
+# own time limits and repetitions.
+LONGEST_WAIT_S = 180.0
+POLL_S = 0.1
+
+
+@contextmanager
+def work_on(spark: SparkSession, table: str, work: str) -> Iterator[None]:
+    """Run this thread's jobs as the table's: tables share the executors, and `end_tasks` finds them."""
+    context = spark.sparkContext
+    context.setLocalProperty("spark.scheduler.pool", table)
+    context.setJobGroup(table, f"{table} {work}", interruptOnCancel=True)
+    yield
+
+
+def end_tasks(
+    spark: SparkSession,
+    table: str,
+    *,
+    longest_s: float = LONGEST_WAIT_S,
+    wait: Callable[[float], None] = time.sleep,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> None:
+    """Cancel the table's jobs, and wait until none of its tasks runs. For the only thread that works on the table.
+
+    A job fails with its first task, while others still write: what they upload after a roll-back would stay. Raises
+    TasksLeft after `longest_s` seconds. Tasks of an executor that was lost count as ended.
+    """
+    spark.sparkContext.cancelJobGroup(table)
+    scheduler: Any = spark.sparkContext._jsc.sc()
+    until = monotonic() + longest_s
+    while True:
+        pool = scheduler.getPoolForName(table)
+        running = int(pool.get().runningTasks()) if pool.isDefined() else 0
+        if not running:
+            return
+        if monotonic() >= until:
+            raise TasksLeft(
+                f"{table}: {running} tasks of a failed write still run after {longest_s:g} s",
+                table=table,
+                tasks=running,
+            )
+        wait(POLL_S)

@@ -1,0 +1,128 @@
+"""Files that arrive after the roll-back of their write never become rows, however long the table goes on."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from workbench import Workbench, by_old_bundle, flattened, row, table
+
+from sluice.config.table import TableConfig
+from sluice.hudi import options as hudi_options
+from sluice_local.images.jars import ensure_jars, hudi_bundle
+from sluice_spark.engine.tasks import work_on
+from sluice_spark.hudi.facts import KnownTables
+from sluice_spark.hudi.housekeeping import Housekept, keep_house
+from sluice_spark.hudi.recovery import roll_back_unfinished
+from sluice_spark.hudi.table import HudiTable
+
+SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
+COLUMNS = ("id", "place", "name")
+
+
+@pytest.fixture(autouse=True)
+def short_timelines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hudi_options, "MIN_COMMITS", 2)
+    monkeypatch.setattr(hudi_options, "MAX_COMMITS", 3)
+    monkeypatch.setattr(hudi_options, "DELTA_COMMITS_PER_COMPACTION", 2)
+
+
+@pytest.fixture(scope="module")
+def old_bundle() -> Path:
+    """The bundle of Athena's generation, cached after one download. Never on a class path with the other one."""
+    return hudi_bundle(ensure_jars("0.15.0"))
+
+
+def files(bench: Workbench, config: TableConfig) -> set[Path]:
+    """The table's data files."""
+    names = (".parquet", ".log.")
+    return {
+        path
+        for path in bench.local_path(config).rglob("*")
+        if path.is_file() and ".hoodie" not in path.parts and any(name in path.name for name in names)
+        if not path.name.endswith(".crc")
+    }
+
+
+def late_files(bench: Workbench, config: TableConfig, objects: list[Any]) -> list[Path]:
+    """Merge objects by a writer that dies before its commit, then again. The dead one's files arrive after both."""
+    before = files(bench, config)
+    manifest = bench.manifest(config, objects)
+    died = bench.merge_manifest(manifest, config)
+    contents = {path: path.read_bytes() for path in files(bench, config) - before}
+    for name in (f"{died.instant}.commit", f"{died.instant}.deltacommit"):
+        (bench.local_path(config) / ".hoodie" / name).unlink(missing_ok=True)
+    for path in contents:
+        path.unlink()
+    bench.new_run()
+    assert bench.resolve(manifest, config) is None
+    assert bench.merge_manifest(manifest, config).instant != died.instant
+    for path, content in contents.items():
+        assert not path.exists()
+        path.write_bytes(content)
+    return sorted(contents)
+
+
+def house(bench: Workbench, config: TableConfig) -> Housekept:
+    return keep_house(HudiTable(bench.spark, bench.path(config), config), now_ms=0, known=KnownTables())
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_a_file_behind_its_roll_back_is_removed_before_archival(
+    bench: Workbench, old_bundle: Path, table_type: str
+) -> None:
+    config = table(table_type=table_type, partition_by=("place",))
+    bench.merge(config, [bench.put([row("c", 1, 1, "A")], SCHEMA)])
+    changes = [row("c", 2, 2, "B"), row("u", 3, 1, "A", "late")]
+    late = late_files(bench, config, [bench.put(changes, SCHEMA)])
+    assert len(late) == 2 and any(".log." in path.name for path in late) == (table_type == "mor")
+    for number in range(4):
+        bench.merge(config, [bench.put([row("u", 10 + number, 1, "A", f"at {number}")], SCHEMA)])
+    whole = [(1, "A", "at 3"), (2, "B", "n")]
+    assert bench.rows(config, *COLUMNS) == whole
+
+    housekept = house(bench, config)
+
+    assert housekept.archived > 0
+
+    assert bench.rows(config, *COLUMNS) == whole
+    assert bench.rows_by_hudi_rs(config, *COLUMNS) == whole
+    assert by_old_bundle(bench.path(config), old_bundle, COLUMNS) == whole
+    assert not any(path.exists() for path in late)
+    assert [path.removeprefix("file:") for path in housekept.late_files] == [str(path) for path in late]
+
+
+def test_a_roll_back_ends_the_tasks_of_the_failed_write_first(bench: Workbench, tmp_path: Path) -> None:
+    from pyspark.sql import functions as F
+
+    config = table()
+    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    hudi = HudiTable(bench.spark, bench.path(config), config)
+    facts, before = hudi.look(), files(bench, config)
+    began, goes_on = tmp_path / "began", tmp_path / "goes_on"
+
+    def slow(name: str) -> str:
+        began.touch()
+        until = time.monotonic() + 30
+        while not goes_on.exists() and time.monotonic() < until:
+            time.sleep(0.02)
+        return name
+
+    def write() -> None:
+        with work_on(bench.spark, config.table, "a write"):
+            rows = hudi.stored(facts, *facts.schema.names).withColumn("name", F.udf(slow, "string")("name"))
+            hudi.write(rows, operation=hudi_options.BULK_INSERT, batch="b", run="r", facts=facts, size_bytes=0)
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        until = time.monotonic() + 60
+        while not began.exists():
+            assert time.monotonic() < until and not writing.done()
+            time.sleep(0.02)
+        undone = roll_back_unfinished(HudiTable(bench.spark, bench.path(config), config))
+        goes_on.touch()
+        assert writing.exception() is not None
+    assert len(undone) == 1 and files(bench, config) == before
