@@ -1,6 +1,6 @@
-"""Runs the demonstration. Writes docs/demo.md, an excerpt in README.md, and docs/waterfall.svg.
+"""Runs the demonstration, and writes docs/demo.md, an excerpt in README.md and docs/waterfall.svg.
 
-python tools/transcript.py [--log FILE]   # --log: from a kept log, whose picture is in place
+python tools/transcript.py [--log FILE]   # --log: from a stored log; docs/waterfall.svg stays
 """
 
 import argparse
@@ -64,7 +64,7 @@ def _between(page: str, marks: tuple[str, str], text: str) -> str:
 
 
 def main() -> None:
-    """Run the demonstration, or take a kept log, and write README."""
+    """Run the demonstration, or read a stored log, and write the pages."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--log", type=Path)
     given = parser.parse_args()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sluice_bench.measure.results import RESULTS
+from sluice_bench.measure.results import CAVEATS, RESULTS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 KEPT, DOCUMENT = DOCS / "benchmarks", DOCS / "benchmarks.md"
@@ -18,43 +18,47 @@ KEPT, DOCUMENT = DOCS / "benchmarks", DOCS / "benchmarks.md"
 BENCHMARKS = (
     (
         "latency-lingering",
-        "Put to readable, into a lingering system",
+        "Latency from put to readable, with a lingering run",
         "python -m sluice_bench.pipeline.latency lingering --changes 30",
     ),
     (
         "latency-idle",
-        "Put to readable, into an idle system",
+        "Latency from put to readable, from idle",
         "python -m sluice_bench.pipeline.latency idle --changes 30",
     ),
     (
         "latency-served",
-        "Put to readable, while table services run",
+        "Latency from put to readable, while table services run",
         "python -m sluice_bench.pipeline.latency_served --changes 30",
     ),
     (
         "full-load",
-        "Full load, beside the always-on peer and the bare write",
+        "Full load, compared with an always-on job and a bare write",
         "python -m sluice_bench.pipeline.full_load",
     ),
-    ("merge-cost", "Reading and merging beside another commit", "python -m sluice_bench.tables.merge_cost CHECKOUT"),
-    ("admit", "Admit: objects a second, and AWS calls for each", "python -m sluice_bench.pipeline.admit"),
+    (
+        "merge-cost",
+        "Reading and merging, compared with another commit",
+        "python -m sluice_bench.tables.merge_cost CHECKOUT",
+    ),
+    ("admit", "Admission: objects per second and AWS calls per object", "python -m sluice_bench.pipeline.admit"),
     ("commits", "Two thousand commits into one table", "python -m sluice_bench.pipeline.commits_2000"),
     (
         "bytes",
-        "Bytes written per byte of change, beside Hudi's defaults",
+        "Bytes written per byte of change, compared with Hudi's defaults",
         "python -m sluice_bench.tables.bytes_written",
     ),
     ("small-objects", "Ten thousand small objects", "python -m sluice_bench.pipeline.small_objects"),
     ("services", "Two hundred merges with table services on and off", "python -m sluice_bench.tables.services_200"),
 )
-_HEAD = """# Benchmarks
+_HEAD = f"""# Benchmarks
 
 Made by `make bench` from the raw values in [docs/benchmarks](benchmarks): one file per benchmark with all values, the
 machine and the commit. Don't edit by hand.
 
-**All measurements are local.** Emulated services, Spark and Sluice share one machine's cores. No number is one of
-AWS: EMR Serverless adds its cold start, S3 and DynamoDB their round trips. The numbers compare designs and releases;
-they are no promise.
+**All measurements are local.** They compare designs and releases, and promise nothing about a deployment.
+
+{chr(10).join(f"- {caveat}" for caveat in CAVEATS)}
 """
 
 
@@ -99,7 +103,7 @@ def _section(title: str, command: str, result: Mapping[str, Any], picture: Itera
         f"{machine['usable_cores']} cores of {machine['processor']}, {machine['memory_gib']} GiB{load}.",
         "",
     ]
-    lines += [f"- {caveat}" for caveat in result["caveats"]]
+    lines += [f"- {caveat}" for caveat in result["caveats"] if caveat not in CAVEATS]
     lines += ["", *_table(result["summary"]), "", *picture]
     return "\n".join(lines)
 

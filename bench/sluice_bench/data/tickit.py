@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--rows-per-object", type=int, default=25_000)
     parser.add_argument("--codec", choices=("null", "snappy"), default="null")
     parser.add_argument("--seed", type=int, default=DEFAULT_SEED)
-    parser.add_argument("--prefix", default="", help="goes before every topic's name")
+    parser.add_argument("--prefix", default="", help="prefix of every topic's name")
     given = parser.parse_args()
     dataset = Dataset(Sizes.scaled(given.scale), given.seed, given.rows_per_object, given.codec, given.prefix)
     started = time.perf_counter()

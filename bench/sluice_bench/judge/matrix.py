@@ -91,9 +91,9 @@ def keep_case(case: Case, judgements: Sequence[Judgement], folder: Path) -> bool
 def main() -> int:
     """Run the outstanding cases. Returns 0 if all cases have a result and are equal."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--side-by-side", type=int, default=8, help="cases that share a batch")
-    parser.add_argument("--only", default="", help="cases whose name contains this")
-    parser.add_argument("--again", action="store_true", help="also those that have a result")
+    parser.add_argument("--side-by-side", type=int, default=8, help="number of cases that run side by side")
+    parser.add_argument("--only", default="", help="only cases whose name contains this")
+    parser.add_argument("--again", action="store_true", help="run cases that have a result, too")
     parser.add_argument("--results", type=Path, default=RESULTS_FOLDER)
     given = parser.parse_args()
     cases = [case for case in all_cases() if given.only in case.id]

@@ -10,13 +10,10 @@ from sluice_bench.measure.machine import describe_machine
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 CAVEATS = (
     (
-        "Measured locally: emulated S3, SQS, Lambda and DynamoDB and Spark's local mode share this machine's cores. "
-        "No number here is one of AWS."
+        "Measured locally: emulated S3, SQS, Lambda and DynamoDB share the machine's cores with Spark in local "
+        "mode. These are not figures of AWS."
     ),
-    (
-        "EMR Serverless adds its own cold start of a minute or so, which a local run does not have; S3 and DynamoDB "
-        "add network round trips."
-    ),
+    "On AWS, EMR Serverless adds a cold start of about a minute, and S3 and DynamoDB add network round trips.",
 )
 
 

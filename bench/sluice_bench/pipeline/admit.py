@@ -38,17 +38,11 @@ from sluice_local.emulators.emulator import ACCESS_KEY, REGION, SECRET_KEY
 
 CAVEATS = (
     (
-        "Admission as the function does it, in this process: an invocation's 500 notices by 32 threads of one Python. "
-        "A deployment has up to ten invocations at once."
+        "The function's admission runs in this process: 500 notices per invocation, in 32 threads. A deployment "
+        "runs up to ten invocations at once."
     ),
-    (
-        "On the emulator each call is a request to one process that serves them one at a time; the fake answers in no "
-        "time, so what is left is Sluice's own work."
-    ),
-    (
-        "Beside these calls an invocation has a few of its own: the configuration, the wake-up of each lane, and the "
-        "start of a run."
-    ),
+    "The emulator serves one request at a time. The fake answers at once, which leaves Sluice's own work.",
+    "Each invocation makes a few more calls: it reads the configuration, wakes each lane and starts a run.",
 )
 BRONZE, SILVER, LEDGER = "bench-bronze", "bench-silver", "bench-ledger"
 PER_INVOCATION = 500

@@ -23,12 +23,12 @@ from sluice_bench.measure.stack import bench_stack, table_rules
 
 CAVEATS = (
     (
-        "One row changes per commit, one commit after the other, freshness 0: a deployment commits at most once a "
-        "minute, so a week is at most 10,080 commits."
+        "Each commit changes one row, one commit after the other, with freshness 0. A deployment commits at most "
+        "once a minute: 10,080 times a week."
     ),
     (
-        "Nothing is older than the time-travel window of seven days within the run, so nothing is cleaned: the bytes "
-        "are those of a table that keeps everything."
+        "The run is shorter than the time-travel window of seven days, so nothing is cleaned: the bytes are those"
+        " of a table that keeps everything."
     ),
 )
 TABLE = "event"
@@ -98,7 +98,7 @@ def main() -> None:
     parser.add_argument("--table-type", choices=("cow", "mor"), default="cow")
     given = parser.parse_args()
     if given.commits < 200:
-        parser.error("the comparison is with commit 100: at least 200 commits")
+        parser.error("at least 200 commits are needed: the comparison is with commit 100")
     database = f"commits{secrets.token_hex(3)}"
     dataset = Dataset(Sizes.scaled(1.0), prefix=f"{database}.")
     table = f"{database}.{TABLE}"

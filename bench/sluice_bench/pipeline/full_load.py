@@ -1,6 +1,6 @@
 """Measures the full load: 424,319 rows in seven tables by one run of Sluice.
 
-It alternates with the always-on peer and a bare write of the same objects.
+Runs alternate with an always-on job (the peer) and a bare write of the same objects.
 
 python -m sluice_bench.pipeline.full_load [--rounds 3] [--scale 1.0] [--peers streaming,tuned,bare] [--table-type cow]
 """
@@ -33,14 +33,14 @@ from sluice_local.images.java import find_java, trust_options
 
 CAVEATS = (
     (
-        "Sluice: from the first batch's claim to the last batch's commit, by the ledger; from the first put, and with "
-        "the start of Spark, are given apart."
+        "Sluice is timed from the first batch's claim to the last batch's commit, by the ledger. The times from "
+        "the first put and with Spark's start are separate values."
     ),
     (
-        "Peer: the queries one after the other in one session that is already up; its start is given apart. An "
-        "always-on job would have it behind it."
+        "The peer's queries run one after the other in a running session. Its start is a separate value, since an"
+        " always-on job starts only once."
     ),
-    "Each side's Spark has this machine to itself while it runs, beside the emulator that serves both.",
+    "Only one side's Spark runs at a time, next to the emulator that serves both.",
 )
 DRIVER_MEMORY = "4g"
 SPARK_AVRO = (

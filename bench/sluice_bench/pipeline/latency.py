@@ -26,14 +26,8 @@ from sluice_read.reading import open_table
 
 LINGERING, IDLE = "lingering", "idle"
 CAVEATS = (
-    (
-        "freshness is 0 and the queue's batching window is 0: both trade delay for cost, and a deployment's defaults "
-        "are 60 s and 2 s."
-    ),
-    (
-        "A reading that found nothing yet counts to the change: the resolution is one open and read of the table, "
-        "given as read_s."
-    ),
+    ("Freshness and the queue's batching window are 0. A deployment's defaults, 60 s and 2 s, trade latency for cost."),
+    ("The table is opened and read until the change appears, so the resolution is one open and read (`read_s`)."),
 )
 # One column per table, which a change sets to a unique value.
 TEXT_COLUMN = {"user": "city", "venue": "venuename", "event": "eventname", "category": "catdesc"}

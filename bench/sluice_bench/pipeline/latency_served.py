@@ -30,10 +30,10 @@ from sluice_read.reading import read_table
 
 CAVEATS = (
     (
-        "freshness is 0, the queue's batching window is 0, and services are asked for after every commit: far more of "
-        "them than the default policy asks for."
+        "Freshness and the queue's batching window are 0, and services are requested after every commit, far more"
+        " often than by the default policy."
     ),
-    "A change whose wait overlaps no slice of a service is counted like the others; how many do overlap one is given.",
+    "Changes whose wait overlaps no slice of a service are included. The number that overlap one is given.",
 )
 MEASURED, BUSY = "listing", "sale"
 SERVICES = {

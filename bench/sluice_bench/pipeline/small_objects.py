@@ -21,10 +21,10 @@ from sluice_bench.measure.stack import bench_stack, table_rules
 
 CAVEATS = (
     (
-        "Each object is an update of one row of a table that is there already; nearly all of the time goes to single "
-        "objects, and hardly any to their rows."
+        "Each object updates one row of an existing table: nearly all of the time is spent per object, and hardly"
+        " any per row."
     ),
-    "The emulator serves one request at a time: putting, admitting and reading the objects wait for each other there.",
+    "The emulator serves one request at a time, so puts, admission and reads wait for each other.",
 )
 TIMEOUT_S = 1_800.0
 PUTS_AT_ONCE = 8

@@ -31,26 +31,27 @@ from sluice_local.emr.spark_command import JVM_OPTIONS
 
 CAVEATS = (
     (
-        "Bytes of change are the batches' Avro objects as they lie in bronze, uncompressed as the sink's default has "
-        "it; the first load isn't counted on either side."
+        "Bytes of change are the batches' Avro objects in bronze, uncompressed by the sink's default. The first "
+        "load is not counted on either side."
     ),
     (
-        "Bytes written are those of every new or changed file in the table's folder after each commit and service, "
-        "without checksum files; for Sluice also manifest and outcome. `by_the_jvm` is the value of Hadoop's own "
-        "counters, which include checksum files and files that were deleted at once."
+        "Bytes written are those of every new or changed file in the table's folder after each commit and "
+        "service, without checksum files; for Sluice also manifest and outcome. `by_the_jvm` is the value of "
+        "Hadoop's own counters, which include checksum files and files that were deleted at once."
     ),
     (
-        "Tables are local files and not partitioned. Rows of a batch are chosen evenly from all that live, so "
-        "copy-on-write rewrites nearly every file with every batch, whoever writes."
+        "Tables are local files without partitions. The rows of a batch are chosen evenly from all rows, so copy-"
+        "on-write rewrites nearly every file with every batch on both sides."
     ),
     (
-        "Sluice: the default policy, a batch a minute. Nothing is older than the time-travel window within the run, "
-        "so it cleans nothing; Hudi's defaults keep ten commits, and delete the rest."
+        "Sluice uses the default policy, with one batch a minute. The run is shorter than the time-travel window,"
+        " so it cleans nothing. Hudi's defaults keep ten commits and delete older files."
     ),
     (
-        "Hudi's defaults: the data source of the same Hudi with only name, type, key and ordering set. Deletes are by "
-        "Hudi's own mark, so that deleted rows go; Sluice keeps them as hidden rows. A plain batch write never "
-        "compacts a merge-on-read table: inline compaction is switched on, by default at every fifth delta commit."
+        "Hudi's defaults are those of the data source of the same Hudi release, with only name, type, key and "
+        "ordering set. Deletes use Hudi's own mark and remove rows; Sluice keeps them as hidden rows. A plain "
+        "batch write never compacts a merge-on-read table, so inline compaction is on, with its default of every "
+        "fifth delta commit."
     ),
 )
 SLUICE, HUDI = "sluice", "hudi"

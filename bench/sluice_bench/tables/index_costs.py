@@ -28,12 +28,12 @@ from sluice_local.images.java import find_java
 
 CAVEATS = (
     (
-        "Tables are local files: on S3 each file that an index opens is a round trip or more, so what reads many "
-        "files costs more there than here."
+        "Tables are local files. On S3 each file that an index opens takes at least one round trip, so reading "
+        "many files costs more there."
     ),
     (
-        "Keys are spread evenly over all files; keys that come in order would let the simple index skip files by "
-        "their ranges."
+        "Keys are spread evenly over all files. With keys in order, the simple index could skip files by their "
+        "key ranges."
     ),
 )
 NAMESPACE = "hoodie"

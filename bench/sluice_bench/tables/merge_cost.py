@@ -21,12 +21,12 @@ from sluice_bench.tables.merge_cost_side import READY
 
 CAVEATS = (
     (
-        "Of the other checkout only what runs in the job is taken (functions, spark); what is merged, and how it is "
-        "measured, is this checkout's."
+        "Only the job's code (functions, spark) comes from the other checkout. The data and the measurement are "
+        "this checkout's."
     ),
     (
-        "Tables are local files, and neither ledger nor lane is there: reading, deciding and committing alone. The "
-        "first merges of a process, in which Java compiles, are given apart."
+        "Tables are local files, without ledger and lane: only reading, deciding and committing are timed. The "
+        "first merges of a process, during which Java compiles, are separate values."
     ),
 )
 OTHER, THIS = "other", "this"
@@ -84,7 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("other", type=Path, help="a checkout of another commit")
     parser.add_argument("--pairs", type=int, default=7)
-    parser.add_argument("--warm-up", type=int, default=2, help="pairs before those that count")
+    parser.add_argument("--warm-up", type=int, default=2, help="pairs that warm up and are not counted")
     parser.add_argument(
         "--tables", default="sale,listing", help="of: category, date, event, listing, sale, user, venue"
     )
@@ -114,7 +114,7 @@ def main() -> None:
     file = keep(
         "merge-cost", parameters={**vars(given), "other": commit}, caveats=CAVEATS, values=values, summary=summary
     )
-    say("Merging beside another checkout", CAVEATS, summary, file)
+    say("Merging compared with another checkout", CAVEATS, summary, file)
 
 
 if __name__ == "__main__":

@@ -30,18 +30,15 @@ from sluice_spark.services.slice import SliceRates, serve_table
 
 CAVEATS = (
     (
-        "Tables are local files: on S3 each log file that a reader opens is a round trip or more, so what reads many "
-        "costs more there."
+        "Tables are local files. On S3 each log file that a reader opens takes at least one round trip, so "
+        "reading many files costs more there."
     ),
+    ("Rows are written by the driver's Hudi code without reading objects: the table is measured, not the pipeline."),
     (
-        "Rows are written by the driver's own Hudi code without its reading of objects: what is measured is the "
-        "table, not the pipeline."
+        "Stored files and bytes grow on both sides within the time-travel window, an hour here and longer than "
+        "the run. What stays bounded is the number of files that a read opens."
     ),
-    (
-        "Stored files and bytes grow on both sides for as long as the time-travel window, an hour here, and the run "
-        "doesn't outlast it: what is bounded is what a read opens."
-    ),
-    "A read is a snapshot query that counts rows and adds up one column, the median of three.",
+    "A read is a snapshot query that counts rows and sums one column; the median of three is given.",
 )
 READS, SLICE_S = 3, 20
 ON, OFF = "services on", "services off"
@@ -196,7 +193,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=20, help="merges between two measured reads")
     given = parser.parse_args()
     if given.merges < 2 * given.every:
-        parser.error("the comparison is with the first measured read: at least two are needed")
+        parser.error("at least two measured reads are needed: the comparison is with the first")
     spark, clock, chosen = session(), WallClock(), random.Random(7)
     points: list[dict] = []
     with tempfile.TemporaryDirectory(prefix="sluice-services-") as folder:
@@ -239,7 +236,7 @@ def main() -> None:
     file = keep("services", parameters=vars(given), caveats=CAVEATS, values=points, summary=found)
     picture = RESULTS / f"{file.stem}.svg"
     plot(points, picture)
-    say("Services on and off", CAVEATS, {**found, "picture": str(picture)}, file)
+    say("Reads with services on and off", CAVEATS, {**found, "picture": str(picture)}, file)
 
 
 if __name__ == "__main__":

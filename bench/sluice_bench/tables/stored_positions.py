@@ -22,10 +22,10 @@ from sluice_bench.measure.results import keep, say
 from sluice_bench.tables.index_costs import ROWS_PER_TASK, config, session, with_columns
 
 CAVEATS = (
-    "Tables are local files: on S3 each file is a few round trips more.",
+    "Tables are local files. On S3 each file takes a few round trips more.",
     (
-        "Rows were inserted in the order of their keys, so each file and each of its parts holds a range of them; "
-        "spread changes lie in all of these, the newest ones in the last."
+        "Rows were inserted in key order, so each file holds a range of keys. Spread changes are in all files, "
+        "the newest changes in the last."
     ),
 )
 KINDS = {
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000, 10_000_000])
     parser.add_argument("--changes", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--kind", default="", help="only the kinds whose name begins so")
+    parser.add_argument("--kind", default="", help="only kinds whose name starts with this")
     given = parser.parse_args(arguments)
     names = [name for name in KINDS if name.startswith(given.kind)]
     if not names:
