@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-# Lower case only: Glue folds case, and a name becomes part of S3 paths, Hudi names and SQL.
-NAME = re.compile(r"[a-z_][a-z0-9_]{0,127}")
+# Lower case only: Glue folds case, and a name becomes part of S3 paths, Hudi names and SQL. Names that begin with _ are
+# reserved: a database `_sluice` would be written among manifests and outcomes.
+NAME = re.compile(r"[a-z][a-z0-9_]{0,127}")
 LANE = re.compile(r"[a-z0-9-]{1,32}")
 COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")  # Avro's own rule for names
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")  # Kafka's own rule

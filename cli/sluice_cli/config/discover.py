@@ -168,7 +168,10 @@ def _chosen(
 ) -> Chosen:
     """Return the operator's choices by topic. Raises UsageError for an invalid one."""
     if database is not None and not NAME.fullmatch(database):
-        raise UsageError(f"{database!r} is no name of a database", next_step="Use lower-case letters, digits and _")
+        raise UsageError(
+            f"{database!r} is no name of a database",
+            next_step="Use a lower-case letter, then such letters, digits and _",
+        )
     found: Chosen = {}
     for name, written in (("record_key", key), ("partition_by", partition), ("table", table)):
         for entry in written or ():

@@ -19,6 +19,7 @@ from sluice.ledger.ports import Ledger
 from sluice.ledger.records import DISCARDED, RETRIED, Decision, ObjectRecord
 from sluice.silver_keys import manifest_key, rows_key
 from sluice_aws.admission.admit import Admission
+from sluice_aws.s3.documents import SkippedDocuments
 from sluice_aws.s3.objects import Objects
 
 SHORT_ID, SHORTEST_ID = 12, 6  # hexadecimal digits that are shown, and the fewest that identify an entry
@@ -154,7 +155,8 @@ class Quarantine:
                     return Decided(
                         record,
                         False,
-                        f"the manifest of its batch {record.batch} is gone, and with it the generation of its rows",
+                        f"the manifest of its batch {record.batch} is gone or can't be read: "
+                        "the generation of its rows is unknown",
                     )
                 routed = replace(routed, generation=generation)
             paused = verdict.config is not None and verdict.config.paused
@@ -184,12 +186,9 @@ class Quarantine:
         """
         if config.generation == 0:  # a generation only rises
             return 0
-        document = self._objects.get(self._silver, manifest_key(record.lane or "", record.batch or ""))
-        part = (
-            None
-            if document is None
-            else Manifest.from_json(document.data.decode("utf-8")).tables.get(record.table or "")
-        )
+        key = manifest_key(record.lane or "", record.batch or "")
+        manifest = SkippedDocuments().parsed(key, self._objects.get(self._silver, key), Manifest.from_json)
+        part = None if manifest is None else manifest.tables.get(record.table or "")
         return None if part is None else int(part.config.get("generation", 0))
 
     def _decision(self, record: ObjectRecord, verb: str, command: str, by: str, note: str | None) -> Decision:

@@ -26,7 +26,16 @@ from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.status.past_batches import PastBatch, PastBatches
-from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, print_table, say
+from sluice_cli.terminal.output import (
+    Json,
+    Stack,
+    chosen_target,
+    described_documents,
+    print_json,
+    print_table,
+    say,
+    say_skipped,
+)
 
 app = typer.Typer(help="The cost of past runs, and estimates of monthly cost.", no_args_is_help=True)
 LOADS = (
@@ -69,7 +78,9 @@ def runs(
     """
     target = chosen_target(stack)
     found = list(islice(_ended(target), last))
-    batches = list(PastBatches(Objects(target.client("s3")), target.silver).newest(at_most=20 * last))
+    past = PastBatches(Objects(target.client("s3")), target.silver)
+    batches = list(past.newest(at_most=20 * last))
+    say_skipped(past.skipped)
     tables = by_table({one.run: one.usd for one in found if one.usd is not None}, batches)
     besides = besides_runs(found, batches)
     if as_json:
@@ -79,6 +90,7 @@ def runs(
                 "runs": [asdict(one) for one in found],
                 "tables": tables,
                 "besides": besides,
+                "skipped_documents": described_documents(past.skipped),
             }
         )
         return

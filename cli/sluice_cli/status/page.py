@@ -119,8 +119,12 @@ def page(
     backlog: Sequence[int],
     runs: Sequence[RunPast],
     unread: int,
+    skipped: int = 0,
 ) -> str:
-    """Render the document. `status` is the output of `sluice status --json`; `unread` counts manifests left out."""
+    """Render the document. `status` is the output of `sluice status --json`.
+
+    `unread` counts manifests beyond the limit, `skipped` documents that can't be read.
+    """
     return (
         "<!doctype html>\n"
         + tag(
@@ -141,7 +145,7 @@ def page(
                 "body",
                 tag(
                     "main",
-                    _header(described, now, window, unread),
+                    _header(described, now, window, unread, skipped),
                     _tiles(status, tables),
                     _backlog(backlog, window),
                     _lanes(status["lanes"]),
@@ -158,9 +162,10 @@ def page(
     )
 
 
-def _header(described: str, now: int, window: Window, unread: int) -> Node:
+def _header(described: str, now: int, window: Window, unread: int, skipped: int) -> Node:
     back = f"looks back {human_age(window.ms)}"
     more = f"; {unread:,} batches before {clock(window.begins)} were not read" if unread else ""
+    more += f"; {counted(skipped, 'document')} can't be read and left out" if skipped else ""
     return tag(
         "header",
         tag("h1", "Sluice"),

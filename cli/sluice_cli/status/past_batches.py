@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import filterfalse
 
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome
-from sluice.silver_keys import PREFIX, outcome_key
+from sluice.silver_keys import PREFIX, manifest_key, outcome_key
+from sluice_aws.s3.documents import SkippedDocument, SkippedDocuments
 from sluice_aws.s3.objects import Objects
 
 AT_ONCE = 16  # manifests that are read ahead
@@ -24,12 +26,38 @@ class PastBatch:
 
 
 class PastBatches:
-    """The batches of one silver bucket. `unread` counts the wanted manifests beyond the limit of the last read."""
+    """The batches of one silver bucket. `unread` counts the wanted manifests beyond the limit of the last read.
+
+    What can't be read there, because another program wrote or changed it, is left out and in `skipped`.
+    """
 
     def __init__(self, objects: Objects, silver: str) -> None:
         self._objects = objects
         self._silver = silver
+        self._skipped = SkippedDocuments()
         self.unread = 0
+
+    @property
+    def skipped(self) -> Sequence[SkippedDocument]:
+        """The documents that were left out so far, since they can't be read."""
+        return self._skipped.found
+
+    def named(self, lane: str, batch: str) -> PastBatch | None:
+        """One batch of a lane; None if its manifest is gone or can't be read."""
+        return self._batch(manifest_key(lane, batch), None)
+
+    def manifest(self, lane: str, batch: str) -> Manifest | None:
+        """The manifest of one batch; None if it is gone or can't be read."""
+        return self._manifest(manifest_key(lane, batch))
+
+    def outcome(self, batch: str, table: str) -> Outcome | None:
+        """The outcome of one part; None if there is none, or none that can be read."""
+        key = outcome_key(batch, table)
+        outcome = self._skipped.parsed(key, self._objects.get(self._silver, key), Outcome.from_json)
+        if outcome is not None and (outcome.batch, outcome.table) != (batch, table):
+            self._skipped.skip(key, "The outcome is of another part than its key says")
+            return None
+        return outcome
 
     def newest(
         self, *, table: str | None = None, since: int | None = None, at_most: int | None = None
@@ -43,7 +71,10 @@ class PastBatches:
         found = sorted(
             self._objects.put_times(self._silver, MANIFESTS), key=lambda entry: (entry[1], entry[0]), reverse=True
         )
-        asked = [key for key, put_at in found if since is None or put_at >= since - 1_000]
+        recent = [key for key, put_at in found if since is None or put_at >= since - 1_000]
+        for key in filterfalse(_may_be_a_manifest, recent):
+            self._skipped.skip(key, "This is no manifest")
+        asked = list(filter(_may_be_a_manifest, recent))
         keys = asked[:at_most]
         self.unread = len(asked) - len(keys)
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="batches") as pool:
@@ -58,16 +89,20 @@ class PastBatches:
                 )
 
     def _batch(self, key: str, table: str | None) -> PastBatch | None:
-        document = self._objects.get(self._silver, key)
-        if document is None:
+        manifest = self._manifest(key)
+        names = [] if manifest is None else [name for name in sorted(manifest.tables) if table in (None, name)]
+        if manifest is None or not names:
             return None
-        manifest = Manifest.from_json(document.data.decode("utf-8"))
-        names: Sequence[str] = [name for name in sorted(manifest.tables) if table is None or name == table]
-        if not names:
-            return None
-        outcomes = {name: self._outcome(manifest.batch, name) for name in names}
+        outcomes = {name: self.outcome(manifest.batch, name) for name in names}
         return PastBatch(manifest, {name: outcome for name, outcome in outcomes.items() if outcome is not None})
 
-    def _outcome(self, batch: str, table: str) -> Outcome | None:
-        document = self._objects.get(self._silver, outcome_key(batch, table))
-        return None if document is None else Outcome.from_json(document.data.decode("utf-8"))
+    def _manifest(self, key: str) -> Manifest | None:
+        manifest = self._skipped.parsed(key, self._objects.get(self._silver, key), Manifest.from_json)
+        if manifest is not None and manifest_key(manifest.lane, manifest.batch) != key:
+            self._skipped.skip(key, "The manifest is of another batch than its key says")
+            return None
+        return manifest
+
+
+def _may_be_a_manifest(key: str) -> bool:
+    return key.endswith(".json") and key.count("/") == MANIFESTS.count("/") + 1

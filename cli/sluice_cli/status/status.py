@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +16,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import ConfigurationUnreadable
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.documents import SkippedDocument
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.status.overview import describe_trouble, gather
@@ -24,11 +25,13 @@ from sluice_cli.terminal.output import (
     Json,
     Stack,
     chosen_target,
+    described_documents,
     human_age,
     human_bytes,
     print_json,
     print_table,
     say,
+    say_skipped,
     stderr_console,
     visible,
 )
@@ -78,14 +81,19 @@ def status(
     ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
     document = gather(ledger, now, lambda: configuration_in_force(target))
     if html is not None:
-        _write_page(target, ledger, document, now, point_in_time(since, now), html)
+        skipped = _write_page(target, ledger, document, now, point_in_time(since, now), html)
+        say_skipped(skipped)
+        document = {**document, "skipped_documents": described_documents(skipped)}
     if as_json:
         print_json(document)
     elif html is None:
         _print(document, now)
 
 
-def _write_page(target: Target, ledger: Ledger, document: Mapping[str, Any], now: int, since: int, path: Path) -> None:
+def _write_page(
+    target: Target, ledger: Ledger, document: Mapping[str, Any], now: int, since: int, path: Path
+) -> Sequence[SkippedDocument]:
+    """Write the page. Returns the documents that it leaves out, since they can't be read."""
     # Imported here because only the page needs them.
     from sluice_cli.status.page import page
     from sluice_cli.status.past import backlog, runs, shown_window, table_pasts
@@ -115,6 +123,7 @@ def _write_page(target: Target, ledger: Ledger, document: Mapping[str, Any], now
         backlog=backlog(batches, waiting, window),
         runs=runs(batches, items, now),
         unread=past.unread,
+        skipped=len(past.skipped),
     )
     try:
         path.write_text(text, encoding="utf-8")
@@ -123,6 +132,7 @@ def _write_page(target: Target, ledger: Ledger, document: Mapping[str, Any], now
             f"{path} can't be written: {error.strerror}", next_step="Name a file in a folder that exists"
         ) from error
     say(f"Written to {path}")
+    return past.skipped
 
 
 def configuration_in_force(target: Target) -> Configuration | None:

@@ -31,9 +31,11 @@ from sluice_cli.terminal.output import (
     chosen_target,
     command_line,
     counted,
+    described_documents,
     human_bytes,
     print_json,
     say,
+    say_skipped,
 )
 from sluice_cli.terminal.stack import operator_of
 
@@ -87,6 +89,7 @@ def table(
     rebuild = Rebuild(target, name)
     with counting(as_json) as tick:
         plan = rebuild.plan(tick)
+    say_skipped(plan.skipped)
     silver = rebuild.silver_bytes()
     found = rebuild.obstacles(plan, without_gone)
     if dry_run or found:
@@ -205,6 +208,7 @@ class Rebuild:
             "silver_bytes": silver,
             "kept_in": f"s3://{self._target.silver}/{self.to}",
             "gone": [{"key": item.key, "version": item.version} for item in plan.gone],
+            "skipped_documents": described_documents(plan.skipped),
             "other_generations": sum(number != self._config_now.generation for number in plan.generations.values()),
         }
 

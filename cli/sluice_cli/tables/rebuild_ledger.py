@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
+from sluice.batch.manifest import check_types
 from sluice.changes.position import generation_of
+from sluice.errors import UnreadableManifest
 from sluice.hudi.own_metadata import PURGED_PROPERTY
 from sluice.lane.machine import PAUSED
 from sluice.ledger.recovery import Recovered, Recovery
 from sluice.silver_keys import BEGUN, FINISHED, REPLACED
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.documents import SkippedDocument, SkippedDocuments
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
@@ -24,7 +28,16 @@ from sluice_cli.errors import LedgerInUse, NotAllRecovered
 from sluice_cli.status.past_batches import PastBatches
 from sluice_cli.tables.rebuild_plan import pages_of_bronze
 from sluice_cli.terminal.interaction import ask, counting
-from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say
+from sluice_cli.terminal.output import (
+    Json,
+    Stack,
+    chosen_target,
+    counted,
+    described_documents,
+    print_json,
+    say,
+    say_skipped,
+)
 
 
 @dataclass(frozen=True)
@@ -32,13 +45,14 @@ class Result:
     """What was done, or in a dry run would be.
 
     `unknown` counts objects that are in neither the ledger nor an outcome; `unfinished` are tables whose rebuild was
-    interrupted.
+    interrupted. `skipped` are documents that can't be read.
     """
 
     objects: Recovered
     unknown: int
     tables: tuple[str, ...]
     unfinished: tuple[str, ...]
+    skipped: Sequence[SkippedDocument]
 
 
 def ledger(
@@ -75,6 +89,7 @@ def ledger(
         )
     with counting(as_json) as tick:
         recovery = recovering.read(tick)
+    say_skipped(recovering.skipped)
     if not dry_run and not yes:
         tables = counted(len(recovery.tables()), "table")
         ask(f"Write the states of {counted(recovery.objects, 'object')} and {tables} into the ledger?")
@@ -94,6 +109,13 @@ class Recovering:
         self._target = target
         self._objects = Objects(target.client("s3"))
         self._ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+        self._past = PastBatches(self._objects, target.silver)
+        self._marks = SkippedDocuments()
+
+    @property
+    def skipped(self) -> Sequence[SkippedDocument]:
+        """The documents that `read` left out, since they can't be read."""
+        return (*self._past.skipped, *self._marks.found)
 
     def lanes_that_may_run(self) -> tuple[str, ...]:
         """The lanes, in the ledger or the configuration, that aren't paused."""
@@ -105,7 +127,7 @@ class Recovering:
         """Read every manifest and outcome."""
         self._begun = dict(self._rebuilds())
         recovery = Recovery({table: max(mark["at"] for mark in marks.values()) for table, marks in self._begun.items()})
-        for number, batch in enumerate(PastBatches(self._objects, self._target.silver).newest(), 1):
+        for number, batch in enumerate(self._past.newest(), 1):
             recovery.add(batch.manifest, batch.outcomes)
             tick("Batches", number)
         return recovery
@@ -135,15 +157,16 @@ class Recovering:
                     newest["lane"],
                     {name: value for name, value in newest.items() if name not in ("table", "gone")},
                 )
-        return Result(done, unknown, tuple(sorted(tables)), unfinished)
+        return Result(done, unknown, tuple(sorted(tables)), unfinished, self.skipped)
 
     def _rebuilds(self) -> dict[str, dict[str, dict[str, Any]]]:
         """The marks of every rebuild of a table, by table and place."""
         found: dict[str, dict[str, dict[str, Any]]] = {}
         for key in self._objects.keys(self._target.silver, REPLACED):
             if key.endswith(f"/{BEGUN}") and key.count("/") == REPLACED.count("/") + 2:
-                mark = self._objects.get_json(self._target.silver, key)
-                found.setdefault(mark["table"], {})[key[: -len(BEGUN)]] = mark
+                mark = self._marks.parsed(key, self._objects.get(self._target.silver, key), _mark)
+                if mark is not None:
+                    found.setdefault(mark["table"], {})[key[: -len(BEGUN)]] = mark
         return found
 
     def _is_finished(self, place: str) -> bool:
@@ -155,6 +178,16 @@ class Recovering:
         properties = TimelineReader(silver).properties(table) or {}
         position = properties.get(PURGED_PROPERTY, "")
         return {str(generation_of(position)): position} if position else {}
+
+
+def _mark(text: str) -> dict[str, Any]:
+    """The mark of a rebuild. Raises UnreadableManifest."""
+    try:
+        mark: dict[str, Any] = json.loads(text)
+        check_types(mark, "mark", {"table": str, "lane": str, "to": str, "at": int})
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise UnreadableManifest(f"This is no mark of a rebuild: {error}", found=text[:200]) from error
+    return mark
 
 
 def _print(result: Result, lanes: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
@@ -173,6 +206,7 @@ def _print(result: Result, lanes: tuple[str, ...], dry_run: bool, as_json: bool)
                 "tables": list(result.tables),
                 "rebuilds_unfinished": list(result.unfinished),
                 "lanes_that_may_run": list(lanes),
+                "skipped_documents": described_documents(result.skipped),
             }
         )
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -12,6 +12,7 @@ from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED, SUPERSED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId, identify
+from sluice_aws.s3.documents import SkippedDocument
 from sluice_aws.s3.objects import Objects
 from sluice_cli.status.past_batches import PastBatch, PastBatches
 from sluice_cli.terminal.output import counted
@@ -25,7 +26,7 @@ class ReplayPlan:
 
     `replay` become pending, `waiting` are pending already, `quarantined` and `parked` stay as they are. `gone` were
     merged and are no longer in bronze; `unknown` were merged, are in bronze, and not in the ledger. `generations` has
-    the generation that each object was merged under.
+    the generation that each object was merged under. `skipped` are manifests and outcomes that can't be read.
     """
 
     replay: tuple[ObjectRecord, ...]
@@ -35,6 +36,7 @@ class ReplayPlan:
     gone: tuple[ObjectId, ...]
     unknown: tuple[ObjectId, ...]
     generations: Mapping[ObjectId, int]
+    skipped: Sequence[SkippedDocument] = ()
 
     @property
     def bytes(self) -> int:
@@ -104,6 +106,7 @@ def plan_replay(
         gone=tuple(sorted(gone)),
         unknown=tuple(identity for identity in there if identity not in elsewhere),
         generations=generations,
+        skipped=past.skipped,
     )
 
 

@@ -24,7 +24,16 @@ from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_aws.stack import Target
 from sluice_cli.errors import UnknownSchema
-from sluice_cli.terminal.output import Json, Stack, chosen_target, human_age, print_json, print_table
+from sluice_cli.terminal.output import (
+    Json,
+    Stack,
+    chosen_target,
+    described_documents,
+    human_age,
+    print_json,
+    print_table,
+    say_skipped,
+)
 
 SHORT = 12  # digits shown of a fingerprint
 STORED = "stored"  # in place of a fingerprint: the table's own columns
@@ -48,8 +57,9 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
     target = chosen_target(stack)
     history = SchemaHistory(Objects(target.client("s3")), target.silver)
     found = [_describe_table(history, table) for table in history.tables()]
+    say_skipped(history.skipped)
     if as_json:
-        print_json({"tables": found})
+        print_json({"tables": found, "skipped_documents": described_documents(history.skipped)})
         return
     print_table(
         ("table", "columns", "schemas", "incompatible", "last verdict"),
@@ -83,11 +93,19 @@ def history(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
     target = chosen_target(stack)
     store = SchemaHistory(Objects(target.client("s3")), target.silver)
     found, stored = store.schemas(table), store.columns(table)
+    say_skipped(store.skipped)
     if not found and stored is None:
         raise UnknownSchema(f"No schema of {table} is known", table=table, name=table)
     columns = {} if stored is None else _data(stored.columns)
     if as_json:
-        print_json({"table": table, "columns": columns, "schemas": [_describe(schema) for schema in found]})
+        print_json(
+            {
+                "table": table,
+                "columns": columns,
+                "schemas": [_describe(schema) for schema in found],
+                "skipped_documents": described_documents(store.skipped),
+            }
+        )
         return
     now = epoch_ms()
     print_table(
@@ -133,6 +151,7 @@ def diff(
     target = chosen_target(stack)
     store = SchemaHistory(Objects(target.client("s3")), target.silver)
     found = store.schemas(table)
+    say_skipped(store.skipped)
     if new is None and not found:
         raise UnknownSchema(f"No schema of {table} is known", table=table, name=table)
     first, second = old or STORED, new or found[-1].fingerprint

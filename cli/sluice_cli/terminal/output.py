@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sluice_aws.s3.documents import SkippedDocument
 from sluice_aws.stack import Target, find_target
 
 Stack = Annotated[
@@ -46,6 +47,26 @@ def say(line: str) -> None:
     """Print one line on stderr, after everything that was printed on stdout before."""
     sys.stdout.flush()
     print(line, file=sys.stderr, flush=True)
+
+
+DOCUMENTS_SHOWN = 5
+
+
+def say_skipped(documents: Sequence[SkippedDocument]) -> None:
+    """Name on stderr the documents of the silver bucket that can't be read."""
+    if not documents:
+        return
+    number = counted(len(documents), "document", "documents")
+    say(f"Left out: {number} in the silver bucket can't be read. If another program wrote them, remove them")
+    for document in documents[:DOCUMENTS_SHOWN]:
+        say(f"  {visible(document.key)}: {visible(document.reason)}")
+    if len(documents) > DOCUMENTS_SHOWN:
+        say(f"  and {len(documents) - DOCUMENTS_SHOWN:,} more (--json lists all)")
+
+
+def described_documents(documents: Sequence[SkippedDocument]) -> list[dict[str, str]]:
+    """The JSON form of skipped documents."""
+    return [{"key": document.key, "reason": document.reason} for document in documents]
 
 
 def print_json(document: Any) -> None:

@@ -15,10 +15,12 @@ from sluice_cli.terminal.output import (
     Stack,
     chosen_target,
     counted,
+    described_documents,
     human_bytes,
     print_json,
     print_table,
     say,
+    say_skipped,
     shortened,
     stderr_console,
     visible,
@@ -105,10 +107,12 @@ def history(
                 "totals": sums,
                 "more": found.more,
                 "unread_manifests": found.unread,
+                "skipped_documents": described_documents(found.skipped),
             }
         )
-        return
-    _print(found, sums)
+    else:
+        _print(found, sums)
+    say_skipped(found.skipped)
 
 
 def _print(found: Gathered, sums: Mapping[str, Any]) -> None:

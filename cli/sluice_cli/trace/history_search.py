@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 
-from sluice.batch.manifest import Manifest
-from sluice.batch.outcome import Outcome
 from sluice.ledger.keys import DISCARDED, LISTED_STATES
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
-from sluice.silver_keys import manifest_key, outcome_key
 from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.s3.documents import SkippedDocument
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.status.past_batches import PastBatch, PastBatches
@@ -42,12 +40,16 @@ class HistoryQuery:
 
 @dataclass(frozen=True)
 class Gathered:
-    """The found objects, oldest first. `more`: there are older ones. `unread`: manifests beyond the limit."""
+    """The found objects, oldest first. `more`: there are older ones. `unread`: manifests beyond the limit.
+
+    `skipped`: documents that can't be read.
+    """
 
     entries: tuple[Entry, ...]
     batches: tuple[PastBatch, ...]
     more: bool = False
     unread: int = 0
+    skipped: Sequence[SkippedDocument] = ()
 
 
 class Histories:
@@ -56,14 +58,13 @@ class Histories:
     def __init__(self, *, ledger: Ledger, objects: Objects, silver: str, tracker: Tracker) -> None:
         self._ledger = ledger
         self._objects = objects
-        self._silver = silver
+        self._past = PastBatches(objects, silver)
         self._tracker = tracker
 
     def newest(self, query: HistoryQuery) -> Gathered:
         """Gather the newest objects: claimed ones by their manifests, the others by the ledger."""
         admitted: dict[ObjectId, int] = {}
         batches: list[PastBatch] = []
-        past = PastBatches(self._objects, self._silver)
         for lane in self._ledger.lanes.all():
             self._add(
                 admitted,
@@ -82,7 +83,7 @@ class Histories:
                 ((record.id, record.admitted_at) for record in records if query.table in (None, record.table)),
             )
         stopped = False
-        for batch in past.newest(table=query.table, since=query.since, at_most=MANIFESTS_AT_MOST):
+        for batch in self._past.newest(table=query.table, since=query.since, at_most=MANIFESTS_AT_MOST):
             # Nothing in a batch was admitted after its claim: once the newest are all younger than that, no older batch
             # has one of them. Batches come in the order of S3's whole seconds.
             if len(admitted) > query.limit and _nth_newest(admitted, query.limit) >= batch.manifest.created_at + 1_000:
@@ -96,7 +97,8 @@ class Histories:
             self._entries(newest, batches),
             tuple(batches),
             more=stopped or len(admitted) > len(newest),
-            unread=0 if stopped else past.unread,
+            unread=0 if stopped else self._past.unread,
+            skipped=self._past.skipped,
         )
 
     def of_key(self, key: str) -> Gathered:
@@ -113,7 +115,8 @@ class Histories:
                 name for name in (record.batch if record else None, *(decision.batch for decision in decisions)) if name
             }
             for name in sorted(named - set(batches)):
-                found = self._batch(name)
+                stored = self._ledger.batches.get(name)
+                found = self._past.named(stored["lane"], name) if stored else None
                 if found is not None:
                     batches[name] = found
             own = [batches[name] for name in named if name in batches]
@@ -122,7 +125,8 @@ class Histories:
                     identity, record, self._objects.modified_at(identity), claims_of(identity, record, own), decisions
                 )
             )
-        return Gathered(tuple(sorted(entries, key=lambda entry: (entry.since, entry.id))), tuple(batches.values()))
+        oldest_first = tuple(sorted(entries, key=lambda entry: (entry.since, entry.id)))
+        return Gathered(oldest_first, tuple(batches.values()), skipped=self._past.skipped)
 
     def _entries(self, ids: list[ObjectId], batches: Iterable[PastBatch]) -> tuple[Entry, ...]:
         records = self._ledger.objects.get(ids)
@@ -145,22 +149,6 @@ class Histories:
 
         with ThreadPoolExecutor(THREADS, thread_name_prefix="history") as pool:
             return tuple(sorted(pool.map(entry, ids), key=lambda found: (found.since, found.id)))
-
-    def _batch(self, name: str) -> PastBatch | None:
-        stored = self._ledger.batches.get(name)
-        document = self._objects.get(self._silver, manifest_key(stored["lane"], name)) if stored else None
-        if document is None:
-            return None
-        manifest = Manifest.from_json(document.data.decode("utf-8"))
-        outcomes = {table: self._objects.get(self._silver, outcome_key(name, table)) for table in manifest.tables}
-        return PastBatch(
-            manifest,
-            {
-                table: Outcome.from_json(found.data.decode("utf-8"))
-                for table, found in outcomes.items()
-                if found is not None
-            },
-        )
 
     @staticmethod
     def _add(admitted: dict[ObjectId, int], query: HistoryQuery, found: Iterable[tuple[ObjectId, int]]) -> None:

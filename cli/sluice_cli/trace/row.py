@@ -20,8 +20,10 @@ from sluice_cli.terminal.output import (
     Stack,
     chosen_target,
     counted,
+    described_documents,
     print_json,
     say,
+    say_skipped,
     shortened,
     stderr_console,
     visible,
@@ -138,6 +140,7 @@ def row(
         "objects_read": found.objects,
         "records_read": found.records,
         "objects_left_out": found.left_out,
+        "skipped_documents": described_documents(found.skipped),
         "since": begins,
         "complete": found.complete and begins is None,
     }
@@ -145,6 +148,7 @@ def row(
         print_json(document)
     else:
         _print(document, [chapter.row for chapter in chapters])
+    say_skipped(found.skipped)
     if not chapters and not found.waiting:
         raise typer.Exit(1)
 

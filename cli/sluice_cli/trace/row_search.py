@@ -19,6 +19,7 @@ from sluice.config.table import IGNORE, TableConfig
 from sluice.errors import SluiceError, UsageError
 from sluice.ledger.ports import Ledger
 from sluice_aws.errors import ObjectGone
+from sluice_aws.s3.documents import SkippedDocument
 from sluice_aws.s3.objects import Objects
 from sluice_cli.status.past_batches import PastBatch, PastBatches
 from sluice_cli.trace.row_changes import FoundChange, ObjectChanges, changes_in
@@ -66,11 +67,12 @@ class Searched:
     objects: int = 0
     records: int = 0
     left_out: int = 0
+    skipped: Sequence[SkippedDocument] = ()
 
     @property
     def complete(self) -> bool:
         """Says whether every object that had to be opened was read."""
-        return not self.left_out and not self.gone
+        return not self.left_out and not self.gone and not self.skipped
 
     @property
     def from_the_start(self) -> bool:
@@ -105,11 +107,8 @@ class RowSearch:
 
         `read_life` reads the row's versions from the table, given the instants of its batches. Raises UsageError.
         """
-        merged = [
-            batch
-            for batch in PastBatches(self._objects, self._silver).newest(table=table, since=bounds.since)
-            if _is_merged(batch, table)
-        ]
+        past = PastBatches(self._objects, self._silver)
+        merged = [batch for batch in past.newest(table=table, since=bounds.since) if _is_merged(batch, table)]
         waiting = [
             item
             for lane in self._ledger.lanes.all()
@@ -123,7 +122,8 @@ class RowSearch:
                 next_step="Give a value for each, in this order",
             )
         instants = [batch.outcomes[table].instant for batch in merged]
-        found = Searched(config, read_life(config, [instant for instant in instants if instant is not None]))
+        life = read_life(config, [instant for instant in instants if instant is not None])
+        found = Searched(config, life, skipped=past.skipped)
         checked = {version.instant for version in found.life.versions[-bounds.checked :]} if bounds.checked else set()
         for batch in merged:
             self._search_batch(batch, table, key, bounds, checked, found)

@@ -12,7 +12,16 @@ from rich.console import Console
 from sluice.errors import UsageError
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
-from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, say, visible
+from sluice_cli.terminal.output import (
+    Json,
+    Stack,
+    chosen_target,
+    described_documents,
+    print_json,
+    say,
+    say_skipped,
+    visible,
+)
 from sluice_cli.trace.stages import Trace, describe_trace, trace_of
 from sluice_cli.trace.tracking import Tracker, tracker
 from sluice_cli.trace.waterfall import summary, svg, text_lines
@@ -61,13 +70,15 @@ def trace(
 
       sluice trace KEY --json | jq .to_readable_ms
     """
-    found = _traced(tracker(chosen_target(stack)), key, version)
+    sources = tracker(chosen_target(stack))
+    found = _traced(sources, key, version)
     if picture is not None:
         _write(picture, svg(found))
     if as_json:
-        print_json(describe_trace(found))
+        print_json({**describe_trace(found), "skipped_documents": described_documents(sources.skipped)})
     else:
         _print(found)
+    say_skipped(sources.skipped)
 
 
 def _traced(sources: Tracker, key: str, version: str | None) -> Trace:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.batch.manifest import Manifest
-from sluice.batch.outcome import Outcome
 from sluice.errors import UsageError
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId, identify
-from sluice.silver_keys import manifest_key, outcome_key
 from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.s3.documents import SkippedDocument
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
+from sluice_cli.status.past_batches import PastBatches
 from sluice_cli.terminal.output import visible
 from sluice_cli.trace.stages import TraceFacts
 
@@ -39,7 +38,12 @@ class Tracker:
         self._ledger = ledger
         self._objects = objects
         self._bronze = bronze
-        self._silver = silver
+        self._past = PastBatches(objects, silver)
+
+    @property
+    def skipped(self) -> Sequence[SkippedDocument]:
+        """The documents that were left out so far, since they can't be read."""
+        return self._past.skipped
 
     def named(self, text: str) -> Named:
         """Find an object by its key, by `s3://BUCKET/KEY`, or by the end of its key if no other ends so.
@@ -107,26 +111,18 @@ class Tracker:
         if record.batch is None or record.table is None:
             return TraceFacts(identity, put_at, record, decisions)
         batch: Mapping[str, Any] = self._ledger.batches.get(record.batch) or {}
-        manifest = self._manifest(batch.get("lane") or record.lane or "", record.batch)
+        manifest = self._past.manifest(batch.get("lane") or record.lane or "", record.batch)
         return TraceFacts(
             identity,
             put_at,
             record,
             decisions,
             manifest=manifest,
-            outcome=self._outcome(record.batch, record.table),
+            outcome=self._past.outcome(record.batch, record.table),
             batch=batch,
             part=self._ledger.batches.parts(record.batch).get(record.table),
             run=self._ledger.history.run(manifest.run) if manifest else None,
         )
-
-    def _manifest(self, lane: str, batch: str) -> Manifest | None:
-        document = self._objects.get(self._silver, manifest_key(lane, batch))
-        return None if document is None else Manifest.from_json(document.data.decode("utf-8"))
-
-    def _outcome(self, batch: str, table: str) -> Outcome | None:
-        document = self._objects.get(self._silver, outcome_key(batch, table))
-        return None if document is None else Outcome.from_json(document.data.decode("utf-8"))
 
 
 def _like(title: str, keys: list[str]) -> str:

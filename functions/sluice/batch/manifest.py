@@ -121,11 +121,12 @@ class Manifest:
     def from_json(cls, text: str) -> Manifest:
         """Read the result of `to_json`. Raises UnreadableManifest for anything else."""
         content = document_of(text, "manifest")
+        check_types(content, "manifest", _TYPES)
         try:
             tables = {
                 table: TablePart(
                     part["config"],
-                    tuple(ManifestObject(**item) for item in part["objects"]),
+                    tuple(_object(item) for item in part["objects"]),
                     part.get("watch", {}),
                     part.get("last_instant"),
                 )
@@ -141,6 +142,15 @@ class Manifest:
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise UnreadableManifest(f"A manifest lacks or misnames a field: {error}", found=text[:200]) from error
+
+
+_TYPES = {"batch": str, "lane": str, "run": str, "created_at": int, "configuration_version": str, "tables": dict}
+_TYPES_OF_OBJECT = {"bucket": str, "key": str, "version": str, "size": int, "topic": str, "admitted_at": int}
+
+
+def _object(described: Mapping[str, Any]) -> ManifestObject:
+    check_types(described, "manifest", _TYPES_OF_OBJECT)
+    return ManifestObject(**described)
 
 
 def _describe(item: ManifestObject) -> dict[str, Any]:
@@ -181,11 +191,18 @@ def document_of(text: str, what: str) -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads(text)
         found = content["format"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UnreadableManifest(f"This is no {what}: {error}", found=text[:200]) from error
     if found != FORMAT:
         raise UnreadableManifest(f"The {what} has format {found!r}, this release reads {FORMAT}", found=found)
     return content
+
+
+def check_types(content: Mapping[str, Any], what: str, types: Mapping[str, type]) -> None:
+    """Raises UnreadableManifest unless the fields are there and of these types."""
+    for name, kind in types.items():
+        if not isinstance(content.get(name), kind):
+            raise UnreadableManifest(f"The {what}'s {name} is no {kind.__name__}", found=str(content.get(name))[:200])
 
 
 def canonical_json(content: Any) -> str:

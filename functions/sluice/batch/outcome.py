@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sluice.batch.manifest import FORMAT, canonical_json, document_of
+from sluice.batch.manifest import FORMAT, canonical_json, check_types, document_of
 from sluice.errors import SluiceError, UnreadableManifest
 from sluice.objects import ObjectId
 
@@ -128,6 +128,7 @@ class Outcome:
     def from_json(cls, text: str) -> Outcome:
         """Read the result of `to_json`. Raises UnreadableManifest for anything else."""
         content: dict[str, Any] = document_of(text, "outcome")
+        check_types(content, "outcome", {"batch": str, "table": str, "state": str, "committed_at": int, "counts": dict})
         content.pop("format")
         try:
             errors = tuple(ObjectError(**item) for item in content.pop("quarantined"))

@@ -297,7 +297,8 @@ class _RuleTable:
     table: str = field(
         metadata=setting(
             text(),
-            "`database.table`, with `{1}`, `{2}` for what the pattern matched or `{name}` for a named group.",
+            "`database.table`, with `{1}`, `{2}` for what the pattern matched or `{name}` for a named group. "
+            "Both names begin with a letter.",
             template=True,
         )
     )
@@ -345,7 +346,7 @@ class TableRule(TableSettings, _RuleTable):
         if not (NAME.fullmatch(database) and NAME.fullmatch(name)):
             raise InvalidConfiguration(
                 f"The rule for {self.topic or self.topic_regex} gives topic {topic} the table name {filled.table!r}; "
-                "names are lower-case letters, digits and _",
+                "names are a lower-case letter, then such letters, digits and _. Give the topic a rule of its own",
                 topic=topic,
                 table=filled.table,
             )

@@ -118,7 +118,8 @@ def _table(topic: str, database: str | None, taken: frozenset[str]) -> Choice:
 
 def _name(part: str) -> str:
     plain = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in part.lower())
-    return plain if not plain[:1].isdigit() else f"_{plain}"
+    bare = plain.lstrip("_")
+    return bare if not bare[:1].isdigit() else f"t_{bare}"
 
 
 def _partition(sample: TopicSample, writer: WriterSchema, facts: Sequence[ColumnFacts], key: Sequence[str]) -> Choice:

@@ -176,7 +176,7 @@ def _table_name(work: _Work, given: str | None) -> str | None:
     first, _, second = lower.partition(".")
     if not (NAME.fullmatch(first) and NAME.fullmatch(second)):
         work.open.append(
-            "the table's name has other characters than letters, digits and _: name it with --table DATABASE.TABLE"
+            "the table's name is not letters, digits and _ after a first letter: name it with --table DATABASE.TABLE"
         )
         return None
     if lower != written:

@@ -69,6 +69,8 @@ class SeenSchema:
         """Read the JSON of `to_json`. Raises UnreadableHistory."""
         content = _content(text)
         try:
+            if not content["judged"]:
+                raise KeyError("judged")
             return cls(
                 content["table"],
                 content["fingerprint"],
@@ -78,7 +80,7 @@ class SeenSchema:
                     for item in content["judged"]
                 ),
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, AttributeError) as error:
             raise UnreadableHistory(f"Not a schema of a table's history: {error}", found=text[:200]) from error
 
 
@@ -130,7 +132,7 @@ def _content(text: str) -> dict[str, Any]:
     try:
         content = json.loads(text)
         found = content["format"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UnreadableHistory(f"Not a document of a schema history: {error}", found=text[:200]) from error
     if found != FORMAT:
         raise UnreadableHistory(f"The schema history has format {found!r}, this release reads {FORMAT}", found=found)

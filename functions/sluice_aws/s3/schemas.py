@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Callable
 
 from sluice.catalog.columns import source_comments
@@ -13,6 +13,7 @@ from sluice.schema.evolution import INCOMPATIBLE
 from sluice.schema.history import TABLES_PREFIX, SeenSchema, StoredColumns, seen_key, seen_prefix, stored_key
 from sluice.silver_keys import schema_key
 from sluice_aws.errors import Unchanged
+from sluice_aws.s3.documents import SkippedDocument, SkippedDocuments
 from sluice_aws.s3.objects import Objects
 
 
@@ -53,14 +54,23 @@ _NOTED = 64  # schemas that a process remembers: one of thousands of columns tak
 
 
 class SchemaHistory:
-    """Schema history by table. Writes only news. Safe to use from several threads."""
+    """Schema history by table. Writes only news. Safe to use from several threads.
+
+    A document that can't be read counts as missing.
+    """
 
     def __init__(self, objects: Objects, bucket: str) -> None:
         self._objects = objects
         self._bucket = bucket
         self._noted: dict[tuple[str, str], SeenSchema] = {}
         self._columns: dict[str, Mapping[str, str]] = {}
+        self._skipped = SkippedDocuments()
         self._lock = threading.Lock()
+
+    @property
+    def skipped(self) -> Sequence[SkippedDocument]:
+        """The documents that were left out so far, since they can't be read."""
+        return self._skipped.found
 
     def note(self, schema: SeenSchema) -> None:
         """Store a schema with its verdict. A known schema gets the verdict added if that accepts or refuses it anew."""
@@ -86,13 +96,13 @@ class SchemaHistory:
 
     def columns(self, table: str) -> StoredColumns | None:
         """A table's stored columns; None while it has none."""
-        document = self._objects.get(self._bucket, stored_key(table))
-        return None if document is None else StoredColumns.from_json(document.data.decode("utf-8"))
+        key = stored_key(table)
+        return self._skipped.parsed(key, self._objects.get(self._bucket, key), StoredColumns.from_json)
 
     def schema(self, table: str, fingerprint: str) -> SeenSchema | None:
         """A writer schema that came for a table."""
-        document = self._objects.get(self._bucket, seen_key(table, fingerprint))
-        return None if document is None else SeenSchema.from_json(document.data.decode("utf-8"))
+        key = seen_key(table, fingerprint)
+        return self._skipped.parsed(key, self._objects.get(self._bucket, key), SeenSchema.from_json)
 
     def schemas(self, table: str) -> tuple[SeenSchema, ...]:
         """Every writer schema that came for a table, oldest first."""
@@ -113,8 +123,8 @@ class SchemaHistory:
         """The tables with a schema history, in order."""
         found: set[str] = set()
         for key in self._objects.keys(self._bucket, TABLES_PREFIX):
-            table = key[len(TABLES_PREFIX) :].split("/", 1)[0]
-            if table not in found:
+            table, slash, _ = key[len(TABLES_PREFIX) :].partition("/")
+            if slash and table not in found:
                 found.add(table)
                 yield table
 
@@ -130,6 +140,7 @@ class ColumnsAtHand:
         self._bucket = bucket
         self._now = now
         self._held: dict[str, tuple[int, str | None, StoredColumns | None]] = {}
+        self._skipped = SkippedDocuments()
         self._lock = threading.Lock()
 
     def of(self, table: str) -> Mapping[str, str] | None:
@@ -139,7 +150,8 @@ class ColumnsAtHand:
             if at is None or self._now() - at >= MAX_AGE_MS:
                 try:
                     document = self._objects.get(self._bucket, stored_key(table), unless=etag)
-                    held = None if document is None else StoredColumns.from_json(document.data.decode("utf-8"))
+                    # Columns that can't be read are not compared with: the merge compares with the table's own.
+                    held = self._skipped.parsed(stored_key(table), document, StoredColumns.from_json)
                     etag = None if document is None else document.etag
                 except Unchanged:
                     pass  # the columns in hand are current
@@ -158,4 +170,7 @@ class CommentStore:
     def of(self, table: str) -> Mapping[str, str]:
         """Comments by column; empty while no schema came. One LIST, and a GET per schema."""
         taken = [schema for schema in self._history.schemas(table) if schema.verdict != INCOMPATIBLE]
-        return source_comments(self._schemas.load(taken[-1].fingerprint)) if taken else {}
+        try:
+            return source_comments(self._schemas.load(taken[-1].fingerprint)) if taken else {}
+        except ValueError:  # no JSON: another program wrote it
+            return {}

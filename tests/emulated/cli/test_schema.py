@@ -64,8 +64,24 @@ def remembered(stack, history, tmp_path, capsys):
 def test_tables_are_listed_with_their_last_verdict(remembered, capsys):
     assert run(["schema", "list", "--json"]) == 0
     assert describe(capsys) == {
-        "tables": [{"table": TABLE, "columns": 3, "schemas": 3, "incompatible": 1, "last_verdict": "incompatible"}]
+        "tables": [{"table": TABLE, "columns": 3, "schemas": 3, "incompatible": 1, "last_verdict": "incompatible"}],
+        "skipped_documents": [],
     }
+
+
+def test_foreign_files_among_the_schemas_are_skipped_and_named(remembered, stack, capsys):
+    foreign = [seen_key(TABLE, "f" * 32), stored_key(TABLE)]
+    for key in (*foreign, "_sluice/schemas/tables/part-0.parquet"):
+        stack.s3.put_object(Bucket="s-silver", Key=key, Body=b"PAR1\xff")
+    assert run(["schema", "list", "--json"]) == 0
+    found = describe(capsys)
+    assert found["tables"] == [
+        {"table": TABLE, "columns": 0, "schemas": 3, "incompatible": 1, "last_verdict": "incompatible"}
+    ]
+    assert sorted(entry["key"] for entry in found["skipped_documents"]) == sorted(foreign)
+    assert run(["schema", "history", TABLE]) == 0
+    assert foreign[0] in capsys.readouterr().err
+    assert ColumnsAtHand(Objects(stack.s3), "s-silver", lambda: 1).of(TABLE) is None
 
 
 def test_the_history_shows_each_schemas_verdict_and_changes(remembered, capsys):

@@ -351,3 +351,83 @@ def test_a_manifest_of_another_release_is_an_error_and_no_gap(traced, capsys):
     traced.stack.s3.put_object(Bucket="s-silver", Key=manifest_key("main", "b-x"), Body=b'{"format": 99}')
     assert run(["history"]) == 1
     assert "format 99" in capsys.readouterr().err
+
+
+FOREIGN = {
+    "_sluice/manifests/.hoodie/metadata/hoodie.properties": b"hoodie.table.name=manifests",
+    "_sluice/manifests/main/b-0.json": b"\x00\xff\xfe",
+    "_sluice/manifests/main/b-1.json": b"[]",
+    "_sluice/manifests/main/b-2.json": b'{"format": 1, "batch": "b-2"}',
+    "_sluice/manifests/main/b-3.json": b"[" * 100_000,
+    "_sluice/manifests/part-0.parquet": b"PAR1",
+    "_sluice/manifests/\x1b[2J": b"",
+}
+
+
+@pytest.fixture
+def among_foreign(traced):
+    """One committed object, and files that another program wrote among the manifests."""
+    identity = traced.put("a.json", (1, "c", 1, "x", "a"))
+    batch = traced.merged(identity, read=1)
+    for key, body in FOREIGN.items():
+        traced.stack.s3.put_object(Bucket="s-silver", Key=key, Body=body)
+    return traced, identity, batch
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["history"],
+        ["status", "--html", "page.html", "--since", "2025-01-01T00:00:00Z"],
+        ["rebuild", "ledger", "--dry-run"],
+        ["row", "crm.user", "1", "x"],
+    ],
+    ids=" ".join,
+)
+def test_foreign_files_among_the_documents_are_skipped_and_named(among_foreign, capsys, command):
+    assert run([*command, "--json"]) == 0
+    printed = capsys.readouterr()
+    found = {entry["key"]: entry["reason"] for entry in json.loads(printed.out)["skipped_documents"]}
+    assert found.keys() == FOREIGN.keys() and all(found.values())
+    assert "7 documents in the silver bucket can't be read" in printed.err
+    assert "_sluice/manifests/main/b-0.json: it is not text" in printed.err and "\x1b" not in printed.err
+
+
+def test_what_is_readable_is_shown_beside_foreign_files(among_foreign, capsys):
+    _, identity, batch = among_foreign
+    (entry,) = history(capsys)["objects"]
+    assert (entry["key"], entry["claims"][0]["batch"], entry["claims"][0]["part"]["read"]) == (identity.key, batch, 1)
+    assert run(["rebuild", "ledger", "--dry-run", "--json"]) == 0
+    assert describe(capsys)["tables"] == ["crm.user"]
+
+
+def test_a_trace_goes_without_a_document_that_was_overwritten(among_foreign, capsys):
+    traced, identity, batch = among_foreign
+    for key in (manifest_key("main", batch), outcome_key(batch, "crm.user")):
+        traced.stack.s3.put_object(Bucket="s-silver", Key=key, Body=b"foreign")
+        assert run(["trace", identity.key, "--json"]) == 0
+        found = describe(capsys)
+        assert found["batch"] == batch and [entry["key"] for entry in found["skipped_documents"]][-1] == key
+    (entry,) = history(capsys, "--key", identity.key)["objects"]
+    assert entry["state"] == "committed"
+
+
+def test_an_outcome_under_the_key_of_another_part_does_not_count(among_foreign, capsys):
+    traced, _, batch = among_foreign
+    key = outcome_key(batch, "crm.user")
+    text = Outcome(batch, "crm.order", COMMITTED, NOW).to_json()
+    traced.stack.s3.put_object(Bucket="s-silver", Key=key, Body=text.encode())
+    assert run(["rebuild", "ledger", "--dry-run", "--json"]) == 0
+    found = describe(capsys)
+    assert key in [entry["key"] for entry in found["skipped_documents"]] and found["tables"] == []
+
+
+@pytest.mark.parametrize(
+    "mark", [b"", b"{}", b'{"table": 1}', b"[]", b"\xff"], ids=["none", "empty", "typed", "list", "bytes"]
+)
+def test_the_mark_of_a_rebuild_that_cannot_be_read_is_skipped(traced, capsys, mark):
+    key = "_sluice/replaced/crm.user/0000000000001/rebuild.json"
+    traced.stack.s3.put_object(Bucket="s-silver", Key=key, Body=mark)
+    assert run(["rebuild", "ledger", "--dry-run", "--json"]) == 0
+    found = describe(capsys)
+    assert [entry["key"] for entry in found["skipped_documents"]] == [key] and found["rebuilds_unfinished"] == []

@@ -114,7 +114,8 @@ def test_partition_columns_are_named_and_only_a_large_table_must_be_decided():
     [
         ("orders", (), ()),
         ("A.Pub.My-Orders", (), ("pub.my_orders",)),
-        ("x.public.9lives", (), ("public._9lives",)),
+        ("x.public.9lives", (), ("public.t_9lives",)),
+        ("x.public._prisma_migrations", (), ("public.prisma_migrations",)),
         ("s.db.t", ("db.t",), ()),
     ],
 )

@@ -300,3 +300,9 @@ def test_the_schema_finds_mistakes_of_form():
 def test_a_run_lives_long_enough_to_claim_and_not_for_ever(max_age):
     text = f"lanes: {{main: {{max_age: {max_age}}}}}\n" + rule()
     assert [where for _, where in mistakes(text)] == ["lanes.main.max_age"]
+
+
+@pytest.mark.parametrize("table", ["_sluice.manifests", "shop._orders", "_{1}.orders"])
+def test_names_that_begin_with_an_underscore_are_reserved(table):
+    with pytest.raises(ConfigurationMistakes, match="each a lower-case letter"):
+        read_tables(f"tables: [{{topic: x.*, table: '{table}', record_key: id}}]")

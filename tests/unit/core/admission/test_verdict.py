@@ -9,6 +9,15 @@ from sluice.errors import SluiceError
 from sluice_formats.errors import CorruptObject
 
 
+def test_a_topic_that_would_name_the_database_sluice_is_parked_with_the_reason():
+    rule = TableRule("{1}.{2}", ("id",), topic="x.*.*")
+    verdict = judge_read(
+        classify("topics/x._sluice.manifests/x._sluice.manifests+0+1.avro", 10), Configuration((rule,))
+    )
+    assert (verdict.state, verdict.table) == ("parked", None)
+    assert "'_sluice.manifests'; names are a lower-case letter, then" in verdict.reason
+
+
 def test_a_change_file_is_read_before_it_is_judged():
     assert judge_unread(classify("topics/t/t+0+1.avro", 10), 10, DEFAULTS) is None
     assert judge_unread(classify("topics/t/t+0+1.avro", None), None, DEFAULTS) is None

@@ -60,7 +60,9 @@ def test_a_star_is_one_part_without_dots_and_the_whole_topic_counts(topic):
     assert match.config is None and match.reason and CONFIGURATION.table_for_topic(topic) is None
 
 
-@pytest.mark.parametrize("topic", ["shop.ems.Venue", "shop.e-ms.venue", "shop.ems.1venue"])
+@pytest.mark.parametrize(
+    "topic", ["shop.ems.Venue", "shop.e-ms.venue", "shop.ems.1venue", "shop.ems._venue", "shop._sluice.manifests"]
+)
 def test_a_topic_without_a_usable_table_name_is_reported_with_the_reason(topic):
     match = CONFIGURATION.match_topic(topic)
     assert match.config is None and topic in match.reason
