@@ -91,7 +91,7 @@ OF_OTHERS = {
     "unusable_commit_schema": "catalog sync",
 }
 #: Codes of input that no bytes of an object alone can bring about: here, in test_offset_overlap.py, in
-#: test_plain_records.py, in test_key_texts.py and in test_decoding.py.
+#: test_plain_records.py, in test_key_texts.py, in test_decoding.py and in test_isolation.py.
 ELSEWHERE = {
     "below_purge_floor",
     "key_not_unique",
@@ -103,6 +103,8 @@ ELSEWHERE = {
     "unusable_record_key",
     "unusable_partition_value",
     "inexact_record_key",
+    "kills_its_run",
+    "given_up",
     "unreadable_object",
 }
 
