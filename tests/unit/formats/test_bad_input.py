@@ -68,6 +68,7 @@ OF_OTHERS = {
     "service_not_for_table": "table services",
     "service_unfinished": "table services",
     "table_differs": "the driver",
+    "tasks_left": "the driver",
     "table_went_back": "the driver",
     "unidentified_object": "a notice, not an object",
     "no_such_commit": "reading a timeline",
@@ -104,6 +105,7 @@ ELSEWHERE = {
     "unusable_partition_value",
     "inexact_record_key",
     "kills_its_run",
+    "fails_its_merge",
     "given_up",
     "unreadable_object",
 }
