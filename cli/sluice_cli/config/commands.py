@@ -41,15 +41,21 @@ WithWaiting = Annotated[
         "Objects that a failed batch returned keep their generation.",
     ),
 ]
+WithWaitingObjects = Annotated[
+    bool,
+    typer.Option("--waiting", help="Look also whether the rules fit the stack's objects that wait for new tables."),
+]
 
 
 @app.command()
-def check(file: File, as_json: Json = False) -> None:
-    """Name every mistake in a tables.yaml with its line. Needs no stack.
+def check(file: File, waiting: WithWaitingObjects = False, as_json: Json = False, stack: Stack = None) -> None:
+    """Name every mistake in a tables.yaml with its line. Needs no stack, unless --waiting looks at one.
 
-    Example:
+    Examples:
 
       sluice config check tables.yaml
+
+      sluice config check tables.yaml --waiting
     """
     try:
         configuration = _read(file)
@@ -66,6 +72,11 @@ def check(file: File, as_json: Json = False) -> None:
         )
         raise typer.Exit(1) from error
     warnings = unknown_options(configuration)
+    if waiting:
+        target = chosen_target(stack)
+        objects, ledger = Objects(target.client("s3")), DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+        before = _in_force(objects, target, ledger)
+        warnings = (*warnings, *_fit(objects, ledger, configuration, before))
     for warning in warnings:
         say(f"warning: {warning}")
     if as_json:
@@ -108,7 +119,8 @@ def push(file: File, with_waiting: WithWaiting = False, as_json: Json = False, s
         {lane.lane: lane for lane in ledger.lanes.all()},
         raised,
     )
-    warnings = (*unknown_options(configuration), *found.warnings)
+    fit = () if found.refusals else _fit(objects, ledger, configuration, before)
+    warnings = (*unknown_options(configuration), *found.warnings, *fit)
     for warning in warnings:
         say(f"warning: {warning}")
     if found.refusals:
@@ -180,6 +192,15 @@ def _in_force(objects: Objects, target: Target, ledger: Ledger) -> Configuration
         # A push repairs it.
         say(f"warning: {error.message}")
         return None
+
+
+def _fit(
+    objects: Objects, ledger: Ledger, configuration: Configuration, before: Configuration | None
+) -> tuple[str, ...]:
+    """Return where rules don't fit the objects that wait for new tables."""
+    from sluice_cli.config.waiting import waiting_warnings  # loads Arrow
+
+    return waiting_warnings(objects, ledger, configuration, before)
 
 
 def _store(objects: Objects, bucket: str, configuration: Configuration, ledger: Ledger) -> None:

@@ -1,6 +1,6 @@
 """Reads the first records of an object version, and the fields of Kafka keys.
 
-Reads are bounded: the first bytes of an object, and the whole blocks or lines in them.
+Reads are bounded: the first bytes of an object, and the whole blocks or lines in them; small Parquet objects whole.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any
 
 import fastavro
 
-from sluice.admission.routing import AVRO, JSON
-from sluice.config.limits import DEFAULTS
-from sluice.errors import SluiceError
+from sluice.admission.routing import AVRO, JSON, PARQUET
+from sluice.config.limits import DEFAULTS, Limits
+from sluice.config.values import MIB
+from sluice.errors import ExpansionLimit, ObjectTooLarge, SluiceError
 from sluice.objects import ObjectId
 from sluice_aws.admission.heads import read_head
 from sluice_aws.s3.objects import Objects
@@ -24,10 +25,12 @@ from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.errors import CorruptObject
 from sluice_formats.json_lines import records as json_records
 from sluice_formats.json_text import unpacked_head
+from sluice_formats.parquet_records import parquet_records
 
 READ_BYTES = 1024 * 1024
 BLOCK_BYTES = 16 * 1024**2  # of a block once decompressed
 KEY_BYTES = 256 * 1024
+PARQUET_LIMITS = Limits(object_bytes=8 * MIB, decoded_bytes=64 * MIB)  # of a Parquet object that is read whole
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class ObjectSample:
 
 
 def sample_object(objects: Objects, id: ObjectId, format: str, rows: int) -> ObjectSample:
-    """Read up to `rows` records of the first MiB of one version; of a Parquet object only the schema.
+    """Read up to `rows` records of the first MiB of one version; of a large Parquet object only the schema.
 
     Raises a SluiceError if the head can't be read. Damage behind the head is the sample's `problem`.
     """
@@ -51,9 +54,17 @@ def sample_object(objects: Objects, id: ObjectId, format: str, rows: int) -> Obj
         return _json(objects.head_bytes(id, READ_BYTES), rows)
     if format == AVRO:
         return sample_avro(objects.head_bytes(id, READ_BYTES), rows)
-    return ObjectSample(
-        read_head(objects, id, format).schema, (), "rows of Parquet objects are not sampled: only the schema is known"
-    )
+    return _parquet(objects, id, rows)
+
+
+def _parquet(objects: Objects, id: ObjectId, rows: int) -> ObjectSample:
+    schema = read_head(objects, id, PARQUET).schema
+    try:
+        chunk = next(parquet_records(objects.whole(id, PARQUET_LIMITS.object_bytes), PARQUET_LIMITS).chunks, None)
+    except (ObjectTooLarge, ExpansionLimit):
+        return ObjectSample(schema, (), "rows of large Parquet objects are not sampled: only the schema is known")
+    records = chunk.records[:rows] if chunk is not None else ()
+    return ObjectSample(schema, tuple(record for record in records if isinstance(record, dict)))
 
 
 def sample_avro(head: Head, rows: int) -> ObjectSample:

@@ -107,6 +107,11 @@ def _rule(proposal: Proposal) -> list[str]:
     rule.append(f"  record_key: {columns_value(proposal.record_key.value)}")
     if proposal.partition_by.value:
         rule.append(f"  partition_by: {columns_value(proposal.partition_by.value)}")
+    if proposal.delete_when is not None:
+        column, values = proposal.delete_when
+        rule.append(f"  delete_when: {{column: {scalar(column)}, values: [{', '.join(map(scalar, values))}]}}")
+    if proposal.position is not None:
+        rule.append(f"  position: {scalar(proposal.position)}")
     if not proposal.open:
         return lines + rule
     return [

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypeVar
 
 from sluice.admission.routing import AVRO, JSON
+from sluice.batch.claim import PendingObject
 from sluice.errors import SluiceError
 from sluice.ledger.keys import PARKED
 from sluice.ledger.ports import Ledger
@@ -27,6 +28,7 @@ ROWS = 2_000  # of one topic
 KEYED = 2  # objects of a topic whose Kafka keys are searched
 THREADS = 8
 _Schema = TypeVar("_Schema")
+WaitingObject = ObjectRecord | PendingObject
 _KEY_FORMATS = {".keys.avro": AVRO, ".keys.json": JSON}
 
 
@@ -41,7 +43,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class _Read:
-    record: ObjectRecord
+    record: WaitingObject
     found: ObjectSample | None
     problem: str | None
 
@@ -68,7 +70,7 @@ def sample_topics(
     """Sample each topic: the first MiB of its oldest and newest objects and of some between."""
 
     def one(topic: str) -> TopicSample:
-        found = _sample(objects, topic, waiting.topics[topic], per_topic)
+        found = sample_topic(objects, topic, waiting.topics[topic], per_topic)
         said(topic)
         return found
 
@@ -76,7 +78,7 @@ def sample_topics(
         return list(pool.map(one, waiting.topics))
 
 
-def spread(records: Sequence[ObjectRecord], count: int) -> list[ObjectRecord]:
+def spread(records: Sequence[WaitingObject], count: int) -> list[WaitingObject]:
     """Return at most `count` records: the first, the last, and others evenly between."""
     if len(records) <= count:
         return list(records)
@@ -89,7 +91,8 @@ def _age(record: ObjectRecord) -> tuple[int, int, ObjectId]:
     return (record.admitted_at, record.offset or 0, record.id)
 
 
-def _sample(objects: Objects, topic: str, records: Sequence[ObjectRecord], per_topic: int) -> TopicSample:
+def sample_topic(objects: Objects, topic: str, records: Sequence[WaitingObject], per_topic: int) -> TopicSample:
+    """Sample at most `per_topic` of a topic's objects. What can't be read is among the sample's problems."""
     chosen = spread(records, per_topic)
     read = [_read(objects, record, max(1, ROWS // len(chosen))) for record in chosen]
     problems = tuple(dict.fromkeys(each.problem for each in read if each.problem))
@@ -113,7 +116,7 @@ def _sample(objects: Objects, topic: str, records: Sequence[ObjectRecord], per_t
     )
 
 
-def _read(objects: Objects, record: ObjectRecord, rows: int) -> _Read:
+def _read(objects: Objects, record: WaitingObject, rows: int) -> _Read:
     try:
         found = sample_object(objects, record.id, record.format or AVRO, rows)
     except SluiceError as error:
@@ -130,12 +133,13 @@ def _understood(
     newest: WriterSchema | None = None
     bare = [record for sample in samples if sample.schema is None for record in sample.records]
     inferred = _tried(_inferred, bare, problems) if bare else None
-    for sample in samples:
+    for number, sample in enumerate(samples):
         writer = inferred if sample.schema is None else _tried(_written, sample.schema, problems)
         if writer is None:
             continue
         newest = writer
-        rows += [row for row in (sampled_row(record, writer) for record in sample.records) if row is not None]
+        found = (sampled_row(record, writer) for record in sample.records)
+        rows += [row if any(row.place) else replace(row, place=(number,)) for row in found if row is not None]
     return newest, tuple(rows), newest is not None and newest is inferred, tuple(problems)
 
 
@@ -159,7 +163,7 @@ def _tried(read: Callable[[_Schema], WriterSchema], written: _Schema, problems: 
         return None
 
 
-def _keys(objects: Objects, records: Sequence[ObjectRecord]) -> tuple[tuple[str, ...] | None, str | None]:
+def _keys(objects: Objects, records: Sequence[WaitingObject]) -> tuple[tuple[str, ...] | None, str | None]:
     """Return the fields of the Kafka keys beside the newest object that has keys, and the name of their file."""
     for record in reversed(records):
         stem = record.id.key.rpartition(".")[0]

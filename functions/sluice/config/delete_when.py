@@ -61,10 +61,10 @@ def operation_columns(names: Iterable[str]) -> tuple[str, ...]:
 def are_operations(values: Collection[Any]) -> bool:
     """Whether values of such a column are operations: at least one, and nothing else but nulls."""
     found = {value for value in values if value is not None}
-    return bool(found) and all(isinstance(value, str) and value.strip().lower() in _OPERATIONS for value in found)
+    return bool(found) and all(isinstance(value, str) and value.lower() in _OPERATIONS for value in found)
 
 
 def deletions_among(values: Iterable[Any]) -> tuple[str, ...]:
     """Return the operations that delete among values of such a column; D where there is none yet."""
-    found = sorted({value for value in values if isinstance(value, str) and value.strip().lower() in _DELETIONS})
+    found = sorted({value for value in values if isinstance(value, str) and value.lower() in _DELETIONS})
     return tuple(found) or ("D",)

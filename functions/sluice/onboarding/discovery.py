@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 from sluice.changes.position import OFFSET_ONLY
 from sluice.names import COLUMN, NAME
+from sluice.onboarding.fit import unmarked_operations
 from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, SHOWN, Choice, counted, record_key
 from sluice.onboarding.samples import ColumnFacts, TopicSample, column_facts, distinct_rows
 from sluice.schema.avro import PLAIN, WriterSchema
+from sluice.schema.capture_order import is_change_sequence
 from sluice.schema.columns import DATE, INT, ISO_DATE, LONG, STRING, Column
 
 SMALL_BYTES = 1024**3  # of pending objects; a smaller table is best read and written as one folder
@@ -32,7 +34,10 @@ _CLOCK_NAMES = (
 
 @dataclass(frozen=True)
 class Proposal:
-    """A proposed rule. `table` is "database.table"; `notes` say what matters about the records' shape and order."""
+    """A proposed rule. `table` is "database.table"; `notes` say what matters about the records' shape and order.
+
+    `delete_when` is the column that marks deletions and its values, `position` the column that orders the changes then.
+    """
 
     topic: str
     objects: int
@@ -44,6 +49,8 @@ class Proposal:
     record_key: Choice
     partition_by: Choice
     notes: tuple[str, ...]
+    delete_when: tuple[str, tuple[str, ...]] | None = None
+    position: str | None = None
 
     @property
     def open(self) -> tuple[str, ...]:
@@ -76,6 +83,9 @@ def propose(
         key = record_key(sample, writer, table.value[0].partition(".")[2] if table.value else "", rows, facts)
         partition = _partition(sample, writer, facts, chosen.get("record_key", key.value))
         notes = _notes(sample, writer)
+    marked = None if writer is None else unmarked_operations(sample, writer)
+    if marked is not None:
+        notes.append(f"{marked[0]} holds operations: rows with {' or '.join(marked[1])} are deletions")
     choices = {"table": table, "record_key": key, "partition_by": partition}
     for name, value in chosen.items():
         choices[name] = _as_chosen(name, value, choices[name], writer)
@@ -90,6 +100,8 @@ def propose(
         choices["record_key"],
         choices["partition_by"],
         tuple(notes),
+        marked,
+        _change_sequence(sample, writer) if writer is not None and marked is not None else None,
     )
 
 
@@ -179,7 +191,20 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
     return notes
 
 
+def _change_sequence(sample: TopicSample, writer: WriterSchema) -> str | None:
+    """The column with AWS DMS's change sequence, which is empty in a full load."""
+    for name in writer.row.names:
+        values = [row.values.get(name) for row in sample.rows]
+        texts = [value for value in values if value not in (None, "")]
+        if texts and all(isinstance(text, str) and is_change_sequence(text) for text in texts):
+            return name
+    return None
+
+
 def _note_on_order(sample: TopicSample, writer: WriterSchema) -> str:
+    sequence = _change_sequence(sample, writer)
+    if sequence is not None:
+        return f"position: {sequence} orders the rows, as AWS DMS's change sequence"
     clock = next((column.name for column in writer.row.columns if column.name.lower() in _CLOCK_NAMES), None)
     if clock is not None:
         return f"rows have no log position: if a query captured them, position: {clock} orders them"

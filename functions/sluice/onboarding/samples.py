@@ -16,13 +16,16 @@ _EMPTY = (None, "", 0, False, b"")  # values of a deletion's columns that the so
 class SampledRow:
     """One change: its row, whether it is a deletion, and whether it begins the row's life.
 
-    A snapshot's read or a creation does. `before` is the row before an update, if the change has it.
+    A snapshot's read or a creation does. `before` is the row before an update, if the change has it. `read` is true for
+    a snapshot's row, and `place` is the change's place in the source's log, or its object where it names none.
     """
 
     values: Mapping[str, Any]
     deleted: bool = False
     first: bool = True
     before: Mapping[str, Any] | None = None
+    read: bool = False
+    place: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,12 +80,16 @@ def sampled_row(record: Mapping[str, Any], writer: WriterSchema) -> SampledRow |
         row = record.get("after") if record.get("after") is not None else before
     if not isinstance(row, Mapping):
         return None
+    names = writer.meta.position.names
+    source = record.get("source") if writer.shape == ENVELOPE else record
     updated = before if isinstance(before, Mapping) and not deleted else None
     return SampledRow(
         _values(row, writer),
         deleted,
         op in (None, CREATE, SNAPSHOT_READ) and not deleted,
         None if updated is None else _values(updated, writer),
+        op == SNAPSHOT_READ,
+        tuple(source.get(name) for name in names) if isinstance(source, Mapping) else (),
     )
 
 
@@ -128,6 +135,16 @@ def column_facts(name: str, rows: Sequence[SampledRow], all_rows: Sequence[Sampl
 def repeats(columns: Sequence[str], rows: Sequence[SampledRow]) -> int:
     """Count the rows whose values in these columns an earlier row has too."""
     return len(rows) - len({tuple(_hashable(row.values.get(name)) for name in columns) for row in rows})
+
+
+def shared_keys(columns: Sequence[str], rows: Sequence[SampledRow]) -> tuple[int, int]:
+    """Count the values that rows have in these columns, and those that several different rows of one place have."""
+    found: dict[tuple[Any, ...], dict[tuple[Any, ...], set[Any]]] = {}
+    for row in rows:
+        key = tuple(_hashable(row.values.get(name)) for name in columns)
+        of_place = found.setdefault(key, {}).setdefault(tuple(map(_hashable, row.place)), set())
+        of_place.add(tuple(map(_hashable, row.values.values())))
+    return len(found), sum(any(len(values) > 1 for values in places.values()) for places in found.values())
 
 
 def columns_of_deletions(rows: Sequence[SampledRow], columns: Sequence[str]) -> tuple[frozenset[str], int]:

@@ -38,6 +38,11 @@ def check_position_column(column: Column) -> None:
         )
 
 
+def is_change_sequence(text: str) -> bool:
+    """Whether a text is a change sequence of AWS DMS."""
+    return _CHANGE_SEQUENCE.fullmatch(text) is not None
+
+
 def encode_capture_order(generation: int, column: Column, value: Any, offset: int) -> str:
     """The stored position of a row: the raw value of its position column in the column's unit, then the Kafka offset.
 
@@ -51,7 +56,7 @@ def encode_capture_order(generation: int, column: Column, value: Any, offset: in
             value="null",
             next_step="Let the query leave out rows without it, or name another column in `position`",
         )
-    if column.kind == kinds.STRING and _CHANGE_SEQUENCE.fullmatch(value):
+    if column.kind == kinds.STRING and is_change_sequence(value):
         return f"{generation:04d}.{value}.{offset:020d}"
     count = _iso_nanos(column, value) if column.kind in _TEXTS else value * _STEPS[column.kind]
     if not -_BIAS < count < _BIAS:

@@ -4,6 +4,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from bad_input import plain_parquet
 from emulation.stack import describe
 
 from sluice.admission.routing import classify
@@ -115,3 +116,53 @@ def test_a_topic_with_a_rule_is_not_proposed_again_and_options_fill_open_choices
 def test_a_choice_that_can_be_none_is_a_wrong_command_line(parked, arguments):
     assert run(["config", "discover", "--write", *arguments]) == 2
     assert not Path("tables.yaml").exists()
+
+
+RULES = """
+tables:
+  - {topic: pagila.public.film, table: shop.film, record_key: %s, partition_by: [%s]}
+  - {topic: public.film, table: dms.film, record_key: film_id}
+"""
+
+
+def test_push_and_check_look_at_what_waits_for_a_new_table(stack, capsys, tmp_path):
+    film = min((BRONZE.parents[1] / "pagila_env" / "bronze").rglob("pagila.public.film*.avro"))
+    rows = plain_parquet({"Op": "I", "film_id": 1}, {"Op": "D", "film_id": 2})
+    for topic, key, body, offset in (
+        ("pagila.public.film", "topics/pagila.public.film/pagila.public.film+0+0.avro", film.read_bytes(), 0),
+        ("public.film", "topics/public/film/LOAD00000001.parquet", rows, None),
+    ):
+        id = stack.write(key, body)
+        format = classify(key, 1).format
+        stack.admit(
+            id, items.PARKED, table=None, lane=None, topic=topic, offset=offset, format=format, reason="no rule"
+        )
+    file = tmp_path / "tables.yaml"
+    file.write_text(RULES % ("language_id", "ratin"))
+    assert run(["config", "check", str(file), "--waiting"]) == 0
+    checked = capsys.readouterr().err
+    assert (
+        "warning: shop.film: partition_by: ratin is no column of the objects that wait; did you mean rating?" in checked
+    )
+    assert "warning: shop.film: record_key: language_id has 3 values in " in checked and "film_id" in checked
+    assert "warning: dms.film: the column Op holds operations: add `delete_when: {column: Op, values: [D]}`" in checked
+    assert run(["config", "push", str(file), "--json"]) == 0
+    assert len(describe(capsys)["warnings"]) == 3
+    file.write_text(RULES % ("film_id", "rating"))  # the objects are pending now
+    assert run(["config", "push", str(file), "--json"]) == 0
+    assert [each.split(":")[0] for each in describe(capsys)["warnings"]] == ["dms.film"]
+    stack.ledger.tables.pin("dms.film", {"topic": "public.film", "record_key": ["film_id"], "partition_by": []})
+    assert run(["config", "push", str(file), "--json"]) == 0
+    assert describe(capsys)["warnings"] == [], "a table with data has merged such objects"
+
+
+def test_a_look_at_what_waits_that_fails_stops_no_push(parked, capsys, monkeypatch, tmp_path):
+    def denied(*_):
+        raise PermissionError("\x1b[31mAccess Denied")
+
+    monkeypatch.setattr("sluice_cli.config.waiting.sample_topic", denied)
+    file = tmp_path / "tables.yaml"
+    file.write_text("tables: [{topic: tickit.crm.user, table: crm.user, record_key: userid}]")
+    assert run(["config", "push", str(file)]) == 0
+    out, err = capsys.readouterr()
+    assert "In force" in out and "crm.user: objects that wait can't be looked at: \\x1b[31mAccess Denied" in err

@@ -4,8 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from sluice.config.delete_when import DeleteWhen
+from sluice.config.table import TableConfig
 from sluice.onboarding.discovery import SMALL_BYTES, propose
-from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY
+from sluice.onboarding.fit import misfits
+from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, Choice
 from sluice.onboarding.samples import SampledRow, TopicSample, sampled_row
 from sluice.schema.avro import read_writer_schema
 from sluice_cli.config.rule_text import rules_text, whole_text, with_rules
@@ -127,7 +130,7 @@ def test_a_topics_name_makes_the_tables_name_or_none(topic, taken, table):
 def test_truncates_and_messages_are_no_rows():
     assert sampled_row({"__op": "t"}, SALES) is None
     assert sampled_row({"salesid": 1, "__op": "d"}, SALES) == SampledRow(
-        dict.fromkeys(SALES.row.names) | {"salesid": 1}, True, False
+        dict.fromkeys(SALES.row.names) | {"salesid": 1}, True, False, place=(None,)
     )
 
 
@@ -159,3 +162,62 @@ def test_rules_are_added_at_the_end_of_the_list_and_nothing_else_changes(rest):
 def test_a_list_in_one_line_is_not_added_to():
     with pytest.raises(NoPlaceForRules):
         with_rules("tables: [{topic: a.b, table: a.b, record_key: id}]", lambda indent: "")
+
+
+def dms(*rows):
+    plain = schema(("Op", "string"), ("film_id", "int"), ("title", "string"), ("seq", "string"), meta=[])
+    return sample(
+        [{"Op": op, "film_id": id, "title": "t", "seq": seq} for op, id, seq in rows],
+        plain,
+        topic="public.film",
+        offsets_named=False,
+    )
+
+
+DMS = dms(*(("I", id, "") for id in range(20)), ("D", 3, "20230521061524000000000000000000001"))
+
+
+def test_a_column_of_operations_is_proposed_as_the_mark_of_deletions():
+    found = propose(DMS)
+    assert (found.delete_when, found.position) == (("Op", ("D",)), "seq")
+    assert "Op holds operations: rows with D are deletions" in found.notes
+    (rule,) = read_tables(whole_text([replace(found, record_key=Choice(("film_id",), LIKELY, ("x",)))])).rules
+    assert (rule.delete_when.column, rule.delete_when.values, rule.position) == ("Op", ("D",), "seq")
+
+
+def test_a_configuration_is_warned_of_operations_that_it_does_not_name():
+    table = TableConfig("shop.film", "shop", "film", "public.film", ("film_id",), position="seq")
+    assert misfits(DMS, table) == (
+        "the column Op holds operations: add `delete_when: {column: Op, values: [D]}`, or `delete_when: off` if it is "
+        "data",
+    )
+    assert misfits(DMS, replace(table, delete_when=DeleteWhen(column="Op", values=("D",)))) == ()
+    assert misfits(DMS, replace(table, delete_when=DeleteWhen(on=False))) == ()
+
+
+def test_a_configuration_is_warned_of_a_key_that_is_not_unique():
+    table = TableConfig("ecomm.sale", "ecomm", "sale", "x", ("dateid",))
+    found = misfits(sample(sales(40)), table)
+    assert found == ("record_key: dateid has 3 values in 40 rows of a snapshot; salesid, price are unique",)
+    assert misfits(sample(sales(40)), replace(table, record_key=("salesid",))) == ()
+
+
+def test_repetitions_and_other_snapshots_make_no_key_look_shared():
+    table = TableConfig("ecomm.sale", "ecomm", "sale", "x", ("salesid",))
+    again = [{**row, "price": 9.5, "__lsn": 9} for row in sales(20)]
+    assert misfits(sample(sales(20) + sales(20) + again + sales(5, op="u", price=7.5)), table) == ()
+    plain = schema(("id", "int"), ("name", "string"), meta=[])
+    events = sample([{"id": 1, "name": "a"}, {"id": 1, "name": "b"}], plain)
+    table = replace(table, record_key=("id",))
+    assert misfits(events, table) == (), "Kafka orders the rows of a stream"
+    assert misfits(replace(events, offsets_named=False), table) == (
+        "record_key: id has 1 value in 2 rows of a snapshot; name is unique",
+    )
+
+
+def test_a_configuration_is_warned_of_columns_that_no_waiting_object_has():
+    table = TableConfig("e.s", "e", "s", "x", ("salesid",), partition_by=("dateidd",), position="at")
+    assert misfits(sample(sales(3)), table) == (
+        "partition_by: dateidd is no column of the objects that wait; did you mean dateid?",
+        "position: at is no column of the objects that wait",
+    )

@@ -1,0 +1,86 @@
+"""Says where the configuration of a new table doesn't fit the objects that wait for it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+
+from sluice.config.delete_when import are_operations, deletions_among, operation_columns
+from sluice.config.table import TableConfig
+from sluice.onboarding.keys import SHOWN, counted
+from sluice.onboarding.samples import SampledRow, TopicSample, column_facts, distinct_rows, shared_keys
+from sluice.schema.avro import PLAIN, WriterSchema
+
+
+def misfits(sample: TopicSample, config: TableConfig) -> tuple[str, ...]:
+    """Return what a merge of the sampled objects would refuse them for, each as a sentence about the table's rule."""
+    if sample.writer is None:
+        return ()
+    return (
+        *_absent_columns(sample.writer, config),
+        *_shared_key(sample, sample.writer, config),
+        *_operations(sample, sample.writer, config),
+    )
+
+
+def unmarked_operations(sample: TopicSample, writer: WriterSchema) -> tuple[str, tuple[str, ...]] | None:
+    """Return the column of plain rows that holds operations, and those of them that delete; None where none does."""
+    if writer.shape != PLAIN:
+        return None
+    for name in operation_columns(writer.row.names):
+        values = [row.values.get(name) for row in sample.rows]
+        if are_operations({value if isinstance(value, str) else None for value in values}):
+            return name, deletions_among(values)
+    return None
+
+
+def _absent_columns(writer: WriterSchema, config: TableConfig) -> Iterator[str]:
+    named = {
+        "record_key": () if config.append_only else config.record_key,
+        "partition_by": config.partition_by,
+        "position": (config.position,) if config.position else (),
+    }
+    for key, columns in named.items():
+        for name in columns:
+            if writer.row.column(name) is None:
+                close = difflib.get_close_matches(name, writer.row.names, n=1)
+                meant = f"; did you mean {close[0]}?" if close else ""
+                yield f"{key}: {name} is no column of the objects that wait{meant}"
+
+
+def _shared_key(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[str]:
+    key = config.record_key
+    rows = _of_snapshots(sample, writer, config)
+    if config.append_only or any(writer.row.column(name) is None for name in key):
+        return
+    keys, shared = shared_keys(key, rows)
+    if shared:
+        distinct = distinct_rows(rows)
+        facts = [column_facts(name, distinct, rows) for name in writer.row.names]
+        unique = [fact.name for fact in facts if fact.rows == fact.distinct and not fact.nulls][:SHOWN]
+        others = f"; {', '.join(unique)} {'is' if len(unique) == 1 else 'are'} unique" if unique else ""
+        name = ", ".join(key)
+        yield f"record_key: {name} has {counted(keys, 'value')} in {counted(len(rows), 'row')} of a snapshot{others}"
+
+
+def _of_snapshots(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Sequence[SampledRow]:
+    """The rows of which each must have a key of its own, as a merge sees them (`sluice_spark.merge.shared_keys`)."""
+    if writer.shape != PLAIN:
+        return [row for row in sample.rows if row.read]
+    if config.position is not None:
+        loaded = [row for row in sample.rows if row.values.get(config.position) in (None, "")]
+        return loaded if config.delete_when.marks else ()
+    return () if sample.offsets_named else sample.rows
+
+
+def _operations(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[str]:
+    rule = config.delete_when
+    if config.append_only or not rule.on or rule.marks and writer.row.column(rule.column or ""):
+        return
+    found = unmarked_operations(sample, writer)
+    if found is not None:
+        column, deletions = found
+        yield (
+            f"the column {column} holds operations: add `delete_when: {{column: {column}, values: "
+            f"[{', '.join(deletions)}]}}`, or `delete_when: off` if it is data"
+        )
