@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from sluice.errors import UsageError
-from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, human_bytes, print_json, stderr_console
+from sluice.errors import CommandFailed, UsageError
+from sluice_cli.terminal.output import (
+    Json,
+    Stack,
+    chosen_target,
+    counted,
+    human_bytes,
+    print_json,
+    say,
+    stderr_console,
+    visible,
+)
+from sluice_local.home import running_home
 
 UPLOADS_AT_ONCE = 8
 LARGEST_PUT = 5 * 1024**3  # bytes; the limit of one PutObject
 MAX_KEY_BYTES = 1024  # the limit of S3
+LEFT_OUT_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -29,9 +42,25 @@ class Upload:
     size: int
 
 
+@dataclass(frozen=True)
+class NotCopied:
+    """A file or folder of a named folder that is not copied, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Copies:
+    """What is copied, sorted by key, and what is left out."""
+
+    uploads: tuple[Upload, ...]
+    left_out: tuple[NotCopied, ...]
+
+
 def put(
     paths: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(metavar="PATH...", help="Files, and folders whose files keep their path inside the folder."),
     ],
     prefix: Annotated[
@@ -45,32 +74,38 @@ def put(
     The key of a folder's file is its path in the folder; the key of a single file is its name. Two files
     with the same key are refused; to get both versions, put them one after the other.
 
+    Of a folder, hidden files and folders are left out, the local stack's own folder, and links that lead out of it.
+
     Examples:
 
       sluice put exports/ --prefix topics
 
       sluice put crm.public.user+0+0000000000.avro --prefix topics/crm.public.user/partition=0
     """
-    uploads = planned_uploads(paths, prefix)
+    copies = planned_copies(paths, prefix, stack_folder=running_home(os.environ, Path.cwd()).path)
+    uploads = copies.uploads
     target = chosen_target(stack)
+    _say_left_out(copies.left_out)
     began = time.monotonic()
-    versions = _upload_all(target.client("s3"), target.bronze, uploads)
+    versions = upload_all(target.client("s3"), target.bronze, uploads)
     seconds = time.monotonic() - began
     if as_json:
         objects = [{"key": item.key, "versionId": versions[item.key], "bytes": item.size} for item in uploads]
-        print_json({"bucket": target.bronze, "seconds": round(seconds, 3), "objects": objects})
+        left_out = [asdict(item) for item in copies.left_out]
+        print_json({"bucket": target.bronze, "seconds": round(seconds, 3), "objects": objects, "left_out": left_out})
     else:
         size = human_bytes(sum(item.size for item in uploads))
         print(f"{counted(len(uploads), 'object')}, {size}, to s3://{target.bronze} in {seconds:.1f} s")
 
 
-def planned_uploads(paths: Iterable[Path], prefix: str) -> tuple[Upload, ...]:
-    """The files with their keys, sorted by key. Raises UsageError before anything is copied."""
+def planned_copies(paths: Iterable[str], prefix: str, *, stack_folder: Path) -> Copies:
+    """The files with their keys. Raises UsageError and CommandFailed before anything is copied."""
     uploads: dict[str, Upload] = {}
+    left_out: list[NotCopied] = []
     for path in paths:
-        for file, name in _files(path):
+        for file, name in _files(path, stack_folder, left_out):
             key = joined(prefix, name)
-            size = file.stat().st_size
+            size = _size(file)
             if key in uploads:
                 raise UsageError(
                     f"{uploads[key].path} and {file} would get the same key {key}",
@@ -89,7 +124,21 @@ def planned_uploads(paths: Iterable[Path], prefix: str) -> tuple[Upload, ...]:
             uploads[key] = Upload(file, key, size)
     if not uploads:
         raise UsageError("The named folders hold no file", next_step="Name files, or folders that hold files")
-    return tuple(uploads[key] for key in sorted(uploads))
+    return Copies(tuple(uploads[key] for key in sorted(uploads)), tuple(left_out))
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError as error:
+        raise _unreadable(file, error) from error
+
+
+def _unreadable(file: Path, error: OSError) -> CommandFailed:
+    return CommandFailed(
+        f"{visible(str(file))} can't be read: {error.strerror}",
+        next_step="Put a folder whose files no other program removes meanwhile",
+    )
 
 
 def joined(prefix: str, name: str) -> str:
@@ -107,18 +156,58 @@ def _utf8(file: Path, key: str) -> bytes:
         ) from error
 
 
-def _files(path: Path) -> Iterator[tuple[Path, str]]:
-    if path.is_dir():
-        for file in sorted(path.rglob("*")):
-            if file.is_file():
-                yield file, file.relative_to(path).as_posix()
-    elif path.is_file():
-        yield path, path.name
+def _files(path: str, stack_folder: Path, left_out: list[NotCopied]) -> Iterator[tuple[Path, str]]:
+    """The files of a path, each with its name inside it. Adds to `left_out` what is not copied of a folder."""
+    named = Path(path)
+    if not path:
+        raise UsageError(
+            "A path is empty", next_step="Is a variable unset? The folder that you are in is `sluice put .`"
+        )
+    if named.is_dir():
+        yield from _files_of_folder(named, stack_folder.resolve(), left_out)
+    elif named.is_file():
+        yield named, named.name
     else:
-        raise UsageError(f"{path} doesn't exist or is not a file", next_step="Check the path")
+        raise UsageError(f"{named} doesn't exist or is not a file", next_step="Check the path")
 
 
-def _upload_all(s3: Any, bucket: str, uploads: tuple[Upload, ...]) -> dict[str, str | None]:
+def _files_of_folder(folder: Path, stack_folder: Path, left_out: list[NotCopied]) -> Iterator[tuple[Path, str]]:
+    inside = folder.resolve()
+    for parent, folders, files in os.walk(folder):
+        for name in sorted(folders):
+            found = Path(parent, name)
+            why = _folder_left_out(found, stack_folder)
+            if why:
+                folders.remove(name)
+                left_out.append(NotCopied(str(found), why))
+        for name in sorted(files):
+            found = Path(parent, name)
+            if name.startswith("."):
+                left_out.append(NotCopied(str(found), "hidden"))
+            elif not found.resolve().is_relative_to(inside):
+                left_out.append(NotCopied(str(found), "a link that leads out of the folder"))
+            elif not found.is_file():
+                left_out.append(NotCopied(str(found), "not a file, or gone"))
+            else:
+                yield found, found.relative_to(folder).as_posix()
+
+
+def _folder_left_out(folder: Path, stack_folder: Path) -> str | None:
+    if folder.resolve() == stack_folder:
+        return "the local stack's own folder"
+    if folder.name.startswith("."):
+        return "hidden"
+    return "a link to a folder" if folder.is_symlink() else None
+
+
+def _say_left_out(left_out: Sequence[NotCopied]) -> None:
+    for item in left_out[:LEFT_OUT_SHOWN]:
+        say(f"Left out: {visible(item.path)}, {item.reason}")
+    if len(left_out) > LEFT_OUT_SHOWN:
+        say(f"Left out: {len(left_out) - LEFT_OUT_SHOWN:,} more (--json lists all)")
+
+
+def upload_all(s3: Any, bucket: str, uploads: tuple[Upload, ...]) -> dict[str, str | None]:
     """Copy all files. Returns the versionId by key, None in an unversioned bucket."""
     versions: dict[str, str | None] = {}
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
@@ -140,5 +229,9 @@ def _upload_all(s3: Any, bucket: str, uploads: tuple[Upload, ...]) -> dict[str, 
 
 
 def _upload(s3: Any, bucket: str, upload: Upload) -> str | None:
-    with upload.path.open("rb") as body:
+    try:
+        body = upload.path.open("rb")
+    except OSError as error:
+        raise _unreadable(upload.path, error) from error
+    with body:
         return s3.put_object(Bucket=bucket, Key=upload.key, Body=body).get("VersionId")

@@ -1,0 +1,67 @@
+"""What `sluice put` copies of a folder, and what it leaves out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluice.errors import CommandFailed, UsageError
+from sluice_cli.ingest.put import Copies, planned_copies, upload_all
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with one file to copy, a stack's folder without a dot, hidden ones, and links."""
+    root = tmp_path / "in"
+    for name in ("topics/t/a.avro", "stack/up.log", ".git/config", "topics/.venv/b.avro", ".env"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"1")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_bytes(b"1")
+    (root / "inner").symlink_to("topics/t/a.avro")
+    (root / "outer").symlink_to(tmp_path / "outside" / "secret")
+    (root / "folder").symlink_to(tmp_path / "outside")
+    (root / "nothing").symlink_to("gone")
+    os.mkfifo(root / "pipe")
+    return root
+
+
+def planned(folder: Path, *paths: str) -> Copies:
+    return planned_copies(paths, "", stack_folder=folder / "stack")
+
+
+def test_only_visible_files_inside_a_folder_are_copied_and_the_others_are_named(folder: Path) -> None:
+    copies = planned(folder, str(folder))
+    assert [upload.key for upload in copies.uploads] == ["inner", "topics/t/a.avro"]
+    assert {Path(item.path).relative_to(folder).as_posix(): item.reason for item in copies.left_out} == {
+        ".env": "hidden",
+        ".git": "hidden",
+        "folder": "a link to a folder",
+        "nothing": "not a file, or gone",
+        "outer": "a link that leads out of the folder",
+        "pipe": "not a file, or gone",
+        "stack": "the local stack's own folder",
+        "topics/.venv": "hidden",
+    }
+
+
+def test_the_folder_that_one_is_in_is_copied_by_its_name_alone(folder: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(folder)
+    assert [upload.key for upload in planned(folder, ".").uploads] == ["inner", "topics/t/a.avro"]
+    with pytest.raises(UsageError, match="A path is empty"):
+        planned(folder, "topics", "")
+
+
+def test_a_hidden_file_or_folder_is_copied_where_it_is_named(folder: Path) -> None:
+    copies = planned(folder, str(folder / ".env"), str(folder / ".git"), str(folder / "outer"))
+    assert [upload.key for upload in copies.uploads] == [".env", "config", "outer"]
+
+
+def test_a_file_that_vanishes_before_it_is_copied_is_reported_in_one_line(folder: Path) -> None:
+    copies = planned(folder, str(folder / "topics"))
+    (folder / "topics" / "t" / "a.avro").unlink()
+    with pytest.raises(CommandFailed, match="a.avro can't be read: No such file"):
+        upload_all(None, "bronze", copies.uploads)
