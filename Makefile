@@ -11,7 +11,7 @@ TEMPLATE ?= template.yaml
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check documents test-all test-unit-on scan build package deploy on-aws delete bench bench-services bench-bytes deploy-walkthrough transcript constraints notices clean
+.PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check documents test-all test-unit-on mutants scan build package deploy on-aws delete bench bench-services bench-bytes deploy-walkthrough transcript constraints notices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -77,6 +77,9 @@ test-localstack-all: setup  ## all integration tests on LocalStack, but tests/in
 
 test-job-permissions: setup  ## Spark and Hudi under the job's role, one driver for each action taken away (minutes)
 	$(PYTEST) -m job_permissions tests/job_permissions
+
+mutants: setup  ## break the product on purpose, one rule at a time, and see each breakage caught by its test (some 15 minutes)
+	$(BIN)/python tools/mutants.py $(ARGS)
 
 judge-all: setup  ## every fixture set, order, pace and table type against the source database's rows; resumable; writes docs/judged.md (hours)
 	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judge.matrix; status=$$?; PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judge.document --take && exit $$status

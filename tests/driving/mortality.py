@@ -12,14 +12,16 @@ class Killed(BaseException):
 
 
 class Mortality:
-    """Counts the calls of one process over all its ports, and ends the process behind the chosen one (from 1; None:
-    never).
+    """Counts the calls of one process over all its ports, and ends the process behind the chosen one.
+
+    `dies_at` is the call's number from 1, `dies_behind` the name of a call, of which the first counts.
     """
 
-    def __init__(self, dies_at: int | None = None) -> None:
+    def __init__(self, dies_at: int | None = None, *, dies_behind: str | None = None) -> None:
         self.steps: list[str] = []
         self.dead = False
         self._dies_at = dies_at
+        self._dies_behind = dies_behind
         self._lock = threading.Lock()
 
     def around(self, name: str, port: Any) -> Any:
@@ -33,7 +35,7 @@ class Mortality:
         answer = call()
         with self._lock:
             self.steps.append(name)
-            if len(self.steps) == self._dies_at:
+            if len(self.steps) == self._dies_at or name == self._dies_behind:
                 self.dead = True
         if self.dead:
             raise Killed(name)

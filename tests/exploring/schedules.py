@@ -9,6 +9,7 @@ reached before with as many deviations left isn't walked again.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -195,9 +196,11 @@ def explore(make_world: Callable[[Stage], World], bounds: Bounds, *, most_schedu
     """Run every schedule within the bounds, up to `most_schedules`; stops at the first failure."""
     seen = Explored()
     reached: dict[int, list[Bounds]] = {}
-    waiting: list[tuple[tuple[Choice, ...], Bounds]] = [((), bounds)]
+    waiting = deque[tuple[tuple[Choice, ...], Bounds]](
+        [((), bounds)]
+    )  # in the order found, so that a failure has the fewest deviations
     while waiting and seen.failure is None and seen.schedules < most_schedules:
-        prefix, left = waiting.pop()
+        prefix, left = waiting.popleft()
         stage = Stage(make_world)
         seen.schedules += 1
         seen.trace = []

@@ -17,8 +17,8 @@ A, B = "shop.a", "shop.b"
 SCENARIOS = {
     "two objects arrive while a run works and releases": (
         Scenario((A, A), ((0,), (1,))),
-        Bounds(preemptions=1),
         Bounds(preemptions=2),
+        Bounds(preemptions=3),
     ),
     "a crash anywhere": (Scenario((A,), ((0,),), supervisions=1), Bounds(0, 1), Bounds(1, 2)),
     "a batch of two tables, crashes anywhere": (Scenario((A, B), ((0, 1),)), Bounds(0, 2), Bounds(1, 2)),

@@ -120,6 +120,24 @@ def test_nothing_is_undone_by_a_run_that_lost_the_lane(bench: Workbench) -> None
         bench.resolve(manifest, config, still_held=lambda: False)
 
 
+def test_a_lane_that_is_lost_while_a_commit_waits_for_its_instant_commits_nothing(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = table()
+    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    before, held = bench.timeline(config), [True]
+    waits = HudiTable.wait_until_past_newest
+
+    def lost_while_it_waits(hudi: HudiTable, newest: str | None, **how: Any) -> None:
+        waits(hudi, newest, **how)
+        held.clear()
+
+    monkeypatch.setattr(HudiTable, "wait_until_past_newest", lost_while_it_waits)
+    with pytest.raises(LaneLost):
+        bench.merge(config, [bench.put([row("u", 2, 1, name="late")], SCHEMA)], still_held=lambda: bool(held))
+    assert bench.timeline(config) == before
+
+
 def test_the_properties_file_names_the_ordering_field_for_old_and_new_readers(bench: Workbench) -> None:
     config = table(table_type="mor", partition_by=("place",))
     bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb, two_threads
+from driving.mortality import Killed, Mortality
 
 from sluice.batch.manifest import Manifest
 from sluice.config.document import Configuration
 from sluice.config.table import TableRule
 from sluice.errors import SluiceError, TableWentBack
 from sluice.lane.job_policy import scope_of
-from sluice.lane.machine import IDLE, PAUSED, RUNNING
+from sluice.lane.machine import IDLE, PAUSED, RUNNING, wanted_at
 from sluice.lane.supervision import NOTHING, START, next_step
+from sluice.ports import Report
+from sluice_aws.lanes.job_runs import JobRuns
+from sluice_aws.lanes.supervise import Supervisor
 from sluice_spark.errors import LaneLost, NoBundle, SparkDied
 from sluice_spark.run.hold import RunIdentity
 from sluice_spark.run.loop import LOST, REFUSED, RELEASED
@@ -501,6 +506,35 @@ def test_the_next_run_finishes_a_batch_under_its_own_id_and_only_then_claims(sim
         "merge shop.orders",
     ]
     assert simulated.states(first + late) == {"committed": 3}
+
+
+def test_an_outcome_whose_commit_is_gone_is_not_believed(simulated):
+    orders = simulated.put("shop.orders")
+    dying, mortality = simulated.start(), Mortality(dies_behind="documents.put_outcome")
+    with pytest.raises(Killed):
+        simulated.loop(dying, around=mortality.around).run()
+    simulated.lapse(dying)
+    assert len(simulated.tables.commits) == 1
+    simulated.tables.commits.clear()  # a writer that came back may have undone it
+    simulated.run()
+    assert simulated.states(orders) == {"committed": 1}
+    assert simulated.tables.times_committed() == dict.fromkeys(orders, 1)
+
+
+def test_an_idle_lane_with_an_open_batch_is_woken(simulated):
+    orders = simulated.put("shop.orders")
+    dying, mortality = simulated.start(), Mortality(dies_behind="documents.put_outcome")
+    with pytest.raises(Killed):
+        simulated.loop(dying, around=mortality.around).run()
+    lanes, now = simulated.ledger.lanes, simulated.clock.now_ms
+    assert lanes.release(LANE, dying.run, lanes.get(LANE).arrivals, None, now()), "as an operator may do by hand"
+    assert wanted_at(lanes.get(LANE)) is None and simulated.ledger.pending.oldest(LANE, 10) == []
+    emr = JobRuns(None, "no application")
+    supervisor = Supervisor(ledger=simulated.ledger, job_runs=emr, starter=None, report=Mock(spec=Report), now=now)
+    assert supervisor.wake_forgotten(lanes.all(), simulated.file.content) == (LANE,)
+    simulated.run()
+    assert simulated.states(orders) == {"committed": 1}
+    assert supervisor.wake_forgotten(lanes.all(), simulated.file.content) == ()
 
 
 def test_an_object_rerouted_before_its_claim_is_merged_into_its_new_table(simulated):
