@@ -1,7 +1,7 @@
 """reconcile: repairs what events missed.
 
 It admits objects without a notice, drops records of objects that are gone, moves objects that raced a configuration
-push, starts idle lanes with work, and announces committed batches that the stream missed.
+push, wakes idle lanes with work, and announces committed batches that the stream missed. Supervise starts the runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sluice_aws.announce import Announcer
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
 from sluice_aws.lanes.job_runs import JobRuns
-from sluice_aws.lanes.start import Waker, starter_of
+from sluice_aws.lanes.start import Waker
 from sluice_aws.lanes.supervise import Supervisor
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
@@ -51,7 +51,6 @@ def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[s
     rerouted = parts.reroute(configuration)
     parts.waker.wake(unparked.lanes | rerouted.lanes, configuration)
     parts.supervisor.wake_forgotten(parts.supervisor.lanes(configuration), configuration)
-    started = parts.supervisor.start_due(parts.supervisor.lanes(configuration), configuration)
     announced = parts.announcer.announce_missed(epoch_ms() - parts.grace_ms)
     listing = parts.reconciler.run(configuration, seconds_left=seconds_left)
     result = {
@@ -61,7 +60,6 @@ def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[s
         "lost": sweep.lost,
         "unparked": unparked.objects,
         "rerouted": rerouted.objects,
-        "started": started,
         "announced": announced,
     }
     telemetry.event("reconciled", **result)
@@ -104,8 +102,7 @@ def parts_of(telemetry: Telemetry) -> ReconcileParts:
     objects = Objects(clients.s3)
     ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)
     job_runs = JobRuns(clients.emr_serverless, settings.application_id)
-    starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
-    waker = Waker(ledger=ledger, starter=starter, report=telemetry, now=epoch_ms)
+    waker = Waker(ledger=ledger, starter=None, report=telemetry, now=epoch_ms)
     grace_ms = settings.reconcile_grace_s * 1000
     return ReconcileParts(
         reconciler=Reconciler(
@@ -128,7 +125,7 @@ def parts_of(telemetry: Telemetry) -> ReconcileParts:
             forget_after_ms=settings.forget_after_s * 1000,
             now=epoch_ms,
         ),
-        supervisor=Supervisor(ledger=ledger, job_runs=job_runs, starter=starter, report=telemetry, now=epoch_ms),
+        supervisor=Supervisor(ledger=ledger, job_runs=job_runs, starter=None, report=telemetry, now=epoch_ms),
         config_store=ConfigStore(objects, settings.artifact_bucket, history=ledger.history),
         waker=waker,
         ledger=ledger,

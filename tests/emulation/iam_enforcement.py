@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -102,8 +103,12 @@ def _ledger(operation: str, params: Mapping[str, Any]) -> Iterator[tuple[str, st
 class Role:
     """One role's policy with the template's functions filled in, and what was asked of it."""
 
-    def __init__(self, name: str, names: Mapping[str, str], without: tuple[str, ...] | None = None) -> None:
-        """`without` is the Sid and the action that are taken away, and the one resource that they are taken from if not
+    def __init__(
+        self, name: str, names: Mapping[str, str], without: tuple[str, ...] | None = None, within: str | None = None
+    ) -> None:
+        """`within` is the session policy that narrows the role, as JSON.
+
+        `without` is the Sid and the action that are taken away, and the one resource that they are taken from if not
         from all.
         """
         document = _filled(TEMPLATE["Resources"][name]["Properties"]["Policies"][0]["PolicyDocument"], names)
@@ -113,6 +118,7 @@ class Role:
         }
         self.document["Statement"] = [one for one in self.document["Statement"] if one["Action"]]
         self._parsed = [parse_policy_document(self.document)]
+        self._within = [] if within is None else [[parse_policy_document(json.loads(within))]]
         self.denied: set[str] = set()
         self.used: set[str] = set()
 
@@ -133,7 +139,7 @@ class Role:
             service_context=dict(keys),
         )
         self.used.add(action)
-        allowed: bool = evaluate(context, self._parsed).decision == "Allow"
+        allowed: bool = evaluate(context, self._parsed, *self._within).decision == "Allow"
         if not allowed:
             self.denied.add(action)
         return allowed
@@ -188,6 +194,10 @@ def _filled(node: Any, names: Mapping[str, str]) -> Any:
             return names[".".join(value)]
         if function == "Fn::If":
             return _filled(value[2], names)
+        if function == "Fn::Select":
+            return _filled(value[1], names)[value[0]]
+        if function == "Fn::Split":
+            return str(_filled(value[1], names)).split(value[0])
         if function == "Fn::Sub":
             text, more = (value, {}) if isinstance(value, str) else value
             known = {**names, **{name: _filled(one, names) for name, one in more.items()}}

@@ -81,6 +81,7 @@ def names(deployment):
         "ArtifactBucketName": ARTIFACTS,
         "ApplicationId": deployment.application,
         "EventBusName": "default",
+        "CatalogDatabases": "*",
         "Ledger.Arn": ledger,
         "Ledger.StreamArn": f"{ledger}/stream/1",
         "Notices.Arn": "arn:aws:sqs:x",

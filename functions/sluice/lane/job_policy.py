@@ -17,6 +17,7 @@ from sluice.silver_keys import PREFIX
 # EMR Serverless: executionIamPolicy.policy has 1 to 2,048 characters (botocore's model of StartJobRun).
 MAX_POLICY_CHARACTERS = 2048
 EVERYTHING = ("*",)
+_OF_ALL = [f"{PREFIX}/outcomes/*", f"{PREFIX}/schemas/tables/*"]  # the documents of all tables
 _PLAIN = re.compile(r"[A-Za-z0-9_.*-]+")
 
 
@@ -55,20 +56,27 @@ def scope_of(configuration: Configuration | None, lane: str, also: Iterable[str]
     return Scope(name, tuple(sorted({*prefixes, *map(_prefix, also)})))
 
 
-def job_run_policy(prefixes: Iterable[str], *, partition: str, bronze: str, silver: str, artifacts: str) -> str:
+def job_run_policy(prefixes: Iterable[str], *, lane: str, partition: str, silver: str) -> str:
     """The `executionIamPolicy` of a run as JSON of at most 2,048 characters.
 
     A run may do what both its role and this policy allow, so `s3:*` here widens nothing. The policy names the tables
     if they fit, otherwise their databases, otherwise the whole bucket. It also names the bucket where a pattern fills
-    in the database.
+    in the database. Of what Sluice keeps beside the tables, it names the lane's manifests, and the documents of its
+    tables, of their databases, or of all tables, whichever fits.
     """
-    for scope in (tuple(sorted(set(prefixes))), _databases(prefixes), EVERYTHING):
+    tables, databases = tuple(sorted(set(prefixes))), _databases(prefixes)
+    own = [f"{PREFIX}/manifests/{lane}/*"]
+    by_table = [key for prefix in tables for key in _documents(prefix)]
+    by_database = [f"{PREFIX}/*/{prefix.partition('/')[0]}.*" for prefix in databases]
+    choices = [(scope, documents) for scope in (tables, databases) for documents in (by_table, by_database, _OF_ALL)]
+    for scope, documents in choices:
         if any("*" in prefix.partition("/")[0] for prefix in scope):
-            scope = EVERYTHING
-        policy = json.dumps(_document(scope, partition, bronze, silver, artifacts), separators=(",", ":"))
+            break
+        keys = [*own, *documents, *_data(scope)]
+        policy = json.dumps(_document(keys, partition, silver), separators=(",", ":"))
         if len(policy) <= MAX_POLICY_CHARACTERS:
             return policy
-    raise AssertionError("three bucket names of at most 63 characters fit")
+    return json.dumps(_document(["*"], partition, silver), separators=(",", ":"))
 
 
 def trial_policy(trial: str, *, partition: str, silver: str, artifacts: str) -> str:
@@ -92,25 +100,30 @@ def trial_policy(trial: str, *, partition: str, silver: str, artifacts: str) -> 
     )
 
 
-def _document(scope: Sequence[str], partition: str, bronze: str, silver: str, artifacts: str) -> dict[str, Any]:
-    def arn(path: str) -> str:
-        return f"arn:{partition}:s3:::{path}"
+def _data(scope: Sequence[str]) -> list[str]:
+    """The keys of tables' data. S3A also probes if a table's or a database's own name is a file."""
+    if not scope:
+        return []
+    databases = sorted({prefix.partition("/")[0] for prefix in scope})
+    return ["*/", *databases, *(key for prefix in scope for key in (prefix, f"{prefix}/*"))]  # `*/`: directory markers
 
-    keys: list[str] = ["_sluice/*"]
-    if scope == EVERYTHING:
-        keys = ["*"]
-    elif scope:
-        # S3A also probes if a table's or a database's own name is a file. `*/` matches directory markers.
-        keys += ["*/", *sorted({prefix.partition("/")[0] for prefix in scope})]
-        keys += [key for prefix in scope for key in (prefix, f"{prefix}/*")]
-    own = [arn(path) for path in (bronze, f"{bronze}/*", artifacts, f"{artifacts}/*", silver)] + [
-        arn(f"{silver}/{key}") for key in keys
-    ]
+
+def _documents(prefix: str) -> tuple[str, str]:
+    """The keys of a table's outcomes, errors, rows and schemas. A `*` of a policy spans slashes."""
+    table = prefix.replace("/", ".")
+    return f"{PREFIX}/*/{table}.json", f"{PREFIX}/*/{table}/*"
+
+
+def _document(keys: Sequence[str], partition: str, silver: str) -> dict[str, Any]:
+    objects = f"arn:{partition}:s3:::{silver}/"
+    schemas = f"{objects}{PREFIX}/schemas/*.avsc"  # of all lanes, named by the hashes of their contents
     return {
         "Version": "2012-10-17",
         "Statement": [
             {"Effect": "Allow", "NotAction": "s3:*", "Resource": "*"},
-            {"Effect": "Allow", "Action": "s3:*", "Resource": own},
+            {"Effect": "Allow", "Action": "s3:*", "NotResource": f"{objects}*"},
+            {"Effect": "Allow", "Action": "s3:*", "Resource": [f"{objects}{key}" for key in keys]},
+            {"Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject"], "Resource": schemas},
         ],
     }
 

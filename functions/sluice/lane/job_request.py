@@ -67,10 +67,9 @@ def start_job_run(
     """
     policy = job_run_policy(
         scope.prefixes,
+        lane=lane.name,
         partition=environment.partition,
-        bronze=environment.bronze_bucket,
         silver=environment.silver_bucket,
-        artifacts=environment.artifact_bucket,
     )
     return _request(
         environment,

@@ -123,7 +123,7 @@ class Waker:
     """Wakes lanes and starts their runs. The caller handles a failed wake; the schedule handles a failed start."""
 
     def __init__(self, *, ledger: Ledger, starter: Starter | None, report: Report, now: Callable[[], int]) -> None:
-        """`starter` is None while no release of the Spark code is set: lanes are woken, but no run starts."""
+        """`starter` is None where supervise starts the runs, and while no release is set: lanes are only woken."""
         self._ledger = ledger
         self._starter = starter
         self._report = report
@@ -145,7 +145,7 @@ class Waker:
         if not wants_run(state, self._now()):
             return None
         if self._starter is None:
-            self._report.event("no_release", lane=state.lane)
+            self._report.event("start_left_to_supervise", lane=state.lane)
             return None
         try:
             return self._starter.start(state.lane, configuration)

@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sluice.batch.claim import claimable_tables
 from sluice.config.document import Configuration
 from sluice.errors import SluiceError
-from sluice.lane.machine import HALTED, IDLE, LaneState, wanted_at, wants_run
+from sluice.lane.machine import HALTED, IDLE, LaneState, wanted_at
 from sluice.lane.supervision import (
     ASK_STATE,
     LOOK_UP,
@@ -70,12 +70,6 @@ class Supervisor:
         if failed:
             raise LanesFailed(f"Supervision failed for {', '.join(failed)}", lanes=failed)
         return steps
-
-    def start_due(self, lanes: Iterable[LaneState], configuration: Configuration | None) -> int:
-        """Start the idle lanes that want a run; returns the number of steps. Other lanes are left to `supervise`."""
-        if self._starter is None:
-            return 0
-        return self.supervise([state for state in lanes if wants_run(state, self._now())], configuration)
 
     def wake_forgotten(self, lanes: Iterable[LaneState], configuration: Configuration | None) -> tuple[str, ...]:
         """Wake idle lanes that have claimable work but no unseen arrival.

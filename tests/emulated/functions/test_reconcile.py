@@ -5,10 +5,11 @@ from admit.handler import handler as admit
 from botocore.exceptions import ClientError
 from emulation.deployment import BRONZE, LEDGER, REGION, TOPIC, avro, context, key, s3_body, sqs_event
 from reconcile.handler import handler
+from supervise.handler import handler as supervise
 
 from sluice.config.lane import LaneConfig
 from sluice.config.table import TableRule
-from sluice.lane.machine import STARTING
+from sluice.lane.machine import IDLE, STARTING
 from sluice.ledger.records import AdmittedObject, Decision
 from sluice_aws.admission import reconcile as reconciler
 from sluice_aws.admission.sweep import ObjectScan
@@ -25,12 +26,15 @@ def settled(deployment):
     return deployment
 
 
-def test_the_listing_admits_an_unannounced_object_and_starts_its_lane(settled):
+def test_the_listing_admits_an_unannounced_object_and_wakes_its_lane(settled):
     id = settled.land(key(1), avro())
     result = handler({}, context(LONG))
     assert (result["listed"], result["missing"], result["admitted"], result["complete"]) == (1, 1, 1, True)
     record = settled.record(id)
     assert (record.state, record.via, record.offset) == ("pending", "listing", 1)
+    lane = settled.ledger.lanes.get("main")
+    assert (lane.state, lane.arrivals) == (IDLE, 1)
+    supervise({}, context())
     assert settled.ledger.lanes.get("main").state == STARTING
 
 
@@ -208,16 +212,10 @@ def test_a_scan_gives_object_records_only_and_goes_on_where_it_stopped(settled):
     assert (found, after) == (ids, None)
 
 
-def test_a_lane_past_its_due_time_is_started(settled):
-    settled.ledger.lanes.wake("main")
-    assert handler({}, context(LONG))["started"] == 1
-    assert settled.ledger.lanes.get("main").state == STARTING
-
-
 def test_the_other_duties_are_done_before_the_listing_that_may_end_the_process(settled, monkeypatch):
     lost = written(settled, "committed", 1)
     gone(settled, lost)
-    settled.ledger.lanes.wake("main")
+    written(settled, "pending", 2)  # and its lane was never woken
 
     def run(self, configuration, *, seconds_left):
         raise MemoryError
@@ -226,7 +224,7 @@ def test_the_other_duties_are_done_before_the_listing_that_may_end_the_process(s
     with pytest.raises(MemoryError):
         handler({}, context(LONG))
     assert settled.record(lost) is None
-    assert settled.ledger.lanes.get("main").state == STARTING
+    assert settled.ledger.lanes.get("main").arrivals == 1
 
 
 def test_an_object_parked_by_a_replaced_configuration_becomes_pending(deployment):
@@ -237,7 +235,7 @@ def test_an_object_parked_by_a_replaced_configuration_becomes_pending(deployment
     deployment.configure()  # as if the push had looked for parked objects just before
     assert handler({}, context(LONG))["unparked"] == 1
     assert deployment.record(id).state == "pending"
-    assert deployment.ledger.lanes.get("main").state == STARTING
+    assert deployment.ledger.lanes.get("main").arrivals == 1
 
 
 ELSEWHERE = TableRule("public.people", ("id",), topic=TOPIC, lane="side")
@@ -262,7 +260,7 @@ def test_an_object_admitted_by_a_replaced_configuration_goes_to_its_new_table(
     )
     assert settled.ledger.pending.oldest("main", 10) == []
     assert [(item.id, item.table) for item in settled.ledger.pending.oldest("side", 10)] == [(id, "public.people")]
-    assert settled.ledger.lanes.get("side").state == STARTING
+    assert settled.ledger.lanes.get("side").arrivals == 1
     assert handler({}, context(LONG))["rerouted"] == 0
 
 

@@ -173,7 +173,6 @@ def test_the_schedule_of_reconcile_lists_the_bucket(sampled):
         "lost": 0,
         "unparked": 0,
         "rerouted": 0,
-        "started": 0,
         "announced": 0,
     }
 

@@ -324,10 +324,9 @@ def test_a_lane_that_work_was_written_for_and_nobody_woke_is_found_and_woken(sup
     lanes.hold("main", "run-main-1", "00f1", 1, NOW)
     assert lanes.release("main", "run-main-1", 1, None, NOW)
     idle = [supervised.ledger.lanes.get("main")]
-    assert supervised.supervisor.start_due(idle, configuration) == 0
     assert supervised.supervisor.wake_forgotten(idle, configuration) == ("main",)
     assert supervised.supervisor.wake_forgotten([supervised.ledger.lanes.get("main")], configuration) == ()
-    assert supervised.supervisor.start_due([supervised.ledger.lanes.get("main")], configuration) == 1
+    assert supervised.supervisor.supervise([supervised.ledger.lanes.get("main")], configuration) == 1
 
 
 def test_pending_work_of_a_paused_table_wakes_nothing(supervised):

@@ -7,6 +7,7 @@ from emulation.iam_enforcement import Role, enforced
 from emulation.job_role import BY_OTHERS, UNSEEN, job_grants, job_names
 
 from sluice.batch.outcome import ObjectError
+from sluice.lane.job_policy import job_run_policy, lane_prefixes
 from sluice.objects import ObjectId
 from sluice.services.requests import PURGE
 from sluice_aws.s3.configuration import ConfigStore
@@ -33,7 +34,8 @@ class Driven:
         names = job_names(
             deployment.application, region=REGION, ledger=LEDGER, bronze=BRONZE, silver=SILVER, artifacts=ARTIFACTS
         )
-        self.role = Role("JobRole", names, without)
+        policy = job_run_policy(lane_prefixes(configured, LANE), lane=LANE, partition="aws", silver=SILVER)
+        self.role = Role("JobRole", names, without, within=policy)
         self.deaths = []
 
     def _tasks(self):

@@ -104,6 +104,17 @@ def test_every_test_that_a_document_names_is_there(document: str) -> None:
     assert [name for name in names if missing(name)] == []
 
 
+def test_every_promise_of_security_names_its_evidence() -> None:
+    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    promises = text.partition("## Promises")[2].partition("\n## ")[0].splitlines()
+    rows = [line.strip("| ").split(" | ") for line in promises if line.startswith("| ")][1:]
+    assert len(rows) > 10 and all(len(row) == 2 for row in rows)
+    assert [promise for promise, evidence in rows if not NAMED.search(evidence) and "`make " not in evidence] == []
+    threats = text.partition("## Who can do what")[2].partition("\n## ")[0].splitlines()
+    cells = [line.strip("| ").split(" | ") for line in threats if line.startswith("| ")][1:]
+    assert len(cells) > 10 and all(len(row) == 3 and all(row) for row in cells)
+
+
 def test_each_of_twelve_things_that_no_emulator_shows_is_held_by_a_test() -> None:
     rows = [
         line.strip("| ").split(" | ")

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from emulation.iam_enforcement import ACCOUNT, REGION, Role
+from emulation.job_role import job_names
 
 from sluice.ledger.keys import CLAIMED, COMMITTED
 from sluice_deploy.template import read_template
@@ -79,6 +81,28 @@ def test_the_notes_that_announce_makes_do_not_call_it_again() -> None:
     ]["Filters"]
     wanted = json.loads(filtered["Pattern"])["dynamodb"]
     assert (wanted["OldImage"]["state"]["S"], wanted["NewImage"]["state"]["S"]) == ([CLAIMED], [COMMITTED])
+
+
+@pytest.mark.parametrize(
+    ("configured", "database", "allowed"),
+    [
+        ("*", "anything", True),
+        ("crm", "crm", True),
+        ("crm", "shop", False),
+        ("crm,shop_*,a,b", "shop_eu", True),
+        ("crm,shop_*,a,b", "b", True),
+        ("crm,shop_*,a,b", "shop", False),
+    ],
+)
+def test_the_catalog_sync_changes_the_databases_that_a_parameter_names(
+    configured: str, database: str, allowed: bool
+) -> None:
+    assert re.fullmatch(TEMPLATE["Parameters"]["CatalogDatabases"]["AllowedPattern"], configured)
+    names = job_names("a", region=REGION, ledger="l", bronze="b", silver="s", artifacts="t")
+    role = Role("SyncCatalogRole", {**names, "SyncCatalogLogs.Arn": "logs", "CatalogDatabases": configured})
+    for resource in (f"database/{database}", f"table/{database}/orders"):
+        asked = ("glue:UpdateTable", f"arn:aws:glue:{REGION}:{ACCOUNT}:{resource}", {})
+        assert role.allows(asked) is allowed
 
 
 def test_the_catalog_sync_may_call_what_it_calls_and_delete_no_table() -> None:

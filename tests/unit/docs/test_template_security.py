@@ -104,6 +104,13 @@ def test_a_role_is_passed_to_the_one_service_that_takes_it() -> None:
         ] == [service]
 
 
+def test_few_roles_may_start_jobs_and_only_those_that_may_pass_the_jobs_role() -> None:
+    starts = {name for name, one in allowed() if "emr-serverless:StartJobRun" in listed(one["Action"])}
+    passes = {name for name, one in allowed() if "iam:PassRole" in listed(one["Action"])}
+    # admit at once, supervise for all others, plan_services for a service that is due in an idle lane
+    assert starts == passes == {"AdmitRole", "SuperviseRole", "PlanServicesRole"}
+
+
 def test_every_role_can_be_given_a_boundary() -> None:
     assert {json.dumps(role["Properties"]["PermissionsBoundary"]) for role in of_type("AWS::IAM::Role").values()} == {
         json.dumps({"Fn::If": ["HasBoundary", {"Ref": "PermissionsBoundaryArn"}, NOTHING]})

@@ -8,6 +8,8 @@ from ministack.core.iam_evaluator import EvalContext, evaluate, parse_policy_doc
 from sluice.config.document import Configuration
 from sluice.config.table import TableRule
 from sluice.lane.job_policy import EVERYTHING, MAX_POLICY_CHARACTERS, Scope, job_run_policy, lane_prefixes, scope_of
+from sluice.schema.history import seen_key, stored_key
+from sluice.silver_keys import error_key, manifest_key, outcome_key, replaced_prefix, rows_key, schema_key
 
 ORDERS = TableRule("shop.orders", ("id",), topic="shop.public.orders")
 BIG = TableRule("shop.big", ("id",), topic="shop.public.big", lane="big")
@@ -34,10 +36,8 @@ ROLE = [
 ]
 
 
-def policy(prefixes, **names):
-    return job_run_policy(
-        prefixes, **{"partition": "aws", "bronze": "bronze", "silver": "silver", "artifacts": "artifacts", **names}
-    )
+def policy(prefixes, silver="silver"):
+    return job_run_policy(prefixes, lane="main", partition="aws", silver=silver)
 
 
 def may(prefixes, action, resource):
@@ -52,12 +52,51 @@ def may(prefixes, action, resource):
     return evaluate(context, ROLE, [parse_policy_document(policy(prefixes))]).decision == "Allow"
 
 
+OBJECT = "0123456789abcdef"
+
+
 @pytest.mark.parametrize(
     "key",
-    ["shop/orders/.hoodie/hoodie.properties", "shop/orders", "shop", "_sluice/manifests/main/b.json", "shop/orders/"],
+    [
+        "shop/orders/.hoodie/hoodie.properties",
+        "shop/orders",
+        "shop",
+        "shop/orders/",
+        manifest_key("main", "b"),
+        outcome_key("b", "shop.orders"),
+        error_key("b", "shop.orders", OBJECT),
+        rows_key("b", "shop.orders", OBJECT),
+        seen_key("shop.orders", OBJECT),
+        stored_key("shop.orders"),
+        schema_key(OBJECT),
+    ],
 )
 def test_a_run_writes_its_lanes_tables_and_what_sluice_keeps_beside_them(key):
     assert may(lane_prefixes(BOTH, "main"), "s3:PutObject", f"arn:aws:s3:::silver/{key}")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        manifest_key("big", "b"),
+        outcome_key("b", "shop.big"),
+        outcome_key("b", "shop.orders_secret"),
+        error_key("b", "shop.big", OBJECT),
+        rows_key("b", "shop.big", OBJECT),
+        seen_key("shop.big", OBJECT),
+        stored_key("crm.t_user"),
+        f"{replaced_prefix('shop.big', 1)}part.parquet",
+        "_sluice/trials/trial-1.json",
+        "_sluice/other",
+    ],
+)
+def test_a_run_changes_nothing_that_sluice_keeps_for_another_lane(key):
+    for action in ("s3:PutObject", "s3:GetObject", "s3:DeleteObject"):
+        assert not may(lane_prefixes(BOTH, "main"), action, f"arn:aws:s3:::silver/{key}")
+
+
+def test_no_run_removes_a_schema_that_others_read():
+    assert not may(lane_prefixes(BOTH, "main"), "s3:DeleteObject", f"arn:aws:s3:::silver/{schema_key(OBJECT)}")
 
 
 @pytest.mark.parametrize(
@@ -85,12 +124,23 @@ def test_everything_but_s3_is_left_to_the_role():
     assert not may(EVERYTHING, "s3:PutBucketPolicy", "arn:aws:s3:::silver")
 
 
-@pytest.mark.parametrize("tables, narrowed", [(5, "db0/table_number_0"), (40, "db0/*"), (4_000, "*")])
+@pytest.mark.parametrize(
+    "tables, narrowed",
+    [
+        (4, ["db0/table_number_0", "_sluice/*/db0.table_number_0/*", "_sluice/manifests/main/*"]),
+        (8, ["db0/table_number_0", "_sluice/*/db0.*", "_sluice/manifests/main/*"]),
+        (9, ["db0/table_number_0", "_sluice/outcomes/*", "_sluice/manifests/main/*"]),
+        (40, ["db0/*", "_sluice/*/db0.*", "_sluice/manifests/main/*"]),
+        (4_000, ["*"]),
+    ],
+    ids=["all by table", "documents by database", "documents of all", "all by database", "bucket"],
+)
 def test_a_policy_has_at_most_2048_characters_and_is_as_narrow_as_that_allows(tables, narrowed):
-    names = {"bronze": "b" * 63, "silver": "s" * 63, "artifacts": "a" * 63}
-    written = policy([f"db{n if tables > 1000 else n % 3}/table_number_{n}" for n in range(tables)], **names)
-    assert len(written) <= MAX_POLICY_CHARACTERS
-    assert f"arn:aws:s3:::{'s' * 63}/{narrowed}" in json.loads(written)["Statement"][1]["Resource"]
+    named = [f"db{n if tables > 1000 else n % 3}/table_number_{n}" for n in range(tables)]
+    written = policy(named, silver="s" * 32)
+    assert max(len(written), len(policy(named, silver="s" * 63))) <= MAX_POLICY_CHARACTERS
+    allowed = json.loads(written)["Statement"][2]["Resource"]
+    assert {f"arn:aws:s3:::{'s' * 32}/{key}" for key in narrowed} <= set(allowed)
 
 
 def test_tables_of_an_unfinished_batch_belong_to_the_scope_and_not_to_its_name():

@@ -180,7 +180,7 @@ def test_a_run_is_limited_to_its_scope_and_knows_its_name():
     assert body["jobDriver"]["sparkSubmit"]["entryPointArguments"][-2:] == ["--scope", "0123abcd"]
     assert (
         "arn:aws:s3:::silver/shop/orders/*"
-        in json.loads(body["executionIamPolicy"]["policy"])["Statement"][1]["Resource"]
+        in json.loads(body["executionIamPolicy"]["policy"])["Statement"][2]["Resource"]
     )
     assert (
         "arn:aws-cn:s3:::silver"
