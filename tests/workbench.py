@@ -35,6 +35,7 @@ from sluice_spark.merge.part import merge_part, resolve_part
 BRONZE, REGION = "bronze", "us-east-1"
 
 NOW = Span()
+READ_BY_OLD = Path(__file__).parent / "spark" / "read_with_old_bundle.py"
 
 
 def flattened(columns: Mapping[str, Any], *, name: str = "Value") -> dict[str, Any]:
@@ -206,6 +207,20 @@ class Workbench:
         """The whole table by that reader."""
         return pa.Table.from_batches(HudiTableBuilder.from_base_uri(str(self.local_path(config))).build().read())
 
+    def rows_by_old_bundle(self, config: TableConfig, *columns: str) -> list[tuple[Any, ...]]:
+        """The same by the bundle of Athena's generation, in a process of its own: two can't share a class path."""
+        from sluice_local.images.jars import ensure_jars, hudi_bundle
+
+        jar = hudi_bundle(ensure_jars("0.15.0"))  # cached after one download
+        done = subprocess.run(
+            [sys.executable, str(READ_BY_OLD), str(jar), self.path(config), *columns],
+            capture_output=True,
+            text=True,
+            timeout=170,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        return sorted((tuple(row) for row in json.loads(done.stdout.splitlines()[-1])), key=str)
+
     def rows_by_sluice(self, config: TableConfig, *columns: str, span: Span = NOW) -> list[tuple[Any, ...]]:
         """The same as `sluice read` reads them, without a JVM: now, as of a moment, or what changed since one."""
         found = (
@@ -224,16 +239,6 @@ class Workbench:
         """The table's properties file."""
         text = (self.local_path(config) / ".hoodie" / "hoodie.properties").read_text()
         return dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
-
-
-def by_old_bundle(path: str, jar: Path, columns: Sequence[str]) -> list[tuple[Any, ...]]:
-    """All stored rows of a table, sorted, by an older release of Hudi in a process of its own."""
-    reader = Path(__file__).with_name("spark") / "read_with_old_bundle.py"
-    done = subprocess.run(
-        [sys.executable, str(reader), str(jar), path, ",".join(columns)], capture_output=True, text=True, timeout=170
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return sorted((tuple(row) for row in json.loads(done.stdout.splitlines()[-1])), key=str)
 
 
 def avro(changes: Iterable[Mapping[str, Any]], schema: Mapping[str, Any], codec: str = "null") -> bytes:

@@ -131,9 +131,25 @@ class SilverTable:
         """Merge the base file and the logs of one slice. Raises Unreadable."""
         base = item.base.path if item.base is not None else ""
         logs = [log.path for log in item.logs]
-        stream = self._guarded(lambda: reader.read_file_slice_from_paths_stream(base, logs, options))
-        while (batch := self._guarded(lambda: next(stream, None))) is not None:
-            yield batch
+        try:
+            stream = self._guarded(lambda: reader.read_file_slice_from_paths_stream(base, logs, options))
+            while (batch := self._guarded(lambda: next(stream, None))) is not None:
+                yield batch
+        except Unreadable as error:
+            lists = [field.name for field in self.stored_schema if _holds_timestamps(field.type)]
+            if not (logs and lists):
+                raise
+            raise self._unmerged(lists) from error
+
+    def _unmerged(self, columns: Sequence[str]) -> Unreadable:
+        return Unreadable(
+            f"{self.table} has changes in an Avro log that hudi-rs can't merge into a list of timestamps "
+            f"({', '.join(columns)})",
+            table=self.table,
+            columns=tuple(columns),
+            next_step=f"`sluice services run {self.table} --service compaction`; until then read {self.table}_ro, "
+            "or the whole table with Spark",
+        )
 
     def _options(self) -> HudiReadOptions:
         return HudiReadOptions().with_as_of_timestamp(self.instant)
@@ -154,6 +170,10 @@ class SilverTable:
 
     def _guarded(self, read: Callable[[], Any]) -> Any:
         return _guarded(self.table, read)
+
+
+def _holds_timestamps(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) and pa.types.is_timestamp(kind.value_type)
 
 
 def is_shown(column: str, *, with_deleted: bool, lineage: bool) -> bool:

@@ -12,7 +12,8 @@ import duckdb
 import pyarrow as pa
 
 from sluice.changes import hidden_columns
-from sluice_read.errors import InvalidQuery
+from sluice.errors import SluiceError
+from sluice_read.errors import InvalidQuery, Unreadable
 from sluice_read.moments import NOW, Span
 from sluice_read.place import SilverPlace, tables_in
 from sluice_read.reading import Shown, open_table
@@ -100,9 +101,27 @@ def opened_duckdb() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def load(connection: duckdb.DuckDBPyConnection, name: str, reader: pa.RecordBatchReader) -> None:
-    """Load batches into a new table, one by one. The caller quotes `name`."""
-    connection.register("sluice_reader", reader)
-    connection.execute(f"CREATE TABLE {name} AS FROM sluice_reader")
+    """Load batches into a new table, one by one. The caller quotes `name`. Raises what the reader does, Unreadable."""
+    failed: list[SluiceError] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            yield from reader
+        except SluiceError as error:
+            failed.append(error)
+            raise
+
+    connection.register("sluice_reader", pa.RecordBatchReader.from_batches(reader.schema, batches()))
+    try:
+        connection.execute(f"CREATE TABLE {name} AS FROM sluice_reader")
+    except duckdb.Error as error:
+        if failed:  # DuckDB's own error has it only as text, with its traceback
+            raise failed[0] from None
+        raise Unreadable(
+            f"{name} could not be loaded into DuckDB: {_first_line(error)}",
+            table=name,
+            next_step="Free some disk or memory, or read less: `sluice read` holds one batch at a time",
+        ) from error
     connection.unregister("sluice_reader")
 
 
@@ -118,6 +137,10 @@ def _load(
     reader = open_table(place, f"{schema}.{table}", span=span).reader(shown)
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
     load(connection, f"{quoted(schema)}.{quoted(table)}", reader)
+
+
+def _first_line(error: duckdb.Error) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _explained(place: SilverPlace, error: duckdb.Error) -> InvalidQuery:

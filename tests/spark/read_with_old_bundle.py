@@ -1,4 +1,4 @@
-"""Reads a Hudi table with another Hudi bundle, in its own process: JAR PATH COLUMNS -> rows as one line of JSON."""
+"""Reads a Hudi table with another bundle, in its own process: JAR PATH EXPRESSION... -> rows as one line of JSON."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 
 def main() -> None:
-    jar, path, columns = sys.argv[1:]
+    jar, path, *expressions = sys.argv[1:]
     spark = (
         SparkSession.builder.master("local[1]")
         .config("spark.jars", jar)
@@ -21,7 +21,7 @@ def main() -> None:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
-    rows = spark.read.format("hudi").load(path).select(*columns.split(",")).collect()
+    rows = spark.read.format("hudi").load(path).selectExpr(*expressions).collect()
     print(json.dumps([list(row) for row in rows]))
     spark.stop()
 

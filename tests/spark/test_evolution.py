@@ -56,6 +56,18 @@ def test_wider_types_and_new_and_dropped_columns_go_on_by_themselves(bench: Work
         assert "compacted_before_wider_types" in bench.events.names()
 
 
+def test_a_first_list_of_timestamps_is_read_beside_older_logs(bench: Workbench) -> None:
+    config = table(table_type="mor")
+    without = flattened({"id": "int", "n": ["null", "int"]})
+    moment = {"type": "long", "logicalType": "timestamp-micros"}
+    having = flattened({"id": "int", "n": ["null", "int"], "seen": ["null", {"type": "array", "items": moment}]})
+    bench.merge(config, [bench.put([change("r", 1, id=key, n=0) for key in (1, 2, 3)], without)])
+    bench.merge(config, [bench.put([change("u", 2, id=2, n=1)], without)])
+    bench.merge(config, [bench.put([change("u", 3, id=3, n=2, seen=[10**15])], having)])
+    assert bench.rows_by_sluice(config, "id", "n") == [(1, 0), (2, 1), (3, 2)]
+    assert [len(seen or ()) for _, seen in bench.rows_by_sluice(config, "id", "seen")] == [0, 0, 1]
+
+
 def test_a_wider_key_and_columns_are_read_from_files_with_the_narrower_type(bench: Workbench) -> None:
     config = table()
     kinds = {

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workbench import Workbench, by_old_bundle, flattened, row, table
+from workbench import Workbench, flattened, row, table
 
 from sluice.config.table import TableConfig
 from sluice.hudi import options as hudi_options
-from sluice_local.images.jars import ensure_jars, hudi_bundle
 from sluice_spark.engine.tasks import work_on
 from sluice_spark.hudi.facts import KnownTables
 from sluice_spark.hudi.housekeeping import Housekept, keep_house
@@ -28,12 +27,6 @@ def short_timelines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hudi_options, "MIN_COMMITS", 2)
     monkeypatch.setattr(hudi_options, "MAX_COMMITS", 3)
     monkeypatch.setattr(hudi_options, "DELTA_COMMITS_PER_COMPACTION", 2)
-
-
-@pytest.fixture(scope="module")
-def old_bundle() -> Path:
-    """The bundle of Athena's generation, cached after one download. Never on a class path with the other one."""
-    return hudi_bundle(ensure_jars("0.15.0"))
 
 
 def files(bench: Workbench, config: TableConfig) -> set[Path]:
@@ -71,9 +64,7 @@ def house(bench: Workbench, config: TableConfig) -> Housekept:
 
 
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
-def test_a_file_behind_its_roll_back_is_removed_before_archival(
-    bench: Workbench, old_bundle: Path, table_type: str
-) -> None:
+def test_a_file_behind_its_roll_back_is_removed_before_archival(bench: Workbench, table_type: str) -> None:
     config = table(table_type=table_type, partition_by=("place",))
     bench.merge(config, [bench.put([row("c", 1, 1, "A")], SCHEMA)])
     changes = [row("c", 2, 2, "B"), row("u", 3, 1, "A", "late")]
@@ -90,7 +81,7 @@ def test_a_file_behind_its_roll_back_is_removed_before_archival(
 
     assert bench.rows(config, *COLUMNS) == whole
     assert bench.rows_by_hudi_rs(config, *COLUMNS) == whole
-    assert by_old_bundle(bench.path(config), old_bundle, COLUMNS) == whole
+    assert bench.rows_by_old_bundle(config, *COLUMNS) == whole
     assert not any(path.exists() for path in late)
     assert [path.removeprefix("file:") for path in housekept.late_files] == [str(path) for path in late]
 

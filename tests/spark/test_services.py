@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -22,7 +19,6 @@ from sluice.hudi import write_choices
 from sluice.hudi.timeline import instant_ms
 from sluice.services.requests import ARCHIVAL, CLEANING, CLUSTERING, COMPACTION, PURGE, SliceDone
 from sluice.silver_keys import rows_key
-from sluice_local.images.jars import ensure_jars, hudi_bundle
 from sluice_read.moments import Span
 from sluice_spark.errors import LaneLost, ServiceNotForTable
 from sluice_spark.hudi.jvm import HudiJvm
@@ -63,19 +59,6 @@ def serve(
 def as_of(bench: Workbench, config: TableConfig, instant: str) -> list[tuple[Any, ...]]:
     frame = bench.spark.read.format("hudi").option("as.of.instant", instant).load(bench.path(config)).select(*COLUMNS)
     return sorted((tuple(found) for found in frame.collect()), key=str)
-
-
-def by_old_bundle(bench: Workbench, config: TableConfig) -> list[tuple[Any, ...]]:
-    """By the bundle of Athena's generation, in a process of its own."""
-    script, jar = Path(__file__).with_name("read_with_old_bundle.py"), hudi_bundle(ensure_jars("0.15.0"))
-    done = subprocess.run(
-        [sys.executable, str(script), str(jar), bench.path(config), ",".join(COLUMNS)],
-        capture_output=True,
-        text=True,
-        timeout=170,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return sorted((tuple(found) for found in json.loads(done.stdout.splitlines()[-1])), key=str)
 
 
 def log_files(bench: Workbench, config: TableConfig) -> list[str]:
@@ -333,7 +316,7 @@ def test_a_change_older_than_a_purged_row_is_quarantined_and_never_restores_it(
         serve(bench, config, COMPACTION)
         serve(bench, config, CLUSTERING)
         assert (
-            by_old_bundle(bench, config)
+            bench.rows_by_old_bundle(config, *COLUMNS)
             == now
             == bench.rows(config, *COLUMNS)
             == bench.rows_by_hudi_rs(config, *COLUMNS)

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from workbench import Workbench, by_old_bundle, flattened, row, table
-
-from sluice_local.images.jars import ensure_jars, hudi_bundle
+from workbench import Workbench, flattened, row, table
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 MARK = "__debezium_unavailable_value"
 COLUMNS = ("id", "place", "name", "_sluice_position", "__deleted")
-
-
-@pytest.fixture(scope="module")
-def old_bundle() -> Path:
-    """The bundle of Athena's generation, cached after one download. Never on a class path with the other one."""
-    return hudi_bundle(ensure_jars("0.15.0"))
 
 
 @pytest.mark.parametrize(
@@ -29,7 +19,7 @@ def old_bundle() -> Path:
     ],
 )
 def test_three_readers_agree_on_a_table_whose_changes_came_out_of_order(
-    bench: Workbench, old_bundle: Path, partition_by: tuple[str, ...], index: str
+    bench: Workbench, partition_by: tuple[str, ...], index: str
 ) -> None:
     config = table(table_type="mor", partition_by=partition_by, index=index)
     bench.merge(config, [bench.put([row("r", 10, id) for id in range(6)], SCHEMA)])
@@ -57,4 +47,4 @@ def test_three_readers_agree_on_a_table_whose_changes_came_out_of_order(
         (5, "B", "supplied"),
     ]
     assert bench.rows_by_hudi_rs(config, *COLUMNS) == here
-    assert by_old_bundle(path.as_uri(), old_bundle, COLUMNS) == here
+    assert bench.rows_by_old_bundle(config, *COLUMNS) == here

@@ -6,6 +6,8 @@ table's `hudi` may override. Table services, cleaning and reading have functions
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sluice.changes.hidden_columns import OP, ORDERING_FIELD
 from sluice.config.table import MOR, TableConfig
 from sluice.hudi.table_properties import PAYLOAD, TABLE_VERSION, hudi_type
@@ -34,6 +36,7 @@ MIN_COMMITS, MAX_COMMITS = 100, 140
 # partition leaves fewer files, so repetition ends.
 CLUSTERED_FILE_BYTES = 128 * MIB
 MAX_GROUPS = 1_000  # of one clustering: each is a Spark job
+TIMESTAMP_LIST = "array<timestamp>"
 # In the column OP this mark makes Hudi delete a row, in the one write that removes it. No change has it.
 PURGED_OP = "purged"
 
@@ -58,17 +61,17 @@ def write_options(
     *,
     operation: str,
     parallelism: int,
-    arrays: bool = False,
+    kinds: Collection[str] = (),
     timestamp_key: bool = False,
     record_index: bool = False,
     rows: int | None = None,
 ) -> dict[str, str]:
     """The options of one write.
 
-    `parallelism` is the number of tasks of a shuffle; `arrays`: a column holds lists; `timestamp_key`: a column of the
-    record key is a timestamp; `record_index`: rows are found by the record index (without it Hudi removes an existing
-    metadata table); `rows` are the table's, where known. The table's own `hudi` options override the defaults, but not
-    what keeps the table one table.
+    `parallelism` is the number of tasks of a shuffle; `kinds` are the types of the columns, by Spark's names;
+    `timestamp_key`: a column of the record key is a timestamp; `record_index`: rows are found by the record index
+    (without it Hudi removes an existing metadata table); `rows` are the table's, where known. The table's own `hudi`
+    options override the defaults, but not what keeps the table one table.
     """
     tasks = str(parallelism)
     # The partition column of a row can change: the row is found in any partition, and moves.
@@ -85,7 +88,7 @@ def write_options(
         "hoodie.parquet.compression.codec": "zstd",
         # The row writer of bulk inserts writes lists in Spark's legacy format, which the Avro reader of the next upsert
         # reads as null, or fails: a table with lists is written by the Avro writer only.
-        "hoodie.datasource.write.row.writer.enable": "false" if arrays else "true",
+        "hoodie.datasource.write.row.writer.enable": "false" if any(map(is_list, kinds)) else "true",
         # No index uses the bloom filter, which adds 430 KB to every file: nearly all of a small table's bytes, read
         # with the footer by every look-up of keys. The row writer ignores the switch
         # (HoodieInternalRowFileWriterFactory), so its filter is made as short as possible.
@@ -113,14 +116,26 @@ def write_options(
         )
     index_options = _record_index_options() if record_index else {}
     key_options = _timestamp_key_options() if timestamp_key else {}
+    log_options = _PARQUET_LOGS if TIMESTAMP_LIST in kinds and config.table_type == MOR else {}
     return {
         **defaults,
         **config.hudi,
         **_identity(config),
         **key_options,
+        **log_options,
         **index_options,
         "hoodie.datasource.write.operation": operation,
     }
+
+
+# Log blocks of a table with a list of timestamps. hudi-rs 0.5.0 corrects the time zone of a timestamp in an Avro block,
+# but not of those in a list (`normalize_utc_timestamps`), and refuses the block. Every reader reads Parquet blocks.
+_PARQUET_LOGS = {"hoodie.logfile.data.block.format": "parquet"}
+
+
+def is_list(kind: str) -> bool:
+    """True for a type, by Spark's name, that is a list."""
+    return kind.startswith("array<")
 
 
 def _timestamp_key_options() -> dict[str, str]:

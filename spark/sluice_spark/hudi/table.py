@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Callable
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import ArrayType, StructType, TimestampType
+from pyspark.sql.types import StructType, TimestampType
 
 from sluice.config.table import AUTO, COW, TableConfig
 from sluice.hudi import options as hudi_options
@@ -237,7 +237,7 @@ class HudiTable:
             self.config,
             operation=operation,
             parallelism=write_choices.shuffle_tasks(size_bytes, self.cores),
-            arrays=any(isinstance(field.dataType, ArrayType) for field in rows.schema.fields),
+            kinds=[field.dataType.simpleString() for field in rows.schema.fields],
             timestamp_key=has_timestamp_key(self.config, rows),
             record_index=self.finds_by_record_index(facts),
             rows=facts.rows,

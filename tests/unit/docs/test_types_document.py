@@ -1,16 +1,13 @@
 """docs/types.md agrees with the code: every row of its table is tried, and every type with a meaning is listed."""
 
 import re
-from pathlib import Path
 
 import pytest
+from documented_types import ROWS, TEXT, column_of, described_types
 
 from sluice.schema import columns as kinds
-from sluice.schema.avro import read_writer_schema
 from sluice.schema.columns import as_raw
 
-TEXT = (Path(__file__).resolve().parents[3] / "docs" / "types.md").read_text()
-ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in TEXT.splitlines() if line.count("|") == 8][2:]
 HUDI = {
     "boolean": "boolean",
     "int": "int",
@@ -22,45 +19,6 @@ HUDI = {
     "date": "int date",
     "timestamp": "long timestamp-micros",
 }
-NUMBER = [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}]
-SHAPE = [{"name": "wkb", "type": "bytes"}, {"name": "srid", "type": ["null", "int"]}]
-
-
-def avro_type(described):
-    """The Avro type that "comes as" tells."""
-    nested = re.match(r"(array|map)( \S+)? of ", described)
-    if nested:
-        name = {"connect.name": nested[2].strip()} if nested[2] else {}
-        return {
-            "type": nested[1],
-            **name,
-            "items" if nested[1] == "array" else "values": avro_type(described[nested.end() :]),
-        }
-    base, _, name = described.partition(" ")
-    decimal = re.fullmatch(r"decimal\((\w+),(-?\d+)\)", name)
-    kind = {"type": base}
-    if base in ("fixed", "enum"):
-        kind.update(name="N", size=8, symbols=["A"])
-    if base == "record":
-        kind.update(
-            name=name.rpartition(".")[2],
-            namespace=name.rpartition(".")[0],
-            fields=NUMBER if name.endswith("Decimal") else SHAPE,
-        )
-    if decimal:
-        named = decimal[1] != "unnamed"
-        parameters = {"scale": decimal[2], **({"connect.decimal.precision": decimal[1]} if named else {})}
-        kind.update(
-            {
-                "logicalType": "decimal",
-                "precision": int(decimal[1]) if named else kinds.UNNAMED_PRECISION,
-                "scale": int(decimal[2]),
-                "connect.parameters": parameters,
-            }
-        )
-    elif name:
-        kind["connect.name" if "." in name else "logicalType"] = name
-    return kind
 
 
 def hudi(spark):
@@ -70,16 +28,10 @@ def hudi(spark):
     return f"fixed {spark}" if spark.startswith("decimal") else HUDI[spark]
 
 
-def column(described):
-    return read_writer_schema(
-        {"type": "record", "name": "V", "fields": [{"name": "c", "type": avro_type(described)}]}
-    ).row.columns[0]
-
-
 @pytest.mark.parametrize("row", ROWS, ids=[row[0][:60] for row in ROWS])
 def test_a_source_type_becomes_what_the_document_says(row):
     _, comes, spark, stored, glue, raw, _ = row
-    columns = [column(described) for described in re.findall(r"`([^`]+)`", comes)]
+    columns = [column_of(described) for described in described_types(comes)]
     types = list(dict.fromkeys(each.spark_type for each in columns))
     assert " ".join(types) == spark == glue
     assert " ".join(hudi(each) for each in types) == stored
@@ -88,12 +40,21 @@ def test_a_source_type_becomes_what_the_document_says(row):
 
 
 def test_every_type_with_a_meaning_of_its_own_is_in_the_document():
-    described = {item for row in ROWS for item in re.findall(r"`([^`]+)`", row[1])}
+    described = {item for row in ROWS for item in described_types(row[1])}
     with_meaning = {f"{base} {name}" for table in (kinds._SEMANTIC_TYPES, kinds._LOGICAL_TYPES) for base, name in table}
     assert with_meaning - described == set()
-    assert {column(item).kind for item in described} | {
-        column(item).element.kind for item in described if column(item).element
+    assert {column_of(item).kind for item in described} | {
+        column_of(item).element.kind for item in described if column_of(item).element
     } >= set(kinds.SPARK_TYPES)
+
+
+def test_the_table_of_reads_has_every_stored_type_and_no_unread_one():
+    lines = TEXT[TEXT.index("| stored as |") :].partition("\n\n")[0].splitlines()
+    header, _, *cells = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
+    stored = {re.sub(r"\(.*?\)", "", column_of(item).spark_type) for row in ROWS for item in described_types(row[1])}
+    plain = {kind for kind in stored if not kind.startswith("array")}
+    assert {row[0] for row in cells} == stored | {f"array<{kind}>" for kind in plain}
+    assert len(header) == 6 and all(row[1:] == ["all"] * 5 for row in cells)
 
 
 def test_the_document_covers_every_verdict():

@@ -13,7 +13,9 @@ from sluice_cli.tables import query as query_command
 from sluice_read.errors import InvalidQuery, UnknownTable, Unreadable
 from sluice_read.place import tables_in
 from sluice_read.reading import open_table, read_table
-from sluice_read.sql import run_query, table_references
+from sluice_read.sql import load, run_query, table_references
+
+AVRO_LOGS = SILVER_FOLDER.parent / "avro_logs"
 
 
 @pytest.fixture
@@ -164,6 +166,43 @@ def test_what_duckdb_advises_is_the_next_step(silver):
 @pytest.fixture
 def on_silver(silver, monkeypatch):
     monkeypatch.setattr(query_command, "chosen_target", lambda stack: silver)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["read", "moma.seen"],
+        ["query", "select count(*) from moma.seen"],
+        ["diff", "moma.seen", "--from", "20261122180719597"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_log_that_hudi_rs_cannot_merge_is_one_line_with_the_next_step(monkeypatch, capsys, command):
+    monkeypatch.setattr(query_command, "chosen_target", lambda stack: SilverFolder(AVRO_LOGS))
+    assert run(command) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert "Traceback" not in "".join(said) and said[-1].startswith("error: moma.seen has changes in an Avro log")
+    assert "(seen). `sluice services run moma.seen --service compaction`" in said[-1]
+    assert run(["read", "moma.seen_ro", "-c", "id"]) == 0
+
+
+def test_a_table_that_duckdb_cannot_hold_is_one_line(silver, monkeypatch):
+    def fails(connection):
+        raise duckdb.OutOfMemoryException("Out of Memory Error: failed to offload\nmore")
+
+    with duckdb.connect() as connection, pytest.raises(Unreadable, match="could not be loaded into DuckDB: Out of"):
+        limited = Limited(connection, fails)
+        load(limited, "t", open_table(silver, "crm.user").reader())
+
+
+class Limited:
+    """A connection whose statements fail."""
+
+    def __init__(self, connection, fails):
+        self._connection, self.execute = connection, fails
+
+    def register(self, *of):
+        return self._connection.register(*of)
 
 
 def test_json_is_one_object_per_line_with_nothing_rounded(on_silver, capsys):

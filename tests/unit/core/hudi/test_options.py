@@ -53,6 +53,18 @@ def test_a_timestamp_in_a_key_is_its_microseconds_whatever_the_table_configures(
     ] == ["true", "true", "false", "false"]
 
 
+def test_logs_of_a_table_with_a_list_of_timestamps_hold_parquet() -> None:
+    name = "hoodie.logfile.data.block.format"
+
+    def format_of(table_type: str, *kinds: str) -> str | None:
+        made = hudi_options.write_options(table(table_type=table_type), operation="upsert", parallelism=1, kinds=kinds)
+        return made.get(name)
+
+    assert format_of("mor", "int", "array<timestamp>") == "parquet"
+    assert [format_of("mor", "timestamp", "array<date>"), format_of("cow", "array<timestamp>")] == [None, None]
+    assert override_policy.refusal(name), "no table's configuration can change it"
+
+
 def test_a_tables_own_options_override_defaults_but_not_the_fixed_ones() -> None:
     config = table(
         hudi={
