@@ -36,6 +36,7 @@ from sluice_cli.terminal.output import (
     print_json,
     say,
     say_skipped,
+    visible,
 )
 from sluice_cli.terminal.stack import operator_of
 
@@ -63,7 +64,8 @@ def table(
         bool,
         typer.Option(
             "--without-gone",
-            help="Also where objects of the table are no longer in bronze. Rows that only they hold will be missing.",
+            help="Also where objects of the table are no longer in bronze, or archived there. "
+            "Rows that only they hold will be missing.",
         ),
     ] = False,
     as_json: Json = False,
@@ -142,6 +144,7 @@ class Rebuild:
             pages=pages_of_bronze(self._objects, self._target.bronze),
             past=PastBatches(self._objects, self._target.silver),
             exists=self._objects.exists,
+            is_archived=self._objects.is_archived,
             tick=tick,
         )
 
@@ -168,7 +171,7 @@ class Rebuild:
             "topic": self._config_now.topic,
             "command": command_line.get(),
             "by": operator_of(self._target),
-            "without_gone": bool(plan.gone),
+            "without_gone": bool(plan.gone or plan.archived),
         }
         mark = self._ledger.rebuilds.begin(self._table, self.lane, mark)
         self.lane, self.to = mark["lane"], mark["to"]
@@ -208,6 +211,7 @@ class Rebuild:
             "silver_bytes": silver,
             "kept_in": f"s3://{self._target.silver}/{self.to}",
             "gone": [{"key": item.key, "version": item.version} for item in plan.gone],
+            "archived": [{"key": item.key, "version": item.version} for item in plan.archived],
             "skipped_documents": described_documents(plan.skipped),
             "other_generations": sum(number != self._config_now.generation for number in plan.generations.values()),
         }
@@ -242,9 +246,13 @@ def _print_plan(rebuild: Rebuild, plan: ReplayPlan, silver: int) -> None:
     ):
         if records:
             print(f"{title}: {counted(len(records), 'object')}")
-    if plan.gone:
-        print(f"gone from bronze: {counted(len(plan.gone), 'object')}")
-        for identity in plan.gone[:GONE_SHOWN]:
-            print(f"gone\t{identity.key}\t{identity.version}")
-        if len(plan.gone) > GONE_SHOWN:
-            print(f"gone\t... and {len(plan.gone) - GONE_SHOWN:,} more (--json lists all)")
+    for title, word, listed in (
+        ("gone from bronze", "gone", plan.gone),
+        ("archived in bronze", "archived", plan.archived),
+    ):
+        if listed:
+            print(f"{title}: {counted(len(listed), 'object')}")
+        for identity in listed[:GONE_SHOWN]:
+            print(f"{word}\t{visible(identity.key)}\t{identity.version}")
+        if len(listed) > GONE_SHOWN:
+            print(f"{word}\t... and {len(listed) - GONE_SHOWN:,} more (--json lists all)")

@@ -139,7 +139,8 @@ class Recovering:
             settled = [found for found in map(recovery.settled, page) if found is not None]
             unsettled = [identity for identity in page if recovery.settled(identity) is None]
             unknown += len(unsettled) - len(self._ledger.objects.get(unsettled))
-            done = done.plus(self._ledger.recovery.restore_objects(settled, page, dry_run=dry_run))
+            etags = {identity: version.etag for identity, version in page.items()}
+            done = done.plus(self._ledger.recovery.restore_objects(settled, etags, dry_run=dry_run))
             listed += len(page)
             tick("Versions in bronze", listed)
         unfinished = tuple(sorted(table for table, marks in self._begun.items() if not self._is_finished(max(marks))))

@@ -13,7 +13,7 @@ from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId, identify
 from sluice_aws.s3.documents import SkippedDocument
-from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.objects import COLD, ListedVersion, Objects
 from sluice_cli.status.past_batches import PastBatch, PastBatches
 from sluice_cli.terminal.output import counted
 
@@ -25,8 +25,9 @@ class ReplayPlan:
     """The objects of one table, by what the rebuild does with them.
 
     `replay` become pending, `waiting` are pending already, `quarantined` and `parked` stay as they are. `gone` were
-    merged and are no longer in bronze; `unknown` were merged, are in bronze, and not in the ledger. `generations` has
-    the generation that each object was merged under. `skipped` are manifests and outcomes that can't be read.
+    merged and are no longer in bronze; `archived` are of `replay` and `waiting`, and can't be read; `unknown` were
+    merged, are in bronze, and not in the ledger. `generations` has the generation that each object was merged under.
+    `skipped` are manifests and outcomes that can't be read.
     """
 
     replay: tuple[ObjectRecord, ...]
@@ -36,6 +37,7 @@ class ReplayPlan:
     gone: tuple[ObjectId, ...]
     unknown: tuple[ObjectId, ...]
     generations: Mapping[ObjectId, int]
+    archived: tuple[ObjectId, ...] = ()
     skipped: Sequence[SkippedDocument] = ()
 
     @property
@@ -44,14 +46,14 @@ class ReplayPlan:
         return sum(record.size for record in (*self.replay, *self.waiting))
 
 
-def pages_of_bronze(objects: Objects, bucket: str) -> Iterator[dict[ObjectId, str | None]]:
-    """List every object version with its ETag, a page at a time."""
+def pages_of_bronze(objects: Objects, bucket: str) -> Iterator[dict[ObjectId, ListedVersion]]:
+    """List every object version, a page at a time."""
     versioned = objects.is_versioned(bucket)
     marker = None
     while True:
         page = objects.version_page(bucket, marker)
         yield {
-            identify(item.bucket, item.key, item.version_id, item.etag, bucket_versioned=versioned): item.etag
+            identify(item.bucket, item.key, item.version_id, item.etag, bucket_versioned=versioned): item
             for item in page.versions
         }
         marker = page.next_marker
@@ -63,19 +65,24 @@ def plan_replay(
     table: str,
     *,
     ledger: Ledger,
-    pages: Iterable[Iterable[ObjectId]],
+    pages: Iterable[Mapping[ObjectId, ListedVersion]],
     past: PastBatches,
     exists: Callable[[ObjectId], bool],
+    is_archived: Callable[[ObjectId], bool],
     tick: Callable[[str, int], None],
 ) -> ReplayPlan:
-    """Compare bronze, the ledger and the manifests. `exists` asks bronze for one version; `tick` gets each count."""
+    """Compare bronze, the ledger and the manifests.
+
+    `exists` and `is_archived` ask bronze for one version; `tick` gets each count.
+    """
     found: dict[ObjectId, ObjectRecord] = {}
+    cold: set[ObjectId] = set()
     listed = 0
-    for page in map(list, pages):
+    for page in pages:
         listed += len(page)
-        found.update(
-            {identity: record for identity, record in ledger.objects.get(page).items() if record.table == table}
-        )
+        own = {identity: record for identity, record in ledger.objects.get(page).items() if record.table == table}
+        found.update(own)
+        cold.update(identity for identity in own if page[identity].storage_class in COLD)
         tick("Versions in bronze", listed)
     generations: dict[ObjectId, int] = {}
     gone: set[ObjectId] = set()
@@ -88,26 +95,32 @@ def plan_replay(
             else:
                 generations.setdefault(identity, merged_as)  # the newest batch counts
     # A manifest also names objects that went to another table before the claim: bronze has those.
-    candidates = sorted(gone)
-    with ThreadPoolExecutor(LOOKUPS_AT_ONCE, thread_name_prefix="gone") as pool:
-        there = [
-            identity for identity, is_there in zip(candidates, pool.map(exists, candidates), strict=True) if is_there
-        ]
+    there = _those(exists, gone)
     gone -= set(there)
     elsewhere = ledger.objects.get(there)
     by_state: dict[str, list[ObjectRecord]] = {}
     for record in sorted(found.values(), key=lambda record: (record.admitted_at, record.id)):
         by_state.setdefault(record.state, []).append(record)
+    replay = (*by_state.get(COMMITTED, []), *_only_copies(list(found.values())))
+    waiting = tuple(by_state.get(PENDING, []))
     return ReplayPlan(
-        replay=tuple([*by_state.get(COMMITTED, []), *_only_copies(list(found.values()))]),
-        waiting=tuple(by_state.get(PENDING, [])),
+        replay=replay,
+        waiting=waiting,
         quarantined=tuple(by_state.get(QUARANTINED, [])),
         parked=tuple(by_state.get(PARKED, [])),
         gone=tuple(sorted(gone)),
         unknown=tuple(identity for identity in there if identity not in elsewhere),
         generations=generations,
+        archived=_those(is_archived, cold.intersection(record.id for record in (*replay, *waiting))),
         skipped=past.skipped,
     )
+
+
+def _those(asked: Callable[[ObjectId], bool], candidates: Iterable[ObjectId]) -> tuple[ObjectId, ...]:
+    """The candidates of which `asked` is true, sorted. Asks several at a time."""
+    ordered = sorted(candidates)
+    with ThreadPoolExecutor(LOOKUPS_AT_ONCE, thread_name_prefix="bronze") as pool:
+        return tuple(identity for identity, true in zip(ordered, pool.map(asked, ordered), strict=True) if true)
 
 
 def _merged(batch: PastBatch, table: str) -> Iterator[ObjectId]:
@@ -156,6 +169,12 @@ def obstacles(table: str, lane: str, *, ledger: Ledger, plan: ReplayPlan, withou
             f"{objects} part of {table} and no longer in bronze: rows that only they hold would be missing, "
             "and rows that only they delete would be back. Restore them, or use --without-gone"
         )
+    if plan.archived and not without_gone:
+        objects = counted(len(plan.archived), "object is", "objects are")
+        found.append(
+            f"{objects} part of {table} and archived: their rows would be missing until you restore them "
+            "(`aws s3api restore-object`) and retry them in quarantine. Restore them first, or use --without-gone"
+        )
     return tuple(found)
 
 
@@ -167,4 +186,5 @@ def counts_of(plan: ReplayPlan) -> dict[str, int]:
         "quarantined": len(plan.quarantined),
         "parked": len(plan.parked),
         "gone": len(plan.gone),
+        "archived": len(plan.archived),
     }

@@ -24,6 +24,8 @@ GONE = {"NoSuchKey", "NoSuchVersion", "PreconditionFailed", "MethodNotAllowed", 
 MISSING = {"NoSuchKey", "404"}
 # S3 Glacier Flexible Retrieval and Deep Archive, and Intelligent-Tiering's archive tiers.
 ARCHIVED = {"InvalidObjectState"}
+_ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")
+COLD = frozenset((*_ARCHIVES, "INTELLIGENT_TIERING"))  # storage classes whose objects may be archived
 EMPTY = {"InvalidRange", "416"}
 
 
@@ -40,6 +42,7 @@ class ListedVersion:
     etag: str
     size: int
     modified_at: int
+    storage_class: str = "STANDARD"
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,17 @@ class Objects:
             raise
         return True
 
+    def is_archived(self, id: ObjectId) -> bool:
+        """Whether exactly this version is archived and not restored, in one call; False when it is gone."""
+        try:
+            answer = self._s3.head_object(**_exactly(id))
+        except ClientError as error:
+            if _code(error) in GONE:
+                return False
+            raise
+        restored = 'ongoing-request="false"' in answer.get("Restore", "")
+        return "ArchiveStatus" in answer or answer.get("StorageClass") in _ARCHIVES and not restored
+
     def modified_at(self, id: ObjectId) -> int | None:
         """When exactly this version was written (epoch ms, of whole seconds), in one call; None when it is gone."""
         try:
@@ -203,6 +217,7 @@ class Objects:
                 etag=entry["ETag"].strip('"'),
                 size=entry["Size"],
                 modified_at=int(entry["LastModified"].timestamp() * 1000),
+                storage_class=entry.get("StorageClass", "STANDARD"),
             )
             for entry in answer.get("Versions", ())
         )

@@ -1,6 +1,7 @@
 """`sluice rebuild table`: what it moves aside, merges again and refuses, and how it resumes after an interruption."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
@@ -10,11 +11,13 @@ from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.table import TableRule
 from sluice.ledger import keys as items
+from sluice.objects import ObjectId
 from sluice.schema.history import stored_key
 from sluice.silver_keys import manifest_key, outcome_key
 from sluice_aws.errors import LaneNotPaused
 from sluice_aws.ledger.rebuilds import DynamoDbRebuilds
 from sluice_aws.s3.move_prefix import Mover
+from sluice_aws.s3.objects import Objects
 from sluice_cli.main import run
 
 TABLE, TOPIC = "crm.user", "crm.public.user"
@@ -91,7 +94,14 @@ def test_a_dry_run_shows_steps_and_obstacles_and_changes_nothing(merged, capsys)
     merged.stack.s3.delete_object(Bucket="s-bronze", Key="new", VersionId=merged.new.version)
     assert run(["rebuild", "table", TABLE, "--dry-run", "--json"]) == 0
     document = describe(capsys)
-    assert document["objects"] == {"replayed": 1, "pending_already": 1, "quarantined": 1, "parked": 0, "gone": 1}
+    assert document["objects"] == {
+        "replayed": 1,
+        "pending_already": 1,
+        "quarantined": 1,
+        "parked": 0,
+        "gone": 1,
+        "archived": 0,
+    }
     assert (document["bytes"], document["silver_bytes"], document["changed"], document["lane"]) == (
         2,
         len("crm/user/.hoodie/hoodie.properties") + len("crm/user/a.parquet"),
@@ -105,6 +115,49 @@ def test_a_dry_run_shows_steps_and_obstacles_and_changes_nothing(merged, capsys)
     out, err = capsys.readouterr()
     assert "gone\tnew\t" in out and "Nothing was changed" in err
     assert merged.silver() == before and merged.record(merged.old).state == "committed"
+
+
+def test_a_rebuild_looks_for_archived_objects_before_it_moves_anything(merged, capsys):
+    s3 = merged.stack.s3
+    cold, warm, aside = (
+        merged.stack.admit(
+            ObjectId(
+                "s-bronze", key, s3.put_object(Bucket="s-bronze", Key=key, Body=b"x", StorageClass=kept)["VersionId"]
+            ),
+            state,
+        )
+        for key, kept, state in (
+            ("cold", "GLACIER", items.COMMITTED),
+            ("warm", "GLACIER_IR", items.COMMITTED),
+            ("aside", "DEEP_ARCHIVE", items.PARKED),
+        )
+    )
+    before = merged.silver()
+    merged.stack.ledger.lanes.pause("main")
+    assert run(["rebuild", "table", TABLE, "--yes"]) == 1
+    out, err = capsys.readouterr()
+    assert f"archived\tcold\t{cold.version}" in out and "1 object is part of crm.user and archived" in err
+    assert merged.silver() == before and merged.record(warm).state == "committed"
+    assert run(["rebuild", "table", TABLE, "--dry-run", "--without-gone", "--json"]) == 0
+    found = describe(capsys)
+    assert (found["archived"], found["obstacles"]) == ([{"key": "cold", "version": cold.version}], [])
+
+
+@pytest.mark.parametrize(
+    ("answer", "archived"),
+    [
+        ({}, False),
+        ({"StorageClass": "GLACIER"}, True),
+        ({"StorageClass": "GLACIER", "Restore": 'ongoing-request="true"'}, True),
+        ({"StorageClass": "DEEP_ARCHIVE", "Restore": 'ongoing-request="false", expiry-date="x"'}, False),
+        ({"StorageClass": "INTELLIGENT_TIERING"}, False),
+        ({"StorageClass": "INTELLIGENT_TIERING", "ArchiveStatus": "ARCHIVE_ACCESS"}, True),
+    ],
+    ids=["standard", "archived", "being_restored", "restored", "frequent", "archive_tier"],
+)
+def test_an_object_is_archived_until_it_is_restored(answer, archived):
+    s3 = SimpleNamespace(head_object=lambda **_: answer)
+    assert Objects(s3).is_archived(ObjectId("b", "k", "v")) is archived
 
 
 def test_a_rebuild_moves_the_data_and_makes_every_object_pending_as_it_was_merged(merged, tmp_path, invoked, capsys):
