@@ -11,7 +11,7 @@ TEMPLATE ?= template.yaml
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check documents test-all test-unit-on mutants scan build package deploy on-aws delete bench bench-services bench-bytes deploy-walkthrough transcript constraints notices clean
+.PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check documents test-all test-unit-on mutants scan build package deploy on-aws delete bench bench-services bench-bytes deploy-walkthrough transcript constraints requirements notices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -52,7 +52,7 @@ test-unit: setup  ## the tests that need no JVM, no network and no emulator: sec
 ON = .venv-$(notdir $(PYTHON))
 test-unit-on:  ## unit tests of the core, the formats and the adapters on another Python: PYTHON=python3.9
 	$(PYTHON) -m venv $(ON)
-	$(ON)/bin/pip install --quiet --disable-pip-version-check boto3 fastavro cramjam pyarrow "aws-lambda-powertools[tracer]" \
+	$(ON)/bin/pip install --quiet --disable-pip-version-check boto3 fastavro cramjam pyarrow aws-lambda-powertools \
 		pandas pyspark==3.5.8 setuptools hypothesis jsonschema packaging pytest pytest-timeout pyyaml typer
 	$(ON)/bin/python -m pytest tests/unit/core tests/unit/formats tests/unit/aws \
 		--ignore tests/unit/core/catalog/test_ddl.py --ignore tests/unit/core/config/test_catalog.py \
@@ -112,8 +112,8 @@ scan: $(SCANNERS)/.made  ## cfn-lint, checkov, bandit and pip-audit; what they s
 	@scan/scan.sh $(SCANNERS)/bin
 
 build: setup  ## build the functions for Lambda
-	PATH="$(CURDIR)/$(BIN):$$PATH" LAMBDA_PYTHON=$(LAMBDA_PYTHON) LAMBDA_ARCHITECTURE=$(LAMBDA_ARCHITECTURE) \
-		$(BIN)/sam build --template $(TEMPLATE) --config-env $(ENV) --parameter-overrides Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE)
+	$(BIN)/sluice package --functions .aws-sam/functions.zip --python $(LAMBDA_PYTHON)
+	$(BIN)/sam build --template $(TEMPLATE) --config-env $(ENV) --parameter-overrides Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE)
 
 package: setup  ## build the Spark artifacts for both architectures
 	$(BIN)/sluice package
@@ -163,6 +163,15 @@ deploy-walkthrough: setup  ## make deploy, an object, an update and make delete 
 
 constraints: setup  ## record the versions that are installed now
 	(sed -n '1,/^# Made by/p' constraints.txt; $(BIN)/pip freeze --exclude-editable) > constraints.new && mv constraints.new constraints.txt
+
+# With the Pythons that will run the lists: what they need differs.
+requirements:  ## pin what functions and job import, with hashes: functions/ and spark/requirements.txt
+	for part in functions:$(LAMBDA_PYTHON) spark:3.9; do \
+		python$${part#*:} -m venv $(VENV)-pins && $(VENV)-pins/bin/pip install --quiet --disable-pip-version-check pip-tools && \
+		(cd $${part%:*} && CUSTOM_COMPILE_COMMAND="make requirements" ../$(VENV)-pins/bin/pip-compile --quiet --upgrade --generate-hashes \
+			--strip-extras --no-annotate --no-emit-index-url --no-emit-trusted-host --no-emit-find-links requirements.in) || exit 1; \
+		rm -rf $(VENV)-pins; \
+	done
 
 notices: setup  ## write THIRD_PARTY_NOTICES.md from what is installed
 	$(BIN)/python tools/notices.py

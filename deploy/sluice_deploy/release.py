@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from sluice_deploy.errors import NoSources, ReleaseDiffers
-from sluice_deploy.wheels import Host, wheel_contents
+from sluice_deploy.sbom import SBOM, sbom
+from sluice_deploy.wheels import Host, listed_wheels, wheel_contents, without_models
 
 JOB_PYTHON = "3.9"  # EMR's default interpreter
 ENTRY_POINT, CODE = "ingest.py", "sluice.zip"
@@ -26,9 +27,8 @@ PREFIX = "releases"
 MANIFEST = "release.json"
 # The line of the entry point that receives the checksums of the other files.
 _NO_CHECKSUMS = b"CHECKSUMS: dict[str, str] = {}\n"
-# Service models for a job: without a VPC it reaches no other service, and all 400 are 20 MB to unpack at every start.
+# Without a VPC a job reaches no other service, and every start unpacks their models.
 _SERVICES = ("s3", "dynamodb", "sts", "kms", "glue", "logs")
-_MODELS = "botocore/data/"
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,14 @@ def build_release(root: Path, hosts: Sequence[Host], cache: Path) -> Release:
     }
     code = zip_bytes(sources)
     files, checksums = {CODE: code}, {CODE: hashlib.sha256(code).hexdigest()}
+    requirements = root / "spark" / "requirements.txt"
     for host in hosts:
         name = f"environment-{host.architecture}.tar.gz"
-        files[name] = _environment(root / "spark" / "requirements.txt", host, cache)
+        files[name] = _environment(requirements, host, cache)
         checksums[name] = _tree_checksum(files[name])
     files[ENTRY_POINT] = _entry_point((root / "spark" / ENTRY_POINT).read_bytes(), checksums)
+    wheels = {wheel for host in hosts for wheel in listed_wheels(requirements, host, cache)}
+    files[SBOM] = sbom("sluice-job", wheels, files)
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
     version = hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()[:20]
     manifest = {"version": version, "files": hashes, "python": sorted({host.python for host in hosts})}
@@ -98,23 +101,12 @@ def _environment(requirements: Path, host: Host, cache: Path) -> bytes:
         cache / "environments" / f"{key}-{host.python}-{host.architecture}{'-here' if host.this_machine else ''}.tar.gz"
     )
     if not kept.exists():
-        packed = tar_gz_bytes(
-            {name: content for name, content in wheel_contents(requirements, host, cache).items() if _is_used(name)}
-        )
+        packed = tar_gz_bytes(without_models(wheel_contents(requirements, host, cache), _SERVICES))
         kept.parent.mkdir(parents=True, exist_ok=True)
         partial = kept.with_suffix(".partial")
         partial.write_bytes(packed)
         partial.replace(kept)
     return kept.read_bytes()
-
-
-def _is_used(name: str) -> bool:
-    if name.endswith(("/RECORD", "/INSTALLER")):
-        return False  # lists of the places where pip put files
-    if not name.startswith(_MODELS):
-        return True
-    service, separator, _ = name[len(_MODELS) :].partition("/")
-    return not separator or service in _SERVICES
 
 
 def write_release(release: Release, folder: Path) -> None:

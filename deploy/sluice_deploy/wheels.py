@@ -1,4 +1,4 @@
-"""Fetches the wheels of a pinned list for another machine, and reads their files."""
+"""Fetches the wheels of a pinned list with hashes, for another machine too, and reads their files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,8 +38,33 @@ def this_host() -> Host:
     )
 
 
+@dataclass(frozen=True)
+class Wheel:
+    """A wheel by its file name, and its SHA-256 in hexadecimal digits."""
+
+    file: str
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """The package's normalized name."""
+        return self.file.split("-")[0].replace("_", "-").lower()
+
+    @property
+    def version(self) -> str:
+        return self.file.split("-")[1]
+
+
+def listed_wheels(requirements: Path, host: Host, cache: Path) -> tuple[Wheel, ...]:
+    """The wheels of `requirements`, as `wheel_contents` reads them. Raises WheelsUnavailable."""
+    return tuple(
+        Wheel(path.name, hashlib.sha256(path.read_bytes()).hexdigest())
+        for path in sorted(_wheels(requirements, host, cache).glob("*.whl"))
+    )
+
+
 def wheel_contents(requirements: Path, host: Host, cache: Path) -> dict[str, bytes]:
-    """The files of the wheels of `requirements`, a complete list, by their path in site-packages.
+    """The files of the wheels of `requirements`, a complete list with hashes, by their path in site-packages.
 
     `cache` keeps wheels by the content of the list and the host. Raises WheelsUnavailable.
     """
@@ -50,6 +76,26 @@ def wheel_contents(requirements: Path, host: Host, cache: Path) -> dict[str, byt
                 if not entry.is_dir() and ".data/" not in entry.filename:
                     content[entry.filename] = archive.read(entry)
     return content
+
+
+_MODELS = "botocore/data/"
+
+
+def without_models(files: Mapping[str, bytes], services: Collection[str]) -> dict[str, bytes]:
+    """`files` of wheels without what no program reads: other services' models in botocore, and lists made by pip.
+
+    The models of all 400 services are 20 MB.
+    """
+    return {name: content for name, content in files.items() if _is_read(name, services)}
+
+
+def _is_read(name: str, services: Collection[str]) -> bool:
+    if name.endswith(("/RECORD", "/INSTALLER")):
+        return False
+    if not name.startswith(_MODELS):
+        return True
+    service, separator, _ = name[len(_MODELS) :].partition("/")
+    return not separator or service in services
 
 
 def _wheels(requirements: Path, host: Host, cache: Path) -> Path:
@@ -69,6 +115,7 @@ def _wheels(requirements: Path, host: Host, cache: Path) -> Path:
         "--quiet",
         "--disable-pip-version-check",
         "--no-deps",
+        "--require-hashes",
         "--only-binary=:all:",
         "--dest",
         str(partial),

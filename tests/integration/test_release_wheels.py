@@ -1,16 +1,22 @@
-"""The archives of wheels are for the job's Python and each processor, and the same bytes whenever they are built."""
+"""The archives of wheels are for the job's Python and each processor, and the functions' package is whole."""
 
 import io
 import os
 import re
 import struct
+import subprocess
+import sys
 import tarfile
+import zipfile
+from pathlib import Path
 
 import pytest
+from judging.patience import patient
 
 from sluice_deploy.errors import WheelsUnavailable
+from sluice_deploy.functions import build_functions
 from sluice_deploy.release import JOB_PYTHON, build_release, source_root
-from sluice_deploy.wheels import Host
+from sluice_deploy.wheels import Host, this_host
 from sluice_local.cache import cache_directory
 
 HOSTS = (Host(JOB_PYTHON, "x86_64"), Host(JOB_PYTHON, "arm64"))
@@ -61,3 +67,29 @@ def test_the_same_inputs_give_the_same_bytes_without_what_was_kept(release, tmp_
     (tmp_path / "wheels").symlink_to(wheels)  # what was downloaded is an input
     again = build_release(source_root(), HOSTS, tmp_path)
     assert (again.version, again.files) == (release.version, release.files)
+
+
+@pytest.fixture(scope="module")
+def package():
+    try:
+        return build_functions(source_root(), this_host(), Path(sys.executable), cache_directory(os.environ))
+    except WheelsUnavailable as error:
+        pytest.skip(f"the package index can't be reached: {error}")
+
+
+def test_the_functions_package_is_the_same_for_every_processor_and_has_no_tests(package):
+    names = zipfile.ZipFile(io.BytesIO(package)).namelist()
+    assert not [name for name in names if name.endswith((".so", ".dylib", ".pyd"))]
+    assert not [name for name in names if {"test", "tests", "conftest.py"} & set(name.split("/"))]
+
+
+def test_every_handler_imports_from_the_package_alone(package, tmp_path):
+    zipfile.ZipFile(io.BytesIO(package)).extractall(tmp_path)
+    handlers = sorted(path.parent.name for path in tmp_path.glob("*/handler.py"))
+    program = f"import sys; sys.path.insert(0, sys.argv[1])\nimport {', '.join(f'{name}.handler' for name in handlers)}"
+    program += "\nfrom botocore.session import get_session\nmodel = get_session().get_service_model('emr-serverless')"
+    program += "\nprint('executionIamPolicy' in model.operation_model('StartJobRun').input_shape.members)"
+    done = subprocess.run(
+        [sys.executable, "-ISB", "-c", program, tmp_path], capture_output=True, text=True, timeout=patient(60)
+    )
+    assert (done.stdout.strip(), done.stderr) == ("True", "") and len(handlers) == 6

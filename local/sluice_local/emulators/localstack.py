@@ -14,10 +14,11 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sluice_deploy.pythons import find_python
 from sluice_local import processes as children
 from sluice_local.cache import cache_directory, only_one
 from sluice_local.emulators.emulator import TEMPORARY, Emulator, run_emulator
@@ -101,8 +102,7 @@ LOCALSTACK = (
 )
 _EXECUTOR_NEEDS = ("jsonata-python>=0.7",)  # without dependencies
 LAMBDA_RUNTIME = ("awslambdaric>=3.0", "boto3")  # content of AWS's own Python runtime: its client and boto3
-WANTED = (3, 13)  # LocalStack's own Python
-_ANSWER_SECONDS = 30.0
+WANTED = "3.13"  # LocalStack's own Python
 
 
 @dataclass(frozen=True)
@@ -116,49 +116,10 @@ class Pythons:
 def find_python313(environment: Mapping[str, str]) -> Path:
     """SLUICE_PYTHON_313, `python3.13` on PATH, pyenv's versions, or uv's. Raises NoPython313."""
     looked: list[str] = []
-    for where, candidate in _candidates(environment):
-        looked.append(where)
-        if candidate is not None and _version(candidate) == WANTED:
-            return candidate
-    raise NoPython313(f"LocalStack needs a Python 3.13 of its own; looked at {', '.join(looked)}", looked_at=looked)
-
-
-def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path | None]]:
-    path = environment.get("PATH", os.defpath)
-    given, on_path, uv = (
-        environment.get("SLUICE_PYTHON_313"),
-        shutil.which("python3.13", path=path),
-        shutil.which("uv", path=path),
-    )
-    yield "SLUICE_PYTHON_313", Path(given) if given else None
-    yield "python3.13 on PATH", Path(on_path) if on_path else None
-    versions = (
-        Path(environment.get("PYENV_ROOT") or Path(environment.get("HOME", "~")).expanduser() / ".pyenv") / "versions"
-    )
-    yield str(versions), max(versions.glob("3.13*/bin/python"), default=None)
-    found = subprocess.run([uv, "python", "find", "3.13"], capture_output=True, text=True).stdout.strip() if uv else ""
-    yield "uv", Path(found) if found else None
-
-
-def _version(python: Path) -> tuple[int, int] | None:
-    """The version that a command reports: a pyenv shim also exists for inactive versions.
-
-    Isolated, here and below: PYTHONPATH may name another version's modules.
-    """
-    try:
-        done = subprocess.run(
-            [str(python), "-I", "-c", "import sys; print(*sys.version_info[:2])"],
-            capture_output=True,
-            text=True,
-            timeout=_ANSWER_SECONDS,
-        )
-    except (
-        OSError,
-        subprocess.TimeoutExpired,
-    ):  # a shim starts several programs, which takes long on a busy machine
-        return None
-    words = done.stdout.split()
-    return (int(words[0]), int(words[1])) if done.returncode == 0 and len(words) == 2 else None
+    found = find_python(WANTED, environment, looked)
+    if found is None:
+        raise NoPython313(f"LocalStack needs a Python 3.13 of its own; looked at {', '.join(looked)}", looked_at=looked)
+    return found
 
 
 def ensure_pythons(environment: Mapping[str, str], progress: Callable[[str], None] = lambda line: None) -> Pythons:

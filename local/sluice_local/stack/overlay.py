@@ -61,12 +61,9 @@ def overlay(template: Mapping[str, Any], surroundings: Surroundings) -> dict[str
     result = _without(result, applications, surroundings)
     functions = result["Globals"]["Function"]
     if surroundings.code_bucket:
-        functions["CodeUri"] = {"Bucket": surroundings.code_bucket, "Key": surroundings.code_key}
-    else:
-        sources = functions.pop("CodeUri")  # `sam delete` would use it for the inline function, too, and find no bucket
         for resource in result["Resources"].values():
             if resource["Type"] == FUNCTION:
-                resource["Properties"]["CodeUri"] = sources
+                resource["Properties"]["CodeUri"] = {"Bucket": surroundings.code_bucket, "Key": surroundings.code_key}
     functions["Environment"]["Variables"]["AWS_ENDPOINT_URL_EMR_SERVERLESS"] = surroundings.emr_endpoint
     for resource in result["Resources"].values():
         if resource.get("DeletionPolicy") == "RetainExceptOnCreate":

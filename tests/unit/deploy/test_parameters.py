@@ -59,8 +59,9 @@ def test_parameters_of_the_command_line_add_to_those_of_the_environment() -> Non
 
 
 def test_new_functions_never_meet_the_old_release() -> None:
-    build, upload, begin, first, deploy, end = steps()
-    assert "sam build" in build and "standstill begin" in begin and "standstill end" in end
+    pack, build, upload, begin, first, deploy, end = steps()
+    assert "package --functions" in pack and "sam build" in build
+    assert "standstill begin" in begin and "standstill end" in end
     assert "package" in upload and "--upload" in upload and "--if-deployed" in upload
     assert first.startswith("test -s .aws-sam/release || {"), "only while there is no bucket"
     assert "sam deploy" in deploy and "Release=$(cat .aws-sam/release)" in deploy

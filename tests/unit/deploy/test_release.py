@@ -27,7 +27,8 @@ from sluice_deploy.release import (
     write_release,
     zip_bytes,
 )
-from sluice_deploy.wheels import Host
+from sluice_deploy.sbom import SBOM
+from sluice_deploy.wheels import Host, Wheel
 
 ENTRY = Path(__file__).resolve().parents[3] / "spark" / "ingest.py"
 HOSTS = (Host("3.9", "x86_64"), Host("3.9", "arm64"))
@@ -65,7 +66,24 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "wheel_contents",
         lambda requirements, host, cache: {**WHEELS, "fastavro/_read.so": host.architecture.encode()},
     )
+    monkeypatch.setattr(
+        release_module,
+        "listed_wheels",
+        lambda requirements, host, cache: (Wheel("boto3-1-py3-none-any.whl", "b" * 64), fastavro_of(host)),
+    )
     return root
+
+
+def fastavro_of(host: Host) -> Wheel:
+    return Wheel(f"fastavro-1.12.2-cp39-cp39-manylinux_2_28_{host.architecture}.whl", host.architecture[0] * 64)
+
+
+def test_the_bill_of_materials_names_each_wheel_once_and_the_releases_files(sources: Path, tmp_path: Path) -> None:
+    files = build_release(sources, HOSTS, tmp_path).files
+    components = {each["bom-ref"]: each for each in json.loads(files[SBOM])["components"]}
+    assert len([ref for ref in components if ref.startswith("pkg:pypi/boto3@1?")]) == 1
+    assert len([ref for ref in components if ref.startswith("pkg:pypi/fastavro@1.12.2?")]) == len(HOSTS)
+    assert set(components) - {ref for ref in components if ref.startswith("pkg:")} == set(files) - {MANIFEST, SBOM}
 
 
 def test_the_same_sources_give_the_same_bytes_wherever_and_whenever(sources: Path, tmp_path: Path) -> None:
@@ -83,6 +101,7 @@ def test_a_changed_source_is_another_version(sources: Path, tmp_path: Path) -> N
     assert {name for name in first.files if first.files[name] != second.files[name]} == {
         "ingest.py",  # it knows the checksums of the others
         "sluice.zip",
+        SBOM,
         MANIFEST,
     }
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sluice_local.emulators import localstack as localstack_pythons
+from sluice_deploy import pythons
 from sluice_local.emulators.choose import Kind, chosen
 from sluice_local.emulators.localstack import find_python313
 from sluice_local.errors import NoPython313, UnknownEmulator
@@ -31,7 +31,7 @@ def test_an_emulator_that_nobody_knows_is_refused_with_those_that_are_known():
 
 def test_localstacks_python_is_the_one_that_answers_as_3_13_wherever_it_lies(tmp_path):
     home = {"HOME": str(tmp_path), "PATH": str(tmp_path)}
-    old, right = python(tmp_path, "3 11"), python(tmp_path, "3 13")
+    old, right = python(tmp_path, "3.11"), python(tmp_path, "3.13")
     right.write_text(right.read_text() + '[ "$1" = -I ] || exit 1  # what PYTHONPATH names may be another version\'s\n')
     assert find_python313({**home, "SLUICE_PYTHON_313": str(right)}) == right
     with pytest.raises(NoPython313, match="uv python install 3.13") as refused:
@@ -49,7 +49,7 @@ def test_localstacks_python_is_the_one_that_answers_as_3_13_wherever_it_lies(tmp
 
 
 def test_a_python_that_does_not_print_its_version_in_time_is_skipped(tmp_path, monkeypatch):
-    monkeypatch.setattr(localstack_pythons, "_ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(pythons, "ANSWER_SECONDS", 0.01)
     silent = python(tmp_path, "silent")
     silent.write_text("#!/bin/sh\nexec /bin/sleep 60\n")
     with pytest.raises(NoPython313) as refused:
