@@ -63,6 +63,7 @@ def names(endpoint: str, emr_endpoint: str, application: str) -> dict[str, str]:
         "RELEASE": "",
         "HUDI_JARS": "file:///usr/lib/hudi/hudi-spark-bundle.jar",
         "EVENT_BUS": "default",
+        "STACK_NAME": "sluice-events",
         "RECONCILE_GRACE_SECONDS": "0",
         "POWERTOOLS_METRICS_NAMESPACE": "Sluice/events",
     }
