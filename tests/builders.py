@@ -39,10 +39,10 @@ def note_commit(ledger: Ledger, outcome: Outcome, counts: Mapping[str, int]) -> 
     assert ledger.recovery.restore_table(outcome.table, known, purge_floors={}), "a later commit is known"
 
 
-def halt(ledger: Ledger, lane: str) -> None:
-    """Halt a lane: as many runs as that takes end without progress."""
+def halt(ledger: Ledger, lane: str, *, first_at: int = 0) -> None:
+    """Halt a lane: as many runs as that takes end without progress, from `first_at` (epoch ms) on, one an hour."""
     for number in range(HALT_AFTER_FAILURES):
-        run, now = f"run-{lane}-{number}", number * 3_600_000  # back-off has passed
+        run, now = f"run-{lane}-{number}", first_at + number * 3_600_000  # back-off has passed
         assert ledger.lanes.request_start(lane, run, now)
         ledger.lanes.lapse(lane, run, now, job_run_id=None)
     assert ledger.lanes.get(lane).state == HALTED

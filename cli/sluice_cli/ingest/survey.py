@@ -117,7 +117,9 @@ def describe_lane(lane: LaneState, now: int) -> str:
         ending = ", pauses after its batch" if lane.pause_requested else ""
         return f"Spark is running{f' for {human_age(now - lane.held_at)}' if lane.held_at else ''}{ending}"
     if lane.state == HALTED:
-        return f"halted after {counted(lane.failures, 'failed run')}{f': {lane.reason}' if lane.reason else ''}"
+        waits = (lane.backoff_until or 0) - now
+        again = f", trying again in {human_age(waits)}" if waits > 0 else ""
+        return f"halted after {counted(lane.failures, 'failed run')}{again}{f': {lane.reason}' if lane.reason else ''}"
     if lane.state == PAUSED:
         return "paused"
     if lane.state == IDLE and lane.backoff_until is not None and lane.backoff_until > now:

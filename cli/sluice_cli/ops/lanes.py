@@ -39,7 +39,7 @@ def pause(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
 def resume(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
     """End a pause or a halt, and start a run if one is due.
 
-    A lane halts after five runs in a row that failed without finishing a batch.
+    A lane halts after five runs in a row that failed without committing anything. It then tries again once an hour.
 
     Example:
 
@@ -89,5 +89,5 @@ def _print(state: LaneState, as_json: bool) -> None:
         }
         print_json(document)
     else:
-        note = ". `sluice resume` restarts it" if state.state == HALTED else ""
+        note = ". `sluice resume` restarts it at once" if state.state == HALTED else ""
         print(f"{state.lane}: {describe_lane(state, epoch_ms())}{note}")

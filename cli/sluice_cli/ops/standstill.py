@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from sluice.errors import NoTarget
-from sluice.lane.machine import HALTED, IDLE, PAUSED
+from sluice.lane.machine import IDLE, PAUSED
 from sluice.ledger.ports import Ledger
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.stack import STACK_VARIABLE, Target, remove_failed_creation
@@ -64,10 +64,10 @@ def begin(
 ) -> None:
     """Pause all lanes, wait for their runs to end, and stop the application. New objects wait in the ledger.
 
-    Runs end after their current batch. Halted lanes stay halted. Without a stack, the command does nothing; before a
-    deployment it deletes a stack whose creation was rolled back. An existing application (parameter ApplicationId) is
-    left running, with its other jobs. After a failed deployment the command may be repeated: the lanes it paused before
-    stay noted.
+    Runs end after their current batch. Halted lanes are paused, too: `end` lets them try again. Without a stack, the
+    command does nothing; before a deployment it deletes a stack whose creation was rolled back. An existing application
+    (parameter ApplicationId) is left running, with its other jobs. After a failed deployment the command may be
+    repeated: the lanes it paused before stay noted.
 
     Example:
 
@@ -85,9 +85,7 @@ def begin(
         say("The application doesn't change: no lane is paused")
         return
     ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
-    working = [
-        state.lane for state in ledger.lanes.all() if state.state not in (PAUSED, HALTED) and not state.pause_requested
-    ]
+    working = [state.lane for state in ledger.lanes.all() if state.state != PAUSED and not state.pause_requested]
     _write(note, ledger, target, list(dict.fromkeys([*_noted(note, ledger), *working])))
     for lane in working:
         ledger.lanes.pause(lane)
@@ -96,9 +94,7 @@ def begin(
     back = f"sluice --stack {target.stack} standstill end" + (f" --note {note}" if note else "")
     _wait(
         lambda: [
-            f"lane {state.lane} ({state.state})"
-            for state in ledger.lanes.all()
-            if state.state not in (IDLE, PAUSED, HALTED)
+            f"lane {state.lane} ({state.state})" for state in ledger.lanes.all() if state.state not in (IDLE, PAUSED)
         ],
         deadline,
         back,

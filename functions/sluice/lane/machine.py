@@ -5,10 +5,10 @@ The ledger writes the result on the condition that the lane is still in the stat
 
     transition     from               to                 meaning
     wake           any                the same           counts an arrival
-    request_start  idle               starting           a run id is chosen; StartJobRun follows
+    request_start  idle, halted       starting           a run id is chosen; StartJobRun follows
     started        starting           starting           StartJobRun answered with the job run's id
     hold           starting, running  running            the driver's first act
-    progressed     running            running            a batch was closed; failures are reset to 0
+    progressed     running            running            something was committed; failures are reset to 0
     release        running            idle, paused       nothing arrived since the run last looked
     lapse          starting, running  idle, halted,      the job run is terminal at EMR, or never existed,
                                       paused             and the lane was not released
@@ -37,6 +37,7 @@ TRANSITIONS: dict[tuple[str, str], frozenset[str]] = {
     ("wake", HALTED): frozenset({HALTED}),
     ("wake", PAUSED): frozenset({PAUSED}),
     ("request_start", IDLE): frozenset({STARTING}),
+    ("request_start", HALTED): frozenset({STARTING}),
     ("started", STARTING): frozenset({STARTING}),
     ("hold", STARTING): frozenset({RUNNING}),
     ("hold", RUNNING): frozenset({RUNNING}),
@@ -58,6 +59,8 @@ TRANSITIONS: dict[tuple[str, str], frozenset[str]] = {
 FIRST_BACKOFF_MS = 30_000  # after one failed run; doubles with every further one
 LONGEST_BACKOFF_MS = 15 * 60_000
 HALT_AFTER_FAILURES = 5  # runs in a row that made no progress
+#: A halted lane tries again, one run at a time: most causes lie outside of it, and pass.
+RETRY_HALTED_MS = 60 * 60_000
 #: How long StartJobRun is repeated under its clientToken while no answer is known. Then the run is looked up by name:
 #: AWS does not document how long a token is remembered.
 UNANSWERED_START_MS = 5 * 60_000
@@ -69,8 +72,8 @@ class LaneState:
 
     `arrivals` only grows. `arrivals_seen` is its value when a run last released the lane: an idle lane with more
     arrivals has work that no run has looked at. `failures` counts the runs in a row that neither released the lane
-    nor closed a batch. `capacity_failures` counts those that found no capacity or were never started; they cause a
-    back-off, but never a halt. `progressed` is True once the run that holds the lane has closed a batch.
+    nor committed anything. `capacity_failures` counts those that found no capacity or were never started; they cause a
+    back-off, but never a halt. `progressed` is True once the run that holds the lane has committed something.
     """
 
     lane: str
@@ -117,6 +120,8 @@ def wants_run(state: LaneState, now: int) -> bool:
 
 def wanted_at(state: LaneState) -> int | None:
     """When a run should start if nothing more arrives (epoch ms); 0 for now, None for never."""
+    if state.state == HALTED:
+        return state.backoff_until
     if state.state != IDLE:
         return None
     if state.arrivals > state.arrivals_seen:
@@ -127,8 +132,8 @@ def wanted_at(state: LaneState) -> int | None:
 
 
 def request_start(state: LaneState, run_id: str, now: int) -> Result:
-    """Reserve the idle lane for a run that is about to be started. `run_id` is new for every attempt."""
-    if state.state != IDLE:
+    """Reserve the idle or halted lane for a run that is about to be started. `run_id` is new for every attempt."""
+    if state.state not in (IDLE, HALTED):
         return LaneRefusal("request_start", f"the lane is {state.state}", state)
     if state.backoff_until is not None and now < state.backoff_until:
         return LaneRefusal("request_start", "the lane is in back-off", state)
@@ -174,7 +179,7 @@ def holds(state: LaneState, run_id: str, job_run_id: str) -> bool:
 
 
 def progressed(state: LaneState, run_id: str) -> Result:
-    """Note that the holder closed a batch: the next failure counts as the first."""
+    """Note that the holder committed something: the next failure counts as the first."""
     if state.state != RUNNING or state.run_id != run_id:
         return LaneRefusal("progressed", f"the lane is {state.state} under run {state.run_id}", state)
     return replace(state, progressed=True, failures=0, capacity_failures=0)
@@ -235,8 +240,10 @@ def lapse(
         backoff_until = now + backoff_ms(after.failures + after.capacity_failures)
     if state.pause_requested:
         next_state = PAUSED
+    elif after.failures >= HALT_AFTER_FAILURES:
+        next_state, backoff_until = HALTED, now + RETRY_HALTED_MS
     else:
-        next_state = HALTED if after.failures >= HALT_AFTER_FAILURES else IDLE
+        next_state = IDLE
     return replace(after, state=next_state, backoff_until=backoff_until)
 
 

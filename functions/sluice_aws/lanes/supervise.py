@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sluice.batch.claim import claimable_tables
 from sluice.config.document import Configuration
 from sluice.errors import SluiceError
-from sluice.lane.machine import HALTED, IDLE, LaneState, wanted_at
+from sluice.lane.machine import HALT_AFTER_FAILURES, HALTED, IDLE, LaneState, wanted_at
 from sluice.lane.supervision import (
     ASK_STATE,
     LOOK_UP,
@@ -96,12 +96,16 @@ class Supervisor:
         return claimable_tables(configuration, lane, pending, states, self._now())
 
     def _look_after(self, state: LaneState, configuration: Configuration | None) -> int:
-        if state.state == HALTED:
+        if state.failures >= HALT_AFTER_FAILURES:  # also while a halted lane tries again: the alarm shouldn't flap
             self._report.warn(
-                "lane_halted", lane=state.lane, failures=state.failures, reason=state.reason, last_run=state.last_run_id
+                "lane_halted",
+                lane=state.lane,
+                state=state.state,
+                failures=state.failures,
+                reason=state.reason,
+                last_run=state.last_run_id,
             )
             self._report.count("LanesHalted", 1, lane=state.lane)
-            return 0
         for taken in range(MAX_STEPS):
             step = next_step(state, self._now())
             if step.action == NOTHING:

@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import pytest
+from builders import halt
 from emulation.stack import SHARED, cloudformation
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.emrserverless.models import emrserverless_backends
 
-from sluice.lane.machine import HALT_AFTER_FAILURES, HALTED, IDLE, PAUSED
+from sluice.lane.machine import IDLE, PAUSED
 from sluice_cli.main import run
 from sluice_cli.ops import standstill as standstill_command
 
@@ -119,17 +120,15 @@ def test_an_application_from_outside_the_stack_keeps_running_during_a_standstill
     assert emr.get_application(applicationId=stack.application)["application"]["state"] == "STARTED"
 
 
-def test_a_halted_lane_stays_halted(stack, emr, invoked, tmp_path):
-    for n in range(HALT_AFTER_FAILURES):
-        stack.ledger.lanes.wake("main")
-        stack.ledger.lanes.request_start("main", f"run-{n}", (n + 1) * 10**9)
-        stack.ledger.lanes.lapse("main", f"run-{n}", (n + 1) * 10**9, job_run_id=None)
-    assert stack.ledger.lanes.get("main").state == HALTED
+def test_a_halted_lane_rests_as_well_and_tries_again_afterwards(stack, emr, invoked, tmp_path):
+    stack.ledger.lanes.wake("main")
+    halt(stack.ledger, "main")
     note = tmp_path / "note.json"
-    assert (
-        run(["standstill", "begin", "--note", str(note)]) == 0 and run(["standstill", "end", "--note", str(note)]) == 0
-    )
-    assert stack.ledger.lanes.get("main").state == HALTED
+    assert run(["standstill", "begin", "--note", str(note)]) == 0
+    assert stack.ledger.lanes.get("main").state == PAUSED
+    assert run(["standstill", "end", "--note", str(note)]) == 0
+    lane = stack.ledger.lanes.get("main")
+    assert (lane.state, lane.failures) == (IDLE, 0)
 
 
 def test_a_run_that_does_not_end_is_reported_and_the_standstill_can_be_ended(stack, emr, invoked, tmp_path, capsys):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from admit.handler import handler as admit
 from botocore.exceptions import ClientError
+from builders import halt
 from emulation.deployment import BRONZE, TOPIC, Recorder, avro, context, key, s3_body, sqs_event
 from supervise.handler import handler
 
@@ -15,6 +16,7 @@ from sluice.lane.machine import (
     HALT_AFTER_FAILURES,
     HALTED,
     IDLE,
+    RETRY_HALTED_MS,
     RUNNING,
     STARTING,
     UNANSWERED_START_MS,
@@ -172,11 +174,27 @@ def test_after_several_runs_without_progress_the_lane_halts_with_an_alarm(superv
     lane = supervised.ledger.lanes.get("main")
     assert (lane.state, lane.failures) == (HALTED, HALT_AFTER_FAILURES)
     assert supervised.report.metrics["LanesHalted"] >= 1
-    supervised.clock.now += 24 * 3_600_000
+    supervised.clock.now += RETRY_HALTED_MS - 1
     started = len(supervised.job_runs())
     supervise(supervised)
     assert len(supervised.job_runs()) == started == HALT_AFTER_FAILURES
     assert "lane_halted" in supervised.report.names()
+
+
+def test_a_halted_lane_is_started_once_an_hour_and_its_alarm_stays(supervised):
+    halt(supervised.ledger, "main", first_at=NOW)
+    supervised.clock.now = NOW + (HALT_AFTER_FAILURES - 1) * 3_600_000
+    for hour in range(1, 4):
+        supervised.clock.now += RETRY_HALTED_MS
+        supervise(supervised)
+        assert len(supervised.job_runs()) == hour
+        shown = supervised.report.metrics["LanesHalted"]
+        supervised.job_runs()[-1].state = "RUNNING"
+        supervise(supervised)
+        assert supervised.report.metrics["LanesHalted"] > shown
+        supervised.job_runs()[-1].state = "FAILED"
+        supervise(supervised)
+        assert supervised.ledger.lanes.get("main").state == HALTED
 
 
 def test_failures_for_want_of_capacity_back_off_and_never_halt(supervised):

@@ -155,6 +155,10 @@ def test_it_gives_up_at_its_timeout():
         ),
         (LaneState("l", "paused"), "paused"),
         (LaneState("l", "halted", failures=5, reason="killed"), "halted after 5 failed runs: killed"),
+        (
+            LaneState("l", "halted", failures=5, reason="killed", backoff_until=NOW + 600_000),
+            "halted after 5 failed runs, trying again in 10 min: killed",
+        ),
         (LaneState("l", arrivals=1, failures=1, backoff_until=NOW + 30_000), "retrying in 30 s after 1 failed run"),
     ],
 )

@@ -10,6 +10,7 @@ from sluice.lane import machine
 from sluice.lane.machine import (
     HALT_AFTER_FAILURES,
     LONGEST_BACKOFF_MS,
+    RETRY_HALTED_MS,
     TRANSITIONS,
     UNANSWERED_START_MS,
     LaneRefusal,
@@ -22,6 +23,7 @@ IDLE = LaneState("main")
 STARTING = machine.request_start(machine.wake(IDLE), "r1", NOW)
 STARTED = machine.started(STARTING, "r1", "j1")
 RUNNING = machine.hold(STARTED, "r1", "j1", 1, NOW)
+HALTED = machine.lapse(replace(RUNNING, failures=HALT_AFTER_FAILURES - 1), "r1", NOW, job_run_id="j1")
 
 
 def everything_from(state):
@@ -56,6 +58,7 @@ def test_exactly_the_listed_transitions_happen():
                 after,
                 arrivals=min(after.arrivals, 2),
                 arrivals_seen=0,
+                failures=min(after.failures, HALT_AFTER_FAILURES),
                 capacity_failures=0,
                 backoff_until=None,
                 reason=None,
@@ -116,11 +119,30 @@ class TestLapsing:
             assert state.failures == failures
             if failures < HALT_AFTER_FAILURES:
                 state = machine.hold(machine.request_start(state, "r1", state.backoff_until), "r1", "j1", 1, NOW)
-        assert waits == [30_000, 60_000, 120_000, 240_000, 480_000]
+        assert waits == [30_000, 60_000, 120_000, 240_000, RETRY_HALTED_MS]
         assert state.state == "halted"
         assert machine.backoff_ms(50) == LONGEST_BACKOFF_MS
         resumed = machine.resume(state)
         assert machine.wants_run(resumed, NOW) and resumed.failures == 0
+
+    def test_a_halted_lane_tries_again_after_an_hour_and_stays_halted_while_runs_fail(self):
+        halted = replace(HALTED, arrivals=1)
+        at = halted.backoff_until
+        assert machine.wanted_at(halted) == at
+        assert not machine.wants_run(machine.wake(halted), at - 1) and machine.wants_run(halted, at)
+        assert isinstance(machine.request_start(halted, "r2", at - 1), LaneRefusal)
+        again = machine.hold(machine.request_start(halted, "r2", at), "r2", "j2", 1, at)
+        for capacity in (False, True):
+            failed = machine.lapse(again, "r2", at, job_run_id="j2", capacity=capacity)
+            assert (failed.state, failed.backoff_until) == ("halted", at + RETRY_HALTED_MS)
+        assert machine.release(again, "r2", again.arrivals, None, at).failures == 0
+        closed = machine.lapse(machine.progressed(again, "r2"), "r2", at, job_run_id="j2")
+        assert (closed.state, closed.failures) == ("idle", 0)
+
+    def test_a_paused_lane_that_was_halted_does_not_try_again(self):
+        paused = machine.pause(HALTED)
+        assert machine.wanted_at(paused) is None
+        assert isinstance(machine.request_start(paused, "r2", NOW + 10 * RETRY_HALTED_MS), LaneRefusal)
 
     def test_want_of_capacity_backs_off_and_never_halts(self):
         state = STARTED
@@ -166,6 +188,8 @@ class TestSupervising:
             (STARTED, NOW, LaneStep(ASK_STATE, "r1", "j1")),
             (RUNNING, NOW, LaneStep(ASK_STATE, "r1", "j1")),
             (machine.pause(machine.wake(IDLE)), NOW, LaneStep(NOTHING)),
+            (HALTED, NOW + RETRY_HALTED_MS - 1, LaneStep(NOTHING)),
+            (HALTED, NOW + RETRY_HALTED_MS, LaneStep(START)),
         ],
     )
     def test_the_next_step_follows_from_the_lane_and_the_time(self, state, now, expected):
