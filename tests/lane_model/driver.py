@@ -7,13 +7,16 @@ from lane_model.state import (
     CLAIMED,
     COMMITTED,
     PENDING,
+    QUARANTINED,
     Driver,
     ModelState,
     Scenario,
     applied,
+    identity,
     job_name,
     planned,
 )
+from sluice.batch.isolation import ALONE, DIVIDE, SET_ASIDE, TOGETHER, Cohort, OpenPart, divided
 from sluice.lane import machine
 
 SLICE = (-1,)  # stands where a batch does, for a slice of a table service: it carries no batch, and may be done again
@@ -56,27 +59,52 @@ def _hold(scenario, model, number, driver):
 
 
 def _unsettled(scenario, model, number, driver):
-    if not model.unsettled:
-        return _goes(model, number, Driver(driver.run, driver.terminal), at=_first_look(scenario))
-    return _goes(model, number, driver, at="claim", batch=model.unsettled[0], part=0, takeover=True)
+    """The next batch that this pass has not visited yet."""
+    left = [batch for batch in model.unsettled if batch not in driver.visited]
+    if not left:
+        return _goes(model, number, _fresh(driver), at=_first_look(scenario))
+    visited = (*driver.visited, left[0])
+    return _goes(model, number, driver, at="claim", batch=left[0], part=0, takeover=True, visited=visited)
 
 
 def _look(scenario, model, number, driver):
     if not _holds(model, number, driver):
         return _exits(model, number, driver)
-    fresh = Driver(driver.run, driver.terminal, seen=model.lane.arrivals, due=driver.due)
+    fresh = _fresh(driver)._replace(seen=model.lane.arrivals, due=driver.due)
     if scenario.protocol.arrivals_before_query:
         return _goes(model, number, fresh._replace(due=None), at="query")
     return _goes(model, number, fresh, at="release")
 
 
 def _query(scenario, model, number, driver):
-    pending = tuple(found for found, (status, _) in enumerate(model.objects) if status == PENDING)
+    unresolved = {
+        table
+        for batch in model.unsettled
+        for table in scenario.tables_of(batch)
+        if driver.deferred and (batch, table) not in model.settled
+    }
+    pending = tuple(
+        found
+        for found, (status, _) in enumerate(model.objects)
+        if status == PENDING and scenario.tables[found] not in unresolved
+    )
     commits = tuple(zip(scenario.table_names, model.last_commits, strict=True))
-    plan = planned(pending, scenario.tables, commits, scenario.freshness_s, scenario.batch_objects, model.now)
+    plan = planned(
+        pending,
+        scenario.tables,
+        commits,
+        scenario.freshness_s,
+        scenario.batch_objects,
+        model.now,
+        model.cohorts,
+        driver.isolated_next,
+    )
     if plan.objects:
         batch = tuple(sorted(int(one.id.key) for items in plan.objects.values() for one in items))
-        return _goes(model, number, driver, at="open", batch=batch, part=0)
+        turn = not plan.isolated and any(model.cohorts)
+        return _goes(model, number, driver, at="open", batch=batch, part=0, isolated_next=turn)
+    if driver.deferred and scenario.protocol.suspects_in_the_end:
+        return _goes(model, number, _fresh(driver)._replace(suspects=True, deferred=False), at="unsettled")
     due = plan.next_due_at if scenario.protocol.due_at_on_release else None
     if scenario.service_table is not None and scenario.protocol.services_before_release:
         return _goes(model, number, driver, at="services", due=due)
@@ -131,16 +159,55 @@ def _serve_finish(scenario, model, number, driver):
 def _open(scenario, model, number, driver):
     if not _holds(model, number, driver):
         return _exits(model, number, driver)
-    return _goes(model._replace(unsettled=model.unsettled + (driver.batch,)), number, driver, at="claim")
+    cohort = model.cohorts[driver.batch[0]]
+    claimed_as = model.claimed_as if cohort is None else (*model.claimed_as, (driver.batch, cohort))
+    opened = model._replace(unsettled=model.unsettled + (driver.batch,), claimed_as=claimed_as)
+    return _goes(opened, number, driver, at="claim")
 
 
 def _claim(scenario, model, number, driver):
-    """One object a step, on condition that it is pending; what this batch claimed before stays as it is."""
+    """One object a step, on condition that it is pending; what this batch claimed before stays as it is.
+
+    The objects of a part that was returned are pending for another batch.
+    """
     for found in driver.batch:
-        if model.objects[found][0] == PENDING:
+        returned = (driver.batch, scenario.tables[found]) in model.settled
+        if model.objects[found][0] == PENDING and not returned:
             objects = model.objects[:found] + ((CLAIMED, driver.batch),) + model.objects[found + 1 :]
             return _goes(model._replace(objects=objects), number, driver)
-    return _next_part(scenario, model, number, driver, part=0)
+    tables = scenario.tables_of(driver.batch)
+    open_parts = [part for part, table in enumerate(tables) if (driver.batch, table) not in model.settled]
+    if not driver.takeover:
+        return _next_part(scenario, model, number, driver._replace(todo=tuple((part, TOGETHER) for part in open_parts)))
+    cohort = next((Cohort.from_text(text) for batch, text in model.claimed_as if batch == driver.batch), None)
+    plan = scenario.protocol.resumption(
+        [
+            OpenPart(
+                tables[part],
+                sum(scenario.tables[found] == tables[part] for found in driver.batch),
+                cohort=cohort,
+                attempts=next((n for *of, n in model.attempts if of == [driver.batch, tables[part]]), 0),
+                attempted_at=model.now,
+            )
+            for part in open_parts
+        ],
+        model.now,
+    )
+    assert not plan.later, "no part needs so many attempts"
+    apart = plan.apart if driver.suspects else ()
+    todo = [(table, TOGETHER) for table in plan.together] + list(apart)
+    deferred = driver.deferred or (bool(plan.apart) and not driver.suspects)
+    ordered = tuple((tables.index(table), how) for table, how in todo)
+    return _next_part(scenario, model, number, driver._replace(todo=ordered, deferred=deferred))
+
+
+def _attempt(scenario, model, number, driver):
+    """Counted before it begins: a run that dies can't count its own death."""
+    table = _table(scenario, driver)
+    before = next((n for *of, n in model.attempts if of == [driver.batch, table]), 0)
+    others = [each for each in model.attempts if each[:2] != (driver.batch, table)]
+    counted = model._replace(attempts=tuple(sorted([*others, (driver.batch, table, before + 1)])))
+    return _goes(counted, number, driver, at="rollback")
 
 
 def _rollback(scenario, model, number, driver):
@@ -157,13 +224,40 @@ def _rollback(scenario, model, number, driver):
 
 
 def _resolve(scenario, model, number, driver):
-    found = (driver.batch, _table(scenario, driver)) in model.timeline
-    return _goes(
-        model,
-        number,
-        driver,
-        at="settle" if found and scenario.protocol.look_on_timeline else _write_order(scenario)[0],
+    if (driver.batch, _table(scenario, driver)) in model.timeline and scenario.protocol.look_on_timeline:
+        return _goes(model, number, driver, at="settle")
+    if driver.how in (DIVIDE, SET_ASIDE):
+        return _goes(model, number, driver, at=driver.how)
+    return _goes(model, number, driver, at=_write_order(scenario)[0])
+
+
+def _divide(scenario, model, number, driver):
+    """One object a step back to pending, on condition that the lane is held; then the part ends as returned."""
+    if not _holds(model, number, driver):
+        return _exits(model, number, driver)
+    mine = _mine(scenario, driver)
+    cohort = next((Cohort.from_text(text) for batch, text in model.claimed_as if batch == driver.batch), None)
+    into = divided([identity(found) for found in mine], cohort, model.now)
+    for found in mine:
+        if model.objects[found] == (CLAIMED, driver.batch):
+            text = into[identity(found)].to_text()
+            cohorts = model.cohorts[:found] + (text,) + model.cohorts[found + 1 :]
+            objects = model.objects[:found] + ((PENDING, ()),) + model.objects[found + 1 :]
+            return _goes(model._replace(objects=objects, cohorts=cohorts), number, driver)
+    returned = model._replace(settled=model.settled | {(driver.batch, _table(scenario, driver))})
+    return _next_part(scenario, returned, number, driver)
+
+
+def _set_aside(scenario, model, number, driver):
+    mine = _mine(scenario, driver)
+    objects = tuple(
+        (QUARANTINED, driver.batch)
+        if found in mine and status == CLAIMED and batch == driver.batch
+        else (status, batch)
+        for found, (status, batch) in enumerate(model.objects)
     )
+    settled = model.settled | {(driver.batch, _table(scenario, driver))}
+    return _next_part(scenario, model._replace(objects=objects, settled=settled), number, driver)
 
 
 def _check(scenario, model, number, driver):
@@ -173,6 +267,8 @@ def _check(scenario, model, number, driver):
 
 
 def _begin(scenario, model, number, driver):
+    if scenario.poison & set(_mine(scenario, driver)):
+        return _exits(model, number, driver)
     begun = (job_name(number), driver.batch, _table(scenario, driver))
     return _goes(model._replace(inflight=model.inflight | {begun}), number, driver, at=_after(scenario, "begin"))
 
@@ -211,42 +307,69 @@ def _settle_part(scenario, model, number, driver):
         commits = tuple(
             model.now if name == table else at for name, at in zip(scenario.table_names, commits, strict=True)
         )
-    settled = model._replace(settled=model.settled | {(driver.batch, table)}, last_commits=commits)
-    return _next_part(scenario, settled, number, driver, part=driver.part + 1)
+    cohorts = tuple(
+        None if status == COMMITTED else cohort
+        for (status, _), cohort in zip(model.objects, model.cohorts, strict=True)
+    )
+    settled = model._replace(settled=model.settled | {(driver.batch, table)}, last_commits=commits, cohorts=cohorts)
+    if driver.how == ALONE:
+        lane = applied(machine.progressed, settled.lane, driver.run) or settled.lane
+        settled = settled._replace(lane=lane)
+    return _next_part(scenario, settled, number, driver)
 
 
 def _close(scenario, model, number, driver):
     closed = model._replace(
         unsettled=tuple(batch for batch in model.unsettled if batch != driver.batch),
         settled=frozenset(part for part in model.settled if part[0] != driver.batch),
+        attempts=tuple(each for each in model.attempts if each[0] != driver.batch),
+        claimed_as=tuple(each for each in model.claimed_as if each[0] != driver.batch),
     )
-    return _goes(closed, number, driver, at="progress")
+    if any(batch == driver.batch for batch, _ in model.timeline):
+        return _goes(closed, number, driver, at="progress")
+    return _behind_a_batch(scenario, closed, number, driver)
 
 
 def _progress(scenario, model, number, driver):
     lane = applied(machine.progressed, model.lane, driver.run) or model.lane
-    after = "unsettled" if driver.takeover else _first_look(scenario)
-    return _goes(model._replace(lane=lane), number, Driver(driver.run, driver.terminal), at=after)
+    return _behind_a_batch(scenario, model._replace(lane=lane), number, driver)
+
+
+def _behind_a_batch(scenario, model, number, driver):
+    """A take-over goes on with the next batch; a run whose suspects waited for a batch of others takes them over."""
+    if driver.takeover:
+        kept = _fresh(driver)._replace(visited=driver.visited, suspects=driver.suspects)
+        return _goes(model, number, kept, at="unsettled")
+    if driver.deferred:
+        return _goes(model, number, _fresh(driver)._replace(suspects=True, deferred=False), at="unsettled")
+    return _goes(model, number, _fresh(driver), at=_first_look(scenario))
 
 
 def _release(scenario, model, number, driver):
     lane = applied(scenario.protocol.release, model.lane, driver.run, driver.seen, driver.due, model.now)
     if lane is not None:
         return _exits(model._replace(lane=lane), number, driver)
-    return _goes(model, number, Driver(driver.run, driver.terminal), at=_first_look(scenario))
+    return _goes(model, number, _fresh(driver), at=_first_look(scenario))
+
+
+def _fresh(driver):
+    """The driver with what it remembers from one batch to the next."""
+    return Driver(driver.run, driver.terminal, deferred=driver.deferred, isolated_next=driver.isolated_next)
 
 
 def _first_look(scenario):
     return "look" if scenario.protocol.arrivals_before_query else "query"
 
 
-def _next_part(scenario, model, number, driver, *, part):
-    tables = scenario.tables_of(driver.batch)
-    while part < len(tables) and (driver.batch, tables[part]) in model.settled:
-        part += 1
-    if part == len(tables):
-        return _goes(model, number, driver, at="close", part=0)
-    return _goes(model, number, driver, at="rollback" if driver.takeover else _write_order(scenario)[0], part=part)
+def _next_part(scenario, model, number, driver):
+    if driver.todo:
+        (part, how), *rest = driver.todo
+        at = "attempt" if driver.takeover else _write_order(scenario)[0]
+        return _goes(model, number, driver, at=at, part=part, how=how, todo=tuple(rest))
+    done = driver._replace(part=0, how=TOGETHER)
+    if all((driver.batch, table) in model.settled for table in scenario.tables_of(driver.batch)):
+        return _goes(model, number, done, at="close")
+    return _behind_a_batch(scenario, model, number, done)
 
 
 def _write_order(scenario):
@@ -260,6 +383,11 @@ def _after(scenario, step):
 
 def _table(scenario, driver):
     return scenario.tables_of(driver.batch)[driver.part]
+
+
+def _mine(scenario, driver):
+    """The objects of the current part."""
+    return [found for found in driver.batch if scenario.tables[found] == _table(scenario, driver)]
 
 
 def _holds(model, number, driver):

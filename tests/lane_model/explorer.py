@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 from lane_model.actors import steps, troubles
 from lane_model.driver import CommittedTwice, could_commit, written_table
-from lane_model.state import ABSENT, COMMITTED, Left, ModelState, Scenario
+from lane_model.state import ABSENT, COMMITTED, QUARANTINED, Left, ModelState, Scenario
 from sluice.lane import machine
 
 TWO_WRITERS = "a table has at most one writer at a time"
 ONE_BATCH = "every committed object is in exactly one batch"
 NO_LOST_WAKE_UP = "no wake-up is lost"
 CLAIMED_IN_THE_END = "claimable work is claimed in the end"
+ONLY_POISON = "only an object that kills its runs is set aside"
 
 CALM = Left(ticks=1_000_000, supervisions=1_000_000, runs=1_000_000)
 COMPLETION_STEPS = 2_000  # far more than any completion takes: what needs more goes round in circles
@@ -84,6 +85,8 @@ def _broken(scenario: Scenario, model: ModelState, completes: list[set[ModelStat
         return TWO_WRITERS
     if not _in_one_batch(scenario, model):
         return ONE_BATCH
+    if any(status == QUARANTINED and found not in scenario.poison for found, (status, _) in enumerate(model.objects)):
+        return ONLY_POISON
     if not _somebody_will_look(model):
         return NO_LOST_WAKE_UP
     for schedule, known in enumerate(completes):
@@ -109,7 +112,7 @@ def _somebody_will_look(model: ModelState) -> bool:
     undone = (
         model.unsettled
         or model.service != ("", "")
-        or any(status not in (ABSENT, COMMITTED) for status, _ in model.objects)
+        or any(status not in (ABSENT, COMMITTED, QUARANTINED) for status, _ in model.objects)
     )
     if not undone or model.lane.state != machine.IDLE or machine.wanted_at(model.lane) is not None:
         return True
@@ -141,7 +144,10 @@ def _completes(scenario: Scenario, model: ModelState, known: set[ModelState], by
                 calm.unsettled
                 or calm.service != ("", "")
                 or calm.lane.state != machine.IDLE
-                or any(status != COMMITTED for status, _ in calm.objects)
+                or any(
+                    status != (QUARANTINED if found in scenario.poison else COMMITTED)
+                    for found, (status, _) in enumerate(calm.objects)
+                )
             ):
                 return CLAIMED_IN_THE_END
             break

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from sluice.batch.claim import Budget, ClaimPlan, PendingObject, TableState, plan_claim
+from sluice.batch.isolation import TOGETHER, Resumption, resumption
 from sluice.config.table import TableConfig
 from sluice.lane import machine, supervision
 from sluice.lane.machine import LaneRefusal, LaneState
@@ -16,6 +17,7 @@ from sluice.objects import ObjectId
 
 LANE = "main"
 ABSENT, PENDING, CLAIMED, COMMITTED = "absent", "pending", "claimed", "committed"
+QUARANTINED = "quarantined"
 Batch = tuple[int, ...]  # the objects' numbers
 
 #: Where a StartJobRun, a check and a commit stand relative to each other in a driver's write of one table.
@@ -47,7 +49,11 @@ class Invocation(NamedTuple):
 
 
 class Driver(NamedTuple):
-    """One job run at EMR and its process; `at` is the process's next step."""
+    """One job run at EMR and its process; `at` is the process's next step.
+
+    `todo` holds the parts of its batch that are still to do, and how; `how` is the current one's. A take-over visits
+    the unsettled batches once without suspects, which are `deferred` then until a batch of others was claimed.
+    """
 
     run: str
     terminal: bool = False
@@ -58,6 +64,12 @@ class Driver(NamedTuple):
     part: int = 0
     takeover: bool = False
     due: int | None = None
+    todo: tuple[tuple[int, str], ...] = ()
+    how: str = TOGETHER
+    visited: tuple[Batch, ...] = ()
+    suspects: bool = False
+    deferred: bool = False
+    isolated_next: bool = False
 
 
 class Supervise(NamedTuple):
@@ -71,7 +83,8 @@ class Supervise(NamedTuple):
 class ModelState(NamedTuple):
     """Everything that outlives a step.
 
-    `timeline` is what Hudi completed, `inflight` what it began: (job, batch, table).
+    `timeline` is what Hudi completed, `inflight` what it began: (job, batch, table). `attempts` counts those of later
+    runs to finish a part; `cohorts` are those of objects, `claimed_as` those that open batches were claimed as.
     """
 
     lane: LaneState
@@ -88,6 +101,9 @@ class ModelState(NamedTuple):
     late: tuple[str, ...]
     runs: int
     left: Left
+    attempts: tuple[tuple[Batch, str, int], ...] = ()
+    cohorts: tuple[str | None, ...] = ()
+    claimed_as: tuple[tuple[Batch, str], ...] = ()
     service: tuple[str, str] = ("", "")  # the request for a table service: its state, and the run of a slice that runs
 
 
@@ -101,6 +117,8 @@ class Protocol:
     wants_run: Callable[..., bool] = machine.wants_run
     wakes: Callable[[str], bool] = ledger_records.wakes
     next_step: Callable[..., supervision.LaneStep] = supervision.next_step
+    resumption: Callable[..., Resumption] = resumption
+    suspects_in_the_end: bool = True
     write_before_wake: bool = True
     arrivals_before_query: bool = True
     takeover_first: bool = True
@@ -116,7 +134,10 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What arrives and how much goes wrong: each object's table, and which objects each invocation brings."""
+    """What arrives and how much goes wrong: each object's table, and which objects each invocation brings.
+
+    A run that merges an object of `poison` dies.
+    """
 
     tables: tuple[str, ...]
     invocations: tuple[tuple[int, ...], ...]
@@ -125,6 +146,7 @@ class Scenario:
     check_at: str = CHECK_BEFORE_BEGIN
     batch_objects: int = 10
     protocol: Protocol = field(default_factory=Protocol)
+    poison: frozenset[int] = frozenset()
     service_table: str | None = None  # the table of which a service is asked for, as often as `left.requests` says
 
     @property
@@ -149,6 +171,7 @@ class Scenario:
             late=(),
             runs=0,
             left=self.left,
+            cohorts=(None,) * len(self.tables),
         )
 
     def tables_of(self, batch: Batch) -> tuple[str, ...]:
@@ -184,10 +207,24 @@ def planned(
     freshness_s: int,
     objects: int,
     now: int,
+    cohorts: tuple[str | None, ...],
+    isolated_next: bool,
 ) -> ClaimPlan:
     """The project's plan for these pending objects."""
     waiting = [
-        PendingObject(ObjectId("bronze", str(number), "v"), tables[number], 1, number, None, "avro", "t", None, None, 0)
+        PendingObject(
+            identity(number),
+            tables[number],
+            1,
+            number,
+            None,
+            "avro",
+            "t",
+            None,
+            None,
+            0,
+            cohort=cohorts[number],
+        )
         for number in pending
     ]
     configs = {
@@ -195,4 +232,9 @@ def planned(
         for table in tables
     }
     states = {table: TableState(table, last_commit_at=at) for table, at in last_commits}
-    return plan_claim(waiting, configs, states, Budget(objects, 1 << 30), now)
+    return plan_claim(waiting, configs, states, Budget(objects, 1 << 30), now, isolated_next=isolated_next)
+
+
+def identity(number: int) -> ObjectId:
+    """An object as the project knows it."""
+    return ObjectId("bronze", str(number), "v")

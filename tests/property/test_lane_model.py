@@ -10,9 +10,10 @@ import os
 from dataclasses import replace
 
 import pytest
-from lane_model.explorer import CLAIMED_IN_THE_END, NO_LOST_WAKE_UP, ONE_BATCH, TWO_WRITERS, explore
+from lane_model.explorer import CLAIMED_IN_THE_END, NO_LOST_WAKE_UP, ONE_BATCH, ONLY_POISON, TWO_WRITERS, explore
 from lane_model.state import CHECK_BEFORE_COMPLETE, Left, Protocol, Scenario
 
+from sluice.batch.isolation import SET_ASIDE, Resumption
 from sluice.lane import machine, supervision
 from sluice.ledger.records import NEW
 
@@ -26,21 +27,21 @@ SCENARIOS = {
     ),
     "two tables in one batch, a crash anywhere": (
         Scenario(TWO, ((0, 1),), Left(crashes=1, ticks=1, supervisions=2)),
-        19_567,
+        19_630,
     ),
-    "two crashes anywhere": (Scenario(ONE, ((0,),), Left(crashes=2, ticks=1, supervisions=2)), 47_265),
+    "two crashes anywhere": (Scenario(ONE, ((0,),), Left(crashes=2, ticks=1, supervisions=2)), 47_483),
     "a start whose caller died arrives late": (
         Scenario(ONE, ((0,),), Left(crashes=1, late=1, ticks=1, supervisions=2)),
-        23_826,
+        23_854,
     ),
     "a token that EMR forgot makes a second job run": (
         Scenario(ONE, ((0,),), Left(crashes=1, forgets=1, ticks=1, supervisions=2)),
-        43_111,
+        43_139,
     ),
     "the same object announced twice at once": (Scenario(ONE, ((0,), (0,)), Left(ticks=1, supervisions=1)), 23_355),
     "a second object waits for freshness": (
         Scenario(SAME, ((0, 1),), Left(crashes=1, ticks=1, supervisions=2), freshness_s=60, batch_objects=1),
-        28_390,
+        28_453,
     ),
     "a backlog larger than a batch": (
         Scenario(SAME, ((0, 1),), Left(crashes=1, ticks=1, supervisions=1), batch_objects=1),
@@ -57,6 +58,18 @@ SCENARIOS = {
     "an operator pauses and resumes": (
         Scenario(ONE, ((0,),), Left(crashes=1, pauses=1, ticks=1, supervisions=1)),
         26_435,
+    ),
+    "an object kills every run that merges it": (
+        Scenario(SAME, ((0, 1),), Left(ticks=4, supervisions=8, runs=5), poison=frozenset({0})),
+        28_621,
+    ),
+    "an object of one of two tables kills its runs, a crash anywhere": (
+        Scenario(TWO, ((0, 1),), Left(crashes=1, ticks=2, supervisions=4, runs=3), poison=frozenset({1})),
+        41_855,
+    ),
+    "another table's object arrives while runs are killed": (
+        Scenario(TWO, ((0,), (1,)), Left(ticks=2, supervisions=2, runs=2), poison=frozenset({0})),
+        59_972,
     ),
 }
 LARGE = {
@@ -78,6 +91,9 @@ LARGE = {
     ),
     "a service is asked for beside an arrival, a crash anywhere": Scenario(
         ONE, ((0,),), Left(crashes=1, ticks=1, supervisions=2, requests=1), service_table="shop.a"
+    ),
+    "an object kills every run that merges it, a crash anywhere": Scenario(
+        SAME, ((0, 1),), Left(crashes=1, ticks=5, supervisions=9, runs=5), poison=frozenset({0})
     ),
     "a process that outlives its job run, a crash besides": Scenario(
         ONE, ((0,),), Left(crashes=1, zombies=1, ticks=2, supervisions=2), check_at=CHECK_BEFORE_COMPLETE
@@ -157,6 +173,14 @@ def blind_to_what_is_due(state, now):
     )
 
 
+def sets_aside_at_once(parts, now):
+    return Resumption(apart=tuple((part.table, SET_ASIDE) for part in parts))
+
+
+def merges_together_for_ever(parts, now):
+    return Resumption(together=tuple(part.table for part in parts))
+
+
 CALM = Left(ticks=1, supervisions=1)
 CRASH = Left(crashes=1, ticks=1, supervisions=2)
 ARRIVING = Scenario(SAME, ((0,), (1,)), CALM)
@@ -165,6 +189,7 @@ WAITING = Scenario(SAME, ((0, 1),), CRASH, freshness_s=60, batch_objects=1)
 LATE = Scenario(ONE, ((0,),), Left(crashes=1, late=1, ticks=2, supervisions=2))
 SERVED = Scenario(ONE, ((0,),), Left(ticks=1, supervisions=1, requests=1), service_table="shop.a")
 SERVED_CRASHING = replace(SERVED, left=Left(crashes=1, ticks=1, supervisions=2, requests=1))
+KILLED = Scenario(ONE, ((0,),), Left(ticks=1, supervisions=2), poison=frozenset({0}))
 OUTLIVING = replace(ZOMBIE, check_at=CHECK_BEFORE_COMPLETE)
 
 BROKEN = {
@@ -204,6 +229,17 @@ BROKEN = {
         Protocol(interrupts_what_died=False),
         NO_LOST_WAKE_UP,
     ),
+    "a take-over that blames a part for the first death": (
+        CRASHING,
+        Protocol(resumption=sets_aside_at_once),
+        ONLY_POISON,
+    ),
+    "a take-over that never divides a part": (
+        KILLED,
+        Protocol(resumption=merges_together_for_ever),
+        CLAIMED_IN_THE_END,
+    ),
+    "a take-over that forgets the suspects": (KILLED, Protocol(suspects_in_the_end=False), CLAIMED_IN_THE_END),
     "a commit without a check": (OUTLIVING, Protocol(check_before_commit=False), TWO_WRITERS),
 }
 
