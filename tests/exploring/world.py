@@ -36,7 +36,7 @@ from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.lanes.start import Starter, Waker
 from sluice_aws.lanes.supervise import Supervisor
 from sluice_aws.ledger.ledger import DynamoDbLedger
-from sluice_spark.errors import LaneLost
+from sluice_spark.errors import LaneLost, SparkDied
 from sluice_spark.log import RunLog
 from sluice_spark.run.assembly import Ports, run_loop
 from sluice_spark.run.hold import LaneHold, RunIdentity
@@ -65,13 +65,15 @@ FURTHER_SHARDS = re.compile(r"pending#[^#]+#[1-9]\d*$")
 class Scenario:
     """Objects by the table that takes each, the invocations of admit, and how often the schedule comes.
 
-    `invocations` holds indexes of `objects`. `fails` names tables whose first merge raises.
+    `invocations` holds indexes of `objects`. `fails` names tables whose first merge raises, `kills` indexes of objects
+    that end Spark whenever they are merged. With those the schedule comes when a run is wanted.
     """
 
     objects: Sequence[str]
     invocations: Sequence[Sequence[int]]
     supervisions: int = 0
     fails: Sequence[str] = ()
+    kills: Sequence[int] = ()
     batch_objects: int = 100
 
 
@@ -207,6 +209,8 @@ class HudiModel:
             raise ValueError("a failure on purpose")
         instant = self._step(table, "take an instant", lambda: self._begin(timeline, manifest.batch, objects))
         self._step(table, "put inflight", lambda: self._advance(timeline, instant, "requested", "inflight"))
+        if objects & self._world.killers:
+            raise SparkDied("an object on purpose")
         if not still_held():
             raise LaneLost("not held", table=table)
         there = self._step(table, "look before the commit", lambda: instant in timeline.instants)
@@ -291,6 +295,7 @@ class LaneWorld:
         self._entropy = 0
         self._configuration = configuration(linger_s=LINGER_S, batch_objects=scenario.batch_objects, max_age_s=3600)
         self.objects = [_admitted(number, table) for number, table in enumerate(scenario.objects)]
+        self.killers = frozenset(self.objects[number].id for number in scenario.kills)
 
     def actors(self) -> list[tuple[str, Body]]:
         invocations = [(name, partial(self._admit, name, numbers)) for name, numbers in self._unheard.items()]
@@ -344,6 +349,8 @@ class LaneWorld:
 
     def _supervise(self, actor: Actor | None) -> None:
         ledger = self._ledger(actor)
+        if actor is not None and self.killers:
+            actor.step("the schedule comes", self._pass_until_wanted, waits=True)
         supervisor = Supervisor(
             ledger=ledger,
             job_runs=self._job_runs(actor),
@@ -355,6 +362,9 @@ class LaneWorld:
         supervisor.supervise(lanes, self._configuration)
         if actor is None:
             supervisor.wake_forgotten(supervisor.lanes(self._configuration), self._configuration)
+
+    def _pass_until_wanted(self) -> None:
+        self.pass_until(wanted_at(self._ledger(None).lanes.get(LANE)) or 0)
 
     def _drive(self, identity: RunIdentity, actor: Actor | None) -> None:
         ledger = self._ledger(actor)
@@ -369,20 +379,25 @@ class LaneWorld:
             tables_at_once=InThisThread(),  # type: ignore[arg-type]
             background=InThisThread(),  # type: ignore[arg-type]
         )
-        run_loop(ports, LaneHold(ledger, identity, clock), poll_s=5.0).run()
-        self.emr.ended(identity.job_run_id, "SUCCESS")
+        try:
+            run_loop(ports, LaneHold(ledger, identity, clock), poll_s=5.0).run()
+        except SparkDied:
+            self.emr.ended(identity.job_run_id, "FAILED")
+        else:
+            self.emr.ended(identity.job_run_id, "SUCCESS")
 
     def _at_rest(self) -> bool:
         ledger = self._ledger(None)
         lane = ledger.lanes.get(LANE)
         states = {record.state for record in ledger.objects.get([one.id for one in self.objects]).values()}
-        return lane.state == IDLE and states <= {items.COMMITTED} and wanted_at(lane) is None
+        return lane.state == IDLE and states <= {items.COMMITTED, items.QUARANTINED} and wanted_at(lane) is None
 
     def _check(self) -> None:
         ledger = self._ledger(None)
         found = ledger.objects.get([one.id for one in self.objects])
         states = {one.id.key: found[one.id].state if one.id in found else "absent" for one in self.objects}
-        assert set(states.values()) == {items.COMMITTED}, f"not committed in the end: {states}"
+        wanted = {one.id.key: items.QUARANTINED if one.id in self.killers else items.COMMITTED for one in self.objects}
+        assert states == wanted, f"not as they should be in the end: {states}"
         assert not self.doubled, f"committed twice: {self.doubled}"
         assert not self.forgotten, f"a wake-up was lost: {self.forgotten}"
         for table, timeline in self.timelines.items():
@@ -393,7 +408,7 @@ class LaneWorld:
         for one in self.objects:
             batch, table = found[one.id].batch or "", one.table or ""
             times = sum(one.id in of for state, _, of in self.timelines[table].instants.values() if state == "commit")
-            assert times == 1, f"{one.id.key} was committed {times} times"
+            assert times == (one.id not in self.killers), f"{one.id.key} was committed {times} times"
             assert (ledger.batches.get(batch) or {}).get("state") == items.COMMITTED, f"{batch} is not committed"
             assert self.documents.outcome(batch, table) is not None, f"{batch} has no outcome of {table}"
         assert ledger.batches.unsettled(LANE) == []

@@ -24,6 +24,11 @@ SCENARIOS = {
     "a batch of two tables, crashes anywhere": (Scenario((A, B), ((0, 1),)), Bounds(0, 2), Bounds(1, 2)),
     "a table fails, a crash anywhere": (Scenario((A, B), ((0, 1),), fails=(A,)), Bounds(0, 1), Bounds(1, 2)),
     "a backlog larger than a batch": (Scenario((A, A, A), ((0, 1, 2),), batch_objects=1), Bounds(0, 1), Bounds(1, 2)),
+    "an object kills its runs, a crash anywhere": (
+        Scenario((A, A, B), ((0, 1, 2),), supervisions=10 if WHOLE else 4, kills=(0,)),
+        Bounds(0, 1),
+        Bounds(1, 1),
+    ),
     "a notice comes twice": (Scenario((A,), ((0,), (0,)), supervisions=1), Bounds(1, 0), Bounds(1, 1)),
 }
 
