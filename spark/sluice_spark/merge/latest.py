@@ -22,7 +22,6 @@ from sluice_spark.merge.shared_keys import shared_columns
 from sluice_spark.merge.working_columns import (
     BELOW_PURGE_FLOOR,
     CHANGES,
-    CONTENT_HASH,
     INCOMPLETE,
     INEXACT,
     KEY_PREFIX,
@@ -59,7 +58,7 @@ def latest_changes(changes: DataFrame, *, record_key: Sequence[str], ignore_dele
         }
     )
     kept = ranked.where((F.col(RANK) == 1) | F.col(INCOMPLETE) | has_no_row())
-    return kept.withColumn(NEWEST, F.col(RANK) == 1).drop(RANK, SNAPSHOT, CONTENT_HASH)
+    return kept.withColumn(NEWEST, F.col(RANK) == 1).drop(RANK, SNAPSHOT)
 
 
 def has_no_row() -> SparkColumn:

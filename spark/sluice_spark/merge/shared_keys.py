@@ -17,67 +17,61 @@ from sluice.changes.position import BEFORE_THE_LOG, BY_OFFSET_ALONE
 from sluice.config.table import TableConfig
 from sluice_spark.errors import KeyNotUnique
 from sluice_spark.merge.normalize import quoted
-from sluice_spark.merge.working_columns import CONTENT_HASH, SHARED, SNAPSHOT, SNAPSHOT_ROWS
+from sluice_spark.merge.working_columns import SHARED, SNAPSHOT, SNAPSHOT_ROWS
 
 MAYBE, SURELY = 1, 2  # values of SHARED
 # The counts of a part, present where a key is shared.
 _SURE, _POSSIBLE, _ROWS, _KEYS = "shared_keys", "possibly_shared_keys", "snapshot_rows", "snapshot_keys"
 _OFFSET_LENGTH = 21  # of a position's last part, with its dot
-_SURE_FROM = 2**62  # snapshots that are surely one sort above the others
+# SNAPSHOT from the highest bit: 0, surely, 30 bits of the snapshot's hash, 32 bits of the values' hash.
+_SURELY_BIT, _PLACE_BITS, _VALUE_BITS = 2**62, 2**30 - 1, 2**32 - 1
 
 
 def with_snapshots(changes: DataFrame, config: TableConfig, *, unordered: bool) -> DataFrame:
-    """Add SNAPSHOT and CONTENT_HASH, null for rows that no snapshot read.
+    """Add SNAPSHOT, null for rows that no snapshot read: a number for its snapshot and for its values.
 
     One snapshot is surely that of an operation "read" at one place of the log. So are plain rows of one object where
     nothing orders them, neither a position column nor an offset (`unordered`), and the rows of a full load, which have
     no place in the log. Possibly of one snapshot are other rows of one object at one place: the clock of a query may
     stand still, and an incremental snapshot names no place.
     """
-    position, none = quoted(hidden.POSITION), F.lit(None).cast("bigint")
+    position = quoted(hidden.POSITION)
     place = position.substr(F.lit(1), F.length(position) - _OFFSET_LENGTH)
-    in_object = F.xxhash64(place, quoted(hidden.OBJECT))
+    own = {*hidden.NAMES, hidden.UNCHANGED}
+    values = F.xxhash64(*[quoted(name) for name in changes.columns if name not in own]).bitwiseAND(_VALUE_BITS)
+
+    def possibly(*parts: SparkColumn) -> SparkColumn:
+        return F.shiftleft(F.xxhash64(*parts).bitwiseAND(_PLACE_BITS), 32).bitwiseOR(values)
+
+    def surely(*parts: SparkColumn) -> SparkColumn:
+        return possibly(*parts).bitwiseOR(_SURELY_BIT)
+
+    in_object = (place, quoted(hidden.OBJECT))
     read, bare = quoted(hidden.OP) == hidden.SNAPSHOT_READ, quoted(hidden.OP).isNull()
     by_offset, before = position.rlike(BY_OFFSET_ALONE), position.rlike(BEFORE_THE_LOG)
     if config.append_only:
-        snapshot = none
+        snapshot = F.lit(None).cast("bigint")
     elif config.position is not None:
-        snapshot = F.when(read | bare, F.when(before, _surely(in_object)).otherwise(_possibly(in_object)))
+        snapshot = F.when(read | bare, F.when(before, surely(*in_object)).otherwise(possibly(*in_object)))
     else:
-        of_bare = F.when(~by_offset, _possibly(in_object))
-        snapshot = F.when(
-            read, F.when(by_offset | before, _possibly(in_object)).otherwise(_surely(F.xxhash64(place)))
-        ).when(bare, of_bare.otherwise(_surely(in_object)) if unordered else of_bare)
-    own = {*hidden.NAMES, hidden.UNCHANGED}
-    values = [quoted(name) for name in changes.columns if name not in own]
-    return changes.withColumn(SNAPSHOT, snapshot).withColumn(
-        CONTENT_HASH, F.when(F.col(SNAPSHOT).isNotNull(), F.xxhash64(*values)).otherwise(none)
-    )
-
-
-def _surely(hash: SparkColumn) -> SparkColumn:
-    return _possibly(hash) + F.lit(_SURE_FROM)
-
-
-def _possibly(hash: SparkColumn) -> SparkColumn:
-    return F.shiftrightunsigned(hash, 2)
+        of_read = F.when(by_offset | before, possibly(*in_object)).otherwise(surely(place))
+        of_bare = F.when(~by_offset, possibly(*in_object))
+        snapshot = F.when(read, of_read).when(bare, of_bare.otherwise(surely(*in_object)) if unordered else of_bare)
+    return changes.withColumn(SNAPSHOT, snapshot)
 
 
 def shared_columns(of_key: WindowSpec) -> dict[str, SparkColumn]:
-    """SHARED and SNAPSHOT_ROWS over the rows of each key: of one snapshot, the lowest hash of values and the highest.
+    """SHARED and SNAPSHOT_ROWS over the rows of each key: of one snapshot, the highest hash of values and the lowest.
 
     In constant memory, however many rows share a key.
     """
-    snapshot, content = F.col(SNAPSHOT), F.col(CONTENT_HASH)
-
-    def highest(hash: SparkColumn) -> SparkColumn:
-        found = F.struct(snapshot.alias("snapshot"), hash.alias("hash"))
-        return F.max(F.when(snapshot.isNotNull(), found)).over(of_key)
-
-    top, bottom = highest(content), highest(F.bitwise_not(content))
-    differ = top["hash"] != F.bitwise_not(bottom["hash"])
-    surely = F.when(top["snapshot"] >= _SURE_FROM, SURELY).otherwise(MAYBE)
-    return {SHARED: F.when(differ, surely), SNAPSHOT_ROWS: F.count(snapshot).over(of_key)}
+    snapshot = F.col(SNAPSHOT)
+    highest, lowest = F.max(snapshot).over(of_key), F.max(snapshot.bitwiseXOR(_VALUE_BITS)).over(of_key)
+    surely = F.when(highest >= _SURELY_BIT, SURELY).otherwise(MAYBE)
+    return {
+        SHARED: F.when(highest.bitwiseXOR(_VALUE_BITS) != lowest, surely),
+        SNAPSHOT_ROWS: F.count(snapshot).over(of_key),
+    }
 
 
 def shared_counts(newest: SparkColumn) -> list[SparkColumn]:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 INEXACT = "_sluice_inexact"
 
 SNAPSHOT = "_sluice_snapshot"
-CONTENT_HASH = "_sluice_content_hash"
 SHARED = "_sluice_shared"
 SNAPSHOT_ROWS = "_sluice_snapshot_rows"
 
@@ -68,8 +67,9 @@ _SHARED, _SHARED_READ = ("shared_keys",), ("shared_keys", *_LATEST)
 WORKING_COLUMNS: tuple[WorkingColumn, ...] = (
     # Set on every change as it is read.
     WorkingColumn(INEXACT, "int", "how many values have no exact stored form", ("normalize",), (*_LATEST, *_DECIDE)),
-    WorkingColumn(SNAPSHOT, "bigint", "the snapshot that read the row, as a hash", _SHARED, _SHARED_READ),
-    WorkingColumn(CONTENT_HASH, "bigint", "hash of the values of a snapshot's row", _SHARED, _SHARED_READ),
+    WorkingColumn(
+        SNAPSHOT, "bigint", "hashes of the snapshot that read the row and of its values", _SHARED, _SHARED_READ
+    ),
     # Set on each key's newest change, and on its other changes where the newest is incomplete.
     WorkingColumn(CHANGES, "bigint", "how many changes of the batch have this key", _LATEST, (*_LATEST, *_DECIDE)),
     WorkingColumn(RANK, "int", "place among the key's changes, newest first, from 1", _LATEST, _LATEST),
