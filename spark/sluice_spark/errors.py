@@ -31,8 +31,18 @@ class NoBundle(SluiceError):
     next_step = "Set the parameter HudiJars to a Hudi bundle for this Spark, and deploy again"
 
 
+class InstantCameBack(SluiceError):
+    """A stopped writer completed an instant after its roll-back, rows are there twice, and it can't be undone alone.
+
+    Facts: `table`, `instant`.
+    """
+
+    code = "instant_came_back"
+    next_step = "Rebuild the table: `sluice pause LANE`, `sluice rebuild table TABLE`, `sluice resume LANE`"
+
+
 ENDS_RUN = (SparkDied, NoBundle)
-BLOCKS_TABLE = (TableWentBack,)
+BLOCKS_TABLE = (TableWentBack, InstantCameBack)
 
 
 class TableDiffers(SluiceError):

@@ -174,6 +174,11 @@ def cleaning_options() -> dict[str, str]:
     return {"hoodie.clean.policy": CLEANING_POLICY}
 
 
+def rollback_options() -> dict[str, str]:
+    """Options of a roll-back. The eager policy refuses an instant with later commits, such as a stopped writer's."""
+    return {"hoodie.clean.failed.writes.policy": "LAZY"}
+
+
 def archival_options() -> dict[str, str]:
     """Options of an archival by number of instants alone.
 

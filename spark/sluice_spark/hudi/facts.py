@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from sluice.config.table import TableConfig
+from sluice.hudi.timeline import Timeline
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class TableFacts:
     `record_index`: the table has a record index.
     `widened`: the table's note of columns that became wider; None for a table of a release without such notes.
     `rows`: how many it holds, deleted ones included; None where no commit has counted them.
-    `meta_client`: Hudi's own object for this snapshot.
+    `timeline`: the active timeline. `meta_client`: Hudi's own object for this snapshot.
     """
 
     newest: str | None
@@ -43,6 +44,7 @@ class TableFacts:
     record_index: bool = False
     widened: str | None = None
     rows: int | None = None
+    timeline: Timeline = field(default=Timeline(), compare=False, repr=False)
     meta_client: Any = field(default=None, compare=False, repr=False)
 
     @property

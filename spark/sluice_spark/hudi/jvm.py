@@ -38,6 +38,11 @@ class HudiJvm:
         hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
         return bool(hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration()).exists(hadoop_path))
 
+    def create_if_missing(self, path: str) -> None:
+        """Write an empty file where there is none."""
+        hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
+        hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration()).createNewFile(hadoop_path)
+
     def delete_folder(self, path: str) -> None:
         """Delete a folder and everything in it."""
         hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)

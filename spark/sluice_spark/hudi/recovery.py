@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 from sluice.errors import TableWentBack
+from sluice.hudi import options as hudi_options
+from sluice.hudi.timeline import CLEAN, COMPACTION, FOLDER, REQUESTED, ROLLBACK, WRITING, Instant
 from sluice.ports import Log
 from sluice_spark.engine.tasks import end_tasks
 from sluice_spark.errors import StillUnfinished, TableDiffers
+from sluice_spark.hudi.came_back import instants_that_came_back, undo_what_came_back
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.jvm import instants
 from sluice_spark.hudi.table import HudiTable
-
-_COMMIT, _DELTA_COMMIT, _REPLACE, _COMPACTION = "commit", "deltacommit", "replacecommit", "compaction"
-_CLEAN, _ROLLBACK, _REQUESTED = "clean", "rollback", "REQUESTED"
 
 
 def roll_back_unfinished(hudi: HudiTable) -> tuple[str, ...]:
@@ -31,7 +31,7 @@ def roll_back_unfinished(hudi: HudiTable) -> tuple[str, ...]:
     if not found:
         return ()
     end_tasks(hudi.jvm.spark, hudi.config.table)
-    client = hudi.client()
+    client = hudi.client(hudi_options.rollback_options())
     try:
         for instant in reversed(found):  # newest first, as Hudi's own cleaning of failed writes does
             _roll_back(hudi, client, instant)
@@ -50,20 +50,24 @@ def roll_back_unfinished(hudi: HudiTable) -> tuple[str, ...]:
 def _unfinished(hudi: HudiTable) -> tuple[Any, ...]:
     pending = instants(hudi.meta_client().getActiveTimeline().filterInflightsAndRequested())
     return tuple(
-        item for item in pending if not (item.getAction() == _COMPACTION and str(item.getState()) == _REQUESTED)
+        item for item in pending if not (item.getAction() == COMPACTION and str(item.getState()) == REQUESTED.upper())
     )
 
 
 def _roll_back(hudi: HudiTable, client: Any, instant: Any) -> None:
     action = instant.getAction()
-    if action in (_COMMIT, _DELTA_COMMIT, _REPLACE):
+    if action in WRITING:
+        # A stopped writer puts its inflight file behind the roll-back that removed the requested one, and Hudi fails to
+        # delete a file that is missing.
+        requested = Instant(str(instant.requestedTime()), action, REQUESTED)
+        hudi.jvm.create_if_missing(f"{hudi.path}/{FOLDER}{requested.file}")
         client.rollback(instant.requestedTime())
-    elif action == _COMPACTION:
+    elif action == COMPACTION:
         hudi.jvm.hudi_table(client).rollbackInflightCompaction(instant)
-    elif action == _CLEAN:
+    elif action == CLEAN:
         # Only the pending plan: a new plan of Hudi's own would ignore the archived commits.
         client.clean(instant.requestedTime(), False, False)
-    elif action == _ROLLBACK:
+    elif action == ROLLBACK:
         # The roll-back of the instant that it undoes completes it. Without that instant it has no purpose.
         timeline = hudi.meta_client().getActiveTimeline()
         if any(
@@ -105,8 +109,9 @@ def recovered_facts(hudi: HudiTable, log: Log, last_instant: str | None = None) 
 
     `last_instant` is the table's last commit in the ledger: a table without it was deleted or restored, and is not
     touched. A service that died leaves no manifest for a take-over to resolve, so its unfinished instants are rolled
-    back here. Where a purge was cut off, the log files that it wrote are compacted first. Raises TableDiffers,
-    TableWentBack, StillUnfinished.
+    back here, and what a stopped writer completed after its roll-back is undone again. Where a purge was cut off, the
+    log files that it wrote are compacted first. Raises TableDiffers, TableWentBack, InstantCameBack, StillUnfinished,
+    TasksLeft.
     """
     try:
         facts = hudi.look()
@@ -123,6 +128,9 @@ def recovered_facts(hudi: HudiTable, log: Log, last_instant: str | None = None) 
         if undone:
             log.event("rolled_back", table=hudi.config.table, instants=list(undone))
             facts = hudi.look()
+    came_back = instants_that_came_back(hudi, facts)
+    if came_back:
+        facts = undo_what_came_back(hudi, came_back, facts, log)
     if facts.purging:
         instant = hudi.compact_all()
         hudi.set_purging("")

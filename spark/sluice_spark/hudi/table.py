@@ -15,10 +15,10 @@ from sluice.hudi import options as hudi_options
 from sluice.hudi import own_metadata, table_properties, write_choices
 from sluice.hudi.file_slices import data_file
 from sluice.hudi.own_metadata import NONE_WIDENED, are_as_stored, with_widened
-from sluice.hudi.timeline import instant_ms, instant_of_ms
+from sluice.hudi.timeline import Timeline, instant_ms, instant_of_ms
 from sluice_spark.errors import ClockBehind, CommitNotNewest, TableDiffers
 from sluice_spark.hudi.facts import CommitResult, TableFacts
-from sluice_spark.hudi.jvm import HudiJvm, instants
+from sluice_spark.hudi.jvm import HudiJvm, instant_names, instants
 
 # A driver waits for an instant that is ahead by less than this: drivers' clocks differ by milliseconds, not minutes.
 LONGEST_CLOCK_WAIT_MS = 15_000
@@ -105,23 +105,23 @@ class HudiTable:
         )
 
     def _facts(self, meta_client: Any) -> TableFacts:
-        timeline = meta_client.getActiveTimeline()
-        commits = timeline.getCommitsTimeline().filterCompletedInstants()
-        count = int(commits.countInstants())
-        newest = timeline.lastInstant()
+        active = meta_client.getActiveTimeline()
+        timeline = Timeline.of(instant_names(active))
+        count = len(timeline.commits)
         partition = self.jvm.table_property(meta_client, own_metadata.PURGED_PARTITION_PROPERTY)
         return TableFacts(
-            newest=str(newest.get().requestedTime()) if newest.isPresent() else None,
+            newest=max((instant.time for instant in timeline.instants), default=None),
             schema=self.jvm.table_schema(meta_client) if count else None,
             commits=count,
             floor=self.jvm.table_property(meta_client, own_metadata.FLOOR_PROPERTY),
             purged=self.jvm.table_property(meta_client, own_metadata.PURGED_PROPERTY),
             purged_partition=None if partition is None else int(partition),
             purging=bool(self.jvm.table_property(meta_client, own_metadata.UNPURGED_PROPERTY)),
-            unfinished=bool(timeline.filterInflightsAndRequested().countInstants()),
+            unfinished=bool(timeline.pending),
             record_index=self._has_record_index(meta_client),
             widened=self.jvm.table_property(meta_client, own_metadata.WIDENED_PROPERTY),
-            rows=row_count(commits) if count else 0,
+            rows=row_count(active.getCommitsTimeline().filterCompletedInstants()) if count else 0,
+            timeline=timeline,
             meta_client=meta_client,
         )
 

@@ -15,9 +15,11 @@ from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import COMMIT_STAGE, HOUSEKEEPING_STAGE
 from sluice.changes import hidden_columns as hidden
 from sluice.config.table import MOR
+from sluice.errors import TableWentBack
 from sluice.hudi import options as hudi_options
 from sluice.hudi import write_choices
 from sluice_spark.errors import CleaningUnfinished
+from sluice_spark.hudi.came_back import strangers, undo_what_came_back
 from sluice_spark.hudi.facts import CommitResult, TableFacts
 from sluice_spark.hudi.housekeeping import keep_house
 from sluice_spark.log import describe
@@ -85,7 +87,7 @@ def _written(
         hudi.note_widened(planned.widened, facts)
     hudi.wait_until_past_newest(facts.newest, now_ms=clock.now_ms, wait=clock.wait)
     part.check_held()
-    return hudi.write(
+    result = hudi.write(
         rows,
         operation=operation,
         batch=part.manifest.batch,
@@ -93,6 +95,27 @@ def _written(
         facts=facts,
         size_bytes=size_bytes,
     )
+    return _looked_at_again(part, result, facts)
+
+
+def _looked_at_again(part: PartContext, result: CommitResult, before: TableFacts) -> CommitResult:
+    """Compare the timeline with the one before the write: only this commit may be new, and none may be gone.
+
+    Raises TableWentBack, and InstantCameBack where another writer's commit repeats rows and can't be undone.
+    """
+    hudi, after = part.hudi, result.facts
+    if after is None:
+        return result
+    gone = [item.time for item in before.timeline.commits if not after.timeline.holds(item.time)]
+    if gone:
+        raise TableWentBack(
+            f"{part.config.table} has lost commit {gone[-1]} during a write", table=part.config.table, instant=gone[-1]
+        )
+    others = strangers(before, after, result.instant, merge_on_read=part.config.table_type == MOR)
+    if not others:
+        return result
+    part.check_held()
+    return replace(result, facts=undo_what_came_back(hudi, others, after, part.services.log))
 
 
 def _keep_house(part: PartContext, committed: TableFacts) -> None:

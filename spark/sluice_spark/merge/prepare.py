@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import SCHEMAS_STAGE, TABLE_STAGE, ObjectError
 from sluice.schema.avro import PLAIN, WriterSchema
+from sluice_spark.hudi.came_back import rolled_back_lately
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.recovery import recovered_facts, refuse_missing
 from sluice_spark.merge.context import PartContext
@@ -42,7 +43,9 @@ class Prepared:
 def prepare(part: PartContext) -> Prepared:
     """Look at the table, create it if there is none, and plan the read. Records schemas and refused objects in S3."""
     with part.stages.timed(TABLE_STAGE):
-        facts = part.services.known.take(part.config) or _facts_of_unknown(part)
+        facts = part.services.known.take(part.config)
+        if facts is None or rolled_back_lately(facts, part.services.clock.now_ms()):
+            facts = _facts_of_unknown(part)
     with part.stages.timed(SCHEMAS_STAGE):
         schemas = writer_schemas(
             part.services.objects,
