@@ -11,7 +11,7 @@ TEMPLATE ?= template.yaml
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check documents test-all test-unit-on mutants scan build package deploy on-aws delete bench bench-services bench-bytes deploy-walkthrough transcript constraints requirements notices clean
+.PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check coverage documents test-all test-unit-on mutants scan build package deploy on-aws delete bench bench-services bench-bytes deploy-walkthrough transcript constraints requirements notices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -96,6 +96,9 @@ types: setup  ## static types of all packages
 
 check: lint types  ## format, lint, types, unit and emulated tests: under 90 s
 	$(PYTEST) -n 2 tests/unit tests/emulated
+
+coverage: setup  ## unit and emulated tests with their coverage; fails below the floor in pyproject.toml
+	$(PYTEST) -n 2 --cov --cov-report=term-missing:skip-covered tests/unit tests/emulated
 
 documents: setup  ## write the generated pages of docs/
 	$(BIN)/python tools/error_codes.py

@@ -7,7 +7,6 @@ value is null in the batch, and its name is listed beside the row.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -16,15 +15,10 @@ import pyarrow.compute as pc
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.position import encode, of_snapshot
-from sluice.config import placeholders as unavailable
-from sluice.config.delete_when import DeleteWhen
-from sluice.config.limits import DEFAULTS, Limits
 from sluice.config.placeholders import Placeholders, placeholders
-from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit, Unordered
 from sluice.schema.avro import ENVELOPE, WriterSchema
 from sluice.schema.capture_order import before_capture, encode_capture_order
-from sluice.schema.columns import Column
 from sluice_formats.arrow_columns import (
     arrow_type,
     check_folder_texts,
@@ -35,6 +29,7 @@ from sluice_formats.arrow_columns import (
     spark_type,
 )
 from sluice_formats.errors import NoCoordinates, NullRecordKey, UnsupportedOperation
+from sluice_formats.records import ReaderPlan
 
 _HIDDEN_ARROW: dict[str, pa.DataType] = {
     "string": pa.string(),
@@ -44,49 +39,6 @@ _HIDDEN_ARROW: dict[str, pa.DataType] = {
 }
 _NAMES = pa.list_(pa.string())
 _WITHOUT_ROW = frozenset((hidden.TRUNCATE, hidden.MESSAGE))
-
-
-@dataclass(frozen=True)
-class ReaderPlan:
-    """Pickled into read tasks. `columns` are those of the batch; a writer's columns are matched by name."""
-
-    batch: str
-    table: str
-    record_key: tuple[str, ...]
-    generation: int
-    columns: tuple[Column, ...]
-    limits: Limits = DEFAULTS
-    # Inferred schemas (Avro form, as JSON) of objects that carry none, by the object's hash.
-    inferred: Mapping[str, str] = field(default_factory=dict)
-    position: str | None = None  # the column that orders rows, for sources without a log position
-    append_only: bool = False
-    unavailable_value: str = unavailable.DEFAULT
-    coordinates: tuple[str, ...] = ()  # columns with the record's Kafka partition and offset
-    topic: str = ""
-    partition_by: tuple[str, ...] = ()
-    delete_when: DeleteWhen = DeleteWhen()
-
-
-def reader_plan(
-    config: TableConfig, *, batch: str, columns: tuple[Column, ...], inferred: Mapping[str, str]
-) -> ReaderPlan:
-    """The plan of reading one batch into a table."""
-    return ReaderPlan(
-        batch,
-        config.table,
-        config.record_key,
-        config.generation,
-        columns,
-        config.limits,
-        inferred,
-        config.position,
-        config.append_only,
-        config.unavailable_value,
-        config.coordinates,
-        config.topic,
-        config.partition_by,
-        config.delete_when,
-    )
 
 
 def batch_schema(plan: ReaderPlan) -> pa.Schema:

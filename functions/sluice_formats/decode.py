@@ -20,12 +20,12 @@ from sluice.config.delete_when import are_operations, deletions_among, operation
 from sluice.config.limits import Limits
 from sluice.errors import ExpansionLimit, SluiceError, Unordered
 from sluice.schema.avro import ENVELOPE, PLAIN, WriterSchema
-from sluice_formats.arrow_batches import ReaderPlan, position_of, record_batch
+from sluice_formats.arrow_batches import position_of, record_batch
 from sluice_formats.avro import avro_records
 from sluice_formats.errors import DeletionsUnmarked, UnreadableObject, UnsupportedFormat
 from sluice_formats.json_records import json_records
 from sluice_formats.parquet_records import parquet_records
-from sluice_formats.records import BadRow, Record, Records, sound_batch
+from sluice_formats.records import BadRow, ReaderPlan, Record, Records, sound_batch
 
 _READERS: dict[str, Callable[[bytes, ManifestObject, ReaderPlan], Records]] = {
     AVRO: lambda body, item, plan: avro_records(body, plan.limits),

@@ -1,22 +1,73 @@
-"""Records as every reader returns them, in chunks with their writer schema; bad records are set aside one by one."""
+"""The plan of a read, and records as every reader returns them, in chunks with their writer schema.
+
+Bad records are set aside one by one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Callable, Union
 
 import pyarrow as pa
 
+from sluice.config import placeholders as unavailable
+from sluice.config.delete_when import DeleteWhen
+from sluice.config.limits import DEFAULTS, Limits
+from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit, SluiceError
 from sluice.schema.avro import WriterSchema
+from sluice.schema.columns import Column
 from sluice_formats.errors import TooManyBadRows, UndecodableValue
 
 # Limits of the decoded records held as Python objects at a time; finished chunks are kept as Arrow.
 CHUNK_BYTES = 32 * 1024**2  # decompressed
 CHUNK_ROWS = 20_000
 CHUNK_CELLS = 2_000_000  # a record of thousands of fields takes a hundred kilobytes in memory
+
+
+@dataclass(frozen=True)
+class ReaderPlan:
+    """Pickled into read tasks. `columns` are those of the batch; a writer's columns are matched by name."""
+
+    batch: str
+    table: str
+    record_key: tuple[str, ...]
+    generation: int
+    columns: tuple[Column, ...]
+    limits: Limits = DEFAULTS
+    # Inferred schemas (Avro form, as JSON) of objects that carry none, by the object's hash.
+    inferred: Mapping[str, str] = field(default_factory=dict)
+    position: str | None = None  # the column that orders rows, for sources without a log position
+    append_only: bool = False
+    unavailable_value: str = unavailable.DEFAULT
+    coordinates: tuple[str, ...] = ()  # columns with the record's Kafka partition and offset
+    topic: str = ""
+    partition_by: tuple[str, ...] = ()
+    delete_when: DeleteWhen = DeleteWhen()
+
+
+def reader_plan(
+    config: TableConfig, *, batch: str, columns: tuple[Column, ...], inferred: Mapping[str, str]
+) -> ReaderPlan:
+    """The plan of reading one batch into a table."""
+    return ReaderPlan(
+        batch,
+        config.table,
+        config.record_key,
+        config.generation,
+        columns,
+        config.limits,
+        inferred,
+        config.position,
+        config.append_only,
+        config.unavailable_value,
+        config.coordinates,
+        config.topic,
+        config.partition_by,
+        config.delete_when,
+    )
 
 
 def most_rows(columns: int) -> int:

@@ -12,8 +12,8 @@ from pyspark.sql.types import StructField, StructType
 from sluice.changes.hidden_columns import UNCHANGED
 from sluice.schema.columns import SPARK_TYPES, Column, RowSchema, array_column, as_raw, json_column, plain_column
 from sluice.schema.union import merge_columns
-from sluice_formats.arrow_batches import ReaderPlan
 from sluice_formats.arrow_columns import raw_array, spark_type
+from sluice_formats.records import ReaderPlan
 from sluice_spark.merge.normalize import normalized
 from sluice_spark.merge.plan import data_type
 from sluice_spark.merge.working_columns import INEXACT

@@ -21,12 +21,12 @@ from sluice.schema.columns import Column
 from sluice.schema.table_row import row_for_table
 from sluice.schema.temporal import REAL_RANGES, date_text, time_text
 from sluice.schema.union import union_of
-from sluice_formats.arrow_batches import reader_plan
 from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.decode import decode
 from sluice_formats.json_records import json_schemas
 from sluice_formats.json_schema import agreed
 from sluice_formats.parquet_footer import read_footer
+from sluice_formats.records import reader_plan
 from sluice_read.values import far_timestamp, rows_of
 
 _TIMES = frozenset((kinds.TIME_MILLIS, kinds.TIME_MICROS, kinds.TIME_NANOS))

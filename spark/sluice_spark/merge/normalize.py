@@ -15,7 +15,7 @@ from sluice.changes import hidden_columns
 from sluice.schema import columns as kinds
 from sluice.schema.columns import Column
 from sluice.schema.temporal import REAL_RANGES
-from sluice_formats.arrow_batches import ReaderPlan
+from sluice_formats.records import ReaderPlan
 from sluice_spark.merge.plan import stored_type
 from sluice_spark.merge.working_columns import INEXACT
 

@@ -31,7 +31,7 @@ from sluice.schema.columns import Column, RowSchema
 from sluice.schema.evolution import Evolution, evolve_empty, evolve_table, incompatible, refused, rewritten_columns
 from sluice.schema.table_row import known_types, row_with_types
 from sluice.schema.union import merge_schemas
-from sluice_formats.arrow_batches import ReaderPlan, reader_plan
+from sluice_formats.records import ReaderPlan, reader_plan
 
 _TYPES: dict[str, DataType] = {
     "boolean": BooleanType(),

@@ -1,7 +1,7 @@
 """`sluice batch`: what is open, what the next run does with it, and giving it up."""
 
 import pytest
-from emulated_stack import NOW, describe
+from emulation.stack import NOW, describe
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.config.table import TableConfig
