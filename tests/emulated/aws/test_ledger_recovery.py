@@ -238,6 +238,7 @@ def test_the_command_refills_an_empty_ledger_and_refuses_while_a_lane_may_run(st
         "tables": ["crm.user"],
         "rebuilds_unfinished": ["crm.other"],
         "lanes_that_may_run": ["main"],
+        "skipped_documents": [],
     }
     assert run(["rebuild", "ledger", "--yes"]) == 1
     assert "sluice pause main" in capsys.readouterr().err and stack.ledger.objects.get([merged]) == {}
