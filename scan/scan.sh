@@ -9,7 +9,7 @@ step() { echo "== $1"; shift; "$@" || { failed=1; echo "FAILED: $1"; }; }
 
 step "cfn-lint template.yaml" "$bin/cfn-lint" template.yaml
 step "checkov template.yaml (scan/checkov.yaml)" "$bin/checkov" --file template.yaml --config-file scan/checkov.yaml --skip-download
-step "bandit (scan/bandit.yaml)" "$bin/bandit" --quiet --recursive --configfile scan/bandit.yaml functions spark cli local
+step "bandit (scan/bandit.yaml)" "$bin/bandit" --quiet --recursive --configfile scan/bandit.yaml functions spark cli deploy local
 for list in constraints.txt spark/requirements.txt functions/requirements.txt; do
   echo "== pip-audit $list"
   answer=$("$bin/pip-audit" --requirement "$list" --no-deps --disable-pip --progress-spinner off --format json 2>/dev/null)

@@ -37,8 +37,8 @@ _TemplateLoader.add_multi_constructor("!", _written_out)
 
 def parse_template(text: str) -> dict[str, Any]:
     """A template in YAML or JSON with CloudFormation's short forms written out. Raises yaml.YAMLError."""
-    # Through JSON, so that YAML's anchors become copies.
-    return dict(json.loads(json.dumps(yaml.load(text, _TemplateLoader))))  # noqa: S506  # nosec B506
+    found = yaml.load(text, _TemplateLoader)  # nosec B506, since it is a SafeLoader
+    return dict(json.loads(json.dumps(found)))  # through JSON, so that YAML's anchors become copies
 
 
 def read_template(path: Path) -> dict[str, Any]:

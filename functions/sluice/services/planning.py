@@ -26,9 +26,9 @@ class DueTable:
     due: tuple[Due, ...]
 
 
-def facts_of(state: TableState, requests: Mapping[str, ServiceRequest]) -> TableActivity:
+def facts_of(state: TableState, latest: Mapping[str, ServiceRequest]) -> TableActivity:
     """The facts that the policy decides by: the table's record, and its open or last request of each service."""
-    services = {name: _service_facts(state, name, requests.get(name)) for name in (CATALOG, *SERVICES)}
+    services = {name: _service_facts(state, name, latest.get(name)) for name in (CATALOG, *SERVICES)}
     deleted = state.totals.get("deleted", 0) + state.totals.get("truncated", 0)
     paused = state.paused or bool(state.blocked)
     return TableActivity(
@@ -39,16 +39,16 @@ def facts_of(state: TableState, requests: Mapping[str, ServiceRequest]) -> Table
 def due_tables(
     configuration: Configuration,
     states: Iterable[TableState],
-    requests: Mapping[tuple[str, str], Mapping[str, ServiceRequest]],
+    latest: Mapping[tuple[str, str], Mapping[str, ServiceRequest]],
     now: int,
 ) -> tuple[DueTable, ...]:
-    """The tables with due services, in order of name; `requests` by lane and table. `now` is epoch ms."""
+    """The tables with due services, in order of name; `latest` are requests by lane and table. `now` is epoch ms."""
     found = []
     for state in sorted(states, key=lambda each: each.table):
         config = config_by_pinned_topic(configuration, state.table, state.pinned)
         if config is None:
             continue
-        services = due(facts_of(state, requests.get((config.lane, state.table), {})), config, now)
+        services = due(facts_of(state, latest.get((config.lane, state.table), {})), config, now)
         if services:
             found.append(DueTable(config, state, services))
     return tuple(found)
