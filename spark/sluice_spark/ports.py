@@ -16,8 +16,11 @@ from sluice.services.requests import SliceDone
 class Manifests(Protocol):
     """Manifests and outcomes in S3, from which a lost ledger is rebuilt."""
 
-    def put_manifest(self, manifest: Manifest) -> str:
-        """Store a manifest and return its S3 key."""
+    def put_manifest(self, manifest: Manifest, still_held: Callable[[], bool]) -> str | None:
+        """Store a manifest and return its S3 key.
+
+        Asks `still_held` before it replaces another manifest of the batch, and returns None where it says no.
+        """
         ...
 
     def manifest(self, key: str) -> Manifest | None:

@@ -43,8 +43,10 @@ class Documents:
     def __init__(self) -> None:
         self.stored: dict[str, str] = {}
 
-    def put_manifest(self, manifest: Manifest) -> str:
+    def put_manifest(self, manifest: Manifest, still_held: Callable[[], bool] = lambda: True) -> str | None:
         key = manifest_key(manifest.lane, manifest.batch)
+        if self.stored.get(key) not in (None, manifest.to_json()) and not still_held():
+            return None
         self.stored[key] = manifest.to_json()
         return key
 

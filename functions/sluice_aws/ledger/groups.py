@@ -19,20 +19,21 @@ class GuardRefused(Exception):
 
 
 def write_groups(table: LedgerTable, groups: Sequence[Group], *, guard: Values | None = None) -> dict[int, Refusal]:
-    """Write every group whose conditions hold, several to a transaction and in parallel.
+    """Write every group whose conditions hold, several to a transaction, and without a guard in parallel.
 
     A group is the actions that belong to one object, and is idempotent by its own condition. Groups share a
     transaction only to save calls. Returns the refusals by the group's position. `guard` is a check that is part of
-    every transaction; raises GuardRefused when it fails. Raises LedgerBusy: groups that were written stay written,
-    and a repetition refuses them harmlessly.
+    every transaction, so these are written one after the other: transactions that check one item conflict. Raises
+    GuardRefused when it fails. Raises LedgerBusy: groups that were written stay written, and a repetition refuses them
+    harmlessly.
     """
     guards = [] if guard is None else [guard]
-    refused: dict[int, Refusal] = {}
-    for answer in table.map(
-        lambda chunk: _write_chunk(table, chunk, guards), _chunks(groups, ACTIONS_LIMIT - len(guards))
-    ):
-        refused.update(answer)
-    return refused
+    chunks = _chunks(groups, ACTIONS_LIMIT - len(guards))
+    if guard is None:
+        answers = table.map(lambda chunk: _write_chunk(table, chunk, guards), chunks)
+    else:
+        answers = [_write_chunk(table, chunk, guards) for chunk in chunks]
+    return {position: refusal for answer in answers for position, refusal in answer.items()}
 
 
 def _chunks(groups: Sequence[Group], limit: int) -> list[list[tuple[int, Group]]]:

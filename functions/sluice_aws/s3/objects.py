@@ -27,6 +27,8 @@ ARCHIVED = {"InvalidObjectState"}
 _ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")
 COLD = frozenset((*_ARCHIVES, "INTELLIGENT_TIERING"))  # storage classes whose objects may be archived
 EMPTY = {"InvalidRange", "416"}
+# Answers to a conditional write: the condition doesn't hold, another write was faster, or the object is gone.
+CHANGED = {"PreconditionFailed", "412", "ConditionalRequestConflict", "409", "NoSuchKey", "404"}
 
 
 TAIL_PART_BYTES = 1024 * 1024
@@ -183,6 +185,17 @@ class Objects:
 
     def put(self, bucket: str, key: str, data: bytes, *, content_type: str = "application/octet-stream") -> None:
         self._s3.put_object(Bucket=bucket, Key=key, Body=data, ContentType=content_type)
+
+    def put_if(self, bucket: str, key: str, data: bytes, *, replaces: str | None, content_type: str) -> bool:
+        """Write an object if there is none yet, or if it still has the ETag `replaces`. False where that isn't so."""
+        condition = {"IfNoneMatch": "*"} if replaces is None else {"IfMatch": replaces}
+        try:
+            self._s3.put_object(Bucket=bucket, Key=key, Body=data, ContentType=content_type, **condition)
+        except ClientError as error:
+            if _code(error) in CHANGED:
+                return False
+            raise
+        return True
 
     def put_json(self, bucket: str, key: str, document: Any) -> None:
         """Write a document as JSON, keys in order, so that equal documents are equal bytes."""

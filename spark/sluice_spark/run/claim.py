@@ -172,9 +172,9 @@ class ClaimStep:
         }
         manifest = open_manifest(me.lane, me.run, now, configuration.version, parts)
         with profile.stage("manifest"):
-            key = self._manifests.put_manifest(manifest)
+            key = self._manifests.put_manifest(manifest, self._hold.still_held)
         with profile.stage("open"):
-            opened = self._ledger.batches.open(manifest, key, me.run, me.job_run_id)
+            opened = key is not None and self._ledger.batches.open(manifest, key, me.run, me.job_run_id)
         if not opened:
             self._hold.lose()
             raise LaneLost(

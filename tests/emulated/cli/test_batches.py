@@ -27,7 +27,7 @@ def batch(stack):
     }
     manifest = open_manifest("main", "run-1", NOW, "c1", parts)
     assert ledger.batches.open(
-        manifest, ManifestStore(Objects(stack.s3), "s-silver").put_manifest(manifest), "run-1", "job1"
+        manifest, ManifestStore(Objects(stack.s3), "s-silver").put_manifest(manifest, lambda: True), "run-1", "job1"
     )
     ledger.batches.claim(manifest)
     ledger.batches.begin_attempt(manifest.batch, "crm.task", NOW)

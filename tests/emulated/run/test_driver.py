@@ -237,7 +237,7 @@ def test_manifests_and_outcomes_come_back_from_s3_as_they_were_put():
         s3 = boto3.client("s3", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
         s3.create_bucket(Bucket="silver")
         store = ManifestStore(Objects(s3), "silver")
-        key = store.put_manifest(manifest)
+        key = store.put_manifest(manifest, lambda: True)
         assert key == f"_sluice/manifests/main/{manifest.batch}.json"
         assert store.manifest(key) == manifest and store.manifest("_sluice/manifests/main/other.json") is None
         store.put_outcome(outcome)
@@ -247,3 +247,30 @@ def test_manifests_and_outcomes_come_back_from_s3_as_they_were_put():
         s3.put_object(Bucket="silver", Key=key, Body=b"{}")
         with pytest.raises(UnreadableManifest):
             store.manifest(key)
+
+
+def test_a_run_without_its_lane_replaces_no_manifest_of_its_successor():
+    config = TableConfig("shop.orders", "shop", "orders", topic="shop.orders", record_key=("id",))
+    late, other, newer = (
+        open_manifest(LANE, run, 1, "c1", {"shop.orders": TablePart(config.to_dict())})
+        for run in ("run-1", "run-2", "run-3")
+    )
+    assert late.batch == other.batch == newer.batch
+    with mock_aws():
+        s3 = boto3.client("s3", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
+        s3.create_bucket(Bucket="silver")
+        store = ManifestStore(Objects(s3), "silver")
+        key = store.put_manifest(other, lambda: True)
+        assert store.put_manifest(late, lambda: False) is None
+        assert store.manifest(key) == other
+        looks = iter([True, False])
+
+        def frozen_behind_its_look():
+            held = next(looks)
+            if held:
+                assert store.put_manifest(newer, lambda: True) == key
+            return held
+
+        assert store.put_manifest(late, frozen_behind_its_look) is None
+        assert store.manifest(key) == newer
+        assert store.put_manifest(newer, lambda: False) == key  # its own, again

@@ -90,9 +90,9 @@ def taken(backlog, states=()):
     )
     step = ClaimStep(
         ledger=ledger,
-        manifests=SimpleNamespace(put_manifest=lambda manifest: "key"),
+        manifests=SimpleNamespace(put_manifest=lambda manifest, still_held: "key"),
         configuration=SimpleNamespace(refresh=lambda: configuration, current=configuration),
-        hold=SimpleNamespace(identity=SimpleNamespace(lane=LANE, run="r", job_run_id="j")),
+        hold=SimpleNamespace(identity=SimpleNamespace(lane=LANE, run="r", job_run_id="j"), still_held=lambda: True),
         clock=SimpleNamespace(now_ms=lambda: 10_000_000),
         log=SimpleNamespace(event=lambda *_, **__: None),
         background=InPlace(),
