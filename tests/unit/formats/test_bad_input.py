@@ -70,6 +70,7 @@ OF_OTHERS = {
     "table_differs": "the driver",
     "tasks_left": "the driver",
     "table_went_back": "the driver",
+    "instant_came_back": "the driver",
     "unidentified_object": "a notice, not an object",
     "no_such_commit": "reading a timeline",
     "unreadable_commit": "reading a timeline",
