@@ -66,6 +66,7 @@ def _mount() -> None:
     from sluice_cli.status import status as status_command
     from sluice_cli.status import top as top_command
     from sluice_cli.tables import accept as accept_command
+    from sluice_cli.tables import audit as audit_command
     from sluice_cli.tables import catalog as catalog_commands
     from sluice_cli.tables import inspect as table_commands
     from sluice_cli.tables import query as query_commands
@@ -105,6 +106,7 @@ def _mount() -> None:
     app.add_typer(batch_commands.app, name="batch")
     app.command("adopt-bucket")(adopt_command.adopt_bucket)
     app.add_typer(cost_command.app, name="cost")
+    app.command("audit")(audit_command.audit)
     app.command("doctor")(doctor_command.doctor)
     app.command("demo")(demo_command.demo)
     app.command("package")(package_command.package)

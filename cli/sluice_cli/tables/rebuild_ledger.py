@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from sluice.batch.manifest import check_types
 from sluice.changes.position import generation_of
-from sluice.errors import UnreadableManifest
 from sluice.hudi.own_metadata import PURGED_PROPERTY
 from sluice.lane.machine import PAUSED
 from sluice.ledger.recovery import Recovered, Recovery
-from sluice.silver_keys import BEGUN, FINISHED, REPLACED
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.documents import SkippedDocument, SkippedDocuments
@@ -26,6 +22,7 @@ from sluice_aws.stack import Target
 from sluice_cli.config.review import lane_names
 from sluice_cli.errors import LedgerInUse, NotAllRecovered
 from sluice_cli.status.past_batches import PastBatches
+from sluice_cli.tables.past_rebuilds import PastRebuilds
 from sluice_cli.tables.rebuild_plan import pages_of_bronze
 from sluice_cli.terminal.interaction import ask, counting
 from sluice_cli.terminal.output import (
@@ -125,8 +122,8 @@ class Recovering:
 
     def read(self, tick: Callable[[str, int], None]) -> Recovery:
         """Read every manifest and outcome."""
-        self._begun = dict(self._rebuilds())
-        recovery = Recovery({table: max(mark["at"] for mark in marks.values()) for table, marks in self._begun.items()})
+        self._rebuilds = PastRebuilds.read(self._objects, self._target.silver, self._marks)
+        recovery = Recovery(self._rebuilds.last_at)
         for number, batch in enumerate(self._past.newest(), 1):
             recovery.add(batch.manifest, batch.outcomes)
             tick("Batches", number)
@@ -143,7 +140,7 @@ class Recovering:
             done = done.plus(self._ledger.recovery.restore_objects(settled, etags, dry_run=dry_run))
             listed += len(page)
             tick("Versions in bronze", listed)
-        unfinished = tuple(sorted(table for table, marks in self._begun.items() if not self._is_finished(max(marks))))
+        unfinished = self._rebuilds.unfinished()
         tables = recovery.tables()
         if not dry_run:
             tables = {
@@ -152,7 +149,7 @@ class Recovering:
                 if self._ledger.recovery.restore_table(name, known, purge_floors=self._purge_floors(name))
             }
             for table in unfinished:
-                newest = self._begun[table][max(self._begun[table])]
+                newest = self._rebuilds.newest(table)
                 self._ledger.rebuilds.begin(
                     table,
                     newest["lane"],
@@ -160,35 +157,12 @@ class Recovering:
                 )
         return Result(done, unknown, tuple(sorted(tables)), unfinished, self.skipped)
 
-    def _rebuilds(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """The marks of every rebuild of a table, by table and place."""
-        found: dict[str, dict[str, dict[str, Any]]] = {}
-        for key in self._objects.keys(self._target.silver, REPLACED):
-            if key.endswith(f"/{BEGUN}") and key.count("/") == REPLACED.count("/") + 2:
-                mark = self._marks.parsed(key, self._objects.get(self._target.silver, key), _mark)
-                if mark is not None:
-                    found.setdefault(mark["table"], {})[key[: -len(BEGUN)]] = mark
-        return found
-
-    def _is_finished(self, place: str) -> bool:
-        return self._objects.get(self._target.silver, place + FINISHED) is not None
-
     def _purge_floors(self, table: str) -> dict[str, str]:
         """The highest purged position, by generation, from the table's own properties."""
         silver = SilverBucket(self._target.client("s3"), self._target.silver)
         properties = TimelineReader(silver).properties(table) or {}
         position = properties.get(PURGED_PROPERTY, "")
         return {str(generation_of(position)): position} if position else {}
-
-
-def _mark(text: str) -> dict[str, Any]:
-    """The mark of a rebuild. Raises UnreadableManifest."""
-    try:
-        mark: dict[str, Any] = json.loads(text)
-        check_types(mark, "mark", {"table": str, "lane": str, "to": str, "at": int})
-    except (ValueError, AttributeError, RecursionError) as error:
-        raise UnreadableManifest(f"This is no mark of a rebuild: {error}", found=text[:200]) from error
-    return mark
 
 
 def _print(result: Result, lanes: tuple[str, ...], dry_run: bool, as_json: bool) -> None:

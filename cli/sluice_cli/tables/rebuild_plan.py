@@ -46,12 +46,12 @@ class ReplayPlan:
         return sum(record.size for record in (*self.replay, *self.waiting))
 
 
-def pages_of_bronze(objects: Objects, bucket: str) -> Iterator[dict[ObjectId, ListedVersion]]:
-    """List every object version, a page at a time."""
+def pages_of_bronze(objects: Objects, bucket: str, prefix: str = "") -> Iterator[dict[ObjectId, ListedVersion]]:
+    """List every object version below a prefix, a page at a time."""
     versioned = objects.is_versioned(bucket)
     marker = None
     while True:
-        page = objects.version_page(bucket, marker)
+        page = objects.version_page(bucket, marker, prefix=prefix)
         yield {
             identify(item.bucket, item.key, item.version_id, item.etag, bucket_versioned=versioned): item
             for item in page.versions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from sluice.errors import CommandFailed, UsageError
 from sluice_cli.terminal.output import stderr_console
+
+SHOWN_AFTER_S = 2.0
 
 
 def ask(question: str) -> None:
@@ -27,10 +30,19 @@ def ask(question: str) -> None:
 
 @contextmanager
 def counting(quiet: bool) -> Iterator[Callable[[str, int], None]]:
-    """Show one line with the number of things read so far."""
-    console = stderr_console()
-    with console.status("Listing bronze") as status:
-        yield (lambda what, done: None) if quiet else (lambda what, done: status.update(f"{what}: {done:,}"))
+    """Show one line with the number of things read so far, once that takes longer than SHOWN_AFTER_S."""
+    began = time.monotonic()
+    status = stderr_console().status("Listing bronze")
+
+    def tick(what: str, done: int) -> None:
+        status.update(f"{what}: {done:,}")
+        if time.monotonic() - began >= SHOWN_AFTER_S:
+            status.start()
+
+    try:
+        yield (lambda what, done: None) if quiet else tick
+    finally:
+        status.stop()
 
 
 @contextmanager

@@ -103,19 +103,23 @@ class Reconciler:
     def _notice(self, version: ListedVersion, versioned: bool) -> Notice | None:
         """A listed version as the notice that should have arrived; None (with a warning) without version and ETag."""
         try:
-            id = identify(version.bucket, version.key, version.version_id, version.etag, bucket_versioned=versioned)
+            return notice_of(version, versioned)
         except UnidentifiedObject as error:
             self._report.warn("version_unidentified", reason=str(error), **error.facts)
             return None
-        return Notice(
-            id=id,
-            size=version.size,
-            sequencer=None,
-            event_time_ms=version.modified_at,
-            event_name="listed",
-            via=LISTING,
-            etag=version.etag,
-        )
+
+
+def notice_of(version: ListedVersion, versioned: bool) -> Notice:
+    """A listed version as the notice that should have arrived. Raises UnidentifiedObject."""
+    return Notice(
+        id=identify(version.bucket, version.key, version.version_id, version.etag, bucket_versioned=versioned),
+        size=version.size,
+        sequencer=None,
+        event_time_ms=version.modified_at,
+        event_name="listed",
+        via=LISTING,
+        etag=version.etag,
+    )
 
 
 def _marker(stored: Mapping[str, Any] | None) -> tuple[str, str] | None:

@@ -1,0 +1,269 @@
+"""`sluice audit`: compares bronze, the ledger, manifests and outcomes, and the timelines of all tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import typer
+
+from sluice.config.document import Configuration
+from sluice.ledger.audit import ARCHIVED, CONTRADICTIONS, NO_CHANGE, UNKNOWN_OBJECT, Contradiction, ObjectVerdict
+from sluice.ledger.records import ObjectRecord
+from sluice.objects import ObjectId
+from sluice_aws.admission.admit import open_admission
+from sluice_aws.admission.reconcile import notice_of
+from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.documents import SkippedDocument
+from sluice_aws.s3.objects import ListedVersion, Objects
+from sluice_aws.s3.silver_files import SilverBucket
+from sluice_aws.s3.timelines import TimelineReader
+from sluice_aws.settings import Settings
+from sluice_aws.stack import Target
+from sluice_cli.tables.audit_facts import AuditFacts, Tick
+from sluice_cli.tables.rebuild_plan import pages_of_bronze
+from sluice_cli.terminal.interaction import counting
+from sluice_cli.terminal.output import (
+    Json,
+    Stack,
+    chosen_target,
+    counted,
+    described_documents,
+    print_json,
+    say_skipped,
+    visible,
+)
+from sluice_cli.terminal.stack import supervise_now
+
+SHOWN = 10  # contradictions of each kind, for people
+GRACE_PARAMETER = "ReconcileGraceSeconds"
+_COLUMNS = ("key", "version", "state", "table", "batch", "instant", "place", "reason")
+
+
+def audit(
+    prefix: Annotated[
+        str,
+        typer.Option("--prefix", metavar="PREFIX", help="Only objects whose keys begin so.", show_default=False),
+    ] = "",
+    objects: Annotated[
+        bool, typer.Option("--objects", help="Also list every object version: where it is committed, or why not.")
+    ] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Admit objects that the ledger doesn't know, and start their lanes.")
+    ] = False,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Account for every object version: bronze against the ledger, the ledger against batches and commits.
+
+    An object is committed in one batch, whose outcome names a commit on its table's timeline, or the ledger says why
+    not. Commits that left the active timeline count as archived. --repair admits objects that no notice announced, as
+    reconcile does; every other contradiction is left to you and listed with its next step. It reads one listing of
+    bronze, all manifests and outcomes, and the commits of all active timelines, while the stack works.
+
+    The exit code is 1 if there is a contradiction that was not repaired.
+
+    Examples:
+
+      sluice audit
+
+      sluice audit --prefix topics/crm.public.user/ --objects
+
+      sluice audit --json | jq '.contradictions[].code'
+    """
+    target = chosen_target(stack)
+    with counting(as_json) as tick:
+        report = Auditing(target).run(prefix, tick, repair=repair, keep_objects=objects)
+    say_skipped(report.skipped)
+    if as_json:
+        print_json(_document(report, with_objects=objects))
+    else:
+        _print(report)
+    if report.contradictions:
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class AuditedVersion:
+    """One object version with its verdict; `place` is where its commit is."""
+
+    id: ObjectId
+    verdict: ObjectVerdict
+    record: ObjectRecord | None
+    place: str | None
+
+
+@dataclass
+class AuditReport:
+    """The result of an audit. `states` and `places` count object versions; `contradictions` are not repaired."""
+
+    states: Counter[str] = field(default_factory=Counter)
+    places: Counter[str] = field(default_factory=Counter)
+    parts: int = 0
+    contradictions: list[Contradiction] = field(default_factory=list)
+    repaired: list[tuple[ObjectId, str]] = field(default_factory=list)
+    objects: list[AuditedVersion] = field(default_factory=list)
+    skipped: Sequence[SkippedDocument] = ()
+
+
+class Auditing:
+    """The audit of one stack."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        s3 = target.client("s3")
+        self._objects = Objects(s3)
+        self._woken: set[str] = set()
+        self._ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+        self._facts = AuditFacts(
+            self._ledger, self._objects, target.silver, TimelineReader(SilverBucket(s3, target.silver))
+        )
+
+    def run(self, prefix: str, tick: Tick, *, repair: bool, keep_objects: bool) -> AuditReport:
+        """Read and compare everything."""
+        grace_s = int(self._target.parameters.get(GRACE_PARAMETER) or Settings.reconcile_grace_s)
+        report = AuditReport()
+        self._facts.read_batches(tick)
+        for page in pages_of_bronze(self._objects, self._target.bronze, prefix):
+            self._audit(page, report, old=epoch_ms() - grace_s * 1000, repair=repair, keep_objects=keep_objects)
+            tick("Versions in bronze", sum(report.states.values()))
+        report.contradictions += self._facts.of_parts(tick)
+        report.parts = len(self._facts.parts)
+        report.skipped = self._facts.skipped
+        if self._woken:
+            supervise_now(self._target)
+        return report
+
+    def _audit(
+        self,
+        page: Mapping[ObjectId, ListedVersion],
+        report: AuditReport,
+        *,
+        old: int,
+        repair: bool,
+        keep_objects: bool,
+    ) -> None:
+        """Audit one page of the listing. Versions younger than `old` (epoch ms) may be unknown."""
+        verdicts = self._facts.verdicts(page.keys(), lambda identity: page[identity].modified_at > old)
+        unknown = [identity for identity, (verdict, _) in verdicts.items() if verdict.code == UNKNOWN_OBJECT]
+        repaired = self._admit([page[identity] for identity in unknown]) if repair and unknown else {}
+        report.repaired += repaired.items()
+        for identity, (verdict, record) in verdicts.items():
+            place = None if verdict.part is None else self._facts.place(verdict.part)
+            report.states[verdict.state] += 1
+            report.places.update([place] if place else [])
+            if verdict.code is not None and identity not in repaired:
+                report.contradictions.append(_about(identity, verdict.code, record))
+            if keep_objects:
+                report.objects.append(AuditedVersion(identity, verdict, record, place))
+
+    def _admit(self, versions: Sequence[ListedVersion]) -> dict[ObjectId, str]:
+        """Admit objects and wake their lanes; gives the state that each was admitted in, without those that failed."""
+        versioned = self._objects.is_versioned(self._target.bronze)
+        admission = open_admission(self._objects, ledger=self._ledger, silver_bucket=self._target.silver, now=epoch_ms)
+        admissions = admission.admit_all([notice_of(version, versioned) for version in versions], self._configuration())
+        for lane in sorted(admissions.lanes):
+            self._ledger.lanes.wake(lane)
+            self._woken.add(lane)
+        return {identity: admitted.written.state for identity, admitted in admissions.done.items()}
+
+    def _configuration(self) -> Configuration | None:
+        return ConfigStore(self._objects, self._target.artifacts).load()
+
+
+def _about(identity: ObjectId, code: str, record: ObjectRecord | None) -> Contradiction:
+    if record is None:
+        return Contradiction(code, object=identity)
+    return Contradiction(code, record.table, record.batch, object=identity)
+
+
+def _next_step(found: Contradiction) -> str:
+    """The next step, with the names of the table and the key."""
+    step = CONTRADICTIONS[found.code][1]
+    step = step.replace("TABLE", found.table) if found.table else step
+    return step.replace("KEY", found.object.key) if found.object else step
+
+
+def _print(report: AuditReport) -> None:
+    for version in report.objects:
+        print("\t".join(visible(str(value or "-")) for value in _described(version).values()))
+    states = ", ".join(f"{count:,} {state}" for state, count in sorted(report.states.items()))
+    print(f"{counted(sum(report.states.values()), 'object version')}{': ' if states else ''}{states}")
+    where = {ARCHIVED: "in archived commits", NO_CHANGE: "without a change"}
+    if report.places:
+        print("committed: " + ", ".join(f"{n:,} {where.get(p, p)}" for p, n in sorted(report.places.items())))
+    print(f"{counted(report.parts, 'part')} of batches compared with the timelines")
+    for identity, state in report.repaired[:SHOWN]:
+        print(f"repaired: {visible(identity.key)} was admitted as {state}")
+    if len(report.repaired) > SHOWN:
+        print(f"repaired: and {len(report.repaired) - SHOWN:,} more (--json lists all)")
+    by_code: dict[str, list[Contradiction]] = {}
+    for found in report.contradictions:
+        by_code.setdefault(found.code, []).append(found)
+    for code, all_found in sorted(by_code.items()):
+        print(f"{code}: {len(all_found):,}: {CONTRADICTIONS[code][0]}")
+        for found in all_found[:SHOWN]:
+            print(f"  {_line(found)}")
+        if len(all_found) > SHOWN:
+            print(f"  and {len(all_found) - SHOWN:,} more (--json lists all)")
+        print(f"  {visible(_next_step(all_found[0])) if len(all_found) == 1 else CONTRADICTIONS[code][1]}")
+    if not report.contradictions:
+        print("no contradiction")
+
+
+def _line(found: Contradiction) -> str:
+    named: tuple[str | None, ...]
+    if found.object is not None:
+        named = (found.object.key, found.object.version, found.table, found.batch)
+    else:
+        named = (found.table, found.batch, found.instant, counted(found.objects, "object") if found.objects else None)
+    return "  ".join(visible(value) for value in named if value)
+
+
+def _document(report: AuditReport, *, with_objects: bool) -> dict[str, Any]:
+    listed = {"object_versions": [_described(version) for version in report.objects]} if with_objects else {}
+    return {
+        "clean": not report.contradictions,
+        "objects": dict(sorted(report.states.items())),
+        "committed": dict(sorted(report.places.items())),
+        "parts": report.parts,
+        "contradictions": [
+            {
+                "code": found.code,
+                "found": CONTRADICTIONS[found.code][0],
+                "next_step": _next_step(found),
+                "table": found.table,
+                "batch": found.batch,
+                "instant": found.instant,
+                "objects": found.objects,
+                "key": None if found.object is None else found.object.key,
+                "version": None if found.object is None else found.object.version,
+            }
+            for found in report.contradictions
+        ],
+        "repaired": [
+            {"key": identity.key, "version": identity.version, "state": state} for identity, state in report.repaired
+        ],
+        "skipped_documents": described_documents(report.skipped),
+        **listed,
+    }
+
+
+def _described(version: AuditedVersion) -> dict[str, Any]:
+    record, part = version.record, version.verdict.part
+    reason = None if record is None else record.code or record.rule or record.reason
+    values = (
+        version.id.key,
+        version.id.version,
+        version.verdict.state,
+        None if record is None else record.table,
+        None if record is None else record.batch,
+        None if part is None else part.instant,
+        version.place,
+        version.verdict.code or reason,
+    )
+    return dict(zip(_COLUMNS, values, strict=True))

@@ -1,0 +1,205 @@
+"""Reads what `sluice audit` compares: manifests and outcomes, records of the ledger, and the commits of timelines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+
+from sluice.errors import UnreadableCommit
+from sluice.hudi.own_metadata import BATCH_KEY
+from sluice.hudi.timeline import Instant
+from sluice.ledger.audit import (
+    AuditedPart,
+    Contradiction,
+    Membership,
+    ObjectVerdict,
+    TableCommits,
+    judge_object,
+    judge_part,
+    memberships,
+    place_of,
+    without_outcome,
+)
+from sluice.ledger.ports import Ledger
+from sluice.ledger.records import ObjectRecord
+from sluice.objects import ObjectId
+from sluice_aws.errors import NoSuchCommit
+from sluice_aws.s3.documents import SkippedDocument, SkippedDocuments
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.timelines import TimelineReader
+from sluice_cli.status.past_batches import PastBatch, PastBatches
+from sluice_cli.tables.past_rebuilds import PastRebuilds
+
+AT_ONCE = 16  # commits that are read at the same time
+Tick = Callable[[str, int], None]
+Judged = tuple[ObjectVerdict, ObjectRecord | None]
+
+
+class AuditFacts:
+    """The facts of one stack, read while it works.
+
+    `read_batches` comes first. An object that seems wrong is looked up once more, and a timeline is read again for a
+    batch that was read after it, so that what happens meanwhile is no contradiction.
+    """
+
+    def __init__(self, ledger: Ledger, objects: Objects, silver: str, timelines: TimelineReader) -> None:
+        self._ledger = ledger
+        self._objects = objects
+        self._silver = silver
+        self._timelines = timelines
+        self._past = PastBatches(objects, silver)
+        self._marks = SkippedDocuments()
+        self._members: dict[ObjectId, tuple[Membership, ...]] = {}
+        self._parts: dict[tuple[str, str], AuditedPart] = {}
+        self._commits: dict[str, TableCommits] = {}
+        self._reads = 0  # of batches by name and of timelines, to tell which came first
+        self._read_at: dict[str, int] = {}  # by batch id and by table
+
+    @property
+    def skipped(self) -> Sequence[SkippedDocument]:
+        """The documents that were left out, since they can't be read."""
+        return (*self._past.skipped, *self._marks.found)
+
+    @property
+    def parts(self) -> Collection[AuditedPart]:
+        """Every part of every batch."""
+        return self._parts.values()
+
+    def read_batches(self, tick: Tick) -> None:
+        """Read every manifest and outcome."""
+        for number, batch in enumerate(self._past.newest(), 1):
+            self._add(batch)
+            tick("Batches", number)
+
+    def verdicts(self, page: Collection[ObjectId], is_young: Callable[[ObjectId], bool]) -> dict[ObjectId, Judged]:
+        """Judge objects that were listed in bronze, all of them once and those that seem wrong once more."""
+        found = self._judged(page, is_young, again=False)
+        suspects = [identity for identity, (verdict, _) in found.items() if verdict.code is not None]
+        if suspects:
+            found.update(self._judged(suspects, is_young, again=True))
+        return found
+
+    def place(self, part: AuditedPart) -> str:
+        """Where a committed part is."""
+        return place_of(part, self._commits_for(part))
+
+    def of_parts(self, tick: Tick) -> Iterator[Contradiction]:
+        """Compare all outcomes with the timelines of their tables."""
+        tables = {part.table for part in self._parts.values()} | {state.table for state in self._ledger.tables.all()}
+        for number, table in enumerate(sorted(tables), 1):
+            tick("Timelines", number)
+            own = [part for part in self._parts.values() if part.table == table]
+            found = [judge_part(part, self._commits_for(part)) for part in own]
+            yield from (contradiction for contradiction in found if contradiction is not None)
+            yield from self._without_outcome(table, own)
+
+    def _judged(
+        self, page: Collection[ObjectId], is_young: Callable[[ObjectId], bool], *, again: bool
+    ) -> dict[ObjectId, Judged]:
+        # A batch may be opened or closed while records are read, so its pointer counts before and after.
+        unsettled = self._unsettled() if again else self._first_unsettled
+        records = self._ledger.objects.get(page)
+        if again:
+            unsettled |= self._unsettled()
+        self._read_missing(records, again=again)
+        found: dict[ObjectId, Judged] = {}
+        for identity in page:
+            record = records.get(identity)
+            verdict = judge_object(
+                record,
+                self._members.get(identity, ()),
+                young=is_young(identity),
+                open_batches=unsettled,
+                rebuilding=self._rebuilding,
+            )
+            found[identity] = verdict, record
+        return found
+
+    def _read_missing(self, records: Mapping[ObjectId, ObjectRecord], *, again: bool) -> None:
+        """Read the batches of records that were opened, or got an outcome, since the last read."""
+        wanted = {
+            (record.lane or "", record.batch)
+            for record in records.values()
+            if record.batch is not None and (again or (record.batch, record.table) not in self._parts)
+        }
+        for lane, name in sorted(wanted):
+            if not again and name in self._read_at:
+                continue
+            batch = self._past.named(lane, name)
+            self._read_at[name] = self._next()
+            if batch is not None:
+                self._add(batch)
+
+    def _add(self, batch: PastBatch) -> None:
+        for identity, member in memberships(batch.manifest, batch.outcomes, self._rebuilds.last_at):
+            self._parts[member.part.batch, member.part.table] = member.part
+            others = tuple(
+                known
+                for known in self._members.get(identity, ())
+                if (known.part.batch, known.part.table) != (member.part.batch, member.part.table)
+            )
+            self._members[identity] = (*others, member)
+
+    def _without_outcome(self, table: str, own: Sequence[AuditedPart]) -> Iterator[Contradiction]:
+        commits = self._commits.get(table) or self._read_commits(table)
+        settled = [part.batch for part in own if part.state is not None]
+        if not without_outcome(table, commits, settled):
+            return
+        # The outcome is written before the batch is closed: pointers are read first.
+        unsettled = self._unsettled()
+        yield from (
+            found
+            for found in without_outcome(table, commits, {*settled, *unsettled})
+            if self._past.outcome(found.batch or "", table) is None
+        )
+
+    def _commits_for(self, part: AuditedPart) -> TableCommits:
+        """The table's commits, read after the part."""
+        known = self._commits.get(part.table)
+        if known is None or self._read_at.get(part.batch, 0) > self._read_at[part.table]:
+            return self._read_commits(part.table)
+        return known
+
+    def _read_commits(self, table: str) -> TableCommits:
+        while True:
+            self._read_at[table] = self._next()
+            timeline = self._timelines.timeline(table)
+            known = self._commits[table].batches if table in self._commits else {}
+            unread = [instant for instant in timeline.commits if instant.time not in known]
+            with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="commits") as pool:
+                try:
+                    batches = list(pool.map(lambda instant: self._batch_of(table, instant), unread))
+                except NoSuchCommit:  # archived meanwhile
+                    continue
+            read = {instant.time: batch for instant, batch in zip(unread, batches, strict=True) if batch is not None}
+            there = {instant.time for instant in timeline.commits}
+            kept = {time: batch for time, batch in known.items() if time in there}
+            self._commits[table] = TableCommits(timeline, {**kept, **read})
+            return self._commits[table]
+
+    def _batch_of(self, table: str, instant: Instant) -> str | None:
+        try:
+            return self._timelines.commit(table, instant).extra.get(BATCH_KEY)
+        except UnreadableCommit:
+            return None  # an outcome that names it contradicts it
+
+    def _unsettled(self) -> frozenset[str]:
+        lanes = [state.lane for state in self._ledger.lanes.all()]
+        return frozenset(pointer.batch for lane in lanes for pointer in self._ledger.batches.unsettled(lane))
+
+    @cached_property
+    def _first_unsettled(self) -> frozenset[str]:
+        return self._unsettled()
+
+    @cached_property
+    def _rebuilds(self) -> PastRebuilds:
+        return PastRebuilds.read(self._objects, self._silver, self._marks)
+
+    @cached_property
+    def _rebuilding(self) -> frozenset[str]:
+        return frozenset(self._rebuilds.unfinished())
+
+    def _next(self) -> int:
+        self._reads += 1
+        return self._reads

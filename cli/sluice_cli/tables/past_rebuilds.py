@@ -1,0 +1,63 @@
+"""Reads the marks that rebuilds of tables left beside the data that they moved away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sluice.batch.manifest import check_types
+from sluice.errors import UnreadableManifest
+from sluice.silver_keys import BEGUN, FINISHED, REPLACED
+from sluice_aws.s3.documents import SkippedDocuments
+from sluice_aws.s3.objects import Objects
+
+
+class PastRebuilds:
+    """The rebuilds of one silver bucket. `marks` are by table and by the place of the data that was moved."""
+
+    def __init__(self, objects: Objects, silver: str, marks: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
+        self._objects = objects
+        self._silver = silver
+        self._marks = marks
+
+    @classmethod
+    def read(cls, objects: Objects, silver: str, skipped: SkippedDocuments) -> PastRebuilds:
+        """Read all marks; `skipped` gets those that can't be read."""
+        found: dict[str, dict[str, dict[str, Any]]] = {}
+        for key in objects.keys(silver, REPLACED):
+            if key.endswith(f"/{BEGUN}") and key.count("/") == REPLACED.count("/") + 2:
+                mark = skipped.parsed(key, objects.get(silver, key), _mark)
+                if mark is not None:
+                    found.setdefault(mark["table"], {})[key[: -len(BEGUN)]] = mark
+        return cls(objects, silver, found)
+
+    @property
+    def last_at(self) -> dict[str, int]:
+        """When each table was last rebuilt (epoch ms)."""
+        return {table: max(mark["at"] for mark in marks.values()) for table, marks in self._marks.items()}
+
+    def newest(self, table: str) -> Mapping[str, Any]:
+        """The mark of a table's last rebuild."""
+        marks = self._marks[table]
+        return marks[max(marks)]
+
+    def unfinished(self) -> tuple[str, ...]:
+        """The tables whose last rebuild was interrupted, sorted."""
+        return tuple(
+            sorted(
+                table
+                for table, marks in self._marks.items()
+                if self._objects.get(self._silver, max(marks) + FINISHED) is None
+            )
+        )
+
+
+def _mark(text: str) -> dict[str, Any]:
+    """The mark of a rebuild. Raises UnreadableManifest."""
+    try:
+        mark: dict[str, Any] = json.loads(text)
+        check_types(mark, "mark", {"table": str, "lane": str, "to": str, "at": int})
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise UnreadableManifest(f"This is no mark of a rebuild: {error}", found=text[:200]) from error
+    return mark
