@@ -65,7 +65,13 @@ def parts_of(telemetry: Telemetry) -> AdmitParts:
     ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)
     starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
     return AdmitParts(
-        admission=open_admission(objects, ledger=ledger, silver_bucket=settings.silver_bucket, now=epoch_ms),
+        admission=open_admission(
+            objects,
+            ledger=ledger,
+            silver_bucket=settings.silver_bucket,
+            now=epoch_ms,
+            forget_after_ms=settings.forget_after_s * 1000,
+        ),
         config_store=ConfigStore(objects, settings.artifact_bucket, history=ledger.history),
         ignored=IgnoredMessages(history=ledger.history, report=telemetry, now=epoch_ms),
         waker=Waker(ledger=ledger, starter=starter, report=telemetry, now=epoch_ms),

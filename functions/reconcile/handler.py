@@ -35,7 +35,7 @@ RESERVED_MS = 30_000  # kept of the invocation's time for the page under way
 
 @observed("reconcile")
 def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[str, Any]:
-    """Lambda entry, called by the schedule: sweeps one page, checks all lanes, and continues the pass over the listing.
+    """Lambda entry, called by the schedule: sweeps some pages, checks all lanes, and continues the listing.
 
     The listing comes last: it reads what others wrote, and has the time that is left.
     """
@@ -46,7 +46,7 @@ def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[s
         left = milliseconds_left(context)
         return 3600.0 if left is None else (left - RESERVED_MS) / 1000
 
-    sweep = parts.sweeper.run()
+    sweep = parts.sweeper.run(seconds_left)
     unparked = parts.unpark(configuration)
     rerouted = parts.reroute(configuration)
     parts.waker.wake(unparked.lanes | rerouted.lanes, configuration)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sluice.admission.verdict import FORGET_AFTER_MS
 from sluice.lane.job_request import JobEnvironment
 from sluice_aws.errors import SettingsMissing
 
@@ -51,7 +52,7 @@ class Settings:
     endpoint_url: str = ""
     emr_endpoint_url: str = ""
     reconcile_grace_s: int = 900
-    forget_after_s: int = 15 * 86_400
+    forget_after_s: int = FORGET_AFTER_MS // 1000
     services_pause_s: int = 30
 
     @classmethod

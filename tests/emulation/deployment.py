@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -160,8 +161,8 @@ def key(offset: int, topic: str = TOPIC) -> str:
     return f"topics/{topic}/partition=0/{topic}+0+{offset:010d}.avro"
 
 
-def s3_body(*ids: ObjectId, size: int = 1000) -> str:
-    """The body of an S3 notification."""
+def s3_body(*ids: ObjectId, size: int = 1000, age: timedelta = timedelta(0)) -> str:
+    """The body of an S3 notification of this age."""
     from urllib.parse import quote_plus
 
     records = []
@@ -178,7 +179,7 @@ def s3_body(*ids: ObjectId, size: int = 1000) -> str:
             {
                 "eventVersion": "2.6",
                 "eventSource": "aws:s3",
-                "eventTime": "2024-05-01T10:00:00.000Z",
+                "eventTime": f"{datetime.now(timezone.utc) - age:%Y-%m-%dT%H:%M:%S}.000Z",
                 "eventName": "ObjectCreated:Put",
                 "s3": {"s3SchemaVersion": "1.0", "bucket": {"name": id.bucket}, "object": described},
             }

@@ -13,6 +13,7 @@ from sluice.errors import UnidentifiedObject
 from sluice.objects import ObjectId, identify
 
 S3, SNS, EVENTBRIDGE = "s3", "sns", "eventbridge"
+LISTING = "listing"  # the `via` of an object that no notice announced
 MAX_EXCERPT = 500  # characters kept of an ignored message
 MAX_WRAPPINGS = 3  # nested SNS notifications
 

@@ -14,6 +14,10 @@ from sluice.ledger.keys import IGNORED, PARKED, PENDING, QUARANTINED
 
 NO_CONFIGURATION = "no configuration was ever pushed"
 UNREADABLE_FORMAT = "unreadable_format"
+LATE_NOTICE = "late_notice"  # the rule by which an object that is gone is ignored
+# A notice waits in the queue for 14 days and in the dead-letter queue for the rest of them, and as long again once it is
+# redriven. A record that is kept for longer answers every such notice.
+FORGET_AFTER_MS = 30 * 86_400_000
 MAX_REASON = 500  # characters; a reason may quote an untrusted object
 
 
@@ -86,6 +90,15 @@ def judge_unreadable(error: SluiceError, config: TableConfig | None = None) -> V
     `config` is its table's, where that is known.
     """
     return Verdict(QUARANTINED, config, reason=_cut(str(error)), code=error.code)
+
+
+def is_outdated(noticed_at: int | None, now: int, forget_after_ms: int) -> bool:
+    """True if a notice is so old that the record of its object may have been dropped since (times in epoch ms).
+
+    Records outlive their objects by `forget_after_ms`. If the object of an older notice is gone, nobody can tell
+    whether it was merged before it expired, or lost.
+    """
+    return noticed_at is not None and now - noticed_at > forget_after_ms
 
 
 def _cut(reason: str) -> str:

@@ -11,10 +11,18 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Callable
 
-from sluice.admission.notices import Notice
+from sluice.admission.notices import LISTING, Notice
 from sluice.admission.partial_batch_response import Unfinished
 from sluice.admission.routing import AVRO, Route, classify
-from sluice.admission.verdict import Verdict, judge_read, judge_unread, judge_unreadable
+from sluice.admission.verdict import (
+    FORGET_AFTER_MS,
+    LATE_NOTICE,
+    Verdict,
+    is_outdated,
+    judge_read,
+    judge_unread,
+    judge_unreadable,
+)
 from sluice.config.document import Configuration
 from sluice.config.limits import DEFAULTS, Limits
 from sluice.errors import Incompatible, SluiceError, UnsupportedType, UnusableSchema
@@ -78,8 +86,17 @@ class Admission:
     """
 
     def __init__(
-        self, *, ledger: Ledger, heads: Heads, schemas: SchemaStore, fit: SchemaFit, now: Callable[[], int]
+        self,
+        *,
+        ledger: Ledger,
+        heads: Heads,
+        schemas: SchemaStore,
+        fit: SchemaFit,
+        now: Callable[[], int],
+        forget_after_ms: int = FORGET_AFTER_MS,
     ) -> None:
+        """`forget_after_ms`: how long the records of objects are kept that no longer exist."""
+        self._forget_after_ms = forget_after_ms
         self._ledger = ledger
         self._heads = heads
         self._schemas = schemas
@@ -124,6 +141,10 @@ class Admission:
     def admit(self, notice: Notice, configuration: Configuration | None) -> Admitted:
         """Admit one object. Raises errors that a retry may help against; any other failure is a state of the object."""
         route, verdict, schema = self.judge(notice.id, notice.size, configuration)
+        # What the listing showed a moment ago has never had a record.
+        if verdict.code == ObjectGone.code and notice.via != LISTING:
+            if is_outdated(notice.event_time_ms, self._now(), self._forget_after_ms):
+                verdict = Verdict(IGNORED, rule=LATE_NOTICE)
         written = AdmittedObject(
             id=notice.id,
             state=verdict.state,
@@ -195,7 +216,14 @@ class Admission:
         return verdict, kept
 
 
-def open_admission(objects: Objects, *, ledger: Ledger, silver_bucket: str, now: Callable[[], int]) -> Admission:
+def open_admission(
+    objects: Objects,
+    *,
+    ledger: Ledger,
+    silver_bucket: str,
+    now: Callable[[], int],
+    forget_after_ms: int = FORGET_AFTER_MS,
+) -> Admission:
     """Make the admission of one process. `now` returns epoch ms."""
     return Admission(
         ledger=ledger,
@@ -203,6 +231,7 @@ def open_admission(objects: Objects, *, ledger: Ledger, silver_bucket: str, now:
         schemas=SchemaStore(objects, silver_bucket),
         fit=schema_fit(objects, silver_bucket, now),
         now=now,
+        forget_after_ms=forget_after_ms,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Callable
 
-from sluice.admission.notices import Notice
+from sluice.admission.notices import LISTING, Notice
 from sluice.config.document import Configuration
 from sluice.errors import UnidentifiedObject
 from sluice.ledger.ports import Ledger
@@ -19,7 +19,6 @@ from sluice_aws.admission.admit import Admission, report_admissions
 from sluice_aws.lanes.start import Waker
 from sluice_aws.s3.objects import ListedVersion, Objects
 
-LISTING = "listing"  # the `via` of an object that no notice announced
 CHECKPOINT = "listing"
 
 

@@ -1,4 +1,4 @@
-"""Drops ledger records whose object is gone, a page of the ledger at a time.
+"""Drops ledger records whose object is gone, some pages of the ledger at a time.
 
 A listing can't show what is missing from it, so S3 is asked about each record's own version.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from math import ceil
 from typing import Any, Callable
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -23,7 +24,10 @@ from sluice_aws.ledger.objects import record_of
 from sluice_aws.s3.objects import Objects
 
 SWEEP_CHECKPOINT = "sweep"
-PAGE_ITEMS = 500  # of the ledger, and so HEAD calls, per invocation: a million records take three weeks
+PAGE_ITEMS = 500  # of the ledger, and so HEAD calls
+#: A round over the ledger takes about so long, however large the ledger is: each record costs one HEAD call a round.
+ROUND_MS = 7 * 86_400_000
+MOST_S = 60.0  # of one invocation
 THREADS = 16
 LOST = ObjectGone.code
 
@@ -53,18 +57,62 @@ class ObjectScan:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Counts of one page."""
+    """Counts of one invocation."""
 
-    looked_at: int
-    forgotten: int
-    lost: int
+    looked_at: int = 0
+    forgotten: int = 0
+    lost: int = 0
+
+    def plus(self, other: Sweep) -> Sweep:
+        """The sum of both."""
+        return Sweep(self.looked_at + other.looked_at, self.forgotten + other.forgotten, self.lost + other.lost)
+
+
+@dataclass(frozen=True)
+class SweepRound:
+    """How far a round over the ledger has come: its pages so far, and those of the round before (0: unknown).
+
+    `after` is the key of the ledger to resume after, `began_at` in epoch ms.
+    """
+
+    began_at: int
+    after: Mapping[str, str] | None = None
+    pages: int = 0
+    last_pages: int = 0
+
+    def pages_due(self, now: int) -> int | None:
+        """The pages to look at now, to end the round within ROUND_MS; None for as many as there is time for.
+
+        At least one. A ledger that grew since the last round is looked at faster, the longer the round takes.
+        """
+        if not self.last_pages:
+            return None
+        wanted = max(self.last_pages, self.pages) * (now - self.began_at) / ROUND_MS
+        return max(1, ceil(wanted) - self.pages)
+
+    def behind(self, after: Mapping[str, str] | None, now: int) -> SweepRound:
+        """The round behind one more page, or a new one behind the last."""
+        if after is None:
+            return SweepRound(now, last_pages=self.pages + 1)
+        return replace(self, after=after, pages=self.pages + 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {**asdict(self), "after": dict(self.after) if self.after else None}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any] | None, now: int) -> SweepRound:
+        """Read the result of `to_dict`; a new round for anything else."""
+        if not stored or "began_at" not in stored:
+            return cls(now)
+        return cls(**stored)
 
 
 class Sweeper:
     """Drops old records of objects that are gone, and quarantines pending and parked objects that are.
 
     The record of a commit must live as long as its object, and may live longer. It is dropped only when it is older
-    than the longest time that a notice can wait in the queue (14 days), so that a late notice still finds it. The
+    than the longest time that a notice can wait in the queues, so that a late notice still finds it. The
     record of a quarantined object stays until it is discarded, since nothing else lists the object.
     """
 
@@ -89,9 +137,23 @@ class Sweeper:
         self._forget_after_ms = forget_after_ms
         self._now = now
 
-    def run(self) -> Sweep:
-        """Check one page of the ledger."""
-        records, after = self._scan.page(self._ledger.history.checkpoint(SWEEP_CHECKPOINT) or None)
+    def run(self, seconds_left: Callable[[], float] = lambda: MOST_S) -> Sweep:
+        """Check the pages of the ledger that are due, as far as there is time; at least one."""
+        round_ = SweepRound.from_dict(self._ledger.history.checkpoint(SWEEP_CHECKPOINT), self._now())
+        due = round_.pages_due(self._now())
+        until = seconds_left() - MOST_S
+        found = Sweep()
+        while True:
+            swept, after = self._page(round_.after)
+            found = found.plus(swept)
+            round_ = round_.behind(after, self._now())
+            self._ledger.history.put_checkpoint(round_.to_dict(), self._now(), SWEEP_CHECKPOINT)
+            due = None if due is None else due - 1
+            if after is None or due == 0 or seconds_left() <= max(until, 0.0):
+                return found
+
+    def _page(self, start: Mapping[str, str] | None) -> tuple[Sweep, Mapping[str, str] | None]:
+        records, after = self._scan.page(start)
         due = [record for record in records if self._due(record)]
         with ThreadPoolExecutor(THREADS, thread_name_prefix="sweep") as pool:
             answers = list(pool.map(self._ask, due))
@@ -123,12 +185,11 @@ class Sweeper:
                     state=record.state,
                     batch=record.batch,
                 )
-        self._ledger.history.put_checkpoint(after or {}, self._now(), SWEEP_CHECKPOINT)
         if lost:
             self._report.count("ObjectsLostBeforeRead", lost)
         if forgotten:
             self._report.count("RecordsForgotten", forgotten)
-        return Sweep(len(due), forgotten, lost)
+        return Sweep(len(due), forgotten, lost), after
 
     def _ask(self, record: ObjectRecord) -> bool | Exception:
         """True if the object exists; an error if S3 didn't answer (access denied, a customer's own key)."""

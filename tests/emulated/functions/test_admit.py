@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import time
+from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -281,6 +282,17 @@ def test_an_object_deleted_before_it_is_read_is_quarantined_as_lost_and_counted(
     assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
     assert (deployment.record(id).state, deployment.record(id).code) == ("quarantined", "lost_before_read")
     assert metrics(capsys)["ObjectsLostBeforeRead"] == 1
+
+
+def test_a_notice_older_than_the_records_says_nothing_about_an_object_that_is_gone(deployment, capsys):
+    deployment.configure()
+    there, gone = deployment.land(key(1), avro()), deployment.land(key(2), avro())
+    deployment.s3.delete_object(Bucket=BRONZE, Key=gone.key, VersionId=gone.version)
+    body = s3_body(there, gone, age=timedelta(days=31))
+    assert failed_items(handler(sqs_event(body), context())) == []
+    assert (deployment.record(gone).state, deployment.record(gone).rule) == ("ignored", "late_notice")
+    assert deployment.record(there).state == "pending"
+    assert "ObjectsLostBeforeRead" not in metrics(capsys)
 
 
 def test_an_object_of_a_bucket_without_versions_is_read_by_its_etag(deployment):

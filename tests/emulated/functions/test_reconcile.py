@@ -74,7 +74,7 @@ def test_a_pass_goes_on_where_the_last_one_stopped(settled, monkeypatch):
     monkeypatch.setattr(
         Objects, "version_page", lambda self, bucket, marker=None: page(self, bucket, marker, page_size=2)
     )
-    turns = iter([1.0, 1.0, 0.0] + [1.0] * 10)  # time for one page, then none
+    turns = iter([1.0, 1.0, 1.0, 0.0] + [1.0] * 10)  # for the sweep, for one page, then none
     monkeypatch.setattr("reconcile.handler.milliseconds_left", lambda _: int(next(turns) * 1000) + 30_000)
     first = handler({}, context())
     assert (first["listed"], first["complete"]) == (2, False)
