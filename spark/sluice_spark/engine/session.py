@@ -130,6 +130,13 @@ class SparkProcess:
         made = self._made
         return made is not None and made.done() and made.exception() is None
 
+    def pid(self) -> int | None:
+        """The process of the JVM; None until the session can be used."""
+        if self._made is None or not self.ready():
+            return None
+        jvm: Any = self._made.result()._jvm
+        return int(jvm.java.lang.ProcessHandle.current().pid())
+
     def stop(self) -> None:
         """Stop Spark if it was started, after its start has ended."""
         if self._made is not None and self._made.exception() is None:

@@ -24,8 +24,9 @@ from sluice_spark.run.assembly import Ports, run_loop
 from sluice_spark.run.hold import LaneHold, RunIdentity, job_run_id_from, job_run_id_of_application
 from sluice_spark.run.loop import LOST, RunEnd
 from sluice_spark.run.spark_engine import SparkMerger
+from sluice_spark.run.wake_guard import EXIT_LOST, WakeGuard
 
-EXIT_OK, EXIT_LOST = 0, 3
+EXIT_OK = 0
 
 
 def drive(given: Arguments, environment: Mapping[str, str], out: TextIO, spark: SparkProcess | None = None) -> int:
@@ -72,18 +73,22 @@ def _run(
         ThreadPoolExecutor(given.tables_at_once, thread_name_prefix="table") as tables,
         ThreadPoolExecutor(1, thread_name_prefix="background") as background,
     ):
+        hold = LaneHold(ledger, RunIdentity(given.lane, given.run, job_run_id, given.attempt), clock)
+        guard = WakeGuard(hold.still_held, spark.pid, log)
         ports = Ports(
             ledger=ledger,
             manifests=ManifestStore(objects, given.silver),
-            merger=SparkMerger(spark, services, log),
+            merger=SparkMerger(spark, services, log, guard.start),
             configurations=ConfigStore(objects, given.artifacts),
             clock=clock,
             log=log,
             tables_at_once=tables,
             background=background,
         )
-        hold = LaneHold(ledger, RunIdentity(given.lane, given.run, job_run_id, given.attempt), clock)
-        return run_loop(ports, hold, poll_s=given.poll_seconds, scope=given.scope).run()
+        try:
+            return run_loop(ports, hold, poll_s=given.poll_seconds, scope=given.scope).run()
+        finally:
+            guard.end()
 
 
 def settings_of(given: Arguments, environment: Mapping[str, str]) -> Settings:

@@ -33,7 +33,11 @@ WARM_EVERY_S = 30.0  # Spark ends Python workers that were idle for a minute
 class SparkMerger:
     """Starts the session with `prepare` and waits for it where it is first needed. Safe in several threads."""
 
-    def __init__(self, spark: SparkProcess, services: MergeServices, log: Log) -> None:
+    def __init__(
+        self, spark: SparkProcess, services: MergeServices, log: Log, begun: Callable[[], None] = lambda: None
+    ) -> None:
+        """`begun` is called with `prepare`, once the lane is held."""
+        self._begun = begun
         self._spark = spark
         self._services = services
         self._log = log
@@ -43,6 +47,7 @@ class SparkMerger:
 
     def prepare(self) -> None:
         """Start Spark, then its Python workers."""
+        self._begun()
         self._spark.session()
         self._warm_in_background()
 
