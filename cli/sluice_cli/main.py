@@ -15,11 +15,13 @@ from typing import Any
 import typer
 import typer.main
 
+from sluice_cli.terminal.guard import guard_output
 from sluice_cli.terminal.output import Stack, stack_before_verb
-from sluice_cli.terminal.run import run_command
+from sluice_cli.terminal.run import Commands, run_command
 
 app = typer.Typer(
     name="sluice",
+    cls=Commands,
     rich_markup_mode="markdown",
     no_args_is_help=True,
     add_completion=True,
@@ -118,6 +120,7 @@ _mount()
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
+    guard_output()  # for the traceback of an unexpected error, too
     sys.exit(run(arguments))
 
 

@@ -65,13 +65,19 @@ def _walk(node: Any) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def run_query(
-    place: SilverPlace, sql: str, *, with_deleted: bool = False, lineage: bool = False, span: Span = NOW
+    place: SilverPlace,
+    sql: str,
+    *,
+    with_deleted: bool = False,
+    lineage: bool = False,
+    span: Span = NOW,
+    files: bool = False,
 ) -> Iterator[duckdb.DuckDBPyRelation]:
     """Run one SELECT, its result readable inside the `with`. Every table is read over the same span.
 
-    Raises InvalidQuery and what `open_table` does.
+    With `files` the statement may also read files of this machine. Raises InvalidQuery and what `open_table` does.
     """
-    with opened_duckdb() as connection:
+    with opened_duckdb(files=files) as connection:
         # DuckDB compares names without case, so two spellings are one table.
         named = {
             (schema.lower(), table.lower()): (schema, table) for schema, table in table_references(connection, sql)
@@ -85,8 +91,11 @@ def run_query(
 
 
 @contextmanager
-def opened_duckdb() -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a separate DuckDB, which spills tables that don't fit in memory to a temporary folder."""
+def opened_duckdb(*, files: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a separate DuckDB, which spills tables that don't fit in memory to a temporary folder.
+
+    Statements reach no file and no network, or with `files` the files of this machine.
+    """
     with tempfile.TemporaryDirectory(prefix="sluice-query-") as spill:
         # No extension is downloaded, and no Python variable becomes a table by its name.
         config: dict[str, str | bool | int | float | list[str]] = {
@@ -97,6 +106,9 @@ def opened_duckdb() -> Iterator[duckdb.DuckDBPyConnection]:
         }
         with duckdb.connect(config=config) as connection:
             connection.execute("SET TimeZone = 'UTC'")
+            if not files:  # the folder for spilling stays reachable: DuckDB lists it when access ends
+                connection.execute("SET enable_external_access = false")
+            connection.execute("SET lock_configuration = true")
             yield connection
 
 
@@ -156,6 +168,8 @@ def _explained(place: SilverPlace, error: duckdb.Error) -> InvalidQuery:
         name in lines[0] for name in ("_sluice_", "_hoodie_", hidden_columns.DELETED)
     ):
         step = "_sluice_* and _hoodie_* columns need --lineage, __deleted needs --with-deleted"
+    elif isinstance(error, duckdb.PermissionException):
+        step = "A statement reads silver tables and nothing else; --files lets it read files of this machine"
     else:
         step = next((line.strip() for line in lines[1:] if line.strip().startswith(_ADVICE)), "")
     return InvalidQuery(lines[0], next_step=step)

@@ -22,6 +22,7 @@ from sluice_cli.config.model import schema_text
 from sluice_cli.config.review import known_tables, lane_names, raised_generations, review
 from sluice_cli.config.source import read_tables, unknown_options
 from sluice_cli.config.yaml_lines import ConfigurationMistakes
+from sluice_cli.terminal.guard import json_escaped
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say
 from sluice_cli.terminal.stack import supervise_now
 
@@ -160,7 +161,7 @@ def show(stack: Stack = None) -> None:
     configuration = ConfigStore(Objects(target.client("s3")), target.artifacts).load()
     if configuration is None:
         raise CommandFailed(NOTHING_PUSHED, next_step="`sluice config push tables.yaml`")
-    print(configuration.to_json())
+    print(json_escaped(configuration.to_json()))
 
 
 @app.command()

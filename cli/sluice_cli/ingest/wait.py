@@ -202,7 +202,7 @@ class Shower:
     def show(self, line: str) -> None:
         """Replace the line, or print it if the last one is old enough."""
         if self._status:
-            self._status.update(line.replace("[", "\\["))  # rich reads a bracket as markup
+            self._status.update(line)
         elif time.monotonic() - self._shown_at >= LINE_EVERY_S:
             self._shown_at = time.monotonic()
             say(line)

@@ -21,6 +21,7 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_cli.status.overview import describe_trouble, lanes_and_tables
+from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.output import Json, Stack, chosen_target, human_age, human_bytes, print_json, visible
 from sluice_read.moments import clock
 
@@ -59,9 +60,9 @@ def top(
         print_json(document)
         return
     if not sys.stdout.isatty():
-        Console(width=PIPE_WIDTH).print(screen(document, height=sys.maxsize, width=PIPE_WIDTH))
+        escaping_console(width=PIPE_WIDTH).print(screen(document, height=sys.maxsize, width=PIPE_WIDTH))
         return
-    console = Console()
+    console = escaping_console()
     if once:
         console.print(_fitted(document, console))
         return

@@ -12,8 +12,19 @@ from typing import Annotated, Any
 import typer
 
 from sluice_aws.clock import epoch_ms
-from sluice_cli.terminal.output import Stack, chosen_target, counted, print_table, say, stderr_console
-from sluice_cli.terminal.rows import Csv, Form, JsonLines, Lineage, Parquet, WithDeleted, cell, write_csv, write_rows
+from sluice_cli.terminal.output import Stack, chosen_target, counted, json_text, print_table, say, stderr_console
+from sluice_cli.terminal.rows import (
+    Csv,
+    Form,
+    JsonLines,
+    Lineage,
+    Parquet,
+    Spreadsheet,
+    WithDeleted,
+    cell,
+    write_csv,
+    write_rows,
+)
 from sluice_read.moments import Span, instant_at, moment_of, span_of
 
 _BATCH_ROWS = 10_000
@@ -58,9 +69,14 @@ def query(
     until: Until = None,
     json_lines: JsonLines = False,
     as_csv: Csv = False,
+    spreadsheet: Spreadsheet = False,
     parquet: Parquet = None,
     with_deleted: WithDeleted = False,
     lineage: Lineage = False,
+    files: Annotated[
+        bool,
+        typer.Option("--files", help="Let the statement also read files of this machine, as with read_csv('x.csv')."),
+    ] = False,
     stack: Stack = None,
 ) -> None:
     """Query the silver tables in DuckDB's SQL, without Spark.
@@ -71,6 +87,8 @@ def query(
     With --as-of every table is read as it was then. With --since or --until only rows that changed in between are read,
     each as its last change left it, deleted ones included, with the column `__deleted`. A moment is an instant
     (`sluice table commits`), a time with its zone, or a duration ago: 15min, 2h, 7d.
+
+    The statement reads silver tables and nothing else, unless --files lets it read files of this machine.
 
     In JSON, dates and timestamps are ISO 8601, decimals are strings and bytes are base64.
 
@@ -91,14 +109,14 @@ def query(
     # hudi-rs, DuckDB and Arrow take as long to load as all the rest, and few other verbs need them.
     from sluice_read.sql import run_query
 
-    form = Form(json_lines=json_lines, csv=as_csv, parquet=parquet)
+    form = Form(json_lines=json_lines, csv=as_csv, parquet=parquet, spreadsheet=spreadsheet)
     span = span_of(as_of=as_of, since=since, until=until, now=epoch_ms())
     statement = sys.stdin.read() if sql == "-" else sql
     target = chosen_target(stack)
     with ExitStack() as held:
         with stderr_console().status("Reading the tables that the statement names"):
             relation = held.enter_context(
-                run_query(target, statement, with_deleted=with_deleted, lineage=lineage, span=span)
+                run_query(target, statement, with_deleted=with_deleted, lineage=lineage, span=span, files=files)
             )
         long_integers = frozenset(number for number, kind in enumerate(relation.types) if str(kind) in _LONG_INTEGERS)
         write_rows(relation.to_arrow_reader(_BATCH_ROWS), form, whole_numbers=long_integers)
@@ -128,6 +146,7 @@ def read(
     ] = None,
     json_lines: JsonLines = False,
     as_csv: Csv = False,
+    spreadsheet: Spreadsheet = False,
     parquet: Parquet = None,
     with_deleted: WithDeleted = False,
     lineage: Lineage = False,
@@ -156,7 +175,7 @@ def read(
     """
     from sluice_read.reading import Shown, open_table
 
-    form = Form(json_lines=json_lines, csv=as_csv, parquet=parquet)
+    form = Form(json_lines=json_lines, csv=as_csv, parquet=parquet, spreadsheet=spreadsheet)
     span = span_of(as_of=as_of, since=since, until=until, now=epoch_ms())
     opened = open_table(chosen_target(stack), table, span=span)
     say(
@@ -198,6 +217,7 @@ def diff(
     ] = None,
     json_lines: JsonLines = False,
     as_csv: Csv = False,
+    spreadsheet: Spreadsheet = False,
     stack: Stack = None,
 ) -> None:
     """Show which rows were added, changed or removed between two moments, and in which columns.
@@ -220,7 +240,7 @@ def diff(
     from sluice_read.diff import ADDED, CHANGED, REMOVED, RowDifference, differences, key_columns
     from sluice_read.reading import open_table
 
-    form = Form(json_lines=json_lines, csv=as_csv)
+    form = Form(json_lines=json_lines, csv=as_csv, spreadsheet=spreadsheet)
     now = epoch_ms()
     start, end = instant_at(first, now), None if last is None else instant_at(last, now)
     target = chosen_target(stack)
@@ -239,9 +259,10 @@ def diff(
             found = held.enter_context(differences(before, after))
         if form.json_lines:
             for item in counted_rows(found):
-                sys.stdout.write(json.dumps(_document(item, key), ensure_ascii=False) + "\n")
-        elif form.csv:
-            write_csv(sys.stdout, _HEADER, (line for item in counted_rows(found) for line in _lines(item, key)))
+                sys.stdout.write(json_text(_document(item, key)) + "\n")
+        elif form.csv or form.spreadsheet:
+            lines = (line for item in counted_rows(found) for line in _lines(item, key))
+            write_csv(_HEADER, lines, spreadsheet=form.spreadsheet)
         else:
             print_table(
                 _HEADER, ([cell(value) for value in line] for item in counted_rows(found) for line in _lines(item, key))

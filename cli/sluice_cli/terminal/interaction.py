@@ -12,6 +12,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from sluice.errors import CommandFailed, UsageError
+from sluice_cli.terminal.guard import escaped
 from sluice_cli.terminal.output import stderr_console
 
 SHOWN_AFTER_S = 2.0
@@ -24,7 +25,7 @@ def ask(question: str) -> None:
             "This needs a confirmation, and stdin is not a terminal",
             next_step="Use --yes to go on without a question, or --dry-run to see what would be done",
         )
-    if not typer.confirm(question):
+    if not typer.confirm(escaped(question)):
         raise CommandFailed("Nothing was changed")
 
 
@@ -49,7 +50,7 @@ def counting(quiet: bool) -> Iterator[Callable[[str, int], None]]:
 def bars(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
     """Show a progress bar for each kind of work."""
     console = stderr_console()
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
         tasks: dict[str, Any] = {}
 

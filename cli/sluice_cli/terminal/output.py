@@ -1,4 +1,4 @@
-"""Output of the commands: data on stdout, everything about it on stderr, and untrusted text made safe to show."""
+"""Output of the commands: data on stdout, everything about it on stderr."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import html
 import json
 import os
 import sys
-import unicodedata
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +19,7 @@ from rich.text import Text
 
 from sluice_aws.s3.documents import SkippedDocument
 from sluice_aws.stack import Target, find_target
+from sluice_cli.terminal.guard import escaped, escaping_console, json_escaped, visible
 
 Stack = Annotated[
     str | None,
@@ -46,7 +47,8 @@ def chosen_target(stack: str | None) -> Target:
 def say(line: str) -> None:
     """Print one line on stderr, after everything that was printed on stdout before."""
     sys.stdout.flush()
-    print(line, file=sys.stderr, flush=True)
+    # Escaped here, since beside a spinner rich takes the line and would follow its sequences.
+    print(escaped(line), file=sys.stderr, flush=True)
 
 
 DOCUMENTS_SHOWN = 5
@@ -71,33 +73,37 @@ def described_documents(documents: Sequence[SkippedDocument]) -> list[dict[str, 
 
 def print_json(document: Any) -> None:
     """Print one JSON document on stdout: indented in a terminal, one line in a pipe."""
-    print(json.dumps(document, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None), flush=True)
+    print(json_text(document, indent=2 if sys.stdout.isatty() else None), flush=True)
+
+
+def json_text(document: Any, *, indent: int | None = None) -> str:
+    r"""The JSON of a document; what could steer a terminal is written as `\u....`, which JSON reads back."""
+    return json_escaped(json.dumps(document, ensure_ascii=False, indent=indent))
 
 
 def stderr_console() -> Console:
     """A console for progress, which rich leaves out where stderr is not a terminal."""
-    return Console(stderr=True)
+    return escaping_console(stderr=True)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -> None:
     """Print a table: aligned in a terminal, tab-separated in a pipe. `right` are the columns to align right."""
     if not sys.stdout.isatty():
-        print("\t".join(columns))
-        for row in rows:
-            print("\t".join(_one_line(value) for value in row))
+        for row in chain([columns], rows):
+            print("\t".join(_cell(value) for value in row))
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
     aligned = set(right)
     for number, column in enumerate(columns):
-        table.add_column(Text(column), justify="right" if number in aligned else "left", overflow="fold")
+        table.add_column(Text(_cell(column)), justify="right" if number in aligned else "left", overflow="fold")
     for row in rows:
-        # As Text a cell holds no markup, and `visible` leaves nothing in it that steers a terminal.
-        table.add_row(*(Text(visible(_one_line(value))) for value in row))
-    Console().print(table)
+        # As Text a cell holds no markup. Escaped here, since the table measures it.
+        table.add_row(*(Text(_cell(value)) for value in row))
+    escaping_console().print(table)
 
 
-def _one_line(value: str) -> str:
-    return value.replace("\t", "\\t").replace("\r", "\\r").replace("\n", "\\n")
+def _cell(value: str) -> str:
+    return visible(value.replace("\t", "\\t").replace("\r", "\\r").replace("\n", "\\n"))
 
 
 def human_bytes(count: int) -> str:
@@ -125,17 +131,6 @@ def counted(count: int, noun: str, many: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"
 
 
-# Controls, formats such as the bidirectional ones, lone surrogates, separators of lines.
-_STEERING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-
-
-def visible(text: str) -> str:
-    r"""Escape control and formatting characters, so that the text can't steer a terminal: a bell becomes `\x07`."""
-    if text.isprintable():
-        return text
-    return "".join(_escaped(mark) if unicodedata.category(mark) in _STEERING else mark for mark in text)
-
-
 def marked_up(text: str) -> str:
     """The text as content or quoted attribute of HTML and XML 1.0, which allows few control characters."""
     return html.escape(visible(text), quote=True)
@@ -147,8 +142,3 @@ def shortened(text: str, length: int) -> str:
         return text
     head = (length - 1) // 3
     return f"{text[:head]}…{text[len(text) - (length - 1 - head) :]}"
-
-
-def _escaped(mark: str) -> str:
-    code = ord(mark)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

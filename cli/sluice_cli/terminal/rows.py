@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sluice.errors import UsageError
 from sluice_cli.errors import NotWritten
-from sluice_cli.terminal.output import counted, print_table, say, stderr_console
+from sluice_cli.terminal.guard import escaped, exact_stdout
+from sluice_cli.terminal.output import counted, json_text, print_table, say, stderr_console
 
 if TYPE_CHECKING:  # Arrow takes as long to load as all the rest
     import pyarrow as pa
@@ -22,6 +24,8 @@ if TYPE_CHECKING:  # Arrow takes as long to load as all the rest
 
 TERMINAL_ROWS = 1000  # in a terminal; the other forms hold all rows
 _CSV_SPECIAL = frozenset(',"\r\n')
+# Cells that a spreadsheet evaluates (OWASP, CSV injection), unless they are a number.
+_FORMULA, _NUMBER = re.compile(r"[=+\-@\t\r\n＝＋－＠]"), re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 WithDeleted = Annotated[
@@ -31,6 +35,14 @@ Lineage = Annotated[
     bool, typer.Option("--lineage", help="Also the origin of each row: the `_sluice_*` and `_hoodie_*` columns.")
 ]
 Csv = Annotated[bool, typer.Option("--csv", help='CSV with a header. NULL is an empty field, empty text is "".')]
+Spreadsheet = Annotated[
+    bool,
+    typer.Option(
+        "--spreadsheet",
+        help="CSV for a spreadsheet: text that begins like a formula gets a `'` in front, and control characters are "
+        "escaped.",
+    ),
+]
 Parquet = Annotated[
     Path | None,
     typer.Option(
@@ -50,9 +62,10 @@ class Form:
     json_lines: bool = False
     csv: bool = False
     parquet: Path | None = None
+    spreadsheet: bool = False
 
     def __post_init__(self) -> None:
-        if self.json_lines + self.csv + (self.parquet is not None) > 1:
+        if self.json_lines + (self.csv or self.spreadsheet) + (self.parquet is not None) > 1:
             raise UsageError("--json, --csv and --parquet exclude each other", next_step="Give one of them")
 
 
@@ -70,9 +83,9 @@ def write_rows(reader: pa.RecordBatchReader, form: Form, *, whole_numbers: froze
     rows = _Counted(_rows(reader, whole_numbers))
     if form.json_lines:
         for row in rows:
-            sys.stdout.write(json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) + "\n")
-    elif form.csv:
-        write_csv(sys.stdout, names, rows)
+            sys.stdout.write(json_text(dict(zip(names, row, strict=True))) + "\n")
+    elif form.csv or form.spreadsheet:
+        write_csv(names, rows, spreadsheet=form.spreadsheet)
     else:
         _print_rows(names, rows)
     return rows.count
@@ -101,26 +114,36 @@ def _rows(reader: pa.RecordBatchReader, whole_numbers: frozenset[int]) -> Iterat
         yield from rows_of(batch, whole_numbers=whole_numbers)
 
 
-def write_csv(to: TextIO, names: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Write CSV by RFC 4180 with line feeds.
+def write_csv(names: Iterable[str], rows: Iterable[Iterable[Any]], *, spreadsheet: bool = False) -> None:
+    """Write CSV by RFC 4180 with line feeds, values unescaped but in a terminal.
 
-    NULL is an empty field and empty text a pair of quotes; the csv module can't tell them apart.
+    NULL is an empty field and empty text a pair of quotes; the csv module can't tell them apart. With `spreadsheet` no
+    cell is a formula, and control characters are escaped everywhere.
     """
-    to.write(",".join(_csv_field(name) for name in names) + "\n")
-    for row in rows:
-        to.write(",".join(_csv_field(value) for value in row) + "\n")
+    to, field = (sys.stdout, _spreadsheet_field) if spreadsheet else (exact_stdout(), _csv_field)
+    for row in chain([names], rows):
+        to.write(",".join(field(value) for value in row) + "\n")
+
+
+def _csv_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
 
 
 def _csv_field(value: Any) -> str:
+    return "" if value is None else _csv_quoted(_csv_text(value))
+
+
+def _spreadsheet_field(value: Any) -> str:
     if value is None:
         return ""
-    text = (
-        value
-        if isinstance(value, str)
-        else repr(value)
-        if isinstance(value, float)
-        else json.dumps(value, ensure_ascii=False)
-    )
+    text = _csv_text(value)
+    evaluated = _FORMULA.match(text) and not _NUMBER.fullmatch(text)
+    return _csv_quoted(escaped(f"'{text}" if evaluated else text))
+
+
+def _csv_quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if not text or not _CSV_SPECIAL.isdisjoint(text) else text
 
 

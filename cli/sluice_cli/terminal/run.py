@@ -4,13 +4,39 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, NoCredentialsError
+from typer.core import TyperGroup
 
 from sluice.errors import FAILED, CommandFailed, SluiceError
+from sluice_cli.terminal.guard import escaped, guarded_output
 from sluice_cli.terminal.output import command_line, say
+
+
+class Commands(TyperGroup):
+    """The root of all commands. Typer prints mistakes of the command line, which quote its arguments."""
+
+    def make_context(self, *given: Any, **extra: Any) -> Any:
+        with _messages_escaped():
+            return super().make_context(*given, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _messages_escaped():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _messages_escaped() -> Iterator[None]:
+    """Escape the message of an error that Typer prints."""
+    try:
+        yield
+    except Exception as error:
+        if hasattr(error, "format_message") and hasattr(error, "message"):  # Click's, whose class Typer keeps to itself
+            error.message = escaped(error.message)
+        raise
 
 
 def run_command(command: Callable[..., Any], arguments: Sequence[str] | None = None) -> int:
@@ -19,6 +45,11 @@ def run_command(command: Callable[..., Any], arguments: Sequence[str] | None = N
     `arguments` default to those of the process. Unexpected errors are bugs and keep their traceback.
     """
     command_line.set(shlex.join(["sluice", *(sys.argv[1:] if arguments is None else arguments)]))
+    with guarded_output():
+        return _run(command, arguments)
+
+
+def _run(command: Callable[..., Any], arguments: Sequence[str] | None) -> int:
     try:
         command(args=None if arguments is None else list(arguments), prog_name="sluice")
     except SystemExit as ended:  # Typer ends so, also after an invalid command line

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from sluice.errors import UsageError
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
+from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -115,7 +115,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _print(found: Trace) -> None:
-    console = Console(soft_wrap=True, highlight=False)
+    console = escaping_console(soft_wrap=True, highlight=False)
     width = console.width if console.is_terminal else PIPE_WIDTH
     print(visible(found.id.key))
     print(summary(found))

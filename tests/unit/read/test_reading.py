@@ -13,7 +13,7 @@ from sluice_cli.tables import query as query_command
 from sluice_read.errors import InvalidQuery, UnknownTable, Unreadable
 from sluice_read.place import tables_in
 from sluice_read.reading import open_table, read_table
-from sluice_read.sql import load, run_query, table_references
+from sluice_read.sql import load, opened_duckdb, run_query, table_references
 
 AVRO_LOGS = SILVER_FOLDER.parent / "avro_logs"
 
@@ -166,6 +166,53 @@ def test_what_duckdb_advises_is_the_next_step(silver):
 @pytest.fixture
 def on_silver(silver, monkeypatch):
     monkeypatch.setattr(query_command, "chosen_target", lambda stack: silver)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "read_csv('{file}')",
+        "read_text('{file}')",
+        "read_blob('{file}')",
+        "read_json('{file}')",
+        "read_parquet('{file}')",
+        "sniff_csv('{file}')",
+        "glob('{file}')",
+        "'{file}'",
+        "read_parquet('http://127.0.0.1:1/x.parquet')",
+        "read_csv('s3://bucket/x.csv')",
+    ],
+)
+def test_a_statement_reads_silver_tables_and_nothing_else(on_silver, tmp_path, capsys, source):
+    (tmp_path / "x.csv").write_text("secret\n1\n")
+    statement = f"select * from {source.format(file=tmp_path / 'x.csv')}, moma.works"
+    assert run(["query", statement]) == 2
+    printed = capsys.readouterr()
+    assert "secret" not in printed.out and printed.err.startswith("error: ")
+
+
+def test_a_statement_reads_files_where_the_option_says_so(on_silver, tmp_path, capsys):
+    (tmp_path / "x.csv").write_text("secret\n1\n")
+    statement = f"select secret, count(*) from read_csv('{tmp_path / 'x.csv'}'), moma.works group by all"
+    assert run(["query", statement]) == 2
+    assert "--files lets it read files of this machine" in capsys.readouterr().err
+    assert run(["query", "--files", statement]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "1\t6"
+
+
+def test_a_statement_cannot_change_what_it_may_reach():
+    with opened_duckdb() as connection:
+        for setting in ("enable_external_access = true", "allowed_directories = ['/']", "temp_directory = '/tmp'"):
+            with pytest.raises(duckdb.Error):
+                connection.execute(f"SET {setting}")
+
+
+def test_what_does_not_fit_in_memory_still_spills_to_disk(monkeypatch):
+    connect = duckdb.connect
+    monkeypatch.setattr(duckdb, "connect", lambda config: connect(config={**config, "memory_limit": "100MB"}))
+    sorted_rows = "select random() r, repeat('x', 200) t from range(1_000_000) order by r"
+    with opened_duckdb() as connection:
+        assert connection.sql(f"select count(*), max(length(t)) from ({sorted_rows})").fetchall() == [(1_000_000, 200)]
 
 
 @pytest.mark.parametrize(

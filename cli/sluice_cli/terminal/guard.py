@@ -1,0 +1,117 @@
+"""Output that can't steer a terminal, whichever module prints it.
+
+Keys, topics, values and messages come from others. `guard_output` escapes what is written to stdout and stderr, and
+`escaping_console` what rich writes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO, cast
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.status import Status
+from rich.text import Text
+
+# Unicode's categories Cc, Cf, Cs, Zl and Zp: control and format characters (bidirectional ones and tags, too), lone
+# surrogates, separators of lines. Left out are newline, tab, and the two joiners, which some scripts need.
+_STEERING = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b\u200e\u200f"
+    "\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f"
+)
+_IN_TEXT, _IN_FIELD = re.compile(f"[{_STEERING}]"), re.compile(f"[\t\n{_STEERING}]")
+
+
+def escaped(text: str) -> str:
+    r"""Escape what could steer a terminal, and keep lines and tabs: a bell becomes `\x07`."""
+    return _IN_TEXT.sub(_escape, text)
+
+
+def visible(text: str) -> str:
+    r"""Escape what could steer a terminal, lines and tabs too, for text that is one field of a line."""
+    return _IN_FIELD.sub(_escape, text)
+
+
+def json_escaped(document: str) -> str:
+    """Escape the same in a JSON document, where only strings hold such characters."""
+    return _IN_TEXT.sub(lambda found: json.dumps(found[0])[1:-1], document)
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+class _PlainStatus(Status):
+    """A spinner whose text is no markup."""
+
+    def update(self, status: RenderableType | None = None, **settings: Any) -> None:
+        super().update(Text(status) if isinstance(status, str) else status, **settings)
+
+
+class _EscapingConsole(Console):
+    """A console that escapes text and keeps rich's own sequences."""
+
+    def status(self, status: RenderableType, **settings: Any) -> Status:
+        return _PlainStatus(Text(status) if isinstance(status, str) else status, console=self, **settings)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=escaped(segment.text))
+
+
+def escaping_console(**settings: Any) -> Console:
+    """A console of rich, for stdout by default. Text has no markup; `settings` are rich's own."""
+    return _EscapingConsole(markup=False, **settings)
+
+
+class _EscapingStream:
+    """A text stream that escapes what is written to it. Consoles of rich write to `rich_proxied_file`."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.rich_proxied_file = stream
+
+    def write(self, text: str) -> int:
+        self.rich_proxied_file.write(escaped(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
+
+
+def guard_output() -> None:
+    """Escape from now on what is written to stdout and stderr, tracebacks too."""
+    sys.stdout, sys.stderr = (
+        stream if isinstance(stream, _EscapingStream) else cast(TextIO, _EscapingStream(stream))
+        for stream in (sys.stdout, sys.stderr)
+    )
+
+
+@contextmanager
+def guarded_output() -> Iterator[None]:
+    """Escape what is written to stdout and stderr inside the block."""
+    before = sys.stdout, sys.stderr
+    guard_output()
+    guards = sys.stdout, sys.stderr
+    try:
+        yield
+    finally:  # Typer replaces the streams where the reader of a pipe has gone
+        if (sys.stdout, sys.stderr) == guards:
+            sys.stdout, sys.stderr = before
+
+
+def exact_stdout() -> TextIO:
+    """Stdout for data that must stay as it is: unescaped in a file or a pipe, escaped in a terminal."""
+    if isinstance(sys.stdout, _EscapingStream) and not sys.stdout.isatty():
+        return sys.stdout.rich_proxied_file
+    return sys.stdout

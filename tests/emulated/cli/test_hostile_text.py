@@ -1,0 +1,166 @@
+"""Keys, topics, reasons and values that try to steer the terminal, through every verb."""
+
+import unicodedata
+
+import pytest
+from builders import avro_object
+from emulation.stack import NOW
+from silver_tables import SILVER_FOLDER, SilverFolder
+
+from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
+from sluice.batch.outcome import COMMITTED, Outcome, RowErrorCount
+from sluice.batch.row_errors import RowError, to_lines
+from sluice.config.table import TableConfig
+from sluice.ledger import keys as items
+from sluice.silver_keys import manifest_key, outcome_key, rows_key
+from sluice_cli.main import _built, run
+from sluice_cli.tables import inspect, query
+
+HOSTILE = "\x1b]0;owned\x07\x9b31m\u202e\u2066\x7f\u2028\ufeff\U000e0041\b[bold]end"
+IN_KEYS = "".join(mark for mark in HOSTILE if mark >= " ")  # of others the emulator makes no XML
+TOPIC = f"crm.{IN_KEYS}"
+KEY = f"topics/{TOPIC}/partition=0/{TOPIC}+0+{{:010d}}.avro"
+TABLES = """
+tables:
+  - {topic: "crm.public.user", table: crm.user, record_key: [id]}
+"""
+CONFIG = TableConfig("crm.user", "crm", "user", topic="crm.public.user", record_key=("id",))
+SCHEMA = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "long"}, {"name": "__lsn", "type": "long"}]}
+# Verbs whose output needs more than an emulator of S3 and DynamoDB, or has nothing of others in it.
+ELSEWHERE = {
+    "adopt-bucket", "catalog show", "catalog sync", "config schema", "cost estimate", "cost runs", "demo", "doctor",
+    "local down", "local info", "local up", "package", "services run", "standstill begin", "standstill end",
+}  # fmt: skip
+SELECT = f"select '{HOSTILE}' as \"{HOSTILE}\", [{{'a': '{HOSTILE}'}}] as nested"
+COMMANDS = {
+    "put": ["put", IN_KEYS],
+    "wait": ["wait", "--timeout", "0"],
+    "status": ["status"],
+    "query": ["query", SELECT],
+    "query wrong": ["query", f"select '{HOSTILE}'::int"],
+    "read": ["read", f"moma.{HOSTILE}"],
+    "diff": ["diff", "moma.works", "--from", HOSTILE],
+    "history": ["history"],
+    "top": ["top", "--once"],
+    "trace": ["trace", KEY.format(1)],
+    "row": ["row", "crm.user", HOSTILE],
+    "pause": ["pause", HOSTILE],
+    "resume": ["resume", HOSTILE],
+    "local logs": ["local", "logs"],
+    "table show": ["table", "show", f"moma.{HOSTILE}"],
+    "table commits": ["table", "commits", f"moma.{HOSTILE}"],
+    "table files": ["table", "files", f"moma.{HOSTILE}"],
+    "table stats": ["table", "stats", f"moma.{HOSTILE}"],
+    "table ddl": ["table", "ddl", f"moma.{HOSTILE}", "--engine", "spark"],
+    "table accept": ["table", "accept", f"moma.{HOSTILE}"],
+    "services list": ["services", "list", HOSTILE],
+    "config check": ["config", "check", "wrong.yaml"],
+    "config push": ["config", "push", "wrong.yaml"],
+    "config show": ["config", "show"],
+    "config discover": ["config", "discover"],
+    "config import": ["config", "import", "wrong.yaml"],
+    "quarantine list": ["quarantine", "list"],
+    "quarantine list --parked": ["quarantine", "list", "--parked"],
+    "quarantine show": ["quarantine", "show", KEY.format(2)],
+    "quarantine retry": ["quarantine", "retry", KEY.format(1)],
+    "quarantine discard": ["quarantine", "discard", HOSTILE],
+    "schema list": ["schema", "list"],
+    "schema history": ["schema", "history", HOSTILE],
+    "schema diff": ["schema", "diff", HOSTILE, "a", "b"],
+    "schema verdict": ["schema", "verdict", HOSTILE, "a"],
+    "audit": ["audit", "--objects"],
+    "rebuild table": ["rebuild", "table", "crm.user", "--dry-run"],
+    "rebuild ledger": ["rebuild", "ledger", "--dry-run"],
+    "batch show": ["batch", "show"],
+    "batch give-up": ["batch", "give-up", HOSTILE],
+}
+SAYS_IT = ("query", "wait", "history", "trace", "quarantine list", "quarantine show", "rebuild table", "status")
+
+
+def verbs(command=None, path=()):
+    """Every verb, by its words."""
+    for name, found in getattr(command or _built(), "commands", {}).items():
+        yield from verbs(found, (*path, name)) if getattr(found, "commands", {}) else [" ".join((*path, name))]
+
+
+def test_every_verb_is_tried_or_listed():
+    tried = {
+        name for name in verbs() if any(command.partition(" --")[0] in (name, f"{name} wrong") for command in COMMANDS)
+    }
+    assert set(verbs()) - tried == ELSEWHERE
+
+
+@pytest.fixture
+def hostile(stack, tmp_path, monkeypatch, invoked):
+    """A stack whose objects, reasons, rows and files have hostile text in them."""
+    (tmp_path / "tables.yaml").write_text(TABLES)
+    assert run(["config", "push", "tables.yaml"]) == 0
+    (tmp_path / "wrong.yaml").write_text(f"tables:\n  - {{topic: {ascii(HOSTILE)[1:-1]!r}, table: 1}}\n{HOSTILE}: 1\n")
+    (tmp_path / IN_KEYS).write_bytes(b"{}")
+    body = avro_object(SCHEMA, [{"id": 1, "__lsn": 1}])
+    put = [stack.write(KEY.format(number), body) for number in range(5)]
+    stack.admit(put[0], table=None, lane=None, state=items.PARKED, topic=TOPIC, reason=f"no rule takes {HOSTILE}")
+    stack.admit(put[1], items.QUARANTINED, code="not_avro", reason=HOSTILE)
+    holed, gone = stack.admit(put[2]), stack.admit(put[3])
+    merged(stack, holed)
+    for identity in (holed, gone):
+        stack.s3.delete_object(Bucket="s-bronze", Key=identity.key, VersionId=identity.version)
+    for module in (query, inspect):
+        monkeypatch.setattr(module, "chosen_target", lambda stack: SilverFolder(SILVER_FOLDER))
+    return stack
+
+
+def merged(stack, holed):
+    """A batch with a quarantined row of an object."""
+    listed = ManifestObject(holed.bucket, holed.key, holed.version, 1, None, "avro", "crm.public.user", 0, 0, NOW)
+    manifest = open_manifest("main", "run-1", NOW, "c", {"crm.user": TablePart(CONFIG.to_dict(), (listed,))})
+    ledger = stack.ledger
+    ledger.lanes.wake("main")
+    assert ledger.lanes.request_start("main", "run-1", NOW) and ledger.lanes.started("main", "run-1", "job")
+    assert ledger.lanes.hold("main", "run-1", "job", 1, NOW)
+    assert ledger.batches.open(manifest, manifest_key("main", manifest.batch), "run-1", "job")
+    ledger.batches.claim(manifest)
+    row = RowError(0, "null_record_key", HOSTILE, 70, None, "json", f'{{"id":"{HOSTILE}"}}', 11)
+    key = rows_key(manifest.batch, "crm.user", holed.hash)
+    outcome = Outcome(
+        manifest.batch,
+        "crm.user",
+        COMMITTED,
+        NOW,
+        instant="20260101000000000",
+        counts={"read": 1, "quarantined_rows": 1},
+        quarantined=(),
+        quarantined_rows=(RowErrorCount(holed.hash, 1, {"null_record_key": 1}),),
+    )
+    for name, text in (
+        (key, to_lines([row])),
+        (manifest_key("main", manifest.batch), manifest.to_json()),
+        (outcome_key(manifest.batch, "crm.user"), outcome.to_json()),
+    ):
+        stack.s3.put_object(Bucket="s-silver", Key=name, Body=text.encode())
+    assert ledger.batches.settle("main", manifest.batch, outcome, [holed], "run-1", NOW)
+    assert ledger.batches.close("main", manifest.batch, "run-1", NOW)
+
+
+def steering(text):
+    """The characters of a text that could steer a terminal; joiners don't."""
+    return {mark for mark in text if unicodedata.category(mark) in {"Cc", "Cf", "Cs", "Zl", "Zp"}} - {"\n", "\t"}
+
+
+@pytest.mark.parametrize("terminal", [False, True], ids=["pipe", "terminal"])
+def test_no_verb_prints_a_control_character(hostile, monkeypatch, capsys, terminal):
+    monkeypatch.setenv("TERM", "dumb")  # rich's own sequences aside
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal, raising=False)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
+    found, silent = {}, set()
+    for name, command in COMMANDS.items():
+        for form in ([], ["--json"]):
+            capsys.readouterr()
+            code = run([*command, *form])
+            printed = "".join(capsys.readouterr())
+            assert code in (0, 1, 2) and "Traceback" not in printed, (name, printed)
+            if steering(printed):
+                found[(name, *form)] = steering(printed)
+            if name in SAYS_IT and not form and "\\x9b31m" not in printed:
+                silent.add(name)
+    assert (found, silent) == ({}, set())
