@@ -95,15 +95,15 @@ def _written(
         facts=facts,
         size_bytes=size_bytes,
     )
-    return _looked_at_again(part, result, facts)
+    return looked_at_again(part, result, facts)
 
 
-def _looked_at_again(part: PartContext, result: CommitResult, before: TableFacts) -> CommitResult:
+def looked_at_again(part: PartContext, result: CommitResult, before: TableFacts) -> CommitResult:
     """Compare the timeline with the one before the write: only this commit may be new, and none may be gone.
 
     Raises TableWentBack, and InstantCameBack where another writer's commit repeats rows and can't be undone.
     """
-    hudi, after = part.hudi, result.facts
+    after = result.facts
     if after is None:
         return result
     gone = [item.time for item in before.timeline.commits if not after.timeline.holds(item.time)]
@@ -115,7 +115,7 @@ def _looked_at_again(part: PartContext, result: CommitResult, before: TableFacts
     if not others:
         return result
     part.check_held()
-    return replace(result, facts=undo_what_came_back(hudi, others, after, part.services.log))
+    return replace(result, facts=undo_what_came_back(part.hudi, others, after, part.services.log))
 
 
 def _keep_house(part: PartContext, committed: TableFacts) -> None:
