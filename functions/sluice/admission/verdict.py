@@ -15,8 +15,8 @@ from sluice.ledger.keys import IGNORED, PARKED, PENDING, QUARANTINED
 NO_CONFIGURATION = "no configuration was ever pushed"
 UNREADABLE_FORMAT = "unreadable_format"
 LATE_NOTICE = "late_notice"  # the rule by which an object that is gone is ignored
-# A notice waits 14 days in the queue and the dead-letter queue together, and as long again once it is redriven. A record
-# that is kept for longer answers every such notice.
+# A notice waits 14 days in the queue and the dead-letter queue together, and as long again once it is redriven. A
+# record that is kept for longer answers every such notice.
 FORGET_AFTER_MS = 30 * 86_400_000
 MAX_REASON = 500  # characters; a reason may quote an untrusted object
 
