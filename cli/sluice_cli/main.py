@@ -79,6 +79,7 @@ def _mount() -> None:
     from sluice_cli.trace import history as history_command
     from sluice_cli.trace import row as row_command
     from sluice_cli.trace import trace as trace_command
+    from sluice_cli.trace import verify as verify_command
 
     app.add_typer(local_commands.app, name="local")
     app.command("put")(put_command.put)
@@ -96,6 +97,7 @@ def _mount() -> None:
     app.command("top")(top_command.top)
     app.command("trace")(trace_command.trace)
     app.command("row")(row_command.row)
+    app.command("verify")(verify_command.verify)
     config_commands.app.command("discover")(discover_command.discover)
     config_commands.app.command("import")(import_command.import_properties)
     app.add_typer(config_commands.app, name="config")

@@ -29,7 +29,7 @@ from sluice_aws.s3.documents import SkippedDocument, SkippedDocuments
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_cli.status.past_batches import PastBatch, PastBatches
-from sluice_cli.tables.past_rebuilds import PastRebuilds
+from sluice_cli.status.past_rebuilds import PastRebuilds
 
 AT_ONCE = 16  # commits that are read at the same time
 Tick = Callable[[str, int], None]

@@ -22,7 +22,7 @@ from sluice_aws.stack import Target
 from sluice_cli.config.review import lane_names
 from sluice_cli.errors import LedgerInUse, NotAllRecovered
 from sluice_cli.status.past_batches import PastBatches
-from sluice_cli.tables.past_rebuilds import PastRebuilds
+from sluice_cli.status.past_rebuilds import PastRebuilds
 from sluice_cli.tables.rebuild_plan import pages_of_bronze
 from sluice_cli.terminal.interaction import ask, counting
 from sluice_cli.terminal.output import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,12 +17,12 @@ from sluice.changes import hidden_columns as hidden
 from sluice.config.table import TableConfig
 from sluice.schema import columns as kinds
 from sluice.schema.avro import WriterSchema, read_writer_schema
-from sluice.schema.columns import Column
+from sluice.schema.columns import Column, RowSchema
 from sluice.schema.table_row import row_for_table
 from sluice.schema.temporal import REAL_RANGES, date_text, time_text
 from sluice.schema.union import union_of
 from sluice_formats.avro_header import Head, parse_header
-from sluice_formats.decode import decode
+from sluice_formats.decode import Decoded, decode
 from sluice_formats.json_records import json_schemas
 from sluice_formats.json_schema import agreed
 from sluice_formats.parquet_footer import read_footer
@@ -33,6 +33,7 @@ _TIMES = frozenset((kinds.TIME_MILLIS, kinds.TIME_MICROS, kinds.TIME_NANOS))
 _UNITS: Mapping[str, str] = {kinds.TIMESTAMP_MILLIS: "ms", kinds.TIMESTAMP_MICROS: "us", kinds.TIMESTAMP_NANOS: "ns"}
 NO_BATCH = ""  # a change that is read again belongs to none yet
 _WHOLE = frozenset((kinds.INT, kinds.LONG))
+Key = tuple[Any, ...]  # JSON values of the columns of the record key
 
 
 @dataclass(frozen=True)
@@ -71,11 +72,7 @@ def changes_in(body: bytes, item: ManifestObject, config: TableConfig, key: Sequ
 
     Raises a SluiceError where the object can't be read to its end.
     """
-    texts = _schemas(body, item, config)
-    writers = [read_writer_schema(json.loads(text)) for text in texts]
-    row = union_of(row_for_table(writer.row, config) for writer in writers)
-    inferred = {item.id.hash: texts[0]} if item.format == JSON else {}
-    decoded = decode(body, item, reader_plan(config, batch=NO_BATCH, columns=row.columns, inferred=inferred))
+    writers, row, decoded = _decoded(body, item, config)
     changes: list[FoundChange] = []
     truncates: list[str] = []
     for made in decoded.batches:
@@ -93,6 +90,66 @@ def changes_in(body: bytes, item: ManifestObject, config: TableConfig, key: Sequ
         aside,
         tuple(name for name in row.names if name not in config.record_key),
     )
+
+
+def keyed_changes(
+    body: bytes,
+    item: ManifestObject,
+    config: TableConfig,
+    *,
+    wanted: Callable[[Key], bool],
+    types: Mapping[str, pa.DataType],
+    aside: Collection[int] = (),
+) -> tuple[list[tuple[Key, FoundChange]], list[str]]:
+    """Decode an object and take out the changes of all wanted keys, and the positions of its truncates.
+
+    `types` are those of the table's columns: numbers that became wider there become it here. `aside` are the numbers
+    of records that the merge set aside. Raises a SluiceError where the object can't be read to its end.
+    """
+    _, row, decoded = _decoded(body, item, config)
+    found: list[tuple[Key, FoundChange]] = []
+    truncates: list[str] = []
+    by_name = {column.name: column for column in row.columns}
+    unread = {error.record for error in decoded.rows}
+    number = 0
+    for made in decoded.batches:
+        numbers: list[int] = []
+        while len(numbers) < made.num_rows:  # a batch leaves out the records that could not be decoded
+            numbers += [] if number in unread else [number]
+            number += 1
+        ops = made.column(hidden.OP).to_pylist()
+        truncates += made.filter(pc.equal(made.column(hidden.OP), hidden.TRUNCATE)).column(hidden.POSITION).to_pylist()
+        keys = list(zip(*(_meanings(made.column(name), by_name[name]) for name in config.record_key), strict=True))
+        rows = [
+            place
+            for place, key in enumerate(keys)
+            if ops[place] not in (hidden.TRUNCATE, hidden.MESSAGE) and numbers[place] not in aside and wanted(key)
+        ]
+        mine = _as_wide(made.take(pa.array(rows, pa.int64())), types)
+        changes = _changes(mine, row.columns, config.record_key, item)
+        found += zip((keys[place] for place in rows), changes, strict=True)
+    return found, truncates
+
+
+def _as_wide(made: pa.RecordBatch, types: Mapping[str, pa.DataType]) -> pa.RecordBatch:
+    """The batch with 32-bit floats as the 64-bit ones that the table has."""
+    columns = [
+        made.column(name).cast(pa.float64())
+        if pa.types.is_float32(made.column(name).type) and types.get(name) == pa.float64()
+        else made.column(name)
+        for name in made.schema.names
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=made.schema.names)
+
+
+def _decoded(
+    body: bytes, item: ManifestObject, config: TableConfig
+) -> tuple[Sequence[WriterSchema], RowSchema, Decoded]:
+    texts = _schemas(body, item, config)
+    writers = [read_writer_schema(json.loads(text)) for text in texts]
+    row = union_of(row_for_table(writer.row, config) for writer in writers)
+    inferred = {item.id.hash: texts[0]} if item.format == JSON else {}
+    return writers, row, decode(body, item, reader_plan(config, batch=NO_BATCH, columns=row.columns, inferred=inferred))
 
 
 def stored_value(value: Any, column: Column) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -166,13 +166,20 @@ def _equal(values: pa.Array, text: str) -> pa.Array:
 
 
 def _version(seen: SilverTable, found: pa.RecordBatch) -> RowVersion:
-    stored = dict(zip(found.schema.names, next(rows_of(found)), strict=True))
-    shown = {name: stored[name] for name in seen.schema(Shown()).names}
-    values = {name: value for name, value in shown.items() if name not in seen.record_key}
-    owed = json.loads(stored.get(hidden.OWED) or "{}")
-    deleted = bool(stored.get(hidden.DELETED))
-    row = Row(stored[hidden.POSITION], deleted, {} if deleted else values, owed)
-    return RowVersion(stored[COMMIT_TIME], row, shown, _change(stored, row))
+    return next(row_versions(seen, found))
+
+
+def row_versions(seen: SilverTable, batch: pa.RecordBatch) -> Iterator[RowVersion]:
+    """The rows of a batch that was read with all columns."""
+    names = seen.schema(Shown()).names
+    for values_of_row in rows_of(batch):
+        stored = dict(zip(batch.schema.names, values_of_row, strict=True))
+        shown = {name: stored[name] for name in names}
+        values = {name: value for name, value in shown.items() if name not in seen.record_key}
+        owed = json.loads(stored.get(hidden.OWED) or "{}")
+        deleted = bool(stored.get(hidden.DELETED))
+        row = Row(stored[hidden.POSITION], deleted, {} if deleted else values, owed)
+        yield RowVersion(stored[COMMIT_TIME], row, shown, _change(stored, row))
 
 
 def _change(stored: Mapping[str, Any], row: Row) -> FoundChange | None:

@@ -121,3 +121,23 @@ def _row_ignoring_deletes(
 
 def _knows_nothing(row: Row) -> bool:
     return row.deleted and EVERY_COLUMN in row.owed
+
+
+# How a stored row differs from the one that results from all of its changes.
+LOST, BACK, OTHER_POSITION, OTHER_VALUES = "lost", "back", "other_position", "other_values"
+
+
+def disagreement(expected: Row | None, stored: Row | None) -> str | None:
+    """How a stored row differs from the one that results from its changes; None if it doesn't.
+
+    A deleted row may have been purged, and a row that a truncate removed is kept as a deleted one.
+    """
+    if expected is None:
+        return None if stored is None or stored.deleted else BACK
+    if stored is None:
+        return None if expected.deleted else LOST
+    if expected.deleted != stored.deleted:
+        return BACK if expected.deleted else LOST
+    if expected.position != stored.position:
+        return OTHER_POSITION
+    return OTHER_VALUES if dict(expected.values) != dict(stored.values) else None

@@ -1,0 +1,215 @@
+"""Compares a table with its objects: folds every change of a key by the core's definition, apart from the merge."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from zlib import crc32
+
+import pyarrow as pa
+
+from sluice.batch.manifest import ManifestObject
+from sluice.batch.outcome import COMMITTED as COMMITTED_PART
+from sluice.batch.outcome import Outcome
+from sluice.batch.row_errors import from_lines
+from sluice.changes.row_history import NEVER, Change, Row, disagreement, row_after
+from sluice.config.table import IGNORE, TableConfig
+from sluice.errors import SluiceError, UsageError
+from sluice.ledger.keys import COMMITTED
+from sluice.ledger.ports import Ledger
+from sluice.ledger.recovery import end_states
+from sluice.silver_keys import rows_key
+from sluice_aws.s3.documents import SkippedDocument, SkippedDocuments
+from sluice_aws.s3.objects import Objects
+from sluice_cli.status.past_batches import PastBatches
+from sluice_cli.status.past_rebuilds import PastRebuilds
+from sluice_cli.trace.row_changes import Key, keyed_changes
+from sluice_cli.trace.row_life import row_versions
+from sluice_read.moments import Span
+from sluice_read.place import SilverPlace
+from sluice_read.reading import Shown, SilverTable, open_table
+from sluice_read.values import rows_of
+
+KEYS_AT_ONCE = 100_000  # of one pass over the objects: their changes are held in memory
+AT_ONCE = 8  # objects fetched ahead of the one that is decoded
+
+
+@dataclass(frozen=True)
+class MergedObject:
+    """An object that is part of the table, as its last batch merged it."""
+
+    item: ManifestObject
+    batch: str
+    config: TableConfig
+    has_aside: bool
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """A row that the table holds otherwise than its changes say."""
+
+    key: Key
+    kind: str
+    expected: Row | None
+    stored: Row | None
+
+
+@dataclass
+class Verified:
+    """The result. `unread` are objects that are gone or can't be read: rows that they changed may disagree for that."""
+
+    table: str
+    instant: str
+    keys: int = 0
+    rows: int = 0
+    changes: int = 0
+    objects: int = 0
+    share: int = 1  # one of so many keys was compared
+    disagreements: list[Disagreement] = field(default_factory=list)
+    unread: list[tuple[str, str]] = field(default_factory=list)
+    skipped: tuple[SkippedDocument, ...] = ()
+
+    @property
+    def proven(self) -> bool:
+        """True if every compared row is what its changes say, and every change was read."""
+        return not self.disagreements and not self.unread and not self.skipped
+
+
+class Verification:
+    """The verification of one table. `tick` gets the number of objects that were read so far."""
+
+    def __init__(
+        self,
+        place: SilverPlace,
+        *,
+        ledger: Ledger,
+        objects: Objects,
+        silver: str,
+        tick: Callable[[str, int], None],
+        keys_at_once: int = KEYS_AT_ONCE,
+    ) -> None:
+        self._place = place
+        self._ledger = ledger
+        self._objects = objects
+        self._silver = silver
+        self._tick = tick
+        self._keys_at_once = keys_at_once
+        self._past = PastBatches(objects, silver)
+        self._skipped = SkippedDocuments()
+
+    def run(self, table: str, sample: int | None = None) -> Verified:
+        """Compare the table as of its last batch that was read; with `sample` only about so many keys of it.
+
+        Keys are divided by a hash, and each division takes one pass over the objects, so that rows that the table lacks
+        are found in a sample, too. Raises UsageError where no batch of the table is kept.
+        """
+        merged, instant = self._merged(table)
+        opened = open_table(self._place, table, span=Span(as_of=instant))
+        found = Verified(table, opened.instant)
+        rows = sum(batch.num_rows for batch in opened.batches(Shown(with_deleted=True, columns=opened.record_key)))
+        found.share = max(1, -(-rows // (sample or self._keys_at_once)))
+        for division in range(found.share if sample is None else 1):
+            self._compare(opened, merged, division, found)
+        if sample is None:
+            found.share = 1
+        found.skipped = (*self._past.skipped, *self._skipped.found)
+        return found
+
+    def _merged(self, table: str) -> tuple[list[MergedObject], str]:
+        """The objects that the table is made of, each by its last batch, and the instant of the newest commit."""
+        rebuilt = PastRebuilds.read(self._objects, self._silver, self._skipped).last_at.get(table, -1)
+        taken: dict[str, MergedObject] = {}
+        newest = ""
+        for batch in self._past.newest(table=table):
+            outcome = batch.outcomes.get(table)
+            if outcome is None or outcome.state != COMMITTED_PART or batch.manifest.created_at <= rebuilt:
+                continue
+            newest = max(newest, outcome.instant or "")
+            part = batch.manifest.tables[table]
+            ends = end_states(outcome, [item.id for item in part.objects])
+            records = self._ledger.objects.get([item.id for item in part.objects])
+            for item in part.objects:
+                record = records.get(item.id)
+                here = record is None or record.batch == outcome.batch or record.attempt > item.attempt
+                if here and ends[item.id].state == COMMITTED and item.id.hash not in taken:
+                    aside = _has_aside(outcome, item)
+                    taken[item.id.hash] = MergedObject(item, outcome.batch, part.table_config, aside)
+        if not newest:
+            raise UsageError(
+                f"No commit of a table {table!r} is kept",
+                next_step="`sluice status` lists the tables; names are database.table",
+            )
+        return list(taken.values()), newest
+
+    def _compare(self, opened: SilverTable, merged: list[MergedObject], division: int, found: Verified) -> None:
+        def wanted(key: Key) -> bool:
+            text = json.dumps([found.instant, *key], ensure_ascii=True)
+            return crc32(text.encode("ascii")) % found.share == division
+
+        changes: dict[Key, dict[str, Change]] = {}
+        floor = NEVER
+        first = division == 0
+        types = {item.name: item.type for item in opened.stored_schema}
+        for number, (each, body) in enumerate(self._bodies(merged), 1):
+            self._tick("Objects", number)
+            try:
+                aside = self._aside(each, found.table)
+                read, truncates = keyed_changes(body(), each.item, each.config, wanted=wanted, types=types, aside=aside)
+            except SluiceError as error:
+                if first:
+                    found.unread.append((each.item.key, error.code))
+                continue
+            floor = max([floor, *truncates])
+            found.objects += first
+            found.changes += len(read)
+            for key, one in read:
+                changes.setdefault(key, {})[one.position] = Change(
+                    one.position, one.op, one.deleted, one.values, one.unchanged
+                )
+        stored = dict(self._stored(opened, wanted))
+        columns = [name for name in opened.schema(Shown()).names if name not in opened.record_key]
+        ignore = any(each.config.delete_mode == IGNORE for each in merged[:1])
+        for key in sorted({*changes, *stored}, key=lambda key: json.dumps(key)):
+            own = changes.get(key, {}).values()
+            expected = row_after(None, own, columns=columns, floor=floor, ignore_deletes=ignore)
+            kind = disagreement(expected, stored.get(key))
+            if kind is not None:
+                found.disagreements.append(Disagreement(key, kind, expected, stored.get(key)))
+        found.keys += len({*changes, *stored})
+        found.rows += len(stored)
+
+    def _stored(self, opened: SilverTable, wanted: Callable[[Key], bool]) -> Iterator[tuple[Key, Row]]:
+        for batch in opened.batches(Shown(with_deleted=True, lineage=True)):
+            keys = list(rows_of(batch.select(list(opened.record_key))))
+            places = [place for place, key in enumerate(keys) if wanted(key)]
+            chosen = batch.take(pa.array(places, pa.int64()))
+            for place, version in zip(places, row_versions(opened, chosen), strict=True):
+                yield keys[place], version.row
+
+    def _aside(self, each: MergedObject, table: str) -> frozenset[int]:
+        """The numbers of the object's records that were set aside."""
+        if not each.has_aside:
+            return frozenset()
+        document = self._objects.get(self._silver, rows_key(each.batch, table, each.item.id.hash))
+        text = "" if document is None else document.data.decode("utf-8")
+        return frozenset(error.record for error in from_lines(text))
+
+    def _bodies(self, merged: list[MergedObject]) -> Iterator[tuple[MergedObject, Callable[[], bytes]]]:
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="verify") as pool:
+            for start in range(0, len(merged), AT_ONCE):
+                chunk = merged[start : start + AT_ONCE]
+                results = [
+                    pool.submit(self._objects.whole, one.item.id, one.config.limits.object_bytes) for one in chunk
+                ]
+                yield from zip(chunk, [result.result for result in results], strict=True)
+
+
+def _has_aside(outcome: Outcome, item: ManifestObject) -> bool:
+    return any(rows.object == item.id.hash for rows in outcome.quarantined_rows)
+
+
+def described_row(row: Row | None) -> Mapping[str, object] | None:
+    """The JSON form of a row."""
+    return None if row is None else {"position": row.position, "deleted": row.deleted, "values": dict(row.values)}

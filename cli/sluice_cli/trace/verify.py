@@ -1,0 +1,133 @@
+"""`sluice verify`: whether a table's rows are what its bronze objects say."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.s3.objects import Objects
+from sluice_cli.terminal.interaction import counting
+from sluice_cli.terminal.output import (
+    Json,
+    Stack,
+    chosen_target,
+    counted,
+    described_documents,
+    print_json,
+    say_skipped,
+    shortened,
+    visible,
+)
+
+if TYPE_CHECKING:
+    from sluice_cli.trace.verification import Verified
+
+SHOWN = 10
+KEY_CHARACTERS = 80
+_MEANS = {
+    "lost": "the table lacks the row",
+    "back": "the table has a row that is deleted, or that no object has",
+    "other_position": "the table has another change of the row",
+    "other_values": "the table has other values",
+}
+
+
+def verify(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="database.table", show_default=False)],
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            "--sample", metavar="N", min=1, help="Compare about N keys, chosen by a hash.", show_default=False
+        ),
+    ] = None,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Prove a table by its content: merge its bronze objects again, without Spark, and compare every row.
+
+    Each key's changes are folded by the definition that the merge follows, and compared with the table as hudi-rs reads
+    it as of its last batch. All of the table's objects are read, with --sample too. The whole table takes one pass over
+    them for every 100,000 rows. Rows that only objects hold that are gone from bronze can't be proven.
+
+    The exit code is 1 if a row differs, or if an object or a document could not be read.
+
+    Examples:
+
+      sluice verify crm.user
+
+      sluice verify crm.user --sample 1000 --json | jq '.disagreements'
+    """
+    # Arrow and the job's readers take as long to load as all the rest.
+    from sluice_cli.trace.verification import Verification
+
+    target = chosen_target(stack)
+    with counting(as_json) as tick:
+        found = Verification(
+            target,
+            ledger=DynamoDbLedger(target.client("dynamodb"), target.ledger_table),
+            objects=Objects(target.client("s3")),
+            silver=target.silver,
+            tick=tick,
+        ).run(table, sample)
+    say_skipped(found.skipped)
+    if as_json:
+        print_json(document_of(found))
+    else:
+        _print(found)
+    if not found.proven:
+        raise typer.Exit(1)
+
+
+def document_of(found: Verified) -> dict[str, Any]:
+    """The JSON form of a result."""
+    from sluice_cli.trace.verification import described_row
+
+    return {
+        "table": found.table,
+        "instant": found.instant,
+        "proven": found.proven,
+        "one_key_in": found.share,
+        "keys": found.keys,
+        "rows": found.rows,
+        "objects": found.objects,
+        "changes": found.changes,
+        "disagreements": [
+            {
+                "key": list(each.key),
+                "kind": each.kind,
+                "found": _MEANS[each.kind],
+                "expected": described_row(each.expected),
+                "stored": described_row(each.stored),
+            }
+            for each in found.disagreements
+        ],
+        "unread": [{"key": key, "code": code} for key, code in found.unread],
+        "skipped_documents": described_documents(found.skipped),
+    }
+
+
+def _print(found: Verified) -> None:
+    part = "" if found.share == 1 else f", one key in {found.share:,}"
+    print(
+        f"{visible(found.table)} as of {found.instant}{part}: {counted(found.keys, 'key')} compared, "
+        f"{counted(found.changes, 'change')} in {counted(found.objects, 'object')}"
+    )
+    for each in found.disagreements[:SHOWN]:
+        key = shortened(visible(json.dumps(each.key, ensure_ascii=False)), KEY_CHARACTERS)
+        print(f"{each.kind}: {key}: {_MEANS[each.kind]}")
+    if len(found.disagreements) > SHOWN:
+        print(f"and {len(found.disagreements) - SHOWN:,} more (--json lists all)")
+    for key, code in found.unread[:SHOWN]:
+        print(f"unread: {visible(key)}: {code}")
+    if len(found.unread) > SHOWN:
+        print(f"unread: and {len(found.unread) - SHOWN:,} more (--json lists all)")
+    if found.disagreements:
+        print(
+            f"{counted(len(found.disagreements), 'row')} differ. `sluice row {visible(found.table)} KEY` shows where a "
+            f"row comes from, `sluice rebuild table {visible(found.table)}` writes the table anew"
+        )
+    elif found.proven:
+        print("every row is what its objects say")

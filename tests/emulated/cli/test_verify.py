@@ -1,0 +1,190 @@
+"""`sluice verify`: tables that Spark wrote are compared with objects of the changes that they were made of."""
+
+import pytest
+from builders import avro_object, change, flattened
+from emulation.stack import NOW
+from silver_tables import SILVER_FOLDER, SilverFolder
+
+from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
+from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount
+from sluice.batch.row_errors import row_error, to_lines
+from sluice.config.table import TableConfig
+from sluice.errors import SluiceError, UsageError
+from sluice.silver_keys import manifest_key, outcome_key, rows_key
+from sluice_aws.s3.objects import Objects
+from sluice_cli.main import run
+from sluice_cli.trace import verify
+from sluice_cli.trace.verification import Verification
+from sluice_read.reading import Shown, open_table
+
+SILVER = "s-silver"
+TYPES = {
+    "nationality": "string",
+    "name": "string",
+    "born": {"type": "int", "logicalType": "date"},
+    "fee": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
+    "photo": "bytes",
+    "seen": {"type": "long", "logicalType": "timestamp-micros"},
+    "tags": {"type": "array", "items": ["null", "string"]},
+    "note": "string",
+}
+COLUMNS = {"id": "int", **{name: ["null", kind] for name, kind in TYPES.items()}}
+
+
+class Source:
+    """A table on disk, and objects of the changes that made it, each with one change at the row's position."""
+
+    def __init__(self, stack, table):
+        self.stack, self.table = stack, table
+        self.place = SilverFolder(SILVER_FOLDER)
+        opened = open_table(self.place, table)
+        self.instant = opened.instant
+        database, _, name = table.partition(".")
+        self.config = TableConfig(table, database, name, topic="t", record_key=("id",))
+        self.columns = {name: kind for name, kind in COLUMNS.items() if name in opened.stored_schema.names}
+        self.rows = [
+            row for batch in opened.batches(Shown(with_deleted=True, lineage=True)) for row in batch.to_pylist()
+        ]
+        self.items, self.batches = {}, 0
+        for row in self.rows:
+            self.put(row, op="d" if row["__deleted"] else "u")
+
+    def put(self, row, *, op="u", back=0, **values):
+        """An object with a change of a row, `back` positions before the stored one."""
+        position = int(row["_sluice_position"].rpartition(".")[2]) - back
+        given = {name: row[name] for name in self.columns}
+        body = avro_object(flattened(self.columns), [change(op=op, lsn=position, **{**given, **values})])
+        key = f"topics/t/partition=0/t+0+{position:010d}.avro"
+        identity = self.stack.write(key, body)
+        item = ManifestObject(identity.bucket, key, identity.version, len(body), None, "avro", "t", 0, position, NOW)
+        self.items[row["id"], back] = item
+        return item
+
+    def merged(self, **more):
+        """Manifest and outcome of a batch of all objects so far."""
+        part = TablePart(self.config.to_dict(), tuple(self.items.values()))
+        manifest = open_manifest("main", "run-1", NOW, "c1", {self.table: part})
+        outcome = Outcome(
+            manifest.batch, self.table, COMMITTED, NOW, self.instant, counts={"objects": len(self.items)}, **more
+        )
+        for key, text in (
+            (manifest_key("main", manifest.batch), manifest.to_json()),
+            (outcome_key(manifest.batch, self.table), outcome.to_json()),
+        ):
+            self.stack.s3.put_object(Bucket=SILVER, Key=key, Body=text.encode())
+        return manifest.batch
+
+    def verify(self, sample=None, **how):
+        return Verification(
+            self.place,
+            ledger=self.stack.ledger,
+            objects=Objects(self.stack.s3),
+            silver=SILVER,
+            tick=lambda what, done: None,
+            **how,
+        ).run(self.table, sample)
+
+
+@pytest.fixture(params=["moma.artists", "moma.works"])
+def source(stack, request):
+    return Source(stack, request.param)
+
+
+def alive(source):
+    return [row for row in source.rows if not row["__deleted"]]
+
+
+def kinds(found):
+    return {(each.key, each.kind) for each in found.disagreements}
+
+
+def test_a_table_that_equals_its_objects_is_proven_whatever_came_late_or_twice(source):
+    twice, late = alive(source)[:2]
+    source.items["again", 0] = source.items[twice["id"], 0]
+    source.put(twice)
+    source.put(late, back=1, name="older")
+    source.merged()
+    found = source.verify()
+    assert kinds(found) == set() and found.proven and found.unread == []
+    assert (found.keys, found.rows, found.share) == (len(source.rows), len(source.rows), 1)
+    assert verify.document_of(found)["proven"]
+
+
+def test_a_value_that_differs_is_found_in_whatever_pass(source):
+    row = alive(source)[-1]
+    source.put(row, name="another")
+    source.merged()
+    found = source.verify(keys_at_once=2)
+    assert kinds(found) == {((row["id"],), "other_values")} and not found.proven
+    assert found.keys == len(source.rows)
+
+
+def test_rows_that_the_table_lacks_or_should_not_have_are_found(source):
+    gone, newer, back = alive(source)[:3]
+    del source.items[gone["id"], 0]
+    source.put(newer, back=-50)
+    source.put(back, op="d", back=-60)
+    source.put({**back, "id": 99})
+    source.merged()
+    found = source.verify()
+    assert kinds(found) == {
+        ((gone["id"],), "back"),
+        ((newer["id"],), "other_position"),
+        ((back["id"],), "back"),
+        ((99,), "lost"),
+    }
+
+
+def test_samples_take_a_share_of_the_keys_and_find_what_is_lost(source):
+    for number in range(100, 140):
+        source.put({**alive(source)[0], "id": number}, back=-number)
+    source.merged()
+    found = source.verify(sample=2)
+    whole = len(source.rows) + 40
+    assert found.share == -(-len(source.rows) // 2) and 0 < found.keys < whole
+    assert {each.kind for each in found.disagreements} == {"lost"}
+
+
+def test_objects_and_records_that_were_set_aside_do_not_count(source):
+    row = alive(source)[0]
+    whole = source.put({**row, "id": 98}, back=-98)
+    single = source.put({**row, "id": 97}, back=-97)
+    error = row_error(0, SluiceError("a shared key"), {"id": 97}, offset=97, position=None)
+    batch = source.merged(
+        quarantined=(ObjectError(whole.id.hash, "corrupt", "cut off"),),
+        quarantined_rows=(RowErrorCount(single.id.hash, 1, {"error": 1}),),
+    )
+    source.stack.s3.put_object(
+        Bucket=SILVER, Key=rows_key(batch, source.table, single.id.hash), Body=to_lines([error]).encode()
+    )
+    assert source.verify().proven
+
+
+def test_a_change_that_is_gone_from_bronze_leaves_the_table_unproven(source):
+    row = alive(source)[0]
+    item = source.items[row["id"], 0]
+    source.merged()
+    source.stack.s3.delete_object(Bucket=item.bucket, Key=item.key, VersionId=item.version)
+    found = source.verify()
+    assert [key for key, _ in found.unread] == [item.key] and not found.proven
+    assert kinds(found) == {((row["id"],), "back")}
+
+
+def test_the_command_fails_with_the_rows_that_differ(source, monkeypatch, capsys):
+    monkeypatch.setattr(
+        "sluice_cli.trace.verification.open_table", lambda _, table, span: open_table(source.place, table, span=span)
+    )
+    source.merged()
+    assert run(["verify", source.table]) == 0
+    assert "every row is what its objects say" in capsys.readouterr().out
+    row = alive(source)[0]
+    source.put(row, back=-500)
+    source.merged()
+    assert run(["verify", source.table]) == 1
+    out = capsys.readouterr().out
+    assert f"other_position: [{row['id']}]: " in out and f"sluice rebuild table {source.table}" in out
+
+
+def test_a_table_without_a_kept_batch_is_refused(source):
+    with pytest.raises(UsageError, match="No commit of a table"):
+        source.verify()

@@ -1,0 +1,30 @@
+"""How a stored row differs from the one that results from its changes."""
+
+import pytest
+
+from sluice.changes.row_history import BACK, LOST, OTHER_POSITION, OTHER_VALUES, Row, disagreement
+
+ROW, GONE = Row("2", False, {"a": 1, "b": None}), Row("2", True)
+
+
+@pytest.mark.parametrize(
+    ("expected", "stored", "kind"),
+    [
+        (ROW, ROW, None),
+        (ROW, Row("2", False, {"b": None, "a": 1}, {"b": "1"}), None),
+        (GONE, GONE, None),
+        (None, None, None),
+        (GONE, None, None),  # it was purged
+        (None, GONE, None),  # a truncate removed it
+        (ROW, None, LOST),
+        (ROW, GONE, LOST),
+        (GONE, ROW, BACK),
+        (None, ROW, BACK),
+        (ROW, Row("3", False, ROW.values), OTHER_POSITION),
+        (GONE, Row("3", True), OTHER_POSITION),
+        (ROW, Row("2", False, {"a": 2, "b": None}), OTHER_VALUES),
+        (ROW, Row("2", False, {"a": 1}), OTHER_VALUES),
+    ],
+)
+def test_a_row_agrees_or_says_how_it_differs(expected, stored, kind):
+    assert disagreement(expected, stored) == kind
