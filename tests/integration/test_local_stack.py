@@ -114,7 +114,7 @@ def test_a_second_stack_in_the_same_folder_is_refused(stack: RunningStack) -> No
 
 def test_down_leaves_nothing_running(own: RunningStack) -> None:
     assert processes_of(own.home)
-    own.sluice_process("local", "down")
+    own.sluice_process("local", "down", "--yes")
     assert processes_of(own.home) == []
     assert not (own.home / "local.json").exists()
     left = [path for path in own.home.rglob("*") if path.is_file()]

@@ -152,4 +152,4 @@ def local_stack(home: Path, *arguments: str) -> Iterator[RunningStack]:
     try:
         yield stack
     finally:
-        stack.sluice_process("local", "down")
+        stack.sluice_process("local", "down", "--yes")
