@@ -94,17 +94,18 @@ def names(deployment):
 
 
 def lapsed(deployment):
-    """A lane whose job run is over, and one that is due: supervise asks, takes back, starts."""
-    deployment.ledger.lanes.wake("main")
-    deployment.ledger.lanes.request_start("main", "run-1", 1)
-    job_run = deployment.emr.start_job_run(
-        applicationId=deployment.application,
-        clientToken="t",
-        name="run-1",
-        executionRoleArn=f"arn:aws:iam::{ACCOUNT}:role/r",
-    )["jobRunId"]
-    deployment.ledger.lanes.started("main", "run-1", job_run)
-    deployment.job_runs()[-1].state = "FAILED"
+    """Lanes whose job run is over or never begins, and one that is due: supervise asks, takes back, cancels, starts."""
+    for lane, run, state in (("main", "run-1", "FAILED"), ("stuck", "run-0", "SCHEDULED")):
+        deployment.ledger.lanes.wake(lane)
+        deployment.ledger.lanes.request_start(lane, run, 1)
+        job_run = deployment.emr.start_job_run(
+            applicationId=deployment.application,
+            clientToken=run,
+            name=run,
+            executionRoleArn=f"arn:aws:iam::{ACCOUNT}:role/r",
+        )["jobRunId"]
+        deployment.ledger.lanes.started(lane, run, job_run)
+        deployment.job_runs()[-1].state = state
     deployment.ledger.lanes.wake("lost")  # a start whose job run nobody knows any more is looked up by its name
     deployment.ledger.lanes.request_start("lost", "run-2", 1)
     deployment.ledger.lanes.wake("due")

@@ -8,6 +8,7 @@ The ledger writes the result on the condition that the lane is still in the stat
     request_start  idle, halted       starting           a run id is chosen; StartJobRun follows
     started        starting           starting           StartJobRun answered with the job run's id
     hold           starting, running  running            the driver's first act
+    gave_sign      running            running            the holder lives
     progressed     running            running            something was committed; failures are reset to 0
     release        running            idle, paused       nothing arrived since the run last looked
     lapse          starting, running  idle, halted,      the job run is terminal at EMR, or never existed,
@@ -41,6 +42,7 @@ TRANSITIONS: dict[tuple[str, str], frozenset[str]] = {
     ("started", STARTING): frozenset({STARTING}),
     ("hold", STARTING): frozenset({RUNNING}),
     ("hold", RUNNING): frozenset({RUNNING}),
+    ("gave_sign", RUNNING): frozenset({RUNNING}),
     ("progressed", RUNNING): frozenset({RUNNING}),
     ("release", RUNNING): frozenset({IDLE, PAUSED}),
     ("lapse", STARTING): frozenset({IDLE, HALTED, PAUSED}),
@@ -74,6 +76,8 @@ class LaneState:
     arrivals has work that no run has looked at. `failures` counts the runs in a row that neither released the lane
     nor committed anything. `capacity_failures` counts those that found no capacity or were never started; they cause a
     back-off, but never a halt. `progressed` is True once the run that holds the lane has committed something.
+    `application_id` is the EMR Serverless application that the run was requested of, `time_limit_ms` the time after
+    which EMR ends it. `alive_at` is the holder's last sign of life; it gives one between batches.
     """
 
     lane: str
@@ -93,6 +97,9 @@ class LaneState:
     pause_requested: bool = False
     last_run_id: str | None = None
     reason: str | None = None
+    application_id: str | None = None
+    time_limit_ms: int | None = None
+    alive_at: int | None = None
 
 
 @dataclass(frozen=True)
@@ -131,7 +138,14 @@ def wanted_at(state: LaneState) -> int | None:
     return None
 
 
-def request_start(state: LaneState, run_id: str, now: int) -> Result:
+def request_start(
+    state: LaneState,
+    run_id: str,
+    now: int,
+    *,
+    application_id: str | None = None,
+    time_limit_ms: int | None = None,
+) -> Result:
     """Reserve the idle or halted lane for a run that is about to be started. `run_id` is new for every attempt."""
     if state.state not in (IDLE, HALTED):
         return LaneRefusal("request_start", f"the lane is {state.state}", state)
@@ -144,6 +158,8 @@ def request_start(state: LaneState, run_id: str, now: int) -> Result:
         job_run_id=None,
         attempt=None,
         start_requested_at=now,
+        application_id=application_id,
+        time_limit_ms=time_limit_ms,
         held_at=None,
         progressed=False,
         due_at=None,
@@ -176,6 +192,13 @@ def hold(state: LaneState, run_id: str, job_run_id: str, attempt: int, now: int)
 def holds(state: LaneState, run_id: str, job_run_id: str) -> bool:
     """True if this job run holds the lane. The driver checks it before every commit."""
     return state.state == RUNNING and state.run_id == run_id and state.job_run_id == job_run_id
+
+
+def gave_sign(state: LaneState, run_id: str, now: int) -> Result:
+    """Note a sign of life of the holder."""
+    if state.state != RUNNING or state.run_id != run_id:
+        return LaneRefusal("gave_sign", f"the lane is {state.state} under run {state.run_id}", state)
+    return replace(state, alive_at=now)
 
 
 def progressed(state: LaneState, run_id: str) -> Result:
@@ -287,5 +310,8 @@ def _without_run(state: LaneState) -> LaneState:
         start_requested_at=None,
         held_at=None,
         progressed=False,
+        application_id=None,
+        time_limit_ms=None,
+        alive_at=None,
         last_run_id=state.run_id,
     )

@@ -39,6 +39,33 @@ def next_step(state: LaneState, now: int) -> LaneStep:
     return LaneStep(LOOK_UP, state.run_id)
 
 
+#: A run that doesn't hold its lane by then waits for workers that don't come. Starting anew is as good, and is counted.
+UNHELD_START_MS = 30 * 60_000
+#: The holder gives a sign between batches, and a batch takes an hour at most (`sluice.lane.job_request`).
+SILENCE_MS = 2 * 60 * 60_000
+LONGEST_RUN_MS = 24 * 60 * 60_000  # of a run whose time limit is not known
+ENDING_MS = 30 * 60_000  # for the cancellation at the time limit
+
+
+def may_live(state: LaneState, now: int) -> bool:
+    """True if the run of an application that can't be asked any more, since it was replaced, may still hold its lane.
+
+    A driver that doesn't hold yet never will, once its lane is taken from it. One that holds ends at its time limit.
+    """
+    if state.state != RUNNING:
+        return False
+    return now < (state.held_at or now) + (state.time_limit_ms or LONGEST_RUN_MS) + ENDING_MS
+
+
+def why_cancel(state: LaneState, now: int) -> str | None:
+    """Why a job run that has not ended is to be cancelled, so that its lane gets another one; None to let it be."""
+    if state.state == STARTING and now - (state.start_requested_at or now) > UNHELD_START_MS:
+        return f"it was requested {UNHELD_START_MS // 60_000} minutes ago and has not begun"
+    if state.state == RUNNING and now - max(state.held_at or 0, state.alive_at or 0) > SILENCE_MS:
+        return f"it has not finished a batch or looked for one for {SILENCE_MS // 3_600_000} hours"
+    return None
+
+
 def new_run_id(lane: str, now: int, entropy: str) -> str:
     """`run-<lane>-<yyyymmddThhmmssZ>-<8 hexadecimal digits>`, a form valid as job name, tag and clientToken.
 

@@ -32,7 +32,15 @@ class LaneLedger(Protocol):
         """Every lane that was ever woken or changed, by name."""
         ...
 
-    def request_start(self, lane: str, run_id: str, now: int) -> LaneState | None:
+    def request_start(
+        self,
+        lane: str,
+        run_id: str,
+        now: int,
+        *,
+        application_id: str | None = None,
+        time_limit_ms: int | None = None,
+    ) -> LaneState | None:
         """idle -> starting. None when the lane is not idle or is in back-off."""
         ...
 
@@ -46,6 +54,10 @@ class LaneLedger(Protocol):
 
     def holds(self, lane: str, run_id: str, job_run_id: str) -> bool:
         """True if this job run holds the lane."""
+        ...
+
+    def gave_sign(self, lane: str, run_id: str, now: int) -> bool:
+        """Note that the holder lives. False when the run no longer holds the lane."""
         ...
 
     def progressed(self, lane: str, run_id: str) -> bool:

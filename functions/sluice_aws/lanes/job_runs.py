@@ -49,6 +49,10 @@ class JobRuns:
         """Start a job run and return its id. The same `clientToken` returns the same job run."""
         return str(self._emr.start_job_run(**request)["jobRunId"])
 
+    def is_of(self, application_id: str | None) -> bool:
+        """True for the application of these job runs, and for None: a lane of an earlier release doesn't name it."""
+        return application_id in (None, self._application)
+
     def state(self, job_run_id: str) -> JobRun:
         """A job run's current state."""
         try:
@@ -101,5 +105,7 @@ class JobRuns:
     def cancel(self, job_run_id: str) -> None:
         """Ask a job run to end within CANCEL_GRACE_S. It has ended only when its state is terminal."""
         self._emr.cancel_job_run(
-            applicationId=self._application, jobRunId=job_run_id, shutdownGracePeriodInSeconds=CANCEL_GRACE_S
+            applicationId=self._application,
+            jobRunId=job_run_id,
+            shutdownGracePeriodInSeconds=CANCEL_GRACE_S,
         )

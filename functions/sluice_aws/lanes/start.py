@@ -62,15 +62,25 @@ class Starter:
         now = self._now()
         run_id = new_run_id(lane, now, self._entropy())
         request = self._request(lane, run_id, configuration)
-        if self._ledger.lanes.request_start(lane, run_id, now) is None:
+        reserved = self._ledger.lanes.request_start(
+            lane,
+            run_id,
+            now,
+            application_id=request["applicationId"],
+            time_limit_ms=request["executionTimeoutMinutes"] * 60_000,
+        )
+        if reserved is None:
             self._report.event("start_not_needed", lane=lane)
             return None
         self._ledger.history.run_started(run_id, lane, now)
         return StartedRun(run_id, self._ask(lane, run_id, request))
 
     def repeat(self, state: LaneState, configuration: Configuration | None) -> None:
-        """Repeat the start that a `starting` lane waits for. The same token starts the same run."""
-        if state.run_id is None:
+        """Repeat the start that a `starting` lane waits for. The same token starts the same run of an application.
+
+        A start that was requested of an application that has since been replaced is not repeated.
+        """
+        if state.run_id is None or state.application_id not in (None, self._environment.application_id):
             return
         self._ask(state.lane, state.run_id, self._request(state.lane, state.run_id, configuration))
 

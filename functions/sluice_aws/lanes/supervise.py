@@ -10,9 +10,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sluice.batch.claim import claimable_tables
 from sluice.config.document import Configuration
 from sluice.errors import SluiceError
-from sluice.lane.machine import HALT_AFTER_FAILURES, HALTED, IDLE, LaneState, wanted_at
+from sluice.lane.machine import HALT_AFTER_FAILURES, HALTED, IDLE, STARTING, LaneState, wanted_at
 from sluice.lane.supervision import (
     ASK_STATE,
+    GONE,
     LOOK_UP,
     NOTHING,
     REPEAT_START,
@@ -20,7 +21,9 @@ from sluice.lane.supervision import (
     LaneStep,
     lacks_capacity,
     lapse_reason,
+    may_live,
     next_step,
+    why_cancel,
 )
 from sluice.ledger.ports import Ledger
 from sluice.ports import Report
@@ -132,12 +135,26 @@ class Supervisor:
         return True
 
     def _ask_state(self, state: LaneState) -> bool:
+        if not self._job_runs.is_of(state.application_id):
+            # To the present application its job run is unknown, as one that is long over would be.
+            self._report.warn("application_replaced", lane=state.lane, run=state.run_id, was=state.application_id)
+            if may_live(state, self._now()):
+                return False
+            return self._lapse(state, JobRun(state.job_run_id or "", "", GONE, "its application was replaced"))
         run = self._job_runs.state(state.job_run_id or "")
-        if not run.terminal:
-            return False
-        return self._lapse(state, run)
+        if run.terminal:
+            return self._lapse(state, run)
+        why = why_cancel(state, self._now())
+        if why is not None and run.state != "CANCELLING":
+            self._report.warn("run_cancelled", lane=state.lane, run=state.run_id, job_run=run.job_run_id, why=why)
+            self._report.count("RunsCancelled", 1, lane=state.lane)
+            self._job_runs.cancel(run.job_run_id)
+        return False
 
     def _look_up(self, state: LaneState) -> bool:
+        if not self._job_runs.is_of(state.application_id):
+            # Its application was replaced. Should a driver come to life there, it can't hold the lane any more.
+            return self._lapse(state, None)
         since = (state.start_requested_at or self._now()) - LOOK_BACK_MS
         run = self._job_runs.find_by_name(state.run_id or "", since_ms=since)
         if run is None:
@@ -147,7 +164,8 @@ class Supervisor:
 
     def _lapse(self, state: LaneState, run: JobRun | None) -> bool:
         """Take the lane from a job run that has ended; None for one that was never started."""
-        capacity = run is not None and lacks_capacity(run.state, run.details)
+        unheld = state.state == STARTING and run is not None and run.state == "CANCELLED"
+        capacity = unheld or (run is not None and lacks_capacity(run.state, run.details))
         reason = "the job run was never started" if run is None else lapse_reason(run.state, run.details)
         run_id, now = state.run_id or "", self._now()
         left = self._ledger.lanes.lapse(

@@ -43,9 +43,24 @@ class DynamoDbLanes:
         found = [_state(stored["pk"].partition("#")[2], stored) for stored in self._table.get_many(keys)]
         return sorted(found, key=lambda state: state.lane)
 
-    def request_start(self, lane: str, run_id: str, now: int) -> LaneState | None:
+    def request_start(
+        self,
+        lane: str,
+        run_id: str,
+        now: int,
+        *,
+        application_id: str | None = None,
+        time_limit_ms: int | None = None,
+    ) -> LaneState | None:
         """idle -> starting. None when the lane is not idle or is in back-off."""
-        return _allowed(self._apply(lane, lambda state: machine.request_start(state, run_id, now)))
+        return _allowed(
+            self._apply(
+                lane,
+                lambda state: machine.request_start(
+                    state, run_id, now, application_id=application_id, time_limit_ms=time_limit_ms
+                ),
+            )
+        )
 
     def started(self, lane: str, run_id: str, job_run_id: str) -> bool:
         """Store the job run that StartJobRun answered. False when the lane belongs to another one."""
@@ -58,6 +73,10 @@ class DynamoDbLanes:
     def holds(self, lane: str, run_id: str, job_run_id: str) -> bool:
         """True if this job run holds the lane. One read."""
         return machine.holds(self.get(lane), run_id, job_run_id)
+
+    def gave_sign(self, lane: str, run_id: str, now: int) -> bool:
+        """Note that the holder lives. False when the run no longer holds the lane."""
+        return _allowed(self._apply(lane, lambda state: machine.gave_sign(state, run_id, now))) is not None
 
     def progressed(self, lane: str, run_id: str) -> bool:
         """Note that the holder closed a batch. False when the run no longer holds the lane."""

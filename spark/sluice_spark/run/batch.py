@@ -379,6 +379,7 @@ class BatchStep:
         )
 
     def _ended(self, manifest: Manifest, ends: list[PartEnd], later: Mapping[str, int], profile: Profile) -> BatchEnd:
+        self._hold.give_sign()
         now = self._clock.now_ms()
         unresolved = {**later, **{end.table: end.retry_at or now for end in ends if end.end == UNRESOLVED}}
         if not unresolved:

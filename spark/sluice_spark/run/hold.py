@@ -12,6 +12,8 @@ from sluice.ledger.ports import Ledger
 from sluice.ports import Clock
 from sluice_spark.errors import LaneLost, UnknownJobRun
 
+SIGN_EVERY_MS = 10 * 60_000
+
 
 class LaneHold:
     """One driver's hold of its lane. A hold that is lost stays lost: no thread of the process asks again."""
@@ -20,6 +22,7 @@ class LaneHold:
         self._ledger = ledger
         self._clock = clock
         self._lost = threading.Event()
+        self._signed_at = clock.now_ms()
         self.identity = identity
 
     def take(self) -> LaneState | None:
@@ -44,6 +47,13 @@ class LaneHold:
             self.lose()
             return False
         return True
+
+    def give_sign(self) -> None:
+        """Give a sign of life, at most every SIGN_EVERY_MS. Called between batches, so a run that hangs gives none."""
+        now = self._clock.now_ms()
+        if now - self._signed_at >= SIGN_EVERY_MS:
+            self._signed_at = now
+            self._ledger.lanes.gave_sign(self.identity.lane, self.identity.run, now)
 
     def check(self) -> None:
         """Raise LaneLost if the lane is known to be lost. Reads nothing."""

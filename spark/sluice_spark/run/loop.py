@@ -99,6 +99,7 @@ class RunLoop:
         self._idle_since = self._clock.now_ms()
         while True:
             lane = self._hold.read()
+            self._hold.give_sign()
             now = self._clock.now_ms()
             staying = self._staying()
             decision = decide(

@@ -10,7 +10,7 @@ from emulation.deployment import BRONZE, TOPIC, Recorder, avro, context, key, s3
 from supervise.handler import handler
 
 from sluice.config.lane import LaneConfig
-from sluice.lane.job_request import start_job_run
+from sluice.lane.job_request import execution_timeout_min, start_job_run
 from sluice.lane.machine import (
     FIRST_BACKOFF_MS,
     HALT_AFTER_FAILURES,
@@ -21,7 +21,7 @@ from sluice.lane.machine import (
     STARTING,
     UNANSWERED_START_MS,
 )
-from sluice.lane.supervision import new_run_id
+from sluice.lane.supervision import ENDING_MS, SILENCE_MS, UNHELD_START_MS, new_run_id
 from sluice_aws.clients import Clients
 from sluice_aws.errors import LanesFailed
 from sluice_aws.lanes.job_runs import JobRuns
@@ -125,10 +125,65 @@ def test_a_lane_past_its_due_time_is_started_and_not_before(supervised):
 @pytest.mark.parametrize("state", ["SUBMITTED", "PENDING", "SCHEDULED", "QUEUED", "RUNNING", "CANCELLING"])
 def test_a_run_that_lives_or_waits_keeps_its_lane(supervised, state):
     running(supervised).state = state
-    supervised.clock.now = NOW + 24 * 3_600_000
+    supervised.clock.now = NOW + SILENCE_MS
     supervise(supervised)
     assert supervised.ledger.lanes.get("main").state == RUNNING
-    assert len(supervised.job_runs()) == 1
+    assert [job.state for job in supervised.job_runs()] == [state]
+
+
+def test_a_run_that_waits_for_workers_without_end_is_cancelled(supervised):
+    supervised.ledger.lanes.wake("main")
+    supervise(supervised)
+    job = supervised.job_runs()[-1]
+    job.state = "SCHEDULED"
+    supervised.clock.now = NOW + UNHELD_START_MS
+    supervise(supervised)
+    assert job.state == "SCHEDULED"
+    supervised.clock.now += 1
+    supervise(supervised)
+    assert job.state == "CANCELLED"
+    supervise(supervised)
+    lane = supervised.ledger.lanes.get("main")
+    assert (lane.state, lane.failures, lane.capacity_failures) == (IDLE, 0, 1)
+    supervised.clock.now = lane.backoff_until
+    supervise(supervised)
+    assert len(supervised.job_runs()) == 2
+
+
+def test_a_driver_that_gives_no_sign_is_cancelled_and_its_lane_taken_back(supervised):
+    job = running(supervised)
+    supervised.clock.now = NOW + SILENCE_MS
+    assert supervised.ledger.lanes.gave_sign("main", job.name, NOW + 60_000)
+    supervise(supervised)
+    assert job.state == "RUNNING"
+    supervised.clock.now = NOW + 60_000 + SILENCE_MS + 1
+    supervise(supervised)
+    assert job.state == "CANCELLED"
+    supervise(supervised)
+    assert supervised.ledger.lanes.get("main").failures == 1
+
+
+def test_the_holder_of_a_replaced_application_keeps_its_lane_until_its_time_limit(supervised):
+    running(supervised)
+    elsewhere = supervised.emr.create_application(name="new", releaseLabel="emr-7.14.0", type="SPARK", clientToken="n")
+    supervised.supervisor._job_runs = JobRuns(supervised.emr, elsewhere["applicationId"])
+    supervised.clock.now = NOW + execution_timeout_min(LaneConfig()) * 60_000
+    supervise(supervised)
+    assert supervised.ledger.lanes.get("main").state == RUNNING
+    supervised.clock.now += ENDING_MS
+    supervise(supervised)
+    assert supervised.ledger.lanes.get("main").state == IDLE
+
+
+def test_an_unanswered_start_of_a_replaced_application_is_not_repeated(supervised):
+    supervised.ledger.lanes.wake("main")
+    assert supervised.ledger.lanes.request_start("main", "run-1", NOW, application_id="00replaced")
+    supervise(supervised)
+    assert supervised.job_runs() == []
+    supervised.clock.now = NOW + UNANSWERED_START_MS
+    supervise(supervised)
+    assert supervised.ledger.lanes.get("main").capacity_failures == 1
+    assert supervised.ledger.lanes.hold("main", "run-1", "00late", 1, NOW) is None
 
 
 @pytest.mark.parametrize("state", ["FAILED", "CANCELLED", "SUCCESS"])

@@ -629,5 +629,20 @@ def test_workers_are_kept_warm_while_a_run_lingers(simulated):
     assert simulated.merger.calls.count("keep_warm") >= 10
 
 
+def test_a_run_gives_signs_of_life_while_it_waits_and_none_while_a_batch_hangs(client):
+    simulated = SimulatedLane(client, configuration(linger_s=1_500))
+    simulated.put()
+    signs = []
+    simulated.merger.during["shop.orders"] = lambda: (
+        simulated.clock.advance(3_600_000),
+        signs.append(simulated.ledger.lanes.get(LANE).alive_at),
+    )
+    simulated.clock.at(4_500, lambda: signs.append(simulated.ledger.lanes.get(LANE).alive_at))
+    assert simulated.run().how == RELEASED
+    assert signs[0] is None
+    assert simulated.clock.now - signs[1] < 1_500_000
+    assert simulated.ledger.lanes.get(LANE).alive_at is None
+
+
 def test_a_run_that_nobody_asked_for_holds_nothing(simulated):
     assert simulated.loop(RunIdentity(LANE, "run-unknown", "00job")).run().how == REFUSED

@@ -3,7 +3,15 @@
 import pytest
 
 from sluice.lane.machine import IDLE, RUNNING, STARTING, LaneState
-from sluice.lane.supervision import JobRunNews, concerned, is_terminal, lacks_capacity, lapse_reason, read_event
+from sluice.lane.supervision import (
+    JobRunNews,
+    concerned,
+    is_terminal,
+    lacks_capacity,
+    lapse_reason,
+    read_event,
+    why_cancel,
+)
 
 
 def event(state, **detail):
@@ -29,6 +37,25 @@ def event(state, **detail):
 def test_only_a_job_run_of_which_nothing_lives_is_terminal(state, terminal):
     assert read_event(event(state)) == JobRunNews("j1", state)
     assert read_event(event(state)).terminal is terminal is is_terminal(state)
+
+
+MINUTE = 60_000
+
+
+@pytest.mark.parametrize(
+    ("state", "minutes", "cancelled"),
+    [
+        (LaneState("l", STARTING, run_id="r", job_run_id="j", start_requested_at=1), 30, False),
+        (LaneState("l", STARTING, run_id="r", job_run_id="j", start_requested_at=1), 31, True),
+        (LaneState("l", RUNNING, run_id="r", job_run_id="j", start_requested_at=1, held_at=1), 120, False),
+        (LaneState("l", RUNNING, run_id="r", job_run_id="j", start_requested_at=1, held_at=1), 121, True),
+        (LaneState("l", RUNNING, run_id="r", job_run_id="j", held_at=1, alive_at=100 * MINUTE), 219, False),
+        (LaneState("l", RUNNING, run_id="r", job_run_id="j", held_at=1, alive_at=100 * MINUTE), 221, True),
+        (LaneState("l", IDLE), 10_000, False),
+    ],
+)
+def test_a_run_that_does_not_begin_or_gives_no_sign_is_cancelled(state, minutes, cancelled):
+    assert (why_cancel(state, 1 + minutes * MINUTE) is not None) is cancelled
 
 
 @pytest.mark.parametrize(
