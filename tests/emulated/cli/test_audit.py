@@ -247,3 +247,18 @@ def test_a_batch_that_is_merged_during_the_audit_contradicts_nothing(merged, mon
     assert run(["audit", "--json"]) == 0
     assert describe(capsys)["committed"]["active"] == 4
     assert listed == [3, 4]  # the timeline is read again for the batch that came after it
+
+
+def test_a_batch_that_is_opened_between_two_pages_contradicts_nothing(merged, monkeypatch, capsys):
+    page = Objects.version_page
+    opened = []
+
+    def then_opened(self, bucket, marker, prefix):
+        found = page(self, bucket, marker, page_size=2)
+        if marker is not None and not opened:
+            opened.append(merged.opened(merged.stack.admit(merged.stack.write("zz"))))
+        return found
+
+    monkeypatch.setattr(Objects, "version_page", then_opened)
+    assert run(["audit", "--json"]) == 0
+    assert describe(capsys)["objects"]["claimed"] == 1

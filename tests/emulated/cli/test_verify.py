@@ -135,6 +135,12 @@ def test_rows_that_the_table_lacks_or_should_not_have_are_found(source):
     }
 
 
+def test_a_truncate_removes_every_older_row(source):
+    source.put(source.rows[0], op="t", back=-10_000)
+    source.merged()
+    assert kinds(source.verify()) == {((row["id"],), "back") for row in alive(source)}
+
+
 def test_samples_take_a_share_of_the_keys_and_find_what_is_lost(source):
     for number in range(100, 140):
         source.put({**alive(source)[0], "id": number}, back=-number)
