@@ -19,8 +19,7 @@ from sluice.ledger.ports import Ledger
 from sluice.ledger.records import DISCARDED, RETRIED, Decision, ObjectRecord
 from sluice.silver_keys import manifest_key, rows_key
 from sluice_aws.admission.admit import Admission
-from sluice_aws.s3.documents import SkippedDocuments
-from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.objects import Objects, SkippedDocuments
 
 SHORT_ID, SHORTEST_ID = 12, 6  # hexadecimal digits that are shown, and the fewest that identify an entry
 THREADS = 16

@@ -10,8 +10,7 @@ from itertools import filterfalse
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome
 from sluice.silver_keys import PREFIX, manifest_key, outcome_key
-from sluice_aws.s3.documents import SkippedDocument, SkippedDocuments
-from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
 
 AT_ONCE = 16  # manifests that are read ahead
 MANIFESTS = f"{PREFIX}/manifests/"

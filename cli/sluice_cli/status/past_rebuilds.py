@@ -9,8 +9,7 @@ from typing import Any
 from sluice.batch.manifest import check_types
 from sluice.errors import UnreadableManifest
 from sluice.silver_keys import BEGUN, FINISHED, REPLACED
-from sluice_aws.s3.documents import SkippedDocuments
-from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.objects import Objects, SkippedDocuments
 
 
 class PastRebuilds:

@@ -16,8 +16,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import ConfigurationUnreadable
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.documents import SkippedDocument
-from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.objects import Objects, SkippedDocument
 from sluice_aws.stack import Target
 from sluice_cli.status.overview import describe_trouble, gather
 from sluice_cli.status.service_entries import COLUMNS, describe_due, service_rows

@@ -18,8 +18,7 @@ from sluice_aws.admission.reconcile import notice_of
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.documents import SkippedDocument
-from sluice_aws.s3.objects import ListedVersion, Objects
+from sluice_aws.s3.objects import ListedVersion, Objects, SkippedDocument
 from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.settings import Settings

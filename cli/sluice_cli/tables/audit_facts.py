@@ -25,8 +25,7 @@ from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.errors import NoSuchCommit
-from sluice_aws.s3.documents import SkippedDocument, SkippedDocuments
-from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_cli.status.past_batches import PastBatch, PastBatches
 from sluice_cli.status.past_rebuilds import PastRebuilds

@@ -14,8 +14,7 @@ from sluice.lane.machine import PAUSED
 from sluice.ledger.recovery import Recovered, Recovery
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.documents import SkippedDocument, SkippedDocuments
-from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
 from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.stack import Target

@@ -12,8 +12,7 @@ from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED, SUPERSED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId, identify
-from sluice_aws.s3.documents import SkippedDocument
-from sluice_aws.s3.objects import COLD, ListedVersion, Objects
+from sluice_aws.s3.objects import COLD, ListedVersion, Objects, SkippedDocument
 from sluice_cli.status.past_batches import PastBatch, PastBatches
 from sluice_cli.terminal.output import counted
 

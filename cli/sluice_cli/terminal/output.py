@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sluice_aws.s3.documents import SkippedDocument
+from sluice_aws.s3.objects import SkippedDocument
 from sluice_aws.stack import Target, find_target
 from sluice_cli.terminal.guard import escaped, escaping_console, json_escaped, visible
 

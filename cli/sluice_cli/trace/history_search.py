@@ -12,8 +12,7 @@ from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.ledger.ledger import DynamoDbLedger
-from sluice_aws.s3.documents import SkippedDocument
-from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.objects import Objects, SkippedDocument
 from sluice_aws.stack import Target
 from sluice_cli.status.past_batches import PastBatch, PastBatches
 from sluice_cli.trace.object_history import Entry, by_object, claims_of

@@ -11,8 +11,7 @@ from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId, identify
 from sluice_aws.ledger.ledger import DynamoDbLedger
-from sluice_aws.s3.documents import SkippedDocument
-from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.objects import Objects, SkippedDocument
 from sluice_aws.stack import Target
 from sluice_cli.status.past_batches import PastBatches
 from sluice_cli.terminal.output import visible

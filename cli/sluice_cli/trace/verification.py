@@ -21,8 +21,7 @@ from sluice.ledger.keys import COMMITTED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.recovery import end_states
 from sluice.silver_keys import rows_key
-from sluice_aws.s3.documents import SkippedDocument, SkippedDocuments
-from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
 from sluice_cli.status.past_batches import PastBatches
 from sluice_cli.status.past_rebuilds import PastRebuilds
 from sluice_cli.trace.row_changes import Key, keyed_changes

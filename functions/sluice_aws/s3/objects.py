@@ -1,19 +1,20 @@
 """Reads and writes S3 objects: untrusted ones by exact version, Sluice's own documents, and listings of versions.
 
-Spark tasks share one client per worker process (`task_objects`).
+Reports skip and name a document that can't be read (`SkippedDocuments`). Spark tasks share one client per
+worker process (`task_objects`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Callable, TypeVar
 
 from botocore.exceptions import ClientError
 
-from sluice.errors import ObjectTooLarge
+from sluice.errors import ObjectTooLarge, SluiceError
 from sluice.objects import ObjectId
 from sluice_aws.clients import ClientOptions, Clients
 from sluice_aws.errors import ObjectArchived, ObjectGone, Unchanged
@@ -32,6 +33,9 @@ CHANGED = {"PreconditionFailed", "412", "ConditionalRequestConflict", "409", "No
 
 
 TAIL_PART_BYTES = 1024 * 1024
+MAX_REASON = 200  # characters of why a document is skipped; it may quote the document
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,50 @@ class Document:
 
     data: bytes
     etag: str
+
+
+@dataclass(frozen=True)
+class SkippedDocument:
+    """A document under `_sluice/` of the silver bucket that can't be read, and why."""
+
+    key: str
+    reason: str
+
+
+class SkippedDocuments:
+    """Parses documents and keeps the names of those that can't be read. Safe to use from several threads.
+
+    The driver does without: it must not go on without a document that it needs.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[str, str] = {}
+
+    def parsed(self, key: str, document: Document | None, parse: Callable[[str], T]) -> T | None:
+        """The parsed document. None when there is none, and when it can't be read, which is noted.
+
+        Raises the error of `parse` for a document of another release: its reader would leave a gap.
+        """
+        if document is None:
+            return None
+        try:
+            return parse(document.data.decode("utf-8"))
+        except UnicodeDecodeError:
+            self.skip(key, "it is not text")
+        except SluiceError as error:
+            if isinstance(error.facts.get("found"), int):  # the number of its format
+                raise
+            self.skip(key, error.message)
+        return None
+
+    def skip(self, key: str, reason: str) -> None:
+        """Note a document."""
+        self._found[key] = reason[:MAX_REASON]
+
+    @property
+    def found(self) -> Sequence[SkippedDocument]:
+        """The skipped documents, by key."""
+        return tuple(SkippedDocument(key, self._found[key]) for key in sorted(self._found))
 
 
 class Objects:

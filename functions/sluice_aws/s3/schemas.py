@@ -13,8 +13,7 @@ from sluice.schema.evolution import INCOMPATIBLE
 from sluice.schema.history import TABLES_PREFIX, SeenSchema, StoredColumns, seen_key, seen_prefix, stored_key
 from sluice.silver_keys import schema_key
 from sluice_aws.errors import Unchanged
-from sluice_aws.s3.documents import SkippedDocument, SkippedDocuments
-from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
 
 
 class SchemaStore:
