@@ -118,6 +118,9 @@ def test_the_next_run_finishes_the_batch_of_a_killed_driver(stack: RunningStack,
     )
     verdict = judge(fixtures, rows, fixtures.phases[-1], os.environ)
     assert verdict.equal, verdict.differences()
+    for topic in fixtures.plan.topics:
+        assert json.loads(stack.sluice("verify", "--json", CASE.table(topic)))["disagreements"] == []
+    assert json.loads(stack.sluice("audit", "--json"))["contradictions"] == []
 
 
 def timelines(stack: RunningStack, case: Case) -> dict[str, Timeline]:

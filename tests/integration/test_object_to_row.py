@@ -73,3 +73,6 @@ def test_an_object_becomes_a_row_an_update_changes_it_and_a_deletion_takes_it_aw
     assert {item["key"]: (item["state"], item["table"]) for item in items} == dict.fromkeys(
         category.keys, ("committed", category.table)
     )
+    audit = json.loads(stack.sluice("audit", "--json", "--prefix", f"topics/{category.database}."))
+    assert audit["contradictions"] == []
+    assert json.loads(stack.sluice("verify", "--json", category.table))["disagreements"] == []
