@@ -72,7 +72,7 @@ def test_settings_have_the_designs_defaults():
     assert (settings.region, settings.reconcile_grace_s, settings.forget_after_s, LONGEST_BATCH_MIN) == (
         "eu-west-1",
         900,
-        15 * 86_400,
+        30 * 86_400,
         60,
     )
 
