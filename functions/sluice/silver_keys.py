@@ -10,9 +10,14 @@ PARKED_SUFFIX = ".parked.json"  # likewise, of objects without an error of their
 BEGUN, FINISHED = "rebuild.json", "finished.json"
 
 
+def manifests_prefix(lane: str) -> str:
+    """Prefix of the manifests of a lane."""
+    return f"{PREFIX}/manifests/{lane}/"
+
+
 def manifest_key(lane: str, batch: str) -> str:
     """Key of a batch's manifest."""
-    return f"{PREFIX}/manifests/{lane}/{batch}.json"
+    return f"{manifests_prefix(lane)}{batch}.json"
 
 
 def outcome_key(batch: str, table: str) -> str:

@@ -23,6 +23,10 @@ class Manifests(Protocol):
         """
         ...
 
+    def some_of(self, lane: str, most: int) -> list[Manifest]:
+        """Up to `most` manifests of the lane, in no order."""
+        ...
+
     def manifest(self, key: str) -> Manifest | None:
         """The manifest under a key; None where there is none."""
         ...

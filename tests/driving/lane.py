@@ -26,7 +26,7 @@ from sluice.ledger import keys as items
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import AdmittedObject
 from sluice.objects import ObjectId
-from sluice.silver_keys import manifest_key
+from sluice.silver_keys import manifest_key, manifests_prefix
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_spark.errors import SparkDied
 from sluice_spark.log import RunLog
@@ -49,6 +49,10 @@ class Documents:
             return None
         self.stored[key] = manifest.to_json()
         return key
+
+    def some_of(self, lane: str, most: int) -> list[Manifest]:
+        named = sorted(key for key in self.stored if key.startswith(manifests_prefix(lane)))
+        return [Manifest.from_json(self.stored[key]) for key in named[:most]]
 
     def manifest(self, key: str) -> Manifest | None:
         return Manifest.from_json(self.stored[key]) if key in self.stored else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sluice.batch.claim import TableState, claimable_at
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_pinned_topic
-from sluice.lane.machine import HALTED, IDLE, PAUSED, RUNNING, STARTING, LaneState, wants_run
+from sluice.lane.machine import HALTED, IDLE, LEDGER_LOST, PAUSED, RUNNING, STARTING, LaneState, wants_run
 from sluice.ledger.keys import CLAIMED, PARKED, PENDING, QUARANTINED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
@@ -121,7 +121,7 @@ def describe_lane(lane: LaneState, now: int) -> str:
         again = f", trying again in {human_age(waits)}" if waits > 0 else ""
         return f"halted after {counted(lane.failures, 'failed run')}{again}{f': {lane.reason}' if lane.reason else ''}"
     if lane.state == PAUSED:
-        return "paused"
+        return f"paused: {lane.reason}" if lane.reason == LEDGER_LOST else "paused"
     if lane.state == IDLE and lane.backoff_until is not None and lane.backoff_until > now:
         failed = counted(lane.failures + lane.capacity_failures, "failed run")
         reason = f": {lane.reason}" if lane.reason else ""

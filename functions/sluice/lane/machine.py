@@ -8,6 +8,7 @@ The ledger writes the result on the condition that the lane is still in the stat
     request_start  idle, halted       starting           a run id is chosen; StartJobRun follows
     started        starting           starting           StartJobRun answered with the job run's id
     hold           starting, running  running            the driver's first act
+    accept_ledger  running            running            the ledger knows of the manifests in S3
     gave_sign      running            running            the holder lives
     progressed     running            running            something was committed; failures are reset to 0
     release        running            idle, paused       nothing arrived since the run last looked
@@ -42,6 +43,7 @@ TRANSITIONS: dict[tuple[str, str], frozenset[str]] = {
     ("started", STARTING): frozenset({STARTING}),
     ("hold", STARTING): frozenset({RUNNING}),
     ("hold", RUNNING): frozenset({RUNNING}),
+    ("accept_ledger", RUNNING): frozenset({RUNNING}),
     ("gave_sign", RUNNING): frozenset({RUNNING}),
     ("progressed", RUNNING): frozenset({RUNNING}),
     ("release", RUNNING): frozenset({IDLE, PAUSED}),
@@ -63,6 +65,8 @@ LONGEST_BACKOFF_MS = 15 * 60_000
 HALT_AFTER_FAILURES = 5  # runs in a row that made no progress
 #: A halted lane tries again, one run at a time: most causes lie outside of it, and pass.
 RETRY_HALTED_MS = 60 * 60_000
+#: The reason of a pause: merging everything anew under the present configuration is for an operator to decide.
+LEDGER_LOST = "the ledger knows of no batch, and the silver bucket has manifests of this lane"
 #: How long StartJobRun is repeated under its clientToken while no answer is known. Then the run is looked up by name:
 #: AWS does not document how long a token is remembered.
 UNANSWERED_START_MS = 5 * 60_000
@@ -77,7 +81,8 @@ class LaneState:
     nor committed anything. `capacity_failures` counts those that found no capacity or were never started; they cause a
     back-off, but never a halt. `progressed` is True once the run that holds the lane has committed something.
     `application_id` is the EMR Serverless application that the run was requested of, `time_limit_ms` the time after
-    which EMR ends it. `alive_at` is the holder's last sign of life; it gives one between batches.
+    which EMR ends it. `alive_at` is the holder's last sign of life; it gives one between batches. `ledger_accepted` is
+    True once a run found that the ledger knows of the lane's manifests, or an operator resumed the lane all the same.
     """
 
     lane: str
@@ -100,6 +105,7 @@ class LaneState:
     application_id: str | None = None
     time_limit_ms: int | None = None
     alive_at: int | None = None
+    ledger_accepted: bool = False
 
 
 @dataclass(frozen=True)
@@ -201,6 +207,13 @@ def gave_sign(state: LaneState, run_id: str, now: int) -> Result:
     return replace(state, alive_at=now)
 
 
+def accept_ledger(state: LaneState, run_id: str) -> Result:
+    """Note that the ledger knows of the lane's manifests."""
+    if state.state != RUNNING or state.run_id != run_id:
+        return LaneRefusal("accept_ledger", f"the lane is {state.state} under run {state.run_id}", state)
+    return replace(state, ledger_accepted=True)
+
+
 def progressed(state: LaneState, run_id: str) -> Result:
     """Note that the holder committed something: the next failure counts as the first."""
     if state.state != RUNNING or state.run_id != run_id:
@@ -227,7 +240,7 @@ def release(state: LaneState, run_id: str, arrivals_seen: int, due_at: int | Non
         failures=0,
         capacity_failures=0,
         backoff_until=None,
-        reason=None,
+        reason=state.reason if state.pause_requested else None,
     )
 
 
@@ -276,17 +289,21 @@ def backoff_ms(failures: int) -> int:
     return min(FIRST_BACKOFF_MS << doublings, LONGEST_BACKOFF_MS)
 
 
-def pause(state: LaneState) -> Result:
-    """Start no new run, and ask a running one to end after its batch."""
+def pause(state: LaneState, reason: str | None = None) -> Result:
+    """Start no new run, and ask a running one to end after its batch. `reason` is why, if no operator decided it."""
     if state.state == PAUSED:
         return LaneRefusal("pause", "the lane is paused already", state)
     if state.state in (STARTING, RUNNING):
-        return replace(state, pause_requested=True)
-    return replace(state, state=PAUSED)
+        return replace(state, pause_requested=True, reason=reason or state.reason)
+    return replace(state, state=PAUSED, reason=reason or state.reason)
 
 
 def resume(state: LaneState) -> LaneState:
-    """End a pause or a halt, and count an arrival, so that a run looks at the pending objects."""
+    """End a pause or a halt, and count an arrival, so that a run looks at the pending objects.
+
+    Whoever resumes a lane that was paused over its ledger has decided about the ledger.
+    """
+    state = replace(state, ledger_accepted=state.ledger_accepted or state.reason == LEDGER_LOST)
     if state.state in (STARTING, RUNNING):
         return replace(state, pause_requested=False, arrivals=state.arrivals + 1)
     return replace(

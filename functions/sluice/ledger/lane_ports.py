@@ -56,6 +56,10 @@ class LaneLedger(Protocol):
         """True if this job run holds the lane."""
         ...
 
+    def accept_ledger(self, lane: str, run_id: str) -> bool:
+        """Note that the ledger knows of the lane's manifests. False when the run no longer holds the lane."""
+        ...
+
     def gave_sign(self, lane: str, run_id: str, now: int) -> bool:
         """Note that the holder lives. False when the run no longer holds the lane."""
         ...
@@ -82,8 +86,8 @@ class LaneLedger(Protocol):
         """Take the lane from a run that is over at EMR Serverless. None when the lane is no longer that run's."""
         ...
 
-    def pause(self, lane: str) -> LaneState:
-        """Start no new run, and ask a running one to end."""
+    def pause(self, lane: str, reason: str | None = None) -> LaneState:
+        """Start no new run, and ask a running one to end. `reason` is why, if no operator decided it."""
         ...
 
     def resume(self, lane: str) -> LaneState:

@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sluice.batch.claim import claimable_tables
 from sluice.config.document import Configuration
 from sluice.errors import SluiceError
-from sluice.lane.machine import HALT_AFTER_FAILURES, HALTED, IDLE, STARTING, LaneState, wanted_at
+from sluice.lane.machine import HALT_AFTER_FAILURES, HALTED, IDLE, LEDGER_LOST, PAUSED, STARTING, LaneState, wanted_at
 from sluice.lane.supervision import (
     ASK_STATE,
     GONE,
@@ -99,7 +99,8 @@ class Supervisor:
         return claimable_tables(configuration, lane, pending, states, self._now())
 
     def _look_after(self, state: LaneState, configuration: Configuration | None) -> int:
-        if state.failures >= HALT_AFTER_FAILURES:  # also while a halted lane tries again: the alarm shouldn't flap
+        # Also while a halted lane tries again: the alarm shouldn't flap.
+        if state.failures >= HALT_AFTER_FAILURES or (state.state == PAUSED and state.reason == LEDGER_LOST):
             self._report.warn(
                 "lane_halted",
                 lane=state.lane,

@@ -74,6 +74,10 @@ class DynamoDbLanes:
         """True if this job run holds the lane. One read."""
         return machine.holds(self.get(lane), run_id, job_run_id)
 
+    def accept_ledger(self, lane: str, run_id: str) -> bool:
+        """Note that the ledger knows of the lane's manifests. False when the run no longer holds the lane."""
+        return _allowed(self._apply(lane, lambda state: machine.accept_ledger(state, run_id))) is not None
+
     def gave_sign(self, lane: str, run_id: str, now: int) -> bool:
         """Note that the holder lives. False when the run no longer holds the lane."""
         return _allowed(self._apply(lane, lambda state: machine.gave_sign(state, run_id, now))) is not None
@@ -112,9 +116,9 @@ class DynamoDbLanes:
             )
         )
 
-    def pause(self, lane: str) -> LaneState:
-        """Start no new run, and ask a running one to end."""
-        return _whichever(self._apply(lane, machine.pause))
+    def pause(self, lane: str, reason: str | None = None) -> LaneState:
+        """Start no new run, and ask a running one to end. `reason` is why, if no operator decided it."""
+        return _whichever(self._apply(lane, lambda state: machine.pause(state, reason)))
 
     def resume(self, lane: str) -> LaneState:
         """Undo a pause or a halt; counts as an arrival."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Callable
 
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome
-from sluice.silver_keys import manifest_key, outcome_key
+from sluice.silver_keys import manifest_key, manifests_prefix, outcome_key
 from sluice_aws.errors import BatchTaken
 from sluice_aws.s3.objects import Objects
 
@@ -44,6 +45,12 @@ class ManifestStore:
             if not still_held():
                 return None
         raise BatchTaken(f"The manifest of batch {manifest.batch} keeps changing", batch=manifest.batch)
+
+    def some_of(self, lane: str, most: int) -> list[Manifest]:
+        """Up to `most` manifests of the lane, in no order. Raises UnreadableManifest."""
+        keys = islice(self._objects.keys(self._bucket, manifests_prefix(lane)), most)
+        found = [self.manifest(key) for key in keys]
+        return [manifest for manifest in found if manifest is not None]
 
     def manifest(self, key: str) -> Manifest | None:
         """The manifest under a key, None when there is none. Raises UnreadableManifest."""

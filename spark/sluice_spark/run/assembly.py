@@ -57,6 +57,7 @@ def run_loop(ports: Ports, hold: LaneHold, *, poll_s: float, scope: str = "") ->
     services = ServiceStep(ledger=ledger, merger=merger, configuration=configuration, hold=hold, clock=clock, log=log)
     return RunLoop(
         ledger=ledger,
+        manifests=manifests,
         hold=hold,
         takeover=takeover,
         claims=claims,

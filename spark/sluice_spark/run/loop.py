@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sluice.lane.machine import LaneState
+from sluice.batch.manifest import Manifest
+from sluice.lane.machine import LEDGER_LOST, LaneState
 from sluice.ledger.ports import Ledger
 from sluice.ports import Clock, Log
 from sluice.services.requests import ServiceRequest
 from sluice_spark.errors import LaneLost
-from sluice_spark.ports import Merger
+from sluice_spark.ports import Manifests, Merger
 from sluice_spark.run.batch import BatchEnd, BatchStep
 from sluice_spark.run.claim import Claimed, ClaimStep, ConfigurationInForce
 from sluice_spark.run.hold import LaneHold
@@ -21,6 +22,7 @@ from sluice_spark.run.takeover import Takeover
 
 REFUSED = "refused"  # another job run holds the lane, or the run was abandoned: nothing was done
 RELEASED = "released"
+MANIFESTS_LOOKED_AT = 5  # of a lane whose ledger was never compared with its manifests
 LOST = "lost"  # another run took the lane over: this one stopped without another write
 
 
@@ -39,6 +41,7 @@ class RunLoop:
         self,
         *,
         ledger: Ledger,
+        manifests: Manifests,
         hold: LaneHold,
         takeover: Takeover,
         claims: ClaimStep,
@@ -52,6 +55,7 @@ class RunLoop:
     ) -> None:
         """`poll_s`: seconds between two reads of the lane while nothing is claimable."""
         self._ledger = ledger
+        self._manifests = manifests
         self._hold = hold
         self._takeover = takeover
         self._claims = claims
@@ -80,10 +84,13 @@ class RunLoop:
             return RunEnd(REFUSED, 0)
         me = self._hold.identity
         self._log.event("held", arrivals=held.arrivals)
-        self._merger.prepare()  # Spark starts beside the first look at the lane; a refused run never starts it
         self._ledger.history.run_started(me.run, me.lane, self._clock.now_ms(), me.job_run_id)
         try:
-            self._work()
+            if held.ledger_accepted or self._accepts_ledger():
+                self._merger.prepare()  # Spark starts beside the first look at the lane; a refused run never starts it
+                self._work()
+            else:
+                self._leave_paused()
         except LaneLost as lost:
             self._hold.lose()
             self._merger.abandon()
@@ -92,6 +99,27 @@ class RunLoop:
         self._ledger.history.run_ended(me.run, RELEASED, None, self._closed, self._clock.now_ms())
         self._log.event("released", batches=self._closed, seconds=(self._clock.now_ms() - self._began) / 1000)
         return RunEnd(RELEASED, self._closed)
+
+    def _accepts_ledger(self) -> bool:
+        """Whether the ledger knows of the batches in S3: an empty one beside manifests was lost."""
+        me = self._hold.identity
+        manifests = self._manifests.some_of(me.lane, MANIFESTS_LOOKED_AT)
+        if manifests and not any(self._knows(manifest) for manifest in manifests):
+            return False
+        self._ledger.lanes.accept_ledger(me.lane, me.run)
+        return True
+
+    def _knows(self, manifest: Manifest) -> bool:
+        if self._ledger.batches.get(manifest.batch) is not None:
+            return True
+        return any(state.last_batch for state in self._ledger.tables.get_many(sorted(manifest.tables)).values())
+
+    def _leave_paused(self) -> None:
+        """Give the lane back paused, without a look at its objects."""
+        self._log.event("ledger_lost", level="error", reason=LEDGER_LOST)
+        self._ledger.lanes.pause(self._hold.identity.lane, LEDGER_LOST)
+        while not self._hold.release(self._hold.read().arrivals, None):
+            pass
 
     def _work(self) -> None:
         self._configuration.refresh()

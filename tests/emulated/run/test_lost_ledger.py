@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from builders import note_commit
 from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
+from emulation.ledger_table_schema import create_ledger_table
 
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome
+from sluice.lane.machine import LEDGER_LOST, PAUSED
 from sluice.objects import ObjectId
+from sluice_spark.run.loop import RELEASED
 
 MANIFESTS = "_sluice/manifests/"
 
@@ -68,3 +72,40 @@ def test_a_lost_ledger_can_be_rebuilt_from_listing_manifests_and_outcomes(simula
     }
     assert rebuilt(listing + late, simulated.documents.stored) == states
     assert {state for state, _ in states.values()} == {"committed", "quarantined", "pending"}
+
+
+def test_an_empty_ledger_beside_manifests_pauses_its_lane(simulated):
+    simulated.put("shop.orders", 2)
+    simulated.run()
+    create_ledger_table(simulated._client, "empty")
+    lost = SimulatedLane(simulated._client, configuration(), ledger_table="empty")
+    lost.documents = simulated.documents
+    again = lost.put("shop.orders", 2)
+    assert lost.run().how == RELEASED
+    lane = lost.ledger.lanes.get(LANE)
+    assert (lane.state, lane.reason) == (PAUSED, LEDGER_LOST)
+    assert lost.states(again) == {"pending": 2} and lost.merger.calls == []
+    assert len(lost.events("ledger_lost")) == 1
+    lost.ledger.lanes.resume(LANE)
+    lost.run()
+    assert lost.states(again) == {"committed": 2}
+
+
+def test_a_ledger_that_knows_of_its_manifests_pauses_no_lane(simulated):
+    simulated.put("shop.orders", 2)
+    dying = simulated.start()
+    simulated.merger.before["shop.orders"].append(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):  # its manifest is there before anything is committed
+        simulated.loop(dying).run()
+    simulated.lapse(dying)
+    assert simulated.run().batches == 1
+    create_ledger_table(simulated._client, "rebuilt")
+    rebuilt_lane = SimulatedLane(simulated._client, configuration(), ledger_table="rebuilt")
+    rebuilt_lane.documents = simulated.documents
+    (outcome,) = [
+        Outcome.from_json(text) for key, text in simulated.documents.stored.items() if "manifests/" not in key
+    ]
+    note_commit(rebuilt_lane.ledger, outcome, {})
+    more = rebuilt_lane.put("shop.orders")
+    rebuilt_lane.run()
+    assert rebuilt_lane.states(more) == {"committed": 1}

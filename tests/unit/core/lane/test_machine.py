@@ -39,6 +39,7 @@ def everything_from(state):
             for capacity in (False, True):
                 yield "lapse", machine.lapse(state, run, NOW, job_run_id=job, capacity=capacity)
         yield "progressed", machine.progressed(state, run)
+        yield "accept_ledger", machine.accept_ledger(state, run)
         yield "gave_sign", machine.gave_sign(state, run, NOW)
     yield "pause", machine.pause(state)
     yield "resume", machine.resume(state)
