@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import time
 from typing import Any
 
 import pytest
@@ -111,3 +112,44 @@ def test_a_table_that_was_deleted_or_restored_is_not_written_by_the_next_run(ben
             last_instant=last.instant,
         )
     assert folder.exists() == restored and (not restored or bench.timeline(config) == before)
+
+
+def test_no_job_runs_between_the_last_look_at_the_lane_and_the_first_instant(bench: Workbench) -> None:
+    """With adaptive execution, as large lanes have it: it runs the shuffles of a plan before the plan is asked to."""
+    config = table()
+    columns = {"id": "int", "name": ["null", "string"]}
+    narrow = flattened({**columns, "ints": ["null", {"type": "array", "items": "int"}]})
+    wide = flattened({**columns, "ints": ["null", {"type": "array", "items": "long"}]})
+    bench.spark.conf.set("spark.sql.adaptive.enabled", "true")
+    try:
+        for batch, schema in enumerate([narrow, narrow, wide]):  # a first load, an upsert, a rewrite
+            looks: list[int] = []
+            named = bench.put([{**row(10 * batch + id, id), "ints": [batch]} for id in (1, 2, 3)], schema)
+            before = {one.split(".")[0] for one in bench.timeline(config)} if batch else set()
+
+            def still_held(looks: list[int] = looks) -> bool:
+                looks.append(int(time.time() * 1000))
+                return True
+
+            bench.merge_manifest(bench.manifest(config, [named]), config, still_held=still_held)
+            begun = requested_at(bench, config, before)
+            last_look = max(at for at in looks if at <= begun)
+            between = [name for name, at in jobs(bench) if last_look < at < begun]
+            assert between == [], f"batch {batch}, {begun - last_look} ms"
+        assert "table_rewritten" in bench.events.names()
+    finally:
+        bench.spark.conf.unset("spark.sql.adaptive.enabled")
+
+
+def requested_at(bench: Workbench, config: Any, before: set[str]) -> int:
+    """When the commit that isn't of the instants `before` was requested (epoch ms)."""
+    requested = (bench.local_path(config) / ".hoodie").glob("*commit.requested")
+    return int(min(path.stat().st_mtime_ns for path in requested if path.name.split(".")[0] not in before) / 1e6)
+
+
+def jobs(bench: Workbench) -> list[tuple[str, int]]:
+    """Spark's jobs so far: description, and when each was submitted (epoch ms)."""
+    bench.spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    listed = bench.spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    found = [listed.apply(place) for place in range(listed.size())]
+    return [(f"{job.jobId()} {job.name()}", job.submissionTime().get().getTime()) for job in found]

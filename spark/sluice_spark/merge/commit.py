@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 from py4j.protocol import Py4JJavaError
+from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -56,8 +58,8 @@ def commit(
 
     Raises LaneLost before anything is written. Any other exception leaves open whether the commit is on the timeline.
     """
-    with part.stages.timed(COMMIT_STAGE):
-        result = _written(part, rows, planned=planned, objects=objects, facts=facts)
+    with part.stages.timed(COMMIT_STAGE), ExitStack() as frames:
+        result = _written(part, rows, planned=planned, objects=objects, facts=facts, frames=frames)
     if result.facts is not None:
         remember_columns(part.services.history, part.config, result.facts.schema)
         _keep_house(part, result.facts)
@@ -65,7 +67,13 @@ def commit(
 
 
 def _written(
-    part: PartContext, rows: DataFrame, *, planned: PlannedRead, objects: Sequence[ManifestObject], facts: TableFacts
+    part: PartContext,
+    rows: DataFrame,
+    *,
+    planned: PlannedRead,
+    objects: Sequence[ManifestObject],
+    facts: TableFacts,
+    frames: ExitStack,
 ) -> CommitResult:
     part.check_held()
     hudi, config, clock = part.hudi, part.config, part.services.clock
@@ -76,6 +84,7 @@ def _written(
         operation, size_bytes = hudi_options.REWRITE, hudi.size_bytes(facts)
         stored = hudi.stored(facts, *(facts.schema.names if facts.schema is not None else ()))
         rows = whole_table(stored, rows, target=planned.target, record_key=config.record_key)
+        rows = _computed(rows, frames)
         part.event("table_rewritten", columns=list(planned.rewritten), bytes=size_bytes)
     elif planned.widened and config.table_type == MOR:
         # Older log blocks have the narrower type (`compact-before-wider-types`).
@@ -116,6 +125,18 @@ def looked_at_again(part: PartContext, result: CommitResult, before: TableFacts)
         return result
     part.check_held()
     return replace(result, facts=undo_what_came_back(part.hudi, others, after, part.services.log))
+
+
+def _computed(rows: DataFrame, frames: ExitStack) -> DataFrame:
+    """The rows, computed now and kept until `frames` is closed.
+
+    Adaptive execution runs the shuffles of a plan when Hudi asks for its RDD, before Hudi begins the commit's instant:
+    between the last look at the lane and that instant no job may run. Other rows come from frames that are computed.
+    """
+    kept = rows.persist(StorageLevel.MEMORY_AND_DISK)
+    frames.callback(kept.unpersist)
+    kept.count()
+    return kept
 
 
 def _keep_house(part: PartContext, committed: TableFacts) -> None:
