@@ -42,7 +42,6 @@ class InstantCameBack(SluiceError):
 
 
 ENDS_RUN = (SparkDied, NoBundle)
-BLOCKS_TABLE = (TableWentBack, InstantCameBack)
 
 
 class TableDiffers(SluiceError):
@@ -64,10 +63,16 @@ class ClockBehind(SluiceError):
 
 
 class CommitNotNewest(SluiceError):
-    """A commit returned, and it is not the newest instant of its table or not on the timeline."""
+    """A commit returned, and it is not the newest instant of its table or not on the timeline: rows may be hidden."""
 
     code = "commit_not_newest"
-    next_step = "Stop the lane and compare the driver's clock with the table's timeline"
+    next_step = (
+        "Compare the clocks of the machines that wrote both instants. Then rebuild the table (`sluice rebuild table"
+        " TABLE`), or run `sluice table accept TABLE` if it has the rows of the batch"
+    )
+
+
+BLOCKS_TABLE = (TableWentBack, InstantCameBack, CommitNotNewest)
 
 
 class StillUnfinished(SluiceError):

@@ -20,6 +20,7 @@ from sluice_spark.services.slice import SliceRates, serve_table
 SCHEMA = flattened({"id": "int", "name": ["null", "string"]})
 HOUR_MS = 3_600_000
 END_OF_TIME = "99991231235959999"
+AHEAD = "29990101000000000"
 
 
 def row(lsn: int, id: int = 1) -> dict[str, Any]:
@@ -64,6 +65,17 @@ def test_a_commit_whose_instant_is_not_the_newest_is_an_error_and_not_a_success(
             facts=dataclasses.replace(facts, newest=END_OF_TIME),
             size_bytes=0,
         )
+
+
+def test_a_commit_below_an_instant_that_its_run_did_not_know_is_an_error(bench: Workbench) -> None:
+    config = table()
+    bench.merge(config, [bench.put([row(1)], SCHEMA)])
+    folder = bench.local_path(config) / ".hoodie"
+    (known,) = folder.glob("*.commit")
+    for path in folder.glob(f"{known.stem}.*"):  # a writer whose clock is ahead
+        shutil.copy(path, folder / path.name.replace(known.stem, AHEAD))
+    with pytest.raises(CommitNotNewest, match=AHEAD):
+        bench.merge(config, [bench.put([row(2)], SCHEMA)])
 
 
 def test_the_batch_id_is_on_delta_commits_and_not_on_compactions(bench: Workbench) -> None:

@@ -10,12 +10,12 @@ from typing import Any, Callable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType, TimestampType
 
-from sluice.config.table import AUTO, COW, TableConfig
+from sluice.config.table import AUTO, COW, MOR, TableConfig
 from sluice.hudi import options as hudi_options
 from sluice.hudi import own_metadata, table_properties, write_choices
 from sluice.hudi.file_slices import data_file
 from sluice.hudi.own_metadata import NONE_WIDENED, are_as_stored, with_widened
-from sluice.hudi.timeline import Timeline, instant_ms, instant_of_ms
+from sluice.hudi.timeline import COMMIT, Timeline, instant_ms, instant_of_ms
 from sluice_spark.errors import ClockBehind, CommitNotNewest, TableDiffers
 from sluice_spark.hudi.facts import CommitResult, TableFacts
 from sluice_spark.hudi.jvm import HudiJvm, instant_names, instants
@@ -262,7 +262,18 @@ class HudiTable:
                 batch=batch,
                 newest_before=newest_before,
             )
-        return replace(found, facts=self._facts(meta_client))
+        facts = self._facts(meta_client)
+        compacts = self.config.table_type == MOR  # by itself, in the same write
+        later = [item for item in facts.timeline.after(found.instant) if not (compacts and item.action == COMMIT)]
+        if later:
+            raise CommitNotNewest(
+                f"{self.config.table}: {found.instant} of {batch} is older than {later[-1].time}, which another writer "
+                "or another clock made",
+                table=self.config.table,
+                batch=batch,
+                newest=later[-1].time,
+            )
+        return replace(found, facts=facts)
 
     def compact_all(self) -> str | None:
         """Compact every log file now; the instant, or None where there was none to compact."""
