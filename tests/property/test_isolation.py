@@ -231,6 +231,7 @@ def test_a_part_is_set_aside_only_if_it_killed_a_run_and_was_blamed_before(objec
     how = treatment(part)
     assert (how == SET_ASIDE) == (cohort is not None and cohort.blamed)
     assert (how == TOGETHER) == (attempts == 0 and cohort is None)
+    assert (how == ALONE) == (attempts == 1 and cohort is None)
     assert treatment(replace(part, given_up=True)) == SET_ASIDE
 
 

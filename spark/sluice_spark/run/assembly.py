@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from sluice.ledger.ports import Ledger
 from sluice.ports import Clock, Log
 from sluice_spark.ports import Configurations, Manifests, Merger
-from sluice_spark.run.batch import BatchStep, TableParts
+from sluice_spark.run.batch import BatchStep
 from sluice_spark.run.claim import ClaimStep, ConfigurationInForce
 from sluice_spark.run.hold import LaneHold
 from sluice_spark.run.loop import RunLoop
+from sluice_spark.run.part import TableParts
 from sluice_spark.run.services import ServiceStep
 from sluice_spark.run.takeover import Takeover
 

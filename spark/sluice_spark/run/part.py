@@ -1,0 +1,293 @@
+"""Runs one table's part of a batch: merges and settles it, or returns its objects to pending, or isolates them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from sluice.batch.isolation import DIVIDE, RETURN, SET_ASIDE, TOGETHER, Cohort, after_failure, divided
+from sluice.batch.manifest import Manifest
+from sluice.batch.outcome import Outcome
+from sluice.errors import FailsItsMerge, GivenUp, KillsItsRun, SluiceError
+from sluice.lane.machine import backoff_ms
+from sluice.ledger.ports import Ledger
+from sluice.objects import ObjectId
+from sluice.ports import Clock, Log
+from sluice_spark.errors import BLOCKS_TABLE, ENDS_RUN, LaneLost, SparkDied
+from sluice_spark.log import Profile, describe
+from sluice_spark.ports import Manifests, Merger
+from sluice_spark.run.hold import LaneHold
+
+SETTLED = "settled"
+# Its objects are pending again: the table failed and backs off, or the part was divided, or it had no object.
+RETURNED = "returned"
+# Its timeline could not be read either: the part stays claimed, and is resolved later.
+UNRESOLVED = "unresolved"
+
+
+@dataclass(frozen=True)
+class PartEnd:
+    """How a part ended. `retry_at` (epoch ms) is when a failed table may be tried again, unless it is blocked."""
+
+    table: str
+    end: str
+    outcome: Outcome | None = None
+    retry_at: int | None = None
+
+
+class TableParts:
+    """Runs parts of batches. Called from several threads, one table each; a failure stays with its table."""
+
+    def __init__(
+        self, *, ledger: Ledger, manifests: Manifests, merger: Merger, hold: LaneHold, clock: Clock, log: Log
+    ) -> None:
+        self._ledger = ledger
+        self._manifests = manifests
+        self._merger = merger
+        self._hold = hold
+        self._clock = clock
+        self._log = log
+        self._pinned: set[str] = set()  # tables that this run has pinned: saves a write per commit
+
+    def run(self, manifest: Manifest, table: str, claimed: frozenset[ObjectId], profile: Profile) -> PartEnd:
+        """Merge a part for the first time. Raises LaneLost and ENDS_RUN; a table's own failure is a PartEnd."""
+        self._hold.check()
+        if not claimed:  # all of its objects changed their state between the query and the claim
+            return self._return(manifest, table, claimed)
+        try:
+            with profile.stage("merge"):
+                outcome = self._merger.merge_part(manifest, table, self._hold.still_held)
+        except (LaneLost, *ENDS_RUN) as ended:
+            self._note_lost(ended)
+            raise
+        except Exception as failure:  # any failure of Spark or Hudi stops this table only (`failures-stay-apart`)
+            return self._after_failure(manifest, table, claimed, failure, profile)
+        return self._settle(manifest, table, claimed, outcome, profile)
+
+    def resume(
+        self,
+        manifest: Manifest,
+        table: str,
+        claimed: frozenset[ObjectId],
+        profile: Profile,
+        how: str = TOGETHER,
+        given_up: str | None = None,
+    ) -> PartEnd:
+        """Finish a part that an earlier run, or an earlier attempt of this one, left unsettled.
+
+        Rolls back, looks on the timeline, then settles what is there (`resolve-before-write`). If there is nothing,
+        treats the part as `how` says (`sluice.batch.isolation`); `given_up` is the operator's reason. Counts an attempt
+        before it begins, and takes it back unless the part was settled or Spark died.
+        """
+        self._hold.check()
+        self._ledger.batches.begin_attempt(manifest.batch, table, self._clock.now_ms())
+        try:
+            end = self._resume(manifest, table, claimed, profile, how, given_up)
+        except (LaneLost, SparkDied):
+            raise
+        except Exception:
+            self._take_back(manifest.batch, table)
+            raise
+        if end.end == UNRESOLVED:
+            self._take_back(manifest.batch, table)
+        return end
+
+    def _resume(
+        self,
+        manifest: Manifest,
+        table: str,
+        claimed: frozenset[ObjectId],
+        profile: Profile,
+        how: str,
+        given_up: str | None,
+    ) -> PartEnd:
+        try:
+            outcome = self._resolved(manifest, table, profile)
+        except (LaneLost, *ENDS_RUN) as ended:
+            self._note_lost(ended)
+            raise
+        except Exception as failure:
+            return self._unresolved(manifest, table, failure)
+        if outcome is not None:
+            return self._settle(manifest, table, claimed, outcome, profile)
+        if how == DIVIDE:
+            objects = [item.id for item in manifest.tables[table].objects]
+            cohorts = divided(objects, manifest.tables[table].cohort, self._clock.now_ms())
+            return self._return(manifest, table, claimed, cohorts=cohorts)
+        if how == SET_ASIDE and claimed:
+            error: SluiceError = KillsItsRun("Runs that merged this object died, the last ones with nothing beside it")
+            if given_up is not None:
+                error = GivenUp(given_up)
+            return self._set_aside(manifest, table, claimed, error, profile)
+        return self.run(manifest, table, claimed, profile)
+
+    def _take_back(self, batch: str, table: str) -> None:
+        """Take an attempt back. If that fails, the part is only treated with more caution than it needs."""
+        try:
+            self._ledger.batches.end_attempt(batch, table)
+        except Exception as failure:
+            self._log.failure("attempt_not_taken_back", failure, batch=batch, table=table)
+
+    def _note_lost(self, ended: SluiceError) -> None:
+        """Remember a lost lane before any other thread writes."""
+        if isinstance(ended, LaneLost):
+            self._hold.lose()
+
+    def _resolved(self, manifest: Manifest, table: str, profile: Profile) -> Outcome | None:
+        """The outcome of what was committed of this part; None where it has to be run again.
+
+        An outcome in S3 was written after its commit, or says that none was needed, so it holds where the timeline
+        agrees. The roll-back comes first all the same, since it fences a writer that wakes up late.
+        """
+        with profile.stage("resolve"):
+            found = self._merger.resolve_part(manifest, table, self._hold.still_held)
+            stored = self._manifests.outcome(manifest.batch, table)
+        if stored is not None and stored.instant == (found.instant if found is not None else None):
+            return stored  # it has more counts than a timeline, and alone knows of a part without a commit
+        return found
+
+    def _after_failure(
+        self, manifest: Manifest, table: str, claimed: frozenset[ObjectId], failure: Exception, profile: Profile
+    ) -> PartEnd:
+        """Look for the commit, since a write may fail after it, and only then return the objects to pending.
+
+        The merge ran in this thread, so it has ended and can no longer commit.
+        """
+        self._hold.check()
+        self._log.failure("table_failed", failure, batch=manifest.batch, table=table)
+        blocked = False
+        if isinstance(failure, BLOCKS_TABLE) and self._hold.still_held():
+            blocked = True  # before the objects are pending, and also where a commit is found
+            self._ledger.tables.block(table, failure, self._clock.now_ms())
+        try:
+            outcome = self._resolved(manifest, table, profile)
+        except (LaneLost, *ENDS_RUN) as ended:
+            self._note_lost(ended)
+            raise
+        except Exception as second:
+            return self._unresolved(manifest, table, second)
+        if outcome is not None:
+            self._log.event("commit_found_after_failure", batch=manifest.batch, table=table, instant=outcome.instant)
+            return self._settle(manifest, table, claimed, outcome, profile)
+        if not self._hold.still_held():
+            self._hold.check()
+        return self._after_nothing_committed(manifest, table, claimed, failure, profile, blocked=blocked)
+
+    def _after_nothing_committed(
+        self,
+        manifest: Manifest,
+        table: str,
+        claimed: frozenset[ObjectId],
+        failure: Exception,
+        profile: Profile,
+        *,
+        blocked: bool,
+    ) -> PartEnd:
+        """Return a failed part's objects to pending, or isolate the one that its merge fails with.
+
+        An error of Sluice names its cause, which is no single object: those are left out before the merge.
+        """
+        part, now = manifest.tables[table], self._clock.now_ms()
+        how, cohort = RETURN, part.cohort
+        if not isinstance(failure, SluiceError):
+            state = self._ledger.tables.get(table)
+            how, cohort = after_failure(
+                len(claimed), cohort, failures=state.failures + 1, last_commit_at=state.last_commit_at, now=now
+            )
+        if how == SET_ASIDE:
+            error = FailsItsMerge(f"The merge fails with nothing but this object: {describe(failure)}")
+            return self._set_aside(manifest, table, claimed, error, profile)
+        # The back-off is written before the objects are pending, so that nothing claims them early.
+        retry_at = None if blocked else self._back_off(table, failure, at_once=how == DIVIDE)
+        objects = [item.id for item in part.objects]
+        cohorts = divided(objects, part.cohort, now) if how == DIVIDE else {}
+        if how == RETURN and cohort is not None:
+            cohorts = dict.fromkeys(objects, cohort)
+        return self._return(manifest, table, claimed, retry_at, cohorts)
+
+    def _set_aside(
+        self, manifest: Manifest, table: str, claimed: frozenset[ObjectId], error: SluiceError, profile: Profile
+    ) -> PartEnd:
+        outcome = Outcome.set_aside(manifest.batch, table, claimed, error, self._clock.now_ms())
+        return self._settle(manifest, table, claimed, outcome, profile)
+
+    def _return(
+        self,
+        manifest: Manifest,
+        table: str,
+        claimed: frozenset[ObjectId],
+        retry_at: int | None = None,
+        cohorts: Mapping[ObjectId, Cohort] = MappingProxyType({}),
+    ) -> PartEnd:
+        """Give a part's objects back to pending, in `cohorts` if there are any. A part without objects ends so, too.
+
+        Nothing of such a part is merged, and its objects may come in another part of a batch with the same id.
+        """
+        me = self._hold.identity
+        generation = manifest.tables[table].table_config.generation
+        if (
+            self._ledger.batches.return_to_pending(
+                manifest.batch, table, sorted(claimed), manifest.lane, me.run, me.job_run_id, generation, cohorts
+            )
+            is None
+        ):
+            self._hold.lose()
+            self._hold.check()
+        self._log.event(
+            "part_returned",
+            batch=manifest.batch,
+            table=table,
+            objects=len(claimed),
+            cohorts=len(set(cohorts.values())) or None,
+            retry_at=retry_at,
+        )
+        return PartEnd(table, RETURNED, retry_at=retry_at)
+
+    def _unresolved(self, manifest: Manifest, table: str, failure: Exception) -> PartEnd:
+        self._hold.check()
+        self._log.failure("resolve_failed", failure, batch=manifest.batch, table=table)
+        return PartEnd(table, UNRESOLVED, retry_at=self._back_off(table, failure))
+
+    def _back_off(self, table: str, failure: Exception, *, at_once: bool = False) -> int:
+        failures = self._ledger.tables.get(table).failures + 1
+        retry_at = self._clock.now_ms() + (0 if at_once else backoff_ms(failures))
+        self._ledger.tables.record_error(table, describe(failure), retry_at)
+        return retry_at
+
+    def _settle(
+        self, manifest: Manifest, table: str, claimed: frozenset[ObjectId], outcome: Outcome, profile: Profile
+    ) -> PartEnd:
+        """Write the outcome to S3, then the ledger: a lost ledger is rebuilt from it (`outcome-before-ledger`).
+
+        The lane is looked at first: a run that lost it would write its own outcome over that of its successor.
+        """
+        if not self._hold.still_held():
+            self._hold.check()
+        with profile.stage("outcome"):
+            self._manifests.put_outcome(outcome)
+        with profile.stage("settle"):
+            self._pin(manifest, table, outcome)
+            self._ledger.batches.settle(
+                manifest.lane, manifest.batch, outcome, sorted(claimed), self._hold.identity.run, self._clock.now_ms()
+            )
+        self._log.event(
+            "part_settled",
+            batch=manifest.batch,
+            table=table,
+            state=outcome.state,
+            instant=outcome.instant,
+            no_change=outcome.no_change or None,
+            counts=outcome.counts,
+            quarantined=len(outcome.quarantined) or None,
+        )
+        return PartEnd(table, SETTLED, outcome)
+
+    def _pin(self, manifest: Manifest, table: str, outcome: Outcome) -> None:
+        """Record the settings that data was written with (`pinned-settings`); those of an empty table may change."""
+        if outcome.instant is None or table in self._pinned:
+            return
+        if self._ledger.tables.pin(table, manifest.tables[table].table_config.pinned):
+            self._pinned.add(table)
+        else:
+            self._log.event("pinned_differently", level="error", table=table, batch=manifest.batch)
