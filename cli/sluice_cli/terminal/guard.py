@@ -25,6 +25,7 @@ _STEERING = (
     "\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f"
 )
+_SHORT = {"\t": "\\t", "\n": "\\n"}
 _IN_TEXT, _IN_FIELD = re.compile(f"[{_STEERING}]"), re.compile(f"[\t\n{_STEERING}]")
 
 
@@ -45,6 +46,8 @@ def json_escaped(document: str) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     code = ord(found[0])
+    if found[0] in _SHORT:
+        return _SHORT[found[0]]
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 

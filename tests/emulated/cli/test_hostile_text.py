@@ -69,6 +69,7 @@ COMMANDS = {
     "schema diff": ["schema", "diff", HOSTILE, "a", "b"],
     "schema verdict": ["schema", "verdict", HOSTILE, "a"],
     "audit": ["audit", "--objects"],
+    "verify": ["verify", HOSTILE],
     "rebuild table": ["rebuild", "table", "crm.user", "--dry-run"],
     "rebuild ledger": ["rebuild", "ledger", "--dry-run"],
     "batch show": ["batch", "show"],

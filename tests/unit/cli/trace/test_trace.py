@@ -146,7 +146,7 @@ def test_the_summary_is_one_line():
 
 
 def test_text_that_would_steer_a_terminal_is_shown_instead():
-    assert visible("a\x1b[2J\n\u202eb\U000e0001") == "a\\x1b[2J\\x0a\\u202eb\\U000e0001"
+    assert visible("a\x1b[2J\n\u202eb\U000e0001") == "a\\x1b[2J\\n\\u202eb\\U000e0001"
     assert visible("Zürich 東京 ✓") == "Zürich 東京 ✓"
     assert marked_up("<b a='\"'>\x00\ud800") == "&lt;b a=&#x27;&quot;&#x27;&gt;\\x00\\ud800"
     assert shortened("abcdefghij", 7) == "ab…ghij" and len(shortened("abcdefghij", 6)) == 6
