@@ -33,6 +33,14 @@ WITHOUT_THE_STACK = frozenset(
 FOLDER_ORDER = ("spark", "integration", "faults", "job_permissions", "property", "emulated", "unit")
 
 
+def pytest_configure() -> None:
+    """Let no generated case fail for the load of the machine."""
+    from hypothesis import settings
+
+    settings.register_profile("sluice", deadline=None)
+    settings.load_profile("sluice")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Add each folder's marker and time limit, and put what shares a stack together, at the front."""
     from judging.patience import patient

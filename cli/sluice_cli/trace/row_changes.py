@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,7 @@ from sluice.schema import columns as kinds
 from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice.schema.columns import Column, RowSchema
 from sluice.schema.table_row import row_for_table
-from sluice.schema.temporal import REAL_RANGES, date_text, time_text
+from sluice.schema.temporal import REAL_RANGES, date_text, days_of, time_text
 from sluice.schema.union import union_of
 from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.decode import Decoded, decode
@@ -30,7 +31,15 @@ from sluice_formats.records import reader_plan
 from sluice_read.values import far_timestamp, rows_of
 
 _TIMES = frozenset((kinds.TIME_MILLIS, kinds.TIME_MICROS, kinds.TIME_NANOS))
-_UNITS: Mapping[str, str] = {kinds.TIMESTAMP_MILLIS: "ms", kinds.TIMESTAMP_MICROS: "us", kinds.TIMESTAMP_NANOS: "ns"}
+_ZONED = re.compile(
+    r"([+-]?\d{4,}-\d\d-\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:Z|([+-])(\d\d):?(\d\d)?(?::?(\d\d))?)"
+)
+#: The table stores every timestamp in microseconds.
+_MICROSECONDS: Mapping[str, Callable[[int], int]] = {
+    kinds.TIMESTAMP_MILLIS: lambda count: count * 1000,
+    kinds.TIMESTAMP_MICROS: lambda count: count,
+    kinds.TIMESTAMP_NANOS: lambda count: count // 1000,
+}
 NO_BATCH = ""  # a change that is read again belongs to none yet
 _WHOLE = frozenset((kinds.INT, kinds.LONG))
 Key = tuple[Any, ...]  # JSON values of the columns of the record key
@@ -164,9 +173,24 @@ def stored_value(value: Any, column: Column) -> Any:
         return date_text(value)
     if column.kind in _TIMES:
         return time_text(value, column.kind)
-    if column.kind in _UNITS:
-        return far_timestamp(value, _UNITS[column.kind]) + "Z"
+    if column.kind in _MICROSECONDS:
+        return far_timestamp(_MICROSECONDS[column.kind](value), "us") + "Z"
+    if column.kind == kinds.ZONED_TIMESTAMP and isinstance(value, str):
+        return _moment(value)
     return value
+
+
+def _moment(text: str) -> str | None:
+    """A zoned timestamp as the table stores it, in UTC and microseconds; None for an infinity."""
+    parsed = _ZONED.fullmatch(text)
+    if parsed is None:
+        return None
+    day, hours, minutes, seconds, fraction, sign, zone_hours, zone_minutes, zone_seconds = parsed.groups()
+    zone = int(zone_hours or 0) * 3600 + int(zone_minutes or 0) * 60 + int(zone_seconds or 0)
+    whole = (
+        days_of(day) * 86_400 + int(hours) * 3600 + int(minutes) * 60 + int(seconds) - (-zone if sign == "-" else zone)
+    )
+    return far_timestamp(whole * 1_000_000 + int((fraction or "")[:6].ljust(6, "0")), "us") + "Z"
 
 
 def _schemas(body: bytes, item: ManifestObject, config: TableConfig) -> list[str]:
