@@ -145,6 +145,7 @@ def test_what_is_refused_to_a_driver_is_answered_elsewhere(stack: RunningStack):
     )
 
 
+@pytest.mark.whole
 def test_the_jvm_of_a_driver_reaches_no_host_by_https(driver: LivingDriver):
     """The environment's endpoints apply to the Python SDK only.
 

@@ -15,7 +15,7 @@ from sluice_spark.hudi.table import HudiTable
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 COLUMNS = ("id", "place", "name")
-KINDS = pytest.mark.parametrize("table_type", ["cow", "mor"])
+KINDS = pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
 
 
 class Sleeper:
