@@ -41,15 +41,15 @@ class DeleteWhen:
 
     @property
     def marks(self) -> bool:
-        """Whether a column marks deletions."""
+        """True if a column marks deletions."""
         return self.on and self.column is not None
 
     def is_deletion(self, value: Any) -> bool:
-        """Whether a value of the column marks a deletion."""
+        """True if a value of the column marks a deletion."""
         return mark_text(value) in self.values
 
     def is_loaded(self, value: Any) -> bool:
-        """Whether a value of the column is that of a full load, which has no place in the source's log."""
+        """True if a value of the column is that of a full load, which has no place in the source's log."""
         return value in _LOADED
 
 
