@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
@@ -121,6 +122,9 @@ def forget_processes() -> None:
         telemetry.telemetry_of,
     ):
         cached.cache_clear()
+    # Powertools keeps the handler of a name's first logger, which writes to the standard output of that time.
+    for handler in (admit, announce, plan_services, reconcile, supervise, sync_catalog):
+        logging.Logger.manager.loggerDict.pop(handler.__name__, None)
 
 
 @contextmanager
