@@ -101,6 +101,7 @@ def venues(stack: RunningStack) -> Venues:
     return Venues(stack)
 
 
+@pytest.mark.whole
 def test_a_due_service_is_done_by_the_living_run_or_by_one_started_for_it(
     venues: Venues,
 ) -> None:

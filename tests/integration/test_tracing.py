@@ -132,6 +132,7 @@ def of_table(source: Source) -> tuple[list[Manifest], list[Outcome]]:
     ]
 
 
+@pytest.mark.whole
 def test_the_sums_over_history_equal_those_of_the_manifests_and_sources(source: Source) -> None:
     manifests, outcomes = of_table(source)
     history = source.describe("history", "--table", source.table, "--json")

@@ -52,6 +52,7 @@ def _content(folder: Path) -> dict[Path, bytes]:
     }
 
 
+@pytest.mark.whole
 @KINDS
 def test_what_was_completed_after_its_roll_back_is_undone_by_the_next_run(bench: Workbench, table_type: str) -> None:
     config = table(table_type=table_type, partition_by=("place",))
@@ -87,6 +88,7 @@ def test_a_write_that_another_one_completed_beside_looks_again_and_undoes_it(
     assert again.instant != sleeper.instant and "instant_came_back" in bench.events.names()
 
 
+@pytest.mark.whole
 def test_an_instant_that_came_back_and_was_built_on_blocks_its_table(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

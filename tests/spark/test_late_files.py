@@ -63,6 +63,7 @@ def house(bench: Workbench, config: TableConfig) -> Housekept:
     return keep_house(HudiTable(bench.spark, bench.path(config), config), now_ms=0, known=KnownTables())
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
 def test_a_file_behind_its_roll_back_is_removed_before_archival(bench: Workbench, table_type: str) -> None:
     config = table(table_type=table_type, partition_by=("place",))

@@ -89,6 +89,7 @@ def test_a_truncate_deletes_earlier_rows_and_defeats_late_ones_of_unseen_keys(
     assert bench.rows(config, *columns) == bench.rows_by_hudi_rs(config, *columns)
 
 
+@pytest.mark.whole
 def test_a_partial_row_after_a_truncate_inherits_nothing_from_before_it(bench: Workbench) -> None:
     config = table()
     bench.merge(config, [bench.put([row("c", 10, id, big=f"old{id}") for id in (1, 2)], SCHEMA)])

@@ -79,6 +79,7 @@ def test_a_write_that_died_and_a_compaction_leave_the_record_index_true(
     assert bench.rows(config, "id", "name") == bench.rows_by_hudi_rs(config, "id", "name") == expected
 
 
+@pytest.mark.whole
 def test_a_table_written_anew_and_one_told_to_go_back_keep_each_row_once(bench: Workbench) -> None:
     config = table(index="record", partition_by=("place",))
     priced = flattened(

@@ -64,6 +64,7 @@ def put_all(bench: Workbench, keys: list[str]) -> list:
     ]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("table_type", "pace"),
     [

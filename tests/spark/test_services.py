@@ -355,6 +355,7 @@ def test_a_retried_object_counts_merged_rows_below_the_floor_and_sets_aside_othe
     assert (third.counts["below_purge_floor"], third.quarantined_rows) == (2, ())
 
 
+@pytest.mark.whole
 def test_rows_ordered_by_offset_alone_are_purged_only_with_one_kafka_partition(
     bench: Workbench,
 ) -> None:

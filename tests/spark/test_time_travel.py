@@ -101,6 +101,7 @@ def archive(bench: Workbench, config: TableConfig, *, horizon: str) -> None:
     bench.new_run()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "layout",
     [

@@ -130,6 +130,7 @@ def test_a_replay_of_unchanged_columns_and_their_values_changes_nothing(bench: W
     assert bench.rows(config, "_hoodie_commit_time", "id", "big", "_sluice_owed") == before
 
 
+@pytest.mark.whole
 def test_a_row_moves_when_the_column_that_it_owed_is_its_partition(bench: Workbench) -> None:
     for table_type in ("cow", "mor"):
         config = table(table_type, table_type=table_type, partition_by=("place",))
