@@ -47,7 +47,7 @@ def spark(java_environment: dict[str, str], jars: list[Path]) -> Iterator[object
     from pyspark.sql import SparkSession
 
     from sluice_local.emr.spark_command import JVM_OPTIONS
-    from sluice_spark.engine.session import required_settings, resolve_names_once
+    from sluice_spark.engine.session import required_settings, resolve_names_once, set_jvm_properties
 
     builder = SparkSession.builder.master(f"local[{CORES}]").appName("tests")
     settings = {
@@ -66,6 +66,7 @@ def spark(java_environment: dict[str, str], jars: list[Path]) -> Iterator[object
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     resolve_names_once(session)
+    set_jvm_properties(session)
     yield session
     session.stop()
 

@@ -63,6 +63,25 @@ def task_cores(submitted: Mapping[str, str]) -> int:
     return max(2, executors * int(submitted.get("spark.executor.cores") or 1))
 
 
+# Hudi sizes objects by JOL, which tries twice to attach to its own JVM and fails after two seconds: in the first upsert
+# of every process, of the driver's and of each executor's.
+JVM_PROPERTIES: Mapping[str, str] = {"jol.skipDynamicAttach": "true", "jol.skipHotspotSAAttach": "true"}
+_EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
+
+
+def executor_java_options(submitted: Mapping[str, str]) -> str:
+    """The Java options of executors: those that the job was submitted with, and JVM_PROPERTIES."""
+    own = [f"-D{name}={value}" for name, value in JVM_PROPERTIES.items()]
+    return " ".join([*submitted.get(_EXECUTOR_OPTIONS, "").split(), *own])
+
+
+def set_jvm_properties(session: SparkSession) -> None:
+    """Set JVM_PROPERTIES in the driver's JVM, which runs before this code: they are read with the first upsert."""
+    jvm: Any = session._jvm
+    for name, value in JVM_PROPERTIES.items():
+        jvm.java.lang.System.setProperty(name, value)
+
+
 def create_session() -> SparkSession:
     """The session of this process. The master and sizes come from spark-submit.
 
@@ -72,9 +91,11 @@ def create_session() -> SparkSession:
     submitted = dict(conf.getAll())
     for name, value in required_settings(task_cores(submitted)).items():
         conf.set(name, value)
+    conf.set(_EXECUTOR_OPTIONS, executor_java_options(submitted))
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     resolve_names_once(session)
+    set_jvm_properties(session)
     try:
         hudi_version(session)
     except NoBundle:

@@ -46,10 +46,14 @@ class SparkMerger:
         self._rates: SliceRates | None = None
 
     def prepare(self) -> None:
-        """Start Spark, then its Python workers."""
+        """Start Spark, then the Python workers of executors.
+
+        Where tasks run in the driver's own process, the first batch starts its workers: earlier they would take the
+        processors from the start of Spark and from the claim.
+        """
         self._begun()
         self._spark.session()
-        self._warm_in_background()
+        self._warm_in_background(only_executors=True)
 
     def merge_part(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome:
         """Read, merge and commit one table's part."""
@@ -103,18 +107,21 @@ class SparkMerger:
         if idle_s >= WARM_EVERY_S and self._spark.ready():
             self._warm_in_background()
 
-    def _warm_in_background(self) -> None:
+    def _warm_in_background(self, *, only_executors: bool = False) -> None:
         if self._warming is not None and self._warming.is_alive():
             return
         self._used_at = time.monotonic()
-        self._warming = threading.Thread(target=self._warm, name="warm-up", daemon=True)
+        self._warming = threading.Thread(target=self._warm, args=(only_executors,), name="warm-up", daemon=True)
         self._warming.start()
 
-    def _warm(self) -> None:
+    def _warm(self, only_executors: bool) -> None:
         """Start or use the Python workers. A failure is only logged: the next batch meets it again."""
         began = time.monotonic()
         try:
-            warm_python_workers(self._spark.session().result())
+            spark = self._spark.session().result()
+            if only_executors and spark.sparkContext._jsc.isLocal():
+                return
+            warm_python_workers(spark)
         except Exception as error:
             self._log.failure("warm_up_failed", error)
         else:

@@ -21,7 +21,7 @@ from sluice.errors import SluiceError, UnreadableManifest
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.s3.objects import Objects
-from sluice_spark.engine.session import SparkProcess, required_settings, task_cores
+from sluice_spark.engine.session import SparkProcess, executor_java_options, required_settings, task_cores
 from sluice_spark.errors import UnknownJobRun
 from sluice_spark.log import Profile, RunLog
 from sluice_spark.run.driver import EXIT_OK, Arguments, drive, parse, settings_of
@@ -186,6 +186,15 @@ def test_required_spark_settings_name_no_file_system():
     assert not [name for name in settings if "fs.s3" in name or name == "spark.master"]
     assert settings["spark.scheduler.mode"] == "FAIR" and settings["spark.sql.session.timeZone"] == "UTC"
     assert settings["spark.speculation"] == "false"
+
+
+@pytest.mark.parametrize(
+    "submitted, kept",
+    [({}, ""), ({"spark.executor.extraJavaOptions": "-Duser.timezone=UTC"}, "-Duser.timezone=UTC ")],
+    ids=["none", "time zone"],
+)
+def test_executors_do_not_attach_to_their_own_jvm(submitted, kept):
+    assert executor_java_options(submitted) == f"{kept}-Djol.skipDynamicAttach=true -Djol.skipHotspotSAAttach=true"
 
 
 def test_spark_is_made_once_in_a_thread_of_its_own_and_stopped_only_if_it_was_made():
