@@ -23,6 +23,8 @@ ORDERING_FIELD = POSITION  # what Hudi compares to choose between two changes of
 
 # Not stored: an array of the columns that a change doesn't carry; null for nearly all changes.
 UNCHANGED = "_sluice_unchanged"
+# Not stored: how many values of a change have no exact stored form.
+INEXACT = "_sluice_inexact"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-INEXACT = "_sluice_inexact"
+from sluice.changes import hidden_columns
+
+INEXACT = hidden_columns.INEXACT
 
 SNAPSHOT = "_sluice_snapshot"
 SHARED = "_sluice_shared"

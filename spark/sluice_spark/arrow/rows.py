@@ -1,0 +1,271 @@
+"""Makes rows in the table's columns and types of decoded Arrow batches, without Spark.
+
+The Arrow form of `sluice_spark.merge.normalize`: tests/spark/test_arrow_rows.py compares them kind by kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sluice.changes import hidden_columns as hidden
+from sluice.errors import Incompatible
+from sluice.schema import columns as kinds
+from sluice.schema.columns import Column, stored_column
+from sluice.schema.evolution import NARROWER, SAME, widen
+from sluice.schema.temporal import REAL_RANGES, NoTime, days_of, days_of_civil, time_text
+from sluice_formats.arrow_columns import arrow_type
+from sluice_formats.records import ReaderPlan
+
+# Counts of values without an exact stored form, one per row.
+_COUNT = pa.int64()
+_NAMES = pa.list_(pa.string())
+
+
+class LeftToSpark(Exception):
+    """A part, or a column of it, that the Arrow path doesn't cover. The Spark path merges it.
+
+    `reason` is one word for log events.
+    """
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+        self.detail = detail
+
+
+def arrow_rows(batches: Iterable[pa.RecordBatch], *, plan: ReaderPlan, target: Mapping[str, str]) -> pa.Table:
+    """The changes of decoded batches under the table's names, types and order; a column that they lack is null.
+
+    `target` are the table's columns after this batch, name -> Spark's type name (`column_types`). Adds UNCHANGED and
+    INEXACT, as `normalized` does. Raises LeftToSpark for a column whose values Spark alone can make.
+    """
+    check_columns(plan, target)
+    schema = rows_schema(target)
+    written = {column.name: column for column in plan.columns}
+    return pa.Table.from_batches([_rows(batch, written, schema) for batch in batches], schema=schema)
+
+
+def rows_schema(target: Mapping[str, str]) -> pa.Schema:
+    """The schema of `arrow_rows`."""
+    fields = [pa.field(name, stored_arrow_type(kind)) for name, kind in target.items()]
+    return pa.schema([*fields, pa.field(hidden.UNCHANGED, _NAMES), pa.field(hidden.INEXACT, _COUNT)])
+
+
+def stored_arrow_type(kind: str) -> pa.DataType:
+    """The Arrow type of a stored type (Spark's name). A timestamp has microseconds, in UTC."""
+    if kind == "timestamp":
+        return _TIMESTAMP
+    if kind == "date":
+        return pa.date32()
+    column = stored_column("", kind)
+    if column.kind == kinds.ARRAY and column.element is not None:
+        return pa.list_(stored_arrow_type(column.element.spark_type))
+    return arrow_type(column)
+
+
+def check_columns(plan: ReaderPlan, target: Mapping[str, str]) -> None:
+    """Raise LeftToSpark for a column of the plan without a conversion to the table's type."""
+    for column in plan.columns:
+        if not _is_known(column):
+            raise LeftToSpark("column", f"{column.name} is of kind {column.kind}")
+        try:
+            found = widen(column.name, target[column.name], column.spark_type)
+        except (Incompatible, KeyError) as error:
+            raise LeftToSpark("column", f"{column.name} is {column.spark_type}") from error
+        if found.change not in (SAME, NARROWER):
+            raise LeftToSpark("column", f"{column.name} becomes {found.type}")
+
+
+def _is_known(column: Column) -> bool:
+    if column.kind == kinds.ARRAY:
+        return column.element is not None and _is_known(column.element)
+    return column.kind in _AS_IS or column.kind in _CONVERSIONS
+
+
+def _rows(batch: pa.RecordBatch, written: Mapping[str, Column], schema: pa.Schema) -> pa.RecordBatch:
+    count = batch.num_rows
+    present = {name: batch.column(number) for number, name in enumerate(batch.schema.names)}
+    arrays: list[pa.Array] = []
+    inexact = pa.array([0] * count, _COUNT)
+    for field in schema:
+        if field.name == hidden.INEXACT:
+            arrays.append(inexact)
+        elif field.name in written:
+            values, lost = _stored(present[field.name], written[field.name])
+            arrays.append(values if values.type == field.type else values.cast(field.type))
+            if lost is not None:
+                inexact = pc.add(inexact, lost)
+        elif field.name in present:
+            arrays.append(present[field.name].cast(field.type))
+        else:
+            arrays.append(pa.nulls(count, field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+Stored = tuple[pa.Array, Any]
+
+
+def _stored(raw: pa.Array, column: Column) -> Stored:
+    """The stored values of raw ones, and how many of each value are set to null or cut (None: none of any)."""
+    if column.kind == kinds.ARRAY and column.element is not None:
+        return _lists(raw, column.element)
+    convert = _CONVERSIONS.get(column.kind)
+    if convert is None:
+        return raw, None
+    values, lost = convert(raw, column.kind)
+    if lost is None or not pc.any(lost).as_py():
+        return values, None
+    return values, pc.fill_null(lost, False).cast(_COUNT)
+
+
+def _lists(raw: pa.Array, element: Column) -> Stored:
+    items, lost = _stored(raw.values, element)
+    made = pa.Array.from_buffers(
+        pa.list_(items.type), len(raw), raw.buffers()[:2], raw.null_count, raw.offset, children=[items]
+    )
+    if lost is None:
+        return made, None
+    so_far = [0]
+    for count in lost.to_pylist():
+        so_far.append(so_far[-1] + count)
+    offsets, present = raw.offsets.to_pylist(), raw.is_valid().to_pylist()
+    counts = [so_far[end] - so_far[start] if valid else 0 for start, end, valid in zip(offsets, offsets[1:], present)]
+    return made, pa.array(counts, _COUNT)
+
+
+def _within(raw: pa.Array, kind: str) -> pa.Array:
+    low, high = (pa.scalar(bound, raw.type) for bound in REAL_RANGES[kind])
+    return pc.and_(pc.greater_equal(raw, low), pc.less_equal(raw, high))
+
+
+def _real(raw: pa.Array, real: pa.Array) -> pa.Array:
+    return pc.if_else(real, raw, pa.scalar(None, raw.type))
+
+
+def _dates(raw: pa.Array, kind: str) -> Stored:
+    real = _within(raw, kind)
+    return _real(raw, real).cast(pa.date32()), pc.invert(real)
+
+
+def _of_millis(raw: pa.Array, kind: str) -> Stored:
+    real = _within(raw, kind)
+    return pc.multiply(_real(raw, real), _THOUSAND).cast(_TIMESTAMP), pc.invert(real)
+
+
+def _of_micros(raw: pa.Array, kind: str) -> Stored:
+    real = _within(raw, kind)
+    return _real(raw, real).cast(_TIMESTAMP), pc.invert(real)
+
+
+def _of_nanos(raw: pa.Array, kind: str) -> Stored:
+    """Rounded down, as Spark's built-ins are used; Arrow's division rounds towards zero."""
+    real = _within(raw, kind)
+    quotient = pc.divide(raw, _THOUSAND)
+    rest = pc.subtract(raw, pc.multiply(quotient, _THOUSAND))
+    micros = pc.subtract(quotient, pc.less(rest, pa.scalar(0, rest.type)).cast(pa.int64()))
+    lost = pc.or_(pc.invert(real), pc.not_equal(rest, pa.scalar(0, rest.type)))
+    return _real(micros, real).cast(_TIMESTAMP), lost
+
+
+def _of_text(raw: pa.Array, kind: str) -> Stored:
+    """Timestamps of text in any zone. Arrow parses the usual ones, Python the years that Arrow can't hold."""
+    below = pc.match_substring_regex(raw, _BELOW_A_MICROSECOND)
+    usual = pc.match_substring_regex(raw, _USUAL_TIMESTAMP)
+    if pc.all(usual, min_count=0).as_py():
+        cut = pc.replace_substring_regex(raw, r"(\.\d{6})\d+", r"\1")
+        try:
+            return cut.cast(_TIMESTAMP), below
+        except pa.ArrowInvalid:  # a day that no month has
+            pass
+    values = _of_each(raw, _micros_of, pa.int64()).cast(_TIMESTAMP)
+    return values, pc.or_(pc.and_(pc.is_valid(raw), pc.is_null(values)), pc.fill_null(below, False))
+
+
+def _of_dates(raw: pa.Array, kind: str) -> Stored:
+    values = _of_each(raw, _days_of, pa.int32()).cast(pa.date32())
+    return values, pc.and_(pc.is_valid(raw), pc.is_null(values))
+
+
+def _times(raw: pa.Array, kind: str) -> Stored:
+    return _of_each(raw, lambda count: time_text(count, kind), pa.string()), None
+
+
+def _of_each(raw: pa.Array, convert: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:
+    """Each value converted by Python, equal ones once."""
+    encoded = raw.dictionary_encode()
+    made = pa.array([None if value is None else convert(value) for value in encoded.dictionary.to_pylist()], kind)
+    return made.take(encoded.indices)
+
+
+def _micros_of(text: str) -> int | None:
+    """Microseconds since 1970 of a timestamp; None for an infinity, and for what Spark's cast makes null."""
+    matched = _TIMESTAMP_TEXT.fullmatch(text)
+    if matched is None:
+        return None
+    year, month, day, hour, minute, second = (int(part) for part in matched.groups()[:6])
+    fraction, zone = matched[7] or "", matched[8]
+    try:
+        days = days_of_civil(year, month, day)
+    except NoTime:
+        return None
+    ahead = 0 if zone == "Z" else int(zone[1:3]) * 60 + int(zone[4:6])
+    if ahead > _FURTHEST_ZONE_MIN or hour > 23 or minute > 59 or second > 59:
+        return None
+    ahead = -ahead if zone[0] == "-" else ahead
+    seconds = days * 86_400 + hour * 3_600 + (minute - ahead) * 60 + second
+    micros = seconds * 1_000_000 + int(fraction[:6].ljust(6, "0"))
+    return micros if -(2**63) <= micros < 2**63 else None
+
+
+def _days_of(text: str) -> int | None:
+    """Days since 1970 of a date with or without a zone; None for an infinity and for a day that no month has."""
+    try:
+        return days_of(text) if _DATE_TEXT.fullmatch(text) else None
+    except NoTime:
+        return None
+
+
+_TIMESTAMP = pa.timestamp("us", "UTC")
+_THOUSAND = pa.scalar(1_000, pa.int64())
+_FURTHEST_ZONE_MIN = 18 * 60  # of java.time.ZoneOffset
+_BELOW_A_MICROSECOND = r"\.\d{6}\d*[1-9]"
+_USUAL_TIMESTAMP = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-](0\d|1[0-7]):[0-5]\d)$"
+_TIMESTAMP_TEXT = re.compile(
+    r"([+-]?\d{4,6})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)", re.ASCII
+)
+_DATE_TEXT = re.compile(r"[+-]?\d{4,6}-\d\d-\d\d(?:Z|[+-]\d\d:\d\d)?", re.ASCII)
+
+# Kinds whose raw form is the stored form.
+_AS_IS = frozenset(
+    (
+        kinds.BOOLEAN,
+        kinds.INT,
+        kinds.LONG,
+        kinds.FLOAT,
+        kinds.DOUBLE,
+        kinds.STRING,
+        kinds.BYTES,
+        kinds.DECIMAL,
+        kinds.VARIABLE_DECIMAL,
+        kinds.DECIMAL_TEXT,
+        kinds.JSON,
+        kinds.DURATION_MICROS,
+        kinds.DURATION_NANOS,
+    )
+)
+_CONVERSIONS: dict[str, Callable[[pa.Array, str], Stored]] = {
+    kinds.DATE: _dates,
+    kinds.TIME_MILLIS: _times,
+    kinds.TIME_MICROS: _times,
+    kinds.TIME_NANOS: _times,
+    kinds.TIMESTAMP_MILLIS: _of_millis,
+    kinds.TIMESTAMP_MICROS: _of_micros,
+    kinds.TIMESTAMP_NANOS: _of_nanos,
+    kinds.ZONED_TIMESTAMP: _of_text,
+    kinds.ISO_DATE: _of_dates,
+}
