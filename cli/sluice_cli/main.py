@@ -53,6 +53,7 @@ def _mount() -> None:
     from sluice_cli.config import commands as config_commands
     from sluice_cli.config import discover as discover_command
     from sluice_cli.config import hudi_streamer as import_command
+    from sluice_cli.config import push as push_commands
     from sluice_cli.ingest import put as put_command
     from sluice_cli.ingest import quarantine as quarantine_commands
     from sluice_cli.ingest import wait as wait_command
@@ -98,6 +99,8 @@ def _mount() -> None:
     app.command("trace")(trace_command.trace)
     app.command("row")(row_command.row)
     app.command("verify")(verify_command.verify)
+    config_commands.app.command("plan")(push_commands.plan)
+    config_commands.app.command("push")(push_commands.push)
     config_commands.app.command("discover")(discover_command.discover)
     config_commands.app.command("import")(import_command.import_properties)
     app.add_typer(config_commands.app, name="config")

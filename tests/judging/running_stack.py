@@ -94,7 +94,7 @@ class RunningStack:
         }
         file = self.home / "judged-tables.yaml"
         file.write_text(yaml.safe_dump(content, sort_keys=False))
-        self.sluice("config", "push", str(file))
+        self.sluice("config", "push", "--yes", str(file))
 
     def put(self, key: str, file: Path) -> None:
         """Put one object with a plain S3 client."""

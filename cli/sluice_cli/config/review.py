@@ -39,11 +39,19 @@ class RaisedGeneration:
 
 
 @dataclass(frozen=True)
+class Remark:
+    """A refusal or a warning, and the table that it is about."""
+
+    table: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Review:
     """The reasons to refuse a configuration, and the warnings about it."""
 
-    refusals: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    refusals: tuple[Remark, ...] = ()
+    warnings: tuple[Remark, ...] = ()
 
 
 def review(
@@ -67,7 +75,7 @@ def review(
     reviews = [
         *(_review_data(state, configuration, feeding) for state in states),
         *(_review_backlog(table, configuration, own_topics.get(table.table), lanes) for table in known),
-        Review(tuple(map(_generation_refusal, raised))),
+        Review(tuple(Remark(table.table, _generation_refusal(table)) for table in raised)),
     ]
     return Review(
         tuple(dict.fromkeys(refusal for each in reviews for refusal in each.refusals)),
@@ -82,18 +90,21 @@ def _review_data(state: TableState, configuration: Configuration, feeding: Mappi
         return Review()
     config = configuration.table_for_topic(topic)
     if config is None and table not in feeding:
-        return Review(
-            warnings=(f"{table} has data, and no rule takes its topic {topic} any more: its objects will be parked",)
-        )
+        orphaned = f"{table} has data, and no rule takes its topic {topic} any more: its objects will be parked"
+        return Review(warnings=(Remark(table, orphaned),))
     if config is not None and config.table != table:
-        return Review((f"topic {topic} feeds {table}, which has data, and would feed {config.table}",))
+        return _refused(table, f"topic {topic} feeds {table}, which has data, and would feed {config.table}")
     if config is None or feeding.get(table, topic) != topic:
-        return Review((f"{table} has data of topic {topic} and would be fed by {feeding[table]}",))
+        return _refused(table, f"{table} has data of topic {topic} and would be fed by {feeding[table]}")
     try:
         refuse_changes(config, state.pinned)
     except ChangeRefused as error:
-        return Review((error.message,))
+        return _refused(table, error.message)
     return Review()
+
+
+def _refused(table: str, reason: str) -> Review:
+    return Review((Remark(table, reason),))
 
 
 def _review_backlog(
@@ -102,21 +113,21 @@ def _review_backlog(
     """Review what becomes of a table's pending and claimed objects."""
     config = configuration.table_for_topic(table.topic)
     if config is not None and config.table == table.table:
-        return Review(tuple(_lane_refusals(table, config, lanes)))
+        return Review(tuple(Remark(table.table, reason) for reason in _lane_refusals(table, config, lanes)))
     if not table.busy:
         return Review()
     if config is None:
         waiting = f"{table.table} has objects waiting in lane {table.lane}"
-        return Review(warnings=(f"{waiting}: they wait until a rule takes topic {table.topic} again",))
+        stranded = f"{waiting}: they wait until a rule takes topic {table.topic} again"
+        return Review(warnings=(Remark(table.table, stranded),))
     if own_topic not in (None, table.topic):
-        return Review(
-            warnings=(
-                f"objects of topic {table.topic} wait for {table.table}, which topic {own_topic} feeds: "
-                f"they move to {config.table} with the next pass of reconcile",
-            )
+        moving = (
+            f"objects of topic {table.topic} wait for {table.table}, which topic {own_topic} feeds: "
+            f"they move to {config.table} with the next pass of reconcile"
         )
+        return Review(warnings=(Remark(table.table, moving),))
     waiting = f"{table.table} has objects of topic {table.topic} waiting"
-    return Review((f"{waiting}, which would feed {config.table}: `sluice wait` first",))
+    return _refused(table.table, f"{waiting}, which would feed {config.table}: `sluice wait` first")
 
 
 def _lane_refusals(table: TableInUse, config: TableConfig, lanes: Mapping[str, LaneState]) -> Iterator[str]:

@@ -232,7 +232,7 @@ def _pusher(home: Home, config: Path | None) -> Callable[[], None]:
         if config is None:
             return
         done = subprocess.run(
-            [*_SLUICE, "config", "push", str(config.absolute())],
+            [*_SLUICE, "config", "push", "--yes", str(config.absolute())],
             env={**os.environ, "SLUICE_HOME": str(home.path), "SLUICE_STACK": ""},
             stdout=sys.stderr,
             check=False,

@@ -18,12 +18,15 @@ from sluice_cli.terminal.output import stderr_console
 SHOWN_AFTER_S = 2.0
 
 
-def ask(question: str) -> None:
-    """Return only after a yes. Raises CommandFailed for a no, and UsageError where stdin is no terminal."""
+def ask(question: str, *, preview: str = "--dry-run") -> None:
+    """Return only after a yes. Raises CommandFailed for a no, and UsageError where stdin is no terminal.
+
+    `preview` is what shows beforehand what would be done.
+    """
     if not sys.stdin.isatty():
         raise UsageError(
             "This needs a confirmation, and stdin is not a terminal",
-            next_step="Use --yes to go on without a question, or --dry-run to see what would be done",
+            next_step=f"Use --yes to go on without a question, or {preview} to see what would be done",
         )
     if not typer.confirm(escaped(question)):
         raise CommandFailed("Nothing was changed")

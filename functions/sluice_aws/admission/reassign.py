@@ -42,14 +42,15 @@ def unpark(
     lanes: set[str] = set()
     for record in ledger.objects.in_state(PARKED, since=since):
         config = configuration.table_for_topic(record.topic) if record.topic is not None else None
-        if config is None or not _free(record, config):
+        if config is None or not is_freed(record, config):
             continue
         lanes.add(config.lane)  # even if somebody else moved it: they may have died before waking the lane
         moved += ledger.objects.unpark(record, config, now())
     return Unparked(moved, frozenset(lanes))
 
 
-def _free(record: ObjectRecord, config: TableConfig) -> bool:
+def is_freed(record: ObjectRecord, config: TableConfig) -> bool:
+    """Whether a parked object becomes pending under the configuration that takes its topic."""
     if record.code == LOG_RESTARTED:
         return config.generation > (record.parked_generation or 0)
     return record.code is None

@@ -288,8 +288,9 @@ def test_config_push_makes_parked_objects_pending_and_starts_their_lane(stack, t
         code="another",
     )
     assert run(["config", "push", tables(), "--json"]) == 0
-    assert describe(capsys) | {"version": ""} == {
+    assert describe(capsys) | {"version": "", "plan": {}} == {
         "version": "",
+        "plan": {},
         "changed": True,
         "unparked": 1,
         "woken": ["side"],
@@ -417,14 +418,14 @@ def test_a_generation_rises_only_if_all_pending_objects_follow_a_restarted_log(s
     assert stack.ledger.objects.quarantine_pending(
         stack.ledger.objects.get([old])[old], "lost_before_read", "gone", NOW
     )
-    assert run(["config", "push", tables(RAISED)]) == 0
+    assert run(["config", "push", tables(RAISED), "--yes"]) == 0
 
 
 def test_pending_objects_are_merged_under_a_raised_generation_on_request(stack, tables, invoked, capsys):
     assert run(["config", "push", tables()]) == 0
     stack.admit(stack.write("a"))
     assert run(["config", "push", tables(RAISED)]) == 1
-    assert run(["config", "push", tables(RAISED), "--with-waiting"]) == 0
+    assert run(["config", "push", tables(RAISED), "--with-waiting", "--yes"]) == 0
 
 
 def test_a_table_that_no_rule_feeds_any_more_is_warned_of(stack, tables, capsys):
@@ -583,5 +584,6 @@ def test_objects_that_wait_for_a_table_keep_their_topic_from_feeding_another(sta
     stack.admit(stack.write("a"))
     assert run(["config", "push", tables(TABLES.replace("table: crm.user}", "table: crm.people}"))]) == 1
     assert "which would feed crm.people: `sluice wait` first" in capsys.readouterr().err
-    assert run(["config", "push", tables("defaults: {record_key: [id]}\ntables: [{topic: other, table: a.b}]")]) == 0
+    other = tables("defaults: {record_key: [id]}\ntables: [{topic: other, table: a.b}]")
+    assert run(["config", "push", other, "--yes"]) == 0
     assert "they wait until a rule takes topic crm.public.user again" in capsys.readouterr().err

@@ -55,6 +55,7 @@ COMMANDS = {
     "table accept": ["table", "accept", f"moma.{HOSTILE}"],
     "services list": ["services", "list", HOSTILE],
     "config check": ["config", "check", "wrong.yaml"],
+    "config plan": ["config", "plan", "wrong.yaml"],
     "config push": ["config", "push", "wrong.yaml"],
     "config show": ["config", "show"],
     "config discover": ["config", "discover"],

@@ -251,7 +251,7 @@ def test_rows_are_retried_under_the_generation_of_their_object(configured, invok
     holed, other = configured.admit(put(configured, 1)), configured.admit(put(configured, 2))
     batch = settled(configured, [holed, other], rows={holed: [a_row(1)], other: [a_row(0)]})
     (tmp_path / "tables.yaml").write_text(TABLES.replace("table: crm.user}", "table: crm.user, generation: 2}"))
-    assert run(["config", "push", "tables.yaml"]) == 0
+    assert run(["config", "push", "tables.yaml", "--yes"]) == 0
     capsys.readouterr()
 
     assert run(["quarantine", "retry", holed.hash, "--json"]) == 1

@@ -1,0 +1,328 @@
+"""Plans a push: what a new configuration changes for each table and lane, what it releases, and what it can lose."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, is_dataclass, replace
+from typing import Any
+
+from sluice.config.document import Configuration
+from sluice.config.lane import LaneConfig
+from sluice.config.setting import Setting, settings_of
+from sluice.config.table import TableConfig, TableRule, TableSettings
+from sluice_cli.config.review import Remark, Review
+from sluice_cli.config.risks import risk_of
+from sluice_cli.terminal.output import counted
+
+NEW, CHANGED, REMOVED = "new", "changed", "removed"
+NAMED = 10  # tables of one kind of change that are named to people
+# Settings that decide whether an object can be merged: after a change of them a retry may succeed.
+_JUDGING = (
+    "record_key",
+    "delete_when",
+    "unavailable_value",
+    "limits",
+    "raw",
+    "rewrite_limit",
+    "json_types",
+    "position",
+)
+
+
+@dataclass(frozen=True)
+class SettingChange:
+    """A setting with its old and new value as the file would hold them.
+
+    `risk` is what the change can lose or stop. With `rebuild`, the table's data has to be written anew first.
+    """
+
+    key: str
+    old: Any
+    new: Any
+    risk: str | None = None
+    rebuild: bool = False
+
+
+@dataclass(frozen=True)
+class ObjectsWaiting:
+    """Objects of a table that a push concerns. `counted_all` is False if there may be more than were counted.
+
+    `parked` become pending, and `pending` become claimable. `quarantined` stay until they are retried.
+    """
+
+    parked: int = 0
+    pending: int = 0
+    quarantined: int = 0
+    counted_all: bool = True
+
+
+@dataclass(frozen=True)
+class PlannedTable:
+    """What changes for one table. `risk` is what the table's removal stops."""
+
+    table: str
+    topic: str
+    kind: str
+    settings: tuple[SettingChange, ...] = ()
+    risk: str | None = None
+    refusals: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    waiting: ObjectsWaiting = ObjectsWaiting()
+
+    @property
+    def risks(self) -> tuple[str, ...]:
+        """What the push can lose or stop for the table."""
+        found = [f"{each.key}: {each.risk}" for each in self.settings if each.risk]
+        return (*([self.risk] if self.risk else []), *found)
+
+    @property
+    def retry(self) -> bool:
+        """True if a changed setting lets quarantined objects be judged anew."""
+        return any(each.key.partition(".")[0] in _JUDGING for each in self.settings)
+
+
+@dataclass(frozen=True)
+class OtherChange:
+    """What changes for a lane, or for a rule with a pattern that no known topic matches."""
+
+    name: str
+    kind: str
+    settings: tuple[SettingChange, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a push changes. `released` counts the parked objects that become pending."""
+
+    before: str | None
+    after: str
+    tables: tuple[PlannedTable, ...] = ()
+    lanes: tuple[OtherChange, ...] = ()
+    rules: tuple[OtherChange, ...] = ()
+    refusals: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    released: int = 0
+
+    @property
+    def changes(self) -> bool:
+        """True if a push would do anything."""
+        return self.before != self.after or self.released > 0
+
+    @property
+    def risks(self) -> tuple[str, ...]:
+        """What the push can lose or stop, each with its table."""
+        return tuple(f"{each.table}: {risk}" for each in self.tables for risk in each.risks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "before": self.before,
+            "after": self.after,
+            "changes": self.changes,
+            "refused": bool(self.refusals),
+            "risks": list(self.risks),
+            "tables": [{**asdict(each), "risks": list(each.risks)} for each in self.tables],
+            "lanes": [asdict(each) for each in self.lanes],
+            "rules": [asdict(each) for each in self.rules],
+            "refusals": list(self.refusals),
+            "warnings": list(self.warnings),
+        }
+
+
+def plan_push(
+    before: Configuration | None,
+    after: Configuration,
+    *,
+    topics: Iterable[str],
+    with_data: Iterable[str],
+    review: Review,
+    waiting: Mapping[str, ObjectsWaiting],
+) -> Plan:
+    """Compare two configurations for all tables that they make of known topics, those that rules name included.
+
+    `topics` come first where two of them feed one table. `with_data` are the tables that have data.
+    """
+    old = before or Configuration(rules=(), lanes=())
+    known = dict.fromkeys((*topics, *_named_topics(old), *_named_topics(after)))
+    tables_before, tables_after = _tables(old, known), _tables(after, known)
+    have_data = frozenset(with_data)
+    remarks = (_by_table(review.refusals), _by_table(review.warnings))
+    tables = []
+    for name in sorted({*tables_before, *tables_after, *remarks[0], *waiting}):
+        change = _table_change(name, tables_before.get(name), tables_after.get(name), name in have_data)
+        refusals, warnings = (found.get(name, ()) for found in remarks)
+        change = replace(change, refusals=refusals, warnings=warnings, waiting=waiting.get(name, ObjectsWaiting()))
+        if change.kind != CHANGED or change.settings or refusals or change.waiting.parked:
+            tables.append(change)
+    return Plan(
+        before.version if before else None,
+        after.version,
+        tuple(tables),
+        tuple(_lane_changes(old, after)),
+        tuple(_rule_changes(old, after, known)),
+        tuple(dict.fromkeys(remark.text for remark in review.refusals)),
+        tuple(dict.fromkeys(remark.text for remark in review.warnings)),
+        sum(each.parked for each in waiting.values()),
+    )
+
+
+def known_topics(configuration: Configuration, topics: Iterable[str]) -> dict[str, TableConfig]:
+    """Return the table of each topic that a rule takes, by the table's name; the first topic of a table counts."""
+    return _tables(configuration, (*topics, *_named_topics(configuration)))
+
+
+def _named_topics(configuration: Configuration) -> list[str]:
+    return [rule.topic for rule in configuration.rules if rule.topic is not None and "*" not in rule.topic]
+
+
+def _tables(configuration: Configuration, topics: Iterable[str]) -> dict[str, TableConfig]:
+    found: dict[str, TableConfig] = {}
+    for topic in topics:
+        config = configuration.table_for_topic(topic)
+        if config is not None:
+            found.setdefault(config.table, config)
+    return found
+
+
+def _by_table(remarks: Iterable[Remark]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, dict[str, None]] = {}
+    for remark in remarks:
+        found.setdefault(remark.table, {})[remark.text] = None
+    return {table: tuple(texts) for table, texts in found.items()}
+
+
+def _table_change(name: str, old: TableConfig | None, new: TableConfig | None, has_data: bool) -> PlannedTable:
+    if old is None:
+        return PlannedTable(name, new.topic if new else "", NEW if new else CHANGED)
+    if new is None:
+        risk = f"objects of topic {old.topic} are parked until a rule takes them"
+        return PlannedTable(name, old.topic, REMOVED, risk=risk)
+    settings = tuple(_setting_changes(old, new, settings_of(TableSettings), rebuild=has_data, risks=True))
+    if old.topic != new.topic:
+        settings = (SettingChange("topic", old.topic, new.topic, rebuild=has_data), *settings)
+    return PlannedTable(name, new.topic, CHANGED, settings)
+
+
+def _setting_changes(
+    old: Any, new: Any, settings: Iterable[Setting], *, prefix: str = "", rebuild: bool = False, risks: bool = False
+) -> Iterator[SettingChange]:
+    for each in settings:
+        had, gets = getattr(old, each.name), getattr(new, each.name)
+        key = f"{prefix}{each.key}"
+        if had == gets:
+            continue
+        if each.value is None:
+            yield from _setting_changes(had, gets, each.group, prefix=f"{key}.", rebuild=rebuild, risks=risks)
+            continue
+        yield SettingChange(
+            key,
+            _written(each, had),
+            _written(each, gets),
+            risk_of(key, had, gets) if risks else None,
+            rebuild and each.fixed,
+        )
+
+
+def _written(setting: Setting, value: Any) -> Any:
+    """The value as the file would hold it; None where the file would not name the setting."""
+    if value is None or setting.value is None:
+        return None
+    written = setting.value.write(value)
+    if is_dataclass(written) and not isinstance(written, type):
+        return asdict(written)
+    return dict(written) if isinstance(written, Mapping) else written
+
+
+def _lane_changes(old: Configuration, new: Configuration) -> Iterator[OtherChange]:
+    names = set(old.lane_names()), set(new.lane_names())
+    for name in sorted(names[0] | names[1]):
+        kind = NEW if name not in names[0] else REMOVED if name not in names[1] else CHANGED
+        had = LaneConfig(name=name) if kind == NEW else old.lane(name)
+        found = () if kind == REMOVED else tuple(_setting_changes(had, new.lane(name), settings_of(LaneConfig)))
+        if kind != CHANGED or found:
+            yield OtherChange(name, kind, found)
+
+
+def _rule_changes(old: Configuration, new: Configuration, topics: Iterable[str]) -> Iterator[OtherChange]:
+    """Yield the changed rules with a pattern that no known topic matches: no table shows what they change."""
+    rules = [
+        {rule.topic or rule.topic_regex or "": rule for rule in configuration.rules if _is_unmatched(rule, topics)}
+        for configuration in (old, new)
+    ]
+    for pattern in sorted({*rules[0], *rules[1]}):
+        had, gets = rules[0].get(pattern), rules[1].get(pattern)
+        kind = NEW if had is None else REMOVED if gets is None else CHANGED
+        found = tuple(_setting_changes(had, gets, settings_of(TableRule))) if had and gets else ()
+        if kind != CHANGED or found:
+            yield OtherChange(pattern, kind, found)
+
+
+def _is_unmatched(rule: TableRule, topics: Iterable[str]) -> bool:
+    if rule.topic is not None and "*" not in rule.topic:
+        return False
+    pattern = re.compile(rule.pattern)
+    return all(pattern.fullmatch(topic) is None for topic in topics)
+
+
+def lines_of(plan: Plan, *, refusals: bool) -> Iterator[str]:
+    """The plan for people: tables with the same change in one paragraph, then lanes, rules and `refusals`."""
+    groups: dict[tuple[Any, ...], list[PlannedTable]] = {}
+    for table in plan.tables:
+        alike = (table.kind, tuple(map(_setting_line, table.settings)), bool(table.risk), _waiting_lines(table))
+        groups.setdefault(alike, []).append(table)
+    for (kind, settings, _, waiting), tables in groups.items():
+        names = ", ".join(table.table for table in tables[:NAMED])
+        more = f" and {len(tables) - NAMED:,} more" if len(tables) > NAMED else ""
+        yield f"{kind:<8} {names}{more}"
+        risk = tables[0].risk if len(tables) == 1 else "objects of their topics are parked until a rule takes them"
+        yield from (f"  ! {line}" for line in ([risk] if tables[0].risk else []) if line)
+        yield from (f"  {line}" for line in (*settings, *waiting))
+    for title, changes in (("lane", plan.lanes), ("rule", plan.rules)):
+        for change in changes:
+            yield f"{change.kind:<8} {title} {change.name}"
+            yield from (f"  {_setting_line(each)}" for each in change.settings)
+    if refusals:
+        yield from (f"refused  {refusal}" for refusal in plan.refusals)
+    yield _total(plan)
+
+
+def _setting_line(change: SettingChange) -> str:
+    mark = "! " if change.risk else ""
+    line = f"{mark}{change.key}: {_shown(change.old)} -> {_shown(change.new)}"
+    if change.rebuild:
+        return f"{line}: not in place, see `sluice rebuild table`"
+    return f"{line}: {change.risk}" if change.risk else line
+
+
+def _shown(value: Any) -> str:
+    if value is None or value in ([], {}, ""):
+        return "none"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _waiting_lines(table: PlannedTable) -> tuple[str, ...]:
+    waiting, more = table.waiting, "" if table.waiting.counted_all else " or more"
+    lines = []
+    if waiting.parked:
+        lines.append(f"become pending: {counted(waiting.parked, 'parked object')}{more}")
+    if waiting.pending:
+        lines.append(f"can be claimed: {counted(waiting.pending, 'pending object')}{more}")
+    if waiting.quarantined:
+        lines.append(
+            f"stay quarantined: {counted(waiting.quarantined, 'object')}{more}; "
+            f"`sluice quarantine retry --table {table.table}` judges them anew"
+        )
+    return tuple(lines)
+
+
+def _total(plan: Plan) -> str:
+    if not plan.changes:
+        return "Nothing would change"
+    counts = Counter(table.kind for table in plan.tables if table.kind != CHANGED or table.settings)
+    named = ", ".join(f"{counts[kind]:,} {kind}" for kind in (NEW, CHANGED, REMOVED) if counts[kind])
+    tables = f"Tables: {named}" if named else "No known table changes"
+    marked = f"; {counted(len(plan.risks), 'change')} marked with ! can lose or stop something" if plan.risks else ""
+    return f"{tables}{marked}"

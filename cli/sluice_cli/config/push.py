@@ -1,0 +1,304 @@
+"""`sluice config plan` and `push`: shows what a tables.yaml would change, and puts it in force."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sluice.config.document import Configuration
+from sluice.config.pinned_topic import pinned_topic
+from sluice.errors import ChangeRefused, UsageError
+from sluice.ledger.keys import PARKED, QUARANTINED
+from sluice.ledger.ports import Ledger
+from sluice_aws.admission.reassign import Unparked, is_freed, unpark
+from sluice_aws.clock import epoch_ms
+from sluice_aws.errors import ConfigurationUnreadable
+from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.s3.configuration import CONFIGURATION_KEY, HISTORY_PREFIX, PUSHES, ConfigStore
+from sluice_aws.s3.objects import Objects
+from sluice_aws.stack import Target
+from sluice_cli.config.plan import ObjectsWaiting, Plan, PlannedTable, known_topics, lines_of, plan_push
+from sluice_cli.config.review import TableInUse, known_tables, lane_names, raised_generations, review
+from sluice_cli.config.source import read_tables, unknown_options
+from sluice_cli.config.yaml_lines import ConfigurationMistakes
+from sluice_cli.terminal.guard import visible
+from sluice_cli.terminal.interaction import ask
+from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say
+from sluice_cli.terminal.stack import supervise_now
+
+CHANGES, REFUSED = 3, 4  # exit codes of `plan`
+COUNTED = 20_000  # parked and quarantined objects that are read at most, each
+COUNTED_PENDING = 1_000  # pending objects of a table that are read at most
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A tables.yaml.")]
+WithWaiting = Annotated[
+    bool,
+    typer.Option(
+        "--with-waiting",
+        help="If a generation rises, merge pending objects under the new one: they are all of the new log. "
+        "Objects that a failed batch returned keep their generation.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class _Stack:
+    """The stack that a configuration is compared with."""
+
+    target: Target
+    objects: Objects
+    ledger: Ledger
+
+
+def plan(file: File, with_waiting: WithWaiting = False, as_json: Json = False, stack: Stack = None) -> None:
+    """Show what a push of a tables.yaml would change, and change nothing.
+
+    For each table: settings with their old and new value, what is refused in place, what waits and would become
+    pending, and after ! what can be lost or stop.
+
+    Exit codes: 0 nothing would change, 3 something would, 4 the push would be refused, 1 the file is invalid.
+
+    Example:
+
+      sluice config plan tables.yaml
+    """
+    configuration = read_file(file)
+    found, warnings, _ = _planned(_opened(stack), configuration, with_waiting)
+    for warning in warnings:
+        say(f"warning: {warning}")
+    if as_json:
+        print_json({**found.to_dict(), "warnings": list(warnings)})
+    else:
+        _print(found, refusals=True)
+    if found.refusals:
+        raise typer.Exit(REFUSED)
+    if found.changes:
+        raise typer.Exit(CHANGES)
+
+
+def push(
+    file: File,
+    with_waiting: WithWaiting = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Put a tables.yaml in force, after showing its plan. The next batch uses it.
+
+    The file is checked first, and an invalid one changes nothing. Changes that can't be made in place are
+    refused: the key, partition columns, type or topic of a table that has data, and a higher generation
+    while objects of the old log may be pending. Parked objects that now have a table become pending, and
+    their lanes are woken.
+
+    What can lose or stop something, which the plan marks with !, needs a yes: once on a terminal, else --yes.
+    Any other change is made without a question.
+
+    Example:
+
+      sluice config push tables.yaml
+    """
+    configuration = read_file(file)
+    opened = _opened(stack)
+    found, warnings, before = _planned(opened, configuration, with_waiting)
+    for warning in warnings:
+        say(f"warning: {warning}")
+    if not as_json:
+        _print(found, refusals=False)
+    if found.refusals:
+        raise ChangeRefused("Refused, nothing has changed:\n" + "\n".join(found.refusals), refusals=found.refusals)
+    if found.risks and not yes:
+        if as_json:
+            say("\n".join(found.risks))
+        ask(f"{counted(len(found.risks), 'change')} can lose or stop something. Push?", preview="`sluice config plan`")
+    changed = before is None or before.version != configuration.version
+    if changed:
+        _store(opened, configuration)
+    unparked = unpark(opened.ledger, configuration, epoch_ms)
+    lanes = _wake(opened, unparked, lane_names(opened.ledger, before, configuration) if changed else ())
+    if as_json:
+        print_json(
+            {
+                "version": configuration.version,
+                "changed": changed,
+                "unparked": unparked.objects,
+                "woken": sorted(lanes),
+                "warnings": list(warnings),
+                "plan": found.to_dict(),
+            }
+        )
+    else:
+        print(f"{'In force' if changed else 'Already in force'}: {summary(configuration)}")
+        if unparked.objects:
+            print(f"{counted(unparked.objects, 'parked object')} now pending")
+        if lanes:
+            print(f"Woken: {', '.join(sorted(lanes))}")
+
+
+def read_file(file: Path) -> Configuration:
+    """Read a tables.yaml. Raises UsageError for an unreadable file and ConfigurationMistakes for an invalid one."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} can't be read: {error}", next_step="Name a tables.yaml in UTF-8") from error
+    try:
+        return read_tables(text)
+    except ConfigurationMistakes as error:
+        raise ConfigurationMistakes(list(error.mistakes), str(file)) from error
+
+
+def in_force(objects: Objects, target: Target, ledger: Ledger) -> Configuration | None:
+    """Return the configuration in force; None, with a warning, where it can't be read: a push repairs it."""
+    try:
+        return ConfigStore(objects, target.artifacts, history=ledger.history).load()
+    except ConfigurationUnreadable as error:
+        say(f"warning: {error.message}")
+        return None
+
+
+def misfits_of_waiting(
+    objects: Objects, ledger: Ledger, configuration: Configuration, before: Configuration | None
+) -> tuple[str, ...]:
+    """Return where rules don't fit the objects that wait for new tables."""
+    from sluice_cli.config.waiting import waiting_warnings  # loads Arrow
+
+    return waiting_warnings(objects, ledger, configuration, before)
+
+
+def summary(configuration: Configuration) -> str:
+    """The numbers of rules and lanes, and the version."""
+    lanes = configuration.lane_names()
+    counts = f"{counted(len(configuration.rules), 'rule')}, {counted(len(lanes), 'lane')} ({', '.join(lanes)})"
+    return f"{counts}, version {configuration.version[:12]}"
+
+
+def _opened(stack: str | None) -> _Stack:
+    target = chosen_target(stack)
+    return _Stack(target, Objects(target.client("s3")), DynamoDbLedger(target.client("dynamodb"), target.ledger_table))
+
+
+def _planned(
+    stack: _Stack, configuration: Configuration, with_waiting: bool
+) -> tuple[Plan, tuple[str, ...], Configuration | None]:
+    """Return the plan, all warnings, and the configuration in force."""
+    ledger = stack.ledger
+    before = in_force(stack.objects, stack.target, ledger)
+    states = list(ledger.tables.all())
+    known = known_tables(ledger, before)
+    found = review(
+        configuration,
+        states,
+        known,
+        {lane.lane: lane for lane in ledger.lanes.all()},
+        () if with_waiting else raised_generations(ledger, before, configuration),
+    )
+    parked = list(islice(ledger.objects.in_state(PARKED), COUNTED + 1))
+    topics = dict.fromkeys(
+        (
+            *(topic for state in states if (topic := pinned_topic(state.pinned)) is not None),
+            *sorted(table.topic for table in known),
+            *sorted({record.topic for record in parked if record.topic is not None}),
+        )
+    )
+    waiting = _Counted(stack.ledger, before, configuration, tuple(topics))
+    made = plan_push(
+        before,
+        configuration,
+        topics=topics,
+        with_data=(state.table for state in states if state.pinned),
+        review=found,
+        waiting=waiting.by_table(parked, known),
+    )
+    made = replace(made, tables=waiting.with_quarantined(made.tables))
+    fit = () if found.refusals else misfits_of_waiting(stack.objects, ledger, configuration, before)
+    warnings = (*unknown_options(configuration), *(remark.text for remark in found.warnings), *fit)
+    return made, warnings, before
+
+
+class _Counted:
+    """Counts the objects that a push concerns, up to a limit."""
+
+    def __init__(
+        self, ledger: Ledger, before: Configuration | None, after: Configuration, topics: Sequence[str]
+    ) -> None:
+        self._ledger = ledger
+        self._after = after
+        self._old = known_topics(before, topics) if before else {}
+        self._new = known_topics(after, topics)
+
+    def by_table(self, parked: Sequence[Any], known: Iterable[TableInUse]) -> dict[str, ObjectsWaiting]:
+        """Return the parked and pending objects that the push frees."""
+        freed = Counter(table for record in parked if (table := self._freed_for(record)) is not None)
+        found = {
+            table: ObjectsWaiting(parked=number, counted_all=len(parked) <= COUNTED) for table, number in freed.items()
+        }
+        for use in known:
+            if use.busy and self._is_released(use.table):
+                waiting = self._ledger.pending.oldest_of(use.lane, {use.table: COUNTED_PENDING})
+                number = sum(item.table == use.table for item in waiting)
+                had = found.get(use.table, ObjectsWaiting())
+                found[use.table] = replace(
+                    had, pending=had.pending + number, counted_all=had.counted_all and number < COUNTED_PENDING
+                )
+        return found
+
+    def with_quarantined(self, tables: Sequence[PlannedTable]) -> tuple[PlannedTable, ...]:
+        """Add the quarantined objects of tables whose change lets them be judged anew."""
+        if not any(table.retry for table in tables):
+            return tuple(tables)
+        records = list(islice(self._ledger.objects.in_state(QUARANTINED), COUNTED + 1))
+        numbers = Counter(record.table for record in records)
+        whole = len(records) <= COUNTED
+        return tuple(
+            replace(
+                table,
+                waiting=replace(
+                    table.waiting,
+                    quarantined=numbers[table.table],
+                    counted_all=table.waiting.counted_all and whole,
+                ),
+            )
+            if table.retry
+            else table
+            for table in tables
+        )
+
+    def _freed_for(self, record: Any) -> str | None:
+        config = self._after.table_for_topic(record.topic) if record.topic is not None else None
+        return config.table if config is not None and is_freed(record, config) else None
+
+    def _is_released(self, table: str) -> bool:
+        old, new = self._old.get(table), self._new.get(table)
+        return new is not None and not new.paused and (old is None or old.paused)
+
+
+def _store(stack: _Stack, configuration: Configuration) -> None:
+    """Store the configuration, after its copy in the history and the count of pushes.
+
+    In this order the configuration in force is always found by its version, and its loss is noticed.
+    """
+    bucket = stack.target.artifacts
+    stack.ledger.history.count(PUSHES)
+    data = configuration.to_json().encode("utf-8")
+    stack.objects.put(bucket, f"{HISTORY_PREFIX}{configuration.version}.json", data, content_type="application/json")
+    stack.objects.put(bucket, CONFIGURATION_KEY, data, content_type="application/json")
+
+
+def _wake(stack: _Stack, unparked: Unparked, changed: tuple[str, ...]) -> frozenset[str]:
+    """Wake the lanes of unparked objects, and the `changed` lanes with pending objects: they may be claimable now."""
+    lanes = set(unparked.lanes) | {lane for lane in changed if stack.ledger.pending.oldest(lane, 1)}
+    for lane in sorted(lanes):
+        stack.ledger.lanes.wake(lane)
+    if lanes:
+        supervise_now(stack.target)
+    return frozenset(lanes)
+
+
+def _print(plan: Plan, *, refusals: bool) -> None:
+    for line in lines_of(plan, refusals=refusals):
+        print(visible(line))

@@ -1,0 +1,74 @@
+"""What a changed setting can lose or stop. `sluice config push` asks before it makes such a change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sluice.config.table import HARD, IGNORE
+
+_Risk = Callable[[Any, Any], str | None]
+UNFIT = "objects whose columns no longer fit the table's are quarantined"
+
+
+def _if_lower(consequence: str) -> _Risk:
+    return lambda old, new: consequence if new < old else None
+
+
+def _if_off(consequence: str) -> _Risk:
+    return lambda old, new: consequence if old and not new else None
+
+
+def _always(consequence: str) -> _Risk:
+    return lambda old, new: consequence
+
+
+def _generation(old: int, new: int) -> str:
+    if new < old:
+        return f"changes lose against every row of generation {old}"
+    return "changes of the new log win over every row, and a lower generation can't bring the rows back"
+
+
+def _delete_mode(old: str, new: str) -> str | None:
+    if new == HARD:
+        return "table services remove deleted rows for good"
+    return "rows that are deleted from now on stay visible" if new == IGNORE else None
+
+
+def _lineage(old: tuple[str, ...], new: tuple[str, ...]) -> str | None:
+    gone = sorted(set(old) - set(new))
+    return f"{', '.join(gone)} is null in rows written from now on" if gone else None
+
+
+def _catalog(old: Any, new: Any) -> str | None:
+    return "the catalog keeps the table as of its last sync" if old.sync and not new.sync else None
+
+
+#: By a rule's setting; a name that ends in "." stands for each setting of its group. Values are those of the fields.
+RISKS: Mapping[str, _Risk] = {
+    "paused": lambda old, new: "objects wait until it is taken back" if new else None,
+    "generation": _generation,
+    "delete_mode": _delete_mode,
+    "delete_when.": _always("deletions are told from other rows in another way"),
+    "keep_deleted_values": _if_off("rows that are deleted from now on lose their values"),
+    "unavailable_value": _always("the old placeholder is stored as if it were a value"),
+    "time_travel": _if_lower("older states are removed with the next cleaning"),
+    "lineage": _lineage,
+    "raw": _always(UNFIT),
+    "json_types": _always(UNFIT),
+    "limits.": _if_lower("larger objects are quarantined"),
+    "rewrite_limit": _if_lower("objects that need a larger rewrite are quarantined"),
+    "services.enabled": _if_off("no table service is due by itself"),
+    "services.purge.horizon": _if_lower("deleted rows are removed for good earlier"),
+    **{
+        f"services.{service}.enabled": _if_off(f"{service} runs on request only")
+        for service in ("compaction", "clustering", "cleaning", "archival", "purge")
+    },
+    "catalog": _catalog,
+}
+
+
+def risk_of(key: str, old: Any, new: Any) -> str | None:
+    """Return what the change of a setting can lose or stop; None if nothing."""
+    risk = RISKS.get(key) or RISKS.get(f"{key.partition('.')[0]}.")
+    return risk(old, new) if risk else None

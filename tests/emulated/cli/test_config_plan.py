@@ -1,0 +1,133 @@
+"""`sluice config plan`, and the question that `config push` asks, on an emulated stack."""
+
+import pytest
+import typer
+from emulation.stack import describe
+
+from sluice.ledger import keys as items
+from sluice_cli.main import run
+
+TABLES = "defaults: {record_key: [id]}\ntables: [{topic: crm.public.user, table: crm.user}]\n"
+MORE = "defaults: {record_key: [id]}\ntables: [{topic: crm.public.user, table: crm.user}, {topic: a, table: crm.a}]\n"
+PAUSED = TABLES.replace("crm.user}", "crm.user, paused: true}")
+PINNED = {"record_key": ["id"], "partition_by": [], "table_type": "cow", "topic": "crm.public.user"}
+
+
+@pytest.fixture
+def push(stack, tmp_path):
+    def pushed(text, *options, verb="push"):
+        (tmp_path / "tables.yaml").write_text(text)
+        return run(["config", verb, "tables.yaml", *options])
+
+    return pushed
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Stdin as a terminal; the questions that were asked. The answer is no until the test changes it."""
+    questions = []
+    answers = {"say": False}
+
+    def confirm(question):
+        questions.append(question)
+        return answers["say"]
+
+    monkeypatch.setattr("sluice_cli.terminal.interaction.sys.stdin", type("Terminal", (), {"isatty": lambda self: 1})())
+    monkeypatch.setattr(typer, "confirm", confirm)
+    return questions, answers
+
+
+def in_force(stack):
+    listed = stack.s3.list_objects_v2(Bucket="s-artifacts", Prefix="config/tables.json").get("Contents", [])
+    return stack.s3.get_object(Bucket="s-artifacts", Key="config/tables.json")["Body"].read() if listed else None
+
+
+def test_the_exit_code_tells_changes_refusals_and_neither(stack, push, capsys):
+    assert push(TABLES, verb="plan") == 3
+    assert in_force(stack) is None, "a plan changes nothing"
+    assert push(TABLES) == 0
+    assert push(TABLES, verb="plan") == 0
+    assert capsys.readouterr().out.endswith("Nothing would change\n")
+    stack.ledger.tables.pin("crm.user", PINNED)
+    assert push(TABLES.replace("[id]", "[uid]"), verb="plan") == 4
+    out = capsys.readouterr().out
+    assert 'record_key: ["id"] -> ["uid"]: not in place, see `sluice rebuild table`' in out
+    assert "refused  crm.user has data whose record_key is ['id'] and would become ['uid']" in out
+    assert push("tables: [{topic: a, tabel: b.c}]", verb="plan") == 1
+
+
+def test_a_plan_counts_what_a_push_frees(stack, push, invoked, capsys):
+    assert push(PAUSED) == 0
+    stack.admit(stack.write("w"))
+    stack.admit(stack.write("q"), items.QUARANTINED, code="object_too_large", reason="large")
+    for key in ("p", "r"):
+        stack.admit(stack.write(key), items.PARKED, table=None, topic="a", lane=None, reason="no rule")
+    capsys.readouterr()
+    more = MORE.replace("table: crm.user}", "table: crm.user, limits: {object_rows: 20000000}}")
+    assert push(more, "--json", verb="plan") == 3
+    plan = describe(capsys)
+    waiting = {table["table"]: table["waiting"] for table in plan["tables"]}
+    assert waiting == {
+        "crm.a": {"parked": 2, "pending": 0, "quarantined": 0, "counted_all": True},
+        "crm.user": {"parked": 0, "pending": 1, "quarantined": 1, "counted_all": True},
+    }
+    assert not plan["risks"] and not plan["refused"]
+    assert push(more, "--json") == 0
+    done = describe(capsys)
+    assert (done["unparked"], done["plan"]["tables"]) == (2, plan["tables"])
+
+
+def test_a_push_shows_its_plan_and_adds_without_a_question(stack, push, terminal, capsys):
+    assert push(TABLES) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("new      crm.user\n") and "Tables: 1 new\nIn force: 1 rule" in out
+    assert push(MORE) == 0
+    assert terminal[0] == []
+
+
+def test_on_a_terminal_a_risky_push_asks_once_and_a_no_changes_nothing(stack, push, terminal, capsys):
+    questions, answers = terminal
+    assert push(TABLES) == 0
+    before = in_force(stack)
+    assert push(PAUSED) == 1
+    assert "! paused: false -> true: objects wait until it is taken back" in capsys.readouterr().out
+    assert questions == ["1 change can lose or stop something. Push?"] and in_force(stack) == before
+    assert push(PAUSED, "--yes") == 0
+    assert len(questions) == 1
+    answers["say"] = True
+    assert push("tables: [{topic: b, table: c.b, record_key: [id]}]") == 0
+    assert len(questions) == 2
+
+
+def test_without_a_terminal_only_a_risky_push_needs_a_yes(stack, push, capsys):
+    assert push(MORE) == 0
+    before = in_force(stack)
+    assert push(TABLES, "--json") == 2
+    out, err = capsys.readouterr()
+    assert "crm.a: objects of topic a are parked until a rule takes them" in err
+    assert "Use --yes to go on without a question, or `sluice config plan` to see" in err
+    assert in_force(stack) == before
+    assert push(TABLES, "--json", "--yes") == 0
+
+
+def test_a_table_that_moves_to_another_lane_is_shown_with_both(stack, push, invoked, capsys):
+    moved = TABLES.replace("crm.user}", "crm.user, lane: side}") + "lanes: {side: {}}\n"
+    assert push(TABLES) == 0
+    stack.ledger.tables.pin("crm.user", PINNED)
+    stack.ledger.lanes.wake("main")
+    capsys.readouterr()
+    assert push(moved, verb="plan") == 4
+    out = capsys.readouterr().out
+    assert "  lane: main -> side\n" in out and "refused  crm.user would move from lane main to side" in out
+    stack.ledger.lanes.pause("main")
+    assert push(moved, verb="plan") == 3
+
+
+def test_a_raised_generation_names_the_parked_objects_that_it_frees(stack, push, invoked, capsys):
+    assert push(TABLES) == 0
+    stack.admit(stack.write("a"), items.PARKED, code="log_restarted", reason="again")
+    capsys.readouterr()
+    assert push(TABLES.replace("crm.user}", "crm.user, generation: 1}"), verb="plan") == 3
+    out = capsys.readouterr().out
+    assert "! generation: 0 -> 1: changes of the new log win over every row" in out
+    assert "  become pending: 1 parked object\n" in out

@@ -1,0 +1,133 @@
+"""The plan of a push: changes of tables, lanes and rules, what they release, refuse and risk."""
+
+import pytest
+
+from sluice.config.setting import settings_of
+from sluice.config.table import TableSettings
+from sluice_cli.config.plan import ObjectsWaiting, lines_of, plan_push
+from sluice_cli.config.review import Remark, Review
+from sluice_cli.config.risks import RISKS, risk_of
+from sluice_cli.config.source import read_tables
+
+HEAD = "defaults: {record_key: [id]}\n"
+BEFORE = HEAD + "tables: [{topic: crm.user, table: crm.user}, {topic: 'shop.*', table: 'shop.{1}'}]"
+
+NO_REMARKS = Review()
+
+
+def planned(before, after, *, topics=(), with_data=(), review=NO_REMARKS, waiting=None):
+    return plan_push(
+        read_tables(before) if before else None,
+        read_tables(after),
+        topics=topics,
+        with_data=with_data,
+        review=review,
+        waiting=waiting or {},
+    )
+
+
+def test_the_same_configuration_changes_nothing():
+    plan = planned(BEFORE, BEFORE, topics=["shop.orders"])
+    assert (plan.tables, plan.lanes, plan.rules, plan.changes) == ((), (), (), False)
+    assert list(lines_of(plan, refusals=True)) == ["Nothing would change"]
+
+
+def test_parked_objects_that_a_repeated_push_frees_are_a_change():
+    plan = planned(BEFORE, BEFORE, waiting={"crm.user": ObjectsWaiting(parked=3)})
+    assert plan.changes
+    assert "  become pending: 3 parked objects" in lines_of(plan, refusals=True)
+
+
+def test_each_tables_settings_are_shown_with_old_and_new_value():
+    after = HEAD + (
+        "tables: [{topic: crm.user, table: crm.user, freshness: 5m, services: {cleaning: {commits: 7}}},"
+        " {topic: 'shop.*', table: 'shop.{1}', lane: side}, {topic: crm.role, table: crm.role}]\n"
+        "lanes: {side: {}}"
+    )
+    plan = planned(BEFORE, after, topics=["shop.orders"])
+    assert {
+        table.table: (table.kind, [(each.key, each.old, each.new) for each in table.settings]) for table in plan.tables
+    } == {
+        "crm.role": ("new", []),
+        "crm.user": ("changed", [("freshness", "60s", "5m"), ("services.cleaning.commits", 10, 7)]),
+        "shop.orders": ("changed", [("lane", "main", "side")]),
+    }
+    assert [(lane.name, lane.kind) for lane in plan.lanes] == [("side", "new")]
+    assert plan.risks == ()
+
+
+def test_a_pattern_that_no_known_topic_matches_is_shown_as_a_rule():
+    after = BEFORE.replace("'shop.{1}'}", "'shop.{1}', freshness: 5m}")
+    assert [(rule.name, rule.kind) for rule in planned(BEFORE, after).rules] == [("shop.*", "changed")]
+    known = planned(BEFORE, after, topics=["shop.orders"])
+    assert (known.rules, [table.table for table in known.tables]) == ((), ["shop.orders"])
+
+
+def test_a_fixed_setting_needs_a_rebuild_only_where_the_table_has_data():
+    after = BEFORE.replace("table: crm.user}", "table: crm.user, table_type: mor}")
+    refused = Review((Remark("crm.user", "crm.user has data whose table_type is 'cow'"),))
+    with_data = planned(BEFORE, after, with_data=["crm.user"], review=refused)
+    assert with_data.tables[0].settings[0].rebuild and with_data.tables[0].refusals and with_data.refusals
+    assert "refused  crm.user has data whose table_type is 'cow'" in lines_of(with_data, refusals=True)
+    assert not planned(BEFORE, after).tables[0].settings[0].rebuild
+
+
+def test_a_removed_table_is_a_risk_and_a_warning_of_another_table_is_kept():
+    after = HEAD + "tables: [{topic: 'shop.*', table: 'shop.{1}'}]"
+    plan = planned(BEFORE, after, review=Review(warnings=(Remark("other.table", "elsewhere"),)))
+    assert plan.risks == ("crm.user: objects of topic crm.user are parked until a rule takes them",)
+    assert plan.warnings == ("elsewhere",)
+    assert [table.table for table in plan.tables] == ["crm.user"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "risky"),
+    [
+        ("generation: 1", True),
+        ("paused: true", True),
+        ("time_travel: 24h", True),
+        ("time_travel: 30d", False),
+        ("delete_mode: hard", True),
+        ("lineage: off", True),
+        ("limits: {object_rows: 10}", True),
+        ("services: {purge: {horizon: 2h}}", True),
+        ("services: off", True),
+        ("catalog: off", True),
+        ("freshness: 5m", False),
+    ],
+)
+def test_only_what_can_lose_or_stop_something_is_a_risk(setting, risky):
+    after = BEFORE.replace("table: crm.user}", f"table: crm.user, {setting}}}")
+    plan = planned(BEFORE, after)
+    assert bool(plan.risks) is risky
+    assert any("! " in line for line in lines_of(plan, refusals=True)) is risky
+
+
+def test_taking_a_risk_back_is_none():
+    assert [risk_of(key, old, new) for key, old, new in [("paused", True, False), ("time_travel", 24, 48)]] == [
+        None
+    ] * 2
+
+
+def test_every_risk_is_that_of_a_setting():
+    def paths(settings, prefix=""):
+        for each in settings:
+            key = f"{prefix}{each.key}"
+            yield f"{key}." if each.value is None else key
+            yield from paths(each.group, f"{key}.")
+
+    assert set(RISKS) <= set(paths(settings_of(TableSettings)))
+
+
+def test_tables_with_the_same_change_share_a_paragraph():
+    topics = [f"shop.t{number}" for number in range(12)]
+    lines = list(lines_of(planned(BEFORE, BEFORE.replace("[id]", "[id], freshness: 5m"), topics=topics), refusals=True))
+    assert lines[0].startswith("changed  crm.user, shop.t0, shop.t1, shop.t10,") and lines[0].endswith(" and 3 more")
+    assert lines[1:] == ["  freshness: 60s -> 5m", "Tables: 13 changed"]
+
+
+def test_quarantined_objects_that_a_change_lets_in_are_named_with_their_verb():
+    after = BEFORE.replace("table: crm.user}", "table: crm.user, limits: {object_rows: 20000000}}")
+    plan = planned(BEFORE, after, waiting={"crm.user": ObjectsWaiting(quarantined=2)})
+    assert plan.tables[0].retry
+    assert any("`sluice quarantine retry --table crm.user`" in line for line in lines_of(plan, refusals=True))
