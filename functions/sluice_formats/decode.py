@@ -17,6 +17,8 @@ from sluice.changes import hidden_columns as hidden
 from sluice.changes.log_restart import SeenObject
 from sluice.changes.position import MYSQL, OFFSET_ONLY, binlog_base
 from sluice.config.delete_when import are_operations, deletions_among, operation_columns
+from sluice.config.document import KeyMatch
+from sluice.config.key_pattern import named_by
 from sluice.config.limits import Limits
 from sluice.errors import ExpansionLimit, SluiceError, Unordered
 from sluice.schema.avro import ENVELOPE, PLAIN, WriterSchema
@@ -77,7 +79,7 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     if reader is None:
         raise UnsupportedFormat(f"The object is {item.format}", format=item.format)
     records = reader(body, item, plan)
-    named = _first_offset(item, records)
+    named = _first_offset(item, records, plan.key_pattern)
     offset = named or 0
     view = ObjectView(item, named)
     operations = _Operations(plan)
@@ -201,12 +203,13 @@ def _within_limits(rows: int, decoded_bytes: int, limits: Limits) -> None:
         )
 
 
-def _first_offset(item: ManifestObject, records: Records) -> int | None:
+def _first_offset(item: ManifestObject, records: Records, key_pattern: str | None) -> int | None:
     """Kafka offset of the first record; None where the object's name has no offset.
 
     Where the name has the offset of the last record, the records are counted first.
     """
-    route = classify(item.key, item.size)
+    name = None if key_pattern is None else named_by(key_pattern, item.key)
+    route = classify(item.key, item.size, None if name is None else KeyMatch(name, item.format))
     if route.offset_is == LAST:
         return first_offset(route, records.count())
     return item.offset

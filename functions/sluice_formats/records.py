@@ -46,6 +46,7 @@ class ReaderPlan:
     topic: str = ""
     partition_by: tuple[str, ...] = ()
     delete_when: DeleteWhen = DeleteWhen()
+    key_pattern: str | None = None
 
 
 def reader_plan(
@@ -67,6 +68,7 @@ def reader_plan(
         config.topic,
         config.partition_by,
         config.delete_when,
+        config.key_pattern,
     )
 
 

@@ -16,7 +16,7 @@ from sluice.config.pinned_topic import pinned_topic
 from sluice.errors import ChangeRefused, UsageError
 from sluice.ledger.keys import PARKED, QUARANTINED
 from sluice.ledger.ports import Ledger
-from sluice_aws.admission.reassign import Unparked, is_freed, unpark
+from sluice_aws.admission.reassign import Unparked, is_freed, renamed, unpark
 from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import ConfigurationUnreadable
 from sluice_aws.ledger.ledger import DynamoDbLedger
@@ -197,7 +197,7 @@ def _planned(
         {lane.lane: lane for lane in ledger.lanes.all()},
         () if with_waiting else raised_generations(ledger, before, configuration),
     )
-    parked = list(islice(ledger.objects.in_state(PARKED), COUNTED + 1))
+    parked = [renamed(record, configuration) for record in islice(ledger.objects.in_state(PARKED), COUNTED + 1)]
     topics = dict.fromkeys(
         (
             *(topic for state in states if (topic := pinned_topic(state.pinned)) is not None),

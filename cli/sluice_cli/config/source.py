@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from sluice.config.document import Configuration
 from sluice.config.hudi_overrides import unknown
+from sluice.config.key_pattern import TOPIC_GROUP, groups_of
 from sluice.config.lane import LaneConfig
 from sluice.config.setting import settings_of
 from sluice.config.table import HARD, IGNORE, RECORD, TableRule, TableSettings
@@ -139,6 +140,7 @@ def _rule(
     if rule.keep_deleted_values and rule.delete_mode == IGNORE:
         tree.mistake((*path, "keep_deleted_values"), "has no effect where deletes are ignored")
     _check_delete_when(tree, own, rule, path)
+    _check_key_pattern(tree, own, rule, path)
     if rule.index == RECORD and rule.delete_mode == HARD:
         tree.mistake(
             (*path, "index"),
@@ -172,6 +174,19 @@ def _check_delete_when(tree: YamlLines, own: Mapping[str, Any], rule: TableRule,
         tree.mistake((*path, "delete_when"), f"needs {missing} too, as in {{column: Op, values: [D]}}")
     elif rule.append_only and "delete_when" in own and marked.marks:
         tree.mistake((*path, "delete_when"), "has no effect where append_only is true: every row is kept")
+
+
+def _check_key_pattern(tree: YamlLines, own: Mapping[str, Any], rule: TableRule, path: Path) -> None:
+    """Check that a rule's pattern tells the topic, where the rule is for more than one."""
+    if rule.key_pattern is None:
+        if "format" in own:
+            tree.mistake((*path, "format"), "has no effect without key_pattern: other keys tell their format")
+    elif TOPIC_GROUP not in groups_of(rule.key_pattern) and (rule.topic is None or "*" in rule.topic):
+        tree.mistake(
+            (*path, "key_pattern"),
+            "tells no topic, and the rule takes several: add a group, as in exports/(?P<topic>[^/]+)/.*, or give the "
+            "rule a topic without *",
+        )
 
 
 def _check_lane(tree: YamlLines, values: Mapping[str, Any], path: Path, lanes: Mapping[str, LaneConfig]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from sluice.admission.routing import AVRO, JSON
 from sluice.batch.claim import PendingObject
+from sluice.config.document import Configuration
 from sluice.errors import SluiceError
 from sluice.ledger.keys import PARKED
 from sluice.ledger.ports import Ledger
@@ -18,6 +19,7 @@ from sluice.names import TOPIC
 from sluice.objects import ObjectId
 from sluice.onboarding.samples import SampledRow, TopicSample, sampled_row
 from sluice.schema.avro import WriterSchema, read_writer_schema
+from sluice_aws.admission.reassign import renamed
 from sluice_aws.s3.objects import Objects
 from sluice_cli.config.object_samples import ObjectSample, key_fields, sample_object
 from sluice_formats.connect_schema import avro_form
@@ -48,14 +50,18 @@ class _Read:
     problem: str | None
 
 
-def waiting_topics(ledger: Ledger) -> Waiting:
-    """Return what is parked for want of a rule. Objects parked for another reason carry a code, and are left out."""
+def waiting_topics(ledger: Ledger, configuration: Configuration | None = None) -> Waiting:
+    """Return what is parked for want of a rule, by the topics that names and the rules of `configuration` tell.
+
+    Objects parked for another reason carry a code, and are left out.
+    """
     topics: dict[str, list[ObjectRecord]] = {}
     unnamed = 0
     found = iter(ledger.objects.in_state(PARKED))
     for record in islice(found, LOOKED_AT):
         if record.code is not None:
             continue
+        record = record if configuration is None else renamed(record, configuration)
         if record.topic is None or not TOPIC.fullmatch(record.topic):
             unnamed += 1
         else:

@@ -56,6 +56,6 @@ def _waiting(
         tables = {item.table: item.topic for item in ledger.pending.oldest(lane, 1) if item.table not in have_data}
         for item in ledger.pending.oldest_of(lane, dict.fromkeys(tables, OBJECTS)) if tables else ():
             take(item.topic, [item])
-    for topic, parked in waiting_topics(ledger).topics.items():
+    for topic, parked in waiting_topics(ledger, configuration).topics.items():
         take(topic, parked)
     return dict(sorted(found.items(), key=lambda each: each[0].table))

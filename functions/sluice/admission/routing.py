@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from sluice.config.document import KeyMatch
 from sluice.names import TOPIC
 
 CHANGE_FILE, IGNORED, UNROUTABLE = "change_file", "ignored", "unroutable"
@@ -62,11 +63,12 @@ class Route:
     reason: str | None = None
 
 
-def classify(key: str, size: int | None) -> Route:
-    """Classify a decoded key. `size` is in bytes, None when unknown.
+def classify(key: str, size: int | None, match: KeyMatch | None = None) -> Route:
+    """Classify a decoded key. `size` is in bytes, None when unknown; `match` is that of a rule's `key_pattern`.
 
     Markers, and the keys, headers and tombstones that Kafka Connect's sinks write beside the values, are ignored by a
-    named rule. Any other key without a topic is unroutable, and its object is parked for an operator.
+    named rule, matched or not: so that a rule for `.*` takes no marker. Any other key without a topic is unroutable,
+    and its object is parked for an operator.
     """
     folders, _, file = key.rpartition("/")
     if not file:
@@ -80,13 +82,15 @@ def classify(key: str, size: int | None) -> Route:
     name = _sink_name(folders, stem) if file_format else None
     topic = name.topic if name else _topic_folder(folders, by_dms=file_format == PARQUET and bool(_DMS.fullmatch(stem)))
     # The folder of a topic named `tombstone` is not a tombstone folder.
-    if folders.split("/").count(_TOMBSTONE_FOLDER) > (1 if topic == _TOMBSTONE_FOLDER else 0):
+    if match is None and folders.split("/").count(_TOMBSTONE_FOLDER) > (1 if topic == _TOMBSTONE_FOLDER else 0):
         return Route(IGNORED, rule="tombstone_folder")
     for side in ("keys", "headers"):
         if file_format and stem.endswith("." + side):
             return Route(IGNORED, rule=f"{side}_file")
     if name is None and file.startswith(("_", ".")):
         return Route(IGNORED, rule="hidden_file")
+    if match is not None:
+        return _matched(match, None if extension == ".gz" else file_format)
     if file_format is None or extension == ".gz" and not (name and name.by_lenses):
         return Route(UNROUTABLE, reason="the file's extension is not one of .avro, .json, .json.gz, .parquet")
     if topic is None:
@@ -96,6 +100,16 @@ def classify(key: str, size: int | None) -> Route:
     if name is None:
         return Route(CHANGE_FILE, topic, _folder_partition(folders), None, file_format)
     return Route(CHANGE_FILE, topic, name.partition, name.offset, file_format, LAST if name.by_lenses else FIRST)
+
+
+def _matched(match: KeyMatch, file_format: str | None) -> Route:
+    """The route of a key by a rule. Its format goes before that of the extension, which may name a codec only."""
+    name = match.name
+    read_as = match.format or file_format
+    if read_as is None:
+        return Route(UNROUTABLE, reason="the key's extension tells no format: add `format` to the rule that matches it")
+    offset_is = None if name.offset is None else LAST if name.is_last else FIRST
+    return Route(CHANGE_FILE, name.topic, name.partition, name.offset, read_as, offset_is)
 
 
 def first_offset(route: Route, records: int) -> int | None:

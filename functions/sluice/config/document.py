@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sluice.config.key_pattern import KeyName
 from sluice.config.lane import LaneConfig
 from sluice.config.setting import restored, stored
 from sluice.config.table import TableConfig, TableRule
@@ -38,6 +39,14 @@ class TopicMatch:
 
 
 @dataclass(frozen=True)
+class KeyMatch:
+    """A key that a rule's `key_pattern` matches: what it tells, and the format that the rule says, if any."""
+
+    name: KeyName
+    format: str | None
+
+
+@dataclass(frozen=True)
 class Configuration:
     """All rules in their order, and all lanes. `version` is a hash of the content."""
 
@@ -61,6 +70,18 @@ class Configuration:
             if config is not None:
                 return TopicMatch(config)
         return TopicMatch(None, "no rule of tables.yaml takes this topic")
+
+    def match_key(self, key: str) -> KeyMatch | None:
+        """Return what the first rule with a matching `key_pattern` reads from a key, None where no pattern matches.
+
+        A rule's pattern counts only for topics that this rule takes.
+        """
+        for rule in self.rules:
+            name = rule.named_by(key)
+            config = self.match_topic(name.topic).config if name is not None and name.topic else None
+            if name is not None and config is not None and config.key_pattern == rule.key_pattern:
+                return KeyMatch(name, config.format)
+        return None
 
     def table_for_topic(self, topic: str) -> TableConfig | None:
         """Return the table of a topic, or None if no rule takes it."""

@@ -15,6 +15,7 @@ from typing import Any, Callable
 from sluice.changes.hidden_columns import LINEAGE_WORDS, ROW
 from sluice.config.catalog import CATALOG, CatalogRule
 from sluice.config.delete_when import DeleteWhen
+from sluice.config.key_pattern import KEY_PATTERN, KeyName, named_by
 from sluice.config.limits import Limits
 from sluice.config.placeholders import DEFAULT as DEFAULT_PLACEHOLDER
 from sluice.config.services import ServicePolicy
@@ -48,6 +49,7 @@ TABLE_TYPES = (COW, MOR)
 DELETE_MODES = (SOFT, HARD, IGNORE)
 AUTO, SIMPLE, RECORD = "auto", "simple", "record"
 INDEXES = (AUTO, SIMPLE, RECORD)
+FORMATS = ("avro", "json", "parquet")
 
 REWRITE_LIMIT_BYTES = 10 * GIB  # some minutes of one run's work
 
@@ -184,6 +186,24 @@ class TableSettings:
             LINEAGE,
             "The hidden columns that tell where a row comes from: `on`, `off`, or a list. "
             "A column that is off is null in rows written from then on.",
+        ),
+    )
+    key_pattern: str | None = field(
+        default=None,
+        metadata=setting(
+            KEY_PATTERN,
+            "A regular expression for the whole keys of objects whose names no known sink made. Its groups `topic`, "
+            "`partition` and `offset` (or `last_offset`) name what a key tells. Without `topic`, it is the rule's own.",
+            default_text="names of known sinks",
+            page="producing.md#any-other-layout",
+        ),
+    )
+    format: str | None = field(
+        default=None,
+        metadata=setting(
+            choice(*FORMATS),
+            "The format of objects that `key_pattern` finds, where the keys' extension doesn't tell it.",
+            default_text="by extension",
         ),
     )
     position: str | None = field(
@@ -326,6 +346,11 @@ class TableRule(TableSettings, _RuleTable):
         if self.topic_regex is not None:
             return self.topic_regex
         return "([^.]+)".join(re.escape(part) for part in (self.topic or "").split("*"))
+
+    def named_by(self, key: str) -> KeyName | None:
+        """What the rule's `key_pattern` reads from a key, with the topic; None where it has none or doesn't match."""
+        found = None if self.key_pattern is None else named_by(self.key_pattern, key)
+        return found if found is None or found.topic is not None else replace(found, topic=self.topic)
 
     def apply(self, topic: str) -> TableConfig | None:
         """Return the table that this rule makes of a topic, or None if it doesn't take the topic.

@@ -175,7 +175,8 @@ class Admission:
 
         `size` is in bytes, None when unknown.
         """
-        route = classify(id.key, size)
+        match = None if configuration is None else configuration.match_key(id.key)
+        route = classify(id.key, size, match)
         config = configuration.table_for_topic(route.topic) if configuration is not None and route.topic else None
         limits = DEFAULTS if config is None else config.limits
         verdict = judge_unread(route, size, limits)

@@ -7,9 +7,10 @@ objects move to the table and lane that take their topic now.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Callable
 
+from sluice.admission.routing import CHANGE_FILE, READABLE_FORMATS, classify
 from sluice.changes.log_restart import LOG_RESTARTED
 from sluice.config.document import Configuration
 from sluice.config.table import TableConfig
@@ -35,18 +36,39 @@ def unpark(
 ) -> Unparked:
     """Make parked objects pending whose topic a table takes now. `since` (epoch ms) leaves out those parked before.
 
-    Objects parked because their source's log restarted wait for a higher generation of their table. Objects parked
-    under any other code stay parked.
+    A rule's `key_pattern` may tell the topic of an object that had none, or another topic than its name did. Objects
+    parked because their source's log restarted wait for a higher generation of their table. Objects parked under any
+    other code stay parked.
     """
     moved = 0
     lanes: set[str] = set()
     for record in ledger.objects.in_state(PARKED, since=since):
+        record = renamed(record, configuration)
         config = configuration.table_for_topic(record.topic) if record.topic is not None else None
         if config is None or not is_freed(record, config):
             continue
         lanes.add(config.lane)  # even if somebody else moved it: they may have died before waking the lane
         moved += ledger.objects.unpark(record, config, now())
     return Unparked(moved, frozenset(lanes))
+
+
+def renamed(record: ObjectRecord, configuration: Configuration) -> ObjectRecord:
+    """A parked object as the configuration's key patterns name it; unchanged where none matches its key.
+
+    An object that a batch has read keeps its name: it waits for a higher generation of its table.
+    """
+    match = configuration.match_key(record.id.key) if record.code is None else None
+    route = classify(record.id.key, record.size, match)
+    if match is None or route.kind != CHANGE_FILE or route.format not in READABLE_FORMATS:
+        return record
+    return replace(
+        record,
+        topic=route.topic,
+        kafka_partition=route.kafka_partition,
+        offset=route.offset,
+        format=route.format,
+        schema=record.schema if route.format == record.format else None,
+    )
 
 
 def is_freed(record: ObjectRecord, config: TableConfig) -> bool:

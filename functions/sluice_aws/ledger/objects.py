@@ -77,7 +77,8 @@ class DynamoDbObjects:
     def unpark(self, record: ObjectRecord, config: TableConfig, now: int) -> bool:
         """parked -> pending under the table that takes its topic now; the caller wakes that table's lane.
 
-        The object keeps its admission time. One that a batch has read gets the next attempt, so that its next batch
+        `record` has the topic, partition, offset and format by which its key is read now. The object keeps its
+        admission time. One that a batch has read gets the next attempt, so that its next batch
         has another id. False when it is no longer parked.
         """
         attempt = record.attempt + 1 if record.batch is not None else record.attempt
@@ -96,6 +97,7 @@ class DynamoDbObjects:
             "lane": moved.lane,
             "reason": None,
             "unparked_at": now,
+            **{name: getattr(moved, name) for name in ("topic", "kafka_partition", "offset", "format", "schema")},
             "listed_as": None,
             "listed_at": None,
         }

@@ -621,3 +621,16 @@ def test_json_and_parquet_whose_head_cannot_be_used_are_quarantined(deployment, 
     (notice,) = parse_body(s3_body(deployment.land(key(1).replace(".avro", ending), body))).notices
     written = new_admission().admit(notice, configuration).written
     assert (written.state, written.code) == ("quarantined", code)
+
+
+def test_the_key_pattern_of_a_rule_tells_topic_partition_and_offset(deployment):
+    pattern = r"aiven/(?P<topic>.+)-(?P<partition>[0-9]+)-(?P<offset>[0-9]+)\.gz"
+    rule = TableRule("db.{1}", ("id",), topic="shop.*", key_pattern=pattern, format="json")
+    deployment.configure(rule)
+    taken, left = (deployment.land(key, b'{"id":1}\n') for key in ("aiven/shop.t-3-120.gz", "other/shop.t-3-120.gz"))
+    handler(sqs_event(s3_body(taken, left)), context())
+    record = deployment.record(taken)
+    assert (record.state, record.table, record.topic, record.kafka_partition, record.offset, record.format) == (
+        *("pending", "db.t", "shop.t", 3, 120, "json"),
+    )
+    assert deployment.record(left).state == "parked"

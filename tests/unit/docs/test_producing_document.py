@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from sluice.changes.position import NO_POSITION
+from sluice.config.key_pattern import KEY_PATTERN
 from sluice_cli.config.source import read_tables
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -36,7 +37,15 @@ def test_the_positions_that_connectors_must_add_are_those_that_the_advice_names(
 
 
 def test_the_rule_for_aws_dms_makes_a_table_of_each_topic():
-    (rules,) = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.S)
-    found = read_tables(rules).table_for_topic("public.film")
+    rules = [read_tables(block) for block in re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.S)]
+    (found,) = filter(None, (each.table_for_topic("public.film") for each in rules))
     assert (found.table, found.record_key, found.position) == ("shop.film", ("film_id",), "transact_seq")
     assert found.delete_when.is_deletion("D") and not found.delete_when.is_deletion("U")
+
+
+def test_the_patterns_of_other_layouts_are_accepted():
+    section = DOCUMENT[DOCUMENT.index("## Any other layout") : DOCUMENT.index("## The bucket")]
+    cells = [line.split(" | ")[2].split("`")[1] for line in section.splitlines() if line.startswith("| ")][1:]
+    assert len(cells) == 5
+    for pattern in cells:
+        assert KEY_PATTERN.parse(pattern) == pattern

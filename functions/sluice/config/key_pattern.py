@@ -1,0 +1,197 @@
+"""Patterns by which a rule reads topic, Kafka partition and offset from the keys of any writer (`key_pattern`).
+
+Keys are untrusted and a pattern meets each of them, so a pattern whose match could take long is refused when it is
+written: only single characters repeat, and the ways in which repeats can share the characters of a key are counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from sluice.config.setting import Value
+
+PARTITION, OFFSET, LAST_OFFSET, TOPIC_GROUP = "partition", "offset", "last_offset", "topic"
+GROUPS = (TOPIC_GROUP, PARTITION, OFFSET, LAST_OFFSET)
+MAX_PATTERN = 500  # characters
+MAX_KEY = 1024  # bytes; the limit of S3
+# Ways to share a key's characters out: one repeat of any length beside three choices between two.
+MAX_WAYS = 16 * MAX_KEY
+_MOST_DIGITS = {PARTITION: 9, OFFSET: 18, LAST_OFFSET: 18}
+
+
+@dataclass(frozen=True)
+class KeyName:
+    """What a pattern reads from a key. `offset` is the object's first Kafka offset, or with `is_last` its last."""
+
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    is_last: bool = False
+
+
+def named_by(pattern: str, key: str) -> KeyName | None:
+    """What a pattern reads from a key; None where it doesn't match the whole key.
+
+    In a topic a `/` counts as a `.`: the folders `public/orders` are the topic `public.orders`.
+    """
+    found = _compiled(pattern).fullmatch(key) if len(key) <= MAX_KEY else None
+    if found is None:
+        return None
+    groups = {name: value for name, value in found.groupdict().items() if value is not None}
+    numbers = {}
+    for name, most in _MOST_DIGITS.items():
+        if name in groups:
+            if not (groups[name].isascii() and groups[name].isdigit() and len(groups[name]) <= most):
+                return None
+            numbers[name] = int(groups[name])
+    topic = groups.get(TOPIC_GROUP)
+    last = numbers.get(LAST_OFFSET)
+    return KeyName(
+        None if topic is None else topic.replace("/", "."),
+        numbers.get(PARTITION),
+        numbers.get(OFFSET) if last is None else last,
+        last is not None,
+    )
+
+
+def groups_of(pattern: str) -> frozenset[str]:
+    """The names of a pattern's groups."""
+    return frozenset(_compiled(pattern).groupindex)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.ASCII | re.DOTALL)
+
+
+def _parse(written: Any) -> str:
+    if not isinstance(written, str) or not 1 <= len(written) <= MAX_PATTERN:
+        raise ValueError(f"is a regular expression of 1 to {MAX_PATTERN} characters")
+    try:
+        tree = _parser().parse(written, re.ASCII | re.DOTALL)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"is no regular expression: {error}") from error
+    unknown = sorted(set(tree.state.groupdict) - set(GROUPS))
+    if unknown:
+        raise ValueError(f"has the group {unknown[0]}, which is not one of {', '.join(GROUPS)}")
+    if {OFFSET, LAST_OFFSET} <= set(tree.state.groupdict):
+        raise ValueError(f"has both {OFFSET} and {LAST_OFFSET}: name the one that the key holds")
+    if tree.state.flags & ~(re.ASCII | re.DOTALL):
+        raise ValueError("sets flags, and takes none")
+    if _sequence(tree, frozenset()).ways > MAX_WAYS:
+        raise ValueError(
+            "has more than one repeat that could also match what follows it, which may take too long: "
+            "use [^/]+ or [0-9]+ in place of .+"
+        )
+    return written
+
+
+KEY_PATTERN = Value(_parse, {"type": "string", "minLength": 1, "maxLength": MAX_PATTERN})
+
+
+def _parser() -> Any:
+    """Python's own parser of regular expressions; its name changed in 3.11."""
+    try:
+        from re import _parser as found  # type: ignore[attr-defined,unused-ignore]
+    except ImportError:
+        import sre_parse as found  # type: ignore[no-redef,unused-ignore]
+    return found
+
+
+# Characters stand for all others of their kind: a pattern sees ASCII, and anything beyond it as one more kind.
+_ALPHABET = frozenset(map(chr, range(128))) | {"é"}
+_CATEGORIES = {"DIGIT": r"\d", "SPACE": r"\s", "WORD": r"\w"}
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """What a part of a pattern can begin with, whether it can be empty, and in how many ways it can match."""
+
+    first: frozenset[str]
+    empty: bool
+    ways: int
+
+
+def _sequence(items: Iterable[tuple[Any, Any]], follow: frozenset[str]) -> _Cost:
+    """The cost of items in a row. `follow` is what can come after them."""
+    first: frozenset[str] = frozenset()
+    empty, ways = True, 1
+    for op, argument in reversed(list(items)):
+        after = first | (follow if empty else frozenset())
+        found = _item(str(op), argument, after)
+        first = found.first | (first if found.empty else frozenset())
+        empty = empty and found.empty
+        ways *= found.ways
+    return _Cost(first, empty, ways)
+
+
+def _item(op: str, argument: Any, follow: frozenset[str]) -> _Cost:
+    characters = _characters(op, argument)
+    if characters is not None:
+        return _Cost(characters, False, 1)
+    if op == "SUBPATTERN":
+        _, more_flags, fewer_flags, items = argument
+        if more_flags or fewer_flags:
+            raise ValueError("sets flags, and takes none")
+        return _sequence(items, follow)
+    if op == "BRANCH":
+        costs = [_sequence(items, follow) for items in argument[1]]
+        every = frozenset().union(*(cost.first for cost in costs))
+        return _Cost(every, any(cost.empty for cost in costs), sum(cost.ways for cost in costs))
+    if op in ("MAX_REPEAT", "MIN_REPEAT"):
+        least, most, items = argument
+        return _repeat(least, most, items, follow)
+    raise ValueError(
+        "has a look-around, a back-reference, an anchor or an atomic group: it matches the whole key as is"
+    )
+
+
+def _repeat(least: int, most: Any, items: Any, follow: frozenset[str]) -> _Cost:
+    if least == 0 and most == 1:
+        once = _sequence(items, follow)
+        return _Cost(once.first, True, 1 + once.ways)
+    repeated = _characters(str(items[0][0]), items[0][1]) if len(items) == 1 else None
+    if repeated is None:
+        raise ValueError("repeats a group, or a part of several characters: only single ones and classes may repeat")
+    shared = bool(repeated & follow) and least != most
+    return _Cost(repeated, least == 0, 1 + min(int(most), MAX_KEY) - min(least, MAX_KEY) if shared else 1)
+
+
+def _characters(op: str, argument: Any) -> frozenset[str] | None:
+    """The characters of which an item takes one; None for any other item."""
+    if op == "ANY":
+        return _ALPHABET
+    if op == "LITERAL":
+        return frozenset((_kind(argument),))
+    if op == "NOT_LITERAL":
+        return _ALPHABET - {chr(argument)}
+    return _class(argument) if op == "IN" else None
+
+
+def _class(items: Sequence[tuple[Any, Any]]) -> frozenset[str]:
+    found: frozenset[str] = frozenset()
+    negated = False
+    for op, argument in items:
+        name = str(op)
+        if name == "NEGATE":
+            negated = True
+        elif name == "LITERAL":
+            found |= {_kind(argument)}
+        elif name == "RANGE":
+            low, high = argument
+            found |= {letter for letter in _ALPHABET if low <= ord(letter) <= high} | {_kind(low), _kind(high)}
+        else:
+            category = str(argument).replace("CATEGORY_", "").replace("UNI_", "")
+            own = _CATEGORIES[category.replace("NOT_", "")]
+            matched = frozenset(letter for letter in _ALPHABET if re.match(own, letter, re.ASCII))
+            found |= _ALPHABET - matched if category.startswith("NOT_") else matched
+    # Beyond ASCII a negated class may still take what it names nothing of.
+    return (_ALPHABET - found) | {"é"} if negated else found
+
+
+def _kind(code: int) -> str:
+    return chr(code) if code < 128 else "é"

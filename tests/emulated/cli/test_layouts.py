@@ -1,0 +1,69 @@
+"""Objects whose keys follow a layout of their own: a rule with a `key_pattern` takes them, also those that wait."""
+
+import pytest
+from bad_input import plain_parquet
+from emulation.stack import describe
+
+from sluice.ledger import keys as items
+from sluice_cli.main import run
+
+KEYS = ("dms/hr/employee/LOAD00000001.parquet", "dms/hr/employee/2026/20261121-134010000.parquet")
+RULES = """
+tables:
+  - topic: hr.*
+    table: hr.{1}
+    record_key: id
+    key_pattern: 'dms/(?P<topic>[^/]+/[^/]+)/(?:.*/)?(?:LOAD[0-9A-F]{8}|[0-9]{8}-[0-9]+)[.]parquet'
+"""
+
+
+@pytest.fixture
+def unnamed(stack):
+    ids = []
+    for key in KEYS:
+        ids.append(stack.write(key, plain_parquet({"id": 1})))
+        stack.admit(ids[-1], items.PARKED, table=None, lane=None, topic=None, reason="names no topic", format=None)
+    return stack, ids
+
+
+def test_a_push_takes_waiting_objects_whose_keys_a_new_pattern_reads(unnamed, tmp_path, invoked, capsys):
+    stack, ids = unnamed
+    file = tmp_path / "rules.yaml"
+    file.write_text(RULES)
+    assert run(["config", "push", str(file), "--json"]) == 0
+    pushed = describe(capsys)
+    assert (pushed["unparked"], pushed["warnings"]) == (2, [])
+    found = stack.ledger.objects.get(ids)
+    assert {(record.state, record.table, record.topic, record.format) for record in found.values()} == {
+        ("pending", "hr.employee", "hr.employee", "parquet")
+    }
+    waiting = stack.ledger.pending.oldest("main", 9)
+    assert {(item.id, item.topic, item.format) for item in waiting} == {(id, "hr.employee", "parquet") for id in ids}
+    assert run(["config", "push", str(file), "--json"]) == 0
+    assert describe(capsys)["unparked"] == 0
+
+
+def test_a_push_says_where_a_rule_does_not_fit_what_its_pattern_finds(unnamed, tmp_path, capsys):
+    file = tmp_path / "rules.yaml"
+    file.write_text(RULES.replace("record_key: id", "record_key: idd"))
+    assert run(["config", "push", str(file), "--json"]) == 0
+    (warning,) = describe(capsys)["warnings"]
+    assert "hr.employee: record_key: idd is no column of the objects that wait; did you mean id?" in warning
+
+
+@pytest.mark.parametrize(
+    "keys, mistake",
+    [
+        ("topic: hr.*, key_pattern: dms/.*", "tells no topic, and the rule takes several"),
+        ("topic: hr.x, key_pattern: '(a+)+'", "repeats a group"),
+        ("topic: hr.x, key_pattern: '.*.*.*x'", "may take too long"),
+        ("topic: hr.x, format: json", "has no effect without key_pattern"),
+        ("topic: hr.x, key_pattern: a, format: xlsx", "is one of avro, json, parquet"),
+    ],
+)
+def test_a_mistake_in_a_layout_is_named_with_its_line(tmp_path, capsys, keys, mistake):
+    file = tmp_path / "rules.yaml"
+    file.write_text(f"tables:\n  - {{table: hr.x, record_key: id, {keys}}}\n")
+    assert run(["config", "check", str(file)]) == 1
+    out, err = capsys.readouterr()
+    assert "line 2" in out + err and mistake in out + err

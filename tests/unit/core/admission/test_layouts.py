@@ -1,0 +1,80 @@
+"""Keys of writers that Sluice doesn't know by name, read by the `key_pattern` of a rule.
+
+The keys are those of the writers' documentation:
+https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Target.S3.html
+https://aiven.io/docs/products/kafka/kafka-connect/reference/s3-sink-additional-parameters
+https://dlthub.com/docs/dlt-ecosystem/destinations/filesystem#files-layout
+"""
+
+import pytest
+
+from sluice.admission.routing import classify
+from sluice.config.document import Configuration
+from sluice.config.key_pattern import KEY_PATTERN
+from sluice.config.table import TableRule
+
+PART = "part-00000-4d6e6a4c-2f0e-4d5b-9a3c-0f1f6d1f8a11"
+WRITERS: dict[str, dict[str, str]] = {
+    "aws_dms": {
+        "topic": "dms.*.*",
+        "key_pattern": r"(?P<topic>dms/[^/]+/[^/]+)/(?:.*/)?(?:LOAD[0-9A-F]{8}|[0-9]{8}-[0-9]+)\.parquet",
+    },
+    "spark": {"topic": "exports.*", "key_pattern": r"(?P<topic>exports/[^/]+)/(?:.*/)?part-[^/]+"},
+    "dlt": {"topic": "lake.*", "key_pattern": r"(?P<topic>lake/[a-z][^/]*)/[0-9.]+\.[0-9a-f]+\.[^/]+"},
+    "hand_made": {"topic": "shop.prices", "key_pattern": r"drop/prices/.*"},
+    "older_sink": {
+        "topic": "old.*.*",
+        "key_pattern": r"(?P<topic>old/[^/]+)/(?P<partition>[0-9]+)/(?P<last_offset>[0-9]+)\..*",
+    },
+    "aiven": {
+        "topic": "*.*",
+        "key_pattern": r"aiven/(?P<topic>.+)-(?P<partition>[0-9]+)-(?P<offset>[0-9]+)\.gz",
+        "format": "json",
+    },
+}
+IN_FORCE = Configuration(tuple(TableRule(f"db.{name}", ("id",), **keys) for name, keys in WRITERS.items()))
+
+
+@pytest.mark.parametrize(
+    "key, route",
+    [
+        ("dms/hr/employee/LOAD00000001.parquet", ("dms.hr.employee", None, None, None, "parquet")),
+        ("dms/hr/employee/2026/11/21/20261121-134010000.parquet", ("dms.hr.employee", None, None, None, "parquet")),
+        ("aiven/shop.orders-3-120.gz", ("shop.orders", 3, 120, "first", "json")),
+        (f"exports/orders/dt=2026-11-21/{PART}.c000.snappy.parquet", ("exports.orders", None, None, None, "parquet")),
+        (f"exports/orders/{PART}-c000.json.gz", ("exports.orders", None, None, None, "json")),
+        ("lake/users/1718000000.5.a1b2c3d4e5.jsonl", ("lake.users", None, None, None, "json")),
+        ("lake/users/1718000000.5.a1b2c3d4e5.parquet", ("lake.users", None, None, None, "parquet")),
+        ("drop/prices/of november.json", ("shop.prices", None, None, None, "json")),
+        ("old/crm.user/7/0000000099.avro", ("old.crm.user", 7, 99, "last", "avro")),
+        ("topics/a.b/partition=0/a.b+0+0000000005.avro", ("a.b", 0, 5, "first", "avro")),
+    ],
+)
+def test_a_writers_documented_key_gives_topic_partition_offset_and_format(key, route):
+    found = classify(key, 9, IN_FORCE.match_key(key))
+    assert found.kind == "change_file"
+    assert (found.topic, found.kafka_partition, found.offset, found.offset_is, found.format) == route
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_the_patterns_of_the_samples_are_accepted(name):
+    assert KEY_PATTERN.parse(WRITERS[name]["key_pattern"])
+
+
+@pytest.mark.parametrize(
+    "key, rule",
+    [
+        ("exports/orders/_SUCCESS", "hidden_file"),
+        ("exports/orders/.part-0.crc", "hidden_file"),
+        ("drop/prices/", "folder_marker"),
+    ],
+)
+def test_a_marker_that_a_pattern_matches_stays_ignored(key, rule):
+    found = classify(key, 0, IN_FORCE.match_key(key))
+    assert (found.kind, found.rule) == ("ignored", rule)
+
+
+@pytest.mark.parametrize("key", ["drop/prices/november", "drop/prices/november.gz", "drop/prices/november.xlsx"])
+def test_a_key_without_a_format_says_that_the_rule_has_to_name_it(key):
+    found = classify(key, 9, IN_FORCE.match_key(key))
+    assert found.kind == "unroutable" and "add `format` to the rule" in found.reason
