@@ -11,7 +11,7 @@ TEMPLATE ?= template.yaml
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check coverage documents test-all test-unit-on mutants scan build package deploy on-aws delete bench bench-services bench-bytes deploy-walkthrough transcript constraints requirements notices clean
+.PHONY: help setup demo example test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check coverage documents test-all test-unit-on mutants scan build package deploy on-aws delete bench bench-services bench-bytes deploy-walkthrough transcript constraints requirements notices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -33,6 +33,10 @@ setup: $(VENV)/.dev  ## make the virtual environment
 
 demo: $(VENV)/.local  ## land seven tables on this machine, change and delete a row, account for everything, leave nothing running
 	@$(BIN)/sluice demo
+
+NAME ?= moma
+example: setup  ## play an example on a stack of its own, and compare its rows: NAME=moma, pagila-log, pagila-query, tickit, northwind-outbox
+	$(BIN)/python tools/example.py $(NAME)
 
 PYTEST := $(BIN)/python -m pytest
 # Two processes share the work by tests/conftest.py. A smaller part: make test ARGS="tests/spark -k truncate".

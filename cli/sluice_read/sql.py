@@ -106,6 +106,8 @@ def opened_duckdb(*, files: bool = False) -> Iterator[duckdb.DuckDBPyConnection]
         }
         with duckdb.connect(config=config) as connection:
             connection.execute("SET TimeZone = 'UTC'")
+            # On by itself where Python runs no file (`python -c`): it would be written between the rows on stdout.
+            connection.execute("SET enable_progress_bar = false")
             if not files:  # the folder for spilling stays reachable: DuckDB lists it when access ends
                 connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")

@@ -12,7 +12,7 @@ from sluice.config.table import COW, MOR
 from sluice.errors import FAILED, UsageError
 from sluice.hudi.java_properties import parse_properties
 from sluice.names import TOPIC
-from sluice.onboarding.hudi_streamer import Translation, translate
+from sluice.onboarding.hudi_streamer import Translation, config_files, of_table, translate
 from sluice_cli.config.rule_text import add_rules, columns_value, comment, scalar
 from sluice_cli.terminal.output import Json, print_json, say
 
@@ -50,6 +50,7 @@ def import_properties(
 
     The rule has the topic, table, record key, partition columns, table type, hours of history and file sizes. Every
     other option is named with the reason why it is left out; its value is never shown, since it may be a secret.
+    Of a MultiTable Streamer, name the common properties: the files of its tables are read from the same folder.
     Load the new table from bronze, at another path than the Streamer's: Sluice can't continue another tool's table.
     The exit code is 1 if a choice is open.
 
@@ -61,21 +62,45 @@ def import_properties(
     """
     if topic is not None and not TOPIC.fullmatch(topic):
         raise UsageError(f"{topic!r} is no topic's name", next_step="Use letters, digits, . _ and -")
-    found = translate(_entries(properties, 0), topic=topic, table=table, table_type=_type(table_type))
-    added = (
-        add_rules(file, 1, lambda indent: _indented(_lines(found, properties), indent))
-        if write and not found.open
-        else None
-    )
-    if as_json:
-        print_json({**asdict(found), "written": added is not None, "file": str(file)})
+    entries = _entries(properties, 0)
+    several = config_files(entries)
+    if several and (topic is not None or table is not None):
+        raise UsageError(
+            f"{properties.name} lists {len(several)} tables, and --topic and --table are of one",
+            next_step="Name the properties file of one table, or leave --topic and --table out",
+        )
+    chosen = _type(table_type)
+    if several:
+        made = [
+            (file, translate(of_table(entries, _entries(file, 0)), table=name, table_type=chosen))
+            for name, file in ((name, properties.parent / Path(named).name) for name, named in several.items())
+        ]
     else:
-        print(added or "\n".join(["tables:", *(f"  {line}" for line in _lines(found, properties))]))
-        for item in found.left_out:
-            say(f"left out: {comment(f'{item.option}: {item.why}')[2:]}")
-    for line in found.open:
-        say(f"open: {line}")
-    if found.open:
+        made = [(properties, translate(entries, topic=topic, table=table, table_type=chosen))]
+    is_open = any(found.open for _, found in made)
+    added = None
+    if write and not is_open:
+        added = add_rules(
+            file,
+            len(made),
+            lambda indent: "".join(_indented(_lines(found, origin), indent) for origin, found in made),
+        )
+    written = {"written": added is not None, "file": str(file)}
+    if as_json:
+        each = [asdict(found) for _, found in made]
+        print_json({"tables": each, **written} if several else {**each[0], **written})
+    else:
+        print(
+            added or "\n".join(["tables:", *(f"  {line}" for origin, found in made for line in _lines(found, origin))])
+        )
+    for origin, found in made:
+        of_file = f"{origin.name}: " if several else ""
+        if not as_json:
+            for item in found.left_out:
+                say(f"left out: {comment(f'{of_file}{item.option}: {item.why}')[2:]}")
+        for line in found.open:
+            say(f"open: {comment(f'{of_file}{line}')[2:]}")
+    if is_open:
         raise typer.Exit(FAILED)
 
 

@@ -116,6 +116,35 @@ class _Work:
         return self.take(*(f"{prefix}{name}" for prefix in _STREAMERS))
 
 
+def config_files(properties: Mapping[str, str]) -> dict[str, str]:
+    """The tables that a HoodieMultiTableStreamer ingests, each with the name of its own properties file.
+
+    Empty for the properties of one table. A table without a database is one of `default`.
+    https://hudi.apache.org/blog/2020/08/22/ingest-multiple-tables-using-hudi
+    """
+    found = {}
+    for written in _columns(_streamer(properties, "ingestion.tablesToBeIngested")):
+        database, _, name = written.rpartition(".")
+        table = f"{database or 'default'}.{name}"
+        named = _streamer(properties, f"ingestion.{table}.configFile")
+        found[table] = named or f"{table.replace('.', '_')}_config.properties"
+    return found
+
+
+def of_table(properties: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """The properties of one of several tables: its own over the common ones, without the list of tables."""
+    common = {
+        name: value
+        for name, value in properties.items()
+        if not name.startswith(tuple(f"{prefix}ingestion." for prefix in _STREAMERS))
+    }
+    return {**common, **own}
+
+
+def _streamer(properties: Mapping[str, str], name: str) -> str | None:
+    return next((properties[f"{prefix}{name}"] for prefix in _STREAMERS if f"{prefix}{name}" in properties), None)
+
+
 def translate(
     properties: Mapping[str, str],
     *,
@@ -144,6 +173,11 @@ def translate(
 
 def _topic(work: _Work, given: str | None) -> str | None:
     kafka, root = work.take_streamer("source.kafka.topic"), work.take_streamer("source.dfs.root")
+    # Of S3EventsHoodieIncrSource, which reads the objects of one folder of a bucket.
+    prefix = work.take_streamer("source.s3incr.key.prefix") or work.take_streamer(
+        "source.cloud.data.select.relpath.prefix"
+    )
+    root = root or (f"s3://bucket/{prefix}" if prefix else None)
     registry = work.take_streamer("schemaprovider.registry.url")
     subject = _SUBJECT.search(registry or "")
     found = given or kafka or (subject[1] if subject else None) or _topic_of_path(root)

@@ -2,6 +2,8 @@
 
 import datetime as dt
 import json
+import subprocess
+import sys
 from decimal import Decimal
 
 import duckdb
@@ -294,3 +296,13 @@ def test_a_wrong_statement_ends_with_two_and_one_line(on_silver, capsys, sql):
     assert run(["query", sql]) == 2
     summary = capsys.readouterr().err
     assert summary.startswith("error: ") and summary.count("\n") == 1
+
+
+def test_a_long_query_writes_no_progress_between_the_rows() -> None:
+    shown = (
+        "from sluice_read.sql import opened_duckdb\n"
+        "with opened_duckdb() as connection:\n"
+        "    print(connection.sql(\"select current_setting('enable_progress_bar')\").fetchall())"
+    )
+    done = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True)
+    assert done.stdout == "[(False,)]\n"

@@ -1,5 +1,6 @@
 """Published Hudi Streamer configurations translated into rules."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -241,3 +242,56 @@ def test_what_is_open_is_commented_out_and_not_written(tmp_path, capsys):
     assert "  # - topic: ?" in out and "open: the topic is unknown" in err
     assert run(["config", "import", str(source), "--topic", "a.b", "--table", "a.b", "--json"]) == 0
     assert run(["config", "import", str(tmp_path / "nothing")]) == 2
+
+
+# The form of https://hudi.apache.org/blog/2020/08/22/ingest-multiple-tables-using-hudi.
+SEVERAL = """
+hoodie.deltastreamer.ingestion.tablesToBeIngested=shop.orders,items
+hoodie.deltastreamer.ingestion.shop.orders.configFile=s3://config/orders.properties
+hoodie.datasource.write.hive_style_partitioning=true
+hoodie.parquet.max.file.size=64000000
+sasl.jaas.config=a secret
+"""
+ORDERS = """
+hoodie.datasource.write.recordkey.field=id
+hoodie.deltastreamer.source.s3incr.key.prefix=topics/shop.public.orders/
+"""
+ITEMS = """
+hoodie.datasource.write.recordkey.field=id,line
+hoodie.deltastreamer.source.kafka.topic=shop.public.items
+hoodie.parquet.max.file.size=32000000
+"""
+
+
+def several(folder: Path, items: str = ITEMS) -> Path:
+    (folder / "orders.properties").write_text(ORDERS)
+    (folder / "default_items_config.properties").write_text(items)
+    (folder / "common.properties").write_text(SEVERAL)
+    return folder / "common.properties"
+
+
+def test_the_tables_of_a_multi_table_streamer_become_rules(tmp_path, capsys):
+    file = tmp_path / "tables.yaml"
+    assert run(["config", "import", str(several(tmp_path)), "--write", "--file", str(file)]) == 0
+    found = read_tables(file.read_text()).rules
+    assert [(rule.topic, rule.table, rule.record_key) for rule in found] == [
+        ("shop.public.orders", "shop.orders", ("id",)),
+        ("shop.public.items", "default.items", ("id", "line")),
+    ]
+    assert [dict(rule.hudi) for rule in found] == [
+        {"hoodie.parquet.max.file.size": "64000000"},
+        {"hoodie.parquet.max.file.size": "32000000"},
+    ]
+    err = capsys.readouterr().err
+    assert "orders.properties: sasl.jaas.config" in err and "secret" not in err
+
+
+def test_no_rule_is_written_while_a_choice_of_one_of_several_tables_is_open(tmp_path, capsys):
+    file = tmp_path / "tables.yaml"
+    properties = several(tmp_path, items="hoodie.deltastreamer.source.kafka.topic=shop.public.items\n")
+    assert run(["config", "import", str(properties), "--write", "--file", str(file), "--json"]) == 1
+    printed = json.loads(capsys.readouterr().out)
+    assert [table["open"] for table in printed["tables"]] == [[], ["the properties name no record key"]]
+    assert not printed["written"] and not file.exists()
+    assert run(["config", "import", str(properties), "--topic", "t"]) == 2
+    assert "2 tables, and --topic and --table are of one" in capsys.readouterr().err
