@@ -62,9 +62,12 @@ def _mount() -> None:
     from sluice_cli.ops import adopt_bucket as adopt_command
     from sluice_cli.ops import batches as batch_commands
     from sluice_cli.ops import cost as cost_command
+    from sluice_cli.ops import dead_letters as dead_letter_commands
     from sluice_cli.ops import doctor as doctor_command
     from sluice_cli.ops import lanes as lane_commands
+    from sluice_cli.ops import logs as logs_command
     from sluice_cli.ops import package as package_command
+    from sluice_cli.ops import runs as runs_command
     from sluice_cli.ops import standstill as standstill_command
     from sluice_cli.status import status as status_command
     from sluice_cli.status import top as top_command
@@ -110,6 +113,9 @@ def _mount() -> None:
     app.add_typer(rebuild_command.app, name="rebuild")
     app.command("pause")(lane_commands.pause)
     app.command("resume")(lane_commands.resume)
+    app.command("runs")(runs_command.runs)
+    app.command("logs")(logs_command.logs)
+    app.add_typer(dead_letter_commands.app, name="dlq")
     app.add_typer(batch_commands.app, name="batch")
     app.command("adopt-bucket")(adopt_command.adopt_bucket)
     app.add_typer(cost_command.app, name="cost")

@@ -18,8 +18,8 @@ import typer
 
 from sluice.errors import UsageError
 from sluice_cli.config.source import read_tables
-from sluice_cli.local.progress import following, progress_lines
-from sluice_cli.terminal.interaction import ask
+from sluice_cli.local.progress import progress_lines
+from sluice_cli.terminal.interaction import ask, following
 from sluice_cli.terminal.output import Json, print_json, say
 from sluice_local.emulators.choose import VARIABLE, Kind
 from sluice_local.errors import DidNotStart
@@ -154,35 +154,6 @@ def info(as_json: Json = False) -> None:
     """
     home = running_home(os.environ, Path.cwd())
     _show(home.description(), home, as_json=as_json)
-
-
-@app.command()
-def logs(
-    run: Annotated[
-        str | None,
-        typer.Argument(metavar="[RUN]", help="An EMR job-run id; the newest by default.", show_default=False),
-    ] = None,
-    stderr: Annotated[
-        bool, typer.Option("--stderr", help="Spark's own output instead of the driver's events.")
-    ] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the output until the run ends.")] = False,
-) -> None:
-    """Print the events of a job run, or with --stderr Spark's output. Both are kept after the stack has ended.
-
-    sluice local logs --follow
-    """
-    home = running_home(os.environ, Path.cwd())
-    runs = sorted((path for path in home.runs.glob("*/request.json")), key=lambda path: path.stat().st_mtime)
-    chosen = [path.parent for path in runs if run is None or path.parent.name == run]
-    if not chosen:
-        raise UsageError(f"No job run {run or 'yet'} in {home.runs}" if run else f"No job has run yet in {home.path}")
-    folder = chosen[-1]
-    say(f"job run {folder.name}")
-    for text in following(
-        folder / ("stderr" if stderr else "stdout"), until=lambda: not follow or not (folder / "work").exists()
-    ):
-        sys.stdout.write(text)
-        sys.stdout.flush()
 
 
 def _show(description: Description, home: Home, *, as_json: bool) -> None:

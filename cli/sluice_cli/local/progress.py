@@ -1,18 +1,14 @@
-"""Progress of the local stack: a line per step, and the text of a growing log file."""
+"""Progress of the local stack: a line per step."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from rich.console import Console
 from rich.status import Status
 
 from sluice_cli.terminal.output import say, stderr_console
-
-_POLL_S = 0.05
 
 
 class ProgressLines:
@@ -47,17 +43,3 @@ def progress_lines() -> Iterator[ProgressLines]:
         yield progress
     finally:
         progress.stop()
-
-
-def following(file: Path, *, until: Callable[[], bool]) -> Iterator[str]:
-    """The text of a growing file, in pieces, up to its end once `until` is true."""
-    with file.open(encoding="utf-8", errors="replace") as lines:
-        while True:
-            last = until()
-            text = lines.read()
-            if text:
-                yield text
-            if last:
-                return
-            if not text:
-                time.sleep(_POLL_S)

@@ -1,4 +1,4 @@
-"""A question to the person at the terminal, and the progress of long work, on stderr."""
+"""A question to the person at the terminal, the progress of long work on stderr, and the text of a growing file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -16,6 +17,7 @@ from sluice_cli.terminal.guard import escaped
 from sluice_cli.terminal.output import stderr_console
 
 SHOWN_AFTER_S = 2.0
+_POLL_S = 0.05
 
 
 def ask(question: str, *, preview: str = "--dry-run") -> None:
@@ -63,3 +65,17 @@ def bars(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
             progress.update(tasks[what], completed=done, total=total)
 
         yield advance
+
+
+def following(file: Path, *, until: Callable[[], bool]) -> Iterator[str]:
+    """The text of a growing file, in pieces, up to its end once `until` is true."""
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        while True:
+            last = until()
+            text = lines.read()
+            if text:
+                yield text
+            if last:
+                return
+            if not text:
+                time.sleep(_POLL_S)

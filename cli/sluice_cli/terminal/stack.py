@@ -7,6 +7,7 @@ import socket
 
 from botocore.exceptions import ClientError
 
+from sluice.errors import CommandFailed
 from sluice_aws.stack import LOCAL, Target
 from sluice_cli.terminal.output import say
 
@@ -16,6 +17,13 @@ def operator_of(target: Target) -> str:
     if target.kind == LOCAL:
         return f"{getpass.getuser()}@{socket.gethostname()}"
     return str(target.client("sts").get_caller_identity()["Arn"])
+
+
+def output_of(target: Target, name: str) -> str:
+    """An output of the stack. Raises CommandFailed where the deployed template doesn't have it."""
+    if name not in target.outputs:
+        raise CommandFailed(f"The stack has no output {name}", next_step="Deploy the template of this release")
+    return str(target.outputs[name])
 
 
 FUNCTION_OUTPUT = "SuperviseFunction"

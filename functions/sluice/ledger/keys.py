@@ -14,7 +14,7 @@ RETURNED = "returned"  # the state of a batch, or of its part, whose objects are
 INDEX = "by_state"
 #: A partition takes 1,000 writes a second, so a lane's backlog and a flood of ignored files are spread over several.
 SHARDS = 8
-LANES_LISTED_AS, TABLES_LISTED_AS, MESSAGES = "lane", "table", "message"
+LANES_LISTED_AS, TABLES_LISTED_AS, RUNS_LISTED_AS, MESSAGES = "lane", "table", "run", "message"
 UNANNOUNCED = "unannounced"  # committed batches that are not announced yet
 ROWS = "rows"  # committed objects with quarantined rows
 DECISIONS = "decision"  # decisions about objects and rows that were set aside

@@ -226,6 +226,10 @@ class HistoryLedger(Protocol):
         """A run's item as stored; runs are kept for 90 days."""
         ...
 
+    def runs(self) -> Iterator[dict[str, Any]]:
+        """The items of all runs that are kept, newest first. May lag by a second."""
+        ...
+
     def count(self, name: str, n: int = 1) -> int:
         """Add to a counter and give its value."""
         ...

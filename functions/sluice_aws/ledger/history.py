@@ -14,6 +14,7 @@ from sluice_aws.ledger.table import LedgerTable, Values
 
 RUN_DAYS = 90
 EXCERPT_CHARACTERS = 1_000
+READ_AHEAD = 100  # run items that are read at once
 
 
 class DynamoDbHistory:
@@ -28,7 +29,8 @@ class DynamoDbHistory:
         if job_run_id is not None:
             del summary["requested_at"]
             summary.update(state="running", job_run_id=job_run_id, started_at=now)
-        self._table.update(items.run_key(run_id), summary)
+        listed = {"listed_as": items.RUNS_LISTED_AS, "listed_at": items.listed_at(now)}
+        self._table.update(items.run_key(run_id), {**summary, **listed})
 
     def run_ended(self, run_id: str, state: str, reason: str | None, batches: int, now: int) -> None:
         """Note how a run ended and how many batches it closed."""
@@ -57,6 +59,13 @@ class DynamoDbHistory:
     def run(self, run_id: str) -> Values | None:
         """A run's item as stored; None for an unknown run or one that is older than RUN_DAYS."""
         return self._table.get(items.run_key(run_id))
+
+    def runs(self) -> Iterator[Values]:
+        """The items of all runs that are kept, newest first. The index may lag by a second."""
+        for page in self._table.query_index(items.RUNS_LISTED_AS, newest_first=True):
+            for start in range(0, len(page), READ_AHEAD):
+                found = self._table.get_many(page[start : start + READ_AHEAD])
+                yield from sorted(found, key=lambda run: run["listed_at"], reverse=True)
 
     def count(self, name: str, n: int = 1) -> int:
         """Add to a counter and give its value."""

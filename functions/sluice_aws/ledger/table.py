@@ -122,14 +122,21 @@ class LedgerTable:
             arguments["Limit"] = limit
         yield from self._pages({**arguments, **expression.arguments()})
 
-    def query_index(self, listed_as: str, *, since: str | None = None) -> Iterator[list[Key]]:
+    def query_index(
+        self, listed_as: str, *, since: str | None = None, newest_first: bool = False
+    ) -> Iterator[list[Key]]:
         """Pages of keys from the index, in the order of `listed_at`. The index may lag: read the items themselves."""
         expression = Expression()
         text = f"{expression.name('listed_as')} = {expression.value(listed_as)}"
         if since is not None:
             text += f" AND {expression.name('listed_at')} >= {expression.value(since)}"
         fields = ", ".join(expression.name(name) for name in ("pk", "sk"))
-        arguments = {"IndexName": INDEX, "KeyConditionExpression": text, "ProjectionExpression": fields}
+        arguments = {
+            "IndexName": INDEX,
+            "KeyConditionExpression": text,
+            "ProjectionExpression": fields,
+            "ScanIndexForward": not newest_first,
+        }
         yield from self._pages({**arguments, **expression.arguments()})
 
     def transact(self, actions: Sequence[Values]) -> None:

@@ -1,0 +1,304 @@
+"""`sluice dlq`: lists what the dead-letter queues hold, and works it off."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from sluice.admission.notices import parse_body
+from sluice.errors import UsageError
+from sluice.ledger.ports import Ledger
+from sluice.objects import ObjectId
+from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.stack import Target
+from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, human_age, print_json, print_table, say
+from sluice_cli.terminal.stack import output_of
+
+NOTICES, EVENTS, CALLS = "notices", "events", "calls"
+_OUTPUTS = {NOTICES: "DeadLetterQueueUrl", EVENTS: "UnannouncedQueueUrl", CALLS: "UnreconciledQueueUrl"}
+_MEANING = {
+    NOTICES: "notifications that admit failed five times",
+    EVENTS: "records of committed batches that announce gave up",
+    CALLS: "calls of reconcile that failed for good",
+}
+LOOK_S, WORK_S = 20, 120  # seconds for which messages are hidden from others while they are listed, and worked off
+AT_ONCE = 10  # messages of one call
+EXCERPT = 300  # characters of a text that isn't understood
+EMPTY_ANSWERS = 3  # in a row, after which a queue counts as empty: SQS asks only some of its servers
+
+Queue = Annotated[
+    str,
+    typer.Argument(metavar="[QUEUE]", help="notices, events or calls; by default all of them.", show_default=False),
+]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="The dead-letter queues: notices that admit failed five times, events that announce gave up, calls of "
+    "reconcile that failed for good. Nothing is lost in them: reconcile repeats the work of all three.",
+)
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A message of a dead-letter queue. `sent_at` is epoch ms. `objects` have their state in the ledger, if known."""
+
+    id: str
+    sent_at: int
+    text: str
+    objects: tuple[tuple[ObjectId, str | None], ...] = ()
+    body: str = field(default="", repr=False)
+    receipt: str = field(default="", repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "id": self.id,
+            "sent_at": self.sent_at,
+            "text": self.text,
+            "objects": [
+                {"bucket": one.bucket, "key": one.key, "version": one.version, "state": state}
+                for one, state in self.objects
+            ],
+        }
+
+
+@app.command("list")
+def list_letters(
+    queue: Queue = "",
+    last: Annotated[
+        int, typer.Option("--last", metavar="N", min=0, max=1_000, help="Messages to show per queue.")
+    ] = 20,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Show the messages of the dead-letter queues: how many, since when, and what each is about.
+
+    A notification shows its keys, with the state of each object in the ledger: one that is committed needs nothing.
+    Messages stay in their queue, and are hidden from others for some seconds. Exit code 1 if there are any.
+
+    Example:
+
+      sluice dlq list notices --last 100
+    """
+    target = chosen_target(stack)
+    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    found, now = {}, epoch_ms()
+    for name in _chosen(queue):
+        url = output_of(target, _OUTPUTS[name])
+        number = _number(target, url)
+        letters = _shown(target, url, ledger, name, min(last, number)) if number else []
+        found[name] = (number, letters)
+    if as_json:
+        print_json(
+            {
+                name: {"messages": number, "shown": [letter.to_dict() for letter in letters]}
+                for name, (number, letters) in found.items()
+            }
+        )
+    else:
+        rows = [
+            (name, f"{number:,}", _oldest(letters, now), _MEANING[name]) for name, (number, letters) in found.items()
+        ]
+        print_table(("queue", "messages", "oldest shown", "what they are"), rows, right=(1,))
+        for name, (_, letters) in found.items():
+            for letter in letters:
+                print(f"{name} {letter.id[:8]}  {human_age(now - letter.sent_at)} ago  {letter.text}")
+                for one, state in letter.objects:
+                    print(f"  {state or 'unknown'}\t{one.key}")
+    if any(number for number, _ in found.values()):
+        raise typer.Exit(1)
+
+
+@app.command()
+def redrive(
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="notices, events or calls.")],
+    count: Annotated[
+        int | None, typer.Option("--count", metavar="N", min=1, help="At most so many messages.", show_default=False)
+    ] = None,
+    rate: Annotated[float, typer.Option("--rate", metavar="N", min=0.1, help="Messages a second.")] = 50.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Work off the messages of a dead-letter queue, once the cause is gone.
+
+    notices go back to the queue that admit reads; an object that is known already changes nothing. For events
+    and calls, reconcile is called once, which does their work; messages whose batches are announced are removed.
+
+    Example:
+
+      sluice dlq redrive notices --rate 20 --count 1000
+    """
+    (name,) = _chosen(queue)
+    target = chosen_target(stack)
+    url = output_of(target, _OUTPUTS[name])
+    number = _number(target, url)
+    wanted = number if count is None else min(count, number)
+    if dry_run or not wanted:
+        done = 0
+    elif name == NOTICES:
+        done = _send_back(target, url, wanted, rate)
+    else:
+        done = _reconciled(target, url, name, wanted, rate)
+    left = max(0, number - done)  # the number is approximate
+    if as_json:
+        print_json({"queue": name, "messages": number, "wanted": wanted, "redriven": done, "left": left})
+    elif dry_run:
+        print(f"{counted(wanted, 'message')} of {name} would be redriven, at {rate:g} a second")
+    else:
+        print(f"{counted(done, 'message')} of {name} redriven, {left:,} left")
+
+
+def describe_letter(name: str, message: Mapping[str, Any]) -> Letter:
+    """Read a message of SQS. Never raises: what isn't understood is shown as the beginning of its text."""
+    body = str(message.get("Body", ""))
+    sent_at = int(message.get("Attributes", {}).get("SentTimestamp", 0))
+    letter = Letter(str(message.get("MessageId", "")), sent_at, "", (), body, str(message.get("ReceiptHandle", "")))
+    if name == NOTICES:
+        parsed = parse_body(body)
+        objects = tuple((notice.id, None) for notice in parsed.notices)
+        ignored = [f"{part.reason}: {part.excerpt[:EXCERPT]}" for part in parsed.ignored]
+        text = "; ".join([*([counted(len(objects), "object")] if objects else []), *ignored])
+        return replace(letter, text=text, objects=objects)
+    content = _json(body)
+    if name == EVENTS and isinstance(content.get("DDBStreamBatchInfo"), Mapping):
+        info = content["DDBStreamBatchInfo"]
+        records = f"{info.get('batchSize', '?')} records until {info.get('approximateArrivalOfLastRecord', '?')}"
+        return replace(letter, text=f"{records}: {_condition(content)}")
+    if name == CALLS and isinstance(content.get("requestContext"), Mapping):
+        answer = content.get("responsePayload")
+        error = answer.get("errorMessage") if isinstance(answer, Mapping) else None
+        request = content["requestContext"].get("requestId", "?")
+        return replace(letter, text=f"request {request}: {str(error or _condition(content))[:EXCERPT]}")
+    return replace(letter, text=body[:EXCERPT])
+
+
+def last_record_at(letter: Letter) -> int:
+    """When the last record of a message of `events` was written (epoch ms); when it was sent if it doesn't say."""
+    info = _json(letter.body).get("DDBStreamBatchInfo")
+    written = info.get("approximateArrivalOfLastRecord") if isinstance(info, Mapping) else None
+    try:
+        return int(datetime.fromisoformat(str(written).replace("Z", "+00:00")).timestamp() * 1000)
+    except ValueError:
+        return letter.sent_at
+
+
+def _json(body: str) -> dict[str, Any]:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _condition(content: Mapping[str, Any]) -> str:
+    context = content.get("requestContext")
+    return str(context.get("condition", "?") if isinstance(context, Mapping) else "?")
+
+
+def _chosen(queue: str) -> tuple[str, ...]:
+    if queue and queue not in _OUTPUTS:
+        raise UsageError(f"{queue!r} is no queue", next_step="Name notices, events or calls")
+    return (queue,) if queue else tuple(_OUTPUTS)
+
+
+def _number(target: Target, url: str) -> int:
+    names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+    found = target.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+    return sum(int(found.get(name, 0)) for name in names)
+
+
+def _oldest(letters: Iterable[Letter], now: int) -> str:
+    oldest = min((letter.sent_at for letter in letters), default=None)
+    return "" if oldest is None else f"{human_age(now - oldest)} ago"
+
+
+def _received(target: Target, url: str, name: str, most: int, hidden_s: int) -> Iterator[list[Letter]]:
+    """Receive messages in groups until there are `most`, or none any more. A message is given once."""
+    sqs, seen, empty = target.client("sqs"), set[str](), 0
+    while len(seen) < most and empty < EMPTY_ANSWERS:
+        answer = sqs.receive_message(
+            QueueUrl=url,
+            MaxNumberOfMessages=min(AT_ONCE, most - len(seen)),
+            VisibilityTimeout=hidden_s,
+            MessageSystemAttributeNames=["SentTimestamp"],
+            WaitTimeSeconds=1 if empty else 0,
+        )
+        letters = [describe_letter(name, message) for message in answer.get("Messages", ())]
+        fresh = [letter for letter in letters if letter.id not in seen]
+        empty = 0 if fresh else empty + 1
+        seen.update(letter.id for letter in fresh)
+        if fresh:
+            yield fresh
+
+
+def _shown(target: Target, url: str, ledger: Ledger, name: str, most: int) -> list[Letter]:
+    """The messages with the states of their objects. They stay in the queue, and are visible again at the end."""
+    letters = [letter for group in _received(target, url, name, most, LOOK_S) for letter in group]
+    for start in range(0, len(letters), AT_ONCE):
+        target.client("sqs").change_message_visibility_batch(
+            QueueUrl=url,
+            Entries=[
+                {"Id": str(number), "ReceiptHandle": letter.receipt, "VisibilityTimeout": 0}
+                for number, letter in enumerate(letters[start : start + AT_ONCE])
+            ],
+        )
+    states = ledger.objects.get([one for letter in letters for one, _ in letter.objects])
+    return [
+        replace(letter, objects=tuple((one, states[one].state if one in states else None) for one, _ in letter.objects))
+        for letter in letters
+    ]
+
+
+def _paced(rate: float, sleep: Callable[[float], None] = time.sleep) -> Callable[[int], None]:
+    """A function that waits so that no more than `rate` messages a second are counted."""
+    began, done = time.monotonic(), 0
+
+    def count(messages: int) -> None:
+        nonlocal done
+        done += messages
+        ahead = done / rate - (time.monotonic() - began)
+        if ahead > 0:
+            sleep(ahead)
+
+    return count
+
+
+def _send_back(target: Target, url: str, most: int, rate: float) -> int:
+    """Send messages to the queue that they came from, then delete them here: a crash repeats some, and loses none."""
+    sqs, source, done, pace = target.client("sqs"), output_of(target, "QueueUrl"), 0, _paced(rate)
+    for letters in _received(target, url, NOTICES, most, WORK_S):
+        for letter in letters:  # one by one: ten large bodies don't fit into one call
+            sqs.send_message(QueueUrl=source, MessageBody=letter.body)
+            sqs.delete_message(QueueUrl=url, ReceiptHandle=letter.receipt)
+            done += 1
+        pace(len(letters))
+    return done
+
+
+def _reconciled(target: Target, url: str, name: str, most: int, rate: float) -> int:
+    """Call reconcile where its work is due, and delete the messages of which it isn't any more."""
+    letters = [letter for group in _received(target, url, name, most, WORK_S) for letter in group]
+    oldest = None
+    if name == EVENTS:
+        ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+        oldest = next((batch["committed_at"] for batch in ledger.batches.unannounced(epoch_ms())), None)
+    if name == CALLS or oldest is not None:
+        target.client("lambda").invoke(
+            FunctionName=output_of(target, "ReconcileFunction"), InvocationType="Event", Payload=b"{}"
+        )
+    done = [letter for letter in letters if oldest is None or last_record_at(letter) < oldest]
+    if len(done) < len(letters):
+        say("Reconcile was called, and announces the batches of the others. Run the command again in a minute")
+    pace = _paced(rate)
+    for letter in done:
+        target.client("sqs").delete_message(QueueUrl=url, ReceiptHandle=letter.receipt)
+        pace(1)
+    return len(done)

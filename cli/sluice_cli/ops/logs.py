@@ -1,0 +1,180 @@
+"""`sluice logs`: the log of a run's driver, readable, from the local stack's files or from S3."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sluice.errors import CommandFailed, UsageError
+from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.s3.objects import Objects
+from sluice_aws.stack import STACK_VARIABLE, Target
+from sluice_cli.terminal.guard import visible
+from sluice_cli.terminal.interaction import following
+from sluice_cli.terminal.output import Stack, chosen_target, say, stack_before_verb
+from sluice_cli.terminal.stack import output_of
+from sluice_local.home import Home, running_home
+
+LONGEST_LINE = 1024 * 1024  # characters; the rest of a longer line is shown as a line of its own
+_HEAD = ("at", "event", "level", "run", "lane")  # of an event; shown in front or not at all
+_BLOCKS = ("trace",)  # texts of several lines
+
+
+def logs(
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN]", help="A run, or its job run at EMR Serverless; by default the newest.", show_default=False
+        ),
+    ] = None,
+    stderr: Annotated[
+        bool, typer.Option("--stderr", help="Spark's own output instead of the driver's events.")
+    ] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="The events as the driver wrote them: JSON lines.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Follow the output until the run ends; local runs only.")
+    ] = False,
+    stack: Stack = None,
+) -> None:
+    """Print what a run's driver logged, with times in UTC. `sluice runs` lists the runs.
+
+    Of a deployed stack the log is read from `logs/` in the artifact bucket, where EMR Serverless puts it. Local
+    runs are kept beside the stack, and can be read after it has ended.
+
+    Examples:
+
+      sluice logs
+
+      sluice logs run-main-20260501T101500 --stderr
+    """
+    if stack or stack_before_verb.get() or os.environ.get(STACK_VARIABLE):
+        if follow:
+            raise UsageError("--follow is for local runs", next_step="Run the command again: EMR Serverless adds files")
+        lines = _stored(chosen_target(stack), run, "stderr" if stderr else "stdout")
+    else:
+        lines = _local(running_home(os.environ, Path.cwd()), run, "stderr" if stderr else "stdout", follow)
+    for line in lines if stderr or raw else readable(lines):
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+def readable(lines: Iterable[str]) -> Iterator[str]:
+    """The driver's events as text: time, event, fields. A line that is no event stays as it is.
+
+    The date stands before the first event and whenever it changes.
+    """
+    day = ""
+    for line in lines:
+        event = _event(line)
+        if event is None:
+            yield line
+            continue
+        at = datetime.fromtimestamp(event["at"] // 1000, timezone.utc)
+        if f"{at:%Y-%m-%d}" != day:
+            day = f"{at:%Y-%m-%d}"
+            yield f"-- {day} UTC, run {visible(str(event.get('run', '')))}"
+        level = f" {str(event['level']).upper()}" if "level" in event else ""
+        fields = " ".join(f"{name}={_text(value)}" for name, value in event.items() if name not in (*_HEAD, *_BLOCKS))
+        named = visible(f"{level} {event['event']}")
+        yield f"{at:%H:%M:%S}.{event['at'] % 1000:03d}{named} {fields}".rstrip()
+        for block in (event[name] for name in _BLOCKS if name in event):
+            yield from (f"    {visible(text)}" for text in str(block).splitlines())
+
+
+def _event(line: str) -> dict[str, Any] | None:
+    if not line.startswith("{"):
+        return None
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    usable = isinstance(found, dict) and isinstance(found.get("at"), int) and isinstance(found.get("event"), str)
+    return found if usable and 0 <= found["at"] < 253_402_300_800_000 else None
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return visible(value) if value and not any(mark in value for mark in ' "\n') else json.dumps(value)
+    return visible(json.dumps(value, separators=(",", ":")))
+
+
+def _local(home: Home, run: str | None, name: str, follow: bool) -> Iterator[str]:
+    requests = sorted(home.runs.glob("*/request.json"), key=lambda path: path.stat().st_mtime)
+    chosen = [path.parent for path in requests if run is None or run in (path.parent.name, _name_of(path))]
+    if not chosen:
+        raise UsageError(
+            f"No run {run} is in {home.runs}" if run else f"No run has begun yet in {home.path}",
+            next_step="`sluice runs` lists the runs; name a deployed stack with --stack",
+        )
+    folder = chosen[-1]
+    say(f"job run {folder.name}")
+    return _lines(following(folder / name, until=lambda: not follow or not (folder / "work").exists()))
+
+
+def _name_of(request: Path) -> str | None:
+    try:
+        return str(json.loads(request.read_text(encoding="utf-8")).get("name"))
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _stored(target: Target, run: str | None, name: str) -> Iterator[str]:
+    job_run = _job_run(target, run)
+    prefix = f"logs/applications/{output_of(target, 'ApplicationId')}/jobs/{job_run}/"
+    objects = Objects(target.client("s3"))
+    found = sorted(
+        (put_at, key)
+        for key, put_at in objects.put_times(target.artifacts, prefix)
+        if "SPARK_DRIVER" in key.split("/") and key.rpartition("/")[2].startswith(name) and key.endswith(".gz")
+    )
+    if not found:
+        raise CommandFailed(
+            f"There is no {name} under s3://{target.artifacts}/{prefix}",
+            next_step="EMR Serverless puts it there some minutes after a job began; a job that never began has none",
+        )
+    for _, key in found:
+        say(f"s3://{target.artifacts}/{key}")
+        body = target.client("s3").get_object(Bucket=target.artifacts, Key=key)["Body"]
+        with gzip.GzipFile(fileobj=body) as unpacked:
+            text = io.TextIOWrapper(io.BufferedReader(unpacked), encoding="utf-8", errors="replace")
+            yield from _lines(iter(_reader(text), ""))
+
+
+def _reader(text: io.TextIOWrapper) -> Callable[[], str]:
+    return lambda: text.read(64 * 1024)
+
+
+def _job_run(target: Target, run: str | None) -> str:
+    """The job run of a run; without a name, of the newest run that has one. Any other name is that of a job run."""
+    history = DynamoDbLedger(target.client("dynamodb"), target.ledger_table).history
+    if run is None:
+        newest = next((item for item in history.runs() if item.get("job_run_id")), None)
+        if newest is None:
+            raise CommandFailed("No run is known", next_step="Name a job run of EMR Serverless")
+        return str(newest["job_run_id"])
+    item = history.run(run)
+    if item is not None and not item.get("job_run_id"):
+        raise CommandFailed(f"The run {run} never began", next_step=f"`sluice runs` says why: {item.get('reason')}")
+    return str(item["job_run_id"]) if item else run
+
+
+def _lines(pieces: Iterable[str]) -> Iterator[str]:
+    """Whole lines of a text that comes in pieces; the last one may lack its end."""
+    rest = ""
+    for piece in pieces:
+        *whole, rest = (rest + piece).split("\n")
+        yield from whole
+        if len(rest) > LONGEST_LINE:
+            yield rest
+            rest = ""
+    if rest:
+        yield rest

@@ -1,0 +1,221 @@
+"""`sluice runs`, `logs` and `dlq` on an emulated stack."""
+
+import gzip
+import json
+
+import pytest
+from emulation.stack import NOW, SHARED, cloudformation, describe
+
+from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
+from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.config.table import TableConfig
+from sluice.ledger import keys as items
+from sluice.silver_keys import manifest_key, outcome_key
+from sluice_cli.main import run
+
+CONFIG = TableConfig("crm.user", "crm", "user", "crm.public.user", ("id",))
+
+
+@pytest.fixture
+def queues(stack):
+    """The URLs of the queues by their output."""
+    sqs = SHARED.client("sqs")
+    names = {"QueueUrl": "notices", "UnannouncedQueueUrl": "unannounced", "UnreconciledQueueUrl": "unreconciled"}
+    made = {output: sqs.create_queue(QueueName=name)["QueueUrl"] for output, name in names.items()}
+    outputs = {**cloudformation().outputs, **made, "ReconcileFunction": "s-reconcile", "ApplicationId": "00a"}
+    cloudformation().outputs = outputs
+    return outputs
+
+
+def send(url, *bodies):
+    for body in bodies:
+        SHARED.client("sqs").send_message(QueueUrl=url, MessageBody=body)
+
+
+def held(url):
+    """The bodies of a queue's messages."""
+    answer = SHARED.client("sqs").receive_message(QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=0)
+    return sorted(message["Body"] for message in answer.get("Messages", ()))
+
+
+def notice(identity):
+    described = {"key": identity.key, "size": 1, "versionId": identity.version, "sequencer": "0055AED6DCD90281E5"}
+    return json.dumps(
+        {
+            "Records": [
+                {
+                    "eventVersion": "2.6",
+                    "eventSource": "aws:s3",
+                    "eventTime": "2026-05-01T10:00:00.000Z",
+                    "eventName": "ObjectCreated:Put",
+                    "s3": {"bucket": {"name": "s-bronze"}, "object": described},
+                }
+            ]
+        }
+    )
+
+
+def given_up(until):
+    return json.dumps(
+        {
+            "requestContext": {"requestId": "r", "condition": "RetryAttemptsExhausted"},
+            "DDBStreamBatchInfo": {"batchSize": 2, "approximateArrivalOfLastRecord": until},
+        }
+    )
+
+
+class TestRuns:
+    @pytest.fixture
+    def three(self, stack):
+        history = stack.ledger.history
+        history.run_started("run-1", "main", NOW)
+        history.run_started("run-1", "main", NOW + 60_000, "job-1")
+        history.run_ended("run-1", "released", None, 1, NOW + 100_000)
+        history.run_started("run-2", "side", NOW + 200_000, "job-2")
+        history.run_ended("run-2", "lapsed", "the job run is FAILED: no memory", 0, NOW + 230_000)
+        history.run_started("run-3", "main", NOW + 300_000)
+        identity = stack.write("a")
+        item = ManifestObject("s-bronze", "a", identity.version, 1, None, "avro", "crm.public.user", 0, 0, NOW)
+        manifest = open_manifest("main", "run-1", NOW + 70_000, "c", {"crm.user": TablePart(CONFIG.to_dict(), (item,))})
+        outcome = Outcome(
+            manifest.batch, "crm.user", COMMITTED, NOW + 90_000, "1", counts={"objects": 1, "read": 42}, quarantined=()
+        )
+        for key, text in (
+            (manifest_key("main", manifest.batch), manifest.to_json()),
+            (outcome_key(manifest.batch, "crm.user"), outcome.to_json()),
+        ):
+            stack.s3.put_object(Bucket="s-silver", Key=key, Body=text.encode())
+        return stack
+
+    def test_runs_are_listed_newest_first_with_what_they_did(self, three, capsys):
+        assert run(["runs", "--json"]) == 0
+        listed = describe(capsys)["runs"]
+        assert [(one["run"], one["lane"], one["state"]) for one in listed] == [
+            ("run-3", "main", "starting"),
+            ("run-2", "side", "lapsed"),
+            ("run-1", "main", "released"),
+        ]
+        first = listed[2]
+        assert (first["seconds"], first["batches"], first["objects"], first["changes"]) == (40.0, 1, 1, 42)
+        assert (listed[1]["reason"], listed[1]["job_run"]) == ("the job run is FAILED: no memory", "job-2")
+
+    def test_failed_runs_and_those_of_a_lane_are_chosen(self, three, capsys):
+        assert run(["runs", "--failed"]) == 0
+        out = capsys.readouterr().out
+        assert "run-2" in out and "no memory" in out and "run-1" not in out and "run-3" not in out
+        assert run(["runs", "--lane", "main", "--last", "1", "--json"]) == 0
+        assert [one["run"] for one in describe(capsys)["runs"]] == ["run-3"]
+
+
+class TestLogs:
+    @pytest.fixture
+    def logged(self, stack, queues):
+        stack.ledger.history.run_started("run-1", "main", NOW, "job-1")
+        events = [
+            {"at": NOW, "event": "held", "run": "run-1", "lane": "main", "arrivals": 2},
+            {"at": NOW + 1_500, "event": "part_failed", "level": "error", "table": "a b", "trace": "one\ntwo\x1b[2J"},
+        ]
+        folder = "logs/applications/00a/jobs/job-1/SPARK_DRIVER/"
+        text = "".join(json.dumps(event) + "\n" for event in events) + "no event\n"
+        for name, body in (("stdout.gz", text), ("stderr.gz", "26/05/01 WARN of Spark\n")):
+            stack.s3.put_object(Bucket="s-artifacts", Key=folder + name, Body=gzip.compress(body.encode()))
+        return text
+
+    @pytest.mark.parametrize("named", [[], ["run-1"], ["job-1"]], ids=["newest", "run", "job run"])
+    def test_a_runs_events_are_readable_and_have_times(self, logged, named, capsys):
+        assert run(["logs", *named]) == 0
+        assert capsys.readouterr().out.splitlines() == [
+            "-- 2023-11-14 UTC, run run-1",
+            "22:13:20.000 held arrivals=2",
+            '22:13:21.500 ERROR part_failed table="a b"',
+            "    one",
+            "    two\\x1b[2J",
+            "no event",
+        ]
+
+    def test_sparks_own_output_and_the_events_as_written_are_there_too(self, logged, capsys):
+        assert run(["logs", "--stderr"]) == 0
+        assert capsys.readouterr().out == "26/05/01 WARN of Spark\n"
+        assert run(["logs", "run-1", "--raw"]) == 0
+        assert capsys.readouterr().out == logged
+
+    def test_a_run_without_a_log_says_where_it_would_be(self, stack, queues, capsys):
+        stack.ledger.history.run_started("run-2", "main", NOW, "job-2")
+        assert run(["logs", "run-2"]) == 1
+        assert "s3://s-artifacts/logs/applications/00a/jobs/job-2/" in capsys.readouterr().err
+        stack.ledger.history.run_started("run-3", "main", NOW + 1)
+        assert run(["logs", "run-3"]) == 1
+        assert "The run run-3 never began" in capsys.readouterr().err
+
+
+class TestDeadLetters:
+    def test_empty_queues_are_a_success(self, queues, capsys):
+        assert run(["dlq", "list"]) == 0
+        assert "notices\t0\t\tnotifications that admit failed five times" in capsys.readouterr().out
+
+    def test_notices_are_listed_with_keys_and_the_state_of_each_object(self, stack, queues, capsys):
+        known, unknown = stack.admit(stack.write("a")), stack.write("b")
+        send(queues["DeadLetterQueueUrl"], notice(known), notice(unknown), "{}")
+        assert run(["dlq", "list", "notices", "--json"]) == 1
+        answer = describe(capsys)["notices"]
+        assert answer["messages"] == 3
+        assert {one["key"]: one["state"] for letter in answer["shown"] for one in letter["objects"]} == {
+            "a": items.PENDING,
+            "b": None,
+        }
+        assert [letter["text"] for letter in answer["shown"] if not letter["objects"]] == ["unknown_message: {}"]
+        assert run(["dlq", "list"]) == 1
+        assert "unknown\tb" in capsys.readouterr().out
+        assert len(held(queues["DeadLetterQueueUrl"])) == 3, "listing leaves the messages"
+
+    def test_notices_go_back_to_the_queue_that_admit_reads(self, stack, queues, capsys):
+        bodies = [notice(stack.write(key)) for key in ("a", "b", "c")]
+        send(queues["DeadLetterQueueUrl"], *bodies)
+        assert run(["dlq", "redrive", "notices", "--dry-run"]) == 0
+        assert "3 messages of notices would be redriven, at 50 a second" in capsys.readouterr().out
+        assert held(queues["QueueUrl"]) == []
+        assert run(["dlq", "redrive", "notices", "--count", "2", "--rate", "1000", "--json"]) == 0
+        assert describe(capsys) == {"queue": "notices", "messages": 3, "wanted": 2, "redriven": 2, "left": 1}
+        assert run(["dlq", "redrive", "notices"]) == 0
+        assert held(queues["QueueUrl"]) == sorted(bodies) and held(queues["DeadLetterQueueUrl"]) == []
+
+    def test_events_are_removed_once_their_batches_are_announced(self, stack, queues, invoked, capsys):
+        stack.dynamodb.put_item(
+            TableName="s-ledger",
+            Item={
+                "pk": {"S": "batch#b"},
+                "sk": {"S": "batch"},
+                "batch": {"S": "b"},
+                "state": {"S": "committed"},
+                "committed_at": {"N": str(NOW)},
+                "listed_as": {"S": items.UNANNOUNCED},
+                "listed_at": {"S": items.listed_at(NOW)},
+            },
+        )
+        before, after = given_up("2023-11-14T22:00:00Z"), given_up("2023-11-14T22:30:00Z")
+        send(queues["UnannouncedQueueUrl"], before, after)
+        assert run(["dlq", "list", "events"]) == 1
+        assert "2 records until 2023-11-14T22:00:00Z: RetryAttemptsExhausted" in capsys.readouterr().out
+        assert run(["dlq", "redrive", "events", "--json"]) == 0
+        assert (describe(capsys)["redriven"], invoked) == (1, [("s-reconcile", "Event")])
+        SHARED.client("sqs").purge_queue(QueueUrl=queues["UnannouncedQueueUrl"])
+        send(queues["UnannouncedQueueUrl"], after)
+        assert stack.ledger.batches.mark_announced("b", NOW)
+        assert run(["dlq", "redrive", "events", "--json"]) == 0
+        assert (describe(capsys)["redriven"], len(invoked)) == (1, 1)
+
+    def test_a_failed_call_shows_its_error_and_is_made_again(self, queues, invoked, capsys):
+        body = {
+            "requestContext": {"requestId": "42", "condition": "RetriesExhausted"},
+            "responsePayload": {"errorMessage": "Rate exceeded", "errorType": "ClientError"},
+        }
+        send(queues["UnreconciledQueueUrl"], json.dumps(body))
+        assert run(["dlq", "list", "calls"]) == 1
+        assert "request 42: Rate exceeded" in capsys.readouterr().out
+        assert run(["dlq", "redrive", "calls"]) == 0
+        assert "1 message of calls redriven, 0 left" in capsys.readouterr().out
+        assert invoked == [("s-reconcile", "Event")] and held(queues["UnreconciledQueueUrl"]) == []
+
+    def test_an_unknown_queue_is_a_wrong_command_line(self, queues, capsys):
+        assert run(["dlq", "list", "letters"]) == 2
+        assert "Name notices, events or calls" in capsys.readouterr().err

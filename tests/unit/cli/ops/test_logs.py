@@ -1,0 +1,68 @@
+"""The log of a local run, found by either of its names, and its events as text."""
+
+import json
+import os
+
+import pytest
+
+from sluice_cli.main import run
+from sluice_cli.ops.logs import readable
+
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("SLUICE_STACK", "SLUICE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for number, (job_run, name) in enumerate([("00f1", "run-main-1"), ("00f2", "run-main-2")]):
+        folder = tmp_path / ".sluice" / "runs" / job_run
+        folder.mkdir(parents=True)
+        (folder / "request.json").write_text(json.dumps({"name": name}))
+        os.utime(folder / "request.json", (number, number))
+        (folder / "stdout").write_text(json.dumps({"at": 1, "event": "held", "run": name}) + "\n")
+        (folder / "stderr").write_text(f"Spark of {name}\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "job_run"), [([], "00f2"), (["run-main-1"], "00f1"), (["00f1"], "00f1"), (["-f"], "00f2")]
+)
+def test_a_local_run_is_found_by_either_name_though_no_stack_runs(home, capsys, arguments, job_run):
+    assert run(["logs", *arguments]) == 0
+    out, err = capsys.readouterr()
+    assert err == f"job run {job_run}\n"
+    assert out.splitlines()[1] == "00:00:00.001 held"
+
+
+def test_sparks_output_of_a_local_run_is_printed_as_it_is(home, capsys):
+    assert run(["logs", "--stderr"]) == 0
+    assert capsys.readouterr().out == "Spark of run-main-2\n"
+
+
+def test_an_unknown_local_run_names_the_next_step(home, capsys):
+    assert run(["logs", "run-main-9"]) == 2
+    assert "No run run-main-9 is in" in capsys.readouterr().err
+
+
+def test_the_date_stands_before_the_first_event_and_each_new_day():
+    lines = [json.dumps({"at": at, "event": "a"}) for at in (0, 5, DAY_MS)]
+    assert [line.split(",")[0] for line in readable(lines) if line.startswith("--")] == [
+        "-- 1970-01-01 UTC",
+        "-- 1970-01-02 UTC",
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["{", "[1]", '{"at": "x", "event": "a"}', '{"at": 99999999999999999, "event": "a"}', '{"at": 1}', "text", ""],
+)
+def test_a_line_that_is_no_event_stays_as_it_is(line):
+    assert list(readable([line])) == [line]
+
+
+def test_fields_are_told_apart_and_can_steer_no_terminal():
+    line = json.dumps({"at": 1, "event": "a\x1b[2J", "empty": "", "text": "a b", "list": [1, "\x9b"], "none": None})
+    shown = list(readable([line]))[1]
+    assert shown == '00:00:00.001 a\\x1b[2J empty="" text="a b" list=[1,"\\u009b"] none=null'
