@@ -65,7 +65,7 @@ def rows_of(text: str) -> list[list[str]]:
 def play(folder: Path, sluice: Sluice, say: Say) -> Played:
     """Play every step of an example.
 
-    Its configuration is in force already. `{1}` in an argument is the moment after step 1.
+    Its configuration is in force already. `{step1}` in an argument is the moment after step 1.
     """
     played = Played()
     moments: dict[str, str] = {}
@@ -80,7 +80,7 @@ def play(folder: Path, sluice: Sluice, say: Say) -> Played:
             _compare(folder, read, moments, sluice, played, say)
         if "judge" in step:
             _judge(folder, step["judge"], sluice, played)
-        moments[str(number)] = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        moments[f"step{number}"] = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     return played
 
 
