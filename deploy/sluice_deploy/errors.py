@@ -28,7 +28,7 @@ class ReleaseDiffers(CommandFailed):
 
 
 class NotCompiled(CommandFailed):
-    """A Python could not compile the functions' sources; facts: `output`."""
+    """A Python could not compile the sources of an archive; facts: `output`."""
 
     code = "not_compiled"
     next_step = "Correct the source that the message names, or name another Python of the runtime's version"

@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import tarfile
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sluice_deploy.byte_code import build_of, byte_code
 from sluice_deploy.errors import NoSources, ReleaseDiffers
 from sluice_deploy.sbom import SBOM, sbom
 from sluice_deploy.wheels import Host, listed_wheels, wheel_contents, without_models
@@ -51,21 +53,22 @@ def source_root() -> Path:
     return root
 
 
-def build_release(root: Path, hosts: Sequence[Host], cache: Path) -> Release:
+def build_release(root: Path, hosts: Sequence[Host], cache: Path, python: Path | None) -> Release:
     """Build the release of the sources under `root` for `hosts`. The same sources give the same bytes.
 
-    Raises NoSources and WheelsUnavailable.
+    `python` compiles the archives ahead and must have the hosts' version; None leaves the byte code out. Raises
+    NoSources, WheelsUnavailable and NotCompiled.
     """
     sources = {
         **read_tree(root / "functions", ("sluice", "sluice_formats", "sluice_aws")),
         **read_tree(root / "spark", ("sluice_spark",)),
     }
-    code = zip_bytes(sources)
+    code = zip_bytes({**sources, **byte_code(sources, python, in_zip=True)})
     files, checksums = {CODE: code}, {CODE: hashlib.sha256(code).hexdigest()}
     requirements = root / "spark" / "requirements.txt"
     for host in hosts:
         name = f"environment-{host.architecture}.tar.gz"
-        files[name] = _environment(requirements, host, cache)
+        files[name] = _environment(requirements, host, cache, python)
         checksums[name] = _tree_checksum(files[name])
     files[ENTRY_POINT] = _entry_point((root / "spark" / ENTRY_POINT).read_bytes(), checksums)
     wheels = {wheel for host in hosts for wheel in listed_wheels(requirements, host, cache)}
@@ -89,22 +92,23 @@ def _tree_checksum(packed: bytes) -> str:
     with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
         for member in sorted(tar.getmembers(), key=lambda member: member.name):
             content = tar.extractfile(member)
-            if content is not None and "__pycache__" not in member.name.split("/"):
+            if content is not None:
                 total.update(member.name.encode() + b"\0" + hashlib.sha256(content.read()).digest())
     return total.hexdigest()
 
 
-def _environment(requirements: Path, host: Host, cache: Path) -> bytes:
+def _environment(requirements: Path, host: Host, cache: Path, python: Path | None) -> bytes:
     """The packages that a job imports beyond EMR's image, from the cache: packing takes longer than all the rest."""
-    key = hashlib.sha256(requirements.read_bytes() + Path(__file__).read_bytes()).hexdigest()[:16]
-    kept = (
-        cache / "environments" / f"{key}-{host.python}-{host.architecture}{'-here' if host.this_machine else ''}.tar.gz"
-    )
+    digest = hashlib.sha256(requirements.read_bytes())
+    for each in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(each.read_bytes())
+    digest.update(repr((host, build_of(python))).encode())
+    kept = cache / "environments" / f"{digest.hexdigest()[:20]}.tar.gz"
     if not kept.exists():
-        packed = tar_gz_bytes(without_models(wheel_contents(requirements, host, cache), _SERVICES))
+        libraries = without_models(wheel_contents(requirements, host, cache), _SERVICES)
         kept.parent.mkdir(parents=True, exist_ok=True)
-        partial = kept.with_suffix(".partial")
-        partial.write_bytes(packed)
+        partial = kept.with_suffix(f".{os.getpid()}")
+        partial.write_bytes(tar_gz_bytes({**libraries, **byte_code(libraries, python)}))
         partial.replace(kept)
     return kept.read_bytes()
 

@@ -15,11 +15,13 @@ from judging.patience import patient
 
 from sluice_deploy.errors import WheelsUnavailable
 from sluice_deploy.functions import build_functions
+from sluice_deploy.pythons import find_python
 from sluice_deploy.release import JOB_PYTHON, build_release, source_root
 from sluice_deploy.wheels import Host, this_host
 from sluice_local.cache import cache_directory
 
 HOSTS = (Host(JOB_PYTHON, "x86_64"), Host(JOB_PYTHON, "arm64"))
+COMPILER = find_python(JOB_PYTHON, os.environ)
 MACHINES = {"x86_64": 62, "arm64": 183}  # ELF's e_machine: EM_X86_64, EM_AARCH64
 TAG = {"x86_64": "x86_64", "arm64": "aarch64"}
 
@@ -27,7 +29,7 @@ TAG = {"x86_64": "x86_64", "arm64": "aarch64"}
 @pytest.fixture(scope="module")
 def release():
     try:
-        return build_release(source_root(), HOSTS, cache_directory(os.environ))
+        return build_release(source_root(), HOSTS, cache_directory(os.environ), COMPILER)
     except WheelsUnavailable as error:
         pytest.skip(f"the package index can't be reached: {error}")
 
@@ -65,7 +67,7 @@ def test_every_wheel_says_by_its_tag_that_it_runs_there(release, host):
 def test_the_same_inputs_give_the_same_bytes_without_what_was_kept(release, tmp_path):
     wheels = cache_directory(os.environ) / "wheels"
     (tmp_path / "wheels").symlink_to(wheels)  # what was downloaded is an input
-    again = build_release(source_root(), HOSTS, tmp_path)
+    again = build_release(source_root(), HOSTS, tmp_path, COMPILER)
     assert (again.version, again.files) == (release.version, release.files)
 
 

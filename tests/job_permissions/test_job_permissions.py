@@ -7,6 +7,7 @@ Run by `make test-job-permissions`. tests/emulated/run/test_driver_permissions.p
 
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,7 +71,7 @@ class Deployment:
         self.ledger = DynamoDbLedger(self.dynamodb, LEDGER)
         self.jars = ensure_jars()
         self.image = build_image(home / "image", find_java(os.environ), self.jars)
-        self.release = build_release(ROOT, (this_host(),), cache_directory(os.environ))
+        self.release = build_release(ROOT, (this_host(),), cache_directory(os.environ), Path(sys.executable))
         upload_release(self.release, self.s3, ARTIFACTS)
         self._runs = 0
 

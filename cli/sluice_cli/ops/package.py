@@ -61,9 +61,9 @@ def package(
 ) -> None:
     """Build the Spark artifacts of this clone: ingest.py, sluice.zip and one archive of Python packages per processor.
 
-    The version is a hash of the contents: the same sources give the same bytes and version on every machine. Needs
-    neither Docker nor another Python, since it downloads the target's wheels. Only the functions' byte code is compiled
-    by a Python of their version; without one they are packed without it.
+    The version is a hash of the contents: the same sources and compiling Python give the same bytes and version on
+    every machine. Needs no Docker, since it downloads the target's wheels. Byte code is compiled by a Python of the
+    target's version; without one the archives are packed without it.
 
       sluice --stack NAME package --upload --release-file .aws-sam/release
       sluice package --functions .aws-sam/functions.zip --python 3.13
@@ -80,9 +80,9 @@ def package(
             raise
         say(f"{missing}: nothing is uploaded")
         return
-    release = build_release(
-        source_root(), (this_host(),) if arch == "host" else _CHOICES[arch], cache_directory(os.environ)
-    )
+    hosts = (this_host(),) if arch == "host" else _CHOICES[arch]
+    compiler = _compiler(hosts[0].python, "each job starts some 0.6 s later")
+    release = build_release(source_root(), hosts, cache_directory(os.environ), compiler)
     written = None
     if output is not None:
         written = output / release.version
@@ -107,12 +107,17 @@ def package(
 
 
 def _write_functions(file: Path, version: str) -> None:
-    host = this_host()
-    compiler = Path(sys.executable) if version == host.python else find_python(version, os.environ)
-    if compiler is None:
-        say(f"No Python {version} was found: without byte code, each function starts some 200 ms later")
+    compiler = _compiler(version, "each function starts some 200 ms later")
     # The libraries are pure Python: the package is the same for every processor.
     packed = build_functions(source_root(), Host(version, "arm64"), compiler, cache_directory(os.environ))
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(packed)
     say(f"{file}: {human_bytes(len(packed))}, SHA-256 {hashlib.sha256(packed).hexdigest()}")
+
+
+def _compiler(version: str, without: str) -> Path | None:
+    """A Python of `version`. Where there is none, says what the archives are `without`."""
+    compiler = Path(sys.executable) if version == this_host().python else find_python(version, os.environ)
+    if compiler is None:
+        say(f"No Python {version} was found: without byte code, {without}")
+    return compiler

@@ -72,7 +72,7 @@ def deploy(
     progress("Packing the functions")
     code = function_package(root, cache)
     progress("Packing the Spark job")
-    release = build_release(root, (this_host(),), cache)
+    release = build_release(root, (this_host(),), cache, Path(sys.executable))
     template = read_template(root / "template.yaml")
     definitions = {name: (root / path).read_bytes() for name, path in state_machines(template).items()}
     surroundings = _surroundings(clients.emr_serverless, template, emr_endpoint, stack, code, definitions)

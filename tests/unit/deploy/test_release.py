@@ -5,10 +5,12 @@ import hashlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +30,12 @@ from sluice_deploy.release import (
     zip_bytes,
 )
 from sluice_deploy.sbom import SBOM
-from sluice_deploy.wheels import Host, Wheel
+from sluice_deploy.wheels import Host, Wheel, this_host
 
 ENTRY = Path(__file__).resolve().parents[3] / "spark" / "ingest.py"
 HOSTS = (Host("3.9", "x86_64"), Host("3.9", "arm64"))
+HERE = replace(this_host(), architecture="x86_64")
+UNCHECKED_HASH = 1  # flags of byte code, PEP 552
 WHEELS = {
     "boto3/__init__.py": b"",
     "boto3-1.dist-info/RECORD": b"list",
@@ -79,24 +83,27 @@ def fastavro_of(host: Host) -> Wheel:
 
 
 def test_the_bill_of_materials_names_each_wheel_once_and_the_releases_files(sources: Path, tmp_path: Path) -> None:
-    files = build_release(sources, HOSTS, tmp_path).files
+    files = build_release(sources, HOSTS, tmp_path, None).files
     components = {each["bom-ref"]: each for each in json.loads(files[SBOM])["components"]}
     assert len([ref for ref in components if ref.startswith("pkg:pypi/boto3@1?")]) == 1
     assert len([ref for ref in components if ref.startswith("pkg:pypi/fastavro@1.12.2?")]) == len(HOSTS)
     assert set(components) - {ref for ref in components if ref.startswith("pkg:")} == set(files) - {MANIFEST, SBOM}
 
 
-def test_the_same_sources_give_the_same_bytes_wherever_and_whenever(sources: Path, tmp_path: Path) -> None:
-    first = build_release(sources, HOSTS, tmp_path / "one")
+@pytest.mark.parametrize("python", [None, Path(sys.executable)], ids=["sources alone", "byte code"])
+def test_the_same_sources_give_the_same_bytes_wherever_and_whenever(
+    sources: Path, tmp_path: Path, python: Path | None
+) -> None:
+    first = build_release(sources, HOSTS, tmp_path / "one", python)
     for path in sources.rglob("*"):
         os.utime(path, (1, 1))
-    assert build_release(sources, HOSTS, tmp_path / "two") == first
+    assert build_release(sources, HOSTS, tmp_path / "two", python) == first
 
 
 def test_a_changed_source_is_another_version(sources: Path, tmp_path: Path) -> None:
-    first = build_release(sources, HOSTS, tmp_path)
+    first = build_release(sources, HOSTS, tmp_path, None)
     (sources / "functions/sluice/lane/machine.py").write_text("LANE = 2\n")
-    second = build_release(sources, HOSTS, tmp_path)
+    second = build_release(sources, HOSTS, tmp_path, None)
     assert second.version != first.version
     assert {name for name in first.files if first.files[name] != second.files[name]} == {
         "ingest.py",  # it knows the checksums of the others
@@ -107,12 +114,12 @@ def test_a_changed_source_is_another_version(sources: Path, tmp_path: Path) -> N
 
 
 def test_a_version_is_what_the_template_takes(sources: Path, tmp_path: Path) -> None:
-    version = build_release(sources, HOSTS, tmp_path).version
+    version = build_release(sources, HOSTS, tmp_path, None).version
     assert len(version) == 20 and set(version) <= set("0123456789abcdef")
 
 
 def test_the_zip_holds_what_the_job_imports_and_no_handler(sources: Path, tmp_path: Path) -> None:
-    content = build_release(sources, HOSTS, tmp_path).files["sluice.zip"]
+    content = build_release(sources, HOSTS, tmp_path, None).files["sluice.zip"]
     assert zipfile.ZipFile(io.BytesIO(content)).namelist() == [
         "sluice/__init__.py",
         "sluice/lane/machine.py",
@@ -123,10 +130,32 @@ def test_the_zip_holds_what_the_job_imports_and_no_handler(sources: Path, tmp_pa
     ]
 
 
+def test_byte_code_of_every_source_is_where_python_looks_for_it(job: Path) -> None:
+    with zipfile.ZipFile(job / "sluice.zip") as archive:
+        sources = {name for name in archive.namelist() if name.endswith(".py")}
+        code = {name: archive.read(name) for name in archive.namelist() if name not in sources}
+    assert sources and set(code) == {name + "c" for name in sources}
+    packed = {path.name: path.read_bytes() for path in (job / "environment/boto3/__pycache__").iterdir()}
+    assert list(packed) == [f"__init__.{sys.implementation.cache_tag}.pyc"]
+    flags = {int.from_bytes(content[4:8], "little") for content in (*code.values(), *packed.values())}
+    assert flags == {UNCHECKED_HASH}
+
+
+def test_a_python_of_another_version_compiles_the_sources_itself(job: Path) -> None:
+    """As where an image has another interpreter than the one that the release was compiled for."""
+    with zipfile.ZipFile(job / "sluice.zip") as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    files.update({name: b"\0\0\r\n" + content[4:] for name, content in files.items() if name.endswith(".pyc")})
+    (job / "sluice.zip").write_bytes(zip_bytes(files))
+    entry = job / "ingest.py"
+    entry.write_text(re.sub(r"^CHECKSUMS = .*$", "CHECKSUMS = {}", entry.read_text(), flags=re.MULTILINE))
+    assert started(job) == (0, "it runs\n")
+
+
 def test_every_processor_has_its_own_environment_of_the_services_that_a_job_reaches(
     sources: Path, tmp_path: Path
 ) -> None:
-    files = build_release(sources, HOSTS, tmp_path).files
+    files = build_release(sources, HOSTS, tmp_path, None).files
     for host in HOSTS:
         with tarfile.open(fileobj=io.BytesIO(files[f"environment-{host.architecture}.tar.gz"])) as tar:
             assert tar.getnames() == [
@@ -139,7 +168,7 @@ def test_every_processor_has_its_own_environment_of_the_services_that_a_job_reac
 
 
 def test_the_manifest_names_every_file_by_its_hash(sources: Path, tmp_path: Path) -> None:
-    release = build_release(sources, HOSTS, tmp_path)
+    release = build_release(sources, HOSTS, tmp_path, None)
     manifest = json.loads(release.files[MANIFEST])
     assert manifest["version"] == release.version
     assert set(manifest["files"]) == set(release.files) - {MANIFEST}
@@ -150,20 +179,20 @@ def test_the_manifest_names_every_file_by_its_hash(sources: Path, tmp_path: Path
 @pytest.fixture()
 def job(sources: Path, tmp_path: Path) -> Path:
     """The work directory of a job, as EMR Serverless prepares it from a release."""
-    release, directory = build_release(sources, HOSTS, tmp_path / "cache"), tmp_path / "job"
+    release, directory = build_release(sources, (HERE,), tmp_path / "cache", Path(sys.executable)), tmp_path / "job"
     write_release(release, directory)
     with tarfile.open(directory / "environment-x86_64.tar.gz") as tar:
         tar.extractall(directory / "environment", filter="data")
     return directory
 
 
-def started(job: Path) -> tuple[int, str]:
+def started(job: Path, entry: str = "ingest.py", **environment: str) -> tuple[int, str]:
     """The exit status of the entry point, and what it printed."""
     path = os.pathsep.join(["./environment", str(job / "sluice.zip")])
     done = subprocess.run(
-        [sys.executable, "ingest.py", "--lane", "main"],
+        [sys.executable, entry, "--lane", "main"],
         cwd=job,
-        env={"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+        env={"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -172,9 +201,13 @@ def started(job: Path) -> tuple[int, str]:
 
 
 def test_a_job_runs_what_its_release_holds(job: Path) -> None:
-    (job / "environment/boto3/__pycache__").mkdir()
-    (job / "environment/boto3/__pycache__/__init__.cpython-39.pyc").write_bytes(b"compiled by another job")
     assert started(job) == (0, "it runs\n")
+
+
+def test_a_job_leaves_the_packages_as_they_were_for_the_next_one(job: Path) -> None:
+    """On one machine jobs share what was unpacked, and each verifies it."""
+    (job / "after.py").write_text("import boto3, sys; sys.argv[0] = 'ingest.py'; exec(open('ingest.py').read())\n")
+    assert started(job, "after.py", PYTHONDONTWRITEBYTECODE="") == (0, "it runs\n")
 
 
 @pytest.mark.parametrize(
@@ -183,8 +216,10 @@ def test_a_job_runs_what_its_release_holds(job: Path) -> None:
         ("sluice.zip", zip_bytes({"sluice/__init__.py": b"print('it runs')"})),
         ("environment/fastavro/_read.so", b"other"),
         ("environment/fastavro/added.py", b"print('it runs')"),
+        ("environment/boto3/__pycache__/__init__.cpython-39.pyc", b"of another Python"),
+        (f"environment/boto3/__pycache__/__init__.{sys.implementation.cache_tag}.pyc", b"other"),
     ],
-    ids=["code", "package", "added file"],
+    ids=["code", "package", "added file", "added byte code", "byte code"],
 )
 def test_a_job_runs_nothing_of_an_altered_release(job: Path, name: str, content: bytes) -> None:
     (job / name).write_bytes(content)
