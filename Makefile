@@ -11,7 +11,7 @@ TEMPLATE ?= template.yaml
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo example test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check coverage documents test-all test-unit-on mutants scan build package deploy on-aws delete bench bench-services bench-bytes deploy-walkthrough transcript constraints requirements notices clean
+.PHONY: help setup demo example test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check coverage documents test-all test-unit-on mutants faults scan build package deploy on-aws delete bench bench-services bench-bytes deploy-walkthrough transcript constraints requirements notices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -84,6 +84,9 @@ test-job-permissions: setup  ## Spark and Hudi under the job's role, one driver 
 
 mutants: setup  ## break the product on purpose, one rule at a time, and see each breakage caught by its test (some 15 minutes)
 	$(BIN)/python tools/mutants.py $(ARGS)
+
+faults: setup  ## strike every fault on the local stack and judge the tables after it; resumable; writes docs/faults.md (an hour and more)
+	PYTHONPATH=bench:tests $(BIN)/python -m faulting $(ARGS)
 
 judge-all: setup  ## every fixture set, order, pace and table type against the source database's rows; resumable; writes docs/judged.md (hours)
 	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judge.matrix; status=$$?; PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judge.document --take && exit $$status

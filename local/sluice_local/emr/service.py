@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -46,7 +46,12 @@ class Behaviour:
     )
     drop_events: bool = False  # state changes are not delivered: they are best effort
     throttle: int = 0  # how many calls of StartJobRun are refused
+    no_quota: int = 0  # how many calls of StartJobRun are refused for the account's quota
+    no_capacity: int = 0  # how many runs fail for lack of workers before their driver starts
+    never_begin: int = 0  # how many runs stay SCHEDULED until they are cancelled
     lose_answers: int = 0  # how many calls of StartJobRun start the run and then answer with an error
+    endpoint: str = ""  # the address at which drivers reach S3, DynamoDB and the rest: a proxy's
+    environment: Mapping[str, str] = field(default_factory=dict)  # of drivers, beside their own
 
 
 class Service:
@@ -143,6 +148,9 @@ class Service:
             if behaviour.throttle:
                 self._behaviour = replace(behaviour, throttle=behaviour.throttle - 1)
                 raise ApiRefusal("ThrottlingException", "Rate exceeded")
+            if behaviour.no_quota:
+                self._behaviour = replace(behaviour, no_quota=behaviour.no_quota - 1)
+                raise ApiRefusal("ServiceQuotaExceededException", "The account's quota of concurrent vCPUs is exceeded")
             known = None if behaviour.forget_tokens else self._tokens.get((application, token))
             if known is not None:
                 if known[1] != body:
@@ -234,6 +242,16 @@ class Service:
         return {}
 
     # ------------------------------------------------------------------ for the runner
+    def behaviour_of_next(self) -> Behaviour:
+        """The misbehaviour that applies to a run whose driver is about to start; each is counted once."""
+        with self._lock:
+            found = self._behaviour
+            if found.no_capacity:
+                self._behaviour = replace(found, no_capacity=found.no_capacity - 1)
+            elif found.never_begin:
+                self._behaviour = replace(found, never_begin=found.never_begin - 1)
+            return found
+
     def move(self, run: LocalJobRun, state: str, details: str = "") -> bool:
         """Put a run into a state unless it has ended; returns whether it is in it now. A cancelled run can only end."""
         with self._lock:

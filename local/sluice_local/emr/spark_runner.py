@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,11 +20,13 @@ from sluice_local.emr.work_directory import CannotFetch, Fetched, Fetcher
 from sluice_local.images.spark import ClassArchive, SparkImage
 
 if TYPE_CHECKING:
-    from sluice_local.emr.service import Service
+    from sluice_local.emr.service import Behaviour, Service
 
 
 _LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.05
+# A sentence of AWS's page "Troubleshooting errors in EMR Serverless".
+NO_CAPACITY = "Job failed as account has reached the service limit on the maximum vCPU it can use concurrently."
 _KEPT_WORDS = 200  # last characters of the driver's output that fit into stateDetails
 
 
@@ -97,11 +99,20 @@ class SparkRunner:
             except CannotFetch as error:
                 return "FAILED", f"Job failed, please check complete logs: {error}"
             self._service.move(run, "SCHEDULED")
-            return self._drive(run, fetched, directory, work)
+            behaviour = self._service.behaviour_of_next()
+            if behaviour.no_capacity:
+                return "FAILED", NO_CAPACITY
+            if behaviour.never_begin:
+                while not self._must_end(run):
+                    time.sleep(_POLL_SECONDS)
+                return "CANCELLED", run.details or "Cancelled by request"
+            return self._drive(run, fetched, directory, work, behaviour)
         finally:
             self._slots.release()
 
-    def _drive(self, run: LocalJobRun, fetched: Fetched, directory: Path, work: Path) -> tuple[str, str]:
+    def _drive(
+        self, run: LocalJobRun, fetched: Fetched, directory: Path, work: Path, behaviour: Behaviour
+    ) -> tuple[str, str]:
         settings = self._settings
         archive = ClassArchive(settings.image.java, settings.image.class_path(fetched.jars), settings.cache / "classes")
         archive.home.mkdir(parents=True, exist_ok=True)
@@ -111,14 +122,14 @@ class SparkRunner:
             run=run.id,
             directory=work,
             image=settings.image,
-            cloud=settings.cloud,
+            cloud=replace(settings.cloud, endpoint=behaviour.endpoint or settings.cloud.endpoint),
             machine=settings.machine,
             sharing=archive.options(directory),
         )
         process = children.start(
             command.arguments,
             cwd=work,
-            environment=command.environment,
+            environment={**command.environment, **behaviour.environment},
             stdout=directory / "stdout",
             stderr=directory / "stderr",
         )

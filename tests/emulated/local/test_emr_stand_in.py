@@ -326,6 +326,38 @@ def test_throttling_ends_after_as_many_calls_as_asked(stand: Stand) -> None:
     assert stand.start("pass")
 
 
+def test_a_full_quota_refuses_the_start(stand: Stand) -> None:
+    _behave(stand, no_quota=1)
+    with pytest.raises(ClientError, match="ServiceQuotaExceededException"):
+        stand.start("pass")
+    assert stand.start("pass")
+
+
+def test_a_run_without_capacity_fails_before_its_driver_starts(stand: Stand) -> None:
+    _behave(stand, no_capacity=1)
+    failed = stand.until(stand.start("print('began')"), "FAILED")
+    assert "maximum vCPU" in failed["stateDetails"] and stand.output(failed["jobRunId"]) == ""
+    stand.until(stand.start("print('began')", "run-2"), "SUCCESS")
+
+
+def test_a_run_that_never_begins_stays_scheduled_until_it_is_cancelled(stand: Stand) -> None:
+    _behave(stand, never_begin=1)
+    run = stand.start("print('began')")
+    stand.until(run, "SCHEDULED")
+    stand.until(stand.start("print('began')", "run-2"), "SUCCESS")
+    assert stand.run(run)["state"] == "SCHEDULED"
+    stand.client.cancel_job_run(applicationId=stand.application, jobRunId=run)
+    stand.until(run, "CANCELLED")
+    assert stand.output(run) == ""
+
+
+def test_drivers_get_another_endpoint_and_more_variables_on_request(stand: Stand) -> None:
+    _behave(stand, endpoint="http://127.0.0.1:9", environment={"MORE": "yes"})
+    run = stand.start("import os; print(os.environ['AWS_ENDPOINT_URL_S3'], os.environ['MORE'])")
+    stand.until(run, "SUCCESS")
+    assert stand.output(run) == "http://127.0.0.1:9 yes\n"
+
+
 def test_a_failing_job_shows_its_last_output(stand: Stand) -> None:
     run = stand.start("raise SystemExit('the disk is full')")
     described = stand.until(run, "FAILED")

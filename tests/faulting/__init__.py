@@ -1,0 +1,1 @@
+"""Faults on the local stack: strikes one, waits until everything is committed, and judges what is there then."""

@@ -1,0 +1,117 @@
+"""Faults of the driver: it is killed at each phase of a batch, or stopped, replaced and woken up."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable
+
+from faulting.fault import Fault, both_types
+from faulting.proxy import Request
+from faulting.scene import Scene, send
+
+Matching = Callable[[Scene], Callable[[Request], bool]]
+
+
+def killed_at(matching: Matching, *, after: bool, skip: int = 0) -> Callable[[Scene], None]:
+    """Put a round, and kill -9 the driver that sends the matching request: before it arrives, or behind it."""
+
+    def act(scene: Scene) -> None:
+        with scene.trap(matching(scene), after=after, skip=skip) as trap:
+            scene.world.put_round()
+            scene.caught(trap)
+            scene.kill_driver()
+
+    return act
+
+
+def a_claim(scene: Scene) -> Callable[[Request], bool]:
+    """The transaction that claims objects: it deletes their pending items."""
+    claims = scene.written("TransactWriteItems", holding=f"object#{scene.stack.target.bronze}/{scene.world.prefix}")
+    return lambda request: claims(request) and b'"Delete"' in request.body
+
+
+def a_commit(scene: Scene) -> Callable[[Request], bool]:
+    """The file that completes a commit or delta commit."""
+    return scene.timeline_put("(delta)?commit")
+
+
+def stopped_and_woken(scene: Scene) -> None:
+    """Stop the driver behind the first file of an instant, forge EMR's verdict, and wake it when it was replaced."""
+    with scene.trap(scene.timeline_put(r"(delta)?commit\.requested"), after=True) as trap:
+        scene.world.put_round()
+        scene.caught(trap)
+        lane = scene.lane()
+        assert lane.job_run_id is not None and lane.run_id is not None
+        stopped = scene.processes(lane.job_run_id)
+        send(stopped, signal.SIGSTOP)
+        trap.let_go(forward=True)  # its answer waits in the driver's socket
+    scene.struck()
+    try:
+        now = int(time.time() * 1000)
+        assert scene.ledger.lanes.lapse(lane.lane, lane.run_id, now, job_run_id=lane.job_run_id, reason="forged")
+        scene.ledger.lanes.resume(lane.lane)
+        scene.wait_settled()
+    finally:
+        send(stopped, signal.SIGCONT)
+    scene.until(lambda: not scene.processes(lane.job_run_id), "the end of what was stopped")
+    output = scene.stack.home / "runs" / lane.job_run_id / "stdout"
+    events = [json.loads(line) for line in output.read_text().splitlines() if line.startswith("{")]
+    assert all(event["at"] <= now for event in events), "it did something more"
+
+
+DEATHS: tuple[Fault, ...] = (
+    *both_types(
+        Fault(
+            "killed_after_manifest",
+            "kill -9 of the driver: the manifest is in S3, and the batch is not open",
+            killed_at(lambda scene: scene.silver_put("_sluice/manifests/"), after=True),
+        )
+    ),
+    *both_types(
+        Fault(
+            "killed_after_claim",
+            "kill -9 of the driver: the objects are claimed, and nothing is read",
+            killed_at(a_claim, after=True),
+        )
+    ),
+    *both_types(
+        Fault(
+            "killed_during_write",
+            "kill -9 of the driver: an instant is inflight, and a data file is on its way",
+            killed_at(lambda scene: scene.data_put(), after=False),
+        ),
+        sampled="mor",
+    ),
+    *both_types(
+        Fault(
+            "killed_after_first_commit",
+            "kill -9 of the driver: one of the batch's three tables is committed, and not settled",
+            killed_at(a_commit, after=True),
+        ),
+        sampled="cow",
+    ),
+    *both_types(
+        Fault(
+            "killed_after_all_commits",
+            "kill -9 of the driver: all three tables are committed, and one is not settled",
+            killed_at(a_commit, after=True, skip=2),
+        )
+    ),
+    *both_types(
+        Fault(
+            "killed_during_settle",
+            "kill -9 of the driver: an outcome is in S3, and not in the ledger",
+            killed_at(lambda scene: scene.silver_put("_sluice/outcomes/"), after=True),
+        )
+    ),
+    *both_types(
+        Fault(
+            "stopped_and_woken",
+            "SIGSTOP of the driver between two files of an instant; SIGCONT when another run has done its work",
+            stopped_and_woken,
+            nearest="EMR Serverless's verdict that the stopped run has ended is forged in the ledger",
+        )
+    ),
+)

@@ -1,0 +1,34 @@
+"""A fault as data: its name, what it does and where, and how near it comes to what happens on AWS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from faulting.scene import Scene
+
+COW, MOR = "cow", "mor"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault. `act` puts objects, strikes and ends the fault; what follows is the same for all.
+
+    `strikes` says where, as docs/faults.md does; `nearest` what differs from the fault on AWS, if anything.
+    `sample`: `make test` runs it. `rules` are keys of tables.yaml for its tables. `once`: nothing of a later fault
+    works on its stack.
+    """
+
+    name: str
+    strikes: str
+    act: Callable[[Scene], None]
+    table_type: str = COW
+    sample: bool = False
+    nearest: str = ""
+    rules: tuple[tuple[str, object], ...] = ()
+
+
+def both_types(fault: Fault, *, sampled: str | None = None) -> Iterable[Fault]:
+    """The fault on copy-on-write and on merge-on-read tables; `sampled` is the table type of the sample."""
+    for table_type in (COW, MOR):
+        yield replace(fault, name=f"{fault.name}_{table_type}", table_type=table_type, sample=table_type == sampled)

@@ -1,0 +1,205 @@
+"""What a fault has at hand: the tables, the proxy, the job runs' processes, the lane, and the moment of the strike."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from judging.patience import patient
+from judging.running_stack import RunningStack
+
+from faulting.proxy import DYNAMODB, S3, FaultProxy, Request, Trap
+from faulting.world import World
+from sluice.lane.machine import LaneState
+from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_bench.measure.ledger_times import await_until
+
+CAUGHT_S = 240.0  # a start of Spark on a busy machine, and a batch
+SETTLED_S = 600.0
+
+
+@dataclass
+class Scene:
+    """One fault's surroundings. `hurried`: supervise is called when something is due, and not by its schedule."""
+
+    stack: RunningStack
+    proxy: FaultProxy
+    world: World
+    hurried: bool = False
+    struck_at: float = 0.0
+    ended_at: float | None = None
+    expected_codes: frozenset[str] = frozenset()  # of quarantined objects
+    notes: list[str] = field(default_factory=list)
+
+    # ---------------------------------------------------------------- time
+    def struck(self) -> None:
+        """Note the strike. The time to recovery counts from it, or from `ended` for faults that last."""
+        self.struck_at = self.struck_at or time.monotonic()
+
+    def ended(self) -> None:
+        """Note the end of a fault that lasts."""
+        self.ended_at = time.monotonic()
+
+    @property
+    def recovery_begins(self) -> float:
+        """From when on the time to recovery counts."""
+        return self.ended_at if self.ended_at is not None else self.struck_at
+
+    def until(self, condition: Callable[[], Any], what: str, timeout_s: float = CAUGHT_S) -> Any:
+        """Wait until a condition is true."""
+        return await_until(condition, timeout_s=timeout_s, what=what)
+
+    # ---------------------------------------------------------------- the ledger and the lane
+    @property
+    def ledger(self) -> DynamoDbLedger:
+        """The stack's ledger."""
+        return DynamoDbLedger(self.stack.target.client("dynamodb"), self.stack.target.ledger_table)
+
+    def lane(self) -> LaneState:
+        """The world's lane."""
+        return self.ledger.lanes.get(self.world.lane)
+
+    def supervise(self) -> None:
+        """Have the lanes looked at, as the schedule does once a minute."""
+        self.invoke("SuperviseFunction", {})
+
+    def invoke(self, output: str, event: Mapping[str, Any]) -> Any:
+        """Call one of the stack's functions by the name of its output, and return its answer."""
+        answer = self.stack.target.client("lambda").invoke(
+            FunctionName=self.stack.target.outputs[output], Payload=json.dumps(event).encode()
+        )
+        return json.loads(answer["Payload"].read() or b"null")
+
+    def fresh_run(self) -> None:
+        """Have the lane's next run be a new one: a living run ends between two batches."""
+        self.stack.sluice("pause", self.world.lane)
+        self.until(lambda: self.lane().state == "paused", "the end of the run before")
+        self.stack.sluice("resume", self.world.lane)
+
+    # ---------------------------------------------------------------- job runs
+    def behave(self, **behaviour: Any) -> None:
+        """Make the stand-in misbehave from now on. Drivers reach AWS through the proxy in any case."""
+        body = json.dumps({"endpoint": self.proxy.endpoint, **behaviour}).encode()
+        _put(f"{self.stack.target.emr_endpoint}/_stand-in/behaviour", body)
+
+    def processes(self, job_run: str) -> list[int]:
+        """The driver, its JVM and its workers: the processes of a job run's group."""
+        leader = int((self.stack.home / "runs" / job_run / "pid").read_text())
+        found = []
+        for process in Path("/proc").iterdir():
+            if process.name.isdigit():
+                with suppress(OSError, IndexError):
+                    fields = (process / "stat").read_text().rpartition(")")[2].split()
+                    if int(fields[2]) == leader and fields[0] not in "ZX":
+                        found.append(int(process.name))
+        return found
+
+    def kill_driver(self, job_run: str | None = None) -> str:
+        """kill -9 of everything that a job run has started; returns its id."""
+        job_run = job_run or self._held_by()
+        self.struck()
+        send(self.processes(job_run), signal.SIGKILL)
+        return job_run
+
+    def _held_by(self) -> str:
+        job_run = self.lane().job_run_id
+        assert job_run is not None, self.lane()
+        return job_run
+
+    def events(self, since: float = 0.0) -> list[dict[str, Any]]:
+        """What the drivers logged since then (epoch seconds)."""
+        found = []
+        for file in (self.stack.home / "runs").glob("*/stdout"):
+            if file.stat().st_mtime >= since:
+                for line in file.read_text(errors="replace").splitlines():
+                    with suppress(ValueError):
+                        event = json.loads(line)
+                        if isinstance(event, dict) and event.get("at", 0) >= since * 1000:
+                            found.append(event)
+        return sorted(found, key=lambda event: event["at"])
+
+    # ---------------------------------------------------------------- traps
+    @contextmanager
+    def trap(
+        self, matches: Callable[[Request], bool], *, after: bool = False, skip: int = 0, go_on: bool = False
+    ) -> Iterator[Trap]:
+        """Hold the first matching request for the length of a block, or with `after` its answer.
+
+        It is cut off then; with `go_on` it is forwarded, however late.
+        """
+        trap = Trap()
+        how = {"after": trap} if after else {"before": trap}
+        with self.proxy.rule(matches, skip=skip, times=1, **how):
+            try:
+                yield trap
+            finally:
+                trap.let_go(forward=go_on)
+
+    def caught(self, trap: Trap) -> Request:
+        """Wait for a trap's request, and call supervise meanwhile where it is needed."""
+        return trap.wait(patient(CAUGHT_S))
+
+    def wait_settled(self) -> None:
+        """Wait until everything in bronze is committed, or set aside as expected."""
+        if self.hurried:
+            self.until(self._hurry, "an empty lane", SETTLED_S)
+        self.stack.wait(SETTLED_S, strict=not self.expected_codes)
+
+    def _hurry(self) -> bool:
+        """Whether nothing wants a run any more; else supervise is called when the lane's back-off has ended."""
+        from sluice.lane.machine import wants_run
+
+        lane = self.lane()
+        if wants_run(lane, int(time.time() * 1000)):
+            self.supervise()
+        return lane.state in ("idle", "running") and not self.ledger.batches.unsettled(lane.lane)
+
+    # ---------------------------------------------------------------- what requests are
+    def timeline_put(self, suffix: str, table: str | None = None) -> Callable[[Request], bool]:
+        """The PUT of an instant's file on the timeline of the world's tables, or of one."""
+        where = re.escape(table.replace(".", "/")) if table else rf"{self.world.database}/\w+"
+        pattern = re.compile(rf"/{self.stack.target.silver}/{where}/\.hoodie/\d+\.{suffix}$")
+        return lambda request: request.service == S3 and request.method == "PUT" and bool(pattern.match(request.path))
+
+    def data_put(self) -> Callable[[Request], bool]:
+        """The PUT of a base file or a log file of the world's tables, in one part."""
+        pattern = re.compile(rf"/{self.stack.target.silver}/{self.world.database}/\w+/(?!\.hoodie/)[^/]+$")
+        names = re.compile(r"\.parquet$|\.log\.\d+_")
+        return lambda request: (
+            request.service == S3
+            and request.method in ("PUT", "POST")
+            and bool(pattern.match(request.path))
+            and bool(names.search(request.path))
+        )
+
+    def silver_put(self, prefix: str) -> Callable[[Request], bool]:
+        """The PUT of one of Sluice's documents in silver, by its prefix."""
+        start = f"/{self.stack.target.silver}/{prefix}"
+        return lambda request: request.service == S3 and request.method == "PUT" and request.path.startswith(start)
+
+    def written(self, *operations: str, holding: str = "") -> Callable[[Request], bool]:
+        """A call of DynamoDB by the names of its operations, whose body holds a text."""
+        text = holding.encode()
+        return lambda request: request.service == DYNAMODB and request.operation in operations and text in request.body
+
+
+def send(pids: list[int], number: int) -> None:
+    """Send a signal to processes, some of which may have ended."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _put(url: str, body: bytes) -> None:
+    request = urllib.request.Request(url, data=body, method="PUT")
+    with urllib.request.urlopen(request, timeout=30):
+        pass
