@@ -1,8 +1,8 @@
-"""The `sluice` command: mounts every verb.
+"""The `sluice` command: the table of its verbs.
 
-A new verb is a function (or a group, a Typer app) in the sub-package of its subject, and one line in `_mount`:
-config (rules), ingest (objects on their way), status (the present and the last hours), tables (silver and its catalog),
-trace (one object, one row), ops (operating a stack), local (the local stack and the demonstration).
+A new verb is a function (or a group, a Typer app) in the sub-package of its subject, and one entry in `VERBS`: config
+(rules), ingest (objects on their way), status (the present and the last hours), tables (silver and its catalog), trace
+(one object, one row), ops (operating a stack), local (the local stack and the demonstration).
 """
 
 from __future__ import annotations
@@ -10,22 +10,180 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 import typer.main
 
 from sluice_cli.terminal.guard import guard_output
 from sluice_cli.terminal.output import Stack, stack_before_verb
-from sluice_cli.terminal.run import Commands, run_command
+from sluice_cli.terminal.run import run_command
+from sluice_cli.terminal.verbs import Verb, lazy_group
+
+DISTRIBUTION = "sluice-lakehouse"
+
+_INGEST, _READ, _TRACE = "Ingest", "Read", "Trace"
+_TABLES, _OPERATE, _LOCAL = "Tables", "Operate", "Run locally and deploy"
+
+# In the order of help. A test compares each summary with the first paragraph of the verb's own help.
+VERBS = {
+    "config": Verb(
+        "sluice_cli.config.commands:app",
+        _INGEST,
+        "Map topics to tables: check tables.yaml, put it in force, show the configuration in force.",
+        {
+            "plan": "sluice_cli.config.push:plan",
+            "push": "sluice_cli.config.push:push",
+            "discover": "sluice_cli.config.discover:discover",
+            "import": "sluice_cli.config.hudi_streamer:import_properties",
+        },
+    ),
+    "put": Verb("sluice_cli.ingest.put:put", _INGEST, "Copy files into bronze. Any other S3 client works as well."),
+    "wait": Verb("sluice_cli.ingest.wait:wait", _INGEST, "Wait until every object version in bronze is settled."),
+    "quarantine": Verb(
+        "sluice_cli.ingest.quarantine:app",
+        _INGEST,
+        "Objects that could not be merged, and single rows of objects whose other rows were merged.",
+    ),
+    "query": Verb("sluice_cli.tables.query:query", _READ, "Query the silver tables in DuckDB's SQL, without Spark."),
+    "read": Verb(
+        "sluice_cli.tables.query:read",
+        _READ,
+        "Print or save a table's rows, without Spark, holding one batch of rows in memory.",
+    ),
+    "diff": Verb(
+        "sluice_cli.tables.query:diff",
+        _READ,
+        "Show which rows were added, changed or removed between two moments, and in which columns.",
+    ),
+    "history": Verb(
+        "sluice_cli.trace.history:history",
+        _TRACE,
+        "Show what happened to objects: when each was put, admitted, claimed and readable, and in which batch and run.",
+    ),
+    "trace": Verb(
+        "sluice_cli.trace.trace:trace",
+        _TRACE,
+        "Show one object's way as a waterfall: put, notice, admit, claim, read, commit, readable.",
+    ),
+    "row": Verb(
+        "sluice_cli.trace.row:row",
+        _TRACE,
+        "Show the life of one row: its changes, where each came from, which won and why, and the row after each "
+        "commit.",
+    ),
+    "table": Verb(
+        "sluice_cli.tables.inspect:app",
+        _TABLES,
+        "Inspect a table: schema, commits, files, statistics. No Spark is started, and no row is read.",
+        {"ddl": "sluice_cli.tables.catalog:ddl", "accept": "sluice_cli.tables.accept:accept"},
+    ),
+    "schema": Verb(
+        "sluice_cli.tables.schema:app",
+        _TABLES,
+        "The writer schemas of a table: their history, their differences, and the verdict on a new one.",
+    ),
+    "catalog": Verb(
+        "sluice_cli.tables.catalog:app",
+        _TABLES,
+        "The Glue catalog, where Athena, Redshift, EMR and Trino find the tables.",
+    ),
+    "services": Verb(
+        "sluice_cli.tables.services:app",
+        _TABLES,
+        "List and request table services: compaction, clustering, cleaning, purge, catalog sync.",
+    ),
+    "verify": Verb(
+        "sluice_cli.trace.verify:verify",
+        _TABLES,
+        "Prove a table by its content: merge its bronze objects again, without Spark, and compare every row.",
+    ),
+    "rebuild": Verb(
+        "sluice_cli.tables.rebuild:app",
+        _TABLES,
+        "Rebuild a table from its objects in bronze, or the ledger from manifests and outcomes.",
+        {"ledger": "sluice_cli.tables.rebuild_ledger:ledger"},
+    ),
+    "status": Verb(
+        "sluice_cli.status.status:status",
+        _OPERATE,
+        "Show lanes and tables: objects by state, bytes, ages, active runs, last commits and errors.",
+    ),
+    "top": Verb(
+        "sluice_cli.status.top:top", _OPERATE, "Watch lanes, waiting objects, freshness and runs until Ctrl-C."
+    ),
+    "doctor": Verb(
+        "sluice_cli.ops.doctor:doctor",
+        _OPERATE,
+        "Check buckets, ledger, application, release, configuration, lanes, lost notices and announcements.",
+    ),
+    "audit": Verb(
+        "sluice_cli.tables.audit:audit",
+        _OPERATE,
+        "Account for every object version: bronze against the ledger, the ledger against batches and commits.",
+    ),
+    "cost": Verb("sluice_cli.ops.cost:app", _OPERATE, "The cost of past runs, and estimates of monthly cost."),
+    "pause": Verb(
+        "sluice_cli.ops.lanes:pause", _OPERATE, "Stop starting runs in a lane. A run in progress ends after its batch."
+    ),
+    "resume": Verb("sluice_cli.ops.lanes:resume", _OPERATE, "End a pause or a halt, and start a run if one is due."),
+    "runs": Verb(
+        "sluice_cli.ops.runs:runs",
+        _OPERATE,
+        "List the last runs, newest first: begin (UTC), seconds, end and its reason, batches, objects and changes.",
+    ),
+    "logs": Verb(
+        "sluice_cli.ops.logs:logs",
+        _OPERATE,
+        "Print what a run's driver logged, with times in UTC. `sluice runs` lists the runs.",
+    ),
+    "dlq": Verb(
+        "sluice_cli.ops.dead_letters:app",
+        _OPERATE,
+        "The dead-letter queues: notices that admit failed five times, events that announce gave up, calls of "
+        "reconcile that failed for good. Nothing is lost in them: reconcile repeats the work of all three.",
+    ),
+    "batch": Verb(
+        "sluice_cli.ops.batches:app",
+        _OPERATE,
+        "Batches that no run has finished yet: what their next run does with them.",
+    ),
+    "standstill": Verb(
+        "sluice_cli.ops.standstill:app",
+        _OPERATE,
+        "Stop Spark before its application is changed or deleted, and resume it after.",
+    ),
+    "adopt-bucket": Verb(
+        "sluice_cli.ops.adopt_bucket:adopt_bucket",
+        _OPERATE,
+        "Add the stack to the notifications of its bronze bucket, which the parameter BronzeBucketName names.",
+    ),
+    "demo": Verb(
+        "sluice_cli.local.demo:demo",
+        _LOCAL,
+        "Load seven tables, change a row, delete it, upload a damaged file, and account for every object.",
+    ),
+    "local": Verb(
+        "sluice_cli.local.commands:app",
+        _LOCAL,
+        "Run the whole pipeline on this machine: MiniStack or LocalStack emulates AWS, and real Spark replaces EMR "
+        "Serverless.",
+    ),
+    "package": Verb(
+        "sluice_cli.ops.package:package",
+        _LOCAL,
+        "Build the Spark artifacts of this clone: ingest.py, sluice.zip and one archive of Python packages per "
+        "processor.",
+    ),
+}
+
+_SETTINGS: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
 
 app = typer.Typer(
     name="sluice",
-    cls=Commands,
-    rich_markup_mode="markdown",
+    cls=lazy_group(VERBS, _SETTINGS),
     no_args_is_help=True,
     add_completion=True,
-    pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="""Merge change files from S3 into Apache Hudi tables, with nothing running while nothing arrives.
 
@@ -41,92 +199,30 @@ app = typer.Typer(
       sluice query 'select * from crm."user" limit 5'
 
     Exit codes: 0 success, 1 failure or a negative answer, 2 an invalid command line.""",
+    **_SETTINGS,
 )
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            found = version(DISTRIBUTION)
+        except PackageNotFoundError:
+            found = "from its sources, not installed"
+        print(f"sluice {found}", flush=True)
+        raise typer.Exit()
+
+
 @app.callback()
-def everywhere(stack: Stack = None) -> None:
+def everywhere(
+    stack: Stack = None,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
     stack_before_verb.set(stack)
-
-
-def _mount() -> None:
-    from sluice_cli.config import commands as config_commands
-    from sluice_cli.config import discover as discover_command
-    from sluice_cli.config import hudi_streamer as import_command
-    from sluice_cli.config import push as push_commands
-    from sluice_cli.ingest import put as put_command
-    from sluice_cli.ingest import quarantine as quarantine_commands
-    from sluice_cli.ingest import wait as wait_command
-    from sluice_cli.local import commands as local_commands
-    from sluice_cli.local import demo as demo_command
-    from sluice_cli.ops import adopt_bucket as adopt_command
-    from sluice_cli.ops import batches as batch_commands
-    from sluice_cli.ops import cost as cost_command
-    from sluice_cli.ops import dead_letters as dead_letter_commands
-    from sluice_cli.ops import doctor as doctor_command
-    from sluice_cli.ops import lanes as lane_commands
-    from sluice_cli.ops import logs as logs_command
-    from sluice_cli.ops import package as package_command
-    from sluice_cli.ops import runs as runs_command
-    from sluice_cli.ops import standstill as standstill_command
-    from sluice_cli.status import status as status_command
-    from sluice_cli.status import top as top_command
-    from sluice_cli.tables import accept as accept_command
-    from sluice_cli.tables import audit as audit_command
-    from sluice_cli.tables import catalog as catalog_commands
-    from sluice_cli.tables import inspect as table_commands
-    from sluice_cli.tables import query as query_commands
-    from sluice_cli.tables import rebuild as rebuild_command
-    from sluice_cli.tables import rebuild_ledger as rebuild_ledger_command
-    from sluice_cli.tables import schema as schema_commands
-    from sluice_cli.tables import services as service_commands
-    from sluice_cli.trace import history as history_command
-    from sluice_cli.trace import row as row_command
-    from sluice_cli.trace import trace as trace_command
-    from sluice_cli.trace import verify as verify_command
-
-    app.add_typer(local_commands.app, name="local")
-    app.command("put")(put_command.put)
-    app.command("wait")(wait_command.wait)
-    app.command("status")(status_command.status)
-    app.command("query")(query_commands.query)
-    app.command("read")(query_commands.read)
-    app.command("diff")(query_commands.diff)
-    table_commands.app.command("ddl")(catalog_commands.ddl)
-    table_commands.app.command("accept")(accept_command.accept)
-    app.add_typer(table_commands.app, name="table")
-    app.add_typer(catalog_commands.app, name="catalog")
-    app.add_typer(service_commands.app, name="services")
-    app.command("history")(history_command.history)
-    app.command("top")(top_command.top)
-    app.command("trace")(trace_command.trace)
-    app.command("row")(row_command.row)
-    app.command("verify")(verify_command.verify)
-    config_commands.app.command("plan")(push_commands.plan)
-    config_commands.app.command("push")(push_commands.push)
-    config_commands.app.command("discover")(discover_command.discover)
-    config_commands.app.command("import")(import_command.import_properties)
-    app.add_typer(config_commands.app, name="config")
-    app.add_typer(quarantine_commands.app, name="quarantine")
-    app.add_typer(schema_commands.app, name="schema")
-    rebuild_command.app.command("ledger")(rebuild_ledger_command.ledger)
-    app.add_typer(rebuild_command.app, name="rebuild")
-    app.command("pause")(lane_commands.pause)
-    app.command("resume")(lane_commands.resume)
-    app.command("runs")(runs_command.runs)
-    app.command("logs")(logs_command.logs)
-    app.add_typer(dead_letter_commands.app, name="dlq")
-    app.add_typer(batch_commands.app, name="batch")
-    app.command("adopt-bucket")(adopt_command.adopt_bucket)
-    app.add_typer(cost_command.app, name="cost")
-    app.command("audit")(audit_command.audit)
-    app.command("doctor")(doctor_command.doctor)
-    app.command("demo")(demo_command.demo)
-    app.command("package")(package_command.package)
-    app.add_typer(standstill_command.app, name="standstill")
-
-
-_mount()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -142,5 +238,5 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 @cache
 def _built() -> Callable[..., Any]:
-    """The commands as Click has them. Typer takes some 80 ms to build them."""
+    """The commands as Click has them, each verb built by its first use."""
     return typer.main.get_command(app)

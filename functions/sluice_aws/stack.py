@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
 from sluice.errors import NoTarget
-from sluice_aws.clients import COMMAND, Clients, Credentials
+
+if TYPE_CHECKING:  # boto3 takes longer to load than all the rest, and a command's help needs none of it
+    from sluice_aws.clients import Clients, Credentials
 
 LOCAL, DEPLOYED = "local", "deployed"
 STACK_VARIABLE = "SLUICE_STACK"
@@ -46,6 +48,8 @@ class Target:
     @cached_property
     def clients(self) -> Clients:
         """The clients of this stack: with the emulator's credentials, or by botocore's own chain."""
+        from sluice_aws.clients import COMMAND, Clients
+
         return Clients(
             region=self.region,
             endpoint_url=self.endpoint,
@@ -121,6 +125,8 @@ def local_file(environment: Mapping[str, str], folder: Path) -> Path | None:
 
 def local_target(file: Path) -> Target:
     """The local stack that `sluice local up` wrote to a file. Raises NoTarget when the file is not one of these."""
+    from sluice_aws.clients import Credentials
+
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         buckets, credentials = content["buckets"], content["credentials"]
@@ -201,6 +207,8 @@ def remove_failed_creation(stack: str, environment: Mapping[str, str], *, poll_s
 
 
 def _clients(environment: Mapping[str, str]) -> Clients:
+    from sluice_aws.clients import COMMAND, Clients
+
     return Clients(
         region=environment.get("AWS_REGION"),
         endpoint_url=environment.get("AWS_ENDPOINT_URL") or None,

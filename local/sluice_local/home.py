@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from sluice_local.cache import locked
 from sluice_local.errors import AlreadyRunning, NotRunning
 
 _FOLDER = ".sluice"
@@ -63,14 +63,12 @@ class Home:
         """
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / "owner").open("a+") as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not locked(handle, wait=False):
                 raise AlreadyRunning(
                     f"A local stack already runs in {self.path} (process {self.owner()})",
                     home=str(self.path),
                     pid=self.owner(),
-                ) from None
+                )
             handle.truncate(0)
             handle.write(str(os.getpid()))
             handle.flush()
@@ -83,12 +81,10 @@ class Home:
         """The process that owns the folder, or None. A file left by a killed process doesn't count."""
         try:
             with (self.path / "owner").open("a+") as handle:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    handle.seek(0)
-                    return int(handle.read() or 0) or None
-                return None
+                if locked(handle, wait=False):
+                    return None
+                handle.seek(0)
+                return int(handle.read() or 0) or None
         except FileNotFoundError:
             return None
 

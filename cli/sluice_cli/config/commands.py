@@ -11,9 +11,7 @@ from sluice.errors import CommandFailed
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
-from sluice_cli.config.model import schema_text
 from sluice_cli.config.push import File, in_force, misfits_of_waiting, read_file, summary
-from sluice_cli.config.source import unknown_options
 from sluice_cli.config.yaml_lines import ConfigurationMistakes
 from sluice_cli.terminal.guard import json_escaped
 from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, say
@@ -55,6 +53,8 @@ def check(file: File, waiting: WithWaitingObjects = False, as_json: Json = False
             }
         )
         raise typer.Exit(1) from error
+    from sluice_cli.config.source import unknown_options
+
     warnings = unknown_options(configuration)
     if waiting:
         target = chosen_target(stack)
@@ -100,4 +100,6 @@ def schema() -> None:
 
       sluice config schema > tables.schema.json
     """
+    from sluice_cli.config.model import schema_text
+
     sys.stdout.write(schema_text())

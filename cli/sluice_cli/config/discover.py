@@ -19,7 +19,6 @@ from sluice.onboarding.samples import TopicSample
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
 from sluice_cli.config.rule_text import add_rules, rules_text, whole_text
-from sluice_cli.config.source import read_tables
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, stderr_console
 
 NO_COLUMN = "none"
@@ -155,6 +154,8 @@ def _how(proposal: Proposal) -> str:
 
 def _configuration(file: Path) -> Configuration | None:
     """Read the file; None if there is none. Raises ConfigurationMistakes and UsageError."""
+    from sluice_cli.config.source import read_tables
+
     try:
         return read_tables(file.read_text(encoding="utf-8"))
     except FileNotFoundError:

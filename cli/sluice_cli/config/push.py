@@ -25,7 +25,6 @@ from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.config.plan import ObjectsWaiting, Plan, PlannedTable, known_topics, lines_of, plan_push
 from sluice_cli.config.review import TableInUse, known_tables, lane_names, raised_generations, review
-from sluice_cli.config.source import read_tables, unknown_options
 from sluice_cli.config.yaml_lines import ConfigurationMistakes
 from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import ask
@@ -142,6 +141,8 @@ def push(
 
 def read_file(file: Path) -> Configuration:
     """Read a tables.yaml. Raises UsageError for an unreadable file and ConfigurationMistakes for an invalid one."""
+    from sluice_cli.config.source import read_tables  # loads pydantic, which help needs none of
+
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -216,6 +217,8 @@ def _planned(
     )
     made = replace(made, tables=waiting.with_quarantined(made.tables))
     fit = () if found.refusals else misfits_of_waiting(stack.objects, ledger, configuration, before)
+    from sluice_cli.config.source import unknown_options
+
     warnings = (*unknown_options(configuration), *(remark.text for remark in found.warnings), *fit)
     return made, warnings, before
 

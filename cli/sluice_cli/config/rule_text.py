@@ -16,7 +16,6 @@ import yaml
 
 from sluice.onboarding.discovery import Proposal
 from sluice.onboarding.keys import Choice
-from sluice_cli.config.source import read_tables
 from sluice_cli.errors import NoPlaceForRules
 from sluice_cli.terminal.output import counted
 
@@ -67,6 +66,8 @@ def add_rules(file: Path, count: int, rules: Callable[[int], str]) -> str:
 
     The new text is read back before it is written. Raises NoPlaceForRules, and ConfigurationMistakes of the new text.
     """
+    from sluice_cli.config.source import read_tables
+
     if file.exists():
         text, first, last = with_rules(file.read_text(encoding="utf-8"), rules)
     else:

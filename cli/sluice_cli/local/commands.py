@@ -17,7 +17,6 @@ from typing import Annotated
 import typer
 
 from sluice.errors import UsageError
-from sluice_cli.config.source import read_tables
 from sluice_cli.local.progress import progress_lines
 from sluice_cli.terminal.interaction import ask, following
 from sluice_cli.terminal.output import Json, print_json, say
@@ -89,6 +88,8 @@ def up(
     """
     home = chosen_home(os.environ, Path.cwd())
     if config is not None:
+        from sluice_cli.config.source import read_tables
+
         read_tables(_text(config))  # report a mistake before anything starts
     if detach:
         options = (

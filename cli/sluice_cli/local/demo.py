@@ -23,7 +23,6 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import local_target
-from sluice_cli.config.source import read_tables
 from sluice_cli.errors import DemoFailed
 from sluice_cli.ingest.survey import UNSETTLED, Survey, survey
 from sluice_cli.ingest.wait import Bronze
@@ -64,6 +63,8 @@ def demo(
         raise UsageError(
             f"The bundled files are not in {bronze}", next_step="Run the demonstration from a clone of the repository"
         )
+    from sluice_cli.config.source import read_tables
+
     read_tables(tables.read_text(encoding="utf-8"))
     began, drawn = time.monotonic(), Path.cwd() / (picture or "")
     with tempfile.TemporaryDirectory(prefix="sluice-demo-") as folder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -18,10 +18,12 @@ from sluice.lane.machine import LaneState, wants_run
 from sluice.lane.supervision import new_run_id
 from sluice.ledger.ports import Ledger
 from sluice.ports import Report
-from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.settings import Settings
+
+if TYPE_CHECKING:
+    from sluice_aws.clients import Clients
 
 
 @dataclass(frozen=True)

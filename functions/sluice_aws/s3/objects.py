@@ -16,7 +16,6 @@ from botocore.exceptions import ClientError
 
 from sluice.errors import ObjectTooLarge, SluiceError
 from sluice.objects import ObjectId
-from sluice_aws.clients import ClientOptions, Clients
 from sluice_aws.errors import ObjectArchived, ObjectGone, Unchanged
 from sluice_formats.avro_header import Head
 
@@ -322,7 +321,6 @@ def _code(error: ClientError) -> str:
 
 
 READ_AHEAD_OBJECTS = 8  # requests of one task in flight
-TASK = ClientOptions(attempts=4, read_timeout_s=30, connections=READ_AHEAD_OBJECTS + 2)
 
 
 @dataclass(frozen=True)
@@ -340,4 +338,7 @@ class ObjectSource:
 @lru_cache(maxsize=4)
 def task_objects(source: ObjectSource) -> Objects:
     """S3 for this process. Spark reuses workers, and making a client takes as long as reading ten objects."""
-    return Objects(Clients(region=source.region, endpoint_url=source.endpoint_url, options=TASK).s3)
+    from sluice_aws.clients import ClientOptions, Clients  # loads boto3, which a command's help needs none of
+
+    options = ClientOptions(attempts=4, read_timeout_s=30, connections=READ_AHEAD_OBJECTS + 2)
+    return Objects(Clients(region=source.region, endpoint_url=source.endpoint_url, options=options).s3)

@@ -9,17 +9,19 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from sluice_aws.clients import Clients
 from sluice_deploy.release import Release, build_release, source_root, upload_release
 from sluice_deploy.template import read_template
 from sluice_deploy.wheels import this_host
 from sluice_local.errors import DeploymentFailed
 from sluice_local.images.pythons import function_package
 from sluice_local.stack.overlay import Surroundings, overlay, state_machines
+
+if TYPE_CHECKING:
+    from sluice_aws.clients import Clients
 
 STACK = "sluice"
 _DEPLOYMENTS = "sluice-deployments"  # the counterpart of `sam deploy`'s managed bucket, for code and template

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from sluice_aws.clients import COMMAND, Clients, Credentials
 from sluice_local.cache import cache_directory
 from sluice_local.emr.spark_command import Cloud, Machine
 from sluice_local.emr.spark_runner import RunnerSettings
@@ -22,6 +22,9 @@ from sluice_local.images.jars import HUDI, ensure_jars, hudi_bundle
 from sluice_local.images.java import find_java
 from sluice_local.images.spark import build_image, build_remembered
 from sluice_local.stack.deploy import Deployment, Timers, deploy
+
+if TYPE_CHECKING:
+    from sluice_aws.clients import Clients
 
 Progress = Callable[[str], None]
 
@@ -130,6 +133,8 @@ def _describe(emulator: Emulator, stand_in: StandIn, deployment: Deployment, *, 
 
 
 def _clients(emulator: Emulator, stand_in: StandIn | None = None) -> Clients:
+    from sluice_aws.clients import COMMAND, Clients, Credentials  # loads boto3, which `--help` needs none of
+
     return Clients(
         region=REGION,
         endpoint_url=emulator.endpoint,

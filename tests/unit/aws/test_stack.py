@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from sluice.errors import NoTarget
-from sluice_aws import stack as target
 from sluice_aws.clients import ClientOptions
 from sluice_aws.stack import find_target, local_file, local_target
 from sluice_cli.ingest.put import joined
@@ -94,7 +93,8 @@ def test_a_stopped_stack_is_reported_in_one_line(described, monkeypatch, tmp_pat
     monkeypatch.chdir(tmp_path)
     for name in ("SLUICE_STACK", "SLUICE_HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(target, "COMMAND", ClientOptions(attempts=1))  # the pauses between attempts are botocore's
+    one_attempt = ClientOptions(attempts=1)  # the pauses between attempts are botocore's
+    monkeypatch.setattr("sluice_aws.clients.COMMAND", one_attempt)
     assert run(["status"]) == 1
     assert capsys.readouterr().err.splitlines() == [
         "local stack sluice-local at http://127.0.0.1:1",

@@ -1,21 +1,75 @@
 """The `sluice` command as a whole."""
 
+import inspect
 import json
 import subprocess
 import sys
 
+import typer.main
+
+from sluice_cli.main import VERBS, app
+
 LOADED_BY = """
 import json, sys
 from sluice_cli.main import run
-code = run(sys.argv[1:])
-print(json.dumps({"code": code, "modules": sorted(sys.modules)}), file=sys.stderr)
+codes = [run([*words, "--help"]) for words in json.loads(sys.argv[1])]
+print(json.dumps({"codes": codes, "modules": sorted(sys.modules)}), file=sys.stderr)
 """
+# As on Windows: what Python there doesn't have.
+WITHOUT_UNIX = """
+import sys
+for name in ("fcntl", "resource", "pty", "termios", "tty", "pwd", "grp", "readline", "curses", "_curses"):
+    sys.modules[name] = None
+"""
+EVERY_VERB = """
+from sluice_cli.main import _built, run
+print(len(list(_built().commands.values())), run(["--version"]), run(["config", "check", sys.argv[1]]))
+"""
+HEAVY = {"boto3", "duckdb", "hudi", "numpy", "pandas", "pyarrow", "sluice_cli.config.model"}
 
 
-def test_help_loads_neither_arrow_nor_hudi_nor_duckdb():
+def loaded_by_help_of(*verbs):
     ended = subprocess.run(
-        [sys.executable, "-c", LOADED_BY, "--help"], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", LOADED_BY, json.dumps(verbs)], capture_output=True, text=True, timeout=60, check=True
     )
     found = json.loads(ended.stderr)
-    assert found["code"] == 0 and "sluice_cli.main" in found["modules"]
-    assert not {"duckdb", "hudi", "pyarrow", "pandas"}.intersection(found["modules"])
+    assert found["codes"] == [0] * len(verbs) and "sluice_cli.main" in found["modules"]
+    return set(found["modules"])
+
+
+def test_help_loads_no_module_of_any_verb():
+    modules = loaded_by_help_of([])
+    assert not modules & (HEAVY | {verb.where.partition(":")[0] for verb in VERBS.values()})
+    assert len(modules) < 350
+
+
+def test_help_of_any_verb_loads_no_sdk_and_no_reader():
+    assert not loaded_by_help_of(*([verb] for verb in VERBS)) & HEAVY
+
+
+def test_version_says_which_distribution_is_installed():
+    done = subprocess.run(
+        [sys.executable, "-c", "from sluice_cli.main import main; main()", "--version"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.startswith("sluice ") and done.stderr == ""
+
+
+def test_the_summary_of_a_verb_begins_its_own_help():
+    for name, command in typer.main.get_command(app).commands.items():
+        paragraph = inspect.cleandoc(command.help).split("\n\n")[0]
+        assert " ".join(paragraph.split()) == VERBS[name].summary, name
+
+
+def test_every_verb_loads_without_the_modules_that_windows_lacks(tmp_path):
+    (tmp_path / "tables.yaml").write_text("tables: [{topic: a.b, table: a.b, record_key: id}]")
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_UNIX + EVERY_VERB, str(tmp_path / "tables.yaml")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.splitlines()[-1:] == [f"{len(VERBS)} 0 0"], done.stderr
