@@ -2,6 +2,7 @@
 
 It admits objects without a notice, drops records of objects that are gone, moves objects that raced a configuration
 push, wakes idle lanes with work, and announces committed batches that the stream missed. Supervise starts the runs.
+On a schedule of its own it audits the stack instead.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Callable
 
 from sluice.config.document import Configuration
 from sluice.ledger.ports import Ledger
@@ -18,6 +19,7 @@ from sluice_aws.admission.reassign import RECENTLY_MS, Rerouted, Unparked, rerou
 from sluice_aws.admission.reconcile import Reconciler
 from sluice_aws.admission.sweep import ObjectScan, Sweeper
 from sluice_aws.announce import Announcer
+from sluice_aws.audit.rounds import Auditor
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
 from sluice_aws.lanes.job_runs import JobRuns
@@ -26,26 +28,43 @@ from sluice_aws.lanes.supervise import Supervisor
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.silver_files import SilverBucket
+from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.settings import Settings
 from sluice_aws.telemetry import Telemetry, milliseconds_left, observed
 
 NEEDED = ("region", "stack", "ledger_table", "bronze_bucket", "silver_bucket", "artifact_bucket", "event_bus")
 RESERVED_MS = 30_000  # kept of the invocation's time for the page under way
+AUDIT = "audit"  # the duty that the other schedule asks for
 
 
 @observed("reconcile")
 def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[str, Any]:
-    """Lambda entry, called by the schedule: sweeps some pages, checks all lanes, and continues the listing.
-
-    The listing comes last: it reads what others wrote, and has the time that is left.
-    """
+    """Lambda entry, called by two schedules: continues the audit, or repairs what events missed."""
     parts = parts_of(telemetry)
-    configuration = parts.config_store.load()
 
     def seconds_left() -> float:
         left = milliseconds_left(context)
         return 3600.0 if left is None else (left - RESERVED_MS) / 1000
 
+    if event.get("duty") == AUDIT:
+        return _audit(parts, telemetry, seconds_left)
+    return _reconcile(parts, telemetry, seconds_left)
+
+
+def _audit(parts: ReconcileParts, telemetry: Telemetry, seconds_left: Callable[[], float]) -> dict[str, Any]:
+    reached = parts.auditor.run(seconds_left)
+    result = {"phase": reached.phase, "ended_at": reached.ended_at, "contradictions": reached.contradictions()}
+    telemetry.event("audited", **result)
+    return result
+
+
+def _reconcile(parts: ReconcileParts, telemetry: Telemetry, seconds_left: Callable[[], float]) -> dict[str, Any]:
+    """Sweep some pages, check all lanes, and continue the listing.
+
+    The listing comes last: it reads what others wrote, and has the time that is left.
+    """
+    configuration = parts.config_store.load()
     sweep = parts.sweeper.run(seconds_left)
     unparked = parts.unpark(configuration)
     rerouted = parts.reroute(configuration)
@@ -78,6 +97,7 @@ class ReconcileParts:
     waker: Waker
     ledger: Ledger
     announcer: Announcer
+    auditor: Auditor
     grace_ms: int
 
     def unpark(self, configuration: Configuration | None) -> Unparked:
@@ -135,6 +155,16 @@ def parts_of(telemetry: Telemetry) -> ReconcileParts:
             bus=settings.event_bus,
             stack=settings.stack,
             report=telemetry,
+            now=epoch_ms,
+        ),
+        auditor=Auditor(
+            ledger=ledger,
+            objects=objects,
+            timelines=TimelineReader(SilverBucket(clients.s3, settings.silver_bucket)),
+            report=telemetry,
+            bronze=settings.bronze_bucket,
+            silver=settings.silver_bucket,
+            grace_ms=grace_ms,
             now=epoch_ms,
         ),
         grace_ms=grace_ms,

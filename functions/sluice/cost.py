@@ -68,8 +68,8 @@ class Assumptions:
     look_reads: float = 5.0  # read units of the ledger per table
     look_gb_s: float = 0.5  # gathering and planning
     sync_gb_s: float = 0.5  # per table, of the catalog's function
-    metrics: int = 45  # custom metrics that exist all month
-    alarms: int = 28
+    metrics: int = 47  # custom metrics that exist all month
+    alarms: int = 30
 
 
 @dataclass(frozen=True)

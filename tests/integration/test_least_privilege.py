@@ -236,7 +236,12 @@ def story_of(name, deployment):
         TableName=LEDGER, Item={**{name: {"S": value} for name, value in batch.items()}, "committed_at": {"N": "1"}}
     )
     deployment.s3.delete_object(Bucket=BRONZE, Key=gone.key, VersionId=gone.version)
-    return [(NOTHING, lambda: reconcile({}, context(400_000)))] * 2
+    write_commit(deployment.s3, SILVER, artists(), 1)  # no outcome says so, which the audit finds
+    deployment.ledger.tables.pin("moma.artists", {"topic": "moma.public.artists"})
+    return [
+        *[(NOTHING, lambda: reconcile({}, context(400_000)))] * 2,
+        (NOTHING, lambda: reconcile({"duty": "audit"}, context(400_000))),
+    ]
 
 
 def play(name, deployment, without=None):

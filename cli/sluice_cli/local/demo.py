@@ -22,13 +22,13 @@ from sluice.prices import AS_OF, REGION, spark_usd
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.past_batches import PastBatch, PastBatches
 from sluice_aws.stack import local_target
 from sluice_cli.errors import DemoFailed
 from sluice_cli.ingest.survey import UNSETTLED, Survey, survey
 from sluice_cli.ingest.wait import Bronze
 from sluice_cli.local.demo_changes import ChangeWriter
 from sluice_cli.local.progress import progress_lines
-from sluice_cli.status.past_batches import PastBatch, PastBatches
 from sluice_cli.terminal.output import counted, say
 from sluice_cli.terminal.run import run_command
 from sluice_deploy.release import source_root

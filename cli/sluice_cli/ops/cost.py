@@ -24,8 +24,8 @@ from sluice.cost import (
 from sluice.prices import AS_OF, REGION, spark_usd
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.past_batches import PastBatch, PastBatches
 from sluice_aws.stack import Target
-from sluice_cli.status.past_batches import PastBatch, PastBatches
 from sluice_cli.terminal.output import (
     Json,
     Stack,

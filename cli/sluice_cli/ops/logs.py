@@ -132,9 +132,11 @@ def _stored(target: Target, run: str | None, name: str) -> Iterator[str]:
     prefix = f"logs/applications/{output_of(target, 'ApplicationId')}/jobs/{job_run}/"
     objects = Objects(target.client("s3"))
     found = sorted(
-        (put_at, key)
-        for key, put_at in objects.put_times(target.artifacts, prefix)
-        if "SPARK_DRIVER" in key.split("/") and key.rpartition("/")[2].startswith(name) and key.endswith(".gz")
+        (entry.put_at, entry.key)
+        for entry in objects.documents(target.artifacts, prefix)
+        if "SPARK_DRIVER" in entry.key.split("/")
+        and entry.key.rpartition("/")[2].startswith(name)
+        and entry.key.endswith(".gz")
     )
     if not found:
         raise CommandFailed(

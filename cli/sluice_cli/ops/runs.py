@@ -14,7 +14,7 @@ from sluice.batch.outcome import COMMITTED
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
-from sluice_cli.status.past_batches import PastBatch, PastBatches
+from sluice_aws.s3.past_batches import PastBatch, PastBatches
 from sluice_cli.terminal.output import (
     Json,
     Stack,

@@ -9,7 +9,7 @@ from typing import Any
 
 from sluice.batch.manifest import TablePart
 from sluice.batch.outcome import COMMITTED
-from sluice_cli.status.past_batches import PastBatch
+from sluice_aws.s3.past_batches import PastBatch
 
 BINS = 144
 RUNS_SHOWN = 200

@@ -94,9 +94,9 @@ def _write_page(
 ) -> Sequence[SkippedDocument]:
     """Write the page. Returns the documents that it leaves out, since they can't be read."""
     # Imported here because only the page needs them.
+    from sluice_aws.s3.past_batches import PastBatches
     from sluice_cli.status.page import page
     from sluice_cli.status.past import backlog, runs, shown_window, table_pasts
-    from sluice_cli.status.past_batches import PastBatches
 
     past = PastBatches(Objects(target.client("s3")), target.silver)
     with stderr_console().status("Reading manifests"):

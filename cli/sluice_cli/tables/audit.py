@@ -15,6 +15,7 @@ from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.admission.admit import open_admission
 from sluice_aws.admission.reconcile import notice_of
+from sluice_aws.audit.facts import AuditFacts, Tick
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
@@ -23,7 +24,6 @@ from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.settings import Settings
 from sluice_aws.stack import Target
-from sluice_cli.tables.audit_facts import AuditFacts, Tick
 from sluice_cli.tables.rebuild_plan import pages_of_bronze
 from sluice_cli.terminal.interaction import counting
 from sluice_cli.terminal.output import (
@@ -156,7 +156,7 @@ class Auditing:
             report.states[verdict.state] += 1
             report.places.update([place] if place else [])
             if verdict.code is not None and identity not in repaired:
-                report.contradictions.append(_about(identity, verdict.code, record))
+                report.contradictions.append(Contradiction.of_object(verdict.code, identity, record))
             if keep_objects:
                 report.objects.append(AuditedVersion(identity, verdict, record, place))
 
@@ -172,19 +172,6 @@ class Auditing:
 
     def _configuration(self) -> Configuration | None:
         return ConfigStore(self._objects, self._target.artifacts).load()
-
-
-def _about(identity: ObjectId, code: str, record: ObjectRecord | None) -> Contradiction:
-    if record is None:
-        return Contradiction(code, object=identity)
-    return Contradiction(code, record.table, record.batch, object=identity)
-
-
-def _next_step(found: Contradiction) -> str:
-    """The next step, with the names of the table and the key."""
-    step = CONTRADICTIONS[found.code][1]
-    step = step.replace("TABLE", found.table) if found.table else step
-    return step.replace("KEY", found.object.key) if found.object else step
 
 
 def _print(report: AuditReport) -> None:
@@ -209,7 +196,7 @@ def _print(report: AuditReport) -> None:
             print(f"  {_line(found)}")
         if len(all_found) > SHOWN:
             print(f"  and {len(all_found) - SHOWN:,} more (--json lists all)")
-        print(f"  {visible(_next_step(all_found[0])) if len(all_found) == 1 else CONTRADICTIONS[code][1]}")
+        print(f"  {visible(all_found[0].next_step) if len(all_found) == 1 else CONTRADICTIONS[code][1]}")
     if not report.contradictions:
         print("no contradiction")
 
@@ -233,8 +220,8 @@ def _document(report: AuditReport, *, with_objects: bool) -> dict[str, Any]:
         "contradictions": [
             {
                 "code": found.code,
-                "found": CONTRADICTIONS[found.code][0],
-                "next_step": _next_step(found),
+                "found": found.meaning,
+                "next_step": found.next_step,
                 "table": found.table,
                 "batch": found.batch,
                 "instant": found.instant,

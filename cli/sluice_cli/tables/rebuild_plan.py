@@ -11,9 +11,9 @@ from sluice.lane.machine import PAUSED
 from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED, SUPERSEDED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
-from sluice.objects import ObjectId, identify
+from sluice.objects import ObjectId
 from sluice_aws.s3.objects import COLD, ListedVersion, Objects, SkippedDocument
-from sluice_cli.status.past_batches import PastBatch, PastBatches
+from sluice_aws.s3.past_batches import PastBatch, PastBatches
 from sluice_cli.terminal.output import counted
 
 LOOKUPS_AT_ONCE = 16  # requests to bronze
@@ -51,10 +51,7 @@ def pages_of_bronze(objects: Objects, bucket: str, prefix: str = "") -> Iterator
     marker = None
     while True:
         page = objects.version_page(bucket, marker, prefix=prefix)
-        yield {
-            identify(item.bucket, item.key, item.version_id, item.etag, bucket_versioned=versioned): item
-            for item in page.versions
-        }
+        yield {item.id(versioned): item for item in page.versions}
         marker = page.next_marker
         if marker is None:
             return

@@ -13,8 +13,8 @@ from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects, SkippedDocument
+from sluice_aws.s3.past_batches import PastBatch, PastBatches
 from sluice_aws.stack import Target
-from sluice_cli.status.past_batches import PastBatch, PastBatches
 from sluice_cli.trace.object_history import Entry, by_object, claims_of
 from sluice_cli.trace.tracking import Tracker, tracker
 

@@ -10,7 +10,7 @@ from typing import Any
 from sluice.ledger.keys import CLAIMED, COMMITTED, LISTED_STATES, PENDING, QUARANTINED, RETURNED
 from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
-from sluice_cli.status.past_batches import PastBatch
+from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.trace.stages import UNSEEN, Moment
 
 

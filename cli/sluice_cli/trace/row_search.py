@@ -20,7 +20,7 @@ from sluice.errors import SluiceError, UsageError
 from sluice.ledger.ports import Ledger
 from sluice_aws.errors import ObjectGone
 from sluice_aws.s3.objects import Objects, SkippedDocument
-from sluice_cli.status.past_batches import PastBatch, PastBatches
+from sluice_aws.s3.past_batches import PastBatch, PastBatches
 from sluice_cli.trace.row_changes import FoundChange, ObjectChanges, changes_in
 from sluice_cli.trace.row_life import RowLife
 from sluice_cli.trace.row_story import MergedBatch

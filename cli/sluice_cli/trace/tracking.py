@@ -12,8 +12,8 @@ from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId, identify
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects, SkippedDocument
+from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.stack import Target
-from sluice_cli.status.past_batches import PastBatches
 from sluice_cli.terminal.output import visible
 from sluice_cli.trace.stages import TraceFacts
 

@@ -22,8 +22,8 @@ from sluice.ledger.ports import Ledger
 from sluice.ledger.recovery import end_states
 from sluice.silver_keys import rows_key
 from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
-from sluice_cli.status.past_batches import PastBatches
-from sluice_cli.status.past_rebuilds import PastRebuilds
+from sluice_aws.s3.past_batches import PastBatches
+from sluice_aws.s3.past_rebuilds import PastRebuilds
 from sluice_cli.trace.row_changes import Key, keyed_changes
 from sluice_cli.trace.row_life import row_versions
 from sluice_read.moments import Span

@@ -7,7 +7,8 @@ table's timeline. Facts are not of one moment: read bronze before the ledger, an
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome
@@ -77,6 +78,25 @@ class Contradiction:
     instant: str | None = None
     object: ObjectId | None = None
     objects: int = 1
+
+    @classmethod
+    def of_object(cls, code: str, identity: ObjectId, record: ObjectRecord | None) -> Contradiction:
+        """A contradiction about an object, with what its record says."""
+        if record is None:
+            return cls(code, object=identity)
+        return cls(code, record.table, record.batch, object=identity)
+
+    @property
+    def meaning(self) -> str:
+        """What the code means."""
+        return CONTRADICTIONS[self.code][0]
+
+    @property
+    def next_step(self) -> str:
+        """The next step, with the names of the table and the key."""
+        step = CONTRADICTIONS[self.code][1]
+        step = step.replace("TABLE", self.table) if self.table else step
+        return step.replace("KEY", self.object.key) if self.object else step
 
 
 @dataclass(frozen=True)
@@ -155,13 +175,45 @@ def judge_object(
         if any(found.end is not None for found in listed_in):
             return ObjectVerdict(UNKNOWN, LOST_RECORD)
         return ObjectVerdict(TOO_YOUNG) if young else ObjectVerdict(UNKNOWN, UNKNOWN_OBJECT)
-    own = next((item for item in listed_in if (item.part.batch, item.part.table) == (record.batch, record.table)), None)
+    own = next((item for item in listed_in if _is_own(item, record)), None)
     committed: dict[int, set[str]] = {}
     for item in listed_in:
         if item.end == COMMITTED and not item.part.void and (item.part.whole or item is own):
             committed.setdefault(item.attempt, set()).add(item.part.batch)
     part = own.part if own is not None and record.state == COMMITTED else None
     return ObjectVerdict(record.state, _contradiction(record, own, committed, open_batches, rebuilding), part)
+
+
+def judge_by_own_batch(
+    record: ObjectRecord | None,
+    listed_in: Sequence[Membership],
+    *,
+    young: bool,
+    open_batches: Collection[str],
+    rebuilding: Collection[str] = (),
+) -> ObjectVerdict:
+    """As `judge_object`, but with the batch alone that the record names."""
+    own = [] if record is None else [item for item in listed_in if _is_own(item, record)]
+    return judge_object(record, own, young=young, open_batches=open_batches, rebuilding=rebuilding)
+
+
+def judge_by_other_batches(
+    record: ObjectRecord | None,
+    listed_in: Sequence[Membership],
+    *,
+    young: bool,
+    open_batches: Collection[str],
+    rebuilding: Collection[str] = (),
+) -> ObjectVerdict:
+    """As `judge_object`, but with a code only where `judge_by_own_batch` has none."""
+    facts: dict[str, Any] = {"young": young, "open_batches": open_batches, "rebuilding": rebuilding}
+    verdict = judge_object(record, listed_in, **facts)
+    shown = record is not None and judge_by_own_batch(record, listed_in, **facts).code is not None
+    return replace(verdict, code=None) if shown else verdict
+
+
+def _is_own(item: Membership, record: ObjectRecord) -> bool:
+    return (item.part.batch, item.part.table) == (record.batch, record.table)
 
 
 def _contradiction(

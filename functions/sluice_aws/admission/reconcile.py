@@ -13,7 +13,7 @@ from sluice.admission.notices import LISTING, Notice
 from sluice.config.document import Configuration
 from sluice.errors import UnidentifiedObject
 from sluice.ledger.ports import Ledger
-from sluice.objects import ObjectId, identify
+from sluice.objects import ObjectId
 from sluice.ports import Report
 from sluice_aws.admission.admit import Admission, report_admissions
 from sluice_aws.lanes.start import Waker
@@ -111,7 +111,7 @@ class Reconciler:
 def notice_of(version: ListedVersion, versioned: bool) -> Notice:
     """A listed version as the notice that should have arrived. Raises UnidentifiedObject."""
     return Notice(
-        id=identify(version.bucket, version.key, version.version_id, version.etag, bucket_versioned=versioned),
+        id=version.id(versioned),
         size=version.size,
         sequencer=None,
         event_time_ms=version.modified_at,

@@ -15,7 +15,7 @@ from typing import Any, Callable, TypeVar
 from botocore.exceptions import ClientError
 
 from sluice.errors import ObjectTooLarge, SluiceError
-from sluice.objects import ObjectId
+from sluice.objects import ObjectId, identify
 from sluice_aws.errors import ObjectArchived, ObjectGone, Unchanged
 from sluice_formats.avro_header import Head
 
@@ -49,6 +49,10 @@ class ListedVersion:
     modified_at: int
     storage_class: str = "STANDARD"
 
+    def id(self, versioned: bool) -> ObjectId:
+        """Its identity, as a notice gives it; `versioned` says whether the bucket does. Raises UnidentifiedObject."""
+        return identify(self.bucket, self.key, self.version_id, self.etag, bucket_versioned=versioned)
+
 
 @dataclass(frozen=True)
 class VersionPage:
@@ -56,6 +60,15 @@ class VersionPage:
 
     versions: tuple[ListedVersion, ...]
     next_marker: tuple[str, str] | None
+
+
+@dataclass(frozen=True)
+class ListedDocument:
+    """One of Sluice's own objects in a listing. `put_at` in epoch ms, of whole seconds."""
+
+    key: str
+    size: int
+    put_at: int
 
 
 @dataclass(frozen=True)
@@ -255,11 +268,12 @@ class Objects:
             for entry in page.get("Contents", ()):
                 yield entry["Key"]
 
-    def put_times(self, bucket: str, prefix: str) -> Iterator[tuple[str, int]]:
-        """Every key below a prefix, in the order of their UTF-8 bytes, and when it was last written (epoch ms)."""
-        for page in self._s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+    def documents(self, bucket: str, prefix: str, after: str = "") -> Iterator[ListedDocument]:
+        """Every object below a prefix, in the order of their keys' UTF-8 bytes; with `after`, those behind that key."""
+        start = {"StartAfter": after} if after else {}
+        for page in self._s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix, **start):
             for entry in page.get("Contents", ()):
-                yield entry["Key"], int(entry["LastModified"].timestamp() * 1000)
+                yield ListedDocument(entry["Key"], entry["Size"], int(entry["LastModified"].timestamp() * 1000))
 
     def version_page(
         self, bucket: str, marker: tuple[str, str] | None = None, *, prefix: str = "", page_size: int = 1000

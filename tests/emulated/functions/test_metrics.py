@@ -246,6 +246,7 @@ def metrics(deployment, monkeypatch, capsys):
     deployment.s3.delete_object(Bucket=ids[0].bucket, Key=ids[0].key, VersionId=ids[0].version)
     deployment.land(key(4), b"no avro either")  # and no notice announced it
     reconcile({}, context(400_000))
+    reconcile({"duty": "audit"}, context(400_000))
     deployment.s3.put_object(Bucket="sluice-artifacts", Key="config/tables.json", Body=b"{")
     supervise({"detail-type": "Scheduled Event"}, context())
 
@@ -354,7 +355,11 @@ def test_every_alarm_is_explained_to_whom_it_wakes():
 
 
 def test_a_schedule_that_no_longer_runs_is_an_alarm_too():
-    assert "InsufficientDataActions" in ALARMS["OldestPendingAlarm"]
+    assert {name for name, alarm in ALARMS.items() if "InsufficientDataActions" in alarm} == {
+        "OldestPendingAlarm",
+        "AuditAgeAlarm",
+    }
+    assert all(ALARMS[name]["TreatMissingData"] == "missing" for name in ("OldestPendingAlarm", "AuditAgeAlarm"))
 
 
 def test_every_function_has_an_alarm_on_its_errors():

@@ -51,7 +51,7 @@ FLOORS = {
         "telemetry clients",
         "s3",
         "ledger stack",
-        "catalog announce",
+        "audit catalog announce",
         "lanes",
         "admission services",
     ),

@@ -10,9 +10,9 @@ from sluice.batch.manifest import Manifest, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.prices import spark_usd
 from sluice.schema.avro import read_writer_schema
+from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.local.demo import cost_line
 from sluice_cli.local.demo_changes import ChangeWriter
-from sluice_cli.status.past_batches import PastBatch
 
 BRONZE = Path(__file__).resolve().parents[3] / "data" / "tickit_small" / "bronze"
 

@@ -2,9 +2,9 @@
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, QUARANTINED, Outcome, Stage
+from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.status.html import Node, joined, tag
 from sluice_cli.status.past import BINS, Window, backlog, runs, shown_window, table_pasts
-from sluice_cli.status.past_batches import PastBatch
 
 T = 1_700_000_000_000
 WINDOW = Window(T, T + 144_000)  # a bin is a second

@@ -179,3 +179,13 @@ def test_a_commit_of_an_unknown_batch_is_found_and_services_have_none():
         "20240101000000003",
     )
     assert audit.without_outcome(TABLE, COMMITS, ["b-1", "b-2"]) == ()
+
+
+def test_an_object_in_two_batches_is_shown_by_the_other_batch_alone():
+    facts = {"young": False, "open_batches": ()}
+    both = (member(), member("b-2"))
+    assert audit.judge_by_own_batch(record(), both, **facts).code is None
+    assert audit.judge_by_other_batches(record(), both, **facts).code == audit.TWO_BATCHES
+    shown = (member(end=PARKED), member("b-2"))
+    assert audit.judge_by_own_batch(record(), shown, **facts).code == audit.OUTCOME_DISAGREES
+    assert audit.judge_by_other_batches(record(), shown, **facts).code is None

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import filterfalse
 
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome
 from sluice.silver_keys import PREFIX, manifest_key, outcome_key
-from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
+from sluice_aws.s3.objects import ListedDocument, Objects, SkippedDocument, SkippedDocuments
 
 AT_ONCE = 16  # manifests that are read ahead
 MANIFESTS = f"{PREFIX}/manifests/"
@@ -41,9 +40,9 @@ class PastBatches:
         """The documents that were left out so far, since they can't be read."""
         return self._skipped.found
 
-    def named(self, lane: str, batch: str) -> PastBatch | None:
-        """One batch of a lane; None if its manifest is gone or can't be read."""
-        return self._batch(manifest_key(lane, batch), None)
+    def named(self, lane: str, batch: str, table: str | None = None) -> PastBatch | None:
+        """One batch of a lane, or only a table's part of it; None if its manifest is gone or can't be read."""
+        return self._batch(manifest_key(lane, batch), table)
 
     def manifest(self, lane: str, batch: str) -> Manifest | None:
         """The manifest of one batch; None if it is gone or can't be read."""
@@ -68,24 +67,35 @@ class PastBatches:
         """
         # S3 stores whole seconds; within a second, the time in the manifest decides.
         found = sorted(
-            self._objects.put_times(self._silver, MANIFESTS), key=lambda entry: (entry[1], entry[0]), reverse=True
+            self._objects.documents(self._silver, MANIFESTS), key=lambda entry: (entry.put_at, entry.key), reverse=True
         )
-        recent = [key for key, put_at in found if since is None or put_at >= since - 1_000]
-        for key in filterfalse(_may_be_a_manifest, recent):
-            self._skipped.skip(key, "This is no manifest")
-        asked = list(filter(_may_be_a_manifest, recent))
-        keys = asked[:at_most]
+        asked = list(self._manifests(entry for entry in found if since is None or entry.put_at >= since - 1_000))
+        keys = [entry.key for entry in asked[:at_most]]
         self.unread = len(asked) - len(keys)
+        for chunk in self._read(keys, table):
+            yield from sorted(chunk, key=lambda batch: (batch.manifest.created_at, batch.manifest.batch), reverse=True)
+
+    def listed(self, after: str = "") -> Iterator[ListedDocument]:
+        """List the manifests of all lanes in the order of their keys; with `after`, those behind that key."""
+        return self._manifests(self._objects.documents(self._silver, MANIFESTS, after))
+
+    def read(self, keys: Sequence[str]) -> Iterator[PastBatch]:
+        """Read the batches of these manifests, some at a time."""
+        for chunk in self._read(keys, None):
+            yield from chunk
+
+    def _read(self, keys: Sequence[str], table: str | None) -> Iterator[list[PastBatch]]:
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="batches") as pool:
             for start in range(0, len(keys), AT_ONCE):
-                chunk = [
-                    batch
-                    for batch in pool.map(lambda key: self._batch(key, table), keys[start : start + AT_ONCE])
-                    if batch is not None
-                ]
-                yield from sorted(
-                    chunk, key=lambda batch: (batch.manifest.created_at, batch.manifest.batch), reverse=True
-                )
+                read = pool.map(lambda key: self._batch(key, table), keys[start : start + AT_ONCE])
+                yield [batch for batch in read if batch is not None]
+
+    def _manifests(self, listed: Iterable[ListedDocument]) -> Iterator[ListedDocument]:
+        for entry in listed:
+            if _may_be_a_manifest(entry.key):
+                yield entry
+            else:
+                self._skipped.skip(entry.key, "This is no manifest")
 
     def _batch(self, key: str, table: str | None) -> PastBatch | None:
         manifest = self._manifest(key)

@@ -1,20 +1,24 @@
-"""Reads what `sluice audit` compares: manifests and outcomes, records of the ledger, and the commits of timelines."""
+"""Reads what an audit compares: manifests and outcomes, records of the ledger, and the commits of timelines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from typing import Callable
 
 from sluice.errors import UnreadableCommit
 from sluice.hudi.own_metadata import BATCH_KEY
-from sluice.hudi.timeline import Instant
+from sluice.hudi.timeline import Instant, Timeline
 from sluice.ledger.audit import (
+    EXTRA_COMMIT,
     AuditedPart,
     Contradiction,
     Membership,
     ObjectVerdict,
     TableCommits,
+    judge_by_other_batches,
+    judge_by_own_batch,
     judge_object,
     judge_part,
     memberships,
@@ -26,27 +30,38 @@ from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.errors import NoSuchCommit
 from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
+from sluice_aws.s3.past_batches import PastBatch, PastBatches
+from sluice_aws.s3.past_rebuilds import PastRebuilds
 from sluice_aws.s3.timelines import TimelineReader
-from sluice_cli.status.past_batches import PastBatch, PastBatches
-from sluice_cli.status.past_rebuilds import PastRebuilds
 
-AT_ONCE = 16  # commits that are read at the same time
+AT_ONCE = 16  # documents and commits that are read at the same time
 Tick = Callable[[str, int], None]
-Judged = tuple[ObjectVerdict, ObjectRecord | None]
+Judged = tuple[ObjectVerdict, "ObjectRecord | None"]
+Judge = Callable[..., ObjectVerdict]
 
 
 class AuditFacts:
     """The facts of one stack, read while it works.
 
-    `read_batches` comes first. An object that seems wrong is looked up once more, and a timeline is read again for a
-    batch that was read after it, so that what happens meanwhile is no contradiction.
+    The batches come first, by `read_batches` or `add`. An object that seems wrong is looked up once more, and a
+    timeline is read again for a batch that was read after it, so that what happens meanwhile is no contradiction.
+    With `only`, of all batches just what they say about these objects is kept, however large they are.
     """
 
-    def __init__(self, ledger: Ledger, objects: Objects, silver: str, timelines: TimelineReader) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        objects: Objects,
+        silver: str,
+        timelines: TimelineReader,
+        *,
+        only: Collection[ObjectId] | None = None,
+    ) -> None:
         self._ledger = ledger
         self._objects = objects
         self._silver = silver
         self._timelines = timelines
+        self._only = only
         self._past = PastBatches(objects, silver)
         self._marks = SkippedDocuments()
         self._members: dict[ObjectId, tuple[Membership, ...]] = {}
@@ -62,22 +77,32 @@ class AuditFacts:
 
     @property
     def parts(self) -> Collection[AuditedPart]:
-        """Every part of every batch."""
+        """Every part of every batch that was read."""
         return self._parts.values()
 
     def read_batches(self, tick: Tick) -> None:
         """Read every manifest and outcome."""
         for number, batch in enumerate(self._past.newest(), 1):
-            self._add(batch)
+            self.add(batch)
             tick("Batches", number)
+
+    def add(self, batch: PastBatch) -> None:
+        """Take the parts of a batch and their objects."""
+        self._keep(self._memberships(batch))
 
     def verdicts(self, page: Collection[ObjectId], is_young: Callable[[ObjectId], bool]) -> dict[ObjectId, Judged]:
         """Judge objects that were listed in bronze, all of them once and those that seem wrong once more."""
-        found = self._judged(page, is_young, again=False)
-        suspects = [identity for identity, (verdict, _) in found.items() if verdict.code is not None]
-        if suspects:
-            found.update(self._judged(suspects, is_young, again=True))
-        return found
+        return self._twice(page, is_young, judge_object)
+
+    def verdicts_by_own_batches(
+        self, page: Collection[ObjectId], is_young: Callable[[ObjectId], bool]
+    ) -> dict[ObjectId, Judged]:
+        """Judge objects by the batches that their records name, and by no others."""
+        return self._twice(page, is_young, judge_by_own_batch)
+
+    def verdicts_by_other_batches(self, page: Collection[ObjectId]) -> dict[ObjectId, Judged]:
+        """Judge objects that batches list. Codes are for what the record's own batch doesn't show."""
+        return self._twice(page, lambda _: True, judge_by_other_batches)
 
     def place(self, part: AuditedPart) -> str:
         """Where a committed part is."""
@@ -93,8 +118,43 @@ class AuditFacts:
             yield from (contradiction for contradiction in found if contradiction is not None)
             yield from self._without_outcome(table, own)
 
+    def of_named_commits(
+        self, batches: Collection[str], timeline_of: Callable[[str], Timeline]
+    ) -> Iterator[Contradiction]:
+        """Compare the outcomes of these batches with the commits that they name, and no others.
+
+        `timeline_of` may be older than the outcomes: a part that seems wrong is compared with the newest once more.
+        """
+        parts = [part for part in self._parts.values() if part.batch in batches and part.instant is not None]
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="commits") as pool:
+            judged = list(pool.map(lambda part: self._judge_named(part, timeline_of(part.table)), parts))
+        for part, suspect in zip(parts, judged):
+            if suspect is not None:
+                found = self._judge_named(part, self._timelines.timeline(part.table))
+                rebuilds = PastRebuilds.read(self._objects, self._silver, self._marks)
+                if rebuilds.last_at.get(part.table) == self._rebuilds.last_at.get(part.table) and found is not None:
+                    yield found
+
+    def of_table(self, table: str) -> Iterator[Contradiction]:
+        """Compare every commit of a table's timeline with the outcome of its batch."""
+        extra = self._extra(table)
+        if extra:
+            extra = self._extra(table)  # a commit may have been rolled back meanwhile
+        yield from extra
+        outcomes = self._outcomes(table, self._commits[table])
+        yield from self._without_outcome(table, outcomes)
+
+    def _twice(
+        self, page: Collection[ObjectId], is_young: Callable[[ObjectId], bool], judge: Judge
+    ) -> dict[ObjectId, Judged]:
+        found = self._judged(page, is_young, judge, again=False)
+        suspects = [identity for identity, (verdict, _) in found.items() if verdict.code is not None]
+        if suspects:
+            found.update(self._judged(suspects, is_young, judge, again=True))
+        return found
+
     def _judged(
-        self, page: Collection[ObjectId], is_young: Callable[[ObjectId], bool], *, again: bool
+        self, page: Collection[ObjectId], is_young: Callable[[ObjectId], bool], judge: Judge, *, again: bool
     ) -> dict[ObjectId, Judged]:
         # A batch may be opened or closed while records are read, so its pointer counts before and after.
         unsettled = self._unsettled() if again else self._first_unsettled
@@ -105,7 +165,7 @@ class AuditFacts:
         found: dict[ObjectId, Judged] = {}
         for identity in page:
             record = records.get(identity)
-            verdict = judge_object(
+            verdict = judge(
                 record,
                 self._members.get(identity, ()),
                 young=is_young(identity),
@@ -118,20 +178,31 @@ class AuditFacts:
     def _read_missing(self, records: Mapping[ObjectId, ObjectRecord], *, again: bool) -> None:
         """Read the batches of records that were opened, or got an outcome, since the last read."""
         wanted = {
-            (record.lane or "", record.batch)
+            (record.lane or "", record.batch, record.table or "")
             for record in records.values()
             if record.batch is not None and (again or (record.batch, record.table) not in self._parts)
         }
-        for lane, name in sorted(wanted):
-            if not again and name in self._read_at:
-                continue
-            batch = self._past.named(lane, name)
-            self._read_at[name] = self._next()
-            if batch is not None:
-                self._add(batch)
+        unread = sorted(one for one in wanted if again or "/".join(one) not in self._read_at)
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="audit") as pool:
+            for start in range(0, len(unread), AT_ONCE):
+                chunk = unread[start : start + AT_ONCE]
+                for (lane, batch, table), found in zip(chunk, list(pool.map(lambda one: self._named(*one), chunk))):
+                    self._read_at["/".join((lane, batch, table))] = self._read_at[batch] = self._next()
+                    self._keep(found)
 
-    def _add(self, batch: PastBatch) -> None:
-        for identity, member in memberships(batch.manifest, batch.outcomes, self._rebuilds.last_at):
+    def _named(self, lane: str, batch: str, table: str) -> list[tuple[ObjectId, Membership]]:
+        found = self._past.named(lane, batch, table)
+        return [] if found is None else self._memberships(found)
+
+    def _memberships(self, batch: PastBatch) -> list[tuple[ObjectId, Membership]]:
+        return [
+            (identity, member)
+            for identity, member in memberships(batch.manifest, batch.outcomes, self._rebuilds.last_at)
+            if self._only is None or identity in self._only
+        ]
+
+    def _keep(self, found: Sequence[tuple[ObjectId, Membership]]) -> None:
+        for identity, member in found:
             self._parts[member.part.batch, member.part.table] = member.part
             others = tuple(
                 known
@@ -139,6 +210,30 @@ class AuditFacts:
                 if (known.part.batch, known.part.table) != (member.part.batch, member.part.table)
             )
             self._members[identity] = (*others, member)
+
+    def _extra(self, table: str) -> list[Contradiction]:
+        commits = self._read_commits(table)
+        found = [judge_part(part, commits) for part in self._outcomes(table, commits)]
+        return [one for one in found if one is not None and one.code == EXTRA_COMMIT]
+
+    def _outcomes(self, table: str, commits: TableCommits) -> list[AuditedPart]:
+        """The parts by the outcomes of all batches that have a commit."""
+        batches = sorted(set(commits.batches.values()))
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="outcomes") as pool:
+            outcomes = list(pool.map(lambda batch: self._past.outcome(batch, table), batches))
+        return [
+            AuditedPart(one.batch, table, "", one.counts.get("objects", 0), one.state, one.instant)
+            for one in outcomes
+            if one is not None
+        ]
+
+    def _judge_named(self, part: AuditedPart, timeline: Timeline) -> Contradiction | None:
+        named = [instant for instant in timeline.commits if instant.time == part.instant]
+        try:
+            batches = {instant.time: self._batch_of(part.table, instant) for instant in named}
+        except NoSuchCommit:
+            return None  # archived meanwhile
+        return judge_part(part, TableCommits(timeline, {at: batch for at, batch in batches.items() if batch}))
 
     def _without_outcome(self, table: str, own: Sequence[AuditedPart]) -> Iterator[Contradiction]:
         commits = self._commits.get(table) or self._read_commits(table)
@@ -171,7 +266,7 @@ class AuditFacts:
                     batches = list(pool.map(lambda instant: self._batch_of(table, instant), unread))
                 except NoSuchCommit:  # archived meanwhile
                     continue
-            read = {instant.time: batch for instant, batch in zip(unread, batches, strict=True) if batch is not None}
+            read = {instant.time: batch for instant, batch in zip(unread, batches) if batch is not None}
             there = {instant.time for instant in timeline.commits}
             kept = {time: batch for time, batch in known.items() if time in there}
             self._commits[table] = TableCommits(timeline, {**kept, **read})

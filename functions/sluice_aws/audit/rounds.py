@@ -1,0 +1,176 @@
+"""The audit that goes on by itself: some pages of a round per invocation, gauges, and a log line per contradiction."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Callable
+
+from sluice.errors import UnidentifiedObject
+from sluice.hudi.timeline import Timeline
+from sluice.ledger.audit import LOST_RECORD, Contradiction
+from sluice.ledger.audit_round import BATCHES, BRONZE, DONE, ROUND_MS, AuditRound
+from sluice.ledger.ports import Ledger
+from sluice.objects import ObjectId
+from sluice.ports import Report
+from sluice_aws.audit.facts import AuditFacts
+from sluice_aws.s3.objects import ListedDocument, ListedVersion, Objects, SkippedDocument
+from sluice_aws.s3.past_batches import PastBatches
+from sluice_aws.s3.timelines import TimelineReader
+
+CHECKPOINT = "audit"
+PAGE_VERSIONS = 200  # of bronze; each may be of a batch of its own
+PAGE_MANIFESTS, PAGE_BYTES = 64, 4_000_000  # of manifests as stored; a manifest of 5,000 objects has 1.5 MB
+KEPT_TIMELINES = 64  # of an invocation
+MOST_LOGGED = 1_000  # contradictions of an invocation
+#: An unknown object is a contradiction if reconcile didn't admit it for so long.
+UNKNOWN_AFTER_MS = ROUND_MS
+
+Page = tuple["list[Contradiction]", "tuple[str, ...] | None"]
+
+
+class Auditor:
+    """Rounds over one stack. A page's contradictions are logged before the checkpoint moves behind it."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        objects: Objects,
+        timelines: TimelineReader,
+        report: Report,
+        bronze: str,
+        silver: str,
+        grace_ms: int,
+        now: Callable[[], int],
+    ) -> None:
+        self._ledger = ledger
+        self._objects = objects
+        self._timelines = timelines
+        self._report = report
+        self._bronze = bronze
+        self._silver = silver
+        self._grace_ms = grace_ms
+        self._now = now
+
+    def run(self, seconds_left: Callable[[], float]) -> AuditRound:
+        """Go on with the round, or begin one that is due, until it or the time ends. Gauges are written in any case."""
+        at = AuditRound.from_dict(self._ledger.history.checkpoint(CHECKPOINT), self._now()).begun(self._now())
+        timeline_of = lru_cache(maxsize=KEPT_TIMELINES)(self._timelines.timeline)
+        logged = 0
+        try:
+            while at.phase != DONE and seconds_left() > 0:
+                found, after = self._page(at, timeline_of)
+                self._log(found[: MOST_LOGGED - logged])
+                logged += len(found)
+                at = at.behind(after, Counter(one.code for one in found), self._now())
+                self._ledger.history.put_checkpoint(at.to_dict(), self._now(), CHECKPOINT)
+        finally:
+            self._publish(at)
+        return at
+
+    def _page(self, at: AuditRound, timeline_of: Callable[[str], Timeline]) -> Page:
+        if at.phase == BRONZE:
+            return self._of_bronze(at.after)
+        return self._of_batches(at.after, timeline_of) if at.phase == BATCHES else self._of_tables(at.after)
+
+    def _of_bronze(self, after: tuple[str, ...] | None) -> Page:
+        """Compare a page of bronze with the ledger and each object's own batch."""
+        marker = None if after is None else (after[0], after[1])
+        page = self._objects.version_page(self._bronze, marker, page_size=PAGE_VERSIONS)
+        listed = self._identified(page.versions)
+        facts = self._facts(listed)
+        old = self._now() - max(self._grace_ms, UNKNOWN_AFTER_MS)
+        judged = facts.verdicts_by_own_batches(listed.keys(), lambda identity: listed[identity].modified_at > old)
+        self._warn(facts.skipped)
+        found = [
+            Contradiction.of_object(verdict.code, identity, record)
+            for identity, (verdict, record) in judged.items()
+            if verdict.code is not None
+        ]
+        return found, page.next_marker
+
+    def _of_batches(self, after: tuple[str, ...] | None, timeline_of: Callable[[str], Timeline]) -> Page:
+        """Compare some batches with their named commits, with their objects' records, and those with their batches."""
+        past = PastBatches(self._objects, self._silver)
+        keys, is_last = _page_of(past.listed("" if after is None else after[0]))
+        batches = list(past.read(keys))
+        listed = {item.id for batch in batches for item in batch.manifest.objects}
+        facts = self._facts(listed)
+        for batch in batches:
+            facts.add(batch)
+        found = list(facts.of_named_commits({batch.manifest.batch for batch in batches}, timeline_of))
+        judged = facts.verdicts_by_other_batches(
+            [identity for identity in sorted(listed) if identity.bucket == self._bronze]
+        )
+        for identity, (verdict, record) in judged.items():
+            # The record of an object that is gone is dropped after a while.
+            if verdict.code is not None and (verdict.code != LOST_RECORD or self._objects.exists(identity)):
+                found.append(Contradiction.of_object(verdict.code, identity, record))
+        self._warn((*past.skipped, *facts.skipped))
+        return found, None if is_last else (keys[-1],)
+
+    def _of_tables(self, after: tuple[str, ...] | None) -> Page:
+        """Compare all commits of one table with the outcomes of their batches."""
+        tables = [state.table for state in self._ledger.tables.all() if after is None or state.table > after[0]]
+        if not tables:
+            return [], None
+        facts = self._facts(())
+        found = list(facts.of_table(tables[0]))
+        self._warn(facts.skipped)
+        return found, (tables[0],) if len(tables) > 1 else None
+
+    def _facts(self, only: Iterable[ObjectId]) -> AuditFacts:
+        return AuditFacts(self._ledger, self._objects, self._silver, self._timelines, only=frozenset(only))
+
+    def _identified(self, versions: Iterable[ListedVersion]) -> dict[ObjectId, ListedVersion]:
+        versioned = self._objects.is_versioned(self._bronze)
+        found = {}
+        for version in versions:
+            try:
+                found[version.id(versioned)] = version
+            except UnidentifiedObject as error:
+                self._report.warn("version_unidentified", reason=str(error), **error.facts)
+        return found
+
+    def _log(self, found: Iterable[Contradiction]) -> None:
+        for one in found:
+            identity = one.object
+            self._report.warn(
+                "contradiction",
+                code=one.code,
+                meaning=one.meaning,
+                next_step=one.next_step,
+                table=one.table,
+                batch=one.batch,
+                instant=one.instant,
+                objects=one.objects,
+                bucket=None if identity is None else identity.bucket,
+                key=None if identity is None else identity.key,
+                version=None if identity is None else identity.version,
+            )
+
+    def _warn(self, skipped: Iterable[SkippedDocument]) -> None:
+        for document in skipped:
+            self._report.warn("document_skipped", key=document.key, reason=document.reason)
+
+    def _publish(self, at: AuditRound) -> None:
+        """One gauge over all codes, 0 without a contradiction, and one for each code that was found."""
+        found = at.contradictions()
+        self._report.count("Contradictions", sum(found.values()))
+        for code, number in found.items():
+            self._report.count("Contradictions", number, code=code)
+        self._report.count("AuditAgeSeconds", at.age_s(self._now()), unit="Seconds")
+
+
+def _page_of(listed: Iterator[ListedDocument]) -> tuple[list[str], bool]:
+    """The keys of a page of manifests, at least one if there is one, and whether no more follow."""
+    keys: list[str] = []
+    size = 0
+    for document in listed:
+        if keys and (len(keys) == PAGE_MANIFESTS or size + document.size > PAGE_BYTES):
+            return keys, False
+        keys.append(document.key)
+        size += document.size
+    return keys, True
