@@ -680,12 +680,19 @@ PARQUET = [
         1,
     ),
 ]
-CASES: list[Case] = [*CONTAINER, *SCHEMA, *VALUE, *JSON, *PARQUET]
+CSV = [
+    Case("no bytes, as CSV", "csv", lambda: b"", "empty_object"),
+    Case("Parquet called CSV", "csv", lambda: parquet(good_change()), "not_csv"),
+    Case("CSV in UTF-16", "csv", lambda: "id,name\n1,x\n".encode("utf-16"), "not_csv"),
+    Case("CSV without a header", "csv", lambda: b"1,x\n2,y\n", "csv_without_header"),
+    Case("gzip of garbage, as CSV", "csv.gz", lambda: b"\x1f\x8b" + b"\xff" * 40, "damaged_gzip"),
+]
+CASES: list[Case] = [*CONTAINER, *SCHEMA, *VALUE, *JSON, *PARQUET, *CSV]
 
 #: Keys that lead nowhere: what becomes of them before a byte is read, and a part of the reason or rule.
 KEYS = [
     ("topics/t/t+0+1.avro/", 10, "parked", "names no file"),
-    ("topics/t/t+0+1.csv", 10, "parked", "extension"),
+    ("topics/t/t+0+1.tsv", 10, "parked", "extension"),
     ("topics/t/t+0+1", 10, "parked", "extension"),
     ("somewhere/file.avro", 10, "parked", "names a topic"),
     ("topics//file.avro", 10, "parked", "names a topic"),

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from sluice.config.csv_form import CsvForm
 from sluice.config.delete_when import DeleteWhen
 from sluice.config.hudi_overrides import ALLOWED, GROUPS
 from sluice.config.lane import LaneConfig
@@ -27,6 +28,7 @@ _SHARED = settings_of(TableSettings)
 _SETTINGS = {
     "rules": (*(each for each in settings_of(TableRule) if each not in _SHARED), *_SHARED),
     "delete_when": tuple(replace(each, default_text="") for each in settings_of(DeleteWhen)),
+    "csv": settings_of(CsvForm),
     "services": settings_of(ServicePolicy),
     "services_each": tuple(replace(each, default_text="") for each in settings_of(Pace)),
     "lanes": settings_of(LaneConfig),

@@ -141,15 +141,15 @@ def _positions(
     plan: ReaderPlan,
     marks: Sequence[Any] | None = None,
 ) -> list[str]:
-    ordering = writer.row.column(plan.position) if plan.position is not None else None
-    if ordering is not None:
-        values = [row[ordering.written_name] for row in rows]
+    ordering = [column for column in map(writer.row.column, plan.position) if column is not None]
+    if ordering and len(ordering) == len(plan.position):
+        places = [tuple(row[column.written_name] for column in ordering) for row in rows]
         loaded = plan.delete_when.is_loaded
         return [
-            before_capture(plan.generation, offset)
-            if marks is not None and value in (None, "") and loaded(mark)
-            else encode_capture_order(plan.generation, ordering, value, offset)
-            for value, offset, mark in zip(values, offsets, marks or values)
+            before_capture(plan.generation, len(ordering), offset)
+            if marks is not None and (None in place or "" in place) and loaded(mark)
+            else encode_capture_order(plan.generation, ordering, place, offset)
+            for place, offset, mark in zip(places, offsets, marks or places)
         ]
     kind, names = writer.meta.position.kind, writer.meta.position.names
     components: list[Sequence[Any]] = (

@@ -10,7 +10,7 @@ from typing import Any, Callable, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluice.admission.routing import AVRO, JSON, LAST, PARQUET, classify, first_offset
+from sluice.admission.routing import AVRO, CSV, JSON, LAST, PARQUET, classify, first_offset
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.row_errors import RowError, row_error
 from sluice.changes import hidden_columns as hidden
@@ -20,20 +20,37 @@ from sluice.config.delete_when import are_operations, deletions_among, operation
 from sluice.config.document import KeyMatch
 from sluice.config.key_pattern import named_by
 from sluice.config.limits import Limits
+from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit, SluiceError, Unordered
 from sluice.schema.avro import ENVELOPE, PLAIN, WriterSchema
 from sluice_formats.arrow_batches import position_of, record_batch
 from sluice_formats.avro import avro_records
+from sluice_formats.csv_records import csv_records
+from sluice_formats.csv_text import csv_schema
 from sluice_formats.errors import DeletionsUnmarked, UnreadableObject, UnsupportedFormat
-from sluice_formats.json_records import json_records
+from sluice_formats.json_records import json_records, json_schemas
 from sluice_formats.parquet_records import parquet_records
 from sluice_formats.records import BadRow, ReaderPlan, Record, Records, sound_batch
 
 _READERS: dict[str, Callable[[bytes, ManifestObject, ReaderPlan], Records]] = {
     AVRO: lambda body, item, plan: avro_records(body, plan.limits),
     PARQUET: lambda body, item, plan: parquet_records(body, plan.limits),
+    CSV: lambda body, item, plan: csv_records(body, plan.inferred.get(item.id.hash), plan.csv, plan.limits),
     JSON: lambda body, item, plan: json_records(body, plan.inferred.get(item.id.hash), plan.limits),
 }
+
+
+SCANNED = frozenset((JSON, CSV))  # formats whose objects may carry several schemas or none
+
+
+def schemas_of(body: bytes, format: str, config: TableConfig) -> tuple[list[dict[str, Any]], bool]:
+    """The schemas of a scanned object's records in Avro form, and whether records carry none of their own.
+
+    Raises what `json_schemas` and `csv_schema` raise.
+    """
+    if format == CSV:
+        return [csv_schema(body, config)], True
+    return json_schemas(body, config.json_types, config.limits, config.unavailable_value)
 
 
 T = TypeVar("T")
@@ -113,7 +130,7 @@ def _check_ordered(writer: WriterSchema, offset: int | None, plan: ReaderPlan) -
 
     `offset` is the one in the object's name.
     """
-    if plan.delete_when.marks and plan.position is None and offset is None:
+    if plan.delete_when.marks and not plan.position and offset is None:
         if writer.meta.position.kind == OFFSET_ONLY and not plan.append_only:
             raise Unordered(
                 "The rule has delete_when, and neither a position column nor the object's name orders its changes",

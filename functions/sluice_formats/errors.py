@@ -89,7 +89,7 @@ class UnsupportedFormat(SluiceError):
     """An object in a format that this release can't read; facts: `format`."""
 
     code = "unsupported_format"
-    next_step = "Let the connector write Avro, JSON or Parquet"
+    next_step = "Let the connector write Avro, JSON, Parquet or CSV"
 
 
 class UnreadableObject(SluiceError):
@@ -106,6 +106,33 @@ class NotJsonLines(SluiceError):
 
     code = "not_json_lines"
     next_step = "Let the connector write newline-delimited JSON, each record an object"
+
+
+class NotCsv(SluiceError):
+    """An object that isn't CSV in UTF-8; facts: `begins`, the first bytes in hexadecimal, or `row` (from 1)."""
+
+    code = "not_csv"
+    next_step = "Let the writer write CSV by RFC 4180, in UTF-8, one file per object"
+
+
+class CsvWithoutHeader(SluiceError):
+    """A CSV object whose first row doesn't name the columns; facts: `names`."""
+
+    code = "csv_without_header"
+    next_step = (
+        "Let the writer put the names of the columns into the first row (AWS DMS: AddColumnName=true), or list them in"
+        " the rule's `csv: {columns: [...]}`; push it, then `sluice quarantine retry`"
+    )
+
+
+class RaggedCsv(SluiceError):
+    """A CSV object with a row of more or fewer values than columns; facts: `row` (from 1), `expected`, `found`."""
+
+    code = "ragged_csv"
+    next_step = (
+        "Correct the row and upload the object again. If `csv: {columns: [...]}` or `delimiter` of the table's rule"
+        " don't fit the object, correct them and `sluice quarantine retry`"
+    )
 
 
 class TooManySchemas(SluiceError):

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 from sluice.config.limits import DEFAULTS, Limits
 from sluice.errors import ExpansionLimit, SchemaTooComplex, SluiceError
+from sluice.schema.connect import avro_form
 from sluice.schema.limits import LISTS
-from sluice_formats.connect_schema import avro_form
 from sluice_formats.errors import DamagedJson, NotJsonLines, TooManySchemas
 from sluice_formats.json_text import parse, parse_prefix
 
 _BEGIN = re.compile(r'\s*\{\s*"schema"\s*:\s*')
 _BETWEEN = re.compile(r'\s*,\s*"payload"\s*:\s*')
 MAX_SCHEMAS = 64  # of one object: schemas change rarely
-_OTHERS = (
+OTHER_FORMATS = (  # by the bytes with which they begin
     (b"Obj\x01", "an Avro container"),
     (b"PAR1", "Parquet"),
     (b"PK", "a zip archive"),
@@ -200,7 +200,7 @@ def _schema_part(text: str) -> tuple[Any, int] | None:
 def _check_begin(text: bytes) -> None:
     first = text.lstrip(b" \t\r\n")[:1]
     if first and first != b"{":
-        looks = next((name for begins, name in _OTHERS if text.startswith(begins)), "something else")
+        looks = next((name for begins, name in OTHER_FORMATS if text.startswith(begins)), "something else")
         raise NotJsonLines(
             f"The object does not begin as a JSON object but as {looks}", begins=text[:16].hex(), record=0
         )

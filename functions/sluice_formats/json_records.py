@@ -19,9 +19,9 @@ from sluice.config.limits import Limits
 from sluice.errors import EmptyObject, SluiceError
 from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice.schema.avro_types import NamedTypes
+from sluice.schema.connect import avro_form
 from sluice.schema.temporal import days_of
 from sluice_formats import json_lines
-from sluice_formats.connect_schema import avro_form
 from sluice_formats.errors import DamagedJson, NotJsonLines, SchemaNotInferred, UndecodableValue
 from sluice_formats.json_schema import METADATA, NUMBER_TEXT, Inference
 from sluice_formats.json_text import to_text, unpacked
@@ -43,7 +43,7 @@ def json_schemas(
 ) -> tuple[list[dict[str, Any]], bool]:
     """The different schemas of an object's records in Avro form, and whether they were inferred.
 
-    `types` are the table's `json_types`. Broken records are skipped, unless all are broken. Raises what `json_records`
+    `types` are the table's `types`. Broken records are skipped, unless all are broken. Raises what `json_records`
     raises, EmptyObject and Incompatible.
     """
     if not body:
@@ -159,7 +159,7 @@ class RecordForm:
         avro, _ = self._types.non_null(written, name)
         base = avro["type"]
         if base == "bytes":
-            return _decimal(avro) if avro.get("logicalType") == "decimal" else _octets
+            return decimal_reader(avro) if avro.get("logicalType") == "decimal" else _octets
         if base in ("float", "double"):
             return _float
         if base in ("int", "long"):
@@ -214,8 +214,11 @@ def _octets(value: Any) -> bytes:
     return data
 
 
-def _decimal(avro: Mapping[str, Any]) -> _Convert:
-    """Unscaled bytes of a decimal: from base64, Connect's default, or from a number (`json.decimal.format=NUMERIC`)."""
+def decimal_reader(avro: Mapping[str, Any]) -> Callable[[Any], bytes]:
+    """Return what gives a decimal's unscaled bytes from base64, Connect's default, or from a number.
+
+    Numbers come of `json.decimal.format=NUMERIC`, and of text.
+    """
     scale = avro.get("scale", 0)
     as_bytes = "connect.name" in avro or avro.get(BASE64, False)
 

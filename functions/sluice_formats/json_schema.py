@@ -1,7 +1,7 @@
 """Schemas of JSON records that carry none, in Avro form, the form in which Sluice reads every writer schema.
 
-Two sources: the types that a table declares in `json_types` (`declared_type`), and the values of all records of an
-object (`Inference`). Schemas that records carry are read in `connect_schema`.
+Two sources: the types that a table declares in `types` (`declared_type`), and the values of all records of an
+object (`Inference`). Schemas that records carry are read in `sluice.schema.connect`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LIMIT = 2**63
 class Inference:
     """Infers the schema of one object from every one of its records.
 
-    `types` are the table's `json_types`. `unavailable` are the placeholder texts, which stand for a value of any type.
+    `types` are the table's `types`. `unavailable` are the placeholder texts, which stand for a value of any type.
     """
 
     def __init__(self, types: Mapping[str, str], unavailable: frozenset[str]) -> None:
@@ -196,5 +196,5 @@ def _type(name: str, kinds: int) -> Any:
         f"Column {name[:100]} is {' and '.join(found)} in one object",
         column=name[:100],
         types=found,
-        next_step="Declare the column in the table's json_types, or let the source write one type",
+        next_step="Declare the column in the table's `types`, or let the source write one type",
     )

@@ -13,6 +13,7 @@ from typing import Any, Callable, Union
 import pyarrow as pa
 
 from sluice.config import placeholders as unavailable
+from sluice.config.csv_form import CsvForm
 from sluice.config.delete_when import DeleteWhen
 from sluice.config.limits import DEFAULTS, Limits
 from sluice.config.table import TableConfig
@@ -39,7 +40,7 @@ class ReaderPlan:
     limits: Limits = DEFAULTS
     # Inferred schemas (Avro form, as JSON) of objects that carry none, by the object's hash.
     inferred: Mapping[str, str] = field(default_factory=dict)
-    position: str | None = None  # the column that orders rows, for sources without a log position
+    position: tuple[str, ...] = ()  # the columns that order rows, for sources without a log position
     append_only: bool = False
     unavailable_value: str = unavailable.DEFAULT
     coordinates: tuple[str, ...] = ()  # columns with the record's Kafka partition and offset
@@ -47,6 +48,7 @@ class ReaderPlan:
     partition_by: tuple[str, ...] = ()
     delete_when: DeleteWhen = DeleteWhen()
     key_pattern: str | None = None
+    csv: CsvForm = CsvForm()
 
 
 def reader_plan(
@@ -61,7 +63,7 @@ def reader_plan(
         columns,
         config.limits,
         inferred,
-        config.position,
+        config.position_columns,
         config.append_only,
         config.unavailable_value,
         config.coordinates,
@@ -69,6 +71,7 @@ def reader_plan(
         config.partition_by,
         config.delete_when,
         config.key_pattern,
+        config.csv,
     )
 
 

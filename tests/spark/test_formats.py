@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
@@ -21,6 +22,7 @@ from workbench import Workbench, change, flattened, table
 
 from sluice.admission.routing import classify
 from sluice.changes.hidden_columns import ROW
+from sluice.config.csv_form import CsvForm
 from sluice.config.delete_when import DeleteWhen
 
 KEY = "topics/src.public.t/partition=0/src.public.t+0+{:010d}.{}"
@@ -212,32 +214,48 @@ def test_rows_of_a_query_are_ordered_by_their_column_and_appended_rows_stay_sing
     assert bench.rows(log, "a") == bench.rows_by_hudi_rs(log, "a") == [(1,), (1,), (2,)]
 
 
-def test_rows_of_aws_dms_are_deleted_by_the_mark_that_their_rule_names(bench: Workbench) -> None:
+def dms_csv(*rows: dict[str, Any]) -> bytes:
+    """CSV as AWS DMS writes it with AddColumnName, its null as CsvNullValue says by default."""
+    body = io.StringIO()
+    writer = csv.DictWriter(body, list(rows[0]))
+    writer.writeheader()
+    writer.writerows({name: "NULL" if value is None else value for name, value in row.items()} for row in rows)
+    return body.getvalue().encode()
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv"])
+def test_full_load_and_changes_of_aws_dms_give_the_rows_of_the_source(bench: Workbench, format: str) -> None:
     def put_dms(name: str, *rows: dict[str, Any]) -> Any:
-        body = plain_parquet(*rows)
-        found = bench.put_bytes(body, key=f"topics/public/film/{name}.parquet", offset=0, format="parquet")
+        body = plain_parquet(*rows) if format == "parquet" else dms_csv(*rows)
+        found = bench.put_bytes(body, key=f"topics/public/film/{name}.{format}", offset=0, format=format)
         return replace(found, offset=None, kafka_partition=None)
 
-    load = put_dms("LOAD00000001", *({"id": id, "title": "a", "transact_seq": ""} for id in (1, 2, 3)))
-    first, second = (f"202305210615240{number:020d}" for number in (1, 2))
+    load = put_dms("LOAD00000001", *({"id": id, "title": "a", "note": None, "transact_seq": ""} for id in (1, 2, 3)))
+    first, second, third = (f"202305210615240{number:020d}" for number in (1, 2, 3))
     changes = put_dms(
         "20230521-061524000",
-        {"Op": "U", "id": 1, "title": "b", "transact_seq": first},
-        {"Op": "D", "id": 1, "title": "b", "transact_seq": second},
-        {"Op": "D", "id": 2, "title": "a", "transact_seq": first},
-        {"Op": "I", "id": 4, "title": "n", "transact_seq": first},
+        {"Op": "U", "id": 1, "title": "b", "note": "x", "transact_seq": first},
+        {"Op": "D", "id": 1, "title": "b", "note": "x", "transact_seq": second},
+        {"Op": "D", "id": 2, "title": "a", "note": None, "transact_seq": first},
+        {"Op": "I", "id": 4, "title": 'n, "quoted"', "note": "two\nlines", "transact_seq": first},
+        {"Op": "U", "id": 3, "title": "c", "note": None, "transact_seq": third},
     )
-    unmarked = table("film", position="transact_seq")
+    earlier = put_dms("20230521-061500000", {"Op": "U", "id": 3, "title": "old", "note": None, "transact_seq": first})
+    form = {"json_types": {"id": "long"}, "csv": CsvForm(null_text="NULL")}
+    unmarked = table(f"film_{format}", position="transact_seq", **form)
     refused = bench.merge(unmarked, [changes])
     assert (refused.state, [each.code for each in refused.quarantined]) == ("quarantined", ["deletions_unmarked"])
+    assert "delete_when: {column: Op, values: [D]}" in refused.quarantined[0].reason
     marked = replace(unmarked, delete_when=DeleteWhen(column="Op", values=("D",)))
     assert bench.merge(marked, [changes]).counts["deleted"] == 2
-    assert bench.merge(marked, [load]).counts["losing"] == 2, "a full load that comes late brings no deleted row back"
-    assert bench.rows(marked, "id", "title", "__deleted") == [
-        (1, None, True),
-        (2, None, True),
-        (3, "a", False),
-        (4, "n", False),
+    assert bench.merge(marked, [earlier]).counts["losing"] == 1, "of two files of changes the sequence decides"
+    assert bench.merge(marked, [load]).counts["losing"] == 3, "a full load that comes late brings no deleted row back"
+    assert bench.merge(marked, [load, changes, earlier]).no_change
+    assert bench.rows(marked, "id", "title", "note", "__deleted") == [
+        (1, None, None, True),
+        (2, None, None, True),
+        (3, "c", None, False),
+        (4, 'n, "quoted"', "two\nlines", False),
     ]
 
 

@@ -5,15 +5,18 @@ Reads are bounded: the first bytes of an object, and the whole blocks or lines i
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import fastavro
 
-from sluice.admission.routing import AVRO, JSON, PARQUET
+from sluice.admission.routing import AVRO, CSV, JSON, PARQUET
+from sluice.config.csv_form import CsvForm
 from sluice.config.limits import DEFAULTS, Limits
 from sluice.config.values import MIB
 from sluice.errors import ExpansionLimit, ObjectTooLarge, SluiceError
@@ -22,6 +25,7 @@ from sluice_aws.admission.heads import read_head
 from sluice_aws.s3.objects import Objects
 from sluice_formats.avro import blocks_of, decompressed
 from sluice_formats.avro_header import Head, parse_header
+from sluice_formats.csv_text import csv_columns, without_mark
 from sluice_formats.errors import CorruptObject
 from sluice_formats.json_lines import records as json_records
 from sluice_formats.json_text import unpacked_head
@@ -52,6 +56,8 @@ def sample_object(objects: Objects, id: ObjectId, format: str, rows: int) -> Obj
     """
     if format == JSON:
         return _json(objects.head_bytes(id, READ_BYTES), rows)
+    if format == CSV:
+        return _csv(objects.head_bytes(id, READ_BYTES), rows)
     if format == AVRO:
         return sample_avro(objects.head_bytes(id, READ_BYTES), rows)
     return _parquet(objects, id, rows)
@@ -113,6 +119,27 @@ def _json(head: Head, rows: int) -> ObjectSample:
         if len(found) >= rows:
             break
     return ObjectSample(schema, tuple(found), problem)
+
+
+def _csv(head: Head, rows: int) -> ObjectSample:
+    """The first rows as text, empty text as null: whether a value was quoted is not looked at here."""
+    text = without_mark(unpacked_head(head.data, READ_BYTES))
+    columns = csv_columns(text, CsvForm(), DEFAULTS)
+    whole = head.whole and len(text) < READ_BYTES
+    plain = (text if whole else text[: text.rfind(b"\n") + 1]).decode("utf-8", errors="replace")
+    found: list[dict[str, Any]] = []
+    problem = None
+    reader = filter(None, csv.reader(io.StringIO(plain, newline="")))
+    try:
+        for row in islice(reader, 1, rows + 1):
+            if len(row) != len(columns.names):
+                problem = f"a row has {len(row)} values for {len(columns.names)} columns"
+                break
+            found.append({name: value or None for name, value in zip(columns.names, row, strict=True)})
+    except csv.Error as error:
+        problem = f"a row can't be read: {error}"
+    fields = [{"name": name, "type": ["null", "string"]} for name in columns.names]
+    return ObjectSample({"type": "record", "name": "sluice.csv.Row", "fields": fields}, tuple(found), problem)
 
 
 def key_fields(objects: Objects, id: ObjectId, format: str) -> tuple[str, ...] | None:

@@ -38,6 +38,7 @@ def read_tables(text: str, *, defaults: Mapping[str, Any] | None = None) -> Conf
     for key in raw:
         if key not in TablesFile.model_fields:
             tree.mistake((key,), f"is unknown{_meant(key, TablesFile.model_fields)}")
+    _check_null_text(tree, shared, ("defaults",))
     settings = _validated(tree, Settings, shared, ("defaults",)) or Settings()
     lanes = _lanes(tree, raw.get("lanes"))
     rules: list[tuple[int, TableRule]] = []
@@ -48,6 +49,7 @@ def read_tables(text: str, *, defaults: Mapping[str, Any] | None = None) -> Conf
     before = field_values(TableSettings, settings)
     _check_lane(tree, before, ("defaults",), lanes)
     for number, written in enumerate(listed):
+        _check_null_text(tree, written, ("tables", number))
         rule = _validated(tree, Rule, written, ("tables", number))
         if rule is not None:
             made = _rule(tree, field_values(TableRule, rule), before, ("tables", number), lanes)
@@ -187,6 +189,13 @@ def _check_key_pattern(tree: YamlLines, own: Mapping[str, Any], rule: TableRule,
             "tells no topic, and the rule takes several: add a group, as in exports/(?P<topic>[^/]+)/.*, or give the "
             "rule a topic without *",
         )
+
+
+def _check_null_text(tree: YamlLines, written: Any, path: Path) -> None:
+    """Check that the text for null is not YAML's own null, which would leave the default in force."""
+    form = written.get("csv") if isinstance(written, dict) else None
+    if isinstance(form, dict) and "null_text" in form and form["null_text"] is None:
+        tree.mistake((*path, "csv", "null_text"), 'is text: write "NULL" in quotes, since YAML reads NULL as nothing')
 
 
 def _check_lane(tree: YamlLines, values: Mapping[str, Any], path: Path, lanes: Mapping[str, LaneConfig]) -> None:

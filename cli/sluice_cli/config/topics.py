@@ -19,10 +19,10 @@ from sluice.names import TOPIC
 from sluice.objects import ObjectId
 from sluice.onboarding.samples import SampledRow, TopicSample, sampled_row
 from sluice.schema.avro import WriterSchema, read_writer_schema
+from sluice.schema.connect import avro_form
 from sluice_aws.admission.reassign import renamed
 from sluice_aws.s3.objects import Objects
 from sluice_cli.config.object_samples import ObjectSample, key_fields, sample_object
-from sluice_formats.connect_schema import avro_form
 from sluice_formats.json_schema import Inference
 
 LOOKED_AT = 20_000  # parked objects

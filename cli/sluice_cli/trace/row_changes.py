@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluice.admission.routing import JSON, PARQUET
+from sluice.admission.routing import PARQUET
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.row_errors import JSON_TEXT, RowError
 from sluice.changes import hidden_columns as hidden
@@ -23,8 +23,7 @@ from sluice.schema.table_row import row_for_table
 from sluice.schema.temporal import REAL_RANGES, date_text, days_of, time_text
 from sluice.schema.union import union_of
 from sluice_formats.avro_header import Head, parse_header
-from sluice_formats.decode import Decoded, decode
-from sluice_formats.json_records import json_schemas
+from sluice_formats.decode import SCANNED, Decoded, decode, schemas_of
 from sluice_formats.json_schema import agreed
 from sluice_formats.parquet_footer import read_footer
 from sluice_formats.records import reader_plan
@@ -157,7 +156,7 @@ def _decoded(
     texts = _schemas(body, item, config)
     writers = [read_writer_schema(json.loads(text)) for text in texts]
     row = union_of(row_for_table(writer.row, config) for writer in writers)
-    inferred = {item.id.hash: texts[0]} if item.format == JSON else {}
+    inferred = {item.id.hash: texts[0]} if item.format in SCANNED else {}
     return writers, row, decode(body, item, reader_plan(config, batch=NO_BATCH, columns=row.columns, inferred=inferred))
 
 
@@ -195,8 +194,8 @@ def _moment(text: str) -> str | None:
 
 def _schemas(body: bytes, item: ManifestObject, config: TableConfig) -> list[str]:
     """The object's own schemas in Avro form, as JSON."""
-    if item.format == JSON:
-        schemas, was_inferred = json_schemas(body, config.json_types, config.limits, config.unavailable_value)
+    if item.format in SCANNED:
+        schemas, was_inferred = schemas_of(body, item.format, config)
         found: Sequence[Any] = agreed(schemas, {}) if was_inferred else schemas
     elif item.format == PARQUET:
         found = [read_footer(body, True).schema]

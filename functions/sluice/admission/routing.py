@@ -11,12 +11,13 @@ from sluice.names import TOPIC
 CHANGE_FILE, IGNORED, UNROUTABLE = "change_file", "ignored", "unroutable"
 FIRST, LAST = "first", "last"  # which of an object's offsets its name holds
 
-AVRO, JSON, PARQUET = "avro", "json", "parquet"
-READABLE_FORMATS = frozenset({AVRO, JSON, PARQUET})
-# The extensions that sinks append. The codec precedes `.parquet` (topic+0+0.snappy.parquet) and follows `.json`.
+AVRO, JSON, PARQUET, CSV = "avro", "json", "parquet", "csv"
+READABLE_FORMATS = frozenset({AVRO, JSON, PARQUET, CSV})
+# The extensions that writers append. The codec precedes `.parquet` (topic+0+0.snappy.parquet) and follows the others.
 _EXTENSIONS = (
     (".avro", AVRO),
     *((f"{end}{packed}", JSON) for end in (".json", ".jsonl", ".ndjson") for packed in ("", ".gz", ".gzip")),
+    *((f".csv{packed}", CSV) for packed in ("", ".gz", ".gzip")),
     *((f"{codec}.parquet", PARQUET) for codec in (".snappy", ".gz", ".gzip", ".zstd", ".lz4", ".brotli", "")),
     (".bin", "bytes"),  # Confluent's ByteArrayFormat: listed, so that such a file doesn't count as stray
     # Lenses' compressed JSON (FileExtensionNamer.scala). Accepted only for a name that a sink made.
@@ -80,7 +81,11 @@ def classify(key: str, size: int | None, match: KeyMatch | None = None) -> Route
     extension, file_format = next(((end, name) for end, name in _EXTENSIONS if file.endswith(end)), ("", None))
     stem = file[: len(file) - len(extension)]
     name = _sink_name(folders, stem) if file_format else None
-    topic = name.topic if name else _topic_folder(folders, by_dms=file_format == PARQUET and bool(_DMS.fullmatch(stem)))
+    topic = (
+        name.topic
+        if name
+        else _topic_folder(folders, by_dms=file_format in (PARQUET, CSV) and bool(_DMS.fullmatch(stem)))
+    )
     # The folder of a topic named `tombstone` is not a tombstone folder.
     if match is None and folders.split("/").count(_TOMBSTONE_FOLDER) > (1 if topic == _TOMBSTONE_FOLDER else 0):
         return Route(IGNORED, rule="tombstone_folder")
@@ -92,7 +97,9 @@ def classify(key: str, size: int | None, match: KeyMatch | None = None) -> Route
     if match is not None:
         return _matched(match, None if extension == ".gz" else file_format)
     if file_format is None or extension == ".gz" and not (name and name.by_lenses):
-        return Route(UNROUTABLE, reason="the file's extension is not one of .avro, .json, .json.gz, .parquet")
+        return Route(
+            UNROUTABLE, reason="the file's extension is not one of .avro, .json, .csv (or .gz of both), .parquet"
+        )
     if topic is None:
         return Route(UNROUTABLE, reason="neither the file's name nor a topics/<topic>/ folder names a topic")
     if not TOPIC.fullmatch(topic):

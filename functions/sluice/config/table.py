@@ -14,6 +14,7 @@ from typing import Any, Callable
 
 from sluice.changes.hidden_columns import LINEAGE_WORDS, ROW
 from sluice.config.catalog import CATALOG, CatalogRule
+from sluice.config.csv_form import CsvForm
 from sluice.config.delete_when import DeleteWhen
 from sluice.config.key_pattern import KEY_PATTERN, KeyName, named_by
 from sluice.config.limits import Limits
@@ -21,7 +22,6 @@ from sluice.config.placeholders import DEFAULT as DEFAULT_PLACEHOLDER
 from sluice.config.services import ServicePolicy
 from sluice.config.setting import restored, setting, settings_of, stored
 from sluice.config.values import (
-    COLUMN_NAME,
     COLUMNS,
     COORDINATES,
     DURATION,
@@ -32,11 +32,13 @@ from sluice.config.values import (
     LANE_NAME,
     LINEAGE,
     PLACEHOLDER,
+    POSITION,
     RAW_COLUMNS,
     SIZE,
     SWITCH,
     UNAVAILABLE_VALUE,
     choice,
+    position_columns,
     text,
     whole,
 )
@@ -49,7 +51,7 @@ TABLE_TYPES = (COW, MOR)
 DELETE_MODES = (SOFT, HARD, IGNORE)
 AUTO, SIMPLE, RECORD = "auto", "simple", "record"
 INDEXES = (AUTO, SIMPLE, RECORD)
-FORMATS = ("avro", "json", "parquet")
+FORMATS = ("avro", "json", "parquet", "csv")
 
 REWRITE_LIMIT_BYTES = 10 * GIB  # some minutes of one run's work
 
@@ -176,8 +178,11 @@ class TableSettings:
         hash=False,
         metadata=setting(
             JSON_TYPES,
-            "The types of columns in JSON without a schema: `date`, `timestamp_micros`, `decimal(10,2)` and so on.",
-            page="types.md",
+            "The types of columns in CSV, and in JSON without a schema: `date`, `timestamp_micros`, `decimal(10,2)` "
+            "and so on. Other columns of CSV are text.",
+            key="types",
+            former="json_types",
+            page="types.md#csv",
         ),
     )
     lineage: tuple[str, ...] = field(
@@ -206,11 +211,18 @@ class TableSettings:
             default_text="by extension",
         ),
     )
+    csv: CsvForm = field(
+        default=CsvForm(),
+        metadata=setting(
+            None, "How CSV objects are written, where it isn't as in RFC 4180.", default_text="", page="#csv"
+        ),
+    )
     position: str | None = field(
         default=None,
         metadata=setting(
-            COLUMN_NAME,
-            "The column that orders the changes of a row captured by a query, such as `last_update`.",
+            POSITION,
+            "The column that orders the changes of a row, such as `last_update`, or a list: the first counts most. "
+            "It holds whole numbers, dates, timestamps or text of these.",
             fixed=True,
             template=True,
         ),
@@ -259,6 +271,11 @@ class TableSettings:
             page="decisions/index.md",
         ),
     )
+
+    @property
+    def position_columns(self) -> tuple[str, ...]:
+        """The columns of `position`, in the order in which they count."""
+        return position_columns(self.position)
 
 
 @dataclass(frozen=True)
@@ -377,8 +394,7 @@ class TableRule(TableSettings, _RuleTable):
             )
         services = _filled(filled.services, fill)
         record_key = (ROW,) if self.append_only else filled.record_key
-        position = () if filled.position is None else (filled.position,)
-        for column in (*record_key, *filled.partition_by, *services.cluster_by, *position):
+        for column in (*record_key, *filled.partition_by, *services.cluster_by, *filled.position_columns):
             if not COLUMN.fullmatch(column):
                 raise InvalidConfiguration(
                     f"The rule for {self.topic or self.topic_regex} gives topic {topic} the column name {column!r}",

@@ -18,6 +18,7 @@ from sluice.names import COLUMN, LANE
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
 MIB, GIB = 1024**2, 1024**3
+POSITION_JOINT = ","  # joins the columns of a position, whose names hold none, in the stored form
 RAW_ALL = "*"  # in a table's `raw`: every column
 PLACEHOLDER = re.compile(r"\{([A-Za-z0-9_]+)\}")  # a part of the topic, in a template
 
@@ -170,6 +171,23 @@ def _column(written: Any) -> str:
     return written
 
 
+def _position(written: Any) -> str:
+    found = _columns(written)
+    if not found:
+        raise ValueError("names no column")
+    return POSITION_JOINT.join(found)
+
+
+def position_columns(position: str | None) -> tuple[str, ...]:
+    """The columns of a table's `position`, in the order in which they count."""
+    return tuple(position.split(POSITION_JOINT)) if position else ()
+
+
+def _written_position(position: str) -> str | list[str]:
+    columns = position_columns(position)
+    return position if len(columns) < 2 else list(columns)
+
+
 def _coordinates(written: Any) -> tuple[str, ...]:
     if (
         not isinstance(written, list)
@@ -198,6 +216,7 @@ _NAMES_SCHEMA = {"type": "array", "items": _NAME_SCHEMA, "uniqueItems": True}
 COLUMNS = Value(_columns, {"anyOf": [_NAME_SCHEMA, _NAMES_SCHEMA]}, list)
 ANY_COLUMNS = Value(_any_columns, COLUMNS.schema, list)  # hidden columns too
 COLUMN_NAME = Value(_column, {**_NAME_SCHEMA, "maxLength": 255})
+POSITION = Value(_position, {"anyOf": [_NAME_SCHEMA, {**_NAMES_SCHEMA, "minItems": 1}]}, _written_position)
 COORDINATES = Value(_coordinates, {**_NAMES_SCHEMA, "minItems": 2, "maxItems": 2}, list)
 RAW_COLUMNS = Value(_raw, {"anyOf": [{"type": "boolean"}, _NAME_SCHEMA, _NAMES_SCHEMA]}, list)
 

@@ -177,9 +177,7 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
             f"{sample.schemas} schemas among the pending objects: the newest is shown, and the table follows changes"
         )
     if sample.inferred:
-        notes.append(
-            "JSON without a schema: dates and exact numbers stay text or numbers unless json_types declares them"
-        )
+        notes.append("JSON without a schema: dates and exact numbers stay text or numbers unless `types` declares them")
     absent = [name for name in sample.key_fields or () if writer.row.column(name) is None]
     if absent:
         notes.append(f"the Kafka key has the field {absent[0]}, which is no column of the rows")

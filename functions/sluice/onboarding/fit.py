@@ -38,7 +38,7 @@ def _absent_columns(writer: WriterSchema, config: TableConfig) -> Iterator[str]:
     named = {
         "record_key": () if config.append_only else config.record_key,
         "partition_by": config.partition_by,
-        "position": (config.position,) if config.position else (),
+        "position": config.position_columns,
     }
     for key, columns in named.items():
         for name in columns:
@@ -68,7 +68,8 @@ def _of_snapshots(sample: TopicSample, writer: WriterSchema, config: TableConfig
     if writer.shape != PLAIN:
         return [row for row in sample.rows if row.read]
     if config.position is not None:
-        loaded = [row for row in sample.rows if row.values.get(config.position) in (None, "")]
+        columns = config.position_columns
+        loaded = [row for row in sample.rows if any(row.values.get(name) in (None, "") for name in columns)]
         return loaded if config.delete_when.marks else ()
     return () if sample.offsets_named else sample.rows
 

@@ -1,8 +1,9 @@
-"""Positions of rows that a query captured, by a column that grows with every change (`position: last_update`)."""
+"""Positions of rows that a query captured, by columns that grow with every change (`position: last_update`)."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from sluice.errors import Incompatible, Unordered
@@ -43,12 +44,18 @@ def is_change_sequence(text: str) -> bool:
     return _CHANGE_SEQUENCE.fullmatch(text) is not None
 
 
-def encode_capture_order(generation: int, column: Column, value: Any, offset: int) -> str:
-    """The stored position of a row: the raw value of its position column in the column's unit, then the Kafka offset.
+def encode_capture_order(generation: int, columns: Sequence[Column], values: Sequence[Any], offset: int) -> str:
+    """The stored position of a row: the raw values of its position columns in their units, then the Kafka offset.
 
     Text of 35 digits, AWS DMS's change sequence, sorts as it is. Raises Unordered for a null, and for other text that
     isn't a point in time in ISO 8601 (UTC where it names no zone).
     """
+    places = ".".join(map(_place, columns, values))
+    return f"{generation:04d}.{places}.{offset:020d}"
+
+
+def _place(column: Column, value: Any) -> str:
+    """The place that one column gives a row: text of a width that all values of the column have."""
     if value is None:
         raise Unordered(
             f"The position column {column.name} is null",
@@ -57,26 +64,35 @@ def encode_capture_order(generation: int, column: Column, value: Any, offset: in
             next_step="Let the query leave out rows without it, or name another column in `position`",
         )
     if column.kind == kinds.STRING and is_change_sequence(value):
-        return f"{generation:04d}.{value}.{offset:020d}"
-    count = _iso_nanos(column, value) if column.kind in _TEXTS else value * _STEPS[column.kind]
+        return str(value)
+    count = _moment(column, value) if column.kind in _TEXTS else value * _STEPS[column.kind]
     if not -_BIAS < count < _BIAS:
         raise Unordered(f"The position column {column.name} is out of range", field=column.name, value=str(value)[:100])
-    return f"{generation:04d}.{count + _BIAS:027d}.{offset:020d}"
+    return f"{count + _BIAS:027d}"
 
 
-def before_capture(generation: int, offset: int) -> str:
-    """The stored position of a row that was there before capture began: lower than that of every captured change."""
-    return f"{generation:04d}.{0:027d}.{offset:020d}"
+def before_capture(generation: int, columns: int, offset: int) -> str:
+    """The stored position of a row that was there before capture began: lower than that of every captured change.
+
+    `columns` is the number of position columns.
+    """
+    return ".".join([f"{generation:04d}", *[f"{0:027d}"] * columns, f"{offset:020d}"])
 
 
-def _iso_nanos(column: Column, text: str) -> int:
+def moment_nanos(text: str) -> int:
+    """Nanoseconds since 1970 of a point in time in ISO 8601, in UTC where it names no zone. Raises ValueError."""
     found = _ISO.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text[:40]!r} is no point in time in ISO 8601")
+    year, month, day, hour, minute, second, fraction, zone = found.groups()
+    days = days_of_civil(int(year), int(month), int(day))
+    seconds = days * 86_400 + int(hour or 0) * 3_600 + int(minute or 0) * 60 + int(second or 0) - _east(zone)
+    return seconds * 10**9 + int((fraction or "").ljust(9, "0"))
+
+
+def _moment(column: Column, text: str) -> int:
     try:
-        if found is None:
-            raise ValueError("not ISO 8601")
-        year, month, day, hour, minute, second, fraction, zone = found.groups()
-        days = days_of_civil(int(year), int(month), int(day))
-        seconds = days * 86_400 + int(hour or 0) * 3_600 + int(minute or 0) * 60 + int(second or 0) - _east(zone)
+        return moment_nanos(text)
     except ValueError as error:
         raise Unordered(
             f"The position column {column.name} holds text that is no point in time",
@@ -84,7 +100,6 @@ def _iso_nanos(column: Column, text: str) -> int:
             value=text[:100],
             next_step=_NEXT_STEP,
         ) from error
-    return seconds * 10**9 + int((fraction or "").ljust(9, "0"))
 
 
 def _east(zone: Any) -> int:

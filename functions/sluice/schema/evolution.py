@@ -181,12 +181,12 @@ def evolve_table(before: Mapping[str, str] | None, row: RowSchema, config: Table
                 types=[column.source_type, "a single value"],
                 next_step="Give the topic a table with a record_key and partition_by of numbers, texts or times",
             )
-    if config.position is not None:
-        column = row.column(config.position)
+    for name in config.position_columns:
+        column = row.column(name)
         if column is None:
             raise Incompatible(
-                f"The position column {config.position} is not a column of this schema",
-                column=config.position,
+                f"The position column {name} is not a column of this schema",
+                column=name,
                 types=["", "absent"],
             )
         check_position_column(column)

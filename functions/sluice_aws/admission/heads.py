@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable
 
-from sluice.admission.routing import AVRO, JSON, PARQUET
+from sluice.admission.routing import AVRO, CSV, JSON, PARQUET
 from sluice.config.limits import DEFAULTS, Limits
 from sluice.errors import EmptyObject
 from sluice.objects import ObjectId
 from sluice.schema.limits import check_schema
 from sluice_aws.s3.objects import Objects
 from sluice_formats.avro_header import Head, parse_header
+from sluice_formats.csv_text import check_head
 from sluice_formats.errors import CorruptObject, HeaderCut
 from sluice_formats.json_lines import schema_in_head
 from sluice_formats.json_text import unpacked_head
@@ -35,7 +36,7 @@ def _no_bound(size: int) -> None:
 
 @dataclass(frozen=True)
 class ObjectHead:
-    """The writer schema of an object in Avro's form, None for JSON whose head holds none."""
+    """The writer schema of an object in Avro's form; None for CSV, and for JSON whose head holds none."""
 
     schema: Any
 
@@ -64,6 +65,9 @@ class Heads:
         """
         if format == JSON:
             return self._json(id, limits, more_memory)
+        if format == CSV:
+            check_head(_not_empty(self._objects.head_bytes(id, FIRST_READ_BYTES)).data)
+            return ObjectHead(None)
         if format == PARQUET:
             return self._parquet(id, limits, more_memory)
         return self._avro(id, topic, limits, more_memory)

@@ -1,6 +1,6 @@
 """Finds the writer schemas of a part's objects, and records them with the table's own columns.
 
-A schema is stored by admission, in the object's own head, or in its JSON records. JSON objects are scanned in Spark
+A schema is stored by admission, in the object's own head, or in its JSON records. JSON and CSV are scanned in Spark
 tasks, since their records may carry several schemas or none.
 """
 
@@ -16,7 +16,6 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from sluice.admission.routing import JSON
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import ObjectError
 from sluice.config.table import TableConfig
@@ -29,8 +28,7 @@ from sluice.silver_keys import schema_key
 from sluice_aws.admission.heads import read_head
 from sluice_aws.s3.objects import Objects, ObjectSource, task_objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
-from sluice_formats.decode import read_or_refused
-from sluice_formats.json_records import json_schemas
+from sluice_formats.decode import SCANNED, read_or_refused, schemas_of
 from sluice_formats.json_schema import agreed
 from sluice_spark.merge.plan import column_types
 from sluice_spark.merge.read import balanced, bodies, error_with_facts, task_count
@@ -64,7 +62,7 @@ class Scanned:
 def scan_schemas(
     spark: SparkSession, *, objects: Sequence[ManifestObject], config: TableConfig, source: ObjectSource
 ) -> Scanned:
-    """Read JSON objects for their schemas alone; a few lines per object come back, never data.
+    """Read objects of JSON and CSV for their schemas alone; a few lines per object come back, never data.
 
     An object that can't be read is in `errors`. Transient errors of S3 are raised, and Spark runs the task again.
     """
@@ -105,9 +103,7 @@ def _scan(
     """One row per schema of the object, with the schema's text only where the task has not `sent` it before."""
     try:
         content = body()
-        schemas, inferred = read_or_refused(
-            lambda: json_schemas(content, config.json_types, config.limits, config.unavailable_value)
-        )
+        schemas, inferred = read_or_refused(lambda: schemas_of(content, item.format, config))
     except SluiceError as error:
         if error.retriable:
             raise
@@ -147,7 +143,7 @@ def writer_schemas(
 ) -> WriterSchemas:
     """Look up every schema once: by the fingerprint that admission stored, else from the object's own head.
 
-    JSON objects are read by `scan`. `stored` has the types (Spark's names) of the table's columns. An object whose
+    JSON and CSV are read by `scan`. `stored` has the types (Spark's names) of the table's columns. An object whose
     schema can't be found or has no stored form is in `errors`. Transient errors of S3 are raised.
     """
     known: dict[str, WriterSchema] = {}
@@ -155,14 +151,14 @@ def writer_schemas(
     errors: list[ObjectError] = []
     in_order = sorted(items, key=lambda item: (item.admitted_at, item.offset or 0, item.id))
     texts, inferred = _by_scan(
-        objects, silver_bucket, [item for item in in_order if item.format == JSON], scan, stored or {}, errors
+        objects, silver_bucket, [item for item in in_order if item.format in SCANNED], scan, stored or {}, errors
     )
     refused = {error.object for error in errors}
     for item in in_order:
         if item.id.hash in refused:
             continue
         try:
-            if item.format == JSON:
+            if item.format in SCANNED:
                 found = [_understood(text) for text in texts[item.id.hash]]
             elif item.schema in known:
                 found = [known[item.schema or ""]]
@@ -190,7 +186,7 @@ def _by_scan(
     stored: Mapping[str, str],
     errors: list[ObjectError],
 ) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """The schemas (JSON) of JSON objects by the object's hash: all of them, and the inferred ones. Adds to `errors`."""
+    """The schemas (JSON) of scanned objects by the object's hash: all of them, and the inferred ones."""
     if not items:
         return {}, {}
     scanned = scan(items)

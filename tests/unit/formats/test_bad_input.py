@@ -17,7 +17,6 @@ import sluice
 import sluice_aws
 import sluice_formats
 import sluice_spark
-from sluice.admission.routing import JSON
 from sluice.batch.manifest import ManifestObject
 from sluice.config.document import Configuration
 from sluice.config.table import TableRule
@@ -30,8 +29,7 @@ from sluice_aws.admission.heads import Heads, read_head
 from sluice_aws.errors import ObjectArchived, ObjectGone
 from sluice_aws.s3.objects import Objects
 from sluice_formats.avro_header import Head
-from sluice_formats.decode import decode
-from sluice_formats.json_records import json_schemas
+from sluice_formats.decode import SCANNED, decode, schemas_of
 from sluice_spark.merge.plan import plan_read
 
 RULE = TableRule(table="db.t", record_key=("id",), topic=TOPIC, limits=LIMITS)
@@ -93,7 +91,7 @@ OF_OTHERS = {
     "unusable_commit_schema": "catalog sync",
 }
 #: Codes of input that no bytes of an object alone can bring about: here, in test_offset_overlap.py, in
-#: test_plain_records.py, in test_key_texts.py, in test_decoding.py and in test_isolation.py.
+#: test_plain_records.py, in test_csv_records.py, in test_key_texts.py, in test_decoding.py and in test_isolation.py.
 ELSEWHERE = {
     "below_purge_floor",
     "key_not_unique",
@@ -101,6 +99,7 @@ ELSEWHERE = {
     "object_archived",
     "unsupported_format",
     "overlap",
+    "ragged_csv",
     "no_coordinates",
     "unusable_record_key",
     "unusable_partition_value",
@@ -172,12 +171,10 @@ def becomes(case: Case) -> tuple[str, str, int]:
     state, code = judged(key, len(case.body), case.body)
     if state != PENDING:
         return state, code, 0
-    item = ManifestObject(
-        "bronze", key, "v", len(case.body), None, JSON if "json" in case.ending else case.ending, TOPIC, 0, 500, 0
-    )
+    item = ManifestObject("bronze", key, "v", len(case.body), None, case.ending.partition(".")[0], TOPIC, 0, 500, 0)
     try:
-        if item.format == JSON:
-            schemas, inferred = json_schemas(case.body, {}, LIMITS)
+        if item.format in SCANNED:
+            schemas, inferred = schemas_of(case.body, item.format, CONFIG)
         else:
             schemas, inferred = [read_head(Bucket(case.body), item.id, item.format, LIMITS).schema], False
         writers = [read_writer_schema(json.loads(json.dumps(schema))) for schema in schemas]

@@ -143,3 +143,11 @@ def test_a_column_whose_values_have_no_plain_text_refuses_the_schema():
         )
         planned = plan_read(config("id", delete_when=DMS), batch="b", writers=[schema], stored=None)
         raise planned.refused[schema.fingerprint]
+
+
+def test_several_columns_order_the_changes_and_a_loaded_row_lacks_one_of_them():
+    config = table(position="changed_at,transact_seq")
+    loaded = rows_of(plain_parquet(film("I", 1, "", changed_at="2026-11-21 10:00:00")), config)
+    body = plain_parquet(*(film("U", 1, SEQUENCE[:-1] + n, changed_at="2023-05-21 06:15:24") for n in "21"))
+    second, first = rows_of(body, config)
+    assert loaded[0]["_sluice_position"] < first["_sluice_position"] < second["_sluice_position"]

@@ -377,7 +377,7 @@ def test_an_object_with_a_fraction_costs_no_other_object_of_its_batch(stored: An
 
 
 def test_a_column_of_two_types_is_refused_with_the_advice_to_declare_it() -> None:
-    with pytest.raises(Incompatible, match="Column v is a number and text.*json_types") as refused:
+    with pytest.raises(Incompatible, match="Column v is a number and text.*`types`") as refused:
         json_schemas(lines(flat(id=1, v=1), flat(id=2, v="1")), {}, DEFAULTS)
     assert refused.value.facts["column"] == "v"
 

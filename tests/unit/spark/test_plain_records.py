@@ -20,7 +20,7 @@ from sluice_spark.merge.plan import plan_read
 
 
 def at(kind: str, value: Any, offset: int = 0) -> str:
-    return encode_capture_order(0, plain_column("w", kind, True, kind), value, offset)
+    return encode_capture_order(0, [plain_column("w", kind, True, kind)], [value], offset)
 
 
 # A row as Confluent's JDBC source connector sends it in timestamp mode, with what InsertField adds (a static field and
@@ -113,7 +113,7 @@ def test_the_order_of_positions_is_the_capture_order(kind: str, values: list[Any
 
 def test_equal_capture_orders_fall_back_to_offset_and_the_generation_comes_first() -> None:
     assert at("long", 5, 7) < at("long", 5, 8) < at("long", 6, 0)
-    assert at("long", 2**63 - 1) < encode_capture_order(1, plain_column("w", "long", True, "long"), -5, 0)
+    assert at("long", 2**63 - 1) < encode_capture_order(1, [plain_column("w", "long", True, "long")], [-5], 0)
 
 
 @pytest.mark.parametrize("text", ["yesterday", "", "2026-13-01", "2026-11-21T", "21.11.2026", "2026-11-21T02:41:42Zx"])
@@ -215,7 +215,7 @@ tables:
     [
         ("record_key: id, append_only: true", "record_key: has no effect where append_only is true"),
         ('append_only: "yes", record_key: id', "append_only"),
-        ("record_key: id, position: [a, b]", "position"),
+        ("record_key: id, position: []", "names no column"),
         ("record_key: id, position: _sluice_position", "_sluice_position is a column that Sluice or Hudi keeps itself"),
         ("record_key: id, position: last update", "'last update' is no column name"),
         ('record_key: id, position: "{2}"', "{2} is not among what the topic offers"),
@@ -261,3 +261,29 @@ def test_coordinates_are_two_columns_of_an_append_only_table(said: str) -> None:
     with pytest.raises(ConfigurationMistakes) as refused:
         read_tables(f"tables:\n  - {{topic: a.b, table: a.b, {said}}}\n")
     assert "coordinates" in str(refused.value)
+
+
+def test_several_columns_order_rows_the_first_before_the_second() -> None:
+    columns = [plain_column("day", "date", True, "date"), plain_column("number", "long", True, "long")]
+    places = [(19_000, -1), (19_000, 0), (19_000, 2**63 - 1), (19_001, -(2**63))]
+    positions = [encode_capture_order(0, columns, place, 5) for place in places]
+    assert positions == sorted(positions) and len(set(map(len, positions))) == 1
+    with pytest.raises(Unordered, match="The position column number is null"):
+        encode_capture_order(0, columns, (19_000, None), 5)
+    config = (
+        read_tables("tables: [{topic: a.t, table: a.t, record_key: id, position: [day, number]}]").rules[0].apply("a.t")
+    )
+    assert config is not None and config.position_columns == ("day", "number")
+    assert TableConfig.from_dict(config.to_dict()) == config
+
+
+def test_a_rule_with_one_position_column_is_stored_as_before() -> None:
+    rule = read_tables("tables: [{topic: a.t, table: a.t, record_key: id, position: day}]").rules[0]
+    listed = read_tables("tables: [{topic: a.t, table: a.t, record_key: id, position: [day]}]").rules[0]
+    assert rule == listed and rule.position == "day"
+
+
+@pytest.mark.parametrize("position", ["[a, a]", "5", "''", "[a, _hoodie_x]", "'a,b'"])
+def test_a_position_that_names_no_columns_is_refused(position: str) -> None:
+    with pytest.raises(ConfigurationMistakes, match="position"):
+        read_tables(f"tables: [{{topic: a.t, table: a.t, record_key: id, position: {position}}}]")

@@ -207,7 +207,7 @@ def test_what_is_written_beside_the_changes_is_ignored_by_name(key, rule):
     [
         "orders.avro",
         "a/b/c.avro",
-        "topics/t/t+0+1.csv",
+        "topics/t/t+0+1.tsv",
         "topics/t/README",
         "topics/",
         "topics/bad topic/x.avro",
@@ -217,8 +217,8 @@ def test_what_is_written_beside_the_changes_is_ignored_by_name(key, rule):
         "dir\n/a+0+1x.avro",
         "t+0+99999999999999999999999.avro",
         "topics/t/dump.gz",
-        "topics/t/t+0+1.csv.gz",
-        "cdc/t(0_1).csv.gz",
+        "topics/t/t+0+1.tsv.gz",
+        "cdc/t(0_1).tsv.gz",
     ],
 )
 def test_what_names_no_topic_is_unroutable_with_a_reason(key):
@@ -238,6 +238,7 @@ def test_an_empty_change_file_is_still_a_change_file():
 def test_other_formats_are_named():
     assert classify("topics/t/t+0+1.json", 1).format == "json"
     assert classify("topics/t/t+0+1.json.gz", 1).format == "json"
+    assert classify("topics/t/t+0+1.csv", 1).format == classify("cdc/t(0_1).csv.gz", 1).format == "csv"
 
 
 @pytest.mark.parametrize(

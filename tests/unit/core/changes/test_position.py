@@ -252,6 +252,6 @@ def test_a_position_of_a_kafka_offset_alone_is_distinguished_from_every_other() 
         ("mongodb", (5, 1)),
     ]
     others_described = [encode(3, kind, parts, 7) for kind, parts in others] + [
-        encode_capture_order(3, plain_column("n", "long", False, "long"), 9, 7)
+        encode_capture_order(3, [plain_column("n", "long", False, "long")], [9], 7)
     ]
     assert not any(map(is_by_offset_alone, others_described))

@@ -1,0 +1,39 @@
+"""How CSV objects are written: header, null and delimiter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sluice.config.setting import Value, setting
+from sluice.config.values import COLUMNS, text
+
+
+def _delimiter(written: Any) -> str:
+    if not isinstance(written, str) or len(written) != 1 or not written.isascii() or written in '"\r\n\0':
+        raise ValueError("is one ASCII character, and neither a quote nor a line end")
+    return written
+
+
+_DELIMITER = Value(_delimiter, {"type": "string", "minLength": 1, "maxLength": 1})
+
+
+@dataclass(frozen=True)
+class CsvForm:
+    """What CSV objects of a table look like, beside RFC 4180."""
+
+    columns: tuple[str, ...] = field(
+        default=(),
+        metadata=setting(
+            COLUMNS, "The columns in their order, where objects have no header.", default_text="the first row's"
+        ),
+    )
+    null_text: str = field(
+        default="",
+        metadata=setting(
+            text(100),
+            'The unquoted text that stands for null: `"NULL"` where AWS DMS writes.',
+            default_text="empty",
+        ),
+    )
+    delimiter: str = field(default=",", metadata=setting(_DELIMITER, "What stands between two values."))

@@ -1,0 +1,249 @@
+"""Reads the records of CSV by RFC 4180, with values as Avro would have decoded them.
+
+Arrow splits blocks of the text into columns of text, and each is converted by its type.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Callable
+
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+
+from sluice.config.csv_form import CsvForm
+from sluice.config.json_types import BASE64
+from sluice.config.limits import Limits
+from sluice.errors import ExpansionLimit
+from sluice.schema import columns as kinds
+from sluice.schema.avro import WriterSchema, read_writer_schema
+from sluice.schema.avro_types import NamedTypes
+from sluice.schema.capture_order import moment_nanos
+from sluice.schema.columns import Column
+from sluice.schema.temporal import NANOS, days_of, timestamp_text
+from sluice_formats.csv_text import CsvColumns, csv_columns, without_mark
+from sluice_formats.errors import NotCsv, RaggedCsv, SchemaNotInferred, UndecodableValue
+from sluice_formats.json_records import decimal_reader
+from sluice_formats.json_schema import METADATA
+from sluice_formats.json_text import unpacked
+from sluice_formats.records import BrokenRecord, Chunk, Record, Records, most_rows
+
+_BLOCKS = 8  # a block of text takes up to so many times its size as columns of short values
+_QUOTE = b'"'
+_CELL = 200  # characters that an error quotes
+
+
+def csv_records(body: bytes, schema: str | None, form: CsvForm, limits: Limits) -> Records:
+    """The object's records. `schema` is that of `csv_schema`, as JSON.
+
+    A record with a value that its type can't hold is a BrokenRecord in its place. Raises NotCsv, RaggedCsv,
+    ExpansionLimit, DamagedGzip, EmptyObject, CsvWithoutHeader, UnusableSchema and UnsupportedType.
+    """
+    if schema is None:
+        raise SchemaNotInferred("The object was read before its schema was made")
+    text = without_mark(unpacked(body, limits.decoded_bytes))
+    if text.count(_QUOTE) % 2:
+        raise NotCsv("The object has an odd number of quotes: it ends within a value, or a quote isn't doubled")
+    if not text.endswith((b"\n", b"\r")):
+        text += b"\n"  # without it Arrow takes an empty last value for quoted
+    columns = csv_columns(text, form, limits)
+    return Records(
+        lambda: sum(batch.num_rows for batch in _batches(text, columns, form, limits)),
+        _chunks(text, columns, form, limits, schema),
+    )
+
+
+def _chunks(text: bytes, columns: CsvColumns, form: CsvForm, limits: Limits, schema: str) -> Iterator[Chunk]:
+    writer, readers = _understood(schema)
+    most = most_rows(len(columns.names))
+    number = 0
+    for batch in _batches(text, columns, form, limits):
+        for begin in range(0, batch.num_rows, most):
+            part = batch.slice(begin, most)
+            yield Chunk(writer, _records(part, columns.names, readers, number))
+            number += part.num_rows
+
+
+def _batches(text: bytes, columns: CsvColumns, form: CsvForm, limits: Limits) -> Iterator[pa.RecordBatch]:
+    """The rows in columns of text, named by number, without the first row if it names the columns."""
+    names = [str(number) for number in range(len(columns.names))]
+    block = max(limits.block_bytes // _BLOCKS, 1)
+    ragged: list[arrow_csv.InvalidRow] = []
+
+    def refuse(row: Any) -> str:
+        ragged.append(row)
+        return "error"
+
+    try:
+        reader = arrow_csv.open_csv(
+            io.BytesIO(text),
+            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=block, column_names=names),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=form.delimiter, newlines_in_values=True, invalid_row_handler=refuse
+            ),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()),
+                null_values=[form.null_text],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+        skipped = 1 if columns.in_first_row else 0
+        for batch in reader:
+            yield batch.slice(skipped)
+            skipped = 0
+    except pa.ArrowInvalid as error:
+        if ragged:
+            raise _ragged(ragged[0]) from error
+        if "straddl" in str(error):
+            raise ExpansionLimit(f"A row takes more than {block:,} bytes", limit=block, unit="bytes") from error
+        if "UTF8" in str(error):
+            row = re.search(r"Row #([0-9]+)", str(error))
+            where = f"Row {row[1]}" if row else "A value"
+            raise NotCsv(f"{where} is not UTF-8", row=int(row[1]) if row else None) from error
+        raise NotCsv("The object can't be read as CSV", cause=str(error)[:_CELL]) from error
+
+
+def _ragged(row: Any) -> RaggedCsv:
+    where = "A row" if row.number is None else f"Row {row.number}"
+    return RaggedCsv(
+        f"{where} has {row.actual_columns:,} values for {row.expected_columns:,} columns: {row.text[:_CELL]!r}",
+        row=row.number,
+        expected=row.expected_columns,
+        found=row.actual_columns,
+    )
+
+
+_Reader = Callable[[str], Any]
+
+
+def _records(
+    batch: pa.RecordBatch, names: Sequence[str], readers: Mapping[str, _Reader], first: int
+) -> Sequence[Record]:
+    texts = [column.to_pylist() for column in batch.columns]
+    broken: dict[int, UndecodableValue] = {}
+    columns = []
+    for name, column in zip(names, texts):
+        reader = readers.get(name)
+        columns.append(column if reader is None else _read(name, column, reader, first, broken))
+    records: list[Record] = [dict(zip(names, row)) for row in zip(*columns)]
+    for at, error in broken.items():
+        records[at] = BrokenRecord({name: column[at] for name, column in zip(names, texts)}, error)
+    return records
+
+
+def _read(
+    name: str, texts: Sequence[str | None], reader: _Reader, first: int, broken: dict[int, UndecodableValue]
+) -> list[Any]:
+    """The values of one column. Empty text is null: only text has an empty value. Adds to `broken`, by the row."""
+    values: list[Any] = []
+    for at, text in enumerate(texts):
+        value = None
+        if text:
+            try:
+                value = reader(text)
+            except (ValueError, ArithmeticError) as error:
+                broken.setdefault(
+                    at,
+                    UndecodableValue(
+                        f"Column {name[:100]} holds {text[:100]!r}, which is not what its type in `types` says",
+                        column=name[:100],
+                        record=first + at,
+                        cause=str(error)[:_CELL],
+                    ),
+                )
+        values.append(value)
+    return values
+
+
+@lru_cache(maxsize=64)
+def _understood(schema: str) -> tuple[WriterSchema, Mapping[str, _Reader]]:
+    """The schema, and the readers of its columns that aren't text."""
+    fields = json.loads(schema)
+    writer, types = read_writer_schema(fields), NamedTypes(fields)
+    stored = {column.written_name: column for column in writer.row.columns}
+    readers = {}
+    for field in fields["fields"]:
+        avro, _ = types.non_null(field["type"], field["name"])
+        reader = _metadata if avro.get("connect.name") == METADATA else _reader(avro, stored.get(field["name"]))
+        if reader is not None:
+            readers[field["name"]] = reader
+    return writer, readers
+
+
+def _reader(avro: Mapping[str, Any], column: Column | None) -> _Reader | None:
+    kind = column.kind if column is not None else kinds.STRING
+    if kind == kinds.DATE:
+        return days_of
+    if kind in kinds.TIMESTAMP_KINDS:
+        return lambda text: int(text) if _WHOLE.fullmatch(text) else moment_nanos(text) // NANOS[kind]
+    if kind in kinds.TIME_KINDS:
+        return lambda text: int(text) if _WHOLE.fullmatch(text) else _clock_nanos(text) // NANOS[kind]
+    if kind == kinds.ZONED_TIMESTAMP:
+        return lambda text: timestamp_text(moment_nanos(text), kinds.TIMESTAMP_NANOS)
+    if avro.get("logicalType") == "decimal":
+        decimal = decimal_reader(avro)
+        # base64 of a declared `base64 decimal` goes through as it is.
+        return lambda text: decimal(text if _NUMBER.fullmatch(text) or BASE64 in avro else _no(text))
+    return _PLAIN.get(avro["type"])
+
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+_INFINITE = frozenset(("NaN", "Infinity", "-Infinity"))
+_CLOCK = re.compile(r"(-?)([0-9]{1,3}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?")
+_TRUE, _FALSE = frozenset(("true", "t", "1")), frozenset(("false", "f", "0"))
+
+
+def _no(text: str) -> Any:
+    raise ValueError(f"{text[:40]!r} is no number")
+
+
+def _whole(text: str) -> int:
+    return int(text) if _WHOLE.fullmatch(text) else _no(text)
+
+
+def _float(text: str) -> float:
+    return float(text) if _NUMBER.fullmatch(text) or text in _INFINITE else _no(text)
+
+
+def _boolean(text: str) -> bool:
+    said = text.lower()
+    if said not in _TRUE and said not in _FALSE:
+        raise ValueError("neither true nor false")
+    return said in _TRUE
+
+
+def _octets(text: str) -> bytes:
+    octets: bytes = base64.b64decode(text, validate=True)
+    return octets
+
+
+def _clock_nanos(text: str) -> int:
+    found = _CLOCK.fullmatch(text)
+    if found is None:
+        raise ValueError("no time of day")
+    minus, hours, minutes, seconds, fraction = found.groups()
+    whole = int(hours) * 3_600 + int(minutes) * 60 + int(seconds or 0)
+    nanos = whole * 10**9 + int((fraction or "").ljust(9, "0"))
+    return -nanos if minus else nanos
+
+
+def _metadata(text: str) -> Any:
+    """A field that a connector added, as it was before it became text: a position's numbers are compared as such."""
+    return int(text) if _WHOLE.fullmatch(text) else text
+
+
+_PLAIN: dict[str, _Reader] = {
+    "int": _whole,
+    "long": _whole,
+    "float": _float,
+    "double": _float,
+    "boolean": _boolean,
+    "bytes": _octets,
+}

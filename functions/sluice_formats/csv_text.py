@@ -1,0 +1,121 @@
+"""The first row of CSV and the schema that follows from it. Without Arrow, since admission looks at it too."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sluice.config.csv_form import CsvForm
+from sluice.config.json_types import declared_type
+from sluice.config.limits import Limits
+from sluice.config.table import TableConfig
+from sluice.errors import EmptyObject, SchemaTooComplex
+from sluice.names import stored_name
+from sluice.schema.avro import metadata_names
+from sluice_formats.errors import CsvWithoutHeader, NotCsv
+from sluice_formats.json_lines import OTHER_FORMATS
+from sluice_formats.json_schema import METADATA
+from sluice_formats.json_text import unpacked_head
+
+HEADER_BYTES = 1024**2  # the longest first row
+_LOOKED_AT = 4096
+_WIDE = ((codecs.BOM_UTF16_LE, "UTF-16"), (codecs.BOM_UTF16_BE, "UTF-16"))
+_SURROGATE = re.compile("[\ud800-\udfff]")  # a byte that is not UTF-8
+_VALUE = re.compile(r"[+-]?[0-9][0-9.,: TZ/+-]*")  # a number, a date or a time: the name of no column
+
+
+@dataclass(frozen=True)
+class CsvColumns:
+    """The columns of an object in their order, and whether its first row names them."""
+
+    names: tuple[str, ...]
+    in_first_row: bool
+
+
+def without_mark(text: bytes) -> bytes:
+    """Text without its byte order mark. Raises NotCsv for bytes of another format or encoding."""
+    looks = next((name for begins, name in (*OTHER_FORMATS, *_WIDE) if text.startswith(begins)), None)
+    if looks is None and b"\0" in text[:_LOOKED_AT]:
+        looks = "binary data"
+    if looks is not None:
+        raise NotCsv(f"The object does not begin as CSV in UTF-8 but as {looks}", begins=text[:16].hex())
+    return text[len(codecs.BOM_UTF8) :] if text.startswith(codecs.BOM_UTF8) else text
+
+
+def check_head(head: bytes) -> None:
+    """Raise NotCsv, EmptyObject and DamagedGzip for an object that can't be CSV, by its first bytes."""
+    if not without_mark(unpacked_head(head, _LOOKED_AT)).strip():
+        raise EmptyObject("The object has no bytes")
+
+
+def csv_columns(text: bytes, form: CsvForm, limits: Limits) -> CsvColumns:
+    """The columns of an object, by its first row or by the rule. `text` is its begin, without a byte order mark.
+
+    Raises NotCsv, EmptyObject, SchemaTooComplex, and CsvWithoutHeader where the first row holds values.
+    """
+    first = _first_row(text, form)
+    if len(first) > limits.schema_columns:
+        raise SchemaTooComplex(
+            f"The first row has more than {limits.schema_columns:,} values", limit=limits.schema_columns, what="columns"
+        )
+    if form.columns:
+        return CsvColumns(form.columns, tuple(first) == form.columns)
+    value = next((name for name in first if not name.strip() or _VALUE.fullmatch(name.strip())), None)
+    if value is not None:
+        raise CsvWithoutHeader(
+            f"The first row has {value[:100]!r}, which names no column", names=[name[:100] for name in first[:20]]
+        )
+    return CsvColumns(tuple(first), True)
+
+
+def csv_schema(body: bytes, config: TableConfig) -> dict[str, Any]:
+    """The schema of an object in Avro form: text, but for the columns that the rule's `types` names.
+
+    It follows from the first row and the rule alone, never from values, so that it is the same for every object with
+    these columns. Raises what `csv_columns` raises, CsvWithoutHeader where no column has the name of the record key,
+    and DamagedGzip.
+    """
+    text = without_mark(unpacked_head(body, HEADER_BYTES))
+    columns = csv_columns(text, config.csv, config.limits)
+    stored = {stored_name(name) for name in columns.names}
+    absent = [] if config.append_only else [name for name in config.record_key if name not in stored]
+    if absent:
+        raise CsvWithoutHeader(
+            f"The first row does not name {', '.join(absent)} of the record key",
+            names=[name[:100] for name in columns.names[:20]],
+        )
+    return {"type": "record", "name": "sluice.csv.Row", "fields": _fields(columns.names, config.json_types)}
+
+
+def _fields(names: Sequence[str], types: Mapping[str, str]) -> list[dict[str, Any]]:
+    metadata = metadata_names(names)
+    fields = []
+    for name in names:
+        declared = types.get(name) or types.get(stored_name(name))
+        kind: Any = "string"
+        if declared:
+            kind = declared_type(declared)
+        elif name in metadata:
+            kind = {"type": "string", "connect.name": METADATA}
+        fields.append({"name": name, "type": ["null", kind]})
+    return fields
+
+
+def _first_row(text: bytes, form: CsvForm) -> list[str]:
+    """The values of the first row that isn't blank."""
+    try:
+        begin = text[:HEADER_BYTES].decode("utf-8", errors="surrogateescape")  # it may end within a character
+        rows = csv.reader(io.StringIO(begin, newline=""), delimiter=form.delimiter, strict=True)
+        first = next(filter(None, rows), None)
+    except csv.Error as error:
+        raise NotCsv(f"The first row can't be read: {error}", row=1) from error
+    if first is None:
+        raise EmptyObject("The object has no row")
+    if any(not name.isascii() and _SURROGATE.search(name) for name in first):
+        raise NotCsv("The first row is not UTF-8", row=1)
+    return first

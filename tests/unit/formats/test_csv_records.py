@@ -1,0 +1,265 @@
+"""CSV objects: which rows they give, types by the rule alone, and which are refused with the row and the next step."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from shapes import config, item, picked
+
+from sluice.batch.row_errors import RowError
+from sluice.config.csv_form import CsvForm
+from sluice.config.delete_when import DeleteWhen
+from sluice.config.limits import Limits
+from sluice.config.table import TableConfig
+from sluice.config.values import MIB
+from sluice.errors import EmptyObject, ExpansionLimit, SchemaTooComplex, SluiceError, Unordered, UnusableSchema
+from sluice.schema.avro import read_writer_schema
+from sluice_formats.csv_text import check_head
+from sluice_formats.decode import Decoded, decode, schemas_of
+from sluice_formats.errors import CsvWithoutHeader, DeletionsUnmarked, NotCsv, RaggedCsv, TooManyBadRows
+from sluice_spark.merge.plan import plan_read
+
+
+def decoded(body: bytes, table: TableConfig | None = None, **place: Any) -> Decoded:
+    """A CSV object as a read task gives it: scanned for its schema, then read."""
+    table, at = table or config(), item("csv", **place)
+    schemas, inferred = schemas_of(body, "csv", table)
+    assert inferred
+    plan = plan_read(
+        table,
+        batch="b",
+        writers=[read_writer_schema(schema) for schema in schemas],
+        stored=None,
+        inferred={at.id.hash: json.dumps(schemas[0])},
+    ).plan
+    return decode(body, at, plan)
+
+
+def rows(
+    body: bytes | str, table: TableConfig | None = None, bad: list[RowError] | None = None
+) -> list[dict[str, Any]]:
+    found = decoded(body.encode() if isinstance(body, str) else body, table)
+    assert bad is not None or not found.rows, found.rows
+    (bad if bad is not None else []).extend(found.rows)
+    return [row for batch in found.batches for row in batch.to_pylist()]
+
+
+def refused(body: bytes | str, table: TableConfig | None = None) -> SluiceError:
+    with pytest.raises(SluiceError) as error:
+        rows(body, table)
+    return error.value
+
+
+def test_every_column_is_text_unless_the_rule_says_its_type():
+    text = "id,price,day,ok\n1,2.50,2026-11-21,true\n"
+    assert picked(rows(text), "id", "price", "day", "ok") == [("1", "2.50", "2026-11-21", "true")]
+    typed = config(json_types={"id": "long", "price": "decimal(5,2)", "day": "date", "ok": "boolean"})
+    assert picked(rows(text, typed), "id", "day", "ok") == [(1, 20_778, True)]
+    assert rows(text, typed)[0]["price"] == Decimal("2.50")
+
+
+def test_the_schema_of_two_objects_is_equal_whatever_their_values():
+    first, second = (schemas_of(body, "csv", config())[0] for body in (b"id,v\n1,2\n", b"id,v\nx,\n"))
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    "kind, text, value",
+    [
+        ("long", "-9223372036854775808", -(2**63)),
+        ("int", "007", 7),
+        ("double", "-1.5e3", -1500.0),
+        ("double", "NaN", None),
+        ("boolean", "F", False),
+        ("bytes", base64.b64encode(b"\0x").decode(), b"\0x"),
+        ("json", '{"a":1}', '{"a":1}'),
+        ("date", "1969-12-31", -1),
+        ("timestamp_millis", "1970-01-01 00:00:01.5", 1_500),
+        ("timestamp_micros", "1970-01-01T00:00:01+01:00", -3_599_000_000),
+        ("timestamp_nanos", "1700000000000000000", 1_700_000_000_000_000_000),
+        ("time_micros", "-00:00:01.25", -1_250_000),
+        ("zoned_timestamp", "2026-11-21 10:00:00+02", "2026-11-21T08:00:00.000000Z"),
+    ],
+)
+def test_a_declared_type_reads_the_text_that_databases_write(kind, text, value):
+    (found,) = rows('id,v\n1,"{}"\n'.format(text.replace('"', '""')), config(json_types={"v": kind}))
+    assert found["v"] == value or value is None and found["v"] != found["v"]
+
+
+@pytest.mark.parametrize(
+    "kind, text",
+    [
+        *(("long", each) for each in ("1_0", "5.0", " 5", "x")),
+        *(("double", each) for each in ("1_0", "inf ", "0x1")),
+        *(("decimal(5,2)", each) for each in ("1_0.00", "1.234", "NaN", "1e9999")),
+        *(("date", each) for each in ("20261121", "2026-02-30", "21.11.2026")),
+        ("timestamp_micros", "yesterday"),
+        ("boolean", "yes"),
+        ("time_millis", "noon"),
+        ("bytes", "%"),
+    ],
+)
+def test_a_value_that_is_not_of_its_type_sets_its_row_aside_alone(kind, text):
+    bad: list[RowError] = []
+    found = rows(f"id,v\n1,{text}\n2,\n", config(json_types={"v": kind}), bad)
+    assert picked(found, "id", "v") == [("2", None)]
+    assert [(row.record, row.code) for row in bad] == [(0, "undecodable_value")]
+    assert json.loads(bad[0].content)["v"] == text
+
+
+def test_a_number_that_its_column_cannot_hold_sets_its_row_aside_too():
+    bad: list[RowError] = []
+    assert rows("id,v\n1,9223372036854775808\n", config(json_types={"v": "long"}), bad) == []
+    assert [row.code for row in bad] == ["value_out_of_range"]
+
+
+def test_an_object_with_too_many_such_rows_is_refused_whole():
+    table = config(json_types={"v": "long"}, limits=Limits(quarantined_rows=1))
+    with pytest.raises(TooManyBadRows, match="Column v holds 'x', which is not what its type in `types` says"):
+        rows("id,v\n1,x\n2,x\n", table)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'\xef\xbb\xbfid,v\n1,"a,""b""\nc"\n2,\n',
+        b'id,v\r\n1,"a,""b""\nc"\r\n\r\n2,\r\n',
+        b'"id","v"\n"1","a,""b""\nc"\n"2",',
+        gzip.compress(b'id,v\n1,"a,""b""\nc"\n2,\n'),
+    ],
+    ids=["byte order mark", "crlf and blank line", "all quoted", "gzip"],
+)
+def test_quotes_line_ends_and_a_byte_order_mark_are_read_by_rfc_4180(body):
+    assert picked(rows(body), "id", "v") == [("1", 'a,"b"\nc'), ("2", None)]
+
+
+def test_unquoted_empty_text_is_null_and_quoted_empty_text_is_empty():
+    assert picked(rows('id,v\n1,""\n2,\n'), "v") == [("",), (None,)]
+    dms = config(csv=CsvForm(null_text="NULL"), json_types={"n": "long"})
+    assert picked(rows('id,v,n\n1,NULL,NULL\n2,,\n3,"NULL",1\n', dms), "v", "n") == [
+        *((None, None), ("", None), ("NULL", 1)),
+    ]
+
+
+def test_another_delimiter_stands_in_the_rule():
+    assert picked(rows("id\tv\n1\ta,b\n", config(csv=CsvForm(delimiter="\t"))), "v") == [("a,b",)]
+
+
+def test_the_rule_names_the_columns_of_objects_without_a_header():
+    table = config(csv=CsvForm(columns=("id", "v")))
+    assert picked(rows("1,a\n2,b\n", table), "id", "v") == [("1", "a"), ("2", "b")]
+    assert picked(rows("id,v\n1,a\n", table), "id", "v") == [("1", "a")], "and a header is not taken for a row"
+    assert "Row 1 has 3 values for 2 columns" in str(refused("1,a,b\n", table))
+
+
+@pytest.mark.parametrize("text", ["I,1,Ann,2020-01-01\n", "Ann,Bob,x\n", "v,w\n1,2\n", "1,2\n", "id,,v\n"])
+def test_an_object_without_a_header_is_refused_with_the_next_step(text):
+    error = refused(text)
+    assert isinstance(error, CsvWithoutHeader)
+    assert "AddColumnName=true" in (error.next_step or "") and "columns: [...]" in (error.next_step or "")
+
+
+def test_an_append_only_object_without_a_header_is_refused_by_its_values():
+    assert isinstance(refused("17,x\n", config(append_only=True)), CsvWithoutHeader)
+
+
+@pytest.mark.parametrize(
+    "text, row, found",
+    [("id,v\n1,a\n2\n", 3, 1), ("id,v\n1,a,b\n", 2, 3), ('id,v\n1,"x\ny"\n2\n', 3, 1)],
+)
+def test_a_row_of_another_length_refuses_the_object_with_its_number(text, row, found):
+    error = refused(text)
+    assert isinstance(error, RaggedCsv)
+    assert (error.facts["row"], error.facts["expected"], error.facts["found"]) == (row, 2, found)
+    assert f"Row {row} has {found} value" in str(error)
+
+
+@pytest.mark.parametrize(
+    "body, error, message",
+    [
+        (b"", EmptyObject, "no"),
+        (b"\n\n", EmptyObject, "no row"),
+        (b"id,v\n1,\xff\n", NotCsv, "Row 2 is not UTF-8"),
+        (b"id,\xff\n1,a\n", NotCsv, "The first row is not UTF-8"),
+        ("id,v\n1,a\n".encode("utf-16"), NotCsv, "UTF-16"),
+        (b"PAR1\x15\x04", NotCsv, "Parquet"),
+        (b"Obj\x01", NotCsv, "Avro"),
+        (b"id,v\x00\n", NotCsv, "binary"),
+        (b'id,v\n1,"a\n2,b\n', NotCsv, "odd number of quotes"),
+        (b"id,id\n1,2\n", UnusableSchema, "unique"),
+        (b"id,_hoodie_x\n1,2\n", UnusableSchema, "Sluice or Hudi"),
+        (b"id," + b"c" * 200_000 + b"\n", NotCsv, "first row can't be read"),
+    ],
+)
+def test_what_is_not_csv_is_refused_with_the_reason(body, error, message):
+    found = refused(body)
+    assert isinstance(found, error) and message in str(found)
+
+
+def test_sizes_are_bounded():
+    small = Limits(block_bytes=MIB, schema_columns=3, object_rows=2)
+    assert isinstance(refused("id,a,b,c\n1,2,3,4\n", config(limits=small)), SchemaTooComplex)
+    assert isinstance(refused("id\n1\n2\n3\n", config(limits=small)), ExpansionLimit)
+    long = refused("id,v\n1," + "x" * (MIB // 4) + "\n", config(limits=small))
+    assert isinstance(long, ExpansionLimit) and "A row takes more than" in str(long)
+    bomb = gzip.compress(b"id\n" + b"1\n" * MIB)
+    assert isinstance(refused(bomb, config(limits=Limits(decoded_bytes=MIB))), ExpansionLimit)
+
+
+def test_many_rows_come_in_order_and_blocks_hide_no_row():
+    body = "id,v\n" + "".join(f"{number},{'x' * (number % 90)}\n" for number in range(30_000))
+    found = rows(body, config(limits=Limits(block_bytes=MIB)))
+    assert [row["id"] for row in found] == [str(number) for number in range(30_000)]
+    assert [row["_sluice_offset"] for row in found[-2:]] == [500 + 29_998, 500 + 29_999]
+
+
+def test_an_object_of_a_header_alone_has_no_rows():
+    assert rows("id,v\n") == []
+
+
+def test_the_offset_of_the_last_record_is_counted_back():
+    found = decoded(b"id\n1\n2\n", key="x(0_51)", offset=51)
+    assert [row["_sluice_offset"] for batch in found.batches for row in batch.to_pylist()] == [50, 51]
+
+
+def test_changes_that_debezium_flattened_keep_their_meaning():
+    found = rows("id,__op,__lsn,__deleted\n1,c,5,false\n1,d,6,true\n")
+    assert picked(found, "id", "_sluice_op", "__deleted") == [("1", "c", False), ("1", "d", True)]
+    assert found[0]["_sluice_position"] < found[1]["_sluice_position"]
+
+
+SEQUENCE = "20230521061524000000000000000000001"
+DMS = {"delete_when": DeleteWhen(column="Op", values=("D",)), "position": "seq"}
+
+
+def test_changes_of_aws_dms_are_ordered_and_deleted_as_those_in_parquet():
+    load = rows("id,title,seq\n1,a,\n2,a,\n", config(**DMS))
+    later = SEQUENCE[:-1] + "2"
+    changes = rows(f"Op,id,title,seq\nU,1,b,{SEQUENCE}\nD,2,a,{later}\n", config(**DMS))
+    assert picked(load + changes, "id", "__deleted") == [("1", False), ("2", False), ("1", False), ("2", True)]
+    positions = [row["_sluice_position"] for row in load + changes]
+    assert positions == sorted(positions)
+
+
+def test_changes_of_aws_dms_under_a_plain_rule_are_refused_with_the_next_step():
+    changes = f"Op,id,title,seq\nU,1,b,{SEQUENCE}\nD,2,a,{SEQUENCE}\n"
+    error = refused(changes)
+    assert isinstance(error, DeletionsUnmarked)
+    assert "delete_when: {column: Op, values: [D]}" in str(error) and "quarantine retry" in (error.next_step or "")
+    with pytest.raises(Unordered, match="neither a position column nor the object's name"):
+        found = decoded(changes.encode(), config(delete_when=DMS["delete_when"]), offset=None)
+        assert not found.batches
+
+
+def test_admission_looks_at_the_first_bytes():
+    check_head(b"\xef\xbb\xbfid,v\n")
+    check_head(gzip.compress(b"id,v\n"))
+    with pytest.raises(NotCsv, match="Parquet"):
+        check_head(b"PAR1")
+    with pytest.raises(EmptyObject):
+        check_head(b"\n ")
