@@ -27,7 +27,9 @@ _JUDGING = (
     "limits",
     "raw",
     "rewrite_limit",
-    "json_types",
+    "types",
+    "csv",
+    "format",
     "position",
 )
 
