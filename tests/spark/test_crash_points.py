@@ -57,6 +57,40 @@ def test_a_write_that_died_is_rolled_back_and_the_part_runs_again(
     assert bench.rows(config, "id", "name") == [(1, "new"), (2, "n")]
 
 
+def kept_rdds(bench: Workbench) -> list[Any]:
+    """What Spark keeps in memory."""
+    return list(bench.spark.sparkContext._jsc.getPersistentRDDs().values())
+
+
+def test_a_part_whose_rows_were_lost_with_an_executor_fails_and_runs_again(bench: Workbench) -> None:
+    config = table()
+    bench.merge(config, [bench.put([row("c", 1, 1), row("c", 2, 2)], SCHEMA)])
+    before = bench.rows(config, "id", "name")
+    manifest = bench.manifest(config, [bench.put([row("u", 3, 1, name="new"), row("c", 4, 3)], SCHEMA)])
+    blocks = bench.spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().blockManager()
+
+    def lost_before_the_write() -> bool:
+        for rdd in kept_rdds(bench):
+            blocks.removeRdd(rdd.id())
+        return True
+
+    with pytest.raises(Exception, match="Checkpoint block"):
+        bench.merge_manifest(manifest, config, still_held=lost_before_the_write)
+
+    assert bench.resolve(manifest, config) is None
+    assert bench.rows(config, "id", "name") == before
+    assert bench.merge_manifest(manifest, config).counts["winning"] == 2
+    assert bench.rows(config, "id", "name") == [(1, "new"), (2, "n"), (3, "n")]
+
+
+def test_a_part_leaves_no_rows_in_memory(bench: Workbench) -> None:
+    config = table()
+    already = len(kept_rdds(bench))
+    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    bench.merge(config, [bench.put([row("u", 2, 1), row("t", 3, 1)], SCHEMA), bench.put([row("c", 4, 2)], SCHEMA)])
+    assert len(kept_rdds(bench)) == already
+
+
 @KINDS
 def test_a_commit_whose_writer_died_after_it_is_found_and_not_written_again(bench: Workbench, table_type: str) -> None:
     config = table(table_type=table_type)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
-from pyspark import StorageLevel
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -42,7 +42,7 @@ class MergeTarget:
 
     `schema` has its columns after this batch. `few_keys` is true where the batch's keys are few enough to broadcast,
     `unordered` where nothing but their place in an object orders its changes. Frames that are used more than once stay
-    cached until `frames` is closed.
+    in memory until `frames` is closed.
     """
 
     hudi: HudiTable
@@ -72,9 +72,20 @@ class MergeTarget:
         return self.hudi.stored(self.facts, *columns)
 
     def cached(self, frame: DataFrame) -> DataFrame:
-        """Keep a frame in memory, on disk where it doesn't fit, from when it is first computed."""
-        self.frames.callback(frame.unpersist)
-        return frame.persist(StorageLevel.MEMORY_AND_DISK)
+        """Keep a frame's rows in memory, on disk where they don't fit, from when they are first computed.
+
+        As rows and not in Spark's columnar form, which takes longer to build than a part needs to read it. Rows that
+        are lost with an executor aren't computed again: the write fails, and so does the part.
+        """
+        rows = frame.localCheckpoint(eager=False)
+        self.frames.callback(_forget, rows)
+        return rows
+
+
+def _forget(checkpointed: DataFrame) -> None:
+    """Free the rows of a local checkpoint, which is no cached frame: `unpersist` of the frame would leave them."""
+    plan: Any = checkpointed._jdf.queryExecution().logical()
+    plan.rdd().unpersist(False)
 
 
 @dataclass(frozen=True)
