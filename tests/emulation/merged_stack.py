@@ -42,9 +42,12 @@ class Merged:
     def timeline_key(self, at):
         return f"crm/user/.hoodie/{instant(at)}.commit"
 
-    def opened(self, *ids):
+    def opened(self, *ids, attempt=0):
+        """The batch that claimed the objects."""
         listed = tuple(
-            ManifestObject(one.bucket, one.key, one.version, 1, None, "avro", "crm.public.user", 0, 1, NOW)
+            ManifestObject(
+                one.bucket, one.key, one.version, 1, None, "avro", "crm.public.user", 0, 1, NOW, attempt=attempt
+            )
             for one in ids
         )
         manifest = open_manifest("main", "run-1", NOW, "c1", {TABLE: TablePart(CONFIG, listed)})

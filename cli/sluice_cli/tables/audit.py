@@ -10,12 +10,21 @@ from typing import Annotated, Any
 import typer
 
 from sluice.config.document import Configuration
-from sluice.ledger.audit import ARCHIVED, CONTRADICTIONS, NO_CHANGE, UNKNOWN_OBJECT, Contradiction, ObjectVerdict
+from sluice.ledger.audit import (
+    ABANDONED_CLAIM,
+    ARCHIVED,
+    CONTRADICTIONS,
+    NO_CHANGE,
+    UNKNOWN_OBJECT,
+    Contradiction,
+    ObjectVerdict,
+)
+from sluice.ledger.keys import PENDING
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.admission.admit import open_admission
 from sluice_aws.admission.reconcile import notice_of
-from sluice_aws.audit.facts import AuditFacts, Tick
+from sluice_aws.audit.facts import AuditFacts, Judged, Tick
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
@@ -52,7 +61,7 @@ def audit(
         bool, typer.Option("--objects", help="Also list every object version: where it is committed, or why not.")
     ] = False,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Admit objects that the ledger doesn't know, and start their lanes.")
+        bool, typer.Option("--repair", help="Admit objects that the ledger doesn't know, and end abandoned claims.")
     ] = False,
     as_json: Json = False,
     stack: Stack = None,
@@ -61,8 +70,9 @@ def audit(
 
     An object is committed in one batch, whose outcome names a commit on its table's timeline, or the ledger says why
     not. Commits that left the active timeline count as archived. --repair admits objects that no notice announced, as
-    reconcile does; every other contradiction is left to you and listed with its next step. It reads one listing of
-    bronze, all manifests and outcomes, and the commits of all active timelines, while the stack works.
+    reconcile does, and ends claims of batches that are not open; every other contradiction is left to you and listed
+    with its next step. It reads one listing of bronze, all manifests and outcomes, and the commits of all active
+    timelines, while the stack works.
 
     The exit code is 1 if there is a contradiction that was not repaired.
 
@@ -148,8 +158,7 @@ class Auditing:
     ) -> None:
         """Audit one page of the listing. Versions younger than `old` (epoch ms) may be unknown."""
         verdicts = self._facts.verdicts(page.keys(), lambda identity: page[identity].modified_at > old)
-        unknown = [identity for identity, (verdict, _) in verdicts.items() if verdict.code == UNKNOWN_OBJECT]
-        repaired = self._admit([page[identity] for identity in unknown]) if repair and unknown else {}
+        repaired = self._repair(page, verdicts) if repair else {}
         report.repaired += repaired.items()
         for identity, (verdict, record) in verdicts.items():
             place = None if verdict.part is None else self._facts.place(verdict.part)
@@ -160,15 +169,32 @@ class Auditing:
             if keep_objects:
                 report.objects.append(AuditedVersion(identity, verdict, record, place))
 
+    def _repair(
+        self, page: Mapping[ObjectId, ListedVersion], verdicts: Mapping[ObjectId, Judged]
+    ) -> dict[ObjectId, str]:
+        """Admit unknown objects, and end abandoned claims; gives the state of each object that was repaired."""
+        unknown = [page[identity] for identity, (verdict, _) in verdicts.items() if verdict.code == UNKNOWN_OBJECT]
+        repaired = self._admit(unknown) if unknown else {}
+        for identity, (verdict, record) in verdicts.items():
+            if verdict.code == ABANDONED_CLAIM and record is not None:
+                end = self._facts.end_of(record)
+                if self._ledger.recovery.end_claim(record, end, epoch_ms()):
+                    repaired[identity] = PENDING if end is None else end.state
+                    self._wake([record.lane or ""])
+        return repaired
+
     def _admit(self, versions: Sequence[ListedVersion]) -> dict[ObjectId, str]:
         """Admit objects and wake their lanes; gives the state that each was admitted in, without those that failed."""
         versioned = self._objects.is_versioned(self._target.bronze)
         admission = open_admission(self._objects, ledger=self._ledger, silver_bucket=self._target.silver, now=epoch_ms)
         admissions = admission.admit_all([notice_of(version, versioned) for version in versions], self._configuration())
-        for lane in sorted(admissions.lanes):
+        self._wake(sorted(admissions.lanes))
+        return {identity: admitted.written.state for identity, admitted in admissions.done.items()}
+
+    def _wake(self, lanes: Sequence[str]) -> None:
+        for lane in lanes:
             self._ledger.lanes.wake(lane)
             self._woken.add(lane)
-        return {identity: admitted.written.state for identity, admitted in admissions.done.items()}
 
     def _configuration(self) -> Configuration | None:
         return ConfigStore(self._objects, self._target.artifacts).load()
@@ -184,7 +210,7 @@ def _print(report: AuditReport) -> None:
         print("committed: " + ", ".join(f"{n:,} {where.get(p, p)}" for p, n in sorted(report.places.items())))
     print(f"{counted(report.parts, 'part')} of batches compared with the timelines")
     for identity, state in report.repaired[:SHOWN]:
-        print(f"repaired: {visible(identity.key)} was admitted as {state}")
+        print(f"repaired: {visible(identity.key)} is {state}")
     if len(report.repaired) > SHOWN:
         print(f"repaired: and {len(report.repaired) - SHOWN:,} more (--json lists all)")
     by_code: dict[str, list[Contradiction]] = {}

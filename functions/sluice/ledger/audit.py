@@ -47,7 +47,10 @@ CONTRADICTIONS: Mapping[str, tuple[str, str]] = {
         "committed by two batches",
         f"Its changes count once by their position. If in doubt, {_REBUILD_TABLE}",
     ),
-    ABANDONED_CLAIM: ("claimed by a batch that is not open", f"`sluice trace KEY` shows its path; {_REBUILD_LEDGER}"),
+    ABANDONED_CLAIM: (
+        "claimed by a batch that is not open",
+        "`sluice audit --repair` ends the claim by the batch's outcome, or makes the object pending again",
+    ),
     NOT_REBUILT: ("committed before its table was rebuilt, and not merged again", _REBUILD_TABLE),
     NO_MANIFEST: ("committed, but no manifest of its batch lists it", _DOCUMENTS),
     NO_OUTCOME: ("committed, but its batch has no outcome", _DOCUMENTS),

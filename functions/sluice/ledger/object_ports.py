@@ -16,7 +16,7 @@ from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome
 from sluice.config.table import TableConfig
 from sluice.ledger.records import AdmittedObject, Decision, ManifestPointer, ObjectRecord, PendingCount
-from sluice.ledger.recovery import KnownTable, Recovered, Settled
+from sluice.ledger.recovery import EndState, KnownTable, Recovered, Settled
 from sluice.objects import ObjectId
 
 
@@ -204,6 +204,13 @@ class RecoveryLedger(Protocol):
         self, found: Sequence[Settled], etags: Mapping[ObjectId, str | None], *, dry_run: bool = False
     ) -> Recovered:
         """Add records that are missing, and correct those older than the object's last batch. Repeatable."""
+        ...
+
+    def end_claim(self, record: ObjectRecord, end: EndState | None, now: int) -> bool:
+        """claimed -> the end state by its batch's outcome, or pending without one; the caller wakes its lane.
+
+        False when the object is no longer claimed by that batch, or the batch is open.
+        """
         ...
 
     def restore_table(self, name: str, known: KnownTable, *, purge_floors: Mapping[str, str]) -> bool:

@@ -27,6 +27,7 @@ from sluice.ledger.audit import (
 )
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
+from sluice.ledger.recovery import EndState, end_states
 from sluice.objects import ObjectId
 from sluice_aws.errors import NoSuchCommit
 from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
@@ -103,6 +104,11 @@ class AuditFacts:
     def verdicts_by_other_batches(self, page: Collection[ObjectId]) -> dict[ObjectId, Judged]:
         """Judge objects that batches list. Codes are for what the record's own batch doesn't show."""
         return self._twice(page, lambda _: True, judge_by_other_batches)
+
+    def end_of(self, record: ObjectRecord) -> EndState | None:
+        """An object's end state by the outcome of its batch; None without one."""
+        outcome = self._past.outcome(record.batch or "", record.table or "")
+        return None if outcome is None else end_states(outcome, [record.id])[record.id]
 
     def place(self, part: AuditedPart) -> str:
         """Where a committed part is."""

@@ -8,13 +8,13 @@ from typing import Any
 
 from sluice.ledger import keys as items
 from sluice.ledger.records import AdmittedObject, ObjectRecord
-from sluice.ledger.recovery import KnownTable, Recovered, Settled
+from sluice.ledger.recovery import EndState, KnownTable, Recovered, Settled
 from sluice.objects import ObjectId
 from sluice_aws.ledger.expressions import NEW_ITEM, when
 from sluice_aws.ledger.groups import write_groups
 from sluice_aws.ledger.objects import DynamoDbObjects, listing_fields, object_item, pending_item
-from sluice_aws.ledger.settlement import TOTAL_PREFIX
-from sluice_aws.ledger.table import LedgerTable, Values
+from sluice_aws.ledger.settlement import TOTAL_PREFIX, object_fields
+from sluice_aws.ledger.table import LedgerTable, TransactionRefused, Values
 
 ADMITTED = tuple(item.name for item in fields(AdmittedObject))
 
@@ -52,6 +52,32 @@ class DynamoDbRecovery:
             return Recovered(added, len(groups) - added, len(found) - len(groups))
         raced = len(write_groups(self._table, groups))
         return Recovered(added, len(groups) - added - raced, len(found) - len(groups), raced)
+
+    def end_claim(self, record: ObjectRecord, end: EndState | None, now: int) -> bool:
+        """claimed -> the end state by its batch's outcome, or pending without one; the caller wakes its lane.
+
+        An object that becomes pending does so with the next attempt, since the id of its batch is taken. False when
+        the object is no longer claimed by that batch, or the batch is open: then its run ends the claim.
+        """
+        if end is None:
+            moved = replace(record, state=items.PENDING, attempt=record.attempt + 1, batch=None)
+            changes: Values = {"state": items.PENDING, "attempt": moved.attempt, "batch": None}
+            others = [self._table.put_action(pending_item(moved))]
+        else:
+            changes, others = object_fields(end, record.id, now), []
+        condition = when(state=items.CLAIMED, batch=record.batch)
+        pointer = items.manifest_pointer_key(record.lane or "", record.batch or "")
+        try:
+            self._table.transact(
+                [
+                    self._table.check_action(pointer, NEW_ITEM),
+                    self._table.update_action(items.object_key(record.id), changes, condition=condition),
+                    *others,
+                ]
+            )
+        except TransactionRefused:
+            return False
+        return True
 
     def restore_table(self, name: str, known: KnownTable, *, purge_floors: Mapping[str, str]) -> bool:
         """Write a table's item. False when the ledger knows of a later commit."""

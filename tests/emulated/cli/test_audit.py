@@ -3,8 +3,9 @@
 import pytest
 from builders import avro_object, change, flattened
 from emulation.merged_stack import BREAKAGES, TABLE, instant, merged_stack
-from emulation.stack import cloudformation, describe
+from emulation.stack import NOW, cloudformation, describe
 
+from sluice.ledger import keys as items
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.s3.timelines import TimelineReader
@@ -77,7 +78,7 @@ def test_repair_admits_what_no_notice_announced_and_leaves_what_a_batch_merged(m
     arrivals = ledger.lanes.get("main").arrivals
     assert run(["audit", "--repair"]) == 1
     out = capsys.readouterr().out
-    assert f"repaired: {unannounced.key} was admitted as pending" in out
+    assert f"repaired: {unannounced.key} is pending" in out
     assert "lost_record: 1: " in out and "unknown_object" not in out
     assert merged.first not in ledger.objects.get([merged.first])
     assert ledger.lanes.get("main").arrivals == arrivals + 1 and invoked == [("s-supervise", "Event")]
@@ -135,3 +136,43 @@ def test_a_batch_that_is_opened_between_two_pages_contradicts_nothing(merged, mo
     monkeypatch.setattr(Objects, "version_page", then_opened)
     assert run(["audit", "--json"]) == 0
     assert describe(capsys)["objects"]["claimed"] == 1
+
+
+def abandon(merged, identity):
+    """A claim whose batch is not open, and has neither outcome nor pointer."""
+    batch = merged.opened(identity)
+    merged.stack.dynamodb.delete_item(
+        TableName="s-ledger",
+        Key={name: {"S": value} for name, value in items.manifest_pointer_key("main", batch).items()},
+    )
+    return batch
+
+
+def test_repair_ends_an_abandoned_claim_by_its_batchs_outcome(merged, invoked, capsys):
+    merged.edit(merged.bad, state="claimed")
+    assert run(["audit", "--repair"]) == 0
+    assert "repaired: bad is quarantined" in capsys.readouterr().out
+    assert merged.stack.ledger.objects.get([merged.bad])[merged.bad].code == "corrupt"
+    assert run(["audit", "--json"]) == 0
+
+
+def test_repair_makes_an_object_pending_again_whose_claim_no_outcome_ended(merged, invoked, capsys):
+    waits = merged.stack.admit(merged.stack.write("late"))
+    batch = abandon(merged, waits)
+    assert run(["audit"]) == 1
+    assert "`sluice audit --repair` ends the claim" in capsys.readouterr().out
+    assert run(["audit", "--repair"]) == 0
+    assert "repaired: late is pending" in capsys.readouterr().out and invoked == [("s-supervise", "Event")]
+    again = merged.stack.ledger.objects.get([waits])[waits]
+    assert (again.state, again.batch, again.attempt) == ("pending", None, 1)
+    (listed,) = [item for item in merged.stack.ledger.pending.oldest("main", 10) if item.id == waits]
+    assert listed.attempt == 1
+    assert merged.opened(waits, attempt=1) != batch  # a batch of its own, that can be opened
+
+
+def test_the_claim_of_an_open_batch_is_not_ended(merged):
+    waits = merged.stack.admit(merged.stack.write("late"))
+    merged.opened(waits)
+    claimed = merged.stack.ledger.objects.get([waits])[waits]
+    assert not merged.stack.ledger.recovery.end_claim(claimed, None, NOW)
+    assert merged.stack.ledger.objects.get([waits])[waits] == claimed
