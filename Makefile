@@ -110,6 +110,7 @@ coverage: setup  ## unit and emulated tests with their coverage; fails below the
 documents: setup  ## write the generated pages of docs/
 	$(BIN)/python tools/error_codes.py
 	$(BIN)/python tools/settings.py
+	$(BIN)/python tools/events.py
 
 SCANNERS = $(VENV)-scan
 $(SCANNERS)/.made: pyproject.toml

@@ -1,4 +1,4 @@
-"""announce: puts an event on the bus for each batch that the ledger's stream shows as committed.
+"""announce: puts events on the bus for committed batches, failures and quarantined objects in the ledger's stream.
 
 The Spark job can't reach the event bus itself.
 """
@@ -9,10 +9,7 @@ import functools
 import os
 from typing import Any
 
-from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
-from aws_lambda_powertools.utilities.data_classes.dynamo_db_stream_event import DynamoDBRecord
-
-from sluice_aws.announce import Announcer
+from sluice_aws.announce import Announcer, EventBus, changes_of
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
@@ -25,19 +22,15 @@ NEEDED = ("region", "stack", "ledger_table", "event_bus")
 @observed("announce")
 def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[str, Any]:
     """Lambda entry: takes records of the ledger's stream, returns those to deliver again."""
-    announcer = announcer_of(telemetry)
-
-    def announce(record: DynamoDBRecord) -> None:
-        try:
-            announcer.announce(record.raw_event["dynamodb"])
-        except Exception as error:
-            # Powertools answers with the record and drops the reason.
-            telemetry.warn("record_not_announced", event_id=record.event_id, error=str(error)[:500])
-            telemetry.count("RecordsNotAnnounced")
-            raise
-
-    processor = BatchProcessor(event_type=EventType.DynamoDBStreams, raise_on_entire_batch_failure=False)
-    return dict(process_partial_response(event=event, record_handler=announce, processor=processor, context=context))
+    records = event["Records"]
+    failed = set(announcer_of(telemetry).announce(changes_of(records)))
+    return {
+        "batchItemFailures": [
+            {"itemIdentifier": record["dynamodb"]["SequenceNumber"]}
+            for record in records
+            if str(record["eventID"]) in failed
+        ]
+    }
 
 
 @functools.lru_cache(maxsize=1)
@@ -45,11 +38,12 @@ def announcer_of(telemetry: Telemetry) -> Announcer:
     """Make the announcer from the environment, once per process."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients.of(settings, call_times=telemetry.call_times)
+    ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)
     return Announcer(
-        batches=DynamoDbLedger(clients.dynamodb, settings.ledger_table).batches,
-        events=clients.events,
-        bus=settings.event_bus,
-        stack=settings.stack,
+        batches=ledger.batches,
+        history=ledger.history,
+        bus=EventBus(clients.events, bus=settings.event_bus, stack=settings.stack),
         report=telemetry,
         now=epoch_ms,
+        table_metrics=settings.table_metrics,
     )

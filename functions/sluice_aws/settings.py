@@ -54,6 +54,8 @@ class Settings:
     reconcile_grace_s: int = 900
     forget_after_s: int = FORGET_AFTER_MS // 1000
     services_pause_s: int = 30
+    late_after_s: int = 900
+    table_metrics: bool = False
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str], *, needed: tuple[str, ...] = ()) -> Settings:
@@ -72,12 +74,14 @@ class Settings:
             ("reconcile_grace_s", "RECONCILE_GRACE_SECONDS"),
             ("forget_after_s", "FORGET_AFTER_SECONDS"),
             ("services_pause_s", "SERVICES_PAUSE_SECONDS"),
+            ("late_after_s", "LATE_AFTER_SECONDS"),
         ):
             text = environment.get(name, "")
             if text.isdigit():
                 values[field] = int(text)
             elif text:
                 wrong.append(name)
+        values["table_metrics"] = environment.get("TABLE_METRICS") == "true"
         settings = cls(**values)
         wrong += [VARIABLES[field] for field in needed if not getattr(settings, field)]
         if wrong:

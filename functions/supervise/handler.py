@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice.lane.supervision import concerned, finally_billed, read_event
+from sluice_aws.announce import Announcer, EventBus
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
 from sluice_aws.lanes.gauges import Gauges
@@ -69,7 +70,20 @@ def parts_of(telemetry: Telemetry) -> SuperviseParts:
     return SuperviseParts(
         supervisor=Supervisor(ledger=ledger, job_runs=job_runs, starter=starter, report=telemetry, now=epoch_ms),
         gauges=Gauges(
-            ledger=ledger, job_runs=job_runs, architecture=settings.architecture, report=telemetry, now=epoch_ms
+            ledger=ledger,
+            job_runs=job_runs,
+            architecture=settings.architecture,
+            report=telemetry,
+            now=epoch_ms,
+            announcer=Announcer(
+                batches=ledger.batches,
+                history=ledger.history,
+                bus=EventBus(clients.events, bus=settings.event_bus, stack=settings.stack),
+                report=telemetry,
+                now=epoch_ms,
+            ),
+            late_after_s=settings.late_after_s,
+            table_metrics=settings.table_metrics,
         ),
         config_store=ConfigStore(Objects(clients.s3), settings.artifact_bucket, history=ledger.history),
     )

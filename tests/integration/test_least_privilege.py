@@ -34,6 +34,7 @@ from sluice.config.services import Pace, ServicePolicy
 from sluice.config.table import TableRule
 from sluice.errors import SluiceError
 from sluice.ledger import keys as items
+from sluice.ledger.records import AdmittedObject
 from sluice.objects import ObjectId
 from sluice.schema.history import SchemaVerdict, SeenSchema
 from sluice_aws.s3.objects import Objects
@@ -109,6 +110,17 @@ def lapsed(deployment):
     deployment.ledger.lanes.wake("lost")  # a start whose job run nobody knows any more is looked up by its name
     deployment.ledger.lanes.request_start("lost", "run-2", 1)
     deployment.ledger.lanes.wake("due")
+    deployment.ledger.objects.admit(  # waits since 1970: late for its table
+        AdmittedObject(
+            ObjectId(BRONZE, "late", "v"),
+            "pending",
+            1,
+            table="public.orders",
+            lane="main",
+            topic="shop.public.orders",
+            format="avro",
+        )
+    )
 
 
 def committed():
@@ -132,7 +144,14 @@ def committed():
                     "NewImage": stored,
                     "OldImage": {**stored, "state": {"S": "claimed"}},
                 },
-            }
+            },
+            {
+                "eventID": "2",
+                "dynamodb": {
+                    "SequenceNumber": "2",
+                    "NewImage": {"pk": {"S": "table#a.x"}, "sk": {"S": "table"}, "failures": {"N": "1"}},
+                },
+            },
         ]
     }
 

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from sluice.batch.claim import PendingObject, TableState, configured_tables
 from sluice.config.document import Configuration
+
+
+@dataclass(frozen=True)
+class TableBacklog:
+    """Pending objects of a table, and the seconds by which the oldest exceeds the table's freshness (or 0)."""
+
+    table: str
+    objects: int
+    freshness_s: int
+    overdue_s: float
 
 
 @dataclass(frozen=True)
@@ -16,11 +26,13 @@ class Backlog:
     - `objects`: pending objects.
     - `oldest_s`: seconds since the oldest claimable object was admitted or the oldest unclosed batch was opened.
     - `overdue_s`: seconds by which the most overdue table exceeds its freshness.
+    - `tables`: the same for each table with pending objects that don't wait on purpose.
     """
 
     objects: int = 0
     oldest_s: float = 0.0
     overdue_s: float = 0.0
+    tables: tuple[TableBacklog, ...] = field(default=(), compare=False)
 
 
 def backlog(
@@ -39,7 +51,7 @@ def backlog(
     waiting = list(pending)
     configs = {} if configuration is None else configured_tables(configuration, lane, waiting)
     oldest = max((max(0.0, (now - at) / 1000) for at in opened), default=0.0)
-    overdue = 0.0
+    tables: dict[str, TableBacklog] = {}
     for item in waiting:
         config = configs.get(item.table)
         state = states.get(item.table)
@@ -47,5 +59,8 @@ def backlog(
             continue
         waited = max(0.0, (now - item.admitted_at) / 1000)
         oldest = max(oldest, waited)
-        overdue = max(overdue, waited - config.freshness_s)
-    return Backlog(len(waiting), oldest, overdue)
+        found = tables.get(item.table, TableBacklog(item.table, 0, config.freshness_s, 0.0))
+        overdue = max(found.overdue_s, waited - config.freshness_s)
+        tables[item.table] = replace(found, objects=found.objects + 1, overdue_s=overdue)
+    most = max((table.overdue_s for table in tables.values()), default=0.0)
+    return Backlog(len(waiting), oldest, most, tuple(tables.values()))

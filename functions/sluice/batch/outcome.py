@@ -90,6 +90,7 @@ class Outcome:
     - `notes`: remarks for the operator about a part that succeeded.
     - `stages`: the time of the attempt that succeeded, in order.
     - `watch`: KafkaWatch.to_dict() after the batch, empty if unknown.
+    - `columns`: columns that the commit added or widened, each with `column`, `change`, `from` and `to`.
     """
 
     batch: str
@@ -107,6 +108,7 @@ class Outcome:
     parked: tuple[ObjectError, ...] = ()
     parked_generation: int | None = None
     watch: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    columns: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
 
     @classmethod
     def set_aside(cls, batch: str, table: str, objects: Iterable[ObjectId], error: SluiceError, now: int) -> Outcome:
@@ -122,7 +124,10 @@ class Outcome:
 
     def to_json(self) -> str:
         """Canonical JSON."""
-        return canonical_json({"format": FORMAT, **asdict(self), "counts": dict(self.counts)})
+        content = {"format": FORMAT, **asdict(self), "counts": dict(self.counts)}
+        if not self.columns:
+            del content["columns"]  # so that an earlier release reads the outcome
+        return canonical_json(content)
 
     @classmethod
     def from_json(cls, text: str) -> Outcome:
@@ -136,6 +141,15 @@ class Outcome:
             notes = tuple(content.pop("notes", ()))
             stages = tuple(Stage(**item) for item in content.pop("stages", ()))
             parked = tuple(ObjectError(**item) for item in content.pop("parked", ()))
-            return cls(**content, quarantined=errors, quarantined_rows=rows, notes=notes, stages=stages, parked=parked)
+            columns = tuple(content.pop("columns", ()))
+            return cls(
+                **content,
+                quarantined=errors,
+                quarantined_rows=rows,
+                notes=notes,
+                stages=stages,
+                parked=parked,
+                columns=columns,
+            )
         except (KeyError, TypeError) as error:
             raise UnreadableManifest(f"An outcome lacks or misnames a field: {error}", found=text[:200]) from error

@@ -9,23 +9,8 @@ from typing import Any
 
 from sluice.ledger.keys import COMMITTED
 
-SOURCE = "Sluice"
-DETAIL_TYPE = "Batch Committed"
 # PutEvents takes 256 KB per entry, including names and time.
 MAX_DETAIL_BYTES = 240 * 1024
-
-
-def newly_committed(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> str | None:
-    """The id of the batch that a change of an item committed; None for any other change.
-
-    `old` and `new` are the item before and after the change. A later change of a committed batch is not a commit.
-    """
-    if not new or new.get("sk") != "batch" or new.get("state") != COMMITTED:
-        return None
-    if old and old.get("state") == COMMITTED:
-        return None
-    batch = new.get("batch")
-    return batch if isinstance(batch, str) else None
 
 
 def announcement(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]], *, stack: str) -> dict[str, Any]:
@@ -39,6 +24,8 @@ def announcement(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]
     tables = [_table(table, parts[table]) for table in sorted(parts)]
     detail = {
         "stack": stack,
+        "id": batch["batch"],
+        "message": f"batch {batch['batch']} committed {len(tables)} table{'' if len(tables) == 1 else 's'}",
         "batch": batch["batch"],
         "lane": batch.get("lane"),
         "run": batch.get("run"),
@@ -84,6 +71,17 @@ def lane_metrics(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]
                 metric = f"Rows{name.capitalize()}"
                 metrics[metric] = metrics.get(metric, 0) + n
     return metrics
+
+
+def table_metrics(part: Mapping[str, Any]) -> dict[str, int]:
+    """The metrics of one table's part, for stacks that pay for metrics by table."""
+    counts = part.get("counts") or {}
+    return {
+        "TableRowsRead": counts.get("read", 0),
+        "TableRowsWritten": counts.get("written", 0),
+        "TableObjectsSetAside": counts.get("quarantined_objects", 0) + counts.get("parked_objects", 0),
+        "TableRowsSetAside": counts.get("quarantined_rows", 0),
+    }
 
 
 def batch_seconds(batch: Mapping[str, Any]) -> float | None:

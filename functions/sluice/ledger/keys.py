@@ -123,6 +123,11 @@ def run_key(run_id: str) -> Key:
     return {"pk": f"run#{run_id}", "sk": "run"}
 
 
+def event_key(event: str) -> Key:
+    """The item that says that an event was sent."""
+    return {"pk": f"event#{event}", "sk": "event"}
+
+
 def message_key(message_id: str, n: int) -> Key:
     """The n-th ignored part of a queue message."""
     return {"pk": f"message#{message_id}", "sk": f"{n:06d}"}

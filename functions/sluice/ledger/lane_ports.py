@@ -230,6 +230,14 @@ class HistoryLedger(Protocol):
         """The items of all runs that are kept, newest first. May lag by a second."""
         ...
 
+    def events_sent(self, events: Iterable[str]) -> frozenset[str]:
+        """Those of the events that were noted as sent within the last days."""
+        ...
+
+    def note_event_sent(self, event: str, now: int) -> None:
+        """Note that an event was sent. `now` is epoch ms."""
+        ...
+
     def count(self, name: str, n: int = 1) -> int:
         """Add to a counter and give its value."""
         ...

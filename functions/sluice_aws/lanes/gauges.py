@@ -7,13 +7,16 @@ from typing import Callable
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sluice.batch.backlog import Backlog, backlog
+from sluice.batch.backlog import Backlog, TableBacklog, backlog
+from sluice.batch.claim import TableState
 from sluice.config.document import Configuration
 from sluice.errors import SluiceError
 from sluice.lane.machine import PAUSED, LaneState
+from sluice.ledger.events import LateTable
 from sluice.ledger.ports import Ledger
 from sluice.ports import Report
 from sluice.prices import spark_usd
+from sluice_aws.announce import Announcer
 from sluice_aws.lanes.job_runs import JobRuns
 
 COUNTED_PER_TABLE = 2_000  # pending objects; counting longer backlogs would take the schedule's whole time
@@ -23,13 +26,29 @@ class Gauges:
     """Backlog gauges by lane and over all lanes, and the cost of runs. Failures are logged and never raised."""
 
     def __init__(
-        self, *, ledger: Ledger, job_runs: JobRuns, architecture: str, report: Report, now: Callable[[], int]
+        self,
+        *,
+        ledger: Ledger,
+        job_runs: JobRuns,
+        architecture: str,
+        report: Report,
+        now: Callable[[], int],
+        announcer: Announcer | None = None,
+        late_after_s: int = 0,
+        table_metrics: bool = False,
     ) -> None:
+        """`announcer` is told of tables that are more than `late_after_s` overdue.
+
+        With `table_metrics`, the backlog is also published for each table.
+        """
         self._ledger = ledger
         self._job_runs = job_runs
         self._architecture = architecture
         self._report = report
         self._now = now
+        self._announcer = announcer
+        self._late_after_s = late_after_s
+        self._table_metrics = table_metrics
 
     def publish(self, lanes: Iterable[LaneState], configuration: Configuration | None) -> None:
         """Measure every lane. Gauges are written even without lanes: an alarm watches that the schedule runs."""
@@ -38,6 +57,7 @@ class Gauges:
         for lane, measured in found.items():
             if measured is not None:
                 self._publish(measured, lane=lane)
+                self._publish_tables(lane, measured.tables)
 
     def publish_cost(self, job_run_id: str) -> None:
         """Report a job run's cost once: at its end if it is billed by then, otherwise when EMR announces the bill."""
@@ -67,6 +87,19 @@ class Gauges:
         )
         self._report.count("RunCostUsd", usd, unit="None")
 
+    def _publish_tables(self, lane: str, tables: Iterable[TableBacklog]) -> None:
+        for table in tables if self._table_metrics else ():
+            self._report.count("TableObjectsPending", table.objects, table=table.table)
+            self._report.count("TableOverdueSeconds", table.overdue_s, unit="Seconds", table=table.table)
+        late = [table for table in tables if table.overdue_s > self._late_after_s]
+        if self._announcer is None or not late:
+            return
+        try:
+            states = self._ledger.tables.get_many([table.table for table in late])
+            self._announcer.announce_late([_late(table, lane, states.get(table.table)) for table in late])
+        except (ClientError, BotoCoreError, SluiceError) as error:
+            self._report.warn("lateness_not_announced", lane=lane, error=str(error)[:500])
+
     def _of(self, state: LaneState, configuration: Configuration | None) -> Backlog | None:
         try:
             pending = self._ledger.pending.oldest(state.lane, COUNTED_PER_TABLE)
@@ -89,3 +122,15 @@ class Gauges:
         self._report.count("ObjectsPending", measured.objects, **dimensions)
         self._report.count("OldestPendingSeconds", measured.oldest_s, unit="Seconds", **dimensions)
         self._report.count("OverdueSeconds", measured.overdue_s, unit="Seconds", **dimensions)
+
+
+def _late(table: TableBacklog, lane: str, state: TableState | None) -> LateTable:
+    return LateTable(
+        table.table,
+        lane,
+        late_s=int(table.overdue_s),
+        freshness_s=table.freshness_s,
+        waiting=table.objects,
+        last_commit_at=state.last_commit_at if state else None,
+        last_error=state.last_error if state else None,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -13,6 +13,7 @@ from sluice_aws.ledger.expressions import NEW_ITEM, when
 from sluice_aws.ledger.table import LedgerTable, Values
 
 RUN_DAYS = 90
+EVENT_DAYS = 3  # longer than the ledger's stream keeps its records
 EXCERPT_CHARACTERS = 1_000
 READ_AHEAD = 100  # run items that are read at once
 
@@ -66,6 +67,16 @@ class DynamoDbHistory:
             for start in range(0, len(page), READ_AHEAD):
                 found = self._table.get_many(page[start : start + READ_AHEAD])
                 yield from sorted(found, key=lambda run: run["listed_at"], reverse=True)
+
+    def events_sent(self, events: Iterable[str]) -> frozenset[str]:
+        """Those of the events that were sent within the last EVENT_DAYS."""
+        keys = {items.event_key(event)["pk"]: event for event in events}
+        found = self._table.get_many([items.event_key(event) for event in keys.values()]) if keys else ()
+        return frozenset(keys[stored["pk"]] for stored in found)
+
+    def note_event_sent(self, event: str, now: int) -> None:
+        """Note that an event was sent. `now` is epoch ms."""
+        self._table.update(items.event_key(event), {"sent_at": now, "expires_at": now // 1000 + EVENT_DAYS * 86_400})
 
     def count(self, name: str, n: int = 1) -> int:
         """Add to a counter and give its value."""

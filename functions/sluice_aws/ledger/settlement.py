@@ -51,6 +51,7 @@ def part_fields(lane: str, outcome: Outcome, run_id: str, now: int) -> Values:
         "settled_at": now,
         "reason": outcome.reason,
         "notes": list(outcome.notes) or None,
+        "columns": [dict(column) for column in outcome.columns] or None,
     }
 
 

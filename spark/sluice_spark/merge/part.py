@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Callable
+from typing import Any, Callable
 
 from pyspark.sql import SparkSession
 
@@ -25,6 +25,7 @@ from sluice_spark.merge.commit import commit, raise_floor
 from sluice_spark.merge.context import MergeServices, PartContext, part_context
 from sluice_spark.merge.decide import DecidedRows, MergeTarget, decide_rows
 from sluice_spark.merge.normalize import normalized
+from sluice_spark.merge.plan import changed_columns
 from sluice_spark.merge.prepare import Prepared, prepare
 from sluice_spark.merge.read import SeenObjects, read_changes
 from sluice_spark.merge.set_aside import SetAside, leave_below_floor, leave_error, leave_parked, read_set_aside
@@ -71,7 +72,15 @@ def merge_part(
             committed = commit(part, rows.rows, planned=prepared.planned, objects=decided.objects, facts=facts)
             counts.update(committed.counts)
     return _report(
-        part, set_aside=decided.set_aside, notes=notes, watch=decided.judged.watch, counts=counts, committed=committed
+        part,
+        set_aside=decided.set_aside,
+        notes=notes,
+        watch=decided.judged.watch,
+        counts=counts,
+        committed=committed,
+        columns=()
+        if committed is None or prepared.facts.empty
+        else changed_columns(prepared.facts.schema, prepared.planned.target),
     )
 
 
@@ -214,6 +223,7 @@ def _report(
     counts: Mapping[str, int] = MappingProxyType({}),
     committed: CommitResult | None = None,
     watch: KafkaWatch | None = None,
+    columns: tuple[Mapping[str, Any], ...] = (),
 ) -> Outcome:
     """Log the part and its notes, and make its outcome."""
     stages = part.stages.ended()
@@ -244,4 +254,5 @@ def _report(
         parked=tuple(sorted(set_aside.parked, key=lambda error: error.object)),
         parked_generation=part.config.generation if set_aside.parked else None,
         watch=watch.to_dict() if watch is not None else {},
+        columns=columns,
     )

@@ -28,7 +28,15 @@ from sluice.config.table import TableConfig
 from sluice.errors import Incompatible
 from sluice.schema.avro import WriterSchema
 from sluice.schema.columns import Column, RowSchema
-from sluice.schema.evolution import Evolution, evolve_empty, evolve_table, incompatible, refused, rewritten_columns
+from sluice.schema.evolution import (
+    Evolution,
+    compare,
+    evolve_empty,
+    evolve_table,
+    incompatible,
+    refused,
+    rewritten_columns,
+)
 from sluice.schema.table_row import known_types, row_with_types
 from sluice.schema.union import merge_schemas
 from sluice_formats.records import ReaderPlan, reader_plan
@@ -128,6 +136,18 @@ def _unknown_partition(config: TableConfig, agreed: RowSchema) -> Incompatible |
 def column_types(schema: StructType | None) -> dict[str, str]:
     """Spark's names of a schema's types, by column; empty for no schema."""
     return {field.name: field.dataType.simpleString() for field in schema.fields} if schema is not None else {}
+
+
+def changed_columns(before: StructType | None, after: StructType) -> tuple[Mapping[str, str | None], ...]:
+    """The columns that a commit adds to a table's schema or widens in it, as an outcome lists them."""
+    if before is None:
+        return ()
+    changes = compare(column_types(before), column_types(after))
+    return tuple(
+        {"column": change.column, "change": change.change, "from": change.old, "to": change.to}
+        for change in changes
+        if change.column not in hidden_columns.NAMES
+    )
 
 
 def stored_type(column: Column) -> DataType:

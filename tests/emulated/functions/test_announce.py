@@ -1,24 +1,26 @@
 """announce: exactly one event for each committed batch, with its tables, instants and counts."""
 
 import json
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
-from announce.handler import handler
-from emulation.deployment import REGION, Recorder, context, failed_items
+from announce.handler import announcer_of, handler
+from emulation.deployment import REGION, context, failed_items
+from ministack.services.lambda_svc import _match_esm_filter
 from reconcile.handler import handler as reconcile
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.table import TableConfig
-from sluice.ledger.announcement import MAX_DETAIL_BYTES, announcement, batch_seconds, lane_metrics, newly_committed
+from sluice.ledger.announcement import MAX_DETAIL_BYTES, announcement, batch_seconds, lane_metrics
 from sluice.ledger.keys import PENDING
 from sluice.ledger.records import AdmittedObject
 from sluice.objects import ObjectId
-from sluice_aws.announce import Announcer
+from sluice_aws.announce import EventBus
 from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import AnnouncementRefused
 from sluice_aws.ledger import expressions as codec
+from sluice_deploy.template import read_template
 
 BATCH = {
     "pk": "batch#b-1",
@@ -77,18 +79,21 @@ def bus(deployment, monkeypatch):
 
 
 class Bus:
-    """An event bus that takes entries, or refuses those of the batches named."""
+    """An event bus that takes entries, or refuses those whose id is named."""
 
     def __init__(self, asked, refuse=()):
         self.asked, self.refuse = asked, refuse
 
     def put_events(self, Entries):
-        assert len(Entries) == 1
-        detail = json.loads(Entries[0]["Detail"])
-        if detail["batch"] in self.refuse:
-            return {"FailedEntryCount": 1, "Entries": [{"ErrorCode": "ThrottlingException", "ErrorMessage": "slow"}]}
-        self.asked.append((Entries[0], detail))
-        return {"FailedEntryCount": 0, "Entries": [{"EventId": "1"}]}
+        found = [(entry, json.loads(entry["Detail"])) for entry in Entries]
+        answers = [
+            {"ErrorCode": "ThrottlingException", "ErrorMessage": "slow"}
+            if detail["id"] in self.refuse
+            else {"EventId": "1"}
+            for _, detail in found
+        ]
+        self.asked += [each for each, answer in zip(found, answers) if "EventId" in answer]
+        return {"FailedEntryCount": sum("ErrorCode" in answer for answer in answers), "Entries": answers}
 
 
 def test_a_committed_batch_is_announced_with_its_tables_instants_and_counts(bus, capsys):
@@ -97,6 +102,8 @@ def test_a_committed_batch_is_announced_with_its_tables_instants_and_counts(bus,
     assert (entry["Source"], entry["DetailType"], entry["EventBusName"]) == ("Sluice", "Batch Committed", "default")
     assert detail == {
         "stack": "s",
+        "id": "b-1",
+        "message": "batch b-1 committed 2 tables",
         "batch": "b-1",
         "lane": "main",
         "run": "run-1",
@@ -135,21 +142,6 @@ def test_a_committed_batch_is_announced_with_its_tables_instants_and_counts(bus,
     assert [line["batch"] for line in summary if line.get("message") == "batch_committed"] == ["b-1"]
 
 
-@pytest.mark.parametrize(
-    "old, new",
-    [
-        (None, {"sk": "batch", "state": "claimed", "batch": "b"}),
-        ({"state": "claimed"}, {"sk": "batch", "state": "returned", "batch": "b"}),
-        ({"state": "claimed"}, {"sk": "table#a.x", "state": "committed", "batch": "b"}),
-        ({"state": "claimed"}, {"sk": "v1", "state": "committed", "batch": "b"}),
-        ({"state": "committed"}, {"sk": "batch", "state": "committed", "batch": "b"}),
-        ({"state": "committed"}, None),
-    ],
-)
-def test_every_other_change_of_the_ledger_is_no_news(old, new):
-    assert newly_committed(old, new) is None
-
-
 def test_other_records_that_pass_the_filter_are_not_announced(bus):
     event = {
         "Records": [
@@ -170,13 +162,98 @@ def test_an_event_that_the_bus_refuses_is_retried_and_the_others_are_sent(bus, m
 
 
 def test_a_refusal_quotes_the_error_of_the_bus():
-    batches = SimpleNamespace(parts=lambda batch: PARTS)
-    announcer = Announcer(
-        batches=batches, events=Bus([], refuse=["b-1"]), bus="lake", stack="s", report=Recorder(), now=lambda: 1
-    )
     with pytest.raises(AnnouncementRefused) as raised:
-        announcer.announce(record(BATCH)["dynamodb"])
-    assert raised.value.facts == {"batch": "b-1", "bus": "lake", "cause": "ThrottlingException", "described": "slow"}
+        EventBus(Bus([], refuse=["2"]), bus="lake", stack="s").put([("A", {"id": "1"}), ("B", {"id": "2"})])
+    assert raised.value.facts == {
+        "event": "B",
+        "id": "2",
+        "bus": "lake",
+        "cause": "ThrottlingException",
+        "described": "slow",
+    }
+
+
+def test_many_events_and_large_ones_take_several_calls():
+    sizes = []
+
+    class Counting:
+        def put_events(self, Entries):
+            sizes.append(len(Entries))
+            return {"FailedEntryCount": 0, "Entries": []}
+
+    bus = EventBus(Counting(), bus="lake", stack="s")
+    bus.put(("A", {"id": str(n)}) for n in range(23))
+    bus.put([("A", {"id": "x" * 100_000})] * 3)
+    assert sizes == [10, 10, 3, 2, 1]
+
+
+def test_a_batch_that_the_stream_repeats_is_announced_once(bus, deployment):
+    committed(deployment.ledger, "b-2")
+    event = {"Records": [record(deployment.ledger.batches.get("b-2"), {"state": "claimed"})]}
+    for _ in range(2):
+        assert failed_items(handler(event, context())) == []
+    assert [detail["batch"] for _, detail in bus] == ["b-2"]
+
+
+FAILED = {"pk": "table#a.x", "sk": "table", "failures": 1, "last_error": "no memory"}
+HALTED = {"pk": "lane#main", "sk": "lane", "state": "halted", "failures": 5, "reason": "FAILED"}
+REFUSED = [
+    {"pk": f"object#sluice-bronze/{n}", "sk": "v", "state": "quarantined", "table": "a.x", "code": "not_avro"}
+    for n in range(3)
+]
+
+
+def test_failures_halts_and_refused_objects_are_announced_and_a_repetition_is_not(bus, deployment):
+    event = {
+        "Records": [record(item, number=str(n)) for n, item in enumerate([FAILED, REFUSED[0], HALTED, *REFUSED[1:]])]
+    }
+    for _ in range(2):
+        assert failed_items(handler(event, context())) == []
+    assert [(entry["DetailType"], detail.get("objects")) for entry, detail in bus] == [
+        ("Table Failed", None),
+        ("Lane Halted", None),
+        ("Object Quarantined", 3),
+    ]
+    sent = deployment.dynamodb.get_item(TableName="sluice-ledger", Key=codec.item({"pk": "event#0", "sk": "event"}))
+    assert int(sent["Item"]["expires_at"]["N"]) > epoch_ms() / 1000 + 86_400, "the ledger forgets it after days"
+
+
+def test_what_was_not_sent_is_delivered_again_and_nothing_else_is_sent_twice(bus, monkeypatch):
+    event = {"Records": [record(item, number=str(n)) for n, item in enumerate([FAILED, HALTED, *REFUSED])]}
+    monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: Bus(bus, refuse=["1"])))
+    assert failed_items(handler(event, context())) == ["1"]
+    monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: Bus(bus)))
+    announcer_of.cache_clear()
+    # Lambda delivers the record that failed, and all that follow it.
+    assert failed_items(handler({"Records": event["Records"][1:]}, context())) == []
+    assert [entry["DetailType"] for entry, _ in bus] == ["Table Failed", "Object Quarantined", "Lane Halted"]
+
+
+def test_a_batch_says_what_it_set_aside_and_which_columns_changed(bus, deployment):
+    part = {
+        "state": "committed",
+        "instant": "1",
+        "counts": {"quarantined_objects": 2},
+        "columns": [{"column": "email", "change": "added", "from": None, "to": "string"}],
+    }
+    deployment.dynamodb.put_item(
+        TableName="sluice-ledger",
+        Item=codec.item({"pk": "batch#b-1", "sk": "table#a.x", "table": "a.x", **part}),
+    )
+    assert failed_items(handler({"Records": [record(BATCH, {**BATCH, "state": "claimed"})]}, context())) == []
+    assert [entry["DetailType"] for entry, _ in bus] == ["Batch Committed", "Object Quarantined", "Schema Changed"]
+    assert (bus[1][1]["objects"], bus[2][1]["columns"]) == (2, part["columns"])
+
+
+def test_metrics_of_each_table_are_published_on_request_only(bus, deployment, capsys):
+    event = {"Records": [record(BATCH, {**BATCH, "state": "claimed"})]}
+    handler(event, context())
+    assert "TableRowsRead" not in capsys.readouterr().out
+    deployment.environment(TABLE_METRICS="true")
+    handler(event, context())
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    read = {line["table"]: line["TableRowsRead"] for line in found if "TableRowsRead" in line and "table" in line}
+    assert read == {"a.x": [10.0], "a.y": [2.0]}
 
 
 OBJECT = ObjectId("sluice-bronze", "topics/shop.orders/0.avro", "v1")
@@ -266,3 +343,35 @@ def test_metrics_are_sums_over_tables():
     parked = lane_metrics(BATCH, {"a.x": {"counts": {"quarantined_objects": 0, "parked_objects": 2}}})
     assert (parked["ObjectsSetAside"], parked["ObjectsCommitted"]) == (2, BATCH["objects"] - 2)
     assert batch_seconds({}) is None
+
+
+SOURCES = read_template(Path(__file__).resolve().parents[3] / "template.yaml")["Resources"]["AnnounceFunction"]
+FILTERS = [
+    json.loads(one["Pattern"])
+    for one in SOURCES["Properties"]["Events"]["Ledger"]["Properties"]["FilterCriteria"]["Filters"]
+]
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "taken"),
+    [
+        ({"pk": "batch#b", "sk": "batch", "state": "committed"}, {"state": "claimed"}, True),
+        ({"pk": "batch#b", "sk": "batch", "state": "committed", "announced_at": 1}, {"state": "committed"}, False),
+        ({"pk": "batch#b", "sk": "table#a.x", "state": "quarantined"}, {"state": "claimed"}, False),
+        ({"pk": "table#a.x", "sk": "table", "failures": 1}, {"failures": 0}, True),
+        ({"pk": "table#a.x", "sk": "table", "failures": 0}, {"failures": 1}, False),
+        ({"pk": "table#a.x", "sk": "table"}, None, False),
+        ({"pk": "lane#m", "sk": "lane", "state": "halted"}, {"state": "running"}, True),
+        ({"pk": "lane#m", "sk": "lane", "state": "halted", "arrivals": 2}, {"state": "halted"}, False),
+        ({"pk": "lane#m", "sk": "lane", "state": "running"}, {"state": "starting"}, False),
+        ({"pk": "object#b/k", "sk": "v", "state": "quarantined"}, None, True),
+        ({"pk": "object#b/k", "sk": "v", "state": "quarantined"}, {"state": "pending"}, True),
+        ({"pk": "object#b/k", "sk": "v", "state": "quarantined"}, {"state": "claimed"}, False),
+        ({"pk": "object#b/k", "sk": "v", "state": "pending"}, None, False),
+        ({"pk": "event#1", "sk": "event"}, None, False),
+    ],
+)
+def test_the_filters_let_pass_what_is_announced(new, old, taken):
+    images = {"NewImage": codec.item(new), **({"OldImage": codec.item(old)} if old else {})}
+    record = {"eventName": "MODIFY" if old else "INSERT", "dynamodb": images}
+    assert any(_match_esm_filter(record, pattern) for pattern in FILTERS) is taken

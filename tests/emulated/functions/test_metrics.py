@@ -14,7 +14,7 @@ from plan_services.handler import handler as plan_services
 from reconcile.handler import handler as reconcile
 from supervise.handler import handler as supervise
 
-from sluice.batch.backlog import Backlog, backlog
+from sluice.batch.backlog import Backlog, TableBacklog, backlog
 from sluice.batch.claim import PendingObject, TableState
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
@@ -23,10 +23,12 @@ from sluice.config.lane import LaneConfig
 from sluice.config.services import Pace, ServicePolicy
 from sluice.config.table import TableRule
 from sluice.lane.machine import HALT_AFTER_FAILURES, PAUSED
+from sluice.ledger.records import AdmittedObject
 from sluice.objects import ObjectId
 from sluice.prices import spark_usd
-from sluice_aws.announce import Announcer
+from sluice_aws.announce import Announcer, EventBus
 from sluice_aws.catalog.requests import CatalogRequests
+from sluice_aws.clock import epoch_ms
 from sluice_aws.lanes.gauges import Gauges
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.s3.configuration import ConfigStore
@@ -101,6 +103,57 @@ def test_an_open_batch_counts_in_its_lanes_age_until_the_lane_is_paused(deployme
         )
         found[paused] = report.metrics["OldestPendingSeconds"]
     assert found == {False: 90.0, True: 0.0}
+
+
+def test_a_table_that_is_late_is_announced_once_until_it_is_committed_again(deployment, monkeypatch):
+    deployment.configure(TableRule("shop.orders", ("id",), topic="o", freshness_s=60))
+    deployment.environment(LATE_AFTER_SECONDS="900", TABLE_METRICS="true")
+    events = []
+
+    class Bus:
+        def put_events(self, Entries):
+            events.extend(json.loads(entry["Detail"]) for entry in Entries)
+            return {"FailedEntryCount": 0, "Entries": []}
+
+    monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: Bus()))
+    now = epoch_ms()
+
+    def admitted(key, seconds):
+        identity = ObjectId("sluice-bronze", key, "v")
+        deployment.ledger.objects.admit(
+            AdmittedObject(
+                identity, "pending", now - seconds * 1000, table="shop.orders", lane="main", topic="o", format="avro"
+            )
+        )
+
+    deployment.ledger.lanes.pause("side")
+    admitted("young", 900)
+    supervise({"detail-type": "Scheduled Event"}, context())
+    assert events == [], "its freshness and the threshold have not passed"
+    admitted("old", 1000)
+    deployment.ledger.tables.record_error("shop.orders", "no memory", None)
+    for _ in range(2):
+        supervise({"detail-type": "Scheduled Event"}, context())
+    (late,) = events
+    assert (late["table"], late["lane"], late["waiting"], late["last_error"]) == ("shop.orders", "main", 2, "no memory")
+    assert 940 <= late["late_s"] < 1000
+    note_commit(deployment.ledger, Outcome("b", "shop.orders", COMMITTED, now - 3_600_000, instant="1"), {"objects": 1})
+    supervise({"detail-type": "Scheduled Event"}, context())
+    assert len(events) == 2 and events[1]["last_commit_at"] is not None
+
+
+def test_the_backlog_of_each_table_is_measured():
+    found = backlog(
+        CONFIGURATION,
+        "main",
+        [waiting("shop.orders", "o", 100), waiting("shop.orders", "o", 90), waiting("shop.slow", "s", 60)],
+        {},
+        NOW,
+    )
+    assert found.tables == (
+        TableBacklog("shop.orders", 2, 60, 40.0),
+        TableBacklog("shop.slow", 1, 7200, 0.0),
+    )
 
 
 class Emr:
@@ -294,12 +347,16 @@ def metrics(deployment, monkeypatch, capsys):
 
     class Bus:
         def put_events(self, Entries):
-            return {"FailedEntryCount": 0}
+            return {"FailedEntryCount": 0, "Entries": []}
 
     telemetry = telemetry_of("announce")
     telemetry.observe(
         lambda *_: Announcer(
-            batches=Batches(), events=Bus(), bus="default", stack="s", report=telemetry, now=lambda: NOW
+            batches=Batches(),
+            history=None,
+            bus=EventBus(Bus(), bus="default", stack="s"),
+            report=telemetry,
+            now=lambda: NOW,
         ).announce_missed(NOW),
         {},
         context(),

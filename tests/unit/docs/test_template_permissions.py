@@ -61,26 +61,32 @@ def test_what_the_stream_gives_up_goes_to_a_queue_that_announce_may_send_to() ->
     ]
 
 
-def test_announce_changes_nothing_of_the_ledger_but_batches() -> None:
+def test_announce_changes_nothing_of_the_ledger_but_what_was_announced() -> None:
     (changes,) = [one for one in statements("AnnounceRole") if "dynamodb:UpdateItem" in actions(one)]
-    assert changes["Condition"] == {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["batch#*"]}}
+    assert changes["Condition"] == {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["batch#*", "event#*"]}}
     assert not {"dynamodb:PutItem", "dynamodb:DeleteItem", "dynamodb:BatchWriteItem"} & {
         action for one in statements("AnnounceRole") for action in actions(one)
     }
 
 
-@pytest.mark.parametrize("role", ["AnnounceRole", "ReconcileRole"])
+@pytest.mark.parametrize("role", ["AnnounceRole", "ReconcileRole", "SuperviseRole"])
 def test_whoever_announces_may_put_events_on_the_one_bus(role: str) -> None:
     (puts,) = [one for one in statements(role) if "events:PutEvents" in actions(one)]
     assert puts["Resource"]["Fn::Sub"].endswith(":event-bus/${EventBusName}")
 
 
+def filters() -> list[dict[str, Any]]:
+    source = TEMPLATE["Resources"]["AnnounceFunction"]["Properties"]["Events"]["Ledger"]["Properties"]
+    return [json.loads(one["Pattern"]) for one in source["FilterCriteria"]["Filters"]]
+
+
 def test_the_notes_that_announce_makes_do_not_call_it_again() -> None:
-    (filtered,) = TEMPLATE["Resources"]["AnnounceFunction"]["Properties"]["Events"]["Ledger"]["Properties"][
-        "FilterCriteria"
-    ]["Filters"]
-    wanted = json.loads(filtered["Pattern"])["dynamodb"]
+    wanted = filters()[0]["dynamodb"]
     assert (wanted["OldImage"]["state"]["S"], wanted["NewImage"]["state"]["S"]) == ([CLAIMED], [COMMITTED])
+
+
+def test_the_stream_has_as_many_filters_as_lambda_takes_without_a_quota() -> None:
+    assert len(filters()) == 5
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import tomllib
 
-from sluice.ledger.announcement import DETAIL_TYPE, SOURCE
+from sluice.ledger.events import BATCH_COMMITTED, SOURCE
 from sluice_deploy.release import CODE, ENTRY_POINT, MANIFEST, PREFIX
 from sluice_deploy.template import read_template
 
@@ -280,7 +280,7 @@ def test_a_rule_on_a_shared_bus_hears_the_events_of_its_own_stack_only() -> None
     ]
     ours = [pattern for pattern in patterns if pattern["source"] == [SOURCE]]
     assert [(one["detail-type"], one["detail"]) for one in ours] == [
-        ([DETAIL_TYPE], {"stack": [{"Ref": "AWS::StackName"}]})
+        ([BATCH_COMMITTED], {"stack": [{"Ref": "AWS::StackName"}]})
     ]
     assert all("applicationId" in pattern["detail"] for pattern in patterns if pattern not in ours)
     variables = TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]

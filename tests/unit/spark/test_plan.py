@@ -17,7 +17,7 @@ from sluice.batch.manifest import ManifestObject
 from sluice.changes.hidden_columns import NAMES
 from sluice.config.table import TableConfig
 from sluice.schema.avro import read_writer_schema
-from sluice_spark.merge.plan import plan_read
+from sluice_spark.merge.plan import changed_columns, plan_read
 from sluice_spark.merge.read import balanced, task_count
 
 CONFIG = TableConfig(table="db.t", database="db", name="t", topic="x", record_key=("id",), partition_by=("place",))
@@ -56,6 +56,16 @@ def test_a_wider_type_is_named_and_a_narrower_one_changes_nothing() -> None:
     table = stored(id=IntegerType(), n=IntegerType(), f=DoubleType())
     planned = plan_read(CONFIG, batch="b", writers=[writer(id="int", n="long", f="float")], stored=table)
     assert (planned.widened, planned.target) == (("n",), stored(id=IntegerType(), n=LongType(), f=DoubleType()))
+
+
+def test_new_and_wider_columns_are_named_for_the_outcome_and_hidden_ones_are_not() -> None:
+    before = stored(id=IntegerType(), place=StringType())
+    after = stored(id=LongType(), place=StringType(), email=StringType(), **{sorted(NAMES)[0]: StringType()})
+    assert changed_columns(before, after) == (
+        {"column": "id", "change": "promoted", "from": "int", "to": "bigint"},
+        {"column": "email", "change": "added", "from": None, "to": "string"},
+    )
+    assert changed_columns(None, after) == () == changed_columns(after, after)
 
 
 def test_a_schema_that_does_not_fit_is_refused_and_the_rest_goes_on() -> None:
