@@ -1,14 +1,7 @@
 # Everything a developer runs. `make` alone lists it.
 PYTHON ?= python3.11
-ENV ?= default
 VENV := .venv
 BIN := $(VENV)/bin
-STACK := sluice$(if $(filter-out default,$(ENV)),-$(ENV))
-LAMBDA_PYTHON ?= 3.13
-LAMBDA_ARCHITECTURE ?= arm64
-SPARK_ARCHITECTURE ?= both
-TEMPLATE ?= template.yaml
-export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo example test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check coverage documents test-all test-unit-on mutants faults scan build package deploy on-aws delete bench bench-services bench-bytes deploy-walkthrough transcript constraints requirements notices clean
@@ -122,39 +115,11 @@ $(SCANNERS)/.made: pyproject.toml
 scan: $(SCANNERS)/.made  ## cfn-lint, checkov, bandit and pip-audit; what they skip and why is in scan/
 	@scan/scan.sh $(SCANNERS)/bin
 
-build: setup  ## build the functions for Lambda
-	$(BIN)/sluice package --functions .aws-sam/functions.zip --python $(LAMBDA_PYTHON)
-	$(BIN)/sam build --template $(TEMPLATE) --config-env $(ENV) --parameter-overrides Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE)
-
-package: setup  ## build the Spark artifacts for both architectures
-	$(BIN)/sluice package
-
-# The release is uploaded first, and one `sam deploy` changes functions and release together. Only the first time there is
-# no bucket yet: then a deployment without a release makes it, and until the second one admit starts no run.
-# PARAMETERS="MaximumCpu='32 vCPU'" sets more, over those of samconfig.toml. What is quoted within them, SAM reads itself.
-# CloudFormation can't change a started application: lanes rest while it must.
-SLUICE = $(BIN)/sluice --stack $(STACK)
-RELEASE = .aws-sam/release
-UPLOAD = $(SLUICE) package --arch $(SPARK_ARCHITECTURE) --upload --release-file $(RELEASE)
-GIVEN = $(BIN)/python -m sluice_deploy.parameters $(ENV) Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE) "$(PARAMETERS)"
-deploy: on-aws build  ## upload the Spark artifacts under their content hash, and sam deploy with that release
-	@rm -f $(RELEASE)
-	$(UPLOAD) --if-deployed
-	$(SLUICE) standstill begin --before-deploy $(TEMPLATE) --parameter-overrides "$$($(GIVEN))"
-	test -s $(RELEASE) || { $(BIN)/sam deploy --config-env $(ENV) --parameter-overrides "$$($(GIVEN))" && $(UPLOAD); }
-	$(BIN)/sam deploy --config-env $(ENV) --parameter-overrides "$$($(GIVEN) Release=$$(cat $(RELEASE)))"
-	$(SLUICE) standstill end
-
-on-aws:
-	@if [ -n "$$AWS_ENDPOINT_URL" ] && grep -q AWS::EMRServerless::Application $(TEMPLATE); then \
-		echo "An emulator has no EMR Serverless, which $(TEMPLATE) needs (AWS_ENDPOINT_URL is $$AWS_ENDPOINT_URL)." >&2; \
-		echo "'sluice local up' deploys the same template with a stand-in, 'make deploy-walkthrough' shows this target on one." >&2; \
-		exit 2; \
-	fi
-
-delete: setup  ## bring Spark to rest and delete the stack; buckets, ledger and key stay
-	$(SLUICE) standstill begin
-	$(BIN)/sam delete --config-env $(ENV) --stack-name $(STACK) --no-prompts
+# build, package, deploy and delete: the same in a project made by `sluice init`
+SLUICE_COMMAND := $(BIN)/sluice
+SAM := $(BIN)/sam
+include deploy/deploy.mk
+build package delete: setup
 
 bench: setup  ## latency, full load beside the always-on peer, admit, small objects; writes docs/benchmarks.md (some 40 minutes)
 	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench

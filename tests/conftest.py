@@ -23,6 +23,7 @@ WITHOUT_THE_STACK = frozenset(
     {
         "test_demo.py",
         "test_documented_sam_commands.py",
+        "test_distribution.py",
         "test_driver_dies.py",
         "test_least_privilege.py",
         "test_notices.py",

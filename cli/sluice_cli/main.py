@@ -17,10 +17,8 @@ import typer.main
 
 from sluice_cli.terminal.guard import guard_output
 from sluice_cli.terminal.output import Stack, stack_before_verb
-from sluice_cli.terminal.run import run_command
+from sluice_cli.terminal.run import DISTRIBUTION, run_command
 from sluice_cli.terminal.verbs import Verb, lazy_group
-
-DISTRIBUTION = "sluice-lakehouse"
 
 _INGEST, _READ, _TRACE = "Ingest", "Read", "Trace"
 _TABLES, _OPERATE, _LOCAL = "Tables", "Operate", "Run locally and deploy"
@@ -169,11 +167,15 @@ VERBS = {
         "Run the whole pipeline on this machine: MiniStack or LocalStack emulates AWS, and real Spark replaces EMR "
         "Serverless.",
     ),
+    "init": Verb(
+        "sluice_cli.local.init:init",
+        _LOCAL,
+        "Write a project into a folder: tables.yaml, and what SAM deploys: template, samconfig.toml, Makefile.",
+    ),
     "package": Verb(
         "sluice_cli.ops.package:package",
         _LOCAL,
-        "Build the Spark artifacts of this clone: ingest.py, sluice.zip and one archive of Python packages per "
-        "processor.",
+        "Build the Spark artifacts: ingest.py, sluice.zip and one archive of Python packages per processor.",
     ),
 }
 

@@ -15,6 +15,8 @@ Moment = str | datetime
 _INSTANT = re.compile(r"[0-9]{17}")
 _AGO = re.compile(r"([0-9]{1,9})\s?(s|min|m|h|d)")
 _UNIT_S = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
+# Python 3.10 reads three or six digits of a second, and no Z.
+_FRACTION = re.compile(r"(?<=:[0-9]{2})(?:\.([0-9]{1,9}))?([zZ]?)(?=$|[+-])")
 _EXAMPLES = (
     "an instant such as 20260501101500123 (`sluice table commits`), "
     "or a time with its zone: 2026-05-01T10:15:00Z, '2026-05-01 12:15:00+02:00'"
@@ -98,7 +100,7 @@ def instant_at(moment: Moment, now: int | None = None) -> str:
             ) from error
         return text
     try:
-        at = datetime.fromisoformat(text)
+        at = datetime.fromisoformat(_FRACTION.sub(_as_in_3_10, text))
     except ValueError as error:
         raise InvalidMoment(f"{text!r} is not a moment", given=text, next_step=f"Give {examples}") from error
     if at.tzinfo is None:
@@ -115,6 +117,11 @@ def instant_at(moment: Moment, now: int | None = None) -> str:
         return _instant(at.astimezone(timezone.utc))
     except OverflowError as error:
         raise InvalidMoment(f"{text!r} is out of range", given=text, next_step=f"Give {examples}") from error
+
+
+def _as_in_3_10(found: re.Match[str]) -> str:
+    digits = f".{found[1][:6]:0<6}" if found[1] else ""
+    return f"{digits}{'+00:00' if found[2] else ''}"
 
 
 def instant_of(at: int) -> str:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from sluice_deploy.byte_code import build_of, byte_code
-from sluice_deploy.release import read_tree, zip_bytes
+from sluice_deploy.release import read_packages, zip_bytes
 from sluice_deploy.sbom import SBOM, sbom
 from sluice_deploy.wheels import Host, listed_wheels, wheel_contents, without_models
 
@@ -32,7 +32,7 @@ def build_functions(root: Path, host: Host, python: Path | None, cache: Path) ->
     `python` compiles ahead and must have the host's version; None leaves the byte code out. `cache` keeps the package
     by its inputs. Raises WheelsUnavailable and NotCompiled.
     """
-    sources = read_tree(root / "functions", PARTS)
+    sources = read_packages(root / "functions", PARTS)
     requirements = root / "functions" / "requirements.txt"
     digest = hashlib.sha256()
     for each in (requirements, *sorted(Path(__file__).parent.glob("*.py"))):

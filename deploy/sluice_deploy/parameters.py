@@ -1,8 +1,7 @@
 """The parameters of a deployment: those of samconfig.toml, with those of the command line over them.
 
-    python -m sluice_deploy.parameters ENVIRONMENT "Name=value Name='a value'" ...
-
-prints them for `sam deploy --parameter-overrides`, which by itself takes the ones or the others.
+`sluice package --parameters` prints them for `sam deploy --parameter-overrides`, which by itself takes the ones or the
+others.
 """
 
 from __future__ import annotations
@@ -41,11 +40,7 @@ def as_overrides(parameters: Mapping[str, str]) -> str:
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in parameters.items())
 
 
-def main() -> None:
-    """Print the parameters of the command line over those of samconfig.toml in the current folder."""
-    environment, *given = sys.argv[1:]
-    print(as_overrides({**configured_parameters(environment, Path()), **parameters_of(" ".join(given))}))
-
-
-if __name__ == "__main__":
-    main()
+def given_parameters(words: str, folder: Path) -> str:
+    """The parameters of an environment, the first of `words`, with the others over them, as one text for SAM."""
+    environment, _, given = words.strip().partition(" ")
+    return as_overrides({**configured_parameters(environment, folder), **parameters_of(given)})

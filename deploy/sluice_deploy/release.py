@@ -26,6 +26,8 @@ from sluice_deploy.wheels import Host, listed_wheels, wheel_contents, without_mo
 JOB_PYTHON = "3.9"  # EMR's default interpreter
 ENTRY_POINT, CODE = "ingest.py", "sluice.zip"
 PREFIX = "releases"
+BUNDLED = "sluice_source"  # what a distribution holds of a clone beside its packages: pyproject.toml lists it
+_INSTALLED = Path(__file__).resolve().parents[1]
 MANIFEST = "release.json"
 # The line of the entry point that receives the checksums of the other files.
 _NO_CHECKSUMS = b"CHECKSUMS: dict[str, str] = {}\n"
@@ -46,11 +48,12 @@ class Release:
 
 
 def source_root() -> Path:
-    """The clone from which this command runs. Raises NoSources."""
-    root = Path(__file__).resolve().parents[2]
-    if not (root / "template.yaml").is_file() or not (root / "spark").is_dir():
-        raise NoSources(f"{root} holds no template.yaml and no spark/", root=str(root))
-    return root
+    """The clone from which this command runs, or what its distribution holds of one. Raises NoSources."""
+    clone, bundled = Path(__file__).resolve().parents[2], _INSTALLED / BUNDLED
+    for root in (clone, bundled):
+        if (root / "template.yaml").is_file() and (root / "spark").is_dir():
+            return root
+    raise NoSources(f"{clone} holds no template.yaml and no spark/", root=str(clone))
 
 
 def build_release(root: Path, hosts: Sequence[Host], cache: Path, python: Path | None) -> Release:
@@ -60,8 +63,8 @@ def build_release(root: Path, hosts: Sequence[Host], cache: Path, python: Path |
     NoSources, WheelsUnavailable and NotCompiled.
     """
     sources = {
-        **read_tree(root / "functions", ("sluice", "sluice_formats", "sluice_aws")),
-        **read_tree(root / "spark", ("sluice_spark",)),
+        **read_packages(root / "functions", ("sluice", "sluice_formats", "sluice_aws")),
+        **read_packages(root / "spark", ("sluice_spark",)),
     }
     code = zip_bytes({**sources, **byte_code(sources, python, in_zip=True)})
     files, checksums = {CODE: code}, {CODE: hashlib.sha256(code).hexdigest()}
@@ -188,6 +191,21 @@ def tar_gz_bytes(files: Mapping[str, bytes]) -> bytes:
             info.size, info.mtime, info.mode = len(files[name]), _EPOCH_S, _MODE
             tar.addfile(info, io.BytesIO(files[name]))
     return buffer.getvalue()
+
+
+def read_packages(folder: Path, packages: Iterable[str]) -> dict[str, bytes]:
+    """The Python sources of packages under `folder` of a source root, by relative path.
+
+    A distribution holds them once, as its own packages.
+    """
+    bundled = folder.parent.name == BUNDLED
+    return {
+        name: content
+        for package in packages
+        for name, content in read_tree(
+            _INSTALLED if bundled and not (folder / package).is_dir() else folder, (package,)
+        ).items()
+    }
 
 
 def read_tree(root: Path, folders: Iterable[str]) -> dict[str, bytes]:

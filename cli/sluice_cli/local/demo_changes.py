@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import fastavro
-
 from sluice.admission.routing import classify
 
 POSITION_STEP = 1_000  # between the binlog positions of two changes
@@ -23,6 +21,8 @@ class ChangeWriter:
 
     def __init__(self, folder: Path, topic: str, key: str) -> None:
         """`folder` holds the bundled objects under their keys; `key` is the topic's record key, one column."""
+        import fastavro
+
         self._topic = topic
         self._rows: dict[Any, Mapping[str, Any]] = {}
         self._schema: Any = None
@@ -57,6 +57,8 @@ class ChangeWriter:
             "__row": 0,
             "__source_ts_ms": int(time.time() * 1000),
         }
+        import fastavro
+
         into = io.BytesIO()
         fastavro.writer(into, self._schema, [values])
         return key, into.getvalue()

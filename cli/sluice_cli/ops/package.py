@@ -13,6 +13,7 @@ import typer
 from sluice.errors import NoTarget, UsageError
 from sluice_cli.terminal.output import Json, Stack, chosen_target, human_bytes, print_json, print_table, say
 from sluice_deploy.functions import build_functions
+from sluice_deploy.parameters import given_parameters
 from sluice_deploy.pythons import find_python
 from sluice_deploy.release import JOB_PYTHON, build_release, source_root, upload_release, write_release
 from sluice_deploy.wheels import Host, this_host
@@ -56,10 +57,20 @@ def package(
     python: Annotated[
         str, typer.Option("--python", metavar="VERSION", help="The Python of the functions' runtime.")
     ] = "3.13",
+    parameters: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--parameters",
+            metavar="TEXT",
+            help="Instead, print the parameters of an environment of samconfig.toml, with those named after it over "
+            "them, as `sam deploy --parameter-overrides` takes them.",
+            show_default=False,
+        ),
+    ] = None,
     stack: Stack = None,
     json: Json = False,
 ) -> None:
-    """Build the Spark artifacts of this clone: ingest.py, sluice.zip and one archive of Python packages per processor.
+    """Build the Spark artifacts: ingest.py, sluice.zip and one archive of Python packages per processor.
 
     The version is a hash of the contents: the same sources and compiling Python give the same bytes and version on
     every machine. Needs no Docker, since it downloads the target's wheels. Byte code is compiled by a Python of the
@@ -67,7 +78,12 @@ def package(
 
       sluice --stack NAME package --upload --release-file .aws-sam/release
       sluice package --functions .aws-sam/functions.zip --python 3.13
+
+      sluice package --parameters "prod AlarmEmail=you@example.org"
     """
+    if parameters:
+        print(given_parameters(" ".join(parameters), Path()), flush=True)
+        return
     if functions is not None:
         _write_functions(functions, python)
         return

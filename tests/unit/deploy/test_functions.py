@@ -110,7 +110,7 @@ def test_the_template_deploys_the_package_that_make_build_writes() -> None:
     resources = read_template(ROOT / "template.yaml")["Resources"].values()
     functions = [one["Properties"] for one in resources if one["Type"] == "AWS::Serverless::Function"]
     (made,) = {one["CodeUri"] for one in functions}
-    assert f"--functions {made} " in (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert f"--functions {made} " in (ROOT / "deploy" / "deploy.mk").read_text(encoding="utf-8")
     assert {one["Handler"].split(".")[0] for one in functions} <= set(PARTS)
 
 

@@ -3,12 +3,11 @@
 import os
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from sluice_deploy.parameters import as_overrides, configured_parameters, parameters_of
+from sluice_deploy.parameters import as_overrides, configured_parameters, given_parameters, parameters_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -38,16 +37,7 @@ def test_overrides_are_read_and_written_as_sam_reads_them() -> None:
 
 
 def test_parameters_of_the_command_line_add_to_those_of_the_environment() -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "sluice_deploy.parameters",
-        "dev",
-        "Architecture=arm64",
-        "LogLevel='INFO' MaximumCpu='32 vCPU'",
-    ]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    printed = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    printed = given_parameters("dev Architecture=arm64 LogLevel='INFO' MaximumCpu='32 vCPU'", ROOT)
     assert parameters_of(printed) == {
         **configured_parameters("dev", ROOT),
         "Architecture": "arm64",
@@ -64,7 +54,7 @@ def test_new_functions_never_meet_the_old_release() -> None:
     assert "standstill begin" in begin and "standstill end" in end
     assert "package" in upload and "--upload" in upload and "--if-deployed" in upload
     assert first.startswith("test -s .aws-sam/release || {"), "only while there is no bucket"
-    assert "sam deploy" in deploy and "Release=$(cat .aws-sam/release)" in deploy
+    assert "sam deploy" in deploy and "--parameters Release=$(cat .aws-sam/release)" in deploy
 
 
 def test_every_deployment_names_what_the_functions_were_built_for() -> None:

@@ -64,7 +64,8 @@ def test_every_documented_sluice_command_exists_with_its_options():
 
 
 def test_every_documented_make_target_exists():
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    files = (ROOT / "Makefile", ROOT / "deploy" / "deploy.mk")
+    targets = {target for file in files for target in re.findall(r"^([a-z-]+):", file.read_text(), re.M)}
     named = {
         (shown.document, word)
         for shown in COMMANDS

@@ -1,0 +1,47 @@
+# Deploys the stack with SAM: `make deploy`, and `make deploy ENV=prod` for an environment of samconfig.toml.
+# Needs `sluice` (pip install sluice-lakehouse) and `sam` (pip install aws-sam-cli).
+ENV ?= default
+STACK := sluice$(if $(filter-out default,$(ENV)),-$(ENV))
+LAMBDA_PYTHON ?= 3.13
+LAMBDA_ARCHITECTURE ?= arm64
+SPARK_ARCHITECTURE ?= both
+TEMPLATE ?= template.yaml
+SLUICE_COMMAND ?= sluice
+SAM ?= sam
+export SAM_CLI_TELEMETRY := 0
+
+.PHONY: build package deploy on-aws delete
+
+build:  ## build the functions for Lambda
+	$(SLUICE_COMMAND) package --functions .aws-sam/functions.zip --python $(LAMBDA_PYTHON)
+	$(SAM) build --template $(TEMPLATE) --config-env $(ENV) --parameter-overrides Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE)
+
+package:  ## build the Spark artifacts for both architectures
+	$(SLUICE_COMMAND) package
+
+# The release is uploaded first, and one `sam deploy` changes functions and release together. Only the first time there is
+# no bucket yet: then a deployment without a release makes it, and until the second one admit starts no run.
+# PARAMETERS="MaximumCpu='32 vCPU'" sets more, over those of samconfig.toml. What is quoted within them, SAM reads itself.
+# CloudFormation can't change a started application: lanes rest while it must.
+SLUICE = $(SLUICE_COMMAND) --stack $(STACK)
+RELEASE = .aws-sam/release
+UPLOAD = $(SLUICE) package --arch $(SPARK_ARCHITECTURE) --upload --release-file $(RELEASE)
+GIVEN = $(SLUICE_COMMAND) package --parameters "$(ENV) Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE) $(PARAMETERS)"
+deploy: on-aws build  ## upload the Spark artifacts under their content hash, and sam deploy with that release
+	@rm -f $(RELEASE)
+	$(UPLOAD) --if-deployed
+	$(SLUICE) standstill begin --before-deploy $(TEMPLATE) --parameter-overrides "$$($(GIVEN))"
+	test -s $(RELEASE) || { $(SAM) deploy --config-env $(ENV) --parameter-overrides "$$($(GIVEN))" && $(UPLOAD); }
+	$(SAM) deploy --config-env $(ENV) --parameter-overrides "$$($(GIVEN) --parameters Release=$$(cat $(RELEASE)))"
+	$(SLUICE) standstill end
+
+on-aws:
+	@if [ -n "$$AWS_ENDPOINT_URL" ] && grep -q AWS::EMRServerless::Application $(TEMPLATE); then \
+		echo "An emulator has no EMR Serverless, which $(TEMPLATE) needs (AWS_ENDPOINT_URL is $$AWS_ENDPOINT_URL)." >&2; \
+		echo "'sluice local up' deploys the same template with a stand-in, 'make deploy-walkthrough' shows this target on one." >&2; \
+		exit 2; \
+	fi
+
+delete:  ## bring Spark to rest and delete the stack; buckets, ledger and key stay
+	$(SLUICE) standstill begin
+	$(SAM) delete --config-env $(ENV) --stack-name $(STACK) --no-prompts

@@ -1,0 +1,57 @@
+"""`sluice init` writes a project, whole or not at all, and a distribution holds what it needs."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sluice_cli.config.source import read_tables
+from sluice_cli.local.init import FILES
+from sluice_cli.main import run
+from sluice_deploy import release
+from sluice_deploy.template import read_template
+
+ROOT = Path(__file__).resolve().parents[4]
+NAMED = ("CodeUri", "DefinitionUri")
+
+
+def test_a_project_has_what_its_template_and_its_makefile_name(tmp_path):
+    assert run(["init", str(tmp_path / "lake")]) == 0
+    project = tmp_path / "lake"
+    read_tables((project / "tables.yaml").read_text())
+    assert "$schema=tables.schema.json" in (project / "tables.yaml").read_text()
+    template = read_template(project / "template.yaml")
+    named = {each["Properties"].get(key) for each in template["Resources"].values() for key in NAMED} - {None}
+    assert {name for name in named if not (project / name).exists()} == {".aws-sam/functions.zip"}
+    assert "package --functions .aws-sam/functions.zip " in (project / "Makefile").read_text()
+
+
+@pytest.mark.parametrize("there", ["Makefile", "template.yaml"])
+def test_nothing_is_written_over_a_file_that_is_there(there, tmp_path, capsys):
+    (tmp_path / there).write_text("mine")
+    assert run(["init", str(tmp_path)]) == 2
+    assert there in capsys.readouterr().err
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(there, "mine")]
+
+
+def test_a_distribution_gives_the_same_sources_as_a_clone(tmp_path, monkeypatch):
+    bundle = tmp_path / release.BUNDLED
+    for part in ("admit", "supervise"):
+        (bundle / "functions").mkdir(parents=True, exist_ok=True)
+        (bundle / "functions" / part).symlink_to(ROOT / "functions" / part)
+    for package in ("sluice", "sluice_aws"):
+        (tmp_path / package).symlink_to(ROOT / "functions" / package)
+    monkeypatch.setattr(release, "_INSTALLED", tmp_path)
+    parts = ("sluice", "sluice_aws", "admit", "supervise")
+    found = release.read_packages(bundle / "functions", parts)
+    assert found == release.read_packages(ROOT / "functions", parts) and len(found) > 100
+
+
+def test_the_wheel_is_given_each_file_of_a_project_and_each_handler():
+    pyproject = (ROOT / "pyproject.toml").read_text()
+    handlers = {path.parent.name for path in (ROOT / "functions").glob("*/handler.py")}
+    needed = {*(Path(source).parts[0] for source in FILES.values() if "statemachines" in source)}
+    needed |= {source for source in FILES.values() if "statemachines" not in source}
+    needed |= {f"functions/{name}" for name in handlers}
+    assert [name for name in sorted(needed) if f'"{name}" = "{release.BUNDLED}/{name}"' not in pyproject] == []
+    assert yaml.safe_load((ROOT / "tables.yaml").read_text())["tables"]
