@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo example test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check coverage documents test-all test-unit-on mutants faults scan build package deploy on-aws delete bench bench-services bench-bytes deploy-walkthrough transcript constraints requirements notices clean
+.PHONY: help setup demo example test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check coverage documents docs test-all test-unit-on mutants faults scan build package deploy on-aws delete bench bench-services bench-bytes deploy-walkthrough transcript constraints requirements notices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -105,6 +105,15 @@ documents: setup  ## write the generated pages of docs/
 	$(BIN)/python tools/settings.py
 	$(BIN)/python tools/events.py
 
+SITE = $(VENV)-docs
+$(SITE)/.made: pyproject.toml
+	@$(PYTHON) -m venv $(SITE)
+	@$(SITE)/bin/pip install --quiet --disable-pip-version-check --editable ".[docs]"
+	@touch $@
+
+docs: $(SITE)/.made  ## build the documentation's site into build/site; a broken link fails
+	$(SITE)/bin/mkdocs build --strict --quiet
+
 SCANNERS = $(VENV)-scan
 $(SCANNERS)/.made: pyproject.toml
 	@$(PYTHON) -m venv $(SCANNERS)
@@ -153,4 +162,4 @@ notices: setup  ## write THIRD_PARTY_NOTICES.md from what is installed
 	$(BIN)/python tools/notices.py
 
 clean:  ## remove what the targets above made
-	rm -rf $(VENV) $(SCANNERS) .aws-sam build dist .sluice .pytest_cache
+	rm -rf $(VENV) $(SITE) $(SCANNERS) .aws-sam build dist .sluice .pytest_cache
