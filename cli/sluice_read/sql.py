@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from sluice.catalog.history_view import DUCKDB, history_view_sql
 from sluice.changes import hidden_columns
 from sluice.errors import SluiceError
 from sluice_read.errors import InvalidQuery, Unreadable
@@ -148,9 +149,17 @@ def _load(
     connection: duckdb.DuckDBPyConnection, place: SilverPlace, schema: str, table: str, shown: Shown, span: Span
 ) -> None:
     # DuckDB's own storage can be scanned twice, and spills to disk.
-    reader = open_table(place, f"{schema}.{table}", span=span).reader(shown)
+    opened = open_table(place, f"{schema}.{table}", span=span)
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
-    load(connection, f"{quoted(schema)}.{quoted(table)}", reader)
+    name = f"{quoted(schema)}.{quoted(table)}"
+    if hidden_columns.POSITION not in opened.record_key or shown.with_deleted or shown.lineage or span.changes:
+        load(connection, name, opened.reader(shown))
+        return
+    changes = f"{quoted(schema)}.{quoted(f'_changes_of_{table}')}"
+    load(connection, changes, opened.reader(Shown(with_deleted=True, lineage=True)))
+    key = [column for column in opened.record_key if column != hidden_columns.POSITION]
+    states = history_view_sql(opened.schema().names, record_key=key, source=changes, dialect=DUCKDB)
+    connection.execute(f"CREATE VIEW {name} AS {states}")
 
 
 def _first_line(error: duckdb.Error) -> str:

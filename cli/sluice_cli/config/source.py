@@ -141,6 +141,8 @@ def _rule(
         tree.mistake((*path, "catalog", key), wrong)
     if rule.keep_deleted_values and rule.delete_mode == IGNORE:
         tree.mistake((*path, "keep_deleted_values"), "has no effect where deletes are ignored")
+    if rule.append_only and rule.history:
+        tree.mistake((*path, "history"), "has no effect where append_only is true: every row is kept")
     _check_delete_when(tree, own, rule, path)
     _check_key_pattern(tree, own, rule, path)
     if rule.index == RECORD and rule.delete_mode == HARD:

@@ -12,6 +12,7 @@ from typing import Any
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import (
     COMMIT_STAGE,
+    HISTORY_STAGE,
     HOUSEKEEPING_STAGE,
     READ_STAGE,
     SCHEMAS_STAGE,
@@ -32,6 +33,7 @@ BATCH_STAGES: Mapping[str, str] = {
     TABLE_STAGE: "read the table's timeline",
     SCHEMAS_STAGE: "find the objects' schemas",
     READ_STAGE: "read, decode, compare with the table",
+    HISTORY_STAGE: "commit the changes to the history table",
     COMMIT_STAGE: "write files and commit",
     HOUSEKEEPING_STAGE: "clean and archive",
 }

@@ -75,6 +75,7 @@ SPARK_STAGE = "spark"  # waiting for the Spark session to start
 TABLE_STAGE = "table"
 SCHEMAS_STAGE = "schemas"
 READ_STAGE = "read"
+HISTORY_STAGE = "history"
 COMMIT_STAGE = "commit"
 HOUSEKEEPING_STAGE = "housekeeping"
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Callable
 
 from sluice.catalog.columns import shown_columns
+from sluice.catalog.history_view import SPARK as SPARK_SQL
+from sluice.catalog.history_view import history_view_sql
 from sluice.catalog.tables import Wish, wished_table
 from sluice.catalog.views import quoted, view_sql
 from sluice.changes.hidden_columns import DELETED
@@ -39,10 +41,12 @@ def _spark(wish: Wish, region: str) -> tuple[str, ...]:
         )
         made.append(f"CREATE TABLE IF NOT EXISTS {table} USING hudi{reads} LOCATION {_text(wish.location)}")
         if entry.view:
-            made.append(
-                f"CREATE OR REPLACE VIEW {database}.{quoted(entry.view, '`')} AS "
-                f"SELECT {_names(wish, '`')} FROM {table}{_living(wish, '`')}"
-            )
+            select = f"SELECT {_names(wish, '`')} FROM {table}{_living(wish, '`')}"
+            if wish.config.is_history:
+                names = [column.name for column in shown_columns(wish.columns)]
+                keys = [name for name in names if name in wish.config.record_key]
+                select = history_view_sql(names, record_key=keys, source=table, dialect=SPARK_SQL)
+            made.append(f"CREATE OR REPLACE VIEW {database}.{quoted(entry.view, '`')} AS {select}")
     return tuple(made)
 
 
@@ -52,6 +56,12 @@ def _redshift(wish: Wish, region: str) -> tuple[str, ...]:
     if more:
         raise NoStatement(
             f"{wish.config.table} is merge-on-read, which Redshift doesn't read",
+            table=wish.config.table,
+            engine=REDSHIFT,
+        )
+    if wish.config.is_history:
+        raise NoStatement(
+            f"{wish.config.table} is a history table, whose states Redshift's SQL can't fill in",
             table=wish.config.table,
             engine=REDSHIFT,
         )

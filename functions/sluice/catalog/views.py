@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sluice.catalog.columns import CatalogColumn, counted_timestamps, shown_columns, trino_type
+from sluice.catalog.history_view import IS_CURRENT, TRINO, VALID_FROM, VALID_TO, history_view_sql
 from sluice.catalog.tables import OWNER, VIEW, TableInput, Wish
 from sluice.changes.hidden_columns import DELETED
 from sluice.config.catalog import REAL_TIME, CatalogEntry
@@ -22,7 +23,7 @@ def wished_view(wish: Wish, entry: CatalogEntry, name: str) -> TableInput:
 
     The encoding: https://trino.io/docs/current/connector/hive.html#hive-views
     """
-    shown = shown_columns(wish.columns)
+    shown = view_columns(wish)
     columns = [{"name": column.glue_name, "type": trino_type(column.type)} for column in shown]
     document = {
         "originalSql": view_sql(wish, entry),
@@ -52,8 +53,27 @@ def wished_view(wish: Wish, entry: CatalogEntry, name: str) -> TableInput:
     }
 
 
+def view_columns(wish: Wish) -> tuple[CatalogColumn, ...]:
+    """The columns of a view: the source's own; of a history table also the times of each state."""
+    shown = shown_columns(wish.columns)
+    if not wish.config.is_history:
+        return shown
+    times = (CatalogColumn(VALID_FROM, "timestamp"), CatalogColumn(VALID_TO, "timestamp"))
+    return (*shown, *times, CatalogColumn(IS_CURRENT, "boolean"))
+
+
 def view_sql(wish: Wish, entry: CatalogEntry) -> str:
     """The SELECT of a view in Trino's SQL."""
+    if wish.config.is_history:
+        shown = shown_columns(wish.columns)
+        return history_view_sql(
+            [column.glue_name for column in shown],
+            record_key=[column.glue_name for column in shown if column.name in wish.config.record_key],
+            source=f"{quoted(wish.names.database)}.{quoted(entry.table)}",
+            dialect=TRINO,
+            expressions={column.glue_name: _expression(column, entry.kind) for column in shown},
+            sources={column.glue_name: column.name for column in shown},
+        )
     selected = ", ".join(_expression(column, entry.kind) for column in shown_columns(wish.columns))
     marked = any(column.name == DELETED for column in wish.columns)
     living = f" WHERE NOT coalesce({quoted(DELETED)}, false)" if marked else ""

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, Callable
 
 from sluice.changes.hidden_columns import LINEAGE_WORDS, ROW
+from sluice.changes.hidden_columns import POSITION as POSITION_COLUMN
 from sluice.config.catalog import CATALOG, CatalogRule
 from sluice.config.csv_form import CsvForm
 from sluice.config.delete_when import DeleteWhen
@@ -52,6 +53,8 @@ DELETE_MODES = (SOFT, HARD, IGNORE)
 AUTO, SIMPLE, RECORD = "auto", "simple", "record"
 INDEXES = (AUTO, SIMPLE, RECORD)
 FORMATS = ("avro", "json", "parquet", "csv")
+
+HISTORY = "_history"  # the end of a history table's name
 
 REWRITE_LIMIT_BYTES = 10 * GIB  # some minutes of one run's work
 
@@ -233,6 +236,14 @@ class TableSettings:
             SWITCH, "Rows have no key. Each record of each object is one row, however often the object arrives."
         ),
     )
+    history: bool = field(
+        default=False,
+        metadata=setting(
+            SWITCH,
+            "Also writes every change, late ones included, into `<table>_history`. Begins with the next batch.",
+            page="reading.md#every-change-of-a-row",
+        ),
+    )
     services: ServicePolicy = field(
         default=ServicePolicy(),
         metadata=setting(
@@ -302,6 +313,27 @@ class TableConfig(TableSettings, _TableIdentity):
         """Read what `to_dict` wrote, also in a release with fewer or more settings."""
         known = {each.name for each in fields(cls)}
         return restored(cls, {name: value for name, value in values.items() if name in known})
+
+    @property
+    def history_table(self) -> TableConfig:
+        """The history table: copy on write, and keyed by this table's key and the position of the change."""
+        return replace(
+            self,
+            table=self.table + HISTORY,
+            name=self.name + HISTORY,
+            record_key=(*self.record_key, POSITION_COLUMN),
+            partition_by=(),
+            table_type=COW,
+            delete_mode=SOFT,
+            keep_deleted_values=True,
+            lineage=LINEAGE_WORDS,  # the times of states are lineage
+            history=False,
+        )
+
+    @property
+    def is_history(self) -> bool:
+        """True for the configuration of a history table."""
+        return POSITION_COLUMN in self.record_key
 
     @property
     def pinned(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sluice.config.pinned_topic import config_in_force
+from sluice.config.table import TableConfig
 from sluice.ledger.lane_ports import TableLedger
 from sluice.ports import Report
 from sluice_aws.catalog.sync import CatalogSync
@@ -33,6 +34,12 @@ class CatalogRequests:
             raise UnusableCatalogRequest("The request names no table", found=str(dict(request))[:200])
         configuration = self._configuration.load_or_last(self._report)
         config = config_in_force(configuration, table, self._tables.get(table).pinned)
+        if config.history:
+            self._applied(config.history_table, None)
+        return self._applied(config, instant)
+
+    def _applied(self, config: TableConfig, instant: str | None) -> dict[str, Any]:
+        """Sync one table, and report what changed."""
         plan = self._sync.sync(config, instant)
         report = plan.to_dict()
         self._report.event("catalog_synced" if report["changed"] else "catalog_is_current", **report)

@@ -1,4 +1,8 @@
-"""Decides which rows a part's changes write, and counts what became of each change."""
+"""Decides which rows a part's changes write, and counts what became of each change.
+
+A truncate of the source's table makes stored rows that are older into deleted rows at its position. The same position
+becomes the table's floor (`commit.raise_floor`): an older change that arrives later loses.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,6 @@ from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge import latest, shared_keys
 from sluice_spark.merge.latest import key_columns, keys_of, same_key
 from sluice_spark.merge.normalize import quoted
-from sluice_spark.merge.truncate import Truncate, newest_truncate, owes_since_before, truncated_rows
 from sluice_spark.merge.unchanged_values import history, rows_from_history, unavailable_columns
 from sluice_spark.merge.working_columns import (
     BELOW_PURGE_FLOOR,
@@ -34,6 +37,17 @@ from sluice_spark.merge.working_columns import (
     SUPPLIED,
     WINS,
 )
+
+
+@dataclass(frozen=True)
+class Truncate:
+    """A truncate: its position and where it came from. `partition` is Kafka's."""
+
+    position: str
+    source_ts_ms: int | None
+    object: str | None
+    offset: int | None
+    partition: int | None
 
 
 @dataclass(frozen=True)
@@ -154,7 +168,8 @@ def _beside_stored(changes: DataFrame, target: MergeTarget) -> DataFrame:
     newest = target.cached(newest)
     if target.facts.empty:
         return latest.beside_stored(newest, stored=None, record_key=config.record_key, few=target.few_keys)
-    stored = target.stored(*config.record_key, hidden.POSITION, hidden.OWED)
+    # The key of a history table ends with the position.
+    stored = target.stored(*dict.fromkeys((*config.record_key, hidden.POSITION, hidden.OWED)))
     return target.cached(latest.beside_stored(newest, stored=stored, record_key=config.record_key, few=target.few_keys))
 
 
@@ -316,3 +331,47 @@ def _with_outdated(counts: dict[str, int], outdated: int) -> dict[str, int]:
 
 def _is_most(some: int, *, of: int) -> bool:
     return 2 * some > of
+
+
+def newest_truncate(changes: DataFrame) -> Truncate | None:
+    """The truncate with the highest position; None where there is none."""
+    partition = quoted(hidden.PARTITION) if hidden.PARTITION in changes.columns else F.lit(None)
+    truncates = changes.where(quoted(hidden.OP) == hidden.TRUNCATE).select(
+        quoted(hidden.POSITION).alias("position"),
+        quoted(hidden.SOURCE_TS_MS).alias("source_ts_ms"),
+        quoted(hidden.OBJECT).alias("object"),
+        quoted(hidden.OFFSET).alias("offset"),
+        partition.alias("partition"),
+    )
+    found = truncates.orderBy(F.desc("position")).first()
+    return None if found is None else Truncate(**found.asDict())
+
+
+def truncated_rows(stored: DataFrame, *, truncate: Truncate, target: StructType) -> DataFrame:
+    """The stored rows that a truncate deletes, as deleted rows in the table's columns.
+
+    Columns that `stored` has keep their values, the others become null.
+    """
+    own: dict[str, Any] = {
+        hidden.POSITION: truncate.position,
+        hidden.DELETED: True,
+        hidden.OP: hidden.TRUNCATE,
+        hidden.SOURCE_TS_MS: truncate.source_ts_ms,
+        hidden.OBJECT: truncate.object,
+        hidden.OFFSET: truncate.offset,
+        hidden.PARTITION: truncate.partition,
+        hidden.OWED: None,
+    }
+    present = set(stored.columns)
+    chosen = [
+        (F.lit(own[field.name]) if field.name in own else quoted(field.name) if field.name in present else F.lit(None))
+        .cast(field.dataType)
+        .alias(field.name)
+        for field in target.fields
+    ]
+    return stored.where((quoted(hidden.POSITION) < F.lit(truncate.position)) & ~quoted(hidden.DELETED)).select(*chosen)
+
+
+def owes_since_before(truncate: Truncate) -> SparkColumn:
+    """True for a stored row that is newer than the truncate and owes columns: their values may be from before it."""
+    return (quoted(hidden.POSITION) > F.lit(truncate.position)) & quoted(hidden.OWED).isNotNull()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Callable
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.batch.manifest import Manifest, ManifestObject
@@ -24,6 +24,7 @@ from sluice_spark.merge import shared_keys
 from sluice_spark.merge.commit import commit, raise_floor
 from sluice_spark.merge.context import MergeServices, PartContext, part_context
 from sluice_spark.merge.decide import DecidedRows, MergeTarget, decide_rows
+from sluice_spark.merge.history_table import roll_back_history, write_history
 from sluice_spark.merge.normalize import normalized
 from sluice_spark.merge.plan import changed_columns
 from sluice_spark.merge.prepare import Prepared, prepare
@@ -64,6 +65,15 @@ def merge_part(
         if rows is None:
             return _report(part, set_aside=decided.set_aside, notes=notes, watch=decided.judged.watch)
         counts = {**rows.counts, "bytes_read": sum(item.size for item in decided.objects)}
+        if decided.changes is not None:
+            write_history(
+                part,
+                decided.changes,
+                prepared=prepared,
+                objects=decided.objects,
+                truncated_at=rows.truncated_at,
+                few_keys=_are_few(decided.objects),
+            )
         facts = raise_floor(part, prepared.facts, rows.truncated_at)
         committed: CommitResult | None = None
         if rows.changes_nothing:
@@ -97,6 +107,8 @@ def resolve_part(
         return None
     part.check_held()
     services.known.take(part.config)
+    if part.config.history:
+        roll_back_history(part)
     rolled_back = roll_back_unfinished(part.hudi)
     if rolled_back:
         part.event("rolled_back", instants=list(rolled_back))
@@ -110,12 +122,16 @@ def resolve_part(
 
 @dataclass(frozen=True)
 class _Decided:
-    """What the read of a part came to. `rows` is None where no object was left to merge."""
+    """What the read of a part came to. `rows` is None where no object was left to merge.
+
+    `changes` has every change of the objects, for the history table; None where there is none.
+    """
 
     objects: tuple[ManifestObject, ...]
     rows: DecidedRows | None
     set_aside: SetAside
     judged: Watched
+    changes: DataFrame | None = None
 
 
 def _read_and_decide(part: PartContext, prepared: Prepared, frames: ExitStack) -> _Decided:
@@ -129,7 +145,7 @@ def _read_and_decide(part: PartContext, prepared: Prepared, frames: ExitStack) -
     judged: Watched | None = None
     while True:
         with part.stages.timed(READ_STAGE):
-            rows, seen = _decided_rows(part, prepared, objects, frames)
+            rows, seen, changes = _decided_rows(part, prepared, objects, frames)
             if judged is None:  # once: without the objects that are left out the watch would lose what it saw of them
                 judged = watched(KafkaWatch.from_dict(part.claimed.watch), seen, part.config)
                 _leave_reasons(part, judged)
@@ -141,7 +157,7 @@ def _read_and_decide(part: PartContext, prepared: Prepared, frames: ExitStack) -
                     _leave_refused(part, objects, unusable)
                     return _Decided((), None, _set_aside(part), judged)
                 _leave_below_floor(part, rows, prepared, objects)
-                return _Decided(objects, rows, _set_aside(part), judged)
+                return _Decided(objects, rows, _set_aside(part), judged, changes)
             if not kept:
                 return _Decided((), None, _set_aside(part), judged)
         frames.close()
@@ -150,8 +166,8 @@ def _read_and_decide(part: PartContext, prepared: Prepared, frames: ExitStack) -
 
 def _decided_rows(
     part: PartContext, prepared: Prepared, objects: Sequence[ManifestObject], frames: ExitStack
-) -> tuple[DecidedRows, Sequence[SeenObject]]:
-    """One reading of the objects: the rows decided from it, and what the tasks saw of each object's place in Kafka."""
+) -> tuple[DecidedRows, Sequence[SeenObject], DataFrame | None]:
+    """One reading of the objects: the rows decided from it, what the tasks saw of each object's place, the changes."""
     planned = prepared.planned
     seen = SeenObjects(part.spark.sparkContext)
     raw = read_changes(part.spark, objects=objects, plan=planned.plan, source=part.services.source, seen=seen)
@@ -159,12 +175,19 @@ def _decided_rows(
         hudi=part.hudi,
         facts=prepared.facts,
         schema=planned.target,
-        few_keys=sum(item.size for item in objects) < BROADCAST_BYTES,
+        few_keys=_are_few(objects),
         unordered=prepared.unordered,
         frames=frames,
     )
-    rows = decide_rows(normalized(raw, plan=planned.plan, target=planned.target), target=target)
-    return rows, seen.take(objects)
+    changes = normalized(raw, plan=planned.plan, target=planned.target)
+    if part.config.history:
+        changes = target.cached(changes)  # used for both tables
+    rows = decide_rows(changes, target=target)
+    return rows, seen.take(objects), changes if part.config.history else None
+
+
+def _are_few(objects: Sequence[ManifestObject]) -> bool:
+    return sum(item.size for item in objects) < BROADCAST_BYTES
 
 
 def _leave_reasons(part: PartContext, judged: Watched) -> None:

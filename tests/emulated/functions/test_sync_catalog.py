@@ -1,7 +1,8 @@
 """sync_catalog: a request names a table, the answer lists the changes, and an error has a name of its kind."""
 
+import boto3
 import pytest
-from emulation.deployment import SILVER, context
+from emulation.deployment import REGION, SILVER, context
 from silver_tables import put_tables
 from sync_catalog.handler import handler
 
@@ -45,6 +46,22 @@ def test_the_topic_of_a_table_that_a_pattern_makes_is_found_in_the_ledger(moma):
         "works_all_ro",
         "works_all_rt",
     ]
+
+
+def test_a_history_table_is_synced_with_its_table(moma):
+    rule = TableRule("moma.artists", ("id",), topic="moma.public.artists", partition_by=("nationality",), history=True)
+    moma.configure(rule)
+    assert handler({"table": "moma.artists"}, context())["changed"], "the history table has no commit yet"
+    copied = moma.s3.list_objects_v2(Bucket=SILVER, Prefix="moma/artists/")["Contents"]
+    for item in copied:
+        body = moma.s3.get_object(Bucket=SILVER, Key=item["Key"])["Body"].read()
+        key = item["Key"].replace("moma/artists/", "moma/artists_history/", 1)
+        moma.s3.put_object(Bucket=SILVER, Key=key, Body=body.replace(b"moma.artists", b"moma.artists_history"))
+    handler({"table": "moma.artists"}, context())
+    glue = boto3.client("glue", region_name=REGION)
+    assert {"artists", "artists_all", "artists_history", "artists_history_all"} == {
+        table["Name"] for table in glue.get_tables(DatabaseName="moma")["TableList"]
+    }
 
 
 @pytest.mark.parametrize("request_", [{}, {"table": 7}, {"table": "moma.artists", "instant": 20240501}])

@@ -1,12 +1,14 @@
 """Statements that create a table for an engine: their quoting, and their views' rows."""
 
+import json
+
 import duckdb
 import pytest
 
 from sluice.catalog.columns import columns_of_commit
 from sluice.catalog.ddl import statements
 from sluice.catalog.tables import Wish, names_of
-from sluice.catalog.views import view_sql
+from sluice.catalog.views import decoded, view_sql, wished_view
 from sluice.config.table import COW, MOR, TableConfig
 from sluice.errors import NoStatement
 
@@ -63,3 +65,22 @@ def test_a_views_statement_gives_the_living_rows_and_no_hidden_column():
             ("1", "a"),
             ("3", "c"),
         ]
+
+
+def test_the_view_of_a_history_table_shows_states_with_their_times():
+    config = TableConfig("shop.orders", "shop", "orders", "t", ("Id",), history=True).history_table
+    hidden = ("_sluice_position", "_sluice_owed", "_sluice_source_ts_ms")
+    fields = [{"name": "Id", "type": "long"}, {"name": "Total", "type": ["null", "string"]}]
+    fields += [{"name": name, "type": ["null", "long" if name.endswith("ms") else "string"]} for name in hidden]
+    schema = json.dumps({"type": "record", "name": "r", "fields": [*fields, {"name": "__deleted", "type": "boolean"}]})
+    asked = Wish(config, names_of(config), "s3://lake/shop/h", columns_of_commit(config.table, schema), "1")
+    (entry,) = asked.names.entries
+    assert (entry.table, entry.view) == ("orders_history_all", "orders_history")
+    document = decoded(wished_view(asked, entry, "orders_history")["ViewOriginalText"])
+    assert [column["name"] for column in document["columns"]] == ["id", "total", "valid_from", "valid_to", "is_current"]
+    assert document["originalSql"] == view_sql(asked, entry)
+    assert 'FROM "shop"."orders_history_all"' in view_sql(asked, entry)
+    assert "'\"Total\":'" in view_sql(asked, entry), "the source's name, which the catalog writes in lower case"
+    assert "PARTITION BY `Id` ORDER BY `_sluice_position`" in statements(asked, "spark")[2]
+    with pytest.raises(NoStatement):
+        statements(asked, "redshift")

@@ -1,0 +1,92 @@
+"""Makes the SELECT that shows a history table as the states of rows: SCD type 2, with their times.
+
+A state is valid from its change's time to that of the next change of its row, by the order of positions. Both are the
+times of the source's commits; a truncate of the source ends the states of all its rows. A deletion ends a state and
+begins none. A column that a change left unchanged has the value of the state before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Callable
+
+from sluice.changes import hidden_columns as hidden
+
+VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
+_NEXT = "_sluice_next"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How an engine writes what differs: quotes, the time of epoch milliseconds, and lists of one value."""
+
+    quote: str
+    moment: str
+    one: str
+    first: str
+
+    def quoted(self, name: str) -> str:
+        """A quoted identifier."""
+        return self.quote + name.replace(self.quote, self.quote * 2) + self.quote
+
+
+DUCKDB = Dialect('"', "(epoch_ms({0}) AT TIME ZONE 'UTC')", "[{0}]", "[1]")
+TRINO = Dialect('"', "date_add('millisecond', {0}, TIMESTAMP '1970-01-01 00:00:00.000')", "ARRAY[{0}]", "[1]")
+SPARK = Dialect("`", "timestamp_millis({0})", "array({0})", "[0]")
+
+
+def history_view_sql(
+    columns: Sequence[str],
+    *,
+    record_key: Sequence[str],
+    source: str,
+    dialect: Dialect,
+    expressions: Mapping[str, str] = MappingProxyType({}),
+    sources: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """The SELECT over `source`, which is quoted.
+
+    `columns` are the source's own, `record_key` those of them that identify a row. `expressions` has the SQL of columns
+    that a view doesn't show as they are stored, `sources` the source's names of columns that a catalog calls otherwise.
+    """
+    name: Callable[[str], str] = dialect.quoted
+    keys = ", ".join(name(column) for column in record_key)
+    in_order = f"PARTITION BY {keys} ORDER BY {name(hidden.POSITION)}"
+    at = dialect.moment.format(name(hidden.SOURCE_TS_MS))
+    inner = [
+        name(column)
+        if column in record_key
+        else _filled(column, sources.get(column, column), in_order=in_order, dialect=dialect)
+        for column in columns
+    ]
+    inner += [
+        f"coalesce({name(hidden.DELETED)}, false) AS {name(hidden.DELETED)}",
+        f"{at} AS {name(VALID_FROM)}",
+        f"lead({at}) OVER ({in_order}) AS {name(VALID_TO)}",
+        f"lead({name(hidden.POSITION)}) OVER ({in_order}) AS {name(_NEXT)}",
+    ]
+    shown = [expressions.get(column, name(column)) for column in columns]
+    shown += [name(VALID_FROM), name(VALID_TO), f"{name(_NEXT)} IS NULL AS {name(IS_CURRENT)}"]
+    return (
+        f"SELECT {', '.join(shown)} FROM (SELECT {', '.join(inner)} FROM {source}) AS states "
+        f"WHERE NOT {name(hidden.DELETED)}"
+    )
+
+
+def _filled(column: str, source: str, *, in_order: str, dialect: Dialect) -> str:
+    """A column, where its change left it unchanged with the last value before."""
+    stored = dialect.quoted(column)
+    # OWED is JSON that Sluice wrote: the names of unchanged columns, each with "".
+    text = (json.dumps(source, ensure_ascii=False) + ":").replace("\\", "\\\\" if dialect is SPARK else "\\")
+    literal = "'" + (text.replace("'", "\\'") if dialect is SPARK else text.replace("'", "''")) + "'"
+    find = "instr" if dialect is SPARK else "strpos"
+    is_there = f"coalesce({find}({dialect.quoted(hidden.OWED)}, {literal}), 0) = 0"
+    known = f"CASE WHEN {is_there} THEN {dialect.one.format(stored)} END"
+    ignoring = f"last_value({known}, true)" if dialect is SPARK else f"last_value({known} IGNORE NULLS)"
+    if dialect is TRINO:
+        ignoring = f"last_value({known}) IGNORE NULLS"
+    over = f"OVER ({in_order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+    return f"CASE WHEN {is_there} THEN {stored} ELSE ({ignoring} {over}){dialect.first} END AS {stored}"

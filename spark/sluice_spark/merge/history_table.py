@@ -1,0 +1,170 @@
+"""Writes every change of a part into the table's history table, before the state is committed.
+
+The key of a history table is the state's key and the position of the change, so a change that comes again is known by
+it and dropped: a part that is merged a second time, after a crash between the two commits, writes no change twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from sluice.batch.manifest import ManifestObject
+from sluice.batch.outcome import HISTORY_STAGE
+from sluice.changes import hidden_columns as hidden
+from sluice.config.table import IGNORE
+from sluice.schema.evolution import rewritten_columns
+from sluice_spark.hudi.came_back import rolled_back_lately
+from sluice_spark.hudi.facts import CommitResult, TableFacts
+from sluice_spark.hudi.recovery import recovered_facts, roll_back_unfinished
+from sluice_spark.hudi.table import HudiTable
+from sluice_spark.merge.commit import commit
+from sluice_spark.merge.context import PartContext, Stages
+from sluice_spark.merge.decide import MergeTarget, decide_rows
+from sluice_spark.merge.latest import has_no_row
+from sluice_spark.merge.normalize import quoted
+from sluice_spark.merge.plan import PlannedRead, column_types
+from sluice_spark.merge.prepare import Prepared
+from sluice_spark.merge.working_columns import INEXACT
+
+
+def write_history(
+    part: PartContext,
+    changes: DataFrame,
+    *,
+    prepared: Prepared,
+    objects: Sequence[ManifestObject],
+    truncated_at: str | None,
+    few_keys: bool,
+) -> CommitResult | None:
+    """Commit the changes that the history table doesn't hold; None where it has all of them.
+
+    `changes` are normalized, `truncated_at` is the position of the batch's newest truncate. Raises what `commit` does.
+    """
+    own = _of_history(part)
+    with part.stages.timed(HISTORY_STAGE), ExitStack() as frames:
+        facts = _facts(own)
+        planned = _planned(prepared.planned, facts)
+        rows = changes_as_rows(
+            changes, target=planned.target, record_key=part.config.record_key, keep=part.config.keep_deleted_values
+        )
+        floors = () if part.config.delete_mode == IGNORE else (prepared.facts.floor, truncated_at)
+        for floor in sorted({floor for floor in floors if floor}):
+            keys = changes.where(~has_no_row() & (quoted(hidden.POSITION) < floor)).select(*_key(part))
+            if floor == truncated_at and not facts.empty:
+                keys = keys.unionByName(own.hudi.stored(facts, *part.config.record_key).select(*_key(part)))
+            ended_ms = _time_of_truncate(changes, floor) if floor == truncated_at else None
+            rows = rows.unionByName(ends_of_lives(keys.distinct(), floor, ended_ms, target=rows.schema))
+        decided = decide_rows(
+            rows,
+            target=MergeTarget(
+                hudi=own.hudi,
+                facts=facts,
+                schema=planned.target,
+                few_keys=few_keys,
+                unordered=False,
+                frames=frames,
+            ),
+        )
+        if decided.changes_nothing:
+            own.services.known.keep(own.config, facts)
+            return None
+        committed = commit(own, decided.rows, planned=planned, objects=objects, facts=facts)
+    part.event("history_committed", instant=committed.instant, changes=decided.counts["winning"])
+    return committed
+
+
+def roll_back_history(part: PartContext) -> None:
+    """Roll back what is unfinished on the history table. Its commits stay."""
+    own = _of_history(part)
+    own.services.known.take(own.config)
+    if own.hudi.exists():
+        rolled_back = roll_back_unfinished(own.hudi)
+        if rolled_back:
+            part.event("history_rolled_back", instants=list(rolled_back))
+
+
+def changes_as_rows(changes: DataFrame, *, target: StructType, record_key: Sequence[str], keep: bool) -> DataFrame:
+    """The changes of rows as rows of a history table.
+
+    A deletion keeps its key alone, unless `keep`. The columns that a change left unchanged are null, and their names
+    are in OWED as JSON.
+    """
+    kept = {*record_key, *hidden.NAMES}
+    unchanged, deleted = quoted(hidden.UNCHANGED), quoted(hidden.DELETED)
+    chosen = []
+    for field in target.fields:
+        value = quoted(field.name) if field.name in changes.columns else F.lit(None).cast(field.dataType)
+        if field.name == hidden.OWED:
+            names = F.map_from_arrays(unchanged, F.transform(unchanged, lambda _: F.lit("")))
+            value = F.when(unchanged.isNotNull() & ~deleted, F.to_json(names))
+        elif field.name not in kept and not keep:
+            value = F.when(~deleted, value)
+        chosen.append(value.cast(field.dataType).alias(field.name))
+    none = F.lit(None).cast(changes.schema[hidden.UNCHANGED].dataType)
+    return changes.where(~has_no_row()).select(
+        *chosen, none.alias(hidden.UNCHANGED), F.lit(0).cast(changes.schema[INEXACT].dataType).alias(INEXACT)
+    )
+
+
+def ends_of_lives(keys: DataFrame, position: str, at_ms: int | None, *, target: StructType) -> DataFrame:
+    """A row for each key that says that a truncate ended its life: at a position, and at a time (epoch ms) if known."""
+    known = {
+        hidden.POSITION: F.lit(position),
+        hidden.DELETED: F.lit(True),
+        hidden.OP: F.lit(hidden.DELETE),
+        hidden.SOURCE_TS_MS: F.lit(at_ms),
+        INEXACT: F.lit(0),
+    }
+    held = set(keys.columns)
+    return keys.select(
+        *[
+            (quoted(field.name) if field.name in held else known.get(field.name, F.lit(None)))
+            .cast(field.dataType)
+            .alias(field.name)
+            for field in target.fields
+        ]
+    )
+
+
+def _time_of_truncate(changes: DataFrame, position: str) -> int | None:
+    """When the source committed its truncate at this position (epoch ms); None where the change doesn't say."""
+    of_truncate = (quoted(hidden.OP) == hidden.TRUNCATE) & (quoted(hidden.POSITION) == position)
+    found = changes.where(of_truncate).agg(F.max(quoted(hidden.SOURCE_TS_MS)).alias("at")).first()
+    return None if found is None else found["at"]
+
+
+def _of_history(part: PartContext) -> PartContext:
+    """The same part of the batch for the history table. Its stages are one stage of the part."""
+    config = part.config.history_table
+    hudi = HudiTable(part.spark, part.services.table_path(config.database, config.name), config)
+    return replace(part, config=config, hudi=hudi, stages=Stages(part.services.clock))
+
+
+def _facts(own: PartContext) -> TableFacts:
+    facts = own.services.known.take(own.config)
+    if facts is not None and not rolled_back_lately(facts, own.services.clock.now_ms()):
+        return facts
+    if own.hudi.ensure_created():
+        own.event("table_created")
+    own.check_held()
+    return recovered_facts(own.hudi, own.services.log)
+
+
+def _planned(state: PlannedRead, facts: TableFacts) -> PlannedRead:
+    """The plan of the state with the history table's own columns, and what it widens there."""
+    held, wanted = column_types(facts.schema), column_types(state.target)
+    gone = [field for field in (facts.schema.fields if facts.schema is not None else ()) if field.name not in wanted]
+    target = StructType([*state.target.fields, *gone])
+    types = column_types(target)
+    widened = tuple(name for name, kind in held.items() if types[name] != kind)
+    return PlannedRead(state.plan, target, {}, {}, widened, rewritten_columns(held, types))
+
+
+def _key(part: PartContext) -> list[str]:
+    return ["`" + name.replace("`", "``") + "`" for name in part.config.record_key]

@@ -1,0 +1,143 @@
+"""Every change of a table, once, in its history table; and the states of rows that readers see in it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from workbench import Silver, Workbench, change, flattened, table
+
+from sluice.config.table import TableConfig
+from sluice_read.sql import run_query
+from sluice_spark.merge import part as parts
+
+TEXT = ["null", "string"]
+SCHEMA = flattened({"id": ["null", "int"], "place": TEXT, "name": TEXT, "big": TEXT})
+MARK = "__debezium_unavailable_value"
+MINUTE_MS = 60_000
+COLUMNS = ("id", "_sluice_position", "name", "big", "_sluice_owed", "__deleted", "_sluice_op")
+
+
+def row(op: str, minute: int, id: int | None, name: str | None = None, big: str | None = "big") -> dict[str, Any]:
+    """A change at a minute, which is its place in the log and its time."""
+    values = {"id": id, "place": "A", "name": name, "big": big}
+    return {**change(op, minute, **values), "__source_ts_ms": minute * MINUTE_MS}
+
+
+def truncate(minute: int) -> dict[str, Any]:
+    return {**change("t", minute, id=None, place=None, name=None, big=None), "__source_ts_ms": minute * MINUTE_MS}
+
+
+def states(bench: Workbench, config: TableConfig) -> list[tuple[Any, ...]]:
+    """The states of all rows: key, name, large column, first and last minute, and whether the state is current."""
+    sql = (
+        "select id, name, big, epoch_ms(valid_from) // 60000, epoch_ms(valid_to) // 60000, is_current "
+        f"from {config.history_table.table} order by 1, 4"
+    )
+    with run_query(Silver(bench.services.tables_uri), sql) as found:
+        return found.fetchall()
+
+
+CHANGES = (
+    [row("r", 1, 1, "a"), row("r", 1, 2, "x")],
+    [row("u", 3, 1, "b", big=MARK), row("d", 4, 2)],
+    [row("u", 5, 1, "c", big="new"), row("c", 6, 2, "again")],
+)
+STATES = [
+    (1, "a", "big", 1, 3, False),
+    (1, "b", "big", 3, 5, False),
+    (1, "c", "new", 5, None, True),
+    (2, "x", "big", 1, 4, False),
+    (2, "again", "big", 6, None, True),
+]
+
+
+@pytest.mark.parametrize(
+    ("table_type", "order"),
+    [
+        ("cow", (2, 0, 1)),
+        *(
+            pytest.param(kind, order, marks=pytest.mark.whole)
+            for kind, order in itertools.product(("cow", "mor"), itertools.permutations(range(3)))
+            if (kind, order) != ("cow", (2, 0, 1))
+        ),
+    ],
+)
+def test_any_order_gives_the_same_states_and_a_replay_changes_neither_table(
+    bench: Workbench, table_type: str, order: tuple[int, ...]
+) -> None:
+    config = table(f"h_{table_type}_{''.join(map(str, order))}", table_type=table_type, history=True)
+    objects = [bench.put(changes, SCHEMA) for changes in CHANGES]
+    for number in order:
+        bench.merge(config, [objects[number]])
+    assert states(bench, config) == STATES
+    kept = bench.rows(config.history_table, *COLUMNS)
+    assert len(kept) == 6 and bench.rows_by_hudi_rs(config.history_table, *COLUMNS) == kept
+    before = bench.timeline(config.history_table), bench.timeline(config)
+    bench.new_run()
+    assert bench.merge(config, objects).no_change
+    assert (bench.timeline(config.history_table), bench.timeline(config)) == before
+
+
+def test_a_part_that_dies_between_the_two_commits_writes_no_change_twice(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = table("h_dies", history=True)
+    bench.merge(config, [bench.put(CHANGES[0], SCHEMA)])
+    manifest = bench.manifest(config, [bench.put(CHANGES[1], SCHEMA)])
+
+    def dies(*_: Any, **__: Any) -> None:
+        raise RuntimeError("the driver dies")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parts, "commit", dies)
+        with pytest.raises(RuntimeError):
+            bench.merge_manifest(manifest, config)
+    kept, timeline = bench.rows(config.history_table, *COLUMNS), bench.timeline(config.history_table)
+    assert len(kept) == 4
+    bench.new_run()
+    assert bench.resolve(manifest, config) is None
+    assert bench.merge_manifest(manifest, config).instant is not None
+    assert (bench.rows(config.history_table, *COLUMNS), bench.timeline(config.history_table)) == (kept, timeline)
+    assert bench.rows(config, "id", "name", "__deleted") == [(1, "b", False), (2, None, True)]
+
+
+def test_a_write_of_the_history_that_died_is_rolled_back_and_written_again(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = table("h_cut", history=True)
+    bench.merge(config, [bench.put(CHANGES[0], SCHEMA)])
+    manifest = bench.manifest(config, [bench.put(CHANGES[1], SCHEMA)])
+    held = iter((True, True, False))
+    with pytest.raises(Exception, match="taken over"):
+        bench.merge_manifest(manifest, config, still_held=lambda: next(held, False))
+    bench.new_run()
+    assert bench.resolve(manifest, config) is None
+    bench.merge_manifest(manifest, config)
+    assert len(bench.rows(config.history_table, "id")) == 4
+
+
+def test_a_truncate_ends_the_states_of_all_rows_and_of_those_that_come_late(bench: Workbench) -> None:
+    config = table("h_truncated", history=True)
+    bench.merge(config, [bench.put([row("c", 1, 1, "a"), row("c", 2, 2, "x")], SCHEMA)])
+    bench.merge(config, [bench.put([truncate(5), row("c", 7, 2, "again")], SCHEMA)])
+    bench.new_run()
+    bench.merge(config, [bench.put([row("c", 3, 3, "late")], SCHEMA)])
+    assert states(bench, config) == [
+        (1, "a", "big", 1, 5, False),
+        (2, "x", "big", 2, 5, False),
+        (2, "again", "big", 7, None, True),
+        (3, "late", "big", 3, None, False),  # the time of an earlier batch's truncate is not kept, its position is
+    ]
+
+
+def test_a_new_and_a_wider_column_are_those_of_the_history_too(bench: Workbench) -> None:
+    config = table("h_evolves", history=True)
+    narrow = flattened({"id": "int", "n": ["null", "int"]})
+    wide = flattened({"id": "int", "n": ["null", "long"], "more": TEXT})
+    bench.merge(config, [bench.put([change("c", 1, id=1, n=1)], narrow)])
+    bench.merge(config, [bench.put([change("u", 2, id=1, n=2**40, more="m")], wide)])
+    wanted = [(1, 1, None), (1, 2**40, "m")]
+    assert bench.rows(config.history_table, "id", "n", "more") == wanted
+    assert bench.rows_by_sluice(config.history_table, "id", "n", "more") == wanted

@@ -1,0 +1,74 @@
+"""The states of rows that a history table gives, in DuckDB."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import duckdb
+import pytest
+
+from sluice.catalog.history_view import DUCKDB, SPARK, TRINO, history_view_sql
+
+MINUTE = 60_000
+
+
+def change(id: int, position: int, name: str | None, *, deleted: bool = False, unchanged: tuple[str, ...] = ()) -> Any:
+    owed = "{" + ",".join(f'"{column}":""' for column in unchanged) + "}" if unchanged else None
+    return id, name, f"{position:04d}", deleted, owed, position * MINUTE
+
+
+def states(*changes: Any) -> list[tuple[Any, ...]]:
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(
+            'CREATE TABLE h (id INT, "na""me" TEXT, _sluice_position TEXT, __deleted BOOL, _sluice_owed TEXT, '
+            "_sluice_source_ts_ms BIGINT)"
+        )
+        connection.executemany("INSERT INTO h VALUES (?, ?, ?, ?, ?, ?)", list(changes))
+        sql = history_view_sql(["id", 'na"me'], record_key=["id"], source="h", dialect=DUCKDB)
+        found = connection.execute(f"SELECT * FROM ({sql}) ORDER BY id, valid_from").fetchall()
+
+    def minute(moment: dt.datetime | None) -> int | None:
+        return None if moment is None else round(moment.timestamp() / 60)
+
+    return [(id, name, minute(start), minute(end), current) for id, name, start, end, current in found]
+
+
+def test_each_state_ends_where_the_next_change_of_its_row_begins() -> None:
+    assert states(change(1, 1, "a"), change(2, 2, "x"), change(1, 3, "b")) == [
+        (1, "a", 1, 3, False),
+        (1, "b", 3, None, True),
+        (2, "x", 2, None, True),
+    ]
+
+
+def test_a_change_that_comes_late_is_put_between_the_others_by_its_position() -> None:
+    assert states(change(1, 5, "c"), change(1, 1, "a"), change(1, 3, "b")) == [
+        (1, "a", 1, 3, False),
+        (1, "b", 3, 5, False),
+        (1, "c", 5, None, True),
+    ]
+
+
+def test_a_deletion_ends_a_state_and_a_row_that_is_made_again_begins_one() -> None:
+    assert states(change(1, 1, "a"), change(1, 2, None, deleted=True), change(1, 4, "b")) == [
+        (1, "a", 1, 2, False),
+        (1, "b", 4, None, True),
+    ]
+    assert states(change(1, 1, "a"), change(1, 2, None, deleted=True)) == [(1, "a", 1, 2, False)]
+
+
+@pytest.mark.parametrize("value", ["a", None])
+def test_a_column_that_a_change_left_unchanged_has_the_value_before(value: str | None) -> None:
+    name = 'na\\"me'  # as JSON writes it
+    changes = (change(1, 1, value), change(1, 2, None, unchanged=(name,)), change(1, 3, None, unchanged=(name,)))
+    assert [state[1] for state in states(*changes)] == [value] * 3
+
+
+def test_names_are_quoted_for_every_engine() -> None:
+    for dialect, quoted in ((TRINO, '"a""b"'), (SPARK, '`a"b`')):
+        sql = history_view_sql(["id", 'a"b'], record_key=["id"], source="h", dialect=dialect)
+        assert quoted in sql and "'" in sql
+    assert "'\"it''s\":'" in history_view_sql(["id", "it's"], record_key=["id"], source="h", dialect=TRINO)
+    assert "'\"it\\'s\":'" in history_view_sql(["id", "it's"], record_key=["id"], source="h", dialect=SPARK)
