@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sluice.errors import SluiceError
+from sluice.errors import ObjectTooLarge, SluiceError
 
 
 class AnnouncementRefused(SluiceError):
@@ -145,3 +145,8 @@ class SettingsMissing(SluiceError):
 
     code = "settings_missing"
     next_step = "Deploy the template again: it sets these variables on every function"
+
+
+def too_large(size: int, limit: int) -> ObjectTooLarge:
+    """The error of an object with more than `limit` bytes."""
+    return ObjectTooLarge(f"The object has {size:,} bytes, and the limit is {limit:,}", bytes=size, limit=limit)

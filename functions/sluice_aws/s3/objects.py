@@ -10,13 +10,13 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable, Optional, TypeVar
 
 from botocore.exceptions import ClientError
 
-from sluice.errors import ObjectTooLarge, SluiceError
+from sluice.errors import SluiceError
 from sluice.objects import ObjectId, identify
-from sluice_aws.errors import ObjectArchived, ObjectGone, Unchanged
+from sluice_aws.errors import ObjectArchived, ObjectGone, Unchanged, too_large
 from sluice_formats.avro_header import Head
 
 # Answers of S3 when the version in a notice is gone. 405 is a delete marker read by its version.
@@ -123,11 +123,17 @@ class SkippedDocuments:
         return tuple(SkippedDocument(key, self._found[key]) for key in sorted(self._found))
 
 
+# Reads exactly this version, of at most so many bytes; the function does the same by boto3.
+WholeReader = Callable[[ObjectId, Optional[int], Callable[[], bytes]], bytes]
+
+
 class Objects:
     """S3 through one client. Errors of botocore pass unless a method names another; a retry may help."""
 
-    def __init__(self, s3: Any) -> None:
+    def __init__(self, s3: Any, whole: WholeReader | None = None) -> None:
+        """`whole` reads whole objects, for a process that reads many (`SignedGets`)."""
         self._s3 = s3
+        self._read_whole = whole
 
     def head_bytes(self, id: ObjectId, limit: int) -> Head:
         """Read at most `limit` bytes from the start of exactly this version, in one call.
@@ -180,6 +186,11 @@ class Objects:
         Raises ObjectGone when the version is gone, ObjectArchived, and ObjectTooLarge, before reading, for more than
         `limit` bytes.
         """
+        if self._read_whole is None:
+            return self._whole(id, limit)
+        return self._read_whole(id, limit, lambda: self._whole(id, limit))
+
+    def _whole(self, id: ObjectId, limit: int | None) -> bytes:
         try:
             answer = self._s3.get_object(**_exactly(id))
         except ClientError as error:
@@ -188,7 +199,7 @@ class Objects:
         size = int(answer["ContentLength"])
         if limit is not None and size > limit:
             answer["Body"].close()
-            raise ObjectTooLarge(f"The object has {size:,} bytes, and the limit is {limit:,}", bytes=size, limit=limit)
+            raise too_large(size, limit)
         return bytes(answer["Body"].read())
 
     def exists(self, id: ObjectId) -> bool:
@@ -352,7 +363,10 @@ class ObjectSource:
 @lru_cache(maxsize=4)
 def task_objects(source: ObjectSource) -> Objects:
     """S3 for this process. Spark reuses workers, and making a client takes as long as reading ten objects."""
-    from sluice_aws.clients import ClientOptions, Clients  # loads boto3, which a command's help needs none of
+    # Loads boto3, which a command's help needs none of.
+    from sluice_aws.clients import ClientOptions, Clients
+    from sluice_aws.s3.signed_get import SignedGets
 
     options = ClientOptions(attempts=4, read_timeout_s=30, connections=READ_AHEAD_OBJECTS + 2)
-    return Objects(Clients(region=source.region, endpoint_url=source.endpoint_url, options=options).s3)
+    clients = Clients(region=source.region, endpoint_url=source.endpoint_url, options=options)
+    return Objects(clients.s3, SignedGets(clients.s3, clients.session).whole)
