@@ -42,7 +42,7 @@ def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[s
         parts.gauges.publish(lanes, configuration)
     else:
         parts.gauges.publish_cost(change.job_run_id)
-        lanes = concerned(lanes, change)
+        lanes = concerned(lanes, change, epoch_ms())
         telemetry.event(
             "job_run_ended", job_run=change.job_run_id, state=change.state, lanes=[lane.lane for lane in lanes]
         )

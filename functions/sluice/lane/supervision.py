@@ -134,12 +134,18 @@ def finally_billed(event: Any) -> str | None:
     return job_run_id if isinstance(job_run_id, str) else None
 
 
-def concerned(lanes: Sequence[LaneState], news: JobRunNews) -> tuple[LaneState, ...]:
-    """The lanes that a job run's end can concern: the one it holds, and those whose job run is not known yet."""
+def concerned(lanes: Sequence[LaneState], news: JobRunNews, now: int) -> tuple[LaneState, ...]:
+    """The lanes that a job run's end can concern.
+
+    They are the one it holds, those whose job run is not known yet, and those that want a run: it may have released its
+    lane for its successor, at its maximum age or under a new configuration.
+    """
     return tuple(
         lane
         for lane in lanes
-        if lane.job_run_id == news.job_run_id or (lane.state == STARTING and lane.job_run_id is None)
+        if lane.job_run_id == news.job_run_id
+        or (lane.state == STARTING and lane.job_run_id is None)
+        or wants_run(lane, now)
     )
 
 

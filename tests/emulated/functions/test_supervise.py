@@ -23,6 +23,7 @@ from sluice.lane.machine import (
 )
 from sluice.lane.supervision import ENDING_MS, SILENCE_MS, UNHELD_START_MS, new_run_id
 from sluice_aws.clients import Clients
+from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import LanesFailed
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.lanes.start import Starter
@@ -422,6 +423,19 @@ def test_a_state_change_looks_after_the_lane_of_its_job_run_only(deployment):
         job.state = "FAILED"
     assert handler(state_change(of_a.job_run_id, "FAILED"), context())["lanes"] == 1
     assert (deployment.ledger.lanes.get("a").state, deployment.ledger.lanes.get("b").state) == (IDLE, STARTING)
+
+
+def test_a_run_that_ends_for_its_successor_is_followed_at_its_end(deployment):
+    deployment.configure()
+    deployment.ledger.lanes.wake("main")
+    handler(SCHEDULE, context())
+    (job,) = deployment.job_runs()
+    assert deployment.ledger.lanes.hold("main", job.name, job.id, 1, epoch_ms())
+    assert deployment.ledger.lanes.release("main", job.name, 1, epoch_ms(), epoch_ms())  # its maximum age, for example
+    job.state = "SUCCESS"
+    handler(state_change(job.id, "SUCCESS"), context())
+    lane = deployment.ledger.lanes.get("main")
+    assert (lane.state, len(deployment.job_runs())) == (STARTING, 2) and lane.run_id != job.name
 
 
 def test_a_state_change_to_a_state_that_is_no_end_does_nothing(deployment):

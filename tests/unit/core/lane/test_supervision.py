@@ -142,10 +142,12 @@ def test_every_documented_failure_is_known_as_one_of_capacity_or_not(sentence, c
     assert lacks_capacity("FAILED", sentence) is capacity
 
 
-def test_the_end_of_a_job_run_concerns_its_lane_and_starts_without_a_job_run():
+def test_the_end_of_a_job_run_concerns_its_lane_and_lanes_that_may_want_a_run():
     holding, other = LaneState("a", state=RUNNING, job_run_id="j1"), LaneState("b", state=RUNNING, job_run_id="j2")
     unknown, idle = LaneState("c", state=STARTING), LaneState("d", state=IDLE)
-    assert concerned([holding, other, unknown, idle], JobRunNews("j1", "FAILED")) == (holding, unknown)
+    due, later = LaneState("e", state=IDLE, due_at=5), LaneState("f", state=IDLE, due_at=6)
+    lanes = [holding, other, unknown, idle, due, later]
+    assert concerned(lanes, JobRunNews("j1", "FAILED"), 5) == (holding, unknown, due)
 
 
 def test_what_a_lane_remembers_of_a_dead_run_is_bounded():
