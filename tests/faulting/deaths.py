@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from faulting.fault import Fault, both_types
 from faulting.proxy import Request
-from faulting.scene import Scene, send
+from faulting.scene import Scene, command, send
 
 Matching = Callable[[Scene], Callable[[Request], bool]]
 
@@ -35,6 +35,19 @@ def a_claim(scene: Scene) -> Callable[[Request], bool]:
 def a_commit(scene: Scene) -> Callable[[Request], bool]:
     """The file that completes a commit or delta commit."""
     return scene.timeline_put("(delta)?commit")
+
+
+def worker_killed(scene: Scene) -> None:
+    """kill -9 of Spark's Python workers while one reads an object."""
+    with scene.trap(scene.bronze_get(), after=False) as trap:
+        scene.world.put_round()
+        scene.caught(trap)
+        scene.struck()
+        workers = [
+            pid for pid in scene.processes(scene.held_by()) if b"pyspark" in command(pid) and b"daemon" in command(pid)
+        ]
+        assert workers, "no Python worker reads"
+        send(workers, signal.SIGKILL)
 
 
 def stopped_and_woken(scene: Scene) -> None:
@@ -113,5 +126,12 @@ DEATHS: tuple[Fault, ...] = (
             stopped_and_woken,
             nearest="EMR Serverless's verdict that the stopped run has ended is forged in the ledger",
         )
+    ),
+    Fault(
+        "worker_killed",
+        "kill -9 of Spark's Python workers while one reads an object",
+        worker_killed,
+        nearest="for the loss of an executor: in local mode the driver's JVM is the executor, and its tasks are not "
+        "retried, so the table's part fails and is merged again",
     ),
 )

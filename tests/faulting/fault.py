@@ -15,8 +15,8 @@ class Fault:
     """One fault. `act` puts objects, strikes and ends the fault; what follows is the same for all.
 
     `strikes` says where, as docs/faults.md does; `nearest` what differs from the fault on AWS, if anything.
-    `sample`: `make test` runs it. `rules` are keys of tables.yaml for its tables. `once`: nothing of a later fault
-    works on its stack.
+    `sample`: `make test` runs it. `rules` are keys of tables.yaml for its tables. `before` is done before the first
+    round of objects is put.
     """
 
     name: str
@@ -26,6 +26,7 @@ class Fault:
     sample: bool = False
     nearest: str = ""
     rules: tuple[tuple[str, object], ...] = ()
+    before: Callable[[Scene], None] | None = None
 
 
 def both_types(fault: Fault, *, sampled: str | None = None) -> Iterable[Fault]:

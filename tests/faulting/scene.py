@@ -8,9 +8,9 @@ import re
 import signal
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from judging.patience import patient
 from judging.running_stack import RunningStack
 
 from faulting.proxy import DYNAMODB, S3, FaultProxy, Request, Trap
-from faulting.world import World
+from faulting.world import Put, World
 from sluice.lane.machine import LaneState
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_bench.measure.ledger_times import await_until
@@ -36,14 +36,15 @@ class Scene:
     world: World
     hurried: bool = False
     struck_at: float = 0.0
+    struck_epoch_s: float = 0.0
     ended_at: float | None = None
     expected_codes: frozenset[str] = frozenset()  # of quarantined objects
-    notes: list[str] = field(default_factory=list)
 
     # ---------------------------------------------------------------- time
     def struck(self) -> None:
         """Note the strike. The time to recovery counts from it, or from `ended` for faults that last."""
-        self.struck_at = self.struck_at or time.monotonic()
+        if not self.struck_at:
+            self.struck_at, self.struck_epoch_s = time.monotonic(), time.time()
 
     def ended(self) -> None:
         """Note the end of a fault that lasts."""
@@ -79,17 +80,38 @@ class Scene:
         )
         return json.loads(answer["Payload"].read() or b"null")
 
-    def fresh_run(self) -> None:
-        """Have the lane's next run be a new one: a living run ends between two batches."""
+    def end_run(self) -> None:
+        """Pause the lane, and wait for the end of its run."""
         self.stack.sluice("pause", self.world.lane)
         self.until(lambda: self.lane().state == "paused", "the end of the run before")
+
+    def fresh_run(self) -> None:
+        """Have the lane's next run be a new one: a living run ends between two batches."""
+        self.end_run()
         self.stack.sluice("resume", self.world.lane)
+
+    def change_lane(self, **numbers: int) -> None:
+        """Write numbers into the lane's item, behind the product's back."""
+        self.stack.target.client("dynamodb").update_item(
+            TableName=self.stack.target.ledger_table,
+            Key={"pk": {"S": f"lane#{self.world.lane}"}, "sk": {"S": "lane"}},
+            UpdateExpression="SET " + ", ".join(f"{name} = :{name}" for name in numbers),
+            ExpressionAttributeValues={f":{name}": {"N": str(value)} for name, value in numbers.items()},
+        )
 
     # ---------------------------------------------------------------- job runs
     def behave(self, **behaviour: Any) -> None:
         """Make the stand-in misbehave from now on. Drivers reach AWS through the proxy in any case."""
         body = json.dumps({"endpoint": self.proxy.endpoint, **behaviour}).encode()
         _put(f"{self.stack.target.emr_endpoint}/_stand-in/behaviour", body)
+
+    def job_run(self, job_run: str) -> dict[str, Any]:
+        """A job run as EMR Serverless describes it."""
+        target = self.stack.target
+        found = target.client("emr-serverless").get_job_run(
+            applicationId=target.outputs["ApplicationId"], jobRunId=job_run
+        )
+        return dict(found["jobRun"])
 
     def processes(self, job_run: str) -> list[int]:
         """The driver, its JVM and its workers: the processes of a job run's group."""
@@ -105,12 +127,13 @@ class Scene:
 
     def kill_driver(self, job_run: str | None = None) -> str:
         """kill -9 of everything that a job run has started; returns its id."""
-        job_run = job_run or self._held_by()
+        job_run = job_run or self.held_by()
         self.struck()
         send(self.processes(job_run), signal.SIGKILL)
         return job_run
 
-    def _held_by(self) -> str:
+    def held_by(self) -> str:
+        """The job run that holds the lane."""
         job_run = self.lane().job_run_id
         assert job_run is not None, self.lane()
         return job_run
@@ -126,6 +149,31 @@ class Scene:
                         if isinstance(event, dict) and event.get("at", 0) >= since * 1000:
                             found.append(event)
         return sorted(found, key=lambda event: event["at"])
+
+    def seen(self) -> list[str]:
+        """The names of the events that drivers have logged since the strike."""
+        return [str(event.get("event")) for event in self.events(self.struck_epoch_s)]
+
+    def release(self) -> str:
+        """The release of the job that the next run gets."""
+        (stack,) = self.stack.target.client("cloudformation").describe_stacks(StackName=self.stack.target.stack)[
+            "Stacks"
+        ]
+        return next(one["OutputValue"] for one in stack["Outputs"] if one["OutputKey"] == "Release")
+
+    def failed_tables(self) -> set[str]:
+        """The tables whose last attempt failed, by the ledger: a driver on a full disk can't log."""
+        return {table for table in self.world.tables if self.ledger.tables.get(table).failures}
+
+    def committed(self, tables: Collection[str]) -> bool:
+        """Whether every object of these tables that was put is committed."""
+        return self.in_state([put for put in self.world.puts if put.table in tables], "committed")
+
+    def in_state(self, puts: Iterable[Put], state: str) -> bool:
+        """Whether the ledger has these objects in a state."""
+        items = self.stack.ledger_objects(self.stack.target.bronze, prefix=self.world.prefix)
+        found = {(item["key"], item["sk"]) for item in items if item["state"] == state}
+        return {(put.key, put.version) for put in puts} <= found
 
     # ---------------------------------------------------------------- traps
     @contextmanager
@@ -181,6 +229,11 @@ class Scene:
             and bool(names.search(request.path))
         )
 
+    def bronze_get(self) -> Callable[[Request], bool]:
+        """A driver's or a task's GET of one of the world's objects."""
+        start = f"/{self.stack.target.bronze}/{self.world.prefix}"
+        return lambda request: request.service == S3 and request.method == "GET" and request.path.startswith(start)
+
     def silver_put(self, prefix: str) -> Callable[[Request], bool]:
         """The PUT of one of Sluice's documents in silver, by its prefix."""
         start = f"/{self.stack.target.silver}/{prefix}"
@@ -190,6 +243,14 @@ class Scene:
         """A call of DynamoDB by the names of its operations, whose body holds a text."""
         text = holding.encode()
         return lambda request: request.service == DYNAMODB and request.operation in operations and text in request.body
+
+
+def command(pid: int) -> bytes:
+    """A process's command line; empty for one that has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def send(pids: list[int], number: int) -> None:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from faulting.deaths import DEATHS
 from faulting.fault import Fault
+from faulting.notices import NOTICES
+from faulting.services import SERVICES
+from faulting.starts import STARTS
+from faulting.state import STATE
+from faulting.storage import STORAGE
 
-FAULTS: tuple[Fault, ...] = (*DEATHS,)
+FAULTS: tuple[Fault, ...] = (*DEATHS, *SERVICES, *STARTS, *STORAGE, *NOTICES, *STATE)
 
 
 def named(names: list[str]) -> list[Fault]:
