@@ -7,10 +7,12 @@ was measured on AWS.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
-from sluice.config.lane import TABLES_AT_ONCE, LaneConfig
+from sluice.config.lane import STAY_FOR_FRESHNESS_S, TABLES_AT_ONCE, LaneConfig
+from sluice.config.table import TableSettings
+from sluice.config.values import DURATION
 from sluice.prices import OTHER_PRICES, SPARK_PRICES
 
 HOURS_A_MONTH = 730.0
@@ -45,6 +47,7 @@ class Assumptions:
     most_executors: int = 5
     start_s: float = 60.0  # from StartJobRun until the driver works; a worker is billed from its own start
     linger_s: float = float(LaneConfig().linger_s)
+    stay_s: float = float(STAY_FOR_FRESHNESS_S)  # for objects that wait for freshness only
     commit_s: float = 4.0  # of one small table on S3, two tables at once
     mb_per_vcpu_s: float = 1.0  # objects read, merged and written; compressed Avro
     streaming_vcpu: int = 2  # per always-on job: a driver and an executor of one vCPU each
@@ -88,16 +91,26 @@ class Monthly:
         return self.spark + self.other + self.fixed
 
 
-def sluice_monthly(load: Load, given: Assumptions = Assumptions()) -> Monthly:
-    """The cost of one lane for all tables. A run goes on while objects arrive within its linger."""
+def sluice_monthly(
+    load: Load, given: Assumptions = Assumptions(), *, freshness_s: float = float(TableSettings().freshness_s)
+) -> Monthly:
+    """The cost of one lane for all tables, all of this freshness.
+
+    A run goes on while objects can be claimed within its linger, or come due soon. Where it ends, the next one starts
+    for the first object that may be claimed: arrivals within the freshness share it.
+    """
     prices = SPARK_PRICES[given.architecture]
+    together = max(1, ceil(freshness_s / load.every_s)) if freshness_s > given.linger_s else 1
+    load = replace(load, every_s=load.every_s * together, objects=load.objects * together, mb=load.mb * together)
+    trickles = load.every_s / together <= given.linger_s
     commits_s = ceil(load.tables / TABLES_AT_ONCE) * given.commit_s
     executors = 1
     while executors < given.most_executors and _work_s(load, executors, commits_s, given) > load.every_s:
         executors += 1
     work_s = _work_s(load, executors, commits_s, given)
     arrivals = SECONDS_A_MONTH / load.every_s
-    stays = load.every_s - work_s <= given.linger_s
+    idle_s = load.every_s - work_s
+    stays = idle_s <= given.linger_s or (trickles and idle_s - given.linger_s <= given.stay_s)
     busy_s = SECONDS_A_MONTH if stays else arrivals * max(60.0, given.start_s + work_s + given.linger_s)
     vcpu = given.driver_vcpu + executors * given.executor_vcpu
     memory = given.driver_gb + executors * given.executor_gb
@@ -169,13 +182,9 @@ def scheduled_monthly(load: Load, given: Assumptions = Assumptions()) -> float:
 
 def crossover_hours_a_day(tables: int, given: Assumptions = Assumptions()) -> float | None:
     """The hours per day that a lane's smallest run may be up and still cost less than streaming; None for all day."""
-    prices = SPARK_PRICES[given.architecture]
-    an_hour = (given.driver_vcpu + given.executor_vcpu) * prices.vcpu_hour + (
-        given.driver_gb + given.executor_gb
-    ) * prices.memory_gb_hour
     hours = (
         max(0.0, streaming_monthly(tables, given) - sum(fixed_monthly(tables, given).values()))
-        / an_hour
+        / _smallest_usd_an_hour(given)
         / HOURS_A_MONTH
         * 24
     )
@@ -189,6 +198,67 @@ def crossover_interval_s(tables: int, given: Assumptions = Assumptions()) -> flo
         return None
     one_s = given.start_s + ceil(tables / TABLES_AT_ONCE) * given.commit_s + given.linger_s
     return one_s * 24 / hours if hours else float("inf")
+
+
+def _smallest_usd_an_hour(given: Assumptions) -> float:
+    prices = SPARK_PRICES[given.architecture]
+    vcpu, memory = given.driver_vcpu + given.executor_vcpu, given.driver_gb + given.executor_gb
+    return vcpu * prices.vcpu_hour + memory * prices.memory_gb_hour
+
+
+FRESHNESS_CHOICES_S = (300, 600, 900, 1800, 3600)
+
+
+@dataclass(frozen=True)
+class FreshnessAdvice:
+    """What a longer freshness saves a lane that is up for longer than pays. Dollars are those of a month."""
+
+    tables: int
+    freshness_s: int
+    hours_a_day: float
+    usd: float
+    streaming_usd: float
+    better_freshness_s: int
+    better_usd: float
+
+    @property
+    def described(self) -> str:
+        """The numbers and the next step, in words."""
+        jobs = "one streaming job" if self.tables == 1 else f"{self.tables} streaming jobs"
+        better = DURATION.write(self.better_freshness_s)
+        return (
+            f"up {self.hours_a_day:.0f} hours a day, about {self.usd:.0f} dollars a month, where {jobs} would cost "
+            f"{self.streaming_usd:.0f}. With `freshness: {better}` it costs about {self.better_usd:.0f} (docs/cost.md)"
+        )
+
+
+def observed_monthly(hours_a_day: float, tables: int, given: Assumptions = Assumptions()) -> float:
+    """The cost of a lane of the smallest size that is up for so many hours a day, without what depends on its work."""
+    return hours_a_day / 24 * HOURS_A_MONTH * _smallest_usd_an_hour(given) + sum(fixed_monthly(tables, given).values())
+
+
+def freshness_advice(load: Load, freshness_s: int, given: Assumptions = Assumptions()) -> FreshnessAdvice | None:
+    """Advise a longer freshness where streaming jobs would cost less than the lane, and the lane with it even less.
+
+    The shortest freshness that does so is advised; None where nothing is to be gained.
+    """
+    now = sluice_monthly(load, given, freshness_s=freshness_s)
+    streaming = streaming_monthly(load.tables, given)
+    if now.total <= streaming:
+        return None
+    for better_s in FRESHNESS_CHOICES_S:
+        better = sluice_monthly(load, given, freshness_s=better_s)
+        if better_s > freshness_s and better.total < streaming:
+            return FreshnessAdvice(
+                load.tables,
+                freshness_s,
+                now.busy_hours / HOURS_A_MONTH * 24,
+                now.total,
+                streaming,
+                better_s,
+                better.total,
+            )
+    return None
 
 
 def _work_s(load: Load, executors: int, commits_s: float, given: Assumptions) -> float:

@@ -95,7 +95,9 @@ def _invocation_step(scenario: Scenario, model: ModelState, number: int, now_at:
     elif now_at.at == "wake":
         lane = applied(machine.wake, model.lane) or model.lane
         otherwise = "ack" if protocol.write_before_wake else "write"
-        at = "request" if protocol.wants_run(lane, model.now) else otherwise
+        woken = model._replace(lane=lane)
+        starts = protocol.wants_run(lane, model.now) and not _deferred(scenario, woken)
+        at = "request" if starts else otherwise
         yield "wakes", _with_invocation(model._replace(lane=lane), number, now_at._replace(at=at))
     elif now_at.at == "request":
         yield from _request(
@@ -129,7 +131,8 @@ def _supervise_step(scenario: Scenario, model: ModelState) -> Iterator[Step]:
     doing = model.supervise
     if doing.at == "read":
         step = scenario.protocol.next_step(model.lane, model.now)
-        if step.action != supervision.NOTHING and model.left.supervisions:
+        deferred = step.action == supervision.START and _deferred(scenario, model)
+        if step.action != supervision.NOTHING and not deferred and model.left.supervisions:
             at = {
                 supervision.START: "request",
                 supervision.REPEAT_START: "start",
@@ -166,6 +169,19 @@ def _supervise_step(scenario: Scenario, model: ModelState) -> Iterator[Step]:
     else:
         lane = applied(scenario.protocol.lapse, model.lane, doing.run, model.now, job_run_id=doing.job) or model.lane
         yield "supervise lapses the run", model._replace(lane=lane, supervise=Supervise())
+
+
+def _deferred(scenario: Scenario, model: ModelState) -> bool:
+    """Whether nothing may be claimed yet: `deferred_until` without the time that a start takes."""
+    lane = model.lane
+    if not scenario.protocol.defers or lane.state != machine.IDLE or (lane.due_at or model.now + 1) <= model.now:
+        return False
+    if model.unsettled or model.service != ("", ""):
+        return False
+    waiting = {scenario.tables[found] for found, (status, _) in enumerate(model.objects) if status == PENDING}
+    commits = dict(zip(scenario.table_names, model.last_commits, strict=True))
+    moments = [0 if commits[table] is None else commits[table] + scenario.freshness_s * 1000 for table in waiting]
+    return bool(moments) and min(moments) > model.now
 
 
 def _operator_step(model: ModelState) -> Iterator[Step]:

@@ -130,6 +130,7 @@ class Protocol:
     request_wakes: bool = True
     services_before_release: bool = True
     interrupts_what_died: bool = True
+    defers: bool = False  # a start waits for freshness, as it does where that is longer than a start
 
 
 @dataclass(frozen=True)

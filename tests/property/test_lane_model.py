@@ -43,6 +43,10 @@ SCENARIOS = {
         Scenario(SAME, ((0, 1),), Left(crashes=1, ticks=1, supervisions=2), freshness_s=60, batch_objects=1),
         28_453,
     ),
+    "a start waits for freshness": (
+        Scenario(SAME, ((0,), (1,)), Left(ticks=1, supervisions=1), freshness_s=60, protocol=Protocol(defers=True)),
+        43_038,
+    ),
     "a backlog larger than a batch": (
         Scenario(SAME, ((0, 1),), Left(crashes=1, ticks=1, supervisions=1), batch_objects=1),
         10_288,
@@ -82,6 +86,9 @@ LARGE = {
     ),
     "an arrival beside one that waits for freshness, a crash anywhere": Scenario(
         SAME, ((0,), (1,)), Left(crashes=1, ticks=2, supervisions=1), freshness_s=60
+    ),
+    "a start waits for freshness, a crash anywhere": Scenario(
+        SAME, ((0,), (1,)), Left(crashes=1, ticks=1, supervisions=1), freshness_s=60, protocol=Protocol(defers=True)
     ),
     "three objects of two tables, two crashes": Scenario(
         ("shop.a", "shop.a", "shop.b"), ((0, 1, 2),), Left(crashes=2, ticks=2, supervisions=2)

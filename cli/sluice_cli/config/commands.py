@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from sluice.config.document import Configuration
+from sluice.cost import Assumptions, Load, freshness_advice
 from sluice.errors import CommandFailed
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
@@ -61,8 +63,11 @@ def check(file: File, waiting: WithWaitingObjects = False, as_json: Json = False
         objects, ledger = Objects(target.client("s3")), DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
         before = in_force(objects, target, ledger)
         warnings = (*warnings, *misfits_of_waiting(objects, ledger, configuration, before))
+    notes = freshness_notes(configuration)
     for warning in warnings:
         say(f"warning: {warning}")
+    for note in notes:
+        say(f"note: {note}")
     if as_json:
         print_json(
             {
@@ -71,6 +76,7 @@ def check(file: File, waiting: WithWaitingObjects = False, as_json: Json = False
                 "rules": len(configuration.rules),
                 "lanes": list(configuration.lane_names()),
                 "warnings": list(warnings),
+                "notes": list(notes),
             }
         )
     else:
@@ -103,3 +109,21 @@ def schema() -> None:
     from sluice_cli.config.model import schema_text
 
     sys.stdout.write(schema_text())
+
+
+def freshness_notes(configuration: Configuration) -> tuple[str, ...]:
+    """Return the lanes that would cost more than streaming jobs if an object came every minute.
+
+    Only of lanes whose rules name each topic: the tables of a pattern are unknown.
+    """
+    notes = []
+    for name in configuration.lane_names():
+        rules = [rule for rule in configuration.rules if rule.lane == name and not rule.paused]
+        if not rules or any(rule.topic is None or "*" in rule.topic for rule in rules):
+            continue
+        load = Load(name, len(rules), 60, 1, 0.1)
+        given = Assumptions(linger_s=configuration.lane(name).linger_s)
+        advice = freshness_advice(load, min(rule.freshness_s for rule in rules), given)
+        if advice is not None:
+            notes.append(f"lane {name}, if an object comes every minute: {advice.described}")
+    return tuple(notes)

@@ -9,7 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from sluice.config.table import TableSettings
+from sluice.config.values import DURATION
 from sluice.cost import (
+    FRESHNESS_CHOICES_S,
     Assumptions,
     Load,
     Throughput,
@@ -21,6 +24,7 @@ from sluice.cost import (
     sluice_monthly,
     streaming_monthly,
 )
+from sluice.errors import UsageError
 from sluice.prices import AS_OF, REGION, spark_usd
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.s3.objects import Objects
@@ -43,6 +47,8 @@ LOADS = (
     Load("hourly bursts of 700 objects over seven tables", tables=7, every_s=3600, objects=700, mb=350),
     Load("100 GB a day over seven tables, a batch a minute", tables=7, every_s=60, objects=70, mb=100_000 / 1440),
 )
+DEFAULT_FRESHNESS_S = TableSettings().freshness_s
+DEFAULT_FRESHNESS = DURATION.write(DEFAULT_FRESHNESS_S)
 PAID = ("dynamodb", "s3", "sqs", "lambda", "step_functions", "eventbridge", "logs", "cloudwatch")
 GB = 1e9
 OWN = ("run-", "trial-")  # prefixes of runs and trials; an existing application may have other jobs too
@@ -124,6 +130,9 @@ def estimate(
     ] = 60.0,
     objects: Annotated[int, typer.Option("--objects", min=1, help="Objects per arrival.")] = 1,
     mb: Annotated[float, typer.Option("--mb", min=0.0, help="Megabytes per arrival, as stored.")] = 0.1,
+    freshness: Annotated[
+        str, typer.Option("--freshness", metavar="DURATION", help="How old a table may get, as in tables.yaml.")
+    ] = DEFAULT_FRESHNESS,
     as_json: Json = False,
 ) -> None:
     """Estimate the monthly cost of a load with Sluice, a streaming job per table, and an hourly job per table.
@@ -131,37 +140,54 @@ def estimate(
     Without --tables, estimates three loads: a trickle, bursts, and 100 GB a day. Needs no stack and makes no calls.
     docs/cost.md lists the assumptions.
 
-    Example:
+    Examples:
 
       sluice cost estimate --tables 7 --every 3600 --objects 700 --mb 350
+
+      sluice cost estimate --tables 1 --freshness 10m
     """
+    try:
+        freshness_s = DURATION.parse(freshness)
+    except ValueError as error:
+        raise UsageError(f"--freshness {freshness!r} {error}") from error
     loads = (Load("as given", tables, every, objects, mb),) if tables is not None else LOADS
     if as_json:
         print_json(
             {
                 "prices": {"as_of": AS_OF, "region": REGION},
                 "assumptions": asdict(Assumptions()),
-                "loads": [{**asdict(load), **_figures(load)} for load in loads],
+                "freshness_s": freshness_s,
+                "loads": [{**asdict(load), **_figures(load, freshness_s)} for load in loads],
             }
         )
         return
     say(f"US dollars a month, list prices of {REGION}, {AS_OF}; assumptions in docs/cost.md")
     print_table(
         ("load", "Sluice", "of it Spark", "lane up h/day", "streaming", "hourly jobs"),
-        table_of(loads),
+        table_of(loads, freshness_s),
         right=(1, 2, 3, 4, 5),
     )
     say("of Sluice besides Spark; where nothing arrives, the last line")
-    print_table(("load", *PAID), besides_of(loads), right=tuple(range(1, 1 + len(PAID))))
+    print_table(("load", *PAID), besides_of(loads, freshness_s), right=tuple(range(1, 1 + len(PAID))))
     for line in crossover_lines(sorted({load.tables for load in loads} | {1, 2})):
         say(line)
 
 
-def table_of(loads: Iterable[Load]) -> list[tuple[str, ...]]:
+def freshness_rows(tables: int) -> list[tuple[str, ...]]:
+    """A row for each freshness: how long a lane with an object a minute is up, and its cost."""
+    load = Load("an object a minute", tables=tables, every_s=60, objects=1, mb=0.1)
+    rows: list[tuple[str, ...]] = []
+    for freshness_s in (60, *FRESHNESS_CHOICES_S):
+        lane = sluice_monthly(load, freshness_s=freshness_s)
+        rows.append((DURATION.write(freshness_s), f"{lane.busy_hours / 730 * 24:.1f}", f"{lane.total:.0f}"))
+    return rows
+
+
+def table_of(loads: Iterable[Load], freshness_s: int = DEFAULT_FRESHNESS_S) -> list[tuple[str, ...]]:
     """A row for each load: the costs of the alternatives."""
     rows = []
     for load in loads:
-        described = _figures(load)
+        described = _figures(load, freshness_s)
         rows.append(
             (
                 load.name,
@@ -173,9 +199,9 @@ def table_of(loads: Iterable[Load]) -> list[tuple[str, ...]]:
     return rows
 
 
-def besides_of(loads: Iterable[Load]) -> list[tuple[str, ...]]:
+def besides_of(loads: Iterable[Load], freshness_s: int = DEFAULT_FRESHNESS_S) -> list[tuple[str, ...]]:
     """A row for each load by service, and one for an idle stack of seven tables."""
-    rows = [(load.name, sluice_monthly(load).other_by_service) for load in loads]
+    rows = [(load.name, sluice_monthly(load, freshness_s=freshness_s).other_by_service) for load in loads]
     return [
         (name, *(f"{described[service]:.2f}" if service in described else "" for service in PAID))
         for name, described in (*rows, ("nothing arrives", fixed_monthly(7)))
@@ -261,8 +287,8 @@ def _ended(target: Target) -> Iterator[RunCost]:
                 yield RunCost(billed.name, summary["state"], billed.vcpu_hours, billed.memory_gb_hours, usd)
 
 
-def _figures(load: Load) -> dict[str, Any]:
-    lane = sluice_monthly(load)
+def _figures(load: Load, freshness_s: int) -> dict[str, Any]:
+    lane = sluice_monthly(load, freshness_s=freshness_s)
     return {
         "sluice": lane.total,
         "spark": lane.spark,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any
 
 from sluice.batch.claim import TableState
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_pinned_topic
+from sluice.cost import Load, freshness_advice, observed_monthly, streaming_monthly
 from sluice.lane.machine import LaneState
 from sluice.ledger.keys import CLAIMED, IGNORED, PARKED, QUARANTINED, SUPERSEDED
 from sluice.ledger.ports import Ledger
@@ -18,6 +20,9 @@ from sluice_cli.ingest.survey import describe_lane
 from sluice_cli.status.service_entries import due_entries, service_entries
 from sluice_cli.terminal.output import human_age
 
+DAY_MS = 86_400_000
+LEAST_WINDOW_MS = DAY_MS // 4  # of runs, from which a day is judged
+RUNS_READ = 2_000  # at most: one a minute, and some
 COUNTED_AT_MOST = 10_000  # objects counted per state; a larger number is shown as "and more"
 EXAMPLES = 3
 
@@ -38,6 +43,7 @@ def gather(ledger: Ledger, now: int, configured: Callable[[], Configuration | No
     return {
         "lanes": lanes,
         "tables": tables,
+        "advice": lane_advice(islice(ledger.history.runs(), RUNS_READ), states, configuration, now),
         "services": service_entries(states, requests),
         "services_due": due_entries(configuration, states, requests, now),
         "set_aside": aside,
@@ -83,6 +89,46 @@ def lanes_and_tables(
                         "bytes": table["claimed"]["bytes"] + part["bytes"],
                     }
     return lanes, [tables[name] for name in sorted(tables)]
+
+
+def lane_advice(
+    runs: Iterable[Mapping[str, Any]], states: Iterable[TableState], configuration: Configuration | None, now: int
+) -> list[dict[str, Any]]:
+    """Lanes whose runs of the last day cost more than streaming jobs, and the freshness with which they wouldn't.
+
+    `runs` are the ledger's items, newest first. Nothing is said of less than LEAST_WINDOW_MS.
+    """
+    up: dict[str, float] = {}
+    first, batches = now, Counter[str]()
+    for run in runs:
+        began, ended = run.get("started_at") or run.get("requested_at") or now, run.get("ended_at") or now
+        if ended < now - DAY_MS:
+            break
+        began = max(began, now - DAY_MS)
+        first = min(first, began)
+        up[run["lane"]] = up.get(run["lane"], 0.0) + max(0, ended - began)
+        batches[run["lane"]] += int(run.get("batches") or 0)
+    window = now - first
+    if window < LEAST_WINDOW_MS:
+        return []
+    found = []
+    tables: dict[str, list[int]] = {}
+    for state in states:
+        config = config_by_pinned_topic(configuration, state.table, state.pinned)
+        if config is not None:
+            tables.setdefault(config.lane, []).append(config.freshness_s)
+    for lane, up_ms in sorted(up.items()):
+        freshness = tables.get(lane, [])
+        hours = up_ms / window * 24
+        usd = observed_monthly(hours, len(freshness))
+        if not freshness or usd <= streaming_monthly(len(freshness)):
+            continue
+        every_s = window / 1000 / batches[lane] if batches[lane] else 60.0
+        advice = freshness_advice(Load(lane, len(freshness), min(every_s, 60.0), 1, 0.1), min(freshness))
+        if advice is not None:
+            advice = replace(advice, hours_a_day=hours, usd=usd)
+            found.append({"lane": lane, **asdict(advice), "described": advice.described})
+    return found
 
 
 def _lane(lane: LaneState, pending: dict[str, PendingCount], unsettled: list[str], now: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from sluice_aws.errors import ConfigurationUnreadable
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects, SkippedDocument
-from sluice_aws.stack import Target
+from sluice_aws.stack import LOCAL, Target
 from sluice_cli.status.overview import describe_trouble, gather
 from sluice_cli.status.service_entries import COLUMNS, describe_due, service_rows
 from sluice_cli.terminal.output import (
@@ -87,6 +87,9 @@ def status(
         print_json(document)
     elif html is None:
         _print(document, now)
+        if target.kind != LOCAL:  # local runs cost nothing
+            for each in document["advice"]:
+                print(f"\nlane {each['lane']}: {each['described']}")
 
 
 def _write_page(

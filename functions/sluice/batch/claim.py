@@ -164,6 +164,20 @@ def feeds(item: PendingObject, config: TableConfig | None) -> bool:
     return config is not None and item.topic in ("", config.topic)  # "": a record made before topics were kept
 
 
+def first_due_at(
+    configuration: Configuration, lane: str, pending: Iterable[PendingObject], states: Mapping[str, TableState]
+) -> int | None:
+    """When (epoch ms) the first of a lane's pending objects may be claimed; None if none ever may, as things are."""
+    waiting = list(pending)
+    configs = fed_by(configuration, lane, configured_tables(configuration, lane, waiting), states)
+    kinds = {(item.table, item.cohort is not None) for item in waiting if feeds(item, configs.get(item.table))}
+    moments = [
+        claimable_at(configs.get(table), states.get(table, TableState(table)), isolated=isolated)
+        for table, isolated in kinds
+    ]
+    return min((at for at in moments if at is not None), default=None)
+
+
 def claimable_tables(
     configuration: Configuration,
     lane: str,

@@ -20,6 +20,10 @@ _SLICE = duration(5, 600)
 # faster on two cores.
 TABLES_AT_ONCE = 2
 
+# How long an idle run stays for objects that wait only for their table's freshness: about what a start costs, which
+# is billed too. A run that stayed longer would cost more than the next one's start.
+STAY_FOR_FRESHNESS_S = 120
+
 
 @dataclass(frozen=True)
 class LaneConfig:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from sluice.batch.claim import first_due_at
 from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
 from sluice.errors import SluiceError
 from sluice.lane.job_policy import scope_of
 from sluice.lane.job_request import JobEnvironment, start_job_run
-from sluice.lane.machine import LaneState, wants_run
+from sluice.lane.machine import IDLE, LaneState, wants_run
 from sluice.lane.supervision import new_run_id
 from sluice.ledger.ports import Ledger
 from sluice.ports import Report
@@ -121,6 +122,32 @@ def starter_of(settings: Settings, clients: Clients, *, ledger: Ledger, report: 
     )
 
 
+START_LEAD_MS = 60_000  # about what a start takes: a run that starts this much earlier claims what has just come due
+
+
+def deferred_until(ledger: Ledger, state: LaneState, configuration: Configuration | None, now: int) -> int | None:
+    """When (epoch ms) the first object of an idle lane may be claimed; None where a run should start now.
+
+    A run that starts while all objects wait for their table's freshness would only wait too, and be paid for. Nothing
+    is written: the lane's arrivals stay unseen, so the schedule asks again until a start is due.
+    """
+    if configuration is None or not any(
+        rule.lane == state.lane and rule.freshness_s * 1000 > START_LEAD_MS for rule in configuration.rules
+    ):
+        return None
+    if state.state != IDLE or (state.due_at is not None and state.due_at <= now + START_LEAD_MS):
+        return None
+    try:
+        if ledger.batches.unsettled(state.lane) or any(one.open for one in ledger.services.of_lane(state.lane)):
+            return None
+        pending = ledger.pending.oldest(state.lane, 1)
+        states = {table: ledger.tables.get(table) for table in sorted({item.table for item in pending})}
+    except (SluiceError, ClientError, BotoCoreError):
+        return None  # a run too many is only dear
+    at = first_due_at(configuration, state.lane, pending, states)
+    return at if at is not None and at > now + START_LEAD_MS else None
+
+
 def new_entropy() -> str:
     """32 random hexadecimal digits."""
     return uuid.uuid4().hex
@@ -142,7 +169,7 @@ class Waker:
         self._now = now
 
     def wake(self, lanes: Iterable[str], configuration: Configuration | None) -> None:
-        """Count an arrival in each lane, and start a run of each idle one.
+        """Count an arrival in each lane, and start a run of each idle one in which something may be claimed.
 
         Raises the ledger's errors. The objects are written then, but their lane may not know: their notice must be
         delivered again.
@@ -150,7 +177,16 @@ class Waker:
         woken = [self._ledger.lanes.wake(lane) for lane in sorted(lanes)]
         for state in woken:
             self._report.event("lane_woken", lane=state.lane, state=state.state, arrivals=state.arrivals)
-            self.start(state, configuration)
+            if self._starter is None or not self._waits(state, configuration):
+                self.start(state, configuration)
+
+    def _waits(self, state: LaneState, configuration: Configuration | None) -> bool:
+        if not wants_run(state, self._now()):
+            return False
+        until = deferred_until(self._ledger, state, configuration, self._now())
+        if until is not None:
+            self._report.event("start_deferred", lane=state.lane, until=until)
+        return until is not None
 
     def start(self, state: LaneState, configuration: Configuration | None) -> StartedRun | None:
         """Start a run if the lane is idle and wants one; None if there is none to start, or none could be started."""

@@ -29,7 +29,7 @@ from sluice.ledger.ports import Ledger
 from sluice.ports import Report
 from sluice_aws.errors import LanesFailed
 from sluice_aws.lanes.job_runs import JobRun, JobRuns
-from sluice_aws.lanes.start import Starter
+from sluice_aws.lanes.start import Starter, deferred_until
 
 # Enough to repeat a start, ask for its state, lapse it and start anew. The next schedule does the rest.
 MAX_STEPS = 4
@@ -129,7 +129,11 @@ class Supervisor:
             self._report.event("no_release", lane=state.lane)
             return False
         if step.action == START:
-            self._starter.start(state.lane, configuration)
+            until = deferred_until(self._ledger, state, configuration, self._now())
+            if until is None:
+                self._starter.start(state.lane, configuration)
+            else:
+                self._report.event("start_deferred", lane=state.lane, until=until)
             return False
         assert step.action == REPEAT_START, step
         self._starter.repeat(state, configuration)

@@ -26,7 +26,7 @@ from sluice.batch.claim import (
 )
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart, open_manifest
 from sluice.config.document import Configuration
-from sluice.config.lane import LaneConfig
+from sluice.config.lane import STAY_FOR_FRESHNESS_S, LaneConfig
 from sluice.config.table import TableConfig, refuse_changes
 from sluice.errors import ChangeRefused, SluiceError, TwoTopics
 from sluice.lane.job_policy import scope_of
@@ -39,7 +39,6 @@ from sluice_spark.ports import Configurations, Manifests
 from sluice_spark.run.hold import LaneHold
 
 FIRST_LOOK = 100  # pending objects read of each table: nearly always all of them
-STAY_FOR_FRESHNESS_MS = 5 * 60_000  # a few times as long as a start and a worker's minimum charge
 
 
 @dataclass(frozen=True)
@@ -253,14 +252,14 @@ def waits_for_freshness_until(
 ) -> int | None:
     """Until when (epoch ms) objects that wait only for freshness keep the run alive; None where there are none.
 
-    Only objects that come due within STAY_FOR_FRESHNESS_MS: an idle run costs as much as a working one, and a later
+    Only objects that come due within STAY_FOR_FRESHNESS_S: an idle run costs as much as a working one, and a later
     start costs little beside a freshness of hours. For the others, and for tables in back-off, `due_at` starts a run.
     """
     moments = []
     for table in {item.table for item in pending}:
         state = states.get(table, TableState(table))
         at = claimable_at(configs.get(table), state)
-        if at is not None and now < at <= now + STAY_FOR_FRESHNESS_MS and (state.backoff_until or 0) <= now:
+        if at is not None and now < at <= now + STAY_FOR_FRESHNESS_S * 1000 and (state.backoff_until or 0) <= now:
             moments.append(at)
     return max(moments) if moments else None
 

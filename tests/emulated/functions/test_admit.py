@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from admit.handler import handler
 from botocore.exceptions import ClientError
+from builders import note_commit
 from emulation.deployment import (
     ARTIFACTS,
     BRONZE,
@@ -29,6 +30,7 @@ from emulation.deployment import (
 )
 
 from sluice.admission.notices import parse_body
+from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.table import TableRule
 from sluice.lane.machine import IDLE, STARTING
 from sluice.objects import ObjectId
@@ -38,6 +40,7 @@ from sluice_aws.admission.admit import Admission
 from sluice_aws.admission.heads import FIRST_READ_BYTES, Heads
 from sluice_aws.admission.schema_fit import schema_fit
 from sluice_aws.clients import Clients
+from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import ConfigurationMissing
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import PUSHES
@@ -78,6 +81,19 @@ def test_an_announced_object_is_pending_its_lane_is_woken_and_a_run_is_started(d
     assert (lane.state, lane.arrivals, lane.job_run_id) == (STARTING, 1, job.id)
     assert job.name == lane.run_id == job.client_token
     assert metrics(capsys) == {"ObjectsAdmitted": 1, "RunsStarted": 1}
+
+
+def test_an_object_that_waits_for_its_tables_freshness_starts_no_run(deployment, capsys):
+    deployment.configure(TableRule("public.orders", ("id",), topic=TOPIC, freshness_s=600))
+    now = epoch_ms()
+    note_commit(deployment.ledger, Outcome("b", "public.orders", COMMITTED, now - 60_000, instant="1"), {"objects": 1})
+    assert failed_items(handler(sqs_event(s3_body(deployment.land(key(1), avro()))), context())) == []
+    lane = deployment.ledger.lanes.get("main")
+    assert (lane.state, lane.arrivals, deployment.job_runs()) == (IDLE, 1, [])
+    assert '"message":"start_deferred"' in capsys.readouterr().out
+    deployment.configure(TableRule("public.orders", ("id",), topic=TOPIC, freshness_s=90))
+    assert failed_items(handler(sqs_event(s3_body(deployment.land(key(2), avro()))), context())) == []
+    assert len(deployment.job_runs()) == 1, "it comes due while the run starts"
 
 
 def test_the_writer_schema_is_kept_under_its_fingerprint(deployment):

@@ -5,11 +5,15 @@ from dataclasses import replace
 import pytest
 from admit.handler import handler as admit
 from botocore.exceptions import ClientError
-from builders import halt
+from builders import halt, note_commit
 from emulation.deployment import BRONZE, TOPIC, Recorder, avro, context, key, s3_body, sqs_event
 from supervise.handler import handler
 
+from sluice.batch.manifest import Manifest, ManifestObject, TablePart
+from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
+from sluice.config.table import TableRule
 from sluice.lane.job_request import execution_timeout_min, start_job_run
 from sluice.lane.machine import (
     FIRST_BACKOFF_MS,
@@ -22,6 +26,8 @@ from sluice.lane.machine import (
     UNANSWERED_START_MS,
 )
 from sluice.lane.supervision import ENDING_MS, SILENCE_MS, UNHELD_START_MS, new_run_id
+from sluice.ledger.records import AdmittedObject
+from sluice.objects import ObjectId
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import LanesFailed
@@ -88,8 +94,8 @@ def supervised(deployment):
     return deployment
 
 
-def supervise(supervised):
-    return supervised.supervisor.supervise(supervised.supervisor.lanes(None), None)
+def supervise(supervised, configuration=None):
+    return supervised.supervisor.supervise(supervised.supervisor.lanes(configuration), configuration)
 
 
 def running(supervised, lane="main"):
@@ -121,6 +127,57 @@ def test_a_lane_past_its_due_time_is_started_and_not_before(supervised):
     assert supervise(supervised) == 0
     supervised.clock.now = NOW + 60_000
     assert supervise(supervised) == 1
+
+
+SLOW = Configuration((TableRule("shop.orders", ("id",), topic="o", freshness_s=600),))
+
+
+def waiting(supervised, key="a", table="shop.orders", topic="o"):
+    supervised.ledger.objects.admit(
+        AdmittedObject(ObjectId("b", key, "v"), "pending", NOW, table=table, lane="main", topic=topic, format="avro")
+    )
+    supervised.ledger.lanes.wake("main")
+
+
+def test_no_run_starts_while_all_objects_wait_for_freshness(supervised):
+    note_commit(supervised.ledger, Outcome("b", "shop.orders", COMMITTED, NOW, instant="1"), {"objects": 1})
+    waiting(supervised)
+    for seconds in (0, 539):
+        supervised.clock.now = NOW + seconds * 1000
+        assert supervise(supervised, SLOW) == 1 and supervised.job_runs() == []
+    supervised.clock.now = NOW + 540_000
+    assert supervise(supervised, SLOW) == 1
+    assert len(supervised.job_runs()) == 1, "a start takes a minute"
+
+
+@pytest.mark.parametrize("why", ["a new table", "another rule", "an open batch", "a service", "no configuration"])
+def test_what_does_not_wait_for_freshness_starts_a_run_at_once(supervised, why):
+    ledger = supervised.ledger
+    note_commit(ledger, Outcome("b", "shop.orders", COMMITTED, NOW, instant="1"), {"objects": 1})
+    waiting(supervised)
+    configuration = SLOW
+    if why == "a new table":
+        configuration = Configuration((*SLOW.rules, TableRule("shop.more", ("id",), topic="m", freshness_s=600)))
+        waiting(supervised, "m", "shop.more", "m")
+    elif why == "another rule":
+        configuration = Configuration((replace(SLOW.rules[0], freshness_s=30),))
+    elif why == "an open batch":
+        job = running(supervised)
+        part = TablePart(config={}, objects=(ManifestObject("b", "k", "v", 7, None, "avro", "t", None, None, NOW),))
+        manifest = Manifest(
+            batch="b-1", lane="main", run=job.name, created_at=NOW, configuration_version="v", tables={"crm.u": part}
+        )
+        assert ledger.batches.open(manifest, "k", job.name, job.id)
+        job.state = "SUCCESS"
+        assert ledger.lanes.release("main", job.name, ledger.lanes.get("main").arrivals, None, NOW)
+        ledger.lanes.wake("main")
+    elif why == "a service":
+        ledger.services.request("main", "shop.orders", "cleaning", request="r", requested_by="t", now=NOW)
+    else:
+        configuration = None
+    before = len(supervised.job_runs())
+    supervise(supervised, configuration)
+    assert len(supervised.job_runs()) == before + 1
 
 
 @pytest.mark.parametrize("state", ["SUBMITTED", "PENDING", "SCHEDULED", "QUEUED", "RUNNING", "CANCELLING"])

@@ -124,16 +124,16 @@ def test_an_arrival_between_the_last_look_and_the_release_is_not_lost(simulated)
 
 
 def test_objects_that_wait_for_freshness_keep_the_run_alive_until_they_are_due(client):
-    simulated = SimulatedLane(client, configuration(freshness_s=300))
+    simulated = SimulatedLane(client, configuration(freshness_s=100))
     early = simulated.put()
     late = []
     simulated.clock.at(10, lambda: late.extend(simulated.put()))
     end = simulated.run()
     assert end.batches == 2
     assert simulated.states(early + late) == {"committed": 2}
-    assert simulated.clock.seconds >= 300
+    assert simulated.clock.seconds >= 100
     settled = [event["at"] for event in simulated.events("part_settled")]
-    assert settled[1] - settled[0] >= 300_000
+    assert settled[1] - settled[0] >= 100_000
 
 
 def test_a_freshness_of_hours_keeps_no_run_alive_and_the_schedule_starts_the_next(client):
@@ -155,7 +155,7 @@ def test_a_freshness_of_hours_keeps_no_run_alive_and_the_schedule_starts_the_nex
 def test_what_comes_due_soon_keeps_the_run_alive_no_longer_than_for_itself(client):
     rules = [
         TableRule(table=f"shop.{name}", record_key=("id",), topic=f"shop.{name}", freshness_s=seconds)
-        for name, seconds in (("orders", 200), ("customers", 7_200))
+        for name, seconds in (("orders", 110), ("customers", 7_200))
     ]
     simulated = SimulatedLane(client, configuration(rules=rules))
     simulated.put("shop.orders"), simulated.put("shop.customers")
@@ -163,7 +163,7 @@ def test_what_comes_due_soon_keeps_the_run_alive_no_longer_than_for_itself(clien
     simulated.clock.at(10, lambda: late.extend(simulated.put("shop.orders") + simulated.put("shop.customers")))
     assert simulated.run().how == RELEASED
     assert simulated.states(late) == {"committed": 1, "pending": 1}
-    assert 200 <= simulated.clock.seconds < 280
+    assert 110 <= simulated.clock.seconds < 190
     assert (
         simulated.ledger.lanes.get(LANE).due_at
         == simulated.ledger.tables.get("shop.customers").last_commit_at + 7_200_000
@@ -171,13 +171,13 @@ def test_what_comes_due_soon_keeps_the_run_alive_no_longer_than_for_itself(clien
 
 
 def test_a_run_at_its_maximum_age_writes_when_what_waits_is_due(client):
-    simulated = SimulatedLane(client, configuration(freshness_s=300, max_age_s=100))
+    simulated = SimulatedLane(client, configuration(freshness_s=120, max_age_s=100))
     simulated.put()
     simulated.clock.at(10, lambda: simulated.put())
     assert simulated.run().how == RELEASED
     lane = simulated.ledger.lanes.get(LANE)
     committed_at = simulated.ledger.tables.get("shop.orders").last_commit_at
-    assert (lane.state, lane.due_at) == (IDLE, committed_at + 300_000)
+    assert (lane.state, lane.due_at) == (IDLE, committed_at + 120_000)
     assert 100 <= simulated.clock.seconds < 102
 
 

@@ -1,5 +1,6 @@
 """The parts of the costs, and the agreement of the document with the calculation."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,6 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from sluice import prices
+from sluice.batch.claim import TableState
+from sluice.config.document import Configuration
+from sluice.config.table import TableRule
 from sluice.cost import (
     HOURS_A_MONTH,
     Assumptions,
@@ -14,13 +18,25 @@ from sluice.cost import (
     Throughput,
     crossover_hours_a_day,
     crossover_interval_s,
+    freshness_advice,
+    observed_monthly,
     other_usd,
     scheduled_monthly,
     sluice_monthly,
     streaming_monthly,
 )
 from sluice_cli.main import run
-from sluice_cli.ops.cost import LOADS, RunCost, besides_of, besides_runs, by_table, crossover_lines, table_of
+from sluice_cli.ops.cost import (
+    LOADS,
+    RunCost,
+    besides_of,
+    besides_runs,
+    by_table,
+    crossover_lines,
+    freshness_rows,
+    table_of,
+)
+from sluice_cli.status.overview import lane_advice
 
 DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "cost.md"
 
@@ -76,6 +92,8 @@ def test_the_document_shows_the_calculated_costs():
     text = DOCUMENT.read_text(encoding="utf-8")
     for row in (*table_of(LOADS), *besides_of(LOADS)):
         assert f"| {' | '.join(row)} |" in text
+    for one, seven in zip(freshness_rows(1), freshness_rows(7)):
+        assert f"| {' | '.join((*one, *seven[1:]))} |" in text
     for line in crossover_lines((1, 2, 7)):
         assert f"- {line}" in text
     assert f"{prices.REGION}, {prices.AS_OF}" in text
@@ -117,3 +135,98 @@ def test_the_estimate_needs_no_options(capsys):
     printed = capsys.readouterr().out
     assert all(load.name in printed for load in LOADS)
     assert run(["cost", "estimate", "--tables", "0"]) == 2
+
+
+def test_a_longer_freshness_lets_a_lane_end_between_batches():
+    load = Load("a trickle", 1, 60, 1, 0.1)
+    hours = {seconds: sluice_monthly(load, freshness_s=seconds).busy_hours / 730 * 24 for seconds in (0, 60, 180, 600)}
+    assert (hours[0], hours[60], hours[180]) == (24, 24, 24)
+    assert hours[600] == pytest.approx(124.1 / 600 * 24, rel=0.01), "start, commit and linger of ten minutes"
+    rare = Load("rare", 1, 3600, 1, 0.1)
+    assert sluice_monthly(rare, freshness_s=600).total == pytest.approx(sluice_monthly(rare, freshness_s=60).total)
+
+
+def test_the_shortest_freshness_that_costs_less_than_streaming_is_advised():
+    advice = freshness_advice(Load("a trickle", 2, 60, 1, 0.1), 60)
+    assert advice.usd > advice.streaming_usd > advice.better_usd and advice.better_freshness_s == 300
+    assert advice.described == (
+        f"up 24 hours a day, about {advice.usd:.0f} dollars a month, where 2 streaming jobs would cost 221. "
+        f"With `freshness: 5m` it costs about {advice.better_usd:.0f} (docs/cost.md)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("load", "freshness_s"),
+    [(Load("many", 7, 60, 1, 0.1), 60), (Load("rare", 1, 3600, 1, 0.1), 60), (Load("fresh", 1, 60, 1, 0.1), 600)],
+    ids=["seven tables", "an object an hour", "ten minutes"],
+)
+def test_nothing_is_advised_where_streaming_would_cost_more(load, freshness_s):
+    assert freshness_advice(load, freshness_s) is None
+
+
+def test_a_lane_that_is_always_up_costs_what_the_smallest_run_does():
+    trickle = sluice_monthly(Load("a trickle", 1, 60, 1, 0.1))
+    assert observed_monthly(24, 1) == pytest.approx(trickle.spark + trickle.fixed)
+
+
+def test_an_estimate_takes_a_freshness_as_tables_yaml_does(capsys):
+    assert run(["cost", "estimate", "--tables", "1", "--freshness", "10m", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["freshness_s"], round(document["loads"][0]["busy_hours_a_day"])) == (600, 5)
+    assert run(["cost", "estimate", "--freshness", "soon"]) == 2
+    assert "is a number with its unit" in capsys.readouterr().err
+
+
+def test_config_check_names_a_lane_that_a_trickle_would_keep_up(capsys, tmp_path):
+    def check(text):
+        (tmp_path / "tables.yaml").write_text(text)
+        assert run(["config", "check", str(tmp_path / "tables.yaml"), "--json"]) == 0
+        return json.loads(capsys.readouterr().out)["notes"]
+
+    one = "tables: [{topic: a, table: a.b, record_key: id%s}]"
+    (note,) = check(one % "")
+    assert note.startswith("lane main, if an object comes every minute: up 24 hours a day, about 2")
+    assert "With `freshness: 10m`" in note
+    assert check(one % ", freshness: 10m") == []
+    assert check("tables: [{topic: 'a.*', table: 'a.{1}', record_key: id}]") == [], "nobody knows how many tables"
+
+
+HOUR_MS = 3_600_000
+NOW = 1_700_000_000_000
+PINNED = TableState("a.b", pinned={"topic": "a"})
+ONE_TABLE = Configuration((TableRule("a.b", ("id",), topic="a"),))
+
+
+def day_of(share, *, hours=24):
+    """Runs, newest first, that were up for a share of each hour."""
+    return [
+        {
+            "run": f"r{hour}",
+            "lane": "main",
+            "started_at": NOW - (hour + 1) * HOUR_MS,
+            "ended_at": NOW - (hour + 1) * HOUR_MS + int(share * HOUR_MS),
+            "batches": 50,
+        }
+        for hour in range(hours)
+    ]
+
+
+def test_status_names_a_lane_that_was_up_longer_than_pays():
+    (advice,) = lane_advice(day_of(1), [PINNED], ONE_TABLE, NOW)
+    assert (advice["lane"], advice["tables"], advice["better_freshness_s"]) == ("main", 1, 600)
+    assert advice["hours_a_day"] == pytest.approx(24, rel=0.05) and advice["usd"] > advice["streaming_usd"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "states"),
+    [
+        (day_of(0.2), [PINNED]),
+        (day_of(1, hours=5), [PINNED]),
+        (day_of(1), [PINNED] * 7),
+        (day_of(1), []),
+        ([], [PINNED]),
+    ],
+    ids=["little up", "seen for hours only", "seven tables", "no table", "no run"],
+)
+def test_status_says_nothing_where_nothing_is_to_be_gained(runs, states):
+    assert lane_advice(runs, states, ONE_TABLE, NOW) == []
