@@ -37,6 +37,14 @@ VERBS = {
         },
     ),
     "put": Verb("sluice_cli.ingest.put:put", _INGEST, "Copy files into bronze. Any other S3 client works as well."),
+    "backfill": Verb(
+        "sluice_cli.ingest.backfill:backfill",
+        _INGEST,
+        "Bring in the objects of the bronze bucket that the ledger doesn't know: history, or what no notice announced.",
+    ),
+    "replay": Verb(
+        "sluice_cli.ingest.replay:replay", _INGEST, "Merge committed objects again, while everything else goes on."
+    ),
     "wait": Verb("sluice_cli.ingest.wait:wait", _INGEST, "Wait until every object version in bronze is settled."),
     "quarantine": Verb(
         "sluice_cli.ingest.quarantine:app",

@@ -99,7 +99,6 @@ def sluice_monthly(
     A run goes on while objects can be claimed within its linger, or come due soon. Where it ends, the next one starts
     for the first object that may be claimed: arrivals within the freshness share it.
     """
-    prices = SPARK_PRICES[given.architecture]
     together = max(1, ceil(freshness_s / load.every_s)) if freshness_s > given.linger_s else 1
     load = replace(load, every_s=load.every_s * together, objects=load.objects * together, mb=load.mb * together)
     trickles = load.every_s / together <= given.linger_s
@@ -112,9 +111,7 @@ def sluice_monthly(
     idle_s = load.every_s - work_s
     stays = idle_s <= given.linger_s or (trickles and idle_s - given.linger_s <= given.stay_s)
     busy_s = SECONDS_A_MONTH if stays else arrivals * max(60.0, given.start_s + work_s + given.linger_s)
-    vcpu = given.driver_vcpu + executors * given.executor_vcpu
-    memory = given.driver_gb + executors * given.executor_gb
-    spark = busy_s / 3600 * (vcpu * prices.vcpu_hour + memory * prices.memory_gb_hour)
+    spark = busy_s / 3600 * _workers_usd(given, executors)
     batches = min(arrivals, SECONDS_A_MONTH / 60)
     tables = min(load.tables, load.objects)
     other = other_usd(Throughput(load.objects_a_month, batches, batches * tables, busy_s), given)
@@ -161,6 +158,36 @@ def other_usd(through: Throughput, given: Assumptions = Assumptions()) -> dict[s
         "eventbridge": batches / MILLION * OTHER_PRICES.events_million,
         "logs": (objects + commits) * 1_500 / 1e9 * OTHER_PRICES.cloudwatch_logs_gb,
     }
+
+
+@dataclass(frozen=True)
+class Once:
+    """The time and the cost of merging a backlog once, with the lane's most executors. `usd` has no fixed costs."""
+
+    seconds: float
+    usd: float
+
+
+def backlog_once(objects: int, mb: float, tables: int, given: Assumptions = Assumptions()) -> Once:
+    """Estimate one run that merges objects of so many megabytes together, in batches of the default size."""
+    if not objects:
+        return Once(0.0, 0.0)
+    lane = LaneConfig()
+    batches = max(ceil(objects / lane.batch_objects), ceil(mb * MILLION / lane.batch_bytes))
+    commits_s = batches * ceil(tables / TABLES_AT_ONCE) * given.commit_s
+    busy_s = max(
+        60.0, given.start_s + _work_s(Load("", tables, 1.0, objects, mb), given.most_executors, commits_s, given)
+    )
+    other = other_usd(Throughput(objects, batches, batches * tables, busy_s), given)
+    return Once(busy_s, busy_s / 3600 * _workers_usd(given, given.most_executors) + sum(other.values()))
+
+
+def _workers_usd(given: Assumptions, executors: int) -> float:
+    """The price of a driver and so many executors per hour."""
+    prices = SPARK_PRICES[given.architecture]
+    vcpu = given.driver_vcpu + executors * given.executor_vcpu
+    memory = given.driver_gb + executors * given.executor_gb
+    return vcpu * prices.vcpu_hour + memory * prices.memory_gb_hour
 
 
 def streaming_monthly(tables: int, given: Assumptions = Assumptions()) -> float:

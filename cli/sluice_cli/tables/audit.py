@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Any
 
 import typer
 
-from sluice.config.document import Configuration
 from sluice.ledger.audit import (
     ABANDONED_CLAIM,
     ARCHIVED,
@@ -22,17 +22,15 @@ from sluice.ledger.audit import (
 from sluice.ledger.keys import PENDING
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
-from sluice_aws.admission.admit import open_admission
-from sluice_aws.admission.reconcile import notice_of
 from sluice_aws.audit.facts import AuditFacts, Judged, Tick
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
-from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import ListedVersion, Objects, SkippedDocument
 from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.settings import Settings
 from sluice_aws.stack import Target
+from sluice_cli.ingest.backfill import ListedObjects
 from sluice_cli.tables.rebuild_plan import pages_of_bronze
 from sluice_cli.terminal.interaction import counting
 from sluice_cli.terminal.output import (
@@ -185,19 +183,17 @@ class Auditing:
 
     def _admit(self, versions: Sequence[ListedVersion]) -> dict[ObjectId, str]:
         """Admit objects and wake their lanes; gives the state that each was admitted in, without those that failed."""
-        versioned = self._objects.is_versioned(self._target.bronze)
-        admission = open_admission(self._objects, ledger=self._ledger, silver_bucket=self._target.silver, now=epoch_ms)
-        admissions = admission.admit_all([notice_of(version, versioned) for version in versions], self._configuration())
-        self._wake(sorted(admissions.lanes))
-        return {identity: admitted.written.state for identity, admitted in admissions.done.items()}
+        admitted = self._listed.admit(versions).done
+        return {identity: each.written.state for identity, each in admitted.items()}
 
     def _wake(self, lanes: Sequence[str]) -> None:
         for lane in lanes:
             self._ledger.lanes.wake(lane)
             self._woken.add(lane)
 
-    def _configuration(self) -> Configuration | None:
-        return ConfigStore(self._objects, self._target.artifacts).load()
+    @cached_property
+    def _listed(self) -> ListedObjects:
+        return ListedObjects(self._target, self._ledger)
 
 
 def _print(report: AuditReport) -> None:

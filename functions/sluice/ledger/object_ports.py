@@ -182,14 +182,22 @@ class QuarantineLedger(Protocol):
 
 
 class RebuildLedger(Protocol):
-    """Writing a table anew from its objects. Every write is conditional on the lane being paused."""
+    """Writing a table anew from its objects, or merging them again. Every write of a rebuild needs a paused lane."""
 
     def begin(self, table: str, lane: str, mark: Mapping[str, Any]) -> dict[str, Any]:
         """Empty the table's item and mark it as being rebuilt; gives the mark that holds. Raises LaneNotPaused."""
         ...
 
-    def replay(self, records: Sequence[ObjectRecord], lane: str, generations: Mapping[ObjectId, int], now: int) -> int:
-        """committed or superseded -> pending; gives how many. Repeatable. Raises LaneNotPaused."""
+    def replay(
+        self,
+        records: Sequence[ObjectRecord],
+        lane: str,
+        generations: Mapping[ObjectId, int],
+        now: int,
+        *,
+        while_paused: bool = True,
+    ) -> int:
+        """committed or superseded -> pending; gives how many. Repeatable. `while_paused` raises LaneNotPaused."""
         ...
 
     def end(self, table: str, lane: str) -> None:

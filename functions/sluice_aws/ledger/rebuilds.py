@@ -23,7 +23,8 @@ KEPT = frozenset({"pk", "sk", "table", "listed_as", "listed_at", "paused"})
 class DynamoDbRebuilds:
     """The rebuilds of one ledger.
 
-    Every write is conditional on the lane being paused: a table has one writer, and here it is the operator.
+    Every write of a rebuild is conditional on the lane being paused: a table has one writer, and here it is the
+    operator. A replay without a rebuild needs no pause, since the run stays the writer.
     """
 
     def __init__(self, table: LedgerTable) -> None:
@@ -49,17 +50,26 @@ class DynamoDbRebuilds:
         self._guarded(table, lane, [self._table.update_action(key, changes)])
         return dict(mark)
 
-    def replay(self, records: Sequence[ObjectRecord], lane: str, generations: Mapping[ObjectId, int], now: int) -> int:
+    def replay(
+        self,
+        records: Sequence[ObjectRecord],
+        lane: str,
+        generations: Mapping[ObjectId, int],
+        now: int,
+        *,
+        while_paused: bool = True,
+    ) -> int:
         """committed or superseded -> pending in `lane`, with the same age and the next attempt. Repeatable.
 
         Returns the number of objects. `generations` are those that objects were merged under. They are kept with the
-        objects, since positions depend on them. Raises LaneNotPaused; objects that were written before stay pending.
+        objects, since positions depend on them. A rebuild replays `while_paused`, and raises LaneNotPaused; objects
+        that were written before stay pending. Otherwise a run may claim the objects at once: the caller wakes the lane.
         """
         groups = [self._group(record, lane, generations.get(record.id), now) for record in records]
         if not groups:
             return 0
         try:
-            refused = write_groups(self._table, groups, guard=self._paused(lane))
+            refused = write_groups(self._table, groups, guard=self._paused(lane) if while_paused else None)
         except GuardRefused as error:
             raise _not_paused(records[0].table or "", lane) from error
         return len(groups) - len(refused)

@@ -80,3 +80,22 @@ def test_an_object_whose_part_is_returned_keeps_its_attempt(simulated):
     assert not simulated.ledger.quarantine.retry(
         record, record, Decision(bad, RETRIED, 1, "sluice quarantine retry", "me", record.state)
     ), "nothing of it is set aside"
+
+
+def test_replayed_objects_are_merged_in_another_batch_under_their_generation(simulated):
+    ids = simulated.put("shop.orders", 2)
+    simulated.run()
+    records = simulated.ledger.objects.get(ids)
+    before = {record.batch for record in records.values()}
+    now = simulated.clock.now_ms()
+    written = simulated.ledger.rebuilds.replay(
+        list(records.values()), LANE, dict.fromkeys(ids, 0), now, while_paused=False
+    )
+    assert written == 2 and [simulated.state_of(id) for id in ids] == ["pending"] * 2
+    again = simulated.ledger.rebuilds.replay(list(records.values()), LANE, {}, now, while_paused=False)
+    assert again == 0, "what is pending already is not doubled"
+    simulated.ledger.lanes.wake(LANE)
+    simulated.run()
+    found = simulated.ledger.objects.get(ids).values()
+    assert {(record.state, record.attempt, record.generation) for record in found} == {("committed", 1, 0)}
+    assert {record.batch for record in found}.isdisjoint(before)

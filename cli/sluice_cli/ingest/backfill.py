@@ -1,0 +1,203 @@
+"""`sluice backfill`: admits the objects of a bucket that were there before the stack, or that no notice announced."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import typer
+
+from sluice.admission.routing import classify
+from sluice.admission.verdict import judge_read, judge_unread
+from sluice.config.limits import DEFAULTS
+from sluice.errors import FAILED
+from sluice.ledger.keys import PENDING
+from sluice.objects import ObjectId, identify
+from sluice_aws.admission.admit import Admissions, open_admission
+from sluice_aws.admission.reconcile import notice_of
+from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.objects import ListedVersion, Objects
+from sluice_aws.stack import Target
+from sluice_cli.ingest.workload import RATE, DryRun, Rate, Throttle, Workload, Yes
+from sluice_cli.terminal.interaction import ask, bars, counting
+from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, visible
+from sluice_cli.terminal.stack import supervise_now
+
+AT_ONCE = 100  # objects that are admitted before the rate is looked at
+FAILED_SHOWN = 10
+
+
+def backfill(
+    prefix: Annotated[
+        str,
+        typer.Option("--prefix", metavar="PREFIX", help="Only objects whose keys begin so.", show_default=False),
+    ] = "",
+    rate: Rate = RATE,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Bring in the objects of the bronze bucket that the ledger doesn't know: history, or what no notice announced.
+
+    A listing is compared with the ledger, and an estimate of objects, bytes, time and cost comes first. Objects are
+    admitted as if they were announced now: those that no rule takes are parked, so push the rules first. A table's rows
+    follow from the positions of changes, so older objects may come after newer ones. Where it is interrupted, the
+    same command goes on.
+
+    Reconcile does the same on a schedule, a page at a time. A bucket of the stack's own choice is given with the
+    parameter BronzeBucketName; `sluice adopt-bucket` lets it announce new objects.
+
+    Examples:
+
+      sluice backfill --dry-run
+
+      sluice backfill --prefix topics/crm.public.user/ --rate 50 --yes && sluice wait
+    """
+    target = chosen_target(stack)
+    run = Backfill(target, prefix)
+    if run.after is not None:
+        say(f"Goes on behind {visible(run.after[0])}, where it was interrupted")
+    with counting(as_json) as tick:
+        plan = run.plan(tick)
+    document: dict[str, Any] = {"prefix": prefix, **plan.described(target, rate), "admitted": {}, "failed": 0}
+    if not as_json:
+        print("\n".join(plan.lines(target, rate)))
+    if dry_run or not plan.total + sum(plan.left.values()):
+        if as_json:
+            print_json(document)
+        elif not dry_run:
+            run.forget()
+            print("The ledger knows every object")
+        return
+    if not yes:
+        ask(f"Admit {counted(plan.total + sum(plan.left.values()), 'object')}?")
+    with bars(as_json) as advance:
+        done = run.admit(Throttle(rate), lambda number: advance("Objects admitted", number, plan.total))
+    if as_json:
+        print_json({**document, "admitted": dict(sorted(done.states.items())), "failed": len(done.failed)})
+    else:
+        states = ", ".join(f"{number:,} {state}" for state, number in sorted(done.states.items()))
+        print(f"Admitted: {states or 'nothing'}. `sluice wait` waits until they are merged")
+    for key, reason in done.failed[:FAILED_SHOWN]:
+        say(f"failed: {visible(key)}: {visible(reason)}")
+    if done.failed:
+        say(f"{counted(len(done.failed), 'object')} could not be admitted: repeat the command")
+        raise typer.Exit(FAILED)
+
+
+@dataclass
+class BackfillEnd:
+    """The objects that a backfill admitted, by state, and the keys of those that it couldn't, with the reason."""
+
+    states: Counter[str] = field(default_factory=Counter)
+    failed: list[tuple[str, str]] = field(default_factory=list)
+
+
+class ListedObjects:
+    """Admits listed object versions of one stack, and wakes their lanes."""
+
+    def __init__(self, target: Target, ledger: DynamoDbLedger) -> None:
+        self._target, self._ledger = target, ledger
+        self._objects = Objects(target.client("s3"))
+        self._admission = open_admission(self._objects, ledger=ledger, silver_bucket=target.silver, now=epoch_ms)
+        self.configuration = ConfigStore(self._objects, target.artifacts).load()
+        self.versioned = self._objects.is_versioned(target.bronze)
+        self.woken: set[str] = set()
+
+    def admit(self, versions: Sequence[ListedVersion]) -> Admissions:
+        """Admit objects and wake their lanes."""
+        notices = [notice_of(version, self.versioned) for version in versions]
+        admissions = self._admission.admit_all(notices, self.configuration)
+        for lane in sorted(admissions.lanes):
+            self._ledger.lanes.wake(lane)
+        if admissions.lanes - self.woken:  # the runs of these lanes begin now, not at the end
+            supervise_now(self._target)
+        self.woken |= admissions.lanes
+        return admissions
+
+
+class Backfill:
+    """The backfill of one prefix, new or interrupted before. `after` is the place where it goes on."""
+
+    def __init__(self, target: Target, prefix: str) -> None:
+        self._target, self._prefix = target, prefix
+        self._objects = Objects(target.client("s3"))
+        self._ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+        self._listed = ListedObjects(target, self._ledger)
+        stored = self._ledger.history.checkpoint(self._checkpoint) or {}
+        self.after: tuple[str, str] | None = (stored["key"], stored["version"]) if stored.get("key") else None
+
+    def plan(self, tick: Callable[[str, int], None]) -> Workload:
+        """What the ledger doesn't know: by table, and by the reason why no run would merge it. Reads no object."""
+        found = Workload()
+        listed = 0
+        for page, _ in self._pages():
+            listed += len(page)
+            for identity, version in self._unknown(page):
+                self._expect(found, identity, version.size)
+            tick("Versions in bronze", listed)
+        return found
+
+    def admit(self, throttle: Throttle, advance: Callable[[int], None]) -> BackfillEnd:
+        """Admit what the ledger doesn't know, page by page. A page is behind the checkpoint once it is written."""
+        done = BackfillEnd()
+        for page, marker in self._pages():
+            unknown = [version for _, version in self._unknown(page)]
+            for start in range(0, len(unknown), AT_ONCE):
+                chunk = unknown[start : start + AT_ONCE]
+                admissions = self._listed.admit(chunk)
+                done.states.update(each.written.state for each in admissions.done.values())
+                done.failed += ((id.key, f"{cause.code}: {cause.reason}") for id, cause in admissions.failed.items())
+                advance(sum(done.states.values()))
+                throttle.after(len(chunk))
+            if done.failed:
+                break  # the repetition begins at this page
+            self._put_checkpoint(marker)
+        return done
+
+    def forget(self) -> None:
+        """Forget where an interrupted backfill stood."""
+        self._put_checkpoint(None)
+
+    @property
+    def _checkpoint(self) -> str:
+        return f"backfill {self._prefix}"
+
+    def _put_checkpoint(self, marker: tuple[str, str] | None) -> None:
+        at = {"key": marker[0], "version": marker[1]} if marker else {}
+        self._ledger.history.put_checkpoint(at, epoch_ms(), self._checkpoint)
+
+    def _pages(self) -> Iterator[tuple[Sequence[ListedVersion], tuple[str, str] | None]]:
+        marker = self.after
+        while True:
+            page = self._objects.version_page(self._target.bronze, marker, prefix=self._prefix)
+            marker = page.next_marker
+            yield page.versions, marker
+            if marker is None:
+                return
+
+    def _unknown(self, page: Sequence[ListedVersion]) -> list[tuple[ObjectId, ListedVersion]]:
+        named = {
+            identify(each.bucket, each.key, each.version_id, each.etag, bucket_versioned=self._listed.versioned): each
+            for each in page
+        }
+        known = self._ledger.objects.get(named) if named else {}
+        return [(identity, version) for identity, version in named.items() if identity not in known]
+
+    def _expect(self, found: Workload, identity: ObjectId, size: int) -> None:
+        """Count an object by the verdict that its key and its size allow."""
+        configuration = self._listed.configuration
+        match = None if configuration is None else configuration.match_key(identity.key)
+        route = classify(identity.key, size, match)
+        config = configuration.table_for_topic(route.topic) if configuration is not None and route.topic else None
+        limits = DEFAULTS if config is None else config.limits
+        verdict = judge_unread(route, size, limits) or judge_read(route, configuration)
+        if verdict.state == PENDING and verdict.table is not None:
+            found.add(verdict.table, size)
+        else:
+            found.left[f"{verdict.state}: {verdict.reason or verdict.rule}"] += 1

@@ -1,0 +1,334 @@
+"""`sluice replay`: merges committed objects again. Rows that a table has already change nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from sluice.errors import FAILED, UsageError
+from sluice.ledger.keys import CLAIMED, COMMITTED, IGNORED, PARKED, PENDING, QUARANTINED, SUPERSEDED
+from sluice.ledger.records import ObjectRecord
+from sluice.objects import ObjectId
+from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.objects import COLD, Objects
+from sluice_aws.s3.past_batches import PastBatches
+from sluice_aws.stack import Target
+from sluice_cli.ingest.workload import RATE, DryRun, Rate, Throttle, Workload, Yes
+from sluice_cli.tables.rebuild_plan import pages_of_bronze
+from sluice_cli.terminal.interaction import ask, bars, counting
+from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, visible
+from sluice_cli.terminal.stack import supervise_now
+from sluice_read.moments import instant_of, point_in_time, refuse_backwards
+
+AT_ONCE = 400  # objects that are written before the rate is looked at: at least eight transactions
+POLL_S = 1.0
+UNKNOWN = "the ledger doesn't know it: `sluice backfill`"
+_LEFT = {
+    PENDING: "it is pending already",
+    CLAIMED: "a run is merging it",
+    QUARANTINED: "it is in quarantine: `sluice quarantine retry`",
+    PARKED: "it is parked",
+    SUPERSEDED: "a committed version has the same bytes",
+    IGNORED: "it is no change file",
+}
+ROWS_ASIDE = "rows of it are in quarantine or were discarded: `sluice quarantine retry`"
+ELSEWHERE = "its topic feeds its table no more"
+ARCHIVED = "it is archived: restore it first"
+NO_GENERATION = "the manifest of its batch is gone: the generation of its rows is unknown"
+GONE = "it is no longer in bronze"
+
+
+def replay(
+    prefix: Annotated[
+        str | None,
+        typer.Option("--prefix", metavar="PREFIX", help="Only objects whose keys begin so.", show_default=False),
+    ] = None,
+    table: Annotated[
+        str | None, typer.Option("--table", metavar="T", help="Only of this table: database.name.", show_default=False)
+    ] = None,
+    batch: Annotated[
+        str | None, typer.Option("--batch", metavar="ID", help="Only those of this batch.", show_default=False)
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="Only objects written to bronze since: 15min, 2h or 7d ago, or a time with its zone.",
+            show_default=False,
+        ),
+    ] = None,
+    before: Annotated[
+        str | None,
+        typer.Option("--before", metavar="TIME", help="Only objects written before.", show_default=False),
+    ] = None,
+    all: Annotated[bool, typer.Option("--all", help="Every committed object.")] = False,
+    rate: Rate = RATE,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until all are merged, and say what changed.")] = False,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="S", min=0, help="With --wait: give up after this many seconds.")
+    ] = 900.0,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Merge committed objects again, while everything else goes on.
+
+    Changes that the tables hold already lose by their position, so a replay changes nothing, and makes no commit: it
+    shows that a table is what its objects make of it, or brings back rows that somebody else removed. It uses the
+    release and the configuration in force; to apply another key, partitioning or type, `sluice rebuild table`.
+    An estimate comes first. Where it is interrupted, the same command goes on with what is left.
+
+    Examples:
+
+      sluice replay --table crm.user --since 2h --dry-run
+
+      sluice replay --prefix topics/crm.public.user/ --yes --wait
+    """
+    if not all and (prefix, table, batch, since, before) == (None,) * 5:
+        raise UsageError(
+            "Nothing is chosen",
+            next_step="Use --prefix, --table, --batch, --since or --before, or --all for everything",
+        )
+    now = epoch_ms()
+    begins, ends = (None if moment is None else point_in_time(moment, now) for moment in (since, before))
+    if begins is not None and ends is not None:
+        refuse_backwards("--since", instant_of(begins), "--before", instant_of(ends))
+    target = chosen_target(stack)
+    run = Replay(target, ReplaySelection(prefix or "", table, batch, begins, ends))
+    with counting(as_json) as tick:
+        plan = run.plan(tick)
+    document: dict[str, Any] = {**plan.described(target, rate), "replayed": 0}
+    if not as_json:
+        print("\n".join(plan.lines(target, rate)))
+    if dry_run or not plan.total:
+        if as_json:
+            print_json(document)
+        return
+    if not yes:
+        ask(f"Merge {counted(plan.total, 'object')} again?")
+    with bars(as_json) as advance:
+        done = run.write(Throttle(rate), lambda number: advance("Objects pending again", number, plan.total))
+    ended = run.settled(done, timeout) if wait else None
+    if as_json:
+        print_json({**document, "replayed": len(done), **(ended.described if ended is not None else {})})
+    else:
+        print(f"{counted(len(done), 'object')} pending again")
+        if ended is None:
+            say("`sluice wait` waits until they are merged. Rows that the tables have already change nothing")
+        else:
+            print("\n".join(ended.lines))
+    if ended is not None and ended.unsettled:
+        raise typer.Exit(FAILED)
+
+
+@dataclass(frozen=True)
+class ReplaySelection:
+    """The objects that a replay is about. Times are epoch ms, of when a version was written to bronze."""
+
+    prefix: str = ""
+    table: str | None = None
+    batch: str | None = None
+    since: int | None = None
+    before: int | None = None
+
+    def takes(self, id: ObjectId, modified_at: int, record: ObjectRecord | None) -> bool:
+        """Whether an object is chosen. One that the ledger doesn't know has no table and no batch."""
+        return (
+            id.key.startswith(self.prefix)
+            and (self.since is None or modified_at >= self.since)
+            and (self.before is None or modified_at < self.before)
+            and (self.table is None or record is not None and record.table == self.table)
+            and (self.batch is None or record is not None and record.batch == self.batch)
+        )
+
+
+@dataclass(frozen=True)
+class ReplayEnd:
+    """What came of a replay: the tables that it changed, each with its commits, those that it didn't, and the rest."""
+
+    changed: Mapping[str, Sequence[str]]
+    unchanged: Sequence[str]
+    states: Mapping[str, int]
+    unsettled: int
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "changed_tables": {table: list(instants) for table, instants in self.changed.items()},
+            "unchanged_tables": list(self.unchanged),
+            "states": dict(self.states),
+            "unsettled": self.unsettled,
+        }
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """The lines for people."""
+        for table in self.unchanged:
+            yield f"{visible(table)}: nothing changed, no commit was made"
+        for table, instants in self.changed.items():
+            yield f"{visible(table)}: changed by {', '.join(instants)}"
+        for state, number in self.states.items():
+            if state != COMMITTED:
+                yield f"{counted(number, 'object')} {state}"
+
+
+class Replay:
+    """The replay of a selection on one stack."""
+
+    def __init__(self, target: Target, selection: ReplaySelection) -> None:
+        self._target, self._selection = target, selection
+        self._objects = Objects(target.client("s3"))
+        self._ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+        self._configuration = ConfigStore(self._objects, target.artifacts, history=self._ledger.history).load()
+        self._past = PastBatches(self._objects, target.silver)
+        self._merged_under: dict[tuple[str, str], int | None] = {}
+        self._gone = 0  # objects of the batch that are no longer in bronze
+
+    def plan(self, tick: Callable[[str, int], None]) -> Workload:
+        """What would be merged again, and what is left, by the reason. Changes nothing."""
+        found = Workload()
+        seen = 0
+        for page in self._pages():
+            for id, record in self._chosen(page):
+                reason = self._obstacle(record, page[id][1]) if record is not None else UNKNOWN
+                if record is not None and reason is None:
+                    found.add(record.table or "", record.size)
+                else:
+                    found.left[str(reason)] += 1
+            seen += len(page)
+            tick("Versions in bronze", seen)
+        if self._selection.batch is not None and self._gone:
+            found.left[GONE] += self._gone
+        return found
+
+    def write(self, throttle: Throttle, advance: Callable[[int], None]) -> list[ObjectId]:
+        """Make the objects pending and wake their lanes; gives those that were written."""
+        done: list[ObjectId] = []
+        for page in self._pages():
+            chosen = [
+                record
+                for id, record in self._chosen(page)
+                if record is not None and self._obstacle(record, page[id][1]) is None
+            ]
+            for start in range(0, len(chosen), AT_ONCE):
+                chunk = chosen[start : start + AT_ONCE]
+                self._write(chunk)
+                done += [record.id for record in chunk]
+                advance(len(done))
+                throttle.after(len(chunk))
+        return done
+
+    def settled(self, ids: Sequence[ObjectId], timeout: float) -> ReplayEnd:
+        """Wait until no object is pending or claimed, at most `timeout` seconds, and gather what came of them."""
+        until = time.monotonic() + timeout
+        waiting, ended = list(ids), dict[ObjectId, ObjectRecord]()
+        while True:
+            for start in range(0, len(waiting), AT_ONCE):
+                ended.update(self._ledger.objects.get(waiting[start : start + AT_ONCE]))
+            waiting = [id for id in waiting if id in ended and ended[id].state in (PENDING, CLAIMED)]
+            if not waiting or time.monotonic() >= until:
+                break
+            time.sleep(POLL_S)
+        return self._end(list(ended.values()))
+
+    def _end(self, records: Sequence[ObjectRecord]) -> ReplayEnd:
+        states: dict[str, int] = {}
+        for record in records:
+            states[record.state] = states.get(record.state, 0) + 1
+        parts = sorted({(record.table, record.batch) for record in records if record.state == COMMITTED})
+        instants: dict[str, list[str]] = {}
+        for table, batch in parts:
+            outcome = self._past.outcome(batch or "", table or "")
+            known = instants.setdefault(table or "", [])
+            known += [outcome.instant] if outcome is not None and outcome.instant is not None else []
+        return ReplayEnd(
+            {table: found for table, found in instants.items() if found},
+            [table for table, found in instants.items() if not found],
+            states,
+            sum(states.get(state, 0) for state in (PENDING, CLAIMED)),
+        )
+
+    def _write(self, records: Sequence[ObjectRecord]) -> None:
+        by_lane: dict[str, list[ObjectRecord]] = {}
+        for record in records:
+            by_lane.setdefault(self._lane(record), []).append(record)
+        for lane, listed in sorted(by_lane.items()):
+            generations = {record.id: self._generation(record) or 0 for record in listed}
+            self._ledger.rebuilds.replay(listed, lane, generations, epoch_ms(), while_paused=False)
+            self._ledger.lanes.wake(lane)
+        supervise_now(self._target)
+
+    def _pages(self) -> Iterator[dict[ObjectId, tuple[int, str]]]:
+        """Object versions in bronze, with when each was written and its storage class."""
+        self._gone = 0
+        if self._selection.batch is not None:
+            yield from self._pages_of_batch(self._selection.batch)
+            return
+        for page in pages_of_bronze(self._objects, self._target.bronze, self._selection.prefix):
+            yield {id: (version.modified_at, version.storage_class) for id, version in page.items()}
+
+    def _pages_of_batch(self, batch: str) -> Iterator[dict[ObjectId, tuple[int, str]]]:
+        lane = (self._ledger.batches.get(batch) or {}).get("lane")
+        manifest = None if lane is None else self._past.manifest(str(lane), batch)
+        if manifest is None:
+            raise UsageError(
+                f"There is no batch {batch}, or its manifest is gone", next_step="`sluice history` shows the batches"
+            )
+        for start in range(0, len(manifest.objects), AT_ONCE):
+            page = {}
+            for item in manifest.objects[start : start + AT_ONCE]:
+                at = self._objects.modified_at(item.id)
+                self._gone += at is None
+                if at is not None:
+                    page[item.id] = (at, next(iter(COLD)))  # a manifest names no storage class
+            yield page
+
+    def _chosen(self, page: Mapping[ObjectId, tuple[int, str]]) -> list[tuple[ObjectId, ObjectRecord | None]]:
+        records = self._ledger.objects.get(page) if page else {}
+        found = [
+            (id, records.get(id)) for id, (at, _) in page.items() if self._selection.takes(id, at, records.get(id))
+        ]
+        return sorted(found, key=lambda each: (each[1].admitted_at if each[1] is not None else 0, each[0]))
+
+    def _obstacle(self, record: ObjectRecord, storage_class: str) -> str | None:
+        """Why an object isn't merged again; None if it is."""
+        if record.state != COMMITTED:
+            return _LEFT.get(record.state, record.state)
+        if record.quarantined_rows or record.discarded_rows:
+            return ROWS_ASIDE
+        config = self._configuration.table_for_topic(record.topic or "") if self._configuration is not None else None
+        if config is None or config.table != record.table:
+            return ELSEWHERE
+        if storage_class in COLD and self._objects.is_archived(record.id):
+            return ARCHIVED
+        return None if self._generation(record) is not None else NO_GENERATION
+
+    def _lane(self, record: ObjectRecord) -> str:
+        config = self._configuration.table_for_topic(record.topic or "") if self._configuration is not None else None
+        return (config.lane if config is not None else record.lane) or ""
+
+    def _generation(self, record: ObjectRecord) -> int | None:
+        """The generation that an object was merged under; None if it is unknown.
+
+        Under the table's present generation, older changes would win over all newer ones.
+        """
+        if record.generation is not None:
+            return record.generation
+        config = self._configuration.table_for_topic(record.topic or "") if self._configuration is not None else None
+        if config is not None and config.generation == 0:  # a generation only rises
+            return 0
+        part = (record.batch or "", record.table or "")
+        if part not in self._merged_under:
+            manifest = self._past.manifest(record.lane or "", part[0])
+            found = None if manifest is None else manifest.tables.get(part[1])
+            self._merged_under[part] = None if found is None else int(found.config.get("generation", 0))
+        return self._merged_under[part]

@@ -1,0 +1,102 @@
+"""What a command would bring to the lanes: objects and bytes by table, with an estimate, and the pace of it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import typer
+
+from sluice.cost import backlog_once
+from sluice.prices import AS_OF, REGION
+from sluice_aws.stack import LOCAL, Target
+from sluice_cli.terminal.output import counted, human_age, human_bytes, visible
+
+TABLES_SHOWN = 20
+RATE = 200
+Rate = Annotated[
+    int, typer.Option("--rate", metavar="N", min=1, max=10_000, help="At most so many objects per second.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
+
+
+@dataclass
+class Workload:
+    """Objects that a run would merge, by table, and those that are left, by the reason."""
+
+    objects: Counter[str] = field(default_factory=Counter)
+    bytes: Counter[str] = field(default_factory=Counter)
+    left: Counter[str] = field(default_factory=Counter)
+
+    def add(self, table: str, size: int) -> None:
+        """Add one object of a table."""
+        self.objects[table] += 1
+        self.bytes[table] += size
+
+    @property
+    def total(self) -> int:
+        """The number of objects."""
+        return sum(self.objects.values())
+
+    def seconds(self, rate: float) -> float:
+        """The time until all of it is merged, by the estimate. `rate` objects per second become pending at most."""
+        return max(self.total / rate, self._once().seconds)
+
+    def described(self, target: Target, rate: int) -> dict[str, Any]:
+        """The JSON form, with the estimate. The local stack costs nothing."""
+        usd = None if target.kind == LOCAL else round(self._once().usd, 4)
+        return {
+            "objects": self.total,
+            "bytes": sum(self.bytes.values()),
+            "tables": {
+                table: {"objects": number, "bytes": self.bytes[table]} for table, number in sorted(self.objects.items())
+            },
+            "left": dict(sorted(self.left.items())),
+            "estimate": {
+                "seconds": round(self.seconds(rate)),
+                "usd": usd,
+                "prices": {"as_of": AS_OF, "region": REGION},
+            },
+        }
+
+    def lines(self, target: Target, rate: int) -> Iterator[str]:
+        """The lines for people."""
+        size = human_bytes(sum(self.bytes.values()))
+        yield f"to merge: {counted(self.total, 'object')}, {size}, {counted(len(self.objects), 'table')}"
+        for table, number in self.objects.most_common(TABLES_SHOWN):
+            yield f"  {visible(table)}: {counted(number, 'object')}, {human_bytes(self.bytes[table])}"
+        if len(self.objects) > TABLES_SHOWN:
+            yield f"  and {len(self.objects) - TABLES_SHOWN:,} more tables (--json lists all)"
+        for reason, number in sorted(self.left.items()):
+            yield f"left: {counted(number, 'object')}: {visible(reason)}"
+        if self.total:
+            cost = "" if target.kind == LOCAL else f", {self._once().usd:.2f} USD (list prices of {REGION}, {AS_OF})"
+            yield f"estimate: about {human_age(round(self.seconds(rate)) * 1000)}{cost}"
+
+    def _once(self) -> Any:
+        return backlog_once(self.total, sum(self.bytes.values()) / 1e6, len(self.objects))
+
+
+class Throttle:
+    """Holds a loop to so many objects per second."""
+
+    def __init__(
+        self,
+        rate: int,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._rate, self._clock, self._sleep = rate, clock, sleep
+        self._began = clock()
+        self._done = 0
+
+    def after(self, objects: int) -> None:
+        """Wait until so many objects more may have been written."""
+        self._done += objects
+        ahead = self._done / self._rate - (self._clock() - self._began)
+        if ahead > 0:
+            self._sleep(ahead)

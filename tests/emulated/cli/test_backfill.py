@@ -1,0 +1,139 @@
+"""`sluice backfill`: history in the bucket is admitted once, at a pace, after an estimate, also after a break."""
+
+import pytest
+from builders import avro_object, flattened
+from emulation.stack import describe
+
+from sluice.errors import SluiceError
+from sluice_aws.admission.admit import Admission
+from sluice_cli.ingest.backfill import Backfill
+from sluice_cli.ingest.workload import Throttle, Workload
+from sluice_cli.main import run
+
+TABLES = """
+tables:
+  - {topic: crm.public.*, table: "crm.{1}", record_key: id}
+"""
+KEY = "topics/crm.public.{0}/crm.public.{0}+0+{1:010d}.avro"
+BODY = avro_object(flattened({"id": "long"}), [{"id": 1, "__lsn": 1}])
+
+
+@pytest.fixture
+def history(stack, tmp_path, invoked):
+    """A bucket with objects that no notice announced: of two tables, one without a rule, one that is no change."""
+    (tmp_path / "tables.yaml").write_text(TABLES)
+    assert run(["config", "push", "tables.yaml"]) == 0
+    stack.old = [stack.write(KEY.format("user", number), BODY) for number in range(5)]
+    stack.old += [stack.write(KEY.format("city", 1), BODY)]
+    stack.write("topics/else/else+0+1.avro", BODY)
+    stack.write("topics/crm.public.user/_SUCCESS", b"")
+    return stack
+
+
+def states(stack, ids):
+    return [record.state for record in stack.ledger.objects.get(ids).values()]
+
+
+def test_a_dry_run_estimates_objects_bytes_time_and_cost_and_changes_nothing(history, capsys):
+    capsys.readouterr()
+    assert run(["backfill", "--dry-run", "--json"]) == 0
+    found = describe(capsys)
+    assert (found["objects"], found["bytes"]) == (6, 6 * len(BODY))
+    assert {table: each["objects"] for table, each in found["tables"].items()} == {"crm.user": 5, "crm.city": 1}
+    assert sorted(found["left"].values()) == [1, 1] and any("no rule" in reason for reason in found["left"])
+    assert found["estimate"]["seconds"] >= 60 and found["estimate"]["usd"] > 0
+    assert found["admitted"] == {} and states(history, history.old) == []
+    assert run(["backfill", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "to merge: 6 objects" in out and "left: 1 object: parked" in out and "USD" in out
+
+
+def test_objects_are_admitted_once_and_their_lanes_woken(history, capsys, invoked):
+    capsys.readouterr()
+    assert run(["backfill", "--yes", "--json"]) == 0
+    assert describe(capsys)["admitted"] == {"ignored": 1, "parked": 1, "pending": 6}
+    assert states(history, history.old) == ["pending"] * 6
+    assert history.ledger.lanes.get("main").arrivals > 0 and ("s-supervise", "Event") in invoked
+    assert run(["backfill", "--yes"]) == 0
+    assert "The ledger knows every object" in capsys.readouterr().out
+
+
+def test_a_prefix_bounds_what_is_listed(history, capsys):
+    capsys.readouterr()
+    assert run(["backfill", "--yes", "--prefix", "topics/crm.public.city/", "--json"]) == 0
+    assert describe(capsys)["admitted"] == {"pending": 1}
+    assert len(states(history, history.old)) == 1
+
+
+def test_without_a_terminal_it_needs_a_yes(history, capsys):
+    assert run(["backfill"]) == 2
+    assert "--yes" in capsys.readouterr().err and states(history, history.old) == []
+
+
+def test_an_interrupted_backfill_goes_on_behind_its_last_page(history, monkeypatch, capsys):
+    def paged(self):
+        """Pages of two."""
+        marker = self.after
+        while True:
+            page = self._objects.version_page("s-bronze", marker, prefix=self._prefix, page_size=2)
+            marker = page.next_marker
+            yield page.versions, marker
+            if marker is None:
+                return
+
+    monkeypatch.setattr(Backfill, "_pages", paged)
+    put = Backfill._put_checkpoint
+    pages = []
+
+    def dies(self, marker):
+        put(self, marker)
+        pages.append(marker)
+        if len(pages) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Backfill, "_put_checkpoint", dies)
+    assert run(["backfill", "--yes"]) != 0
+    before = len(states(history, history.old))
+    assert 0 < before < 6
+    capsys.readouterr()
+    assert run(["backfill", "--yes", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert "Goes on behind" in err
+    assert states(history, history.old) == ["pending"] * 6 and pages[-1] is None
+
+
+def test_an_object_that_fails_is_named_and_tried_again_by_the_repetition(history, monkeypatch, capsys):
+    class Busy(SluiceError):
+        code = "ledger_busy"
+        retriable = True
+
+    admit = Admission.admit
+
+    def refuses(self, notice, configuration):
+        if "city" in notice.id.key:
+            raise Busy("The ledger is busy")
+        return admit(self, notice, configuration)
+
+    monkeypatch.setattr(Admission, "admit", refuses)
+    assert run(["backfill", "--yes"]) == 1
+    assert "could not be admitted: repeat the command" in capsys.readouterr().err
+    monkeypatch.setattr(Admission, "admit", admit)
+    assert run(["backfill", "--yes"]) == 0
+    assert states(history, history.old) == ["pending"] * 6
+
+
+def test_the_pace_holds_to_so_many_objects_a_second():
+    times, slept = iter([0.0, 0.1, 9.0]), []
+    throttle = Throttle(10, clock=lambda: next(times), sleep=slept.append)
+    throttle.after(20)
+    throttle.after(20)
+    assert slept == [1.9]
+
+
+def test_the_estimate_grows_with_objects_bytes_and_rate():
+    few, many = Workload(), Workload()
+    few.add("a.b", 10)
+    for _ in range(1_000):
+        many.add("a.b", 10_000_000)
+    assert few.seconds(200) < many.seconds(200) < many.seconds(0.5)
+    assert Workload().seconds(1) == 0

@@ -1,0 +1,196 @@
+"""`sluice replay`: which committed objects become pending again, which are left and why, and what came of it."""
+
+import pytest
+from emulation.stack import NOW, describe
+
+from sluice.batch.manifest import Manifest, ManifestObject, TablePart
+from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.ledger import keys as items
+from sluice.silver_keys import manifest_key, outcome_key
+from sluice_aws.ledger.rebuilds import DynamoDbRebuilds
+from sluice_cli.main import run
+
+TABLE, TOPIC = "crm.user", "crm.public.user"
+TABLES = """
+tables:
+  - {topic: crm.public.*, table: "crm.{1}", record_key: id, generation: GENERATION}
+"""
+
+
+def push(tmp_path, generation=0):
+    path = tmp_path / "tables.yaml"
+    path.write_text(TABLES.replace("GENERATION", str(generation)))
+    assert run(["config", "push", str(path), "--yes", "--with-waiting"]) == 0
+
+
+class Committed:
+    """Two tables with committed objects, and one object in every other state."""
+
+    def __init__(self, stack, tmp_path):
+        push(tmp_path)
+        self.stack = stack
+        self.first, self.second = (self.committed(f"topics/{TOPIC}/{n}", "b-1") for n in (1, 2))
+        self.other = self.committed("topics/crm.public.city/1", "b-2", table="crm.city", topic="crm.public.city")
+        for state in (items.PENDING, items.QUARANTINED, items.PARKED, items.SUPERSEDED, items.IGNORED):
+            stack.admit(stack.write(f"topics/{TOPIC}/{state}"), state, code="x", reason="x")
+        self.batch("b-1", self.first, self.second)
+        self.moved = self.committed("topics/moved", "b-3", table="crm.gone")
+
+    def committed(self, key, batch, table=TABLE, topic=TOPIC):
+        id = self.stack.admit(self.stack.write(key), items.COMMITTED, table=table, topic=topic)
+        self.set(id, batch=batch)
+        return id
+
+    def set(self, id, **fields):
+        self.stack.ledger._table_of_tests.update(items.object_key(id), fields)
+
+    def batch(self, batch, *objects, generation=0, instant=None, table=TABLE):
+        listed = tuple(
+            ManifestObject(item.bucket, item.key, item.version, 1, None, "avro", TOPIC, 0, 0, NOW) for item in objects
+        )
+        manifest = Manifest(batch, "main", "r", NOW, "v", {table: TablePart({"generation": generation}, listed)})
+        outcome = Outcome(batch, table, COMMITTED, NOW, instant=instant, no_change=instant is None)
+        for key, text in (
+            (manifest_key("main", batch), manifest.to_json()),
+            (outcome_key(batch, table), outcome.to_json()),
+        ):
+            self.stack.s3.put_object(Bucket="s-silver", Key=key, Body=text.encode())
+        self.stack.ledger._table_of_tests.put({**items.batch_key(batch), "batch": batch, "lane": "main"})
+
+    def record(self, id):
+        return self.stack.ledger.objects.get([id])[id]
+
+    def states(self):
+        return [self.record(id).state for id in (self.first, self.second, self.other)]
+
+
+@pytest.fixture
+def committed(stack, tmp_path, invoked):
+    stack.ledger._table_of_tests = stack.ledger.objects._table
+    return Committed(stack, tmp_path)
+
+
+def test_nothing_chosen_is_a_wrong_command_line(committed, capsys):
+    assert run(["replay", "--yes"]) == 2
+    assert "--all for everything" in capsys.readouterr().err
+
+
+def test_a_dry_run_says_what_would_be_merged_and_why_the_rest_is_left(committed, capsys):
+    capsys.readouterr()
+    assert run(["replay", "--all", "--dry-run", "--json"]) == 0
+    found = describe(capsys)
+    assert {table: each["objects"] for table, each in found["tables"].items()} == {TABLE: 2, "crm.city": 1}
+    assert found["replayed"] == 0 and committed.states() == ["committed"] * 3
+    assert sorted(found["left"]) == [
+        "a committed version has the same bytes",
+        "it is in quarantine: `sluice quarantine retry`",
+        "it is no change file",
+        "it is parked",
+        "it is pending already",
+        "its topic feeds its table no more",
+    ]
+
+
+@pytest.mark.parametrize(
+    "chosen, states",
+    [
+        (["--prefix", "topics/crm.public.city/"], ["committed", "committed", "pending"]),
+        (["--table", TABLE], ["pending", "pending", "committed"]),
+        (["--batch", "b-1"], ["pending", "pending", "committed"]),
+        (["--table", TABLE, "--prefix", f"topics/{TOPIC}/1"], ["pending", "committed", "committed"]),
+        (["--since", "1h"], ["pending"] * 3),
+        (["--before", "1h"], ["committed"] * 3),
+        (["--all"], ["pending"] * 3),
+    ],
+)
+def test_objects_are_chosen_by_prefix_table_batch_and_time(committed, chosen, states, capsys):
+    assert run(["replay", *chosen, "--yes"]) == 0
+    assert committed.states() == states
+
+
+def test_a_replayed_object_is_in_its_lane_again_with_another_attempt(committed, invoked):
+    arrivals = committed.stack.ledger.lanes.get("main").arrivals
+    assert run(["replay", "--table", TABLE, "--yes"]) == 0
+    record = committed.record(committed.first)
+    assert (record.attempt, record.batch, record.generation) == (1, None, 0) and record.replayed_at
+    waiting = {item.id: item.attempt for item in committed.stack.ledger.pending.oldest("main", 9)}
+    assert waiting[committed.first] == 1
+    assert committed.stack.ledger.lanes.get("main").arrivals > arrivals and ("s-supervise", "Event") in invoked
+
+
+def test_a_second_replay_finds_what_is_pending_and_doubles_nothing(committed, capsys):
+    assert run(["replay", "--table", TABLE, "--yes"]) == 0
+    capsys.readouterr()
+    assert run(["replay", "--table", TABLE, "--yes", "--json"]) == 0
+    found = describe(capsys)
+    assert (found["objects"], found["left"]["it is pending already"]) == (0, 3)
+    assert committed.record(committed.first).attempt == 1
+
+
+def test_an_object_keeps_the_generation_that_it_was_merged_under(committed, tmp_path):
+    push(tmp_path, generation=3)
+    committed.batch("b-2", committed.other, generation=2, table="crm.city")
+    assert run(["replay", "--all", "--yes"]) == 0
+    assert [committed.record(id).generation for id in (committed.first, committed.other)] == [0, 2]
+
+
+def test_an_object_whose_generation_is_unknown_is_left(committed, tmp_path, capsys):
+    push(tmp_path, generation=3)
+    capsys.readouterr()
+    assert run(["replay", "--table", "crm.city", "--yes", "--json"]) == 0
+    assert list(describe(capsys)["left"]) == [
+        "the manifest of its batch is gone: the generation of its rows is unknown"
+    ]
+    assert committed.states()[2] == "committed"
+
+
+def test_an_object_with_rows_in_quarantine_is_left_to_their_retry(committed, capsys):
+    committed.set(committed.first, quarantined_rows=1)
+    committed.set(committed.second, discarded_rows=1)
+    capsys.readouterr()
+    assert run(["replay", "--table", TABLE, "--yes", "--json"]) == 0
+    assert sum("were discarded" in reason and number or 0 for reason, number in describe(capsys)["left"].items()) == 2
+
+
+def test_a_batch_without_a_manifest_and_an_object_that_is_gone_are_said(committed, capsys):
+    assert run(["replay", "--batch", "b-none", "--yes"]) == 2
+    assert "There is no batch b-none" in capsys.readouterr().err
+    committed.stack.s3.delete_object(Bucket="s-bronze", Key=committed.first.key, VersionId=committed.first.version)
+    assert run(["replay", "--batch", "b-1", "--dry-run", "--json"]) == 0
+    found = describe(capsys)
+    assert (found["objects"], found["left"]) == (1, {"it is no longer in bronze": 1})
+
+
+def test_without_a_terminal_it_needs_a_yes(committed, capsys):
+    assert run(["replay", "--all"]) == 2
+    assert "--yes" in capsys.readouterr().err and committed.states() == ["committed"] * 3
+
+
+@pytest.mark.parametrize("instant", [None, "20261121100000000"])
+def test_waiting_says_which_tables_changed_and_which_did_not(committed, monkeypatch, capsys, instant):
+    replayed = DynamoDbRebuilds.replay
+
+    def merges(self, records, *rest, **named):
+        """What a run does with the objects."""
+        done = replayed(self, records, *rest, **named)
+        committed.batch("b-9", *(record.id for record in records), instant=instant)
+        for record in records:
+            committed.set(record.id, state=items.COMMITTED, batch="b-9")
+        return done
+
+    monkeypatch.setattr(DynamoDbRebuilds, "replay", merges)
+    capsys.readouterr()
+    assert run(["replay", "--table", TABLE, "--yes", "--wait", "--json"]) == 0
+    found = describe(capsys)
+    assert (found["unchanged_tables"], found["changed_tables"]) == (
+        ([TABLE], {}) if instant is None else ([], {TABLE: [instant]})
+    )
+    assert run(["replay", "--table", TABLE, "--yes", "--wait"]) == 0
+    said = f"{TABLE}: nothing changed, no commit was made" if instant is None else f"{TABLE}: changed by {instant}"
+    assert said in capsys.readouterr().out
+
+
+def test_waiting_ends_at_the_timeout_with_what_is_unsettled(committed, capsys):
+    capsys.readouterr()
+    assert run(["replay", "--table", TABLE, "--yes", "--wait", "--timeout", "0", "--json"]) == 1
+    assert describe(capsys)["unsettled"] == 2
