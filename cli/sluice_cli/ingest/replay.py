@@ -16,11 +16,10 @@ from sluice.objects import ObjectId
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import COLD, Objects
+from sluice_aws.s3.objects import COLD, Objects, pages_of_bronze
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.stack import Target
 from sluice_cli.ingest.workload import RATE, DryRun, Rate, Throttle, Workload, Yes
-from sluice_cli.tables.rebuild_plan import pages_of_bronze
 from sluice_cli.terminal.interaction import ask, bars, counting
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, visible
 from sluice_cli.terminal.stack import supervise_now

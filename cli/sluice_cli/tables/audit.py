@@ -25,13 +25,12 @@ from sluice.objects import ObjectId
 from sluice_aws.audit.facts import AuditFacts, Judged, Tick
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
-from sluice_aws.s3.objects import ListedVersion, Objects, SkippedDocument
+from sluice_aws.s3.objects import ListedVersion, Objects, SkippedDocument, pages_of_bronze
 from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.settings import Settings
 from sluice_aws.stack import Target
 from sluice_cli.ingest.backfill import ListedObjects
-from sluice_cli.tables.rebuild_plan import pages_of_bronze
 from sluice_cli.terminal.interaction import counting
 from sluice_cli.terminal.output import (
     Json,

@@ -19,11 +19,11 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.move_prefix import Mover
-from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.objects import Objects, pages_of_bronze
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.stack import Target
 from sluice_cli.errors import CannotRebuild
-from sluice_cli.tables.rebuild_plan import ReplayPlan, counts_of, obstacles, pages_of_bronze, plan_replay
+from sluice_cli.tables.rebuild_plan import ReplayPlan, counts_of, obstacles, plan_replay
 from sluice_cli.terminal.interaction import ask, bars, counting
 from sluice_cli.terminal.output import (
     Json,

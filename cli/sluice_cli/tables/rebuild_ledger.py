@@ -14,7 +14,7 @@ from sluice.lane.machine import PAUSED
 from sluice.ledger.recovery import Recovered, Recovery
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
+from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments, pages_of_bronze
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.s3.past_rebuilds import PastRebuilds
 from sluice_aws.s3.silver_files import SilverBucket
@@ -22,7 +22,6 @@ from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.stack import Target
 from sluice_cli.config.review import lane_names
 from sluice_cli.errors import LedgerInUse, NotAllRecovered
-from sluice_cli.tables.rebuild_plan import pages_of_bronze
 from sluice_cli.terminal.interaction import ask, counting
 from sluice_cli.terminal.output import (
     Json,

@@ -12,7 +12,7 @@ from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED, SUPERSED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
-from sluice_aws.s3.objects import COLD, ListedVersion, Objects, SkippedDocument
+from sluice_aws.s3.objects import COLD, ListedVersion, SkippedDocument
 from sluice_aws.s3.past_batches import PastBatch, PastBatches
 from sluice_cli.terminal.output import counted
 
@@ -43,18 +43,6 @@ class ReplayPlan:
     def bytes(self) -> int:
         """The stored size of all objects that will be read."""
         return sum(record.size for record in (*self.replay, *self.waiting))
-
-
-def pages_of_bronze(objects: Objects, bucket: str, prefix: str = "") -> Iterator[dict[ObjectId, ListedVersion]]:
-    """List every object version below a prefix, a page at a time."""
-    versioned = objects.is_versioned(bucket)
-    marker = None
-    while True:
-        page = objects.version_page(bucket, marker, prefix=prefix)
-        yield {item.id(versioned): item for item in page.versions}
-        marker = page.next_marker
-        if marker is None:
-            return
 
 
 def plan_replay(

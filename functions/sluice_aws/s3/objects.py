@@ -316,6 +316,18 @@ class Objects:
         return bool(self._s3.get_bucket_versioning(Bucket=bucket).get("Status"))
 
 
+def pages_of_bronze(objects: Objects, bucket: str, prefix: str = "") -> Iterator[dict[ObjectId, ListedVersion]]:
+    """List every object version below a prefix, a page at a time."""
+    versioned = objects.is_versioned(bucket)
+    marker = None
+    while True:
+        page = objects.version_page(bucket, marker, prefix=prefix)
+        yield {item.id(versioned): item for item in page.versions}
+        marker = page.next_marker
+        if marker is None:
+            return
+
+
 def _refuse_unreadable(id: ObjectId, error: ClientError) -> None:
     """Raises ObjectGone and ObjectArchived. Returns for errors that may pass, or concern more than this version."""
     if _code(error) in GONE:
