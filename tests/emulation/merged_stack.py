@@ -44,23 +44,33 @@ class Merged:
 
     def opened(self, *ids, attempt=0):
         """The batch that claimed the objects."""
-        listed = tuple(
-            ManifestObject(
-                one.bucket, one.key, one.version, 1, None, "avro", "crm.public.user", 0, 1, NOW, attempt=attempt
+        return self.opened_together({TABLE: ids}, attempt=attempt)
+
+    def opened_together(self, ids_by_table, *, attempt=0):
+        """The batch that claimed objects of several tables."""
+        parts = {
+            table: TablePart(
+                CONFIG,
+                tuple(
+                    ManifestObject(
+                        one.bucket, one.key, one.version, 1, None, "avro", "crm.public.user", 0, 1, NOW, attempt=attempt
+                    )
+                    for one in ids
+                ),
             )
-            for one in ids
-        )
-        manifest = open_manifest("main", "run-1", NOW, "c1", {TABLE: TablePart(CONFIG, listed)})
+            for table, ids in ids_by_table.items()
+        }
+        manifest = open_manifest("main", "run-1", NOW, "c1", parts)
         key = self.manifests.put_manifest(manifest, lambda: True)
         assert self.stack.ledger.batches.open(manifest, key, "run-1", "job-1")
-        assert len(self.stack.ledger.batches.claim(manifest)) == len(ids)
+        assert len(self.stack.ledger.batches.claim(manifest)) == len(manifest.objects)
         return manifest.batch
 
-    def settled(self, batch, *ids, at=None, bad=()):
+    def settled(self, batch, *ids, at=None, bad=(), table=TABLE, close=True):
         errors = tuple(ObjectError(one.hash, "corrupt", "cut off") for one in bad)
         outcome = Outcome(
             batch,
-            TABLE,
+            table,
             COMMITTED,
             NOW,
             instant=None if at is None else instant(at),
@@ -70,7 +80,8 @@ class Merged:
         )
         self.manifests.put_outcome(outcome)
         assert self.stack.ledger.batches.settle("main", batch, outcome, ids, "run-1", NOW)
-        self.stack.ledger.batches.close("main", batch, "run-1", NOW)
+        if close:
+            self.stack.ledger.batches.close("main", batch, "run-1", NOW)
 
     def merge(self, *keys, at=None, bad=(), archived=False):
         """Objects, and the batch that merged them into the commit `at`; None for a batch that changed nothing."""

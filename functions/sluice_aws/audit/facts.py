@@ -198,7 +198,8 @@ class AuditFacts:
 
     def _named(self, lane: str, batch: str, table: str) -> list[tuple[ObjectId, Membership]]:
         found = self._past.named(lane, batch, table)
-        return [] if found is None else self._memberships(found)
+        members = [] if found is None else self._memberships(found)
+        return [(identity, member) for identity, member in members if member.part.table == table]
 
     def _memberships(self, batch: PastBatch) -> list[tuple[ObjectId, Membership]]:
         return [

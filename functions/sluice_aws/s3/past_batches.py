@@ -41,7 +41,7 @@ class PastBatches:
         return self._skipped.found
 
     def named(self, lane: str, batch: str, table: str | None = None) -> PastBatch | None:
-        """One batch of a lane, or only a table's part of it; None if its manifest is gone or can't be read."""
+        """One batch of a lane, or with the outcome of one table alone; None without a manifest that can be read."""
         return self._batch(manifest_key(lane, batch), table)
 
     def manifest(self, lane: str, batch: str) -> Manifest | None:

@@ -67,6 +67,17 @@ def test_a_round_finds_each_contradiction_once(audited, code):
     assert set(counts) - {code} <= ({"commit_without_outcome"} if code == "no_outcome" else set())
 
 
+def test_objects_of_a_batch_of_several_tables_have_their_own_outcomes(audited):
+    merged, names = audited.merged, ("crm.a", "crm.b", "crm.c")
+    ids = {
+        name: [audited.stack.admit(audited.stack.write(f"{name}{n}"), table=name) for n in range(2)] for name in names
+    }
+    batch = merged.opened_together(ids)
+    for name in names:
+        merged.settled(batch, *ids[name], table=name, close=name == names[-1])
+    assert audited.run().contradictions() == {}
+
+
 def test_pages_give_what_one_pass_gives(audited, monkeypatch):
     for code in ("two_batches", "commit_missing", "abandoned_claim"):
         BREAKAGES[code](audited.merged)
