@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, Any
@@ -242,6 +242,16 @@ def _received(target: Target, url: str, name: str, most: int, hidden_s: int) -> 
 def _shown(target: Target, url: str, ledger: Ledger, name: str, most: int) -> list[Letter]:
     """The messages with the states of their objects. They stay in the queue, and are visible again at the end."""
     letters = [letter for group in _received(target, url, name, most, LOOK_S) for letter in group]
+    _leave(target, url, letters)
+    states = ledger.objects.get([one for letter in letters for one, _ in letter.objects])
+    return [
+        replace(letter, objects=tuple((one, states[one].state if one in states else None) for one, _ in letter.objects))
+        for letter in letters
+    ]
+
+
+def _leave(target: Target, url: str, letters: Sequence[Letter]) -> None:
+    """Make messages visible again at once."""
     for start in range(0, len(letters), AT_ONCE):
         target.client("sqs").change_message_visibility_batch(
             QueueUrl=url,
@@ -250,11 +260,6 @@ def _shown(target: Target, url: str, ledger: Ledger, name: str, most: int) -> li
                 for number, letter in enumerate(letters[start : start + AT_ONCE])
             ],
         )
-    states = ledger.objects.get([one for letter in letters for one, _ in letter.objects])
-    return [
-        replace(letter, objects=tuple((one, states[one].state if one in states else None) for one, _ in letter.objects))
-        for letter in letters
-    ]
 
 
 def _paced(rate: float, sleep: Callable[[float], None] = time.sleep) -> Callable[[int], None]:
@@ -296,6 +301,7 @@ def _reconciled(target: Target, url: str, name: str, most: int, rate: float) -> 
         )
     done = [letter for letter in letters if oldest is None or last_record_at(letter) < oldest]
     if len(done) < len(letters):
+        _leave(target, url, [letter for letter in letters if letter not in done])
         say("Reconcile was called, and announces the batches of the others. Run the command again in a minute")
     pace = _paced(rate)
     for letter in done:
