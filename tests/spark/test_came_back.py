@@ -76,13 +76,13 @@ def test_a_write_that_another_one_completed_beside_looks_again_and_undoes_it(
     config = table(partition_by=("place",))
     bench.merge(config, [bench.put([row("c", 1, 1, "A")], SCHEMA)])
     sleeper = Sleeper(bench, config, row("c", 2, 2, "B"))
-    look = HudiTable._committed
+    look = HudiTable.committed
 
     def wakes_first(self: HudiTable, *given: Any) -> Any:
         sleeper.wakes_up()
         return look(self, *given)
 
-    monkeypatch.setattr(HudiTable, "_committed", wakes_first)
+    monkeypatch.setattr(HudiTable, "committed", wakes_first)
     again = bench.merge_manifest(sleeper.manifest, config)
     assert bench.rows(config, *COLUMNS) == [(1, "A", "n"), (2, "B", "n")]
     assert again.instant != sleeper.instant and "instant_came_back" in bench.events.names()

@@ -134,10 +134,12 @@ def test_no_job_runs_between_the_last_look_at_the_lane_and_the_first_instant(ben
     wide = flattened({**columns, "ints": ["null", {"type": "array", "items": "long"}]})
     bench.spark.conf.set("spark.sql.adaptive.enabled", "true")
     try:
-        for batch, schema in enumerate([narrow, narrow, wide]):  # a first load, an upsert, a rewrite
+        # Two first loads, an upsert, a rewrite.
+        batches = [(table("by_arrow"), flattened(columns)), (config, narrow), (config, narrow), (config, wide)]
+        for batch, (config, schema) in enumerate(batches):
             looks: list[int] = []
             named = bench.put([{**row(10 * batch + id, id), "ints": [batch]} for id in (1, 2, 3)], schema)
-            before = {one.split(".")[0] for one in bench.timeline(config)} if batch else set()
+            before = {one.split(".")[0] for one in bench.timeline(config)} if batch > 1 else set()
 
             def still_held(looks: list[int] = looks) -> bool:
                 looks.append(int(time.time() * 1000))
@@ -149,6 +151,7 @@ def test_no_job_runs_between_the_last_look_at_the_lane_and_the_first_instant(ben
             between = [name for name, at in jobs(bench) if last_look < at < begun]
             assert between == [], f"batch {batch}, {begun - last_look} ms"
         assert "table_rewritten" in bench.events.names()
+        assert [fields["table"] for name, fields in bench.events.seen if name == "left_to_spark"] == [config.table]
     finally:
         bench.spark.conf.unset("spark.sql.adaptive.enabled")
 

@@ -37,6 +37,11 @@ def commit_metadata(*, batch: str, table: str, run: str, rows_before: int | None
     }
 
 
+def stored_metadata(options: Mapping[str, str]) -> dict[str, str]:
+    """The extra metadata that Hudi's data source stores in a commit of these write options."""
+    return {name: value for name, value in options.items() if name.startswith(METADATA_PREFIX)}
+
+
 def purge_metadata(table: str, positions: Mapping[int, str]) -> dict[str, str]:
     """Write options that store the highest purged position, by generation, in a purge's commit."""
     purged = {f"{METADATA_PREFIX}purged.{generation}": position for generation, position in positions.items()}

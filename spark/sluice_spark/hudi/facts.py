@@ -1,4 +1,4 @@
-"""Snapshot of a Hudi table's state, the result of a commit, and the snapshots that a run keeps between batches."""
+"""Snapshot of a Hudi table's state, the result of a commit and its files, and the snapshots that a run keeps."""
 
 from __future__ import annotations
 
@@ -60,6 +60,21 @@ class CommitResult:
     instant: str
     counts: Mapping[str, int] = field(default_factory=dict)
     facts: TableFacts | None = None
+
+
+@dataclass(frozen=True)
+class BaseFile:
+    """A base file of new rows, as a task wrote it, in an unpartitioned table. `ms` is how long that took."""
+
+    name: str
+    rows: int
+    bytes: int
+    ms: int
+
+    @property
+    def file_id(self) -> str:
+        """The file group's id: the name's first part."""
+        return self.name.split("_", 1)[0]
 
 
 class KnownTables:

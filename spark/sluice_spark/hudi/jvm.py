@@ -12,6 +12,8 @@ from typing import Any, cast
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from sluice_spark.hudi.facts import BaseFile
+
 PLANNING_THREADS = 8
 
 
@@ -201,6 +203,55 @@ class HudiJvm:
         """The table's Avro schema as JSON, without Hudi's own columns; empty before the first commit."""
         found = self._hudi.common.table.TableSchemaResolver(meta_client).getTableAvroSchemaIfPresent(False)
         return str(found.get().toString()) if found.isPresent() else ""
+
+    def avro_schema_of(self, schema: StructType, name: str) -> str:
+        """The Avro schema (JSON) under which Hudi's data source writes such rows into a table of this name."""
+        found = self._jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
+        named = self._hudi.AvroConversionUtils.getAvroRecordNameAndNamespace(name)
+        return str(
+            self._hudi.AvroConversionUtils.convertStructTypeToAvroSchema(found, named._1(), named._2()).toString()
+        )
+
+    def with_meta_columns(self, avro_schema: str) -> str:
+        """An Avro schema (JSON) with Hudi's own columns in front."""
+        parsed = self._jvm.org.apache.avro.Schema.Parser().parse(avro_schema)
+        return str(self._hudi.avro.HoodieAvroUtils.addMetadataFields(parsed).toString())
+
+    def begin_bulk_insert(self, client: Any, meta_client: Any) -> str:
+        """Begin an instant that inserts into an unpartitioned table; it is inflight when this returns."""
+        client.setOperationType(self._hudi.common.model.WriteOperationType.BULK_INSERT)
+        instant = str(client.startCommit())
+        requested = self._hudi.common.table.timeline.HoodieInstant.State.REQUESTED
+        begun = meta_client.createNewInstant(requested, meta_client.getCommitActionType(), instant)
+        meta_client.getActiveTimeline().transitionRequestedToInflight(begun, self.none())
+        # By this file Hudi's readers know the table's folder for a partition.
+        base, format = meta_client.getBasePath(), self.none()
+        self._hudi.common.model.HoodiePartitionMetadata(meta_client.getStorage(), instant, base, base, format).trySave()
+        return instant
+
+    def commit_files(
+        self, client: Any, meta_client: Any, instant: str, files: Sequence[BaseFile], metadata: Mapping[str, str]
+    ) -> None:
+        """Complete a begun insert with its files, each a new file group, and extra metadata."""
+        model, stats, extra = self._hudi.common.model, self._jvm.java.util.ArrayList(), self._jvm.java.util.HashMap()
+        for file in files:
+            stat = model.HoodieWriteStat()
+            stat.setFileId(file.file_id)
+            stat.setPath(file.name)
+            stat.setPartitionPath("")
+            stat.setPrevCommit(model.HoodieWriteStat.NULL_COMMIT)
+            stat.setNumWrites(file.rows)
+            stat.setNumInserts(file.rows)
+            stat.setTotalWriteBytes(file.bytes)
+            stat.setFileSizeInBytes(file.bytes)
+            times = model.HoodieWriteStat.RuntimeStats()
+            times.setTotalCreateTime(file.ms)
+            stat.setRuntimeStats(times)
+            stats.add(stat)
+        for name, value in metadata.items():
+            extra.put(name, value)
+        some = self._hudi.common.util.Option.of(extra)
+        client.commitStats(instant, stats, some, meta_client.getCommitActionType())
 
     def compaction_plan(self, meta_client: Any, instant: str) -> list[dict[str, Any]]:
         """The operations of a requested compaction, each a file group with its base file, log files and metrics."""

@@ -249,9 +249,10 @@ class HudiTable:
             rows_before=0 if operation == hudi_options.REWRITE else facts.rows,
         )
         rows.write.format("hudi").options(**options).options(**metadata).mode("append").save(self.path)
-        return self._committed(batch, facts.newest)
+        return self.committed(batch, facts.newest)
 
-    def _committed(self, batch: str, newest_before: str | None) -> CommitResult:
+    def committed(self, batch: str, newest_before: str | None) -> CommitResult:
+        """The batch's commit, looked up after the write that made it. Raises CommitNotNewest."""
         meta_client = self.meta_client()
         commits = meta_client.getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
         found = commit_of(commits.findInstantsAfter(newest_before or "0"), batch=batch, table=self.config.table)

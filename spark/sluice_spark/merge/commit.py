@@ -11,7 +11,7 @@ from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import COMMIT_STAGE, HOUSEKEEPING_STAGE
@@ -20,9 +20,11 @@ from sluice.config.table import MOR
 from sluice.errors import TableWentBack
 from sluice.hudi import options as hudi_options
 from sluice.hudi import write_choices
+from sluice_spark.arrow.first_load import FirstLoad
 from sluice_spark.errors import CleaningUnfinished
+from sluice_spark.hudi.base_files import NewFiles, commit_base_files
 from sluice_spark.hudi.came_back import strangers, undo_what_came_back
-from sluice_spark.hudi.facts import CommitResult, TableFacts
+from sluice_spark.hudi.facts import BaseFile, CommitResult, TableFacts
 from sluice_spark.hudi.housekeeping import keep_house
 from sluice_spark.log import describe
 from sluice_spark.merge.context import PartContext
@@ -60,10 +62,39 @@ def commit(
     """
     with part.stages.timed(COMMIT_STAGE), ExitStack() as frames:
         result = _written(part, rows, planned=planned, objects=objects, facts=facts, frames=frames)
+    return _followed(part, result)
+
+
+def commit_first_load(part: PartContext, load: FirstLoad, *, target: StructType, facts: TableFacts) -> CommitResult:
+    """Write a first load as one Hudi commit; `target` has the table's columns. As `commit` otherwise."""
+
+    def write(new: NewFiles) -> Sequence[BaseFile]:
+        files = load.write(new)
+        part.check_held()
+        return files
+
+    with part.stages.timed(COMMIT_STAGE):
+        _begin(part, facts)
+        names = {"batch": part.manifest.batch, "run": part.manifest.run}
+        schema = with_lineage_schema(target, words=part.config.lineage)
+        result = commit_base_files(part.hudi, write, schema=schema, facts=facts, **names)
+        result = looked_at_again(part, result, facts)
+    return _followed(part, result)
+
+
+def _followed(part: PartContext, result: CommitResult) -> CommitResult:
+    """The commit, after its columns are recorded and the housekeeping that is due is done."""
     if result.facts is not None:
         remember_columns(part.services.history, part.config, result.facts.schema)
         _keep_house(part, result.facts)
     return result
+
+
+def _begin(part: PartContext, facts: TableFacts) -> None:
+    """Wait until the commit's instant will be the newest, and look at the lane for the last time before it."""
+    clock = part.services.clock
+    part.hudi.wait_until_past_newest(facts.newest, now_ms=clock.now_ms, wait=clock.wait)
+    part.check_held()
 
 
 def _written(
@@ -76,7 +107,7 @@ def _written(
     frames: ExitStack,
 ) -> CommitResult:
     part.check_held()
-    hudi, config, clock = part.hudi, part.config, part.services.clock
+    hudi, config = part.hudi, part.config
     operation = hudi_options.BULK_INSERT if facts.empty else hudi_options.UPSERT
     size_bytes = sum(item.size for item in objects)
     rows = with_lineage(rows, words=config.lineage, batch=part.manifest.batch)
@@ -94,8 +125,7 @@ def _written(
     if planned.widened:
         part.check_held()
         hudi.note_widened(planned.widened, facts)
-    hudi.wait_until_past_newest(facts.newest, now_ms=clock.now_ms, wait=clock.wait)
-    part.check_held()
+    _begin(part, facts)
     result = hudi.write(
         rows,
         operation=operation,
@@ -174,6 +204,13 @@ def with_lineage(rows: DataFrame, *, words: Collection[str], batch: str) -> Data
         value = F.lit(None) if field.name in off else F.lit(batch) if field.name == hidden.BATCH else quoted(field.name)
         chosen.append(value.cast(field.dataType).alias(field.name))
     return rows.select(*chosen)
+
+
+def with_lineage_schema(target: StructType, *, words: Collection[str]) -> StructType:
+    """The schema of `with_lineage` of rows of the schema `target`: only a batch id that is written is never null."""
+    written = hidden.BATCH if "batch" in words else None
+    fields = [StructField(field.name, field.dataType, field.name != written) for field in target.fields]
+    return StructType(fields)
 
 
 def whole_table(stored: DataFrame, rows: DataFrame, *, target: StructType, record_key: Sequence[str]) -> DataFrame:

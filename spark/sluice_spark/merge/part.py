@@ -11,24 +11,30 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Callable
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.batch.manifest import Manifest, ManifestObject
 from sluice.batch.outcome import COMMITTED, QUARANTINED, READ_STAGE, ObjectError, Outcome, Stage
+from sluice.changes import hidden_columns as hidden
 from sluice.changes.log_restart import LOG_RESTARTED, SeenObject
+from sluice_spark.arrow.first_load import LoadPlan, check_first_load, part_count, read_first_load
+from sluice_spark.arrow.rows import LeftToSpark
 from sluice_spark.errors import KeyNotUnique
 from sluice_spark.hudi.facts import CommitResult
 from sluice_spark.hudi.recovery import roll_back_unfinished
+from sluice_spark.log import describe
 from sluice_spark.merge import shared_keys
-from sluice_spark.merge.commit import commit, raise_floor
+from sluice_spark.merge.commit import commit, commit_first_load, raise_floor
 from sluice_spark.merge.context import MergeServices, PartContext, part_context
 from sluice_spark.merge.decide import DecidedRows, MergeTarget, decide_rows
 from sluice_spark.merge.history_table import roll_back_history, write_history
 from sluice_spark.merge.normalize import normalized
-from sluice_spark.merge.plan import changed_columns
+from sluice_spark.merge.plan import changed_columns, column_types
 from sluice_spark.merge.prepare import Prepared, prepare
-from sluice_spark.merge.read import SeenObjects, read_changes
+from sluice_spark.merge.read import SeenObjects, read_changes, share_reader, shared_out
 from sluice_spark.merge.set_aside import SetAside, leave_below_floor, leave_error, leave_parked, read_set_aside
 
 # A batch whose objects are smaller than this has keys that are broadcast to every task of the stored table's scan.
@@ -59,6 +65,9 @@ def merge_part(
     prepared = prepare(part)
     if not prepared.objects:
         return _report(part, set_aside=SetAside(prepared.refused), notes=prepared.notes)
+    loaded = _first_load(part, prepared)
+    if loaded is not None:
+        return loaded
     with ExitStack() as frames:
         decided = _read_and_decide(part, prepared, frames)
         rows, notes = decided.rows, (*prepared.notes, *_notes(part, decided))
@@ -118,6 +127,40 @@ def resolve_part(
     part.event("found_committed", instant=found.instant)
     # Objects refused for their schemas are among those set aside: that was written before the commit.
     return _report(part, set_aside=_set_aside(part), counts=found.counts, committed=found)
+
+
+def _first_load(part: PartContext, prepared: Prepared) -> Outcome | None:
+    """Load an empty table by Arrow; None, before anything is written, for what is left to Spark."""
+    planned, config, services, objects = prepared.planned, part.config, part.services, prepared.objects
+    if not prepared.facts.empty:
+        return None
+    plan = LoadPlan(
+        planned.plan,
+        column_types(planned.target),
+        part.hudi.path,
+        services.source,
+        config.keep_deleted_values,
+        frozenset(column for word, column in hidden.LINEAGE.items() if word not in config.lineage),
+    )
+    seen = SeenObjects(part.spark.sparkContext)
+    try:
+        check_first_load(config, prepared.facts, plan)
+        with part.stages.timed(READ_STAGE):
+            shares = shared_out(objects, part.spark.sparkContext.defaultParallelism)
+            read = share_reader(planned.plan, services.source, seen)
+            load = read_first_load(part.spark, shares, read, plan, parts=part_count(objects))
+            judged = watched(KafkaWatch.from_dict(part.claimed.watch), seen.take(objects), config)
+            if judged.refused or judged.parked:
+                raise LeftToSpark("set_aside")
+    # Java's exceptions come as Py4J's or under Spark's own names: Spark's way meets the same, or serves.
+    except (LeftToSpark, Py4JJavaError, PySparkException) as left:
+        part.event("left_to_spark", reason=left.reason if isinstance(left, LeftToSpark) else describe(left))
+        return None
+    committed = commit_first_load(part, load, target=planned.target, facts=prepared.facts)
+    counts = {**load.counts, "bytes_read": sum(item.size for item in objects), **committed.counts}
+    return _report(
+        part, set_aside=_set_aside(part), notes=prepared.notes, watch=judged.watch, counts=counts, committed=committed
+    )
 
 
 @dataclass(frozen=True)

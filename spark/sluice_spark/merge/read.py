@@ -42,8 +42,24 @@ def read_changes(
     raised, and Spark runs the task again.
     """
     fields = ", ".join(f"`{name}` {kind}" for name, kind in spark_fields(plan))
-    shares = balanced(objects, task_count(objects, spark.sparkContext.defaultParallelism))
+    shares = shared_out(objects, spark.sparkContext.defaultParallelism)
     return spark.range(0, len(shares), 1, len(shares)).mapInArrow(_task(shares, plan, source, seen), fields)
+
+
+def share_reader(
+    plan: ReaderPlan, source: ObjectSource, seen: SeenObjects
+) -> Callable[[Sequence[ManifestObject]], Iterator[pa.RecordBatch]]:
+    """A function for tasks that reads a share of the objects, as `read_changes` does."""
+
+    def read(share: Sequence[ManifestObject]) -> Iterator[pa.RecordBatch]:
+        return _read_share(task_objects(source), share, plan, source.silver_bucket, seen)
+
+    return read
+
+
+def shared_out(objects: Sequence[ManifestObject], cores: int) -> list[tuple[ManifestObject, ...]]:
+    """The objects in shares, one per read task."""
+    return balanced(objects, task_count(objects, cores))
 
 
 def task_count(objects: Sequence[ManifestObject], cores: int) -> int:
@@ -66,11 +82,12 @@ def balanced(objects: Sequence[ManifestObject], tasks: int) -> list[tuple[Manife
 def _task(
     shares: Sequence[Sequence[ManifestObject]], plan: ReaderPlan, source: ObjectSource, seen: SeenObjects
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    read = share_reader(plan, source, seen)
+
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        s3 = task_objects(source)
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from _read_share(s3, shares[number], plan, source.silver_bucket, seen)
+                yield from read(shares[number])
 
     return run
 

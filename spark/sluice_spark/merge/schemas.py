@@ -31,7 +31,7 @@ from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_formats.decode import SCANNED, read_or_refused, schemas_of
 from sluice_formats.json_schema import agreed
 from sluice_spark.merge.plan import column_types
-from sluice_spark.merge.read import balanced, bodies, error_with_facts, task_count
+from sluice_spark.merge.read import bodies, error_with_facts, shared_out
 
 _FIELDS = "object string, fingerprint string, schema string, inferred boolean, code string, reason string"
 _ARROW = pa.schema(
@@ -66,7 +66,7 @@ def scan_schemas(
 
     An object that can't be read is in `errors`. Transient errors of S3 are raised, and Spark runs the task again.
     """
-    shares = balanced(objects, task_count(objects, spark.sparkContext.defaultParallelism))
+    shares = shared_out(objects, spark.sparkContext.defaultParallelism)
     found = spark.range(0, len(shares), 1, len(shares)).mapInArrow(_task(shares, config, source), _FIELDS).collect()
     texts: dict[str, str] = {row["fingerprint"]: row["schema"] for row in found if row["schema"] is not None}
     of_object: dict[str, tuple[str, ...]] = {}

@@ -1,0 +1,53 @@
+"""Commits base files that Sluice writes itself: Hudi's own client begins the instant and completes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Callable
+
+from pyspark.sql.types import StructType
+
+from sluice.hudi import options as hudi_options
+from sluice.hudi import own_metadata
+from sluice_spark.hudi.facts import BaseFile, CommitResult, TableFacts
+from sluice_spark.hudi.table import HudiTable
+
+
+@dataclass(frozen=True)
+class NewFiles:
+    """What a writer of base files needs: the instant and the rows' schema (Avro, with Hudi's own columns)."""
+
+    instant: str
+    avro_schema: str
+
+
+def commit_base_files(
+    hudi: HudiTable,
+    write: Callable[[NewFiles], Sequence[BaseFile]],
+    *,
+    schema: StructType,
+    batch: str,
+    run: str,
+    facts: TableFacts,
+) -> CommitResult:
+    """Begin a bulk insert into an empty table, have `write` make its files, and commit them.
+
+    Of a file, `write` puts Hudi's marker first: Hudi deletes marked files that the commit doesn't name, those of a task
+    that ran twice, and all of them in a roll-back. After an exception the commit may still be there
+    (`resolve-before-write`). Raises CommitNotNewest.
+    """
+    jvm, config = hudi.jvm, hudi.config
+    avro = jvm.avro_schema_of(schema, config.name)
+    options = hudi_options.write_options(config, operation=hudi_options.BULK_INSERT, parallelism=1, rows=facts.rows)
+    metadata = own_metadata.commit_metadata(batch=batch, table=config.table, run=run, rows_before=facts.rows)
+    if facts.widened is not None:  # Hudi copies the table's own properties with the prefix, too
+        metadata[own_metadata.WIDENED_PROPERTY] = facts.widened
+    client = jvm.write_client(hudi.path, config.name, options, avro)
+    try:
+        instant = jvm.begin_bulk_insert(client, facts.meta_client)
+        files = write(NewFiles(instant, jvm.with_meta_columns(avro)))
+        jvm.commit_files(client, facts.meta_client, instant, files, own_metadata.stored_metadata(metadata))
+    finally:
+        client.close()
+    return hudi.committed(batch, facts.newest)

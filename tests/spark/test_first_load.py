@@ -1,0 +1,353 @@
+"""First loads by Arrow: equal to Spark's row for row, in files that Hudi and its readers take for Hudi's own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark import cloudpickle
+from workbench import Workbench, change, flattened, table
+
+from sluice.batch.manifest import ManifestObject
+from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.config.services import ServicePolicy
+from sluice.config.table import TableConfig
+from sluice.services.requests import CLUSTERING
+from sluice_spark.arrow import first_load
+from sluice_spark.arrow.rows import LeftToSpark
+from sluice_spark.errors import LaneLost
+from sluice_spark.hudi.jvm import HudiJvm
+from sluice_spark.merge import part as merging
+from sluice_spark.services.slice import SliceRates, serve_table
+
+TYPES: dict[str, Any] = {
+    "b": "bytes",
+    "f": "float",
+    "d": "double",
+    "ok": "boolean",
+    "big": "long",
+    "price": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
+    "exact": {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 4},
+    "day": {"type": "int", "connect.name": "io.debezium.time.Date"},
+    "at": {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"},
+    "nanos": {"type": "long", "connect.name": "io.debezium.time.NanoTimestamp"},
+    "zoned": {"type": "string", "connect.name": "io.debezium.time.ZonedTimestamp"},
+    "time": {"type": "long", "connect.name": "io.debezium.time.MicroTime"},
+}
+SCHEMA = flattened(
+    {
+        "id": "int",
+        "code": "string",
+        "name": ["null", "string"],
+        **{name: ["null", kind] for name, kind in TYPES.items()},
+    }
+)
+# What differs between two loads of the same objects.
+OWN = ("_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_file_name")
+SECOND = 1_000_000
+
+
+def row(op: str, lsn: int, id: int, **values: Any) -> dict[str, Any]:
+    """A change of a row with a value of every type; in every seventh row they are null."""
+    full: dict[str, Any] = {
+        "b": bytes([id % 256]),
+        "f": id / 3,
+        "d": -id / 7,
+        "ok": id % 2 == 0,
+        "big": id * 2**40,
+        "price": (id * 100 - 50).to_bytes(5, "big", signed=True),
+        "exact": (-id * 10**20).to_bytes(13, "big", signed=True),
+        "day": id * 1_000 - 10_000,
+        "at": (id - 5) * 10_000 * SECOND + 1,
+        "nanos": id * 10**17 + 1,
+        "zoned": f"20{id % 100:02d}-02-03T04:05:06.123456+01:00",
+        "time": id * SECOND,
+    }
+    values = {"name": f"n{id}\u00e9", **(dict.fromkeys(full) if id % 7 == 0 else full), **values}
+    return change(op, lsn, id=id, code=f"c{id}, d:{id}", **values)
+
+
+def objects(bench: Workbench) -> list[ManifestObject]:
+    """Objects with changes of forty rows: updated, deleted, created again, out of order and twice delivered."""
+    later = [row("u", 300 + id, id, name="later") for id in range(0, 40, 3)]
+    later += [row("d", 400 + id, id) for id in range(5)] + [row("c", 500, 2, name="again")]
+    later += [row("u", 600, 6, day=-622191234)]  # an infinity
+    first = [row("c", 10 + id, id) for id in range(40)]
+    return [bench.put(later, SCHEMA), bench.put(first, SCHEMA), bench.put([row("u", 200, 39, name="late")], SCHEMA)]
+
+
+@pytest.fixture
+def by_spark(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Leaves every load to Spark from the call on."""
+
+    def leave(*_: Any) -> None:
+        raise LeftToSpark("test")
+
+    return lambda: monkeypatch.setattr(merging, "check_first_load", leave)
+
+
+def stored(bench: Workbench, config: TableConfig) -> pa.Table:
+    """All rows of the newest files with all columns but those of one commit alone."""
+    files = [str(path) for path in bench.local_path(config).glob("*.parquet")]
+    rows = pa.concat_tables(pq.ParquetFile(file).read() for file in files)
+    return rows.drop_columns(list(OWN)).sort_by([(name, "ascending") for name in config.record_key])
+
+
+def left_for(bench: Workbench) -> list[str]:
+    """Why loads were left to Spark."""
+    return [fields["reason"] for name, fields in bench.events.seen if name == "left_to_spark"]
+
+
+def counts(outcome: Outcome) -> dict[str, int]:
+    """The counts of an outcome but those of files."""
+    return {name: found for name, found in outcome.counts.items() if name not in ("bytes_written", "files_written")}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({}, id="plain"),
+        pytest.param({"record_key": ("code", "id"), "keep_deleted_values": True}, id="key of two columns"),
+        pytest.param({"record_key": ("big",), "lineage": ("batch", "operation")}, id="long key, little lineage"),
+        pytest.param({"lineage": ()}, id="no lineage"),
+    ],
+)
+def test_a_load_by_arrow_equals_the_one_by_spark(
+    bench: Workbench, settings: dict[str, Any], by_spark: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_load, "STORED_BYTES_PER_PART", 2_000)
+    found = objects(bench)
+    if settings.get("record_key") == ("big",):
+        found = [bench.put([row("c", id, id) for id in range(1, 7)], SCHEMA)]
+    arrow, spark = table("t", **settings), table("u", topic="src.public.t", **settings)
+    by_arrow = bench.merge(arrow, found)
+    assert left_for(bench) == []
+
+    by_spark()
+    of_spark = bench.merge(spark, found)
+
+    assert left_for(bench) == ["test"]
+    assert by_arrow.state == COMMITTED and counts(by_arrow) == counts(of_spark)
+    assert by_arrow.watch == of_spark.watch
+    rows, wanted = stored(bench, arrow), stored(bench, spark)
+    batch = rows.schema.get_field_index("_sluice_batch")
+    assert set(rows.column(batch).to_pylist()) <= {by_arrow.batch, None}
+    assert rows.remove_column(batch).equals(wanted.remove_column(batch))
+    assert metadata(bench, arrow, "t") == metadata(bench, spark, "u")
+
+
+def metadata(bench: Workbench, config: TableConfig, name: str) -> Any:
+    """What a table's only commit says beside its files, with the table's name left out."""
+    (commit,) = (bench.local_path(config) / ".hoodie").glob("*.commit")
+    found = json.loads(commit.read_text())
+    (stats,) = found["partitionToWriteStats"].values()
+    assert {stat["path"] for stat in stats} == {path.name for path in bench.local_path(config).glob("*.parquet")}
+    assert all(stat["fileSizeInBytes"] == (bench.local_path(config) / stat["path"]).stat().st_size for stat in stats)
+    assert all(stat["path"].startswith(stat["fileId"]) and stat["numInserts"] == stat["numWrites"] for stat in stats)
+    text = json.dumps({"keys": sorted(stats[0]), "extra": found["extraMetadata"], "type": found["operationType"]})
+    found = json.loads(text.replace(f"hoodie.{name}", "").replace(f"{name}_record", "").replace(f"db.{name}", ""))
+    del found["extra"]["sluice.batch"]
+    return found
+
+
+def test_a_base_file_is_like_that_of_hudis_own_writer(bench: Workbench, by_spark: Callable[[], None]) -> None:
+    changes = [bench.put([row("c", id, id) for id in range(1, 30)], SCHEMA)]
+    arrow, hudi = table("t"), table("t", database="other", hudi={"hoodie.datasource.write.row.writer.enable": "false"})
+    bench.merge(arrow, changes)
+    by_spark()
+    bench.merge(hudi, changes)
+
+    made, wanted = (pq.ParquetFile(next(bench.local_path(config).glob("*.parquet"))) for config in (arrow, hudi))
+
+    assert made.metadata.metadata == wanted.metadata.metadata
+    assert str(made.schema).splitlines()[2:] == str(wanted.schema).splitlines()[2:]  # but for the record's name
+    assert made.metadata.format_version == wanted.metadata.format_version
+    for place in range(made.metadata.num_columns):
+        column, other = (file.metadata.row_group(0).column(place) for file in (made, wanted))
+        assert [getattr(column, name) for name in ALIKE] == [getattr(other, name) for name in ALIKE]
+        limits = [(of.statistics.min, of.statistics.max, of.statistics.null_count) for of in (column, other)]
+        assert column.path_in_schema in OWN + ("_sluice_batch",) or limits[0] == limits[1]
+
+
+ALIKE = ("path_in_schema", "compression", "physical_type", "has_column_index", "has_offset_index", "num_values")
+
+
+def test_rows_of_one_snapshot_with_one_key_are_left_to_spark(bench: Workbench) -> None:
+    changes = [row("r", 1, 1), row("r", 1, 1, name="other")]
+    assert bench.merge(table(), [bench.put(changes, SCHEMA)]).quarantined[0].code == "key_not_unique"
+    assert left_for(bench) == ["shared"]
+
+
+def test_an_object_that_cant_be_read_is_set_aside_and_the_rest_is_loaded(bench: Workbench) -> None:
+    broken = bench.put_bytes(b"not avro")
+    outcome = bench.merge(table(), [*objects(bench), broken])
+    assert [error.object for error in outcome.quarantined] == [broken.id.hash]
+    assert (outcome.counts["winning"], left_for(bench)) == (40, [])
+
+
+def test_three_readers_agree_after_a_load_an_upsert_and_a_clustering(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_load, "STORED_BYTES_PER_PART", 2_000)
+    config = table(services=ServicePolicy(cluster_by=("name",)))
+    columns = ("id", "name", "d", "ok", "big", "_sluice_position", "__deleted")
+    bench.merge(config, objects(bench))
+    assert left_for(bench) == []
+
+    def readers_agree() -> list[tuple[Any, ...]]:
+        here = bench.rows(config, *columns)
+        assert bench.rows_by_hudi_rs(config, *columns) == here
+        assert bench.rows_by_old_bundle(config, *columns) == here
+        assert len(here) == len({item[0] for item in here})
+        return here
+
+    assert len(readers_agree()) == 40
+    bench.merge(config, [bench.put([row("u", 700 + id, id, name="upserted") for id in (1, 7, 8, 50)], SCHEMA)])
+    assert [item[1] for item in readers_agree() if item[1] == "upserted"] == ["upserted"] * 4
+    served = serve_table(
+        bench.spark,
+        config=config,
+        service=CLUSTERING,
+        services=bench.services,
+        rates=SliceRates(cores=1),
+        still_held=lambda: True,
+        slice_s=20,
+        raise_floor=lambda positions: None,
+    )
+    assert served.report.files_after == 1
+    assert len(readers_agree()) == 41
+    bench.merge(config, [bench.put([row("u", 800, 7, name="after")], SCHEMA)])
+    assert [item[1] for item in readers_agree() if item[0] == 7] == ["after"]
+
+
+def test_a_load_runs_two_jobs_of_its_own(bench: Workbench) -> None:
+    before = len(jobs(bench))
+    bench.merge(table(), objects(bench))
+    own = [stages for name, stages in jobs(bench)[before:] if "runJob" in name and "PythonRDD" in name]
+    assert own == [2, 2]  # reading and counting; writing, whose first stage is skipped
+
+
+def jobs(bench: Workbench) -> list[tuple[str, int]]:
+    """Spark's jobs so far in order: name, and number of stages."""
+    bench.spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    listed = bench.spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    found = [listed.apply(place) for place in range(listed.size())]
+    return [(job.name(), job.stageIds().size()) for job in sorted(found, key=lambda job: job.jobId())]
+
+
+@pytest.fixture
+def in_tasks() -> Iterator[None]:
+    """Sends this module's functions to tasks, which can't import it."""
+    module = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(module)
+    yield
+    cloudpickle.unregister_pickle_by_value(module)
+
+
+def attempts(folder: Path, number: int) -> bool:
+    """Whether this is one of the first attempts at something, over all processes."""
+    folder.mkdir(exist_ok=True)
+    for each in range(number):
+        try:
+            (folder / str(each)).touch(exist_ok=False)
+            return True
+        except FileExistsError:
+            continue
+    return False
+
+
+def test_a_task_that_writes_twice_leaves_one_file_that_counts(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, in_tasks: None
+) -> None:
+    config, written = table(), first_load._written
+
+    def twice(*given: Any, **named: Any) -> Any:
+        messages = list(given[0])
+        if attempts(tmp_path / "tries", 1):  # as an attempt whose result is lost
+            written(messages, *given[1:], **{**named, "token": "0-0-99"})
+        return written(messages, *given[1:], **named)
+
+    monkeypatch.setattr(first_load, "_written", twice)
+    bench.merge(config, objects(bench))
+    (file,) = bench.local_path(config).glob("*.parquet")
+    assert "_0-0-99_" not in file.name
+    assert len(bench.rows_by_hudi_rs(config, "id")) == len(bench.rows(config, "id")) == 40
+
+
+Fail = Callable[[pytest.MonkeyPatch, Path], None]
+
+
+def die(*_: Any, **__: Any) -> Any:
+    raise RuntimeError("killed here")
+
+
+def before_markers(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setattr(first_load, "_written", die)
+
+
+def between_files(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    written = first_load._written
+
+    def once(*given: Any, **named: Any) -> Any:
+        return written(*given, **named) if attempts(folder / "files", 1) else die()
+
+    monkeypatch.setattr(first_load, "_written", once)
+
+
+def before_the_commit(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setattr(HudiJvm, "commit_files", die)
+
+
+@pytest.mark.parametrize("fail", [before_markers, between_files, before_the_commit])
+def test_a_load_that_died_is_rolled_back_and_done_again_by_spark(
+    bench: Workbench, fail: Fail, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, in_tasks: None
+) -> None:
+    monkeypatch.setattr(first_load, "STORED_BYTES_PER_PART", 2_000)
+    config = table()
+    manifest = bench.manifest(config, objects(bench))
+    with monkeypatch.context() as broken:
+        fail(broken, tmp_path)
+        with pytest.raises(Exception, match="killed here"):
+            bench.merge_manifest(manifest, config)
+    assert bench.resolve(manifest, config) is None
+    assert list(bench.local_path(config).glob("*.parquet")) == []
+    again = bench.merge_manifest(manifest, config)
+    assert (again.counts["winning"], left_for(bench)) == (40, ["instants"])
+    assert len(bench.rows_by_hudi_rs(config, "id")) == 40
+
+
+def test_a_load_whose_driver_died_after_the_commit_is_found(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = table()
+    manifest = bench.manifest(config, objects(bench))
+    whole = HudiJvm.commit_files
+
+    def late(self: HudiJvm, *given: Any) -> None:
+        whole(self, *given)
+        die()
+
+    monkeypatch.setattr(HudiJvm, "commit_files", late)
+    with pytest.raises(RuntimeError, match="killed here"):
+        bench.merge_manifest(manifest, config)
+    found = bench.resolve(manifest, config)
+    assert found is not None and found.counts["inserted"] == 40
+    assert len(bench.rows(config, "id")) == 40
+
+
+def test_a_load_commits_nothing_once_the_lane_is_lost(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, held = table(), [True]
+    write = first_load.FirstLoad.write
+
+    def lost(self: first_load.FirstLoad, new: Any) -> Any:
+        held.clear()
+        return write(self, new)
+
+    monkeypatch.setattr(first_load.FirstLoad, "write", lost)
+    with pytest.raises(LaneLost):
+        bench.merge(config, objects(bench), still_held=lambda: bool(held))
+    assert not [name for name in bench.timeline(config) if name.endswith(".commit")]
