@@ -1,17 +1,17 @@
-"""One SELECT over silver tables in DuckDB, which opens only the tables that it names."""
+"""One SELECT over silver tables in DuckDB, which opens the tables and reads the columns that it names."""
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from sluice.catalog.history_view import DUCKDB, history_view_sql
 from sluice.changes import hidden_columns
 from sluice.errors import SluiceError
 from sluice_read.errors import InvalidQuery, Unreadable
@@ -29,6 +29,34 @@ def table_references(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[t
     DuckDB's own parser finds them. Names without a schema are defined in the statement (WITH) and left out. Raises
     InvalidQuery for more than one statement and for anything but a SELECT.
     """
+    return tuple(dict.fromkeys(_walk(_parsed(connection, sql))))
+
+
+def named_columns(connection: duckdb.DuckDBPyConnection, sql: str) -> frozenset[str] | None:
+    """Every word of a SELECT that may be a column's name, in lower case; None where it may need all columns.
+
+    These need all: `*` and COLUMNS, a natural join, and the name of a table in place of a column, which is the row.
+    Raises InvalidQuery.
+    """
+    words, tables, last = set[str](), set[str](), set[str]()
+    waiting: list[Any] = [_parsed(connection, sql)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, str):
+            words.add(node.lower())
+        elif isinstance(node, list):
+            waiting += node
+        elif isinstance(node, dict):
+            if node.get("type") in ("STAR", "PIVOT", "SHOW_REF") or node.get("ref_type") == "NATURAL":
+                return None
+            tables |= {str(node[key]).lower() for key in ("alias", "table_name") if node.get(key)}
+            last |= {str(name).lower() for name in (node.get("column_names") or ())[-1:]}
+            waiting += node.values()
+    return None if last & tables else frozenset(words)
+
+
+def _parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
+    """The tree of one SELECT by DuckDB's own parser. Raises InvalidQuery."""
     (serialized,) = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()[0]
     parsed = json.loads(serialized)
     if parsed.get("error"):
@@ -45,7 +73,7 @@ def table_references(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[t
             f"{len(parsed['statements'])} statements were given, and one is allowed",
             next_step="Run `sluice query` once for each",
         )
-    return tuple(dict.fromkeys(_walk(parsed["statements"][0]["node"])))
+    return parsed["statements"][0]["node"]
 
 
 def _walk(node: Any) -> Iterator[tuple[str, str]]:
@@ -83,12 +111,34 @@ def run_query(
         named = {
             (schema.lower(), table.lower()): (schema, table) for schema, table in table_references(connection, sql)
         }
-        for schema, table in (pair for folded, pair in named.items() if folded[0] not in _OWN_SCHEMAS):
-            _load(connection, place, schema, table, Shown(with_deleted=with_deleted, lineage=lineage), span)
+        columns, shown = named_columns(connection, sql), Shown(with_deleted=with_deleted, lineage=lineage)
+        opened = {
+            f"{quoted(schema)}.{quoted(table)}": open_table(place, f"{schema}.{table}", span=span)
+            for (folded, _), (schema, table) in named.items()
+            if folded not in _OWN_SCHEMAS
+        }
+        for schema in (schema for (folded, _), (schema, _) in named.items() if folded not in _OWN_SCHEMAS):
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
         try:
+            # Bound to empty tables first: a mistake in the statement is found before anything is read.
+            for name, table in opened.items():
+                load(connection, name, table.schema(shown).empty_table().to_reader())
+            connection.sql(sql)
+            for name, table in opened.items():
+                connection.execute(f"DROP TABLE {name}")
+                load(connection, name, table.reader(_only(shown, table.schema(shown).names, columns)))
             yield connection.sql(sql)
         except duckdb.Error as error:
             raise _explained(place, error) from error
+
+
+def _only(shown: Shown, names: Sequence[str], columns: frozenset[str] | None) -> Shown:
+    """What of a table is read: the columns that may be named, and at least one, for the number of rows."""
+    if columns is None:
+        return shown
+    # DuckDB compares names without case, by rules of its own for letters beyond ASCII.
+    wanted = tuple(name for name in names if name.lower() in columns or not name.isascii())
+    return replace(shown, columns=wanted or tuple(names[:1]))
 
 
 @contextmanager
@@ -143,23 +193,6 @@ def load(connection: duckdb.DuckDBPyConnection, name: str, reader: pa.RecordBatc
 def quoted(identifier: str) -> str:
     """Quote a name for SQL."""
     return '"' + identifier.replace('"', '""') + '"'
-
-
-def _load(
-    connection: duckdb.DuckDBPyConnection, place: SilverPlace, schema: str, table: str, shown: Shown, span: Span
-) -> None:
-    # DuckDB's own storage can be scanned twice, and spills to disk.
-    opened = open_table(place, f"{schema}.{table}", span=span)
-    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
-    name = f"{quoted(schema)}.{quoted(table)}"
-    if hidden_columns.POSITION not in opened.record_key or shown.with_deleted or shown.lineage or span.changes:
-        load(connection, name, opened.reader(shown))
-        return
-    changes = f"{quoted(schema)}.{quoted(f'_changes_of_{table}')}"
-    load(connection, changes, opened.reader(Shown(with_deleted=True, lineage=True)))
-    key = [column for column in opened.record_key if column != hidden_columns.POSITION]
-    states = history_view_sql(opened.schema().names, record_key=key, source=changes, dialect=DUCKDB)
-    connection.execute(f"CREATE VIEW {name} AS {states}")
 
 
 def _first_line(error: duckdb.Error) -> str:

@@ -14,8 +14,8 @@ from sluice_cli.main import run
 from sluice_cli.tables import query as query_command
 from sluice_read.errors import InvalidQuery, UnknownTable, Unreadable
 from sluice_read.place import tables_in
-from sluice_read.reading import open_table, read_table
-from sluice_read.sql import load, opened_duckdb, run_query, table_references
+from sluice_read.reading import SilverTable, open_table, read_table
+from sluice_read.sql import load, named_columns, opened_duckdb, run_query, table_references
 
 AVRO_LOGS = SILVER_FOLDER.parent / "avro_logs"
 
@@ -147,6 +147,44 @@ def test_a_python_variable_is_no_table(silver):
     with pytest.raises(InvalidQuery, match=r"crm\.user"):
         answer(silver, "select * from crm_rows")
     assert crm_rows.num_rows == 2
+
+
+@pytest.mark.parametrize(
+    ("sql", "named"),
+    [
+        ("select Name from moma.artists where id > 1 order by born", {"name", "id", "born"}),
+        ("select a.id from moma.artists a join moma.works w using (note)", {"id", "note"}),
+        ("select count(*) from moma.artists", set()),
+        ("with t as (select id from moma.works) select max(id) from t", {"id"}),
+        ("select tags[1], w.fee from moma.works as w group by all", {"tags", "fee"}),
+        ("from moma.artists", None),
+        ("select artists from moma.artists", None),
+        ("select w.* from moma.works w", None),
+        ("select columns('n.*') from moma.works", None),
+        ("select id from moma.works natural join moma.artists", None),
+        ("summarize moma.works", None),
+    ],
+)
+def test_a_statement_names_the_columns_that_it_needs(connection, sql, named):
+    found = named_columns(connection, sql)
+    columns = {"id", "name", "born", "note", "tags", "fee", "photo", "seen", "nationality"}
+    assert (None if found is None else found & columns) == named
+
+
+def test_only_the_columns_that_are_named_are_read(silver, monkeypatch):
+    read = []
+    reader = SilverTable.reader
+    monkeypatch.setattr(SilverTable, "reader", lambda self, shown: read.append(shown.columns) or reader(self, shown))
+    assert answer(silver, "select NAME from moma.artists where ID = 3") == [(rows_by_id(
+        read_table(silver, "moma.artists"))[3]["name"],)]  # fmt: skip
+    assert answer(silver, "select count(*) from moma.works") == [(6,)]
+    assert sorted(read[0]) == ["id", "name"] and len(read[-1]) == 1
+
+
+def test_a_mistake_is_found_before_anything_is_read(silver, monkeypatch):
+    monkeypatch.delattr(SilverTable, "reader")
+    with pytest.raises(InvalidQuery, match="nam"):
+        answer(silver, "select nam from moma.artists")
 
 
 def test_a_hidden_column_that_is_asked_for_by_name_points_to_the_option(silver):
