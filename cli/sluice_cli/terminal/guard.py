@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO, cast
+from typing import IO, Any, TextIO, cast
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -60,6 +60,18 @@ class _PlainStatus(Status):
 
 class _EscapingConsole(Console):
     """A console that escapes text and keeps rich's own sequences."""
+
+    @property
+    def file(self) -> IO[str]:
+        """The stream behind every proxy: while a spinner runs, rich puts one of its own before the escaping stream."""
+        found = super().file
+        while (behind := getattr(found, "rich_proxied_file", None)) is not None:
+            found = behind
+        return found
+
+    @file.setter
+    def file(self, file: IO[str]) -> None:
+        self._file = file
 
     def status(self, status: RenderableType, **settings: Any) -> Status:
         return _PlainStatus(Text(status) if isinstance(status, str) else status, console=self, **settings)
