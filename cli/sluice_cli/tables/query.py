@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -11,7 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
+from sluice.errors import UsageError
 from sluice_aws.clock import epoch_ms
+from sluice_cli.tables.prompt import prompt
 from sluice_cli.terminal.output import Stack, chosen_target, counted, json_text, print_table, say, stderr_console
 from sluice_cli.terminal.rows import (
     Csv,
@@ -25,6 +28,7 @@ from sluice_cli.terminal.rows import (
     write_csv,
     write_rows,
 )
+from sluice_local.cache import cache_directory
 from sluice_read.moments import Span, instant_at, moment_of, span_of
 
 _BATCH_ROWS = 10_000
@@ -61,9 +65,14 @@ Until = Annotated[
 
 def query(
     sql: Annotated[
-        str,
-        typer.Argument(metavar="SQL", help="One SELECT (WITH, FROM, DESCRIBE, SUMMARIZE); `-` reads it from stdin."),
-    ],
+        str | None,
+        typer.Argument(
+            metavar="[SQL]",
+            help="One SELECT (WITH, FROM, DESCRIBE, SUMMARIZE); `-` reads it from stdin. Without it, in a terminal, a "
+            "prompt opens.",
+            show_default=False,
+        ),
+    ] = None,
     as_of: AsOf = None,
     since: Since = None,
     until: Until = None,
@@ -92,6 +101,8 @@ def query(
 
     In JSON, dates and timestamps are ISO 8601, decimals are strings and bytes are base64.
 
+    Without a statement a prompt opens in a terminal, with history and completion.
+
     Examples:
 
       sluice query 'select count(*) from tickit.sales'
@@ -107,19 +118,28 @@ def query(
       sluice query --with-deleted --lineage 'from tickit.users' --csv > users.csv
     """
     # hudi-rs, DuckDB and Arrow take as long to load as all the rest, and few other verbs need them.
+    from sluice_read.place import tables_in
     from sluice_read.sql import run_query
 
     form = Form(json_lines=json_lines, csv=as_csv, parquet=parquet, spreadsheet=spreadsheet)
     span = span_of(as_of=as_of, since=since, until=until, now=epoch_ms())
-    statement = sys.stdin.read() if sql == "-" else sql
+    if sql is None and not sys.stdin.isatty():
+        raise UsageError("No statement was given", next_step="Give one, or `-` to read it from stdin")
     target = chosen_target(stack)
-    with ExitStack() as held:
-        with stderr_console().status("Reading the tables that the statement names"):
-            relation = held.enter_context(
-                run_query(target, statement, with_deleted=with_deleted, lineage=lineage, span=span, files=files)
-            )
-        long_integers = frozenset(number for number, kind in enumerate(relation.types) if str(kind) in _LONG_INTEGERS)
-        write_rows(relation.to_arrow_reader(_BATCH_ROWS), form, whole_numbers=long_integers)
+
+    def run(statement: str) -> None:
+        with ExitStack() as held:
+            with stderr_console().status("Reading the tables that the statement names"):
+                relation = held.enter_context(
+                    run_query(target, statement, with_deleted=with_deleted, lineage=lineage, span=span, files=files)
+                )
+            long = frozenset(number for number, kind in enumerate(relation.types) if str(kind) in _LONG_INTEGERS)
+            write_rows(relation.to_arrow_reader(_BATCH_ROWS), form, whole_numbers=long)
+
+    if sql is None:
+        prompt(run, lambda: tables_in(target), cache_directory(os.environ) / "query-history")
+    else:
+        run(sys.stdin.read() if sql == "-" else sql)
 
 
 def read(

@@ -1,0 +1,119 @@
+"""The prompt of `sluice query`: statements until `;`, with the history of earlier sessions and completion by Tab.
+
+Both come from the standard library's readline; without it, as on Windows, lines are read plainly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sluice.errors import SluiceError
+from sluice_cli.terminal.output import say
+
+HISTORY_LINES = 1_000
+_KEYWORDS = (
+    "all and as between by case count desc describe distinct else end exclude from group having in is join left like "
+    "limit not null on or order select sum summarize then union using when where with"
+).split()
+_BREAKS = " \t\n\"'(),;=<>+*/"
+
+
+def prompt(run: Callable[[str], None], tables: Callable[[], Sequence[str]], history: Path) -> None:
+    """Read statements and run each, until the end of input. An error of Sluice ends its statement alone."""
+    say("One SELECT, ended by `;`. Tab completes keywords and tables, Ctrl-C drops a statement, Ctrl-D ends")
+    with _line_editing(history, _once(tables)):
+        for statement in statements(input):
+            try:
+                run(statement)
+            except SluiceError as error:
+                say(f"error: {error}")
+            except KeyboardInterrupt:
+                say("interrupted")
+
+
+def statements(read: Callable[[str], str]) -> Iterator[str]:
+    """The statements among the lines that `read` returns for a prompt's text, up to its EOFError."""
+    lines: list[str] = []
+    while True:
+        try:
+            line = read("sluice> " if not lines else "   ...> ")
+        except KeyboardInterrupt:
+            say("")
+            lines = []
+            continue
+        except EOFError:
+            say("")
+            return
+        if not lines and not line.strip():
+            continue
+        if not lines and line.strip().rstrip(";").lower() in ("exit", "quit"):
+            return
+        lines.append(line)
+        if line.rstrip().endswith(";"):
+            statement = "\n".join(lines).strip().rstrip(";")
+            lines = []
+            if statement:
+                yield statement
+
+
+def completions(word: str, tables: Callable[[], Sequence[str]]) -> list[str]:
+    """What may follow the beginning of a word: keywords and `database.table`, which is completed without case."""
+    folded = word.lower()
+    return [found for found in (*_KEYWORDS, *tables()) if found.lower().startswith(folded)]
+
+
+def _once(tables: Callable[[], Sequence[str]]) -> Callable[[], Sequence[str]]:
+    known: list[Sequence[str]] = []
+
+    def listed() -> Sequence[str]:
+        if not known:
+            try:
+                known.append([_quoted(table) for table in tables()])
+            except Exception:  # completion must not end the prompt, whatever S3 answers
+                known.append([])
+        return known[0]
+
+    return listed
+
+
+def _quoted(table: str) -> str:
+    database, _, name = table.partition(".")
+    return table if re.fullmatch(r"[a-z][a-z0-9_]*", name) and name not in ("user", "table") else f'{database}."{name}"'
+
+
+@contextmanager
+def _line_editing(history: Path, tables: Callable[[], Sequence[str]]) -> Iterator[None]:
+    try:
+        import readline
+    except ModuleNotFoundError:
+        yield
+        return
+    lines: Any = readline
+    found: list[str] = []
+
+    def complete(word: str, number: int) -> str | None:
+        if number == 0:
+            found[:] = completions(word, tables)
+        return found[number] if number < len(found) else None
+
+    lines.set_completer(complete)
+    lines.set_completer_delims(_BREAKS)
+    lines.parse_and_bind("tab: complete")
+    lines.set_history_length(HISTORY_LINES)
+    try:
+        lines.read_history_file(history)
+    except OSError:
+        pass  # the first session, or a file of others
+    try:
+        yield
+    finally:
+        try:
+            history.parent.mkdir(parents=True, exist_ok=True)
+            history.touch(mode=0o600)
+            lines.write_history_file(history)
+        except OSError as error:
+            say(f"The history was not kept: {error}")
