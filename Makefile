@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo example test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check coverage documents docs test-all test-unit-on mutants faults scan build package deploy on-aws delete bench bench-services bench-bytes deploy-walkthrough transcript constraints requirements notices clean
+.PHONY: help setup demo example test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check coverage documents docs test-all test-unit-on mutants faults soak scan build package deploy on-aws delete bench bench-services bench-bytes deploy-walkthrough transcript constraints requirements notices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -80,6 +80,11 @@ mutants: setup  ## break the product on purpose, one rule at a time, and see eac
 
 faults: setup  ## strike every fault on the local stack and judge the tables after it; resumable; writes docs/faults.md (an hour and more)
 	PYTHONPATH=bench:tests $(BIN)/python -m faulting $(ARGS)
+
+MINUTES ?= 20
+SEED ?=
+soak: setup  ## MINUTES=20 of generated changes to ten tables under random faults of SEED; writes docs/soak.md
+	PYTHONPATH=bench:tests $(BIN)/python -m soaking --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 judge-all: setup  ## every fixture set, order, pace and table type against the source database's rows; resumable; writes docs/judged.md (hours)
 	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judge.matrix; status=$$?; PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judge.document --take && exit $$status

@@ -16,9 +16,9 @@ MARKERS: Mapping[str, str] = {
     "job_permissions": "job_permissions",
 }
 TIMEOUT_S: Mapping[str, float] = {"integration": 300, "faults": 300, "job_permissions": 600}
-# Tests that share the session's local stack run in one worker. What is long starts first; the last two end a run.
+# Tests that share the session's local stack run in one worker. What is long starts first; the last three end a run.
 STACK = "the stack"
-STACK_ORDER = ("test_judge.py", "", "test_rebuilt_table.py", "test_faults.py")
+STACK_ORDER = ("test_judge.py", "", "test_rebuilt_table.py", "test_faults.py", "test_soak.py")
 WITHOUT_THE_STACK = frozenset(
     {
         "test_demo.py",

@@ -9,11 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from faulting.scene import Scene
-from faulting.world import TABLES
 from sluice.hudi.timeline import COMPACTION, REQUESTED
 from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader, table_prefix
-from sluice_bench.data.debezium_objects import SOURCES
 from sluice_read.reading import read_table
 
 _BASE_FILE = re.compile(r"[^/]+_[^_/]+_(\d{17})\.parquet$")
@@ -58,13 +56,13 @@ def judge_scene(scene: Scene) -> Verdict:
 
 def _compared(scene: Scene, table: str) -> Counter[str]:
     expected = scene.world.expected(table)
-    name = table.rpartition(".")[2]
+    key_column, text = scene.world.columns(table)
     seen: Counter[int] = Counter()
     wrong = 0
     for row in read_table(scene.stack.target, table).to_pylist():
-        key = int(row[SOURCES[name].key])
+        key = int(row[key_column])
         seen[key] += 1
-        wrong += expected.get(key) != row[TABLES[name]]
+        wrong += expected.get(key) != row[text]
     return Counter(
         rows=len(expected),
         lost=len(expected.keys() - seen.keys()),

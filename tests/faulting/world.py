@@ -52,6 +52,11 @@ class World:
         """The prefix of all keys in bronze."""
         return f"topics/{self.database}."
 
+    def columns(self, table: str) -> tuple[str, str]:
+        """The key's column, and the text column that changes."""
+        name = table.rpartition(".")[2]
+        return SOURCES[name].key, TABLES[name]
+
     def rules(self, **more: Any) -> list[dict]:
         """The entries of tables.yaml, each with `more` keys."""
         rules = table_rules(f"{self.database}.", self.database, self.table_type)

@@ -1,0 +1,307 @@
+"""Runs a soak: puts objects, strikes faults, measures recoveries and memory, and judges at the end."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from faulting.proxy import FaultProxy
+from faulting.scene import Scene
+from faulting.verdict import judge_scene
+from judging.running_stack import RunningStack
+
+from sluice.ledger.audit_round import DONE
+from sluice.ledger.keys import CLAIMED, PENDING
+from sluice.objects import ObjectId
+from sluice_aws.audit.rounds import CHECKPOINT
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.past_batches import PastBatches
+from sluice_bench.measure.machine import describe_machine
+from sluice_bench.measure.percentiles import percentile
+from soaking.faults import SoakFault, plan
+from soaking.world import LIVELY, TABLES, SoakObject, SoakWorld
+
+LOOK_S, MEMORY_S, SAY_S = 2.0, 10.0, 30.0
+PUT_S = 1.5  # between two objects
+GROWTH_MB = 600.0  # of the stack's processes, which hold what is stored, from a fifth of the time to its end
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Recovery:
+    """A fault that struck, and what must be committed until it counts as recovered from."""
+
+    fault: str
+    since: float  # monotonic; the end of a fault that lasts
+    waits: set[ObjectId]
+    seconds: float | None = None
+
+
+@dataclass
+class Soak:
+    """One soak under way. Its seed decides on the objects, the faults and their order."""
+
+    stack: RunningStack
+    proxy: FaultProxy
+    seed: int
+    say: Say
+    alone: bool = False  # nobody else uses the stack
+    world: SoakWorld = field(init=False)
+    scene: Scene = field(init=False)
+    recoveries: list[Recovery] = field(default_factory=list)
+    memory_mb: list[tuple[float, float]] = field(default_factory=list)
+    driver_mb: float = 0.0
+    unrest: list[str] = field(default_factory=list)
+    _outstanding: set[ObjectId] = field(default_factory=set)
+    _known: int = 0
+    _held: list[SoakObject] | None = None
+
+    def __post_init__(self) -> None:
+        self.world = SoakWorld(self.stack, self.seed)
+        self.scene = Scene(self.stack, self.proxy, self.world)
+
+    def run(self, seconds: float, every_s: float) -> dict[str, Any]:
+        """Soak for so long with a fault every so often, wait until all is committed, and judge. Gives the report."""
+        self.stack.configure(self.world.rules(), defaults={"services": LIVELY})
+        self.scene.behave()
+        self.scene.fresh_run()
+        began = time.monotonic()
+        self._soak(began, seconds, plan(self.seed, int(seconds / every_s) + 1), every_s)
+        self.say(f"[{time.monotonic() - began:.0f} s] no more changes; waiting until everything is committed")
+        while self._outstanding_now() and time.monotonic() - began < seconds + 600:
+            time.sleep(LOOK_S)
+        self.scene.wait_settled()
+        self._outstanding_now()
+        settled_s = time.monotonic() - began - seconds
+        self.say("judging: rows, verify, audit, files, the lane")
+        return self._report(seconds, every_s, settled_s)
+
+    # ---------------------------------------------------------------- what faults use
+    def send_notices(self, identities: list[ObjectId]) -> None:
+        """Put notices of known objects into the queue."""
+        queue = self.stack.target.outputs["QueueUrl"]
+        self.stack.target.client("sqs").send_message(QueueUrl=queue, MessageBody=self.world.notices(identities))
+
+    @contextmanager
+    def held_back(self) -> Iterator[None]:
+        """Hold new objects back for the length of a block, and put them in reverse order at its end."""
+        self._held = []
+        try:
+            yield
+        finally:
+            held, self._held = self._held, None
+            for made in reversed(held):
+                self.world.put(made)
+
+    # ---------------------------------------------------------------- the loop
+    def _soak(self, began: float, seconds: float, faults: list[tuple[SoakFault, float]], every_s: float) -> None:
+        draw = random.Random(f"{self.seed}/objects")
+        next_put = next_look = next_memory = next_say = 0.0
+        next_fault = every_s
+        waiting: tuple[SoakFault, float] | None = None
+        lasting: list[tuple[float, Recovery, ExitStack]] = []
+        try:
+            while (now := time.monotonic() - began) < seconds:
+                if now >= next_put:
+                    self._put(draw.choice(list(TABLES)))
+                    next_put += PUT_S
+                if now >= next_look:
+                    self._outstanding_now()
+                    next_look = now + LOOK_S
+                if now >= next_memory:
+                    self._measure(now)
+                    next_memory = now + MEMORY_S
+                if now >= next_say:
+                    self.say(f"[{now:.0f}/{seconds:.0f} s] {self._progress()}")
+                    next_say += SAY_S
+                if now >= next_fault and faults:
+                    waiting = waiting or faults.pop(0)
+                    next_fault += every_s
+                if waiting is not None and (not waiting[0].needs_driver or self._driver_lives()):
+                    lasting.append(self._strike(*waiting))
+                    waiting = None
+                for one in [one for one in lasting if one[0] <= time.monotonic()]:
+                    lasting.remove(one)
+                    self._end(one[1], one[2])
+                time.sleep(0.1)
+        finally:
+            for _, recovery, undo in lasting:
+                self._end(recovery, undo)
+
+    def _put(self, name: str) -> None:
+        made = self.world.next_object(name)
+        if self._held is not None:
+            self._held.append(made)
+        else:
+            self.world.put(made)
+
+    def _strike(self, fault: SoakFault, length_s: float) -> tuple[float, Recovery, ExitStack]:
+        self.say(f"    {fault.name}: {fault.strikes}")
+        undo = ExitStack()
+        undo.enter_context(fault.act(self, random.Random(f"{self.seed}/{len(self.recoveries)}")))
+        recovery = Recovery(fault.name, float("inf"), set())
+        self.recoveries.append(recovery)
+        return time.monotonic() + (length_s if fault.lasts else 0.0), recovery, undo
+
+    def _end(self, recovery: Recovery, undo: ExitStack) -> None:
+        undo.close()
+        self._outstanding_now()
+        recovery.since, recovery.waits = time.monotonic(), set(self._outstanding)
+
+    def _outstanding_now(self) -> set[ObjectId]:
+        """Look at what was put and is neither committed nor set aside yet, and at the lane."""
+        fresh = self.world.put_objects[self._known :]
+        self._known += len(fresh)
+        self._outstanding.update(identity for _, identity in fresh)
+        records = self.scene.ledger.objects.get(self._outstanding)
+        self._outstanding -= {identity for identity, one in records.items() if one.state not in (PENDING, CLAIMED)}
+        for recovery in self.recoveries:
+            if recovery.seconds is None and not recovery.waits & self._outstanding and recovery.since < float("inf"):
+                recovery.seconds = time.monotonic() - recovery.since
+        state = self.scene.lane().state
+        if state not in ("idle", "starting", "running") and (not self.unrest or state not in self.unrest[-1]):
+            self.unrest.append(f"lane was {state} at {dt.datetime.now():%H:%M:%S}")
+        return self._outstanding
+
+    def _driver_lives(self) -> bool:
+        lane = self.scene.lane()
+        if lane.state != "running" or lane.job_run_id is None:
+            return False
+        with suppress(OSError):
+            return bool(self.scene.processes(lane.job_run_id))
+        return False
+
+    def _progress(self) -> str:
+        return (
+            f"{self.world.changes} changes in {len(self.world.put_objects)} objects, {len(self._outstanding)} wait; "
+            f"lane {self.scene.lane().state}; {len(self.recoveries)} faults"
+        )
+
+    def _scheduled_audit(self) -> list[str]:
+        """What reconcile's audit finds in a whole round."""
+        self.scene.ledger.history.put_checkpoint({}, 0, CHECKPOINT)
+        for _ in range(20):
+            answer = self.scene.invoke("ReconcileFunction", {"duty": "audit"})
+            if answer["phase"] == DONE:
+                return [f"{code} {count}" for code, count in answer["contradictions"].items()]
+        return [f"it came only to {answer['phase']}"]
+
+    # ---------------------------------------------------------------- memory
+    def _measure(self, now: float) -> None:
+        described = json.loads(next(self.stack.home.glob("**/local.json")).read_text())
+        stack, drivers = _resident_mb(described["pids"]["owner"], self._job_runs())
+        self.memory_mb.append((now, stack))
+        self.driver_mb = max(self.driver_mb, drivers)
+
+    def _job_runs(self) -> set[int]:
+        return {int(file.read_text()) for file in (self.stack.home / "runs").glob("*/pid") if file.read_text().strip()}
+
+    # ---------------------------------------------------------------- the report
+    def _report(self, seconds: float, every_s: float, settled_s: float) -> dict[str, Any]:
+        verdict = judge_scene(self.scene)
+        problems = {kind: list(found) for kind, found in verdict.problems.items()}
+        if self.unrest:
+            problems.setdefault("lane", []).extend(self.unrest)
+        early = next((mb for at, mb in self.memory_mb if at >= seconds / 5), 0.0)
+        late = self.memory_mb[-1][1] if self.memory_mb else 0.0
+        if late - early > GROWTH_MB:
+            problems["memory"] = [f"the stack's processes grew from {early:.0f} to {late:.0f} MB"]
+        if self.alone and (found := self._scheduled_audit()):
+            problems["scheduled audit"] = found
+        waiting = [one.fault for one in self.recoveries if one.seconds is None]
+        if waiting:
+            problems["recovery"] = waiting
+        objects = Objects(self.stack.target.client("s3"))
+        batches = [
+            batch
+            for batch in PastBatches(objects, self.stack.target.silver).newest()
+            if any(table in self.world.tables for table in batch.manifest.tables)
+        ]
+        return {
+            "seed": self.seed,
+            "minutes": round(seconds / 60, 1),
+            "fault_every_s": every_s,
+            "at": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
+            "machine": {
+                name: value
+                for name, value in describe_machine().items()
+                if name in ("cores", "load_1_5_15", "commit", "memory_gib")
+            },
+            "tables": len(self.world.tables),
+            "changes": self.world.changes,
+            "objects": len(self.world.put_objects),
+            "batches": len(batches),
+            "commits": sum(one.instant is not None for batch in batches for one in batch.outcomes.values()),
+            "job_runs": len(self._job_runs()),
+            "services": _services_done(self.scene, self.world),
+            "faults": dict(sorted(Counter(one.fault for one in self.recoveries).items())),
+            "recovery_s": {
+                name: times_of([one for one in self.recoveries if name in (one.fault, "all")])
+                for name in ("all", *sorted({one.fault for one in self.recoveries}))
+            },
+            "settled_s": round(settled_s, 1),
+            "rows": verdict.rows,
+            "lost": verdict.lost,
+            "doubled": verdict.doubled,
+            "wrong": verdict.wrong,
+            "clean": verdict.clean and not problems,
+            "problems": problems,
+            "memory_mb": {
+                "after_a_fifth": round(early),
+                "at_the_end": round(late),
+                "largest_drivers": round(self.driver_mb),
+            },
+        }
+
+
+def times_of(recoveries: list[Recovery]) -> dict[str, float]:
+    """How many recoveries there are, and their times."""
+    seconds = [one.seconds for one in recoveries if one.seconds is not None]
+    if not seconds:
+        return {"n": 0}
+    return {
+        "n": len(seconds),
+        "p50": round(percentile(seconds, 0.5), 1),
+        "p95": round(percentile(seconds, 0.95), 1),
+        "max": round(max(seconds), 1),
+    }
+
+
+def _services_done(scene: Scene, world: SoakWorld) -> Mapping[str, int]:
+    """Table services by name and state."""
+    found = [one for one in scene.ledger.services.of_lane(world.lane) if one.table in world.tables]
+    return dict(sorted(Counter(f"{one.service} {one.state}" for one in found).items()))
+
+
+def _resident_mb(root: int, groups: set[int]) -> tuple[float, float]:
+    """Resident memory of a process and its descendants without these process groups, and of those groups, in MB."""
+    parents: dict[int, int] = {}
+    group_of: dict[int, int] = {}
+    pages: dict[int, int] = {}
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            with suppress(OSError, IndexError, ValueError):
+                fields = (process / "stat").read_text().rpartition(")")[2].split()
+                pid = int(process.name)
+                parents[pid], group_of[pid] = int(fields[1]), int(fields[2])
+                pages[pid] = int((process / "statm").read_text().split()[1])
+    descendants, fresh = {root}, {root}
+    while fresh:
+        fresh = {pid for pid, parent in parents.items() if parent in fresh} - descendants
+        descendants |= fresh
+    page_mb = os.sysconf("SC_PAGE_SIZE") / 1024**2
+    drivers = {pid for pid in pages if group_of.get(pid) in groups}
+    return (
+        sum(pages.get(pid, 0) for pid in descendants - drivers) * page_mb,
+        sum(pages[pid] for pid in drivers) * page_mb,
+    )
