@@ -22,7 +22,7 @@ import fastavro
 from sluice.config.limits import Limits
 from sluice.errors import ExpansionLimit, SluiceError
 from sluice.schema.avro import WriterSchema, read_writer_schema
-from sluice.schema.limits import weight_of
+from sluice.schema.limits import parse_schema, weight_of
 from sluice_formats.avro_header import MAGIC, SYNC_BYTES, AvroHeader, Cut, Head, long_at, parse_header
 from sluice_formats.errors import CorruptObject
 from sluice_formats.records import CHUNK_BYTES, Records, chunked, most_rows
@@ -211,21 +211,33 @@ def avro_records(body: bytes, limits: Limits) -> Records:
     Raises EmptyObject, NotAvro, SchemaTooComplex, CorruptObject and ExpansionLimit, here or during iteration.
     """
     header = parse_header(Head(body, True), limits)
-    writer = _understood(json.dumps(header.schema))
-    return Records(
-        lambda: _count(body, header), chunked(writer, _blocks(body, header, limits, most_rows(len(writer.row.columns))))
-    )
+    known = _understood(header.text)
+    return Records(lambda: _count(body, header), chunked(known.writer, _blocks(body, header, limits, known)))
+
+
+@dataclass(frozen=True)
+class _Understood:
+    """What follows from a writer schema alone: the objects of a topic repeat theirs.
+
+    `plain` begins the header of a container of the same records without compression; the sync marker is left to add.
+    """
+
+    writer: WriterSchema
+    weight: int
+    plain: bytes
 
 
 @lru_cache(maxsize=8)  # with its text a schema takes megabytes
-def _understood(schema: str) -> WriterSchema:
-    return read_writer_schema(json.loads(schema))
+def _understood(text: bytes) -> _Understood:
+    schema = parse_schema(text)
+    return _Understood(read_writer_schema(schema), weight_of(schema), _plain_header(schema))
 
 
-def _blocks(body: bytes, header: AvroHeader, limits: Limits, most: int) -> Iterator[list[dict[str, Any]]]:
-    """The blocks' records in lists of at most `most`. An empty list follows each CHUNK_BYTES of records."""
+def _blocks(body: bytes, header: AvroHeader, limits: Limits, known: _Understood) -> Iterator[list[dict[str, Any]]]:
+    """The blocks' records in lists of at most `most_rows`. An empty list follows each CHUNK_BYTES of records."""
+    most = most_rows(len(known.writer.row.columns))
     container: Any = PlainContainer(
-        _plain_header(header), header.sync, _plain_blocks(body, header, limits, weight_of(header.schema))
+        known.plain + header.sync, header.sync, _plain_blocks(body, header, limits, known.weight)
     )
     at = gathered = 0
     try:
@@ -253,11 +265,11 @@ def _blocks(body: bytes, header: AvroHeader, limits: Limits, most: int) -> Itera
         ) from error
 
 
-def _plain_header(header: AvroHeader) -> bytes:
-    """The header of a container of the same records without compression."""
-    parts = (b"avro.schema", json.dumps(_bare(header.schema)).encode("utf-8"), b"avro.codec", b"null")
+def _plain_header(schema: Any) -> bytes:
+    """The header of a container without compression, up to its sync marker."""
+    parts = (b"avro.schema", json.dumps(_bare(schema)).encode("utf-8"), b"avro.codec", b"null")
     meta = b"".join(encoded_long(len(part)) + part for part in parts)
-    return MAGIC + encoded_long(len(parts) // 2) + meta + encoded_long(0) + header.sync
+    return MAGIC + encoded_long(len(parts) // 2) + meta + encoded_long(0)
 
 
 def _plain_blocks(body: bytes, header: AvroHeader, limits: Limits, weight: int) -> Iterator[tuple[int, bytes]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from sluice.config.limits import DEFAULTS, Limits
@@ -17,6 +18,7 @@ CODECS = ("null", "deflate", "snappy", "bzip2", "xz", "zstandard")
 MAX_ENTRIES = 1_000  # of a header: writers add a few of their own to the schema and the codec
 _MAX_SHIFT = 63
 _CHECKED_SCHEMAS = 1_024
+_KEPT_TEXT_BYTES = 64 * 1024  # parsed, a schema takes thirty times its text
 
 
 @dataclass(frozen=True)
@@ -31,9 +33,11 @@ class Head:
 class AvroHeader:
     """The header of a container: the writer schema as it was written, and the codec of the blocks.
 
-    `sync` is the marker that ends each block, `end` the place where the first block begins.
+    `text` is the schema's JSON. `schema` may be shared by objects of the same text, and must not be changed. `sync` is the
+    marker that ends each block, `end` the place where the first block begins.
     """
 
+    text: bytes
     schema: Any
     codec: str
     sync: bytes
@@ -58,16 +62,24 @@ def parse_header(head: Head, limits: Limits = DEFAULTS) -> AvroHeader:
         raise HeaderCut("The Avro header is longer than the bytes that were read", bytes=len(data)) from error
     if schema is None:
         raise CorruptObject("The Avro header has no schema")
-    return AvroHeader(_schema_of(schema, limits), _codec_of(codec), sync, end)
+    return AvroHeader(schema, _schema_of(schema, limits), _codec_of(codec), sync, end)
 
 
 def _schema_of(text: bytes, limits: Limits) -> Any:
+    """The parsed schema: one object for equal texts, unless they are as large as only a hostile one is."""
+    return _kept(text, limits) if len(text) <= _KEPT_TEXT_BYTES else _parsed(text, limits)
+
+
+def _parsed(text: bytes, limits: Limits) -> Any:
     try:
         schema = parse_schema(text)
     except (ValueError, RecursionError) as error:
         raise CorruptObject("The Avro header's schema is not JSON", cause=str(error)[:200]) from error
     _CHECKED.check(text, schema, limits)
     return schema
+
+
+_kept = lru_cache(maxsize=8)(_parsed)
 
 
 def _codec_of(written: bytes) -> str:

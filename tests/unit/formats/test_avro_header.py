@@ -92,3 +92,11 @@ def test_a_header_may_give_the_size_of_its_map_and_says_where_the_blocks_begin()
     sized = data[:4] + b"\x01" + b"\x24" + data[5:]  # minus one entry, of 18 bytes
     header = parse_header(Head(sized + b"block", True))
     assert (header.schema, header.codec, header.sync, header.end) == ("int", "null", bytes(16), len(sized))
+
+
+@pytest.mark.parametrize(("doc", "kept"), [("", True), ("x" * 100_000, False)], ids=["as usual", "hostile"])
+def test_objects_share_the_schema_that_each_of_them_repeats(doc, kept):
+    schema = {**SCHEMA, "doc": doc}
+    first, second = (parse_header(Head(avro_object(schema, [{"id": n}]), True)) for n in (1, 2))
+    assert first.schema == second.schema == schema
+    assert (first.schema is second.schema) == kept
