@@ -1,0 +1,94 @@
+"""What a claim reads of the ledger and holds in memory doesn't grow with the backlog."""
+
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from sluice.batch.claim import still_wanted
+from sluice.ledger import keys as items
+from sluice_aws.ledger import expressions as codec
+from sluice_aws.ledger.pending import DynamoDbPending
+from sluice_aws.ledger.table import LedgerTable
+
+LANE, FIRST_LOOK, BATCH_OBJECTS = "main", 100, 5_000
+TABLES = tuple(f"shop.table{number}" for number in range(7))
+
+
+@dataclass
+class Backlog:
+    """DynamoDB's Query over so many pending objects of each table and shard, which are made as they are asked for."""
+
+    each: int
+    requests: int = 0
+    read: list[int] = field(default_factory=list)
+
+    def query(self, *, ExpressionAttributeValues: dict[str, Any], Limit: int, **more: Any) -> dict[str, Any]:
+        partition, sort_key = (value["S"] for value in ExpressionAttributeValues.values())
+        begin, end = 0, len(TABLES) * self.each
+        if "begins_with" in more["KeyConditionExpression"]:
+            begin = TABLES.index(sort_key[:-1]) * self.each
+            end = begin + self.each
+        else:
+            begin = sum(items.of_table(table) < sort_key for table in TABLES) * self.each
+        if "ExclusiveStartKey" in more:
+            begin = self._index(more["ExclusiveStartKey"]["sk"]["S"]) + 1
+        found = range(begin, min(begin + Limit, end))
+        self.requests += 1
+        self.read.append(len(found))
+        answer: dict[str, Any] = {"Items": [codec.item(self._item(partition, index)) for index in found]}
+        if found and found[-1] < end - 1:
+            answer["LastEvaluatedKey"] = codec.item({"pk": partition, "sk": self._sort_key(found[-1])})
+        return answer
+
+    def _sort_key(self, index: int) -> str:
+        table, age = divmod(index, self.each)
+        return f"{items.of_table(TABLES[table])}{age:013d}#{index:064x}"
+
+    def _index(self, sort_key: str) -> int:
+        return int(sort_key.rpartition("#")[2], 16)
+
+    def _item(self, partition: str, index: int) -> dict[str, Any]:
+        table, age = divmod(index, self.each)
+        named = {"bucket": "bronze", "key": f"{partition}/{index}", "version": "v1", "table": TABLES[table]}
+        return {"pk": partition, "sk": self._sort_key(index), **named, "size": 900, "admitted_at": age}
+
+
+def claimed_from(backlog: Backlog) -> tuple[int, int, int, int]:
+    """The objects of one claim, the requests and items read for it, and the most bytes that it held."""
+    pending = DynamoDbPending(LedgerTable(backlog, "ledger", threads=1))
+    tracemalloc.start()
+    try:
+        found = {table: [] for table in TABLES}
+        for item in pending.oldest(LANE, FIRST_LOOK):
+            found[item.table].append(item)
+        asked = dict.fromkeys(TABLES, FIRST_LOOK)
+        while wanted := still_wanted({table: len(found[table]) for table in TABLES}, asked, BATCH_OBJECTS):
+            asked.update(wanted)
+            found.update({table: [] for table in wanted})
+            for item in pending.oldest_of(LANE, wanted):
+                found[item.table].append(item)
+        held = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    return sum(map(len, found.values())), backlog.requests, sum(backlog.read), held
+
+
+@pytest.fixture(scope="module")
+def of_ten_thousand() -> tuple[int, int, int, int]:
+    return claimed_from(Backlog(10_000 // len(TABLES) // items.SHARDS))
+
+
+@pytest.mark.parametrize("pending", [100_000, 1_000_000])
+def test_a_claim_reads_and_holds_as_much_of_a_large_backlog_as_of_a_small_one(
+    pending: int, of_ten_thousand: tuple[int, int, int, int]
+) -> None:
+    objects, requests, read, held = claimed_from(Backlog(pending // len(TABLES) // items.SHARDS))
+    assert objects == of_ten_thousand[0] >= BATCH_OBJECTS
+    assert (requests, read) == of_ten_thousand[1:3]
+    assert held < 1.1 * of_ten_thousand[3]
+    # A first look, and the batch's share of each table; each shard is read some deviations beyond its mean.
+    assert requests <= 2 * (len(TABLES) + 1) * items.SHARDS and read < 4 * BATCH_OBJECTS
