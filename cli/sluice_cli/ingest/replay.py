@@ -83,7 +83,7 @@ def replay(
     Changes that the tables hold already lose by their position, so a replay changes nothing, and makes no commit: it
     shows that a table is what its objects make of it, or brings back rows that somebody else removed. It uses the
     release and the configuration in force; to apply another key, partitioning or type, `sluice rebuild table`.
-    An estimate comes first. Where it is interrupted, the same command goes on with what is left.
+    An estimate comes first. Repeat an interrupted replay: what is pending is not doubled.
 
     Examples:
 
