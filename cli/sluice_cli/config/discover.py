@@ -59,9 +59,10 @@ def discover(
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Propose rules for all topics whose objects wait for one.
+    """Propose rules for all topics whose objects wait for one, also where the keys' layout has to be told.
 
-    A few objects of each topic are read. Every choice comes with its evidence and its confidence: certain (the Kafka
+    Keys that name no topic are grouped by their layout (AWS DMS, Spark, dlt, Aiven, folders) and get a `key_pattern`. A
+    few objects of each topic are read. Every choice comes with its evidence and its confidence: certain (the Kafka
     key's own fields), likely, or ambiguous. A rule with an ambiguous choice is commented out, and --write leaves it
     out. The exit code is 1 if a choice is open.
 
@@ -74,25 +75,24 @@ def discover(
       sluice config push tables.yaml
     """
     # Arrow takes as long to load as all the rest.
-    from sluice_cli.config.topics import sample_topics, waiting_topics
+    from sluice_cli.config.topics import sample_topics, waiting_topics, with_layouts
 
     chosen = _chosen(key, partition, table, database)
     before = _configuration(file)
     target = chosen_target(stack)
-    waiting = waiting_topics(DynamoDbLedger(target.client("dynamodb"), target.ledger_table))
+    ledger, bronze = DynamoDbLedger(target.client("dynamodb"), target.ledger_table), Objects(target.client("s3"))
+    waiting = with_layouts(waiting_topics(ledger, before), ledger, bronze)
     if waiting.more:
         say("warning: not all waiting objects were read, so topics may be missing. Discover again after the push")
     if waiting.unnamed:
         say(
-            f"warning: {counted(waiting.unnamed, 'parked object')} whose key names no topic: no rule can take these. "
-            "`sluice status` shows examples"
+            f"warning: {counted(waiting.unnamed, 'parked object')} whose key names no topic and fits no known "
+            "layout: a rule with a `key_pattern` can take these. `sluice status` shows examples"
         )
     _known_topics(chosen, waiting.topics)
     console = stderr_console()
     with console.status(f"Reading samples of {counted(len(waiting.topics), 'topic')}") as status:
-        samples = sample_topics(
-            Objects(target.client("s3")), waiting, per_topic=objects, said=lambda topic: status.update(f"Read {topic}")
-        )
+        samples = sample_topics(bronze, waiting, per_topic=objects, said=lambda topic: status.update(f"Read {topic}"))
     ruled = [
         sample.topic for sample in samples if before is not None and before.match_topic(sample.topic).config is not None
     ]

@@ -113,6 +113,12 @@ def _rule(proposal: Proposal) -> list[str]:
         rule.append(f"  delete_when: {{column: {scalar(column)}, values: [{', '.join(map(scalar, values))}]}}")
     if proposal.position is not None:
         rule.append(f"  position: {scalar(proposal.position)}")
+    if proposal.key_pattern is not None:
+        rule.append(f"  key_pattern: {scalar(proposal.key_pattern)}")
+    if proposal.format is not None:
+        rule.append(f"  format: {scalar(proposal.format)}")
+    if proposal.null_text is not None:
+        rule.append(f"  csv: {{null_text: {json.dumps(proposal.null_text)}}}")
     if not proposal.open:
         return lines + rule
     return [

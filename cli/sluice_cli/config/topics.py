@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, TypeVar
 
-from sluice.admission.routing import AVRO, JSON
+from sluice.admission.layouts import Layout, layout_of, needs_format
+from sluice.admission.routing import AVRO, CHANGE_FILE, CSV, JSON
 from sluice.batch.claim import PendingObject
 from sluice.config.document import Configuration
 from sluice.errors import SluiceError
@@ -22,8 +23,9 @@ from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice.schema.connect import avro_form
 from sluice_aws.admission.reassign import renamed
 from sluice_aws.s3.objects import Objects
-from sluice_cli.config.object_samples import ObjectSample, key_fields, sample_object
+from sluice_cli.config.object_samples import KEY_BYTES, ObjectSample, key_fields, sample_object
 from sluice_formats.json_schema import Inference
+from sluice_formats.json_text import unpacked_head
 
 LOOKED_AT = 20_000  # parked objects
 ROWS = 2_000  # of one topic
@@ -36,11 +38,15 @@ _KEY_FORMATS = {".keys.avro": AVRO, ".keys.json": JSON}
 
 @dataclass(frozen=True)
 class Waiting:
-    """Parked objects by topic, oldest first. `unnamed` have no topic; `more` were left unread beyond LOOKED_AT."""
+    """Parked objects by topic, oldest first. `unnamed` have no topic; `more` were left unread beyond LOOKED_AT.
+
+    `layouts` has the topics that only a `key_pattern` tells.
+    """
 
     topics: Mapping[str, Sequence[ObjectRecord]]
     unnamed: int
     more: bool
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,48 @@ def waiting_topics(ledger: Ledger, configuration: Configuration | None = None) -
     return Waiting({topic: sorted(topics[topic], key=_age) for topic in sorted(topics)}, unnamed, more)
 
 
+def with_layouts(waiting: Waiting, ledger: Ledger, objects: Objects) -> Waiting:
+    """Add the topics of objects whose names tell none, by the layouts of their keys, where one is recognized.
+
+    Where no extension tells the format, the first object's bytes do.
+    """
+    layouts: dict[str, Layout] = {}
+    found: dict[str, list[ObjectRecord]] = {}
+    for record in islice(ledger.objects.in_state(PARKED), LOOKED_AT):
+        layout = layout_of(record.id.key) if record.code is None and record.topic is None else None
+        if layout is None or layout.topic in waiting.topics:
+            continue
+        if layout.topic not in layouts and needs_format(layout, record.id.key):
+            layout = replace(layout, format=_format_of(objects, record.id))
+        known = layouts.setdefault(layout.topic, layout)
+        route = known.route(record.id.key, record.size)
+        if route.kind == CHANGE_FILE:
+            found.setdefault(known.topic, []).append(
+                replace(
+                    record,
+                    topic=route.topic,
+                    kafka_partition=route.kafka_partition,
+                    offset=route.offset,
+                    format=route.format,
+                )
+            )
+    return Waiting(
+        {**waiting.topics, **{topic: sorted(found[topic], key=_age) for topic in sorted(found)}},
+        waiting.unnamed - sum(map(len, found.values())),
+        waiting.more,
+        {topic: layouts[topic] for topic in found},
+    )
+
+
+def _format_of(objects: Objects, id: ObjectId) -> str | None:
+    """The format of an object by its first bytes: Avro or JSON, plain or gzipped; None for any other."""
+    try:
+        head = unpacked_head(objects.head_bytes(id, KEY_BYTES).data, 64).lstrip()
+    except SluiceError:
+        return None
+    return AVRO if head.startswith(b"Obj\x01") else JSON if head.startswith(b"{") else None
+
+
 def sample_topics(
     objects: Objects, waiting: Waiting, *, per_topic: int, said: Callable[[str], None]
 ) -> list[TopicSample]:
@@ -77,6 +125,9 @@ def sample_topics(
 
     def one(topic: str) -> TopicSample:
         found = sample_topic(objects, topic, waiting.topics[topic], per_topic)
+        layout = waiting.layouts.get(topic)
+        if layout is not None:
+            found = replace(found, layout=layout.writer, key_pattern=layout.key_pattern, format=layout.format)
         said(topic)
         return found
 
@@ -113,7 +164,7 @@ def sample_topic(objects: Objects, topic: str, records: Sequence[WaitingObject],
         tuple(sorted({record.format or "" for record in records})),
         writer,
         len({record.schema for record in records if record.schema}) or 1,
-        inferred,
+        inferred or {record.format for record in records} == {CSV},  # its columns are nullable for want of types
         fields,
         file,
         rows,

@@ -37,6 +37,7 @@ class Proposal:
     """A proposed rule. `table` is "database.table"; `notes` say what matters about the records' shape and order.
 
     `delete_when` is the column that marks deletions and its values, `position` the column that orders the changes then.
+    `key_pattern` and `format` are set where the objects' names tell no topic, `null_text` for CSV that has such a text.
     """
 
     topic: str
@@ -51,6 +52,9 @@ class Proposal:
     notes: tuple[str, ...]
     delete_when: tuple[str, tuple[str, ...]] | None = None
     position: str | None = None
+    key_pattern: str | None = None
+    format: str | None = None
+    null_text: str | None = None
 
     @property
     def open(self) -> tuple[str, ...]:
@@ -102,6 +106,9 @@ def propose(
         tuple(notes),
         marked,
         _change_sequence(sample, writer) if writer is not None and marked is not None else None,
+        sample.key_pattern,
+        sample.format,
+        _null_text(sample),
     )
 
 
@@ -176,8 +183,15 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
         notes.append(
             f"{sample.schemas} schemas among the pending objects: the newest is shown, and the table follows changes"
         )
-    if sample.inferred:
+    if sample.inferred and _CSV not in sample.formats:
         notes.append("JSON without a schema: dates and exact numbers stay text or numbers unless `types` declares them")
+    if sample.layout is not None:
+        notes.append(f"the names are those of {sample.layout}, and tell no topic: the pattern finds them")
+    if _CSV in sample.formats:
+        notes.append("CSV: columns are text unless `types` names their types")
+        null = _null_text(sample)
+        if null is not None:
+            notes.append(f"csv: {null} stands for null in the rows read")
     absent = [name for name in sample.key_fields or () if writer.row.column(name) is None]
     if absent:
         notes.append(f"the Kafka key has the field {absent[0]}, which is no column of the rows")
@@ -187,6 +201,18 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
     if writer.shape == PLAIN:
         notes.append(_note_on_order(sample, writer))
     return notes
+
+
+_CSV = "csv"
+_NULL_TEXTS = ("NULL", r"\N")
+
+
+def _null_text(sample: TopicSample) -> str | None:
+    """The text by which the sampled CSV seems to write null, beside empty text."""
+    if sample.formats != (_CSV,):
+        return None
+    values = {value for row in sample.rows for value in row.values.values() if isinstance(value, str)}
+    return next((text for text in _NULL_TEXTS if text in values), None)
 
 
 def _change_sequence(sample: TopicSample, writer: WriterSchema) -> str | None:

@@ -34,7 +34,8 @@ class TopicSample:
 
     `schemas` counts the writer schemas among the objects; `inferred` means that the records carry none. `key_fields`
     are the fields of the Kafka keys in `key_file`, which the sink wrote beside the values. `problems` says what could
-    not be read.
+    not be read. `layout` says whose the objects' names are where they tell no topic; `key_pattern` and `format`
+    read them.
     """
 
     topic: str
@@ -50,6 +51,9 @@ class TopicSample:
     rows: tuple[SampledRow, ...] = ()
     offsets_named: bool = True
     problems: tuple[str, ...] = ()
+    layout: str | None = None
+    key_pattern: str | None = None
+    format: str | None = None
 
 
 @dataclass(frozen=True)

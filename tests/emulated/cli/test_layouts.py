@@ -1,5 +1,7 @@
 """Objects whose keys follow a layout of their own: a rule with a `key_pattern` takes them, also those that wait."""
 
+import json
+
 import pytest
 from bad_input import plain_parquet
 from emulation.stack import describe
@@ -67,3 +69,34 @@ def test_a_mistake_in_a_layout_is_named_with_its_line(tmp_path, capsys, keys, mi
     assert run(["config", "check", str(file)]) == 1
     out, err = capsys.readouterr()
     assert "line 2" in out + err and mistake in out + err
+
+
+def test_discover_proposes_the_pattern_and_a_push_of_it_takes_what_waits(stack, capsys, invoked):
+    rows = "".join(f"{number},n{number},2026-11-21\n" for number in range(30))
+    keys = {
+        "dms/hr/employee/LOAD00000001.csv": f"employee_id,name,at\n{rows}".encode(),
+        "aiven/shop.orders-3-120.gz": "".join(f'{{"orders_id": {number}}}\n' for number in range(30)).encode(),
+        "readme.txt": b"x",
+    }
+    ids = []
+    for key, body in keys.items():
+        ids.append(stack.write(key, body))
+        stack.admit(ids[-1], items.PARKED, table=None, lane=None, topic=None, reason="names no topic", format=None)
+    assert run(["config", "discover", "--write", "--json"]) == 0
+    out, err = capsys.readouterr()
+    found = {each["topic"]: each for each in json.loads(out)["proposals"]}
+    assert {topic: (each["key_pattern"], each["format"]) for topic, each in found.items()} == {
+        "hr.employee": ("dms/hr/employee/.*", None),
+        "shop.orders": (r"aiven/shop\.orders-(?P<partition>[0-9]+)-(?P<offset>[0-9]+)\.gz", "json"),
+    }
+    assert "1 parked object whose key names no topic and fits no known layout" in err
+    assert run(["config", "push", "tables.yaml", "--json"]) == 0
+    assert describe(capsys)["unparked"] == 2
+    records = stack.ledger.objects.get(ids)
+    assert [(records[id].state, records[id].table, records[id].format, records[id].offset) for id in ids] == [
+        ("pending", "hr.employee", "csv", None),
+        ("pending", "shop.orders", "json", 120),
+        ("parked", None, None, None),
+    ]
+    assert run(["config", "discover", "--json"]) == 0
+    assert describe(capsys)["proposals"] == []

@@ -1,0 +1,70 @@
+"""Layouts of keys that name no topic: which are recognized, and the rule that each gives."""
+
+from dataclasses import replace
+
+import pytest
+
+from sluice.admission.layouts import DLT, DMS, FOLDER, NUMBERED, SPARK, layout_of, needs_format
+from sluice.config.key_pattern import KEY_PATTERN
+from sluice.onboarding.discovery import propose
+from sluice.onboarding.samples import SampledRow, TopicSample
+from sluice.schema.avro import read_writer_schema
+from sluice_cli.config.rule_text import whole_text
+from sluice_cli.config.source import read_tables
+
+PART = "part-00000-4d6e6a4c-2f0e-4d5b-9a3c-0f1f6d1f8a11"
+DMS_KEY = "dms/hr/employee/2026/11/21/20261121-134010000.csv.gz"
+
+
+@pytest.mark.parametrize(
+    "key, writer, topic, beside",
+    [
+        ("dms/hr/employee/LOAD00000001.csv", DMS, "hr.employee", DMS_KEY),
+        (DMS_KEY, DMS, "hr.employee", "dms/hr/employee/LOAD00000001.csv"),
+        (f"exports/shop/orders/dt=2026-11-21/{PART}.c000.snappy.parquet", SPARK, "shop.orders", None),
+        ("lake/users/1718000000.5.a1b2c3d4e5.jsonl", DLT, "lake.users", "lake/users/1718000001.6.ff.jsonl"),
+        ("aiven/shop.orders-3-120.gz", NUMBERED, "shop.orders", "aiven/shop.orders-0-7.gz"),
+        ("drop/prices/of november.json", FOLDER, "drop.prices", "drop/prices/2026/11/more.json"),
+        ("prices/november.json", FOLDER, "prices", "prices/2026-11-21/x.json"),
+    ],
+)
+def test_a_key_gives_a_topic_and_a_pattern_that_finds_those_beside_it(key, writer, topic, beside):
+    found = layout_of(key)
+    assert (found.writer, found.topic) == (writer, topic)
+    assert KEY_PATTERN.parse(found.key_pattern) == found.key_pattern
+    for each in filter(None, (key, beside)):
+        assert found.route(each, 9).topic == topic or needs_format(found, each)
+    assert found.route("elsewhere/x.json", 9).kind == "unroutable"
+
+
+@pytest.mark.parametrize("key", ["prices.csv", "a b/c d/x.json", "x" * 500 + "/y.json", "/y.json", "[*]/(+)/x.json"])
+def test_a_key_without_a_usable_folder_gives_none(key):
+    assert layout_of(key) is None
+
+
+def test_partition_and_offset_of_numbered_objects_are_read():
+    found = layout_of("aiven/shop.orders-3-120.json.gz").route("aiven/shop.orders-4-500.json.gz", 9)
+    assert (found.kafka_partition, found.offset, found.offset_is, found.format) == (4, 500, "first", "json")
+    assert needs_format(layout_of("aiven/shop.orders-3-120.gz"), "aiven/shop.orders-3-120.gz")
+
+
+def test_the_proposed_rule_is_read_back_with_its_pattern_and_its_null():
+    writer = read_writer_schema(
+        {
+            "type": "record",
+            "name": "R",
+            "fields": [{"name": name, "type": ["null", "string"]} for name in ("Op", "employee_id", "note", "seq")],
+        }
+    )
+    rows = tuple(
+        SampledRow({"Op": "I" if number else "D", "employee_id": str(number), "note": "NULL", "seq": f"{number:035d}"})
+        for number in range(30)
+    )
+    layout = layout_of(DMS_KEY)
+    sample = TopicSample("hr.employee", 3, 9, 3, ("csv",), writer, rows=rows, offsets_named=False, inferred=True)
+    proposal = propose(replace(sample, layout=layout.writer, key_pattern=layout.key_pattern))
+    (rule,) = read_tables(whole_text([proposal])).rules
+    assert (rule.table, rule.record_key, rule.key_pattern) == ("hr.employee", ("employee_id",), layout.key_pattern)
+    assert (rule.position, rule.delete_when.column, rule.csv.null_text) == ("seq", "Op", "NULL")
+    text = whole_text([proposal])
+    assert "the names are those of AWS DMS" in text and "columns are text unless `types`" in text
