@@ -17,7 +17,7 @@ import typer.main
 
 from sluice_cli.terminal.guard import guard_output
 from sluice_cli.terminal.output import Stack, stack_before_verb
-from sluice_cli.terminal.run import DISTRIBUTION, run_command
+from sluice_cli.terminal.run import DISTRIBUTION, debugging, run_command
 from sluice_cli.terminal.verbs import Verb, lazy_group
 
 _INGEST, _READ, _TRACE = "Ingest", "Read", "Trace"
@@ -208,7 +208,8 @@ app = typer.Typer(
 
       sluice query 'select * from crm."user" limit 5'
 
-    Exit codes: 0 success, 1 failure or a negative answer, 2 an invalid command line.""",
+    Exit codes: 0 success, 1 failure or a negative answer, 2 an invalid command line, 5 no stack or no credentials,
+    6 refused by AWS or no answer, 130 interrupted. `config plan` also has 3 and 4.""",
     **_SETTINGS,
 )
 
@@ -231,8 +232,10 @@ def everywhere(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
     ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
 ) -> None:
     stack_before_verb.set(stack)
+    debugging.set(debug)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -29,6 +29,7 @@ from sluice_cli.ingest.survey import (
     progress_line,
     survey,
 )
+from sluice_cli.terminal.durations import seconds
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, stderr_console, visible
 
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.3, 5.0
@@ -41,7 +42,7 @@ _FINAL = frozenset({COMMITTED, SUPERSEDED_STATE, IGNORED})  # states that an obj
 
 def wait(
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="S", min=0, help="Give up after this many seconds.")
+        float, typer.Option("--timeout", metavar="TIME", parser=seconds, help="Give up after this time: 90s, 5m, 2h.")
     ] = 900.0,
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail also for parked or quarantined objects and quarantined rows.")
@@ -62,7 +63,7 @@ def wait(
 
       sluice put exports/ && sluice wait
 
-      sluice wait --timeout 120 --strict --json
+      sluice wait --timeout 2m --strict --json
     """
     target = chosen_target(stack)
     objects = Objects(target.client("s3"))

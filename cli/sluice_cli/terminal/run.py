@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import shlex
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, NoCredentialsError
 from typer.core import TyperGroup
 
-from sluice.errors import FAILED, CommandFailed, SluiceError
+from sluice.errors import FAILED, CommandFailed, NoTarget, SluiceError
 from sluice_cli.terminal.guard import escaped, guarded_output
 from sluice_cli.terminal.output import command_line, say
 
 DISTRIBUTION = "sluice-lakehouse"
+NO_STACK, REFUSED = 5, 6  # exit codes: no stack or no credentials; AWS or the emulator refused, or nothing answered
+debugging: ContextVar[bool] = ContextVar("debugging", default=False)  # the root command sets it
 # The modules that only a part of the distribution brings, by the extra of pyproject.toml that names it.
 PARTS = {
     **dict.fromkeys(("cramjam", "duckdb", "fastavro", "hudi", "numpy", "pyarrow"), "read"),
@@ -61,25 +65,34 @@ def _run(command: Callable[..., Any], arguments: Sequence[str] | None) -> int:
         command(args=None if arguments is None else list(arguments), prog_name="sluice")
     except SystemExit as ended:  # Typer ends so, also after an invalid command line
         return ended.code if isinstance(ended.code, int) else FAILED
-    except SluiceError as error:
-        say(f"error: {error}")
-        return error.exit_code if isinstance(error, CommandFailed) else FAILED
-    except EndpointConnectionError as error:
-        say(
-            f"error: nothing answers at {error.kwargs.get('endpoint_url')}. "
-            "If the local stack has stopped, start it with `sluice local up`"
-        )
-        return FAILED
-    except NoCredentialsError:
-        say("error: no AWS credentials were found. Configure them as for the AWS CLI (AWS_PROFILE, `aws sso login`)")
-        return FAILED
+    except (SluiceError, ClientError, BotoCoreError) as error:
+        if debugging.get():
+            traceback.print_exception(error)
+        return _failed(error)
     except ModuleNotFoundError as error:
         part = PARTS.get((error.name or "").partition(".")[0])
         if part is None:
             raise
         say(f"error: this needs {error.name}. Install it: pip install '{DISTRIBUTION}[{part}]'")
         return FAILED
-    except (ClientError, BotoCoreError) as error:
-        say(f"error: AWS refused: {error}. `sluice doctor` checks the stack's parts")
-        return FAILED
     return 0
+
+
+def _failed(error: Exception) -> int:
+    """Say what failed, and return the exit code."""
+    if isinstance(error, SluiceError):
+        say(f"error: {error}")
+        if isinstance(error, NoTarget):
+            return NO_STACK
+        return error.exit_code if isinstance(error, CommandFailed) else FAILED
+    if isinstance(error, EndpointConnectionError):
+        say(
+            f"error: nothing answers at {error.kwargs.get('endpoint_url')}. "
+            "If the local stack has stopped, start it with `sluice local up`"
+        )
+        return REFUSED
+    if isinstance(error, NoCredentialsError):
+        say("error: no AWS credentials were found. Configure them as for the AWS CLI (AWS_PROFILE, `aws sso login`)")
+        return NO_STACK
+    say(f"error: AWS refused: {error}. `sluice doctor` checks the stack's parts")
+    return REFUSED

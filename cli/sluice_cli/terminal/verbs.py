@@ -15,6 +15,7 @@ import typer
 import typer.main
 from typer.core import CompletionItem
 
+from sluice_cli.terminal.completion import complete
 from sluice_cli.terminal.run import Commands
 
 
@@ -42,7 +43,9 @@ class Verb:
                     found.command(each)(_named(where))
         else:
             root.command(name)(found)
-        return typer.main.get_group(root).commands[name]
+        command = typer.main.get_group(root).commands[name]
+        complete(command)
+        return command
 
 
 def _named(where: str) -> Any:

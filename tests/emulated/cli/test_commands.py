@@ -41,7 +41,7 @@ def test_a_stack_is_named_before_or_after_the_verb(stack, monkeypatch, arguments
 
 def test_without_any_stack_the_next_step_is_printed(stack, monkeypatch, capsys):
     monkeypatch.delenv("SLUICE_STACK")
-    assert run(["status"]) == 1
+    assert run(["status"]) == 5
     assert (
         capsys.readouterr().err
         == "error: No stack to work on. Start one with `sluice local up`, or name a deployed one with --stack NAME "
@@ -50,7 +50,7 @@ def test_without_any_stack_the_next_step_is_printed(stack, monkeypatch, capsys):
 
 
 def test_a_missing_stack_is_reported_in_one_line(stack, capsys):
-    assert run(["status", "--stack", "nobody"]) == 1
+    assert run(["status", "--stack", "nobody"]) == 5
     assert capsys.readouterr().err.startswith("error: There is no stack nobody in eu-central-1")
 
 

@@ -95,7 +95,7 @@ def test_a_stopped_stack_is_reported_in_one_line(described, monkeypatch, tmp_pat
         monkeypatch.delenv(name, raising=False)
     one_attempt = ClientOptions(attempts=1)  # the pauses between attempts are botocore's
     monkeypatch.setattr("sluice_aws.clients.COMMAND", one_attempt)
-    assert run(["status"]) == 1
+    assert run(["status"]) == 6
     assert capsys.readouterr().err.splitlines() == [
         "local stack sluice-local at http://127.0.0.1:1",
         "error: nothing answers at http://127.0.0.1:1/. If the local stack has stopped, start it with `sluice local "

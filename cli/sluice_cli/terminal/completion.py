@@ -1,0 +1,72 @@
+"""Completion of tables, lanes and topics by Tab, from the stack that the command line names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from sluice_aws.stack import Target, find_target
+
+Names = Callable[[Target], Sequence[str]]
+
+
+def complete(command: Any) -> None:
+    """Give the arguments and options of a command, and of those below it, completion by what they hold."""
+    for parameter in command.params:
+        names = _names_of(parameter)
+        if names is not None:
+            parameter._custom_shell_complete = _completer(names)  # as Typer's `autocompletion` sets it
+    for each in getattr(command, "commands", {}).values():
+        complete(each)
+
+
+def _names_of(parameter: Any) -> Names | None:
+    held = (parameter.metavar or "").strip("[].").replace("DATABASE.TABLE", "TABLE")
+    return {"TABLE": tables, "LANE": lanes, "TOPIC": topics}.get(held)
+
+
+def _completer(names: Names) -> Callable[[Any, Any, str], list[Any]]:
+    def completed(context: Any, parameter: Any, incomplete: str) -> list[Any]:
+        from typer.core import CompletionItem
+
+        stack = next((each.params["stack"] for each in _and_parents(context) if each.params.get("stack")), None)
+        try:
+            found = names(find_target(stack, os.environ, Path.cwd()))
+        except Exception:  # nothing is completed without a stack; an error would end up in the command line
+            return []
+        return [CompletionItem(name) for name in sorted(found) if name.startswith(incomplete)]
+
+    return completed
+
+
+def _and_parents(context: Any) -> list[Any]:
+    found = []
+    while context is not None:
+        found.append(context)
+        context = context.parent
+    return found
+
+
+def tables(target: Target) -> Sequence[str]:
+    """Every table with data or configuration, `database.table`."""
+    return [state.table for state in _ledger(target).tables.all()]
+
+
+def lanes(target: Target) -> Sequence[str]:
+    """Every lane of the ledger."""
+    return [state.lane for state in _ledger(target).lanes.all()]
+
+
+def topics(target: Target) -> Sequence[str]:
+    """The topics that feed tables."""
+    from sluice.config.pinned_topic import pinned_topic
+
+    return [topic for state in _ledger(target).tables.all() if (topic := pinned_topic(state.pinned)) is not None]
+
+
+def _ledger(target: Target) -> Any:
+    from sluice_aws.ledger.ledger import DynamoDbLedger
+
+    return DynamoDbLedger(target.client("dynamodb"), target.ledger_table)

@@ -1,0 +1,78 @@
+"""Completion by Tab, durations, exit codes, and where an error came from."""
+
+import pytest
+import typer
+
+from sluice.errors import NoTarget
+from sluice_cli.main import _built, run
+from sluice_cli.terminal import completion
+from sluice_cli.terminal.durations import seconds
+
+
+def parameter(*path):
+    command = _built()
+    for name in path[:-1]:
+        command = command.commands[name]
+    return command, next(each for each in command.params if each.name == path[-1])
+
+
+def completed(*path, incomplete=""):
+    command, found = parameter(*path)
+    context = type("Context", (), {"params": {"stack": "prod"}, "parent": None, "command": command})()
+    return [item.value for item in found.shell_complete(context, incomplete)]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        (("read", "table"), "tables"),
+        (("row", "table"), "tables"),
+        (("table", "show", "table"), "tables"),
+        (("catalog", "sync", "tables"), "tables"),
+        (("pause", "lane"), "lanes"),
+        (("runs", "lane"), "lanes"),
+        (("config", "import", "topic"), "topics"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_tab_completes_what_an_argument_holds(path, kind, monkeypatch):
+    asked = []
+    monkeypatch.setattr(completion, "find_target", lambda stack, *where: asked.append(stack) or object())
+    monkeypatch.setattr(completion, kind, lambda target: ["main.b", "main.a", "other"])
+    command = _built()
+    for name in path[:-1]:
+        command = command.commands[name]
+    completion.complete(command)
+    assert completed(*path, incomplete="main") == ["main.a", "main.b"] and asked == ["prod"]
+
+
+def test_without_a_stack_nothing_is_completed(monkeypatch, capsys):
+    def missing(*where):
+        raise NoTarget("No stack to work on")
+
+    monkeypatch.setattr(completion, "find_target", missing)
+    assert completed("read", "table") == []
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [("90", 90), ("90s", 90), ("5m", 300), ("5 min", 300), ("1.5h", 5400), (900.0, 900)]
+)
+def test_a_duration_is_seconds_or_has_a_unit(given, expected):
+    assert seconds(given) == expected
+
+
+@pytest.mark.parametrize("given", ["", "5x", "-1", "5m30", "nan"])
+def test_another_duration_is_refused(given):
+    with pytest.raises(typer.BadParameter, match="90s, 5m, 2h"):
+        seconds(given)
+
+
+@pytest.mark.parametrize("debug", [(), ("--debug",)], ids=["plain", "debug"])
+def test_no_stack_has_an_exit_code_of_its_own(debug, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("SLUICE_STACK", "SLUICE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert run([*debug, "status"]) == 5
+    said = capsys.readouterr().err
+    assert ("Traceback" in said) == bool(debug) and said.splitlines()[-1].startswith("error: No stack to work on")
