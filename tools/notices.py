@@ -14,7 +14,11 @@ from packaging.requirements import Requirement
 from sluice_local.images.jars import HADOOP_AWS, HUDI, hudi_coordinate
 
 FILE = "THIRD_PARTY_NOTICES.md"
-_GROUPS = (("What the command and the job need", None), ("What the local stack needs beside", "local"))
+_GROUPS = (
+    ("What the command needs", None),
+    ("What reading and the job need beside", "read"),
+    ("What the local stack needs beside", "local"),
+)
 _SHORT = 60  # characters; a longer license field is a whole text and no name
 _HEAD = """# Third-party notices
 
