@@ -8,6 +8,7 @@ python -m sluice_bench.pipeline.full_load [--rounds 3] [--scale 1.0] [--peers st
 import argparse
 import json
 import os
+import resource
 import secrets
 import subprocess
 import sys
@@ -24,10 +25,12 @@ from sluice_bench.data.debezium_objects import SOURCES
 from sluice_bench.data.tickit import Dataset, write_snapshot
 from sluice_bench.data.tickit_rows import Sizes
 from sluice_bench.measure import ledger_times
+from sluice_bench.measure.machine import cpu_seconds
 from sluice_bench.measure.percentiles import ratios, summary
 from sluice_bench.measure.results import keep, say
 from sluice_bench.measure.stack import bench_stack, table_rules
 from sluice_local.cache import cache_directory
+from sluice_local.home import Home
 from sluice_local.images.jars import ensure_jars
 from sluice_local.images.java import find_java, trust_options
 
@@ -41,6 +44,10 @@ CAVEATS = (
         " always-on job starts only once."
     ),
     "Only one side's Spark runs at a time, next to the emulator that serves both.",
+    (
+        "`cpu_s` are processor seconds of a side's processes, their start included and the emulator left out. The raw"
+        " values have the emulator's and the load."
+    ),
 )
 DRIVER_MEMORY = "4g"
 SPARK_AVRO = (
@@ -55,12 +62,14 @@ def load_with_sluice(stack: RunningStack, folder: Path, prefix: str, table_type:
     database = prefix.rstrip(".")
     stack.configure(table_rules(prefix, database, table_type))
     files = sorted(path for path in folder.rglob("*.avro"))
+    before = _processor_time(stack)
     put_at = time.time()
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda file: stack.put(str(file.relative_to(folder)), file), files))
     put_s = time.time() - put_at
     stack.wait(TIMEOUT_S)
     waited_s = time.time() - put_at
+    after = _processor_time(stack)
     items = ledger_times.batch_items(stack.target.client("dynamodb"), stack.target.ledger_table)
     parts = [item for item in items if str(item["sk"]).startswith(f"table#{database}.")]
     wanted = {item["pk"] for item in parts}
@@ -72,6 +81,8 @@ def load_with_sluice(stack: RunningStack, folder: Path, prefix: str, table_type:
         "from_first_put_s": round(committed / 1000 - put_at, 2),
         "put_s": round(put_s, 2),
         "waited_s": round(waited_s, 2),
+        **{name: round(after[name] - before[name], 2) for name in after},
+        "load": round(os.getloadavg()[0], 2),
         "batches": len(batches),
         "runs": len({b["run"] for b in batches}),
         "commits": len(parts),
@@ -85,6 +96,13 @@ def load_with_sluice(stack: RunningStack, folder: Path, prefix: str, table_type:
             for part in parts
         },
     }
+
+
+def _processor_time(stack: RunningStack) -> dict[str, float]:
+    """Processor seconds so far of the emulator with the functions, and of all else: stand-in, driver and workers."""
+    pids = Home(stack.home).description().pids
+    emulator = cpu_seconds(pids["emulator"])
+    return {"emulator_cpu_s": emulator, "cpu_s": cpu_seconds(pids["owner"]) - emulator}
 
 
 def load_with_peer(stack: RunningStack, folder: Path, prefix: str, peer: str, table_type: str) -> dict[str, object]:
@@ -120,6 +138,7 @@ def load_with_peer(stack: RunningStack, folder: Path, prefix: str, peer: str, ta
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_SUBMIT_ARGS": f'--driver-memory {DRIVER_MEMORY} --driver-java-options "{options}" pyspark-shell',
     }
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("peer.py")), mode, json.dumps(session), json.dumps(job)],
         capture_output=True,
@@ -130,12 +149,15 @@ def load_with_peer(stack: RunningStack, folder: Path, prefix: str, peer: str, ta
     )
     if done.returncode != 0:
         raise RuntimeError(f"the peer {peer} ended with {done.returncode}:\n{done.stderr[-4000:]}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     total = next(line for line in lines if line.get("total"))
     return {
         "design": peer,
         "seconds": total["writes_s"] if mode == "bare" else total["seconds"],
         "session_s": total["session_s"],
+        "cpu_s": round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 2),
+        "load": round(os.getloadavg()[0], 2),
         "rows": total["rows"],
         "tables": {line["table"]: line["seconds"] for line in lines if "table" in line},
     }
@@ -173,6 +195,7 @@ def summarized(values: Sequence[Mapping], peers: Sequence[str]) -> dict[str, obj
     for design in designs:
         found[f"{design}, rows/s"] = summary([round(v["rows_put"] / v["seconds"]) for v in mine[design]])
         found[f"{design}, MB/s"] = summary([round(v["bytes_put"] / 1e6 / v["seconds"], 2) for v in mine[design]])
+        found[f"{design}_cpu_s"] = summary([float(v["cpu_s"]) for v in mine[design]])
     for peer in peers:
         found[f"sluice_to_{peer}"] = ratios(seconds["sluice"], seconds[peer])
     return found
