@@ -6,6 +6,7 @@ Arrow splits blocks of the text into columns of text, and each is converted by i
 from __future__ import annotations
 
 import base64
+import csv
 import io
 import json
 import re
@@ -34,7 +35,7 @@ from sluice_formats.json_text import unpacked
 from sluice_formats.records import BrokenRecord, Chunk, Record, Records, most_rows
 
 _BLOCKS = 8  # a block of text takes up to so many times its size as columns of short values
-_QUOTE = b'"'
+_QUOTE, _BACKSLASHED = b'"', b'\\"'
 _CELL = 200  # characters that an error quotes
 
 
@@ -47,8 +48,7 @@ def csv_records(body: bytes, schema: str | None, form: CsvForm, limits: Limits) 
     if schema is None:
         raise SchemaNotInferred("The object was read before its schema was made")
     text = without_mark(unpacked(body, limits.decoded_bytes))
-    if text.count(_QUOTE) % 2:
-        raise NotCsv("The object has an odd number of quotes: it ends within a value, or a quote isn't doubled")
+    _check_quotes(text, form)
     if not text.endswith((b"\n", b"\r")):
         text += b"\n"  # without it Arrow takes an empty last value for quoted
     columns = csv_columns(text, form, limits)
@@ -56,6 +56,27 @@ def csv_records(body: bytes, schema: str | None, form: CsvForm, limits: Limits) 
         lambda: sum(batch.num_rows for batch in _batches(text, columns, form, limits)),
         _chunks(text, columns, form, limits, schema),
     )
+
+
+def _check_quotes(text: bytes, form: CsvForm) -> None:
+    """Raise NotCsv for quotes that Arrow takes without a word: one that is open, or escaped where no rule says so."""
+    quotes = text.count(_QUOTE)
+    if form.escape is not None:
+        escaped = re.finditer(re.escape(form.escape.encode()) + b"(.)", text, re.DOTALL)
+        quotes -= sum(found[1] == _QUOTE for found in escaped)
+    if quotes % 2:
+        raise NotCsv("The object has an odd number of quotes: it ends within a value, or a quote isn't doubled")
+    if form.escape is None and _BACKSLASHED in text:
+        try:  # slower, and strict where Arrow isn't
+            lines = io.TextIOWrapper(io.BytesIO(text), "utf-8", errors="replace", newline="")
+            for _ in csv.reader(lines, delimiter=form.delimiter, strict=True):
+                pass
+        except csv.Error as error:
+            raise NotCsv(
+                "A quote follows a backslash, and is not doubled",
+                cause=str(error)[:_CELL],
+                next_step="Add `csv: {escape: '\\'}` to the table's rule and push it, then `sluice quarantine retry`",
+            ) from error
 
 
 def _chunks(text: bytes, columns: CsvColumns, form: CsvForm, limits: Limits, schema: str) -> Iterator[Chunk]:
@@ -84,7 +105,10 @@ def _batches(text: bytes, columns: CsvColumns, form: CsvForm, limits: Limits) ->
             io.BytesIO(text),
             read_options=arrow_csv.ReadOptions(use_threads=False, block_size=block, column_names=names),
             parse_options=arrow_csv.ParseOptions(
-                delimiter=form.delimiter, newlines_in_values=True, invalid_row_handler=refuse
+                delimiter=form.delimiter,
+                escape_char=form.escape or False,
+                newlines_in_values=True,
+                invalid_row_handler=refuse,
             ),
             convert_options=arrow_csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()),

@@ -110,7 +110,7 @@ def _first_row(text: bytes, form: CsvForm) -> list[str]:
     """The values of the first row that isn't blank."""
     try:
         begin = text[:HEADER_BYTES].decode("utf-8", errors="surrogateescape")  # it may end within a character
-        rows = csv.reader(io.StringIO(begin, newline=""), delimiter=form.delimiter, strict=True)
+        rows = csv.reader(io.StringIO(begin, newline=""), delimiter=form.delimiter, escapechar=form.escape, strict=True)
         first = next(filter(None, rows), None)
     except csv.Error as error:
         raise NotCsv(f"The first row can't be read: {error}", row=1) from error

@@ -9,13 +9,13 @@ from sluice.config.setting import Value, setting
 from sluice.config.values import COLUMNS, text
 
 
-def _delimiter(written: Any) -> str:
+def _character(written: Any) -> str:
     if not isinstance(written, str) or len(written) != 1 or not written.isascii() or written in '"\r\n\0':
         raise ValueError("is one ASCII character, and neither a quote nor a line end")
     return written
 
 
-_DELIMITER = Value(_delimiter, {"type": "string", "minLength": 1, "maxLength": 1})
+_CHARACTER = Value(_character, {"type": "string", "minLength": 1, "maxLength": 1})
 
 
 @dataclass(frozen=True)
@@ -36,4 +36,12 @@ class CsvForm:
             default_text="empty",
         ),
     )
-    delimiter: str = field(default=",", metadata=setting(_DELIMITER, "What stands between two values."))
+    delimiter: str = field(default=",", metadata=setting(_CHARACTER, "What stands between two values."))
+    escape: str | None = field(
+        default=None,
+        metadata=setting(
+            _CHARACTER,
+            "What stands before a quote within quotes, in place of a second one: `'\\'` where Spark writes.",
+            default_text="none",
+        ),
+    )

@@ -263,3 +263,16 @@ def test_admission_looks_at_the_first_bytes():
         check_head(b"PAR1")
     with pytest.raises(EmptyObject):
         check_head(b"\n ")
+
+
+def test_quotes_that_spark_escapes_need_the_rule_to_say_so():
+    text = 'id,v\n1,"say \\"hi\\""\n2,"a\\\\"\n'
+    error = refused(text)
+    assert isinstance(error, NotCsv) and "csv: {escape:" in (error.next_step or "")
+    spark = config(csv=CsvForm(escape="\\"))
+    assert picked(rows(text, spark), "id", "v") == [("1", 'say "hi"'), ("2", "a\\")]
+    assert isinstance(refused('id,v\n1,"say \\"hi\n', spark), NotCsv), "the value isn't closed"
+
+
+def test_a_backslash_before_a_closing_quote_is_text():
+    assert picked(rows('id,v\n1,"C:\\"\n'), "v") == [("C:\\",)]
