@@ -12,13 +12,15 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from sluice.catalog.history_view import DUCKDB, history_view_sql
 from sluice.changes import hidden_columns
 from sluice.errors import SluiceError
 from sluice_read.errors import InvalidQuery, Unreadable
 from sluice_read.moments import NOW, Span
 from sluice_read.place import SilverPlace, tables_in
-from sluice_read.reading import Shown, open_table
+from sluice_read.reading import Shown, SilverTable, open_table
 
+_CHANGES = Shown(with_deleted=True, lineage=True)
 _OWN_SCHEMAS = frozenset({"information_schema", "pg_catalog", "main", "temp"})
 _ADVICE = ("Candidate bindings", "Did you mean", "Either add")  # how DuckDB's own next steps begin
 
@@ -122,14 +124,38 @@ def run_query(
         try:
             # Bound to empty tables first: a mistake in the statement is found before anything is read.
             for name, table in opened.items():
-                load(connection, name, table.schema(shown).empty_table().to_reader())
+                _declare(connection, name, table, shown)
             connection.sql(sql)
             for name, table in opened.items():
-                connection.execute(f"DROP TABLE {name}")
-                load(connection, name, table.reader(_only(shown, table.schema(shown).names, columns)))
+                stored, read = name, _only(shown, table.schema(shown).names, columns)
+                if _shows_states(table, shown):
+                    stored, read = _changes_of(name), _CHANGES
+                connection.execute(f"DROP TABLE {stored}")
+                load(connection, stored, table.reader(read))
             yield connection.sql(sql)
         except duckdb.Error as error:
             raise _explained(place, error) from error
+
+
+def _declare(connection: duckdb.DuckDBPyConnection, name: str, table: SilverTable, shown: Shown) -> None:
+    """Create a table without rows; of a history table its changes, and a view of the states that follow from them."""
+    if not _shows_states(table, shown):
+        load(connection, name, table.schema(shown).empty_table().to_reader())
+        return
+    load(connection, _changes_of(name), table.schema(_CHANGES).empty_table().to_reader())
+    key = [column for column in table.record_key if column != hidden_columns.POSITION]
+    states = history_view_sql(table.schema().names, record_key=key, source=_changes_of(name), dialect=DUCKDB)
+    connection.execute(f"CREATE VIEW {name} AS {states}")
+
+
+def _shows_states(table: SilverTable, shown: Shown) -> bool:
+    """True for a history table, unless its changes themselves are asked for."""
+    asked = shown.with_deleted or shown.lineage or table.span.changes
+    return hidden_columns.POSITION in table.record_key and not asked
+
+
+def _changes_of(name: str) -> str:
+    return f"{name[:-1]} changes{name[-1]}"
 
 
 def _only(shown: Shown, names: Sequence[str], columns: frozenset[str] | None) -> Shown:

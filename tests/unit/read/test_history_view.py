@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+from silver_tables import SILVER_FOLDER, SilverFolder
 
 from sluice.catalog.history_view import DUCKDB, SPARK, TRINO, history_view_sql
+from sluice_read.sql import run_query
 
 MINUTE = 60_000
 
@@ -72,3 +76,18 @@ def test_names_are_quoted_for_every_engine() -> None:
         assert quoted in sql and "'" in sql
     assert "'\"it''s\":'" in history_view_sql(["id", "it's"], record_key=["id"], source="h", dialect=TRINO)
     assert "'\"it\\'s\":'" in history_view_sql(["id", "it's"], record_key=["id"], source="h", dialect=SPARK)
+
+
+def test_a_query_shows_states_and_with_lineage_the_changes_themselves(tmp_path: Path) -> None:
+    shutil.copytree(SILVER_FOLDER / "crm" / "user", tmp_path / "crm" / "user_history")
+    properties = tmp_path / "crm" / "user_history" / ".hoodie" / "hoodie.properties"
+    text = properties.read_text()
+    properties.write_text(
+        text.replace("hoodie.table.recordkey.fields=id", "hoodie.table.recordkey.fields=id,_sluice_position")
+    )
+    place = SilverFolder(tmp_path)
+    with run_query(place, "select id, name, valid_to, is_current from crm.user_history order by id") as found:
+        assert found.fetchall() == [(1, "ann", None, True), (2, "bob", None, True)]
+    with run_query(place, "select * from crm.user_history", lineage=True, with_deleted=True) as found:
+        assert "_sluice_position" in found.columns and "valid_from" not in found.columns
+        assert len(found.fetchall()) == 3
