@@ -251,7 +251,7 @@ def _lane_changes(old: Configuration, new: Configuration) -> Iterator[OtherChang
 def _rule_changes(old: Configuration, new: Configuration, topics: Iterable[str]) -> Iterator[OtherChange]:
     """Yield the changed rules with a pattern that no known topic matches: no table shows what they change."""
     rules = [
-        {rule.topic or rule.topic_regex or "": rule for rule in configuration.rules if _is_unmatched(rule, topics)}
+        {rule.topic or rule.topic_regex or "": rule for rule in _unmatched(configuration, topics)}
         for configuration in (old, new)
     ]
     for pattern in sorted({*rules[0], *rules[1]}):
@@ -262,11 +262,17 @@ def _rule_changes(old: Configuration, new: Configuration, topics: Iterable[str])
             yield OtherChange(pattern, kind, found)
 
 
-def _is_unmatched(rule: TableRule, topics: Iterable[str]) -> bool:
-    if rule.topic is not None and "*" not in rule.topic:
-        return False
-    pattern = re.compile(rule.pattern)
-    return all(pattern.fullmatch(topic) is None for topic in topics)
+def _unmatched(configuration: Configuration, topics: Iterable[str]) -> list[TableRule]:
+    """The rules with a pattern that take no known topic. The first rule that matches a topic takes it."""
+    patterns = [re.compile(rule.pattern) for rule in configuration.rules]
+    taken = {
+        next((number for number, pattern in enumerate(patterns) if pattern.fullmatch(topic)), None) for topic in topics
+    }
+    return [
+        rule
+        for number, rule in enumerate(configuration.rules)
+        if number not in taken and (rule.topic is None or "*" in rule.topic)
+    ]
 
 
 def lines_of(plan: Plan, *, refusals: bool) -> Iterator[str]:

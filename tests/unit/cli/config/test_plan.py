@@ -63,6 +63,13 @@ def test_a_pattern_that_no_known_topic_matches_is_shown_as_a_rule():
     assert (known.rules, [table.table for table in known.tables]) == ((), ["shop.orders"])
 
 
+def test_a_pattern_is_shown_though_it_matches_topics_that_an_earlier_rule_takes():
+    text = HEAD + "tables: [{topic: shop.orders, table: shop.orders}, {topic: 'shop.*', table: 'shop.{1}'}]"
+    plan = planned(None, text)
+    assert ([table.table for table in plan.tables], [rule.name for rule in plan.rules]) == (["shop.orders"], ["shop.*"])
+    assert planned(None, text, topics=["shop.items"]).rules == ()
+
+
 def test_a_fixed_setting_needs_a_rebuild_only_where_the_table_has_data():
     after = BEFORE.replace("table: crm.user}", "table: crm.user, table_type: mor}")
     refused = Review((Remark("crm.user", "crm.user has data whose table_type is 'cow'"),))
