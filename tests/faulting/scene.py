@@ -19,7 +19,7 @@ from judging.running_stack import RunningStack
 
 from faulting.proxy import DYNAMODB, S3, FaultProxy, Request, Trap
 from faulting.world import Put, World
-from sluice.lane.machine import LaneState
+from sluice.lane.machine import LaneState, wants_run
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_bench.measure.ledger_times import await_until
 
@@ -29,7 +29,7 @@ SETTLED_S = 600.0
 
 @dataclass
 class Scene:
-    """One fault's surroundings. `hurried`: supervise is called when something is due, and not by its schedule."""
+    """One fault's surroundings. `hurried`: no back-off of the lane and no schedule is waited for."""
 
     stack: RunningStack
     proxy: FaultProxy
@@ -154,6 +154,13 @@ class Scene:
         """The names of the events that drivers have logged since the strike."""
         return [str(event.get("event")) for event in self.events(self.struck_epoch_s)]
 
+    def looked_at(self, arrivals: int) -> bool:
+        """Whether a driver that has seen so many arrivals in the lane found nothing to claim, since the strike."""
+        return any(
+            event.get("event") == "nothing_claimable" and event.get("arrivals", 0) >= arrivals
+            for event in self.events(self.struck_epoch_s - 1000)
+        )
+
     def release(self) -> str:
         """The release of the job that the next run gets."""
         (stack,) = self.stack.target.client("cloudformation").describe_stacks(StackName=self.stack.target.stack)[
@@ -203,11 +210,11 @@ class Scene:
         self.stack.wait(SETTLED_S, strict=not self.expected_codes)
 
     def _hurry(self) -> bool:
-        """Whether nothing wants a run any more; else supervise is called when the lane's back-off has ended."""
-        from sluice.lane.machine import wants_run
-
-        lane = self.lane()
-        if wants_run(lane, int(time.time() * 1000)):
+        """Whether nothing wants a run any more; else the lane's back-off is cut short, and supervise is called."""
+        lane, now = self.lane(), int(time.time() * 1000)
+        if lane.state == "idle" and (lane.backoff_until or 0) > now:
+            self.change_lane(backoff_until=now)
+        if wants_run(lane, now):
             self.supervise()
         return lane.state in ("idle", "running") and not self.ledger.batches.unsettled(lane.lane)
 
