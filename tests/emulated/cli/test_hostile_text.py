@@ -34,6 +34,7 @@ ELSEWHERE = {
 SELECT = f"select '{HOSTILE}' as \"{HOSTILE}\", [{{'a': '{HOSTILE}'}}] as nested"
 COMMANDS = {
     "put": ["put", IN_KEYS],
+    "init": ["init", IN_KEYS],
     "backfill": ["backfill", "--dry-run"],
     "replay": ["replay", "--all", "--dry-run"],
     "wait": ["wait", "--timeout", "0"],
