@@ -47,16 +47,23 @@ def tree_checksum(folder: Path) -> str:
 
 
 def main() -> int:
-    """Verify the release, then run one lane or one trial once; the process's exit status."""
+    """Verify the release, then run one lane or one trial once; the process's exit status.
+
+    Spark starts while the driver is imported, finds its lane and holds it; a refused driver stops it again.
+    """
     verify(CHECKSUMS)
     if "--trial" in sys.argv[1:]:
         from sluice_spark.trial.trial import parse as parse_trial
         from sluice_spark.trial.trial import try_engine
 
         return try_engine(parse_trial(sys.argv[1:]), os.environ, sys.stdout)
+    from sluice_spark.engine.session import SparkProcess
+
+    spark = SparkProcess()
+    spark.session()
     from sluice_spark.run.driver import drive, parse
 
-    return drive(parse(sys.argv[1:]), os.environ, sys.stdout)
+    return drive(parse(sys.argv[1:]), os.environ, sys.stdout, spark)
 
 
 if __name__ == "__main__":

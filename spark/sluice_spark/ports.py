@@ -39,7 +39,7 @@ class Merger(Protocol):
     """Spark and Hudi: merges one table's part of a batch, and does slices of table services."""
 
     def prepare(self) -> None:
-        """Begin to start Spark, now that the lane is held. Returns at once."""
+        """Start Spark unless it starts already, now that the lane is held. Returns at once."""
         ...
 
     def merge_part(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome:

@@ -87,7 +87,7 @@ class RunLoop:
         self._ledger.history.run_started(me.run, me.lane, self._clock.now_ms(), me.job_run_id)
         try:
             if held.ledger_accepted or self._accepts_ledger():
-                self._merger.prepare()  # Spark starts beside the first look at the lane; a refused run never starts it
+                self._merger.prepare()
                 self._work()
             else:
                 self._leave_paused()

@@ -94,17 +94,31 @@ def test_an_emulators_address_comes_from_the_environment():
     assert settings_of(parse(TOLD), {}).endpoint_url == ""
 
 
-def test_a_refused_driver_ends_well_and_never_starts_spark(monkeypatch):
-    def never():
-        pytest.fail("Spark was started")
+def test_a_refused_driver_ends_well_and_stops_the_spark_that_starts_beside_it(monkeypatch):
+    began, stopped = threading.Event(), []
 
+    class Session:
+        def __init__(self):
+            assert began.wait(30), "the driver was not refused while Spark started"
+
+        def stop(self):
+            stopped.append(True)
+
+    class Out(io.StringIO):
+        def write(self, line):
+            if "hold_refused" in line:
+                began.set()
+            return super().write(line)
+
+    spark = SparkProcess(Session)
+    spark.session()
     with emulated_dynamodb() as client:
         DynamoDbLedger(client, "ledger").lanes.request_start(LANE, "run-of-another", 1)
-        out = io.StringIO()
+        out = Out()
         session = emulated_session("eu-central-1")
         monkeypatch.setattr("sluice_aws.clients.boto3", SimpleNamespace(Session=lambda **_: session))
-        status = drive(parse(TOLD), {"SERVERLESS_EMR_JOB_ID": "00abc"}, out, SparkProcess(never))
-    assert status == EXIT_OK
+        status = drive(parse(TOLD), {"SERVERLESS_EMR_JOB_ID": "00abc"}, out, spark)
+    assert (status, stopped) == (EXIT_OK, [True])
     assert [json.loads(line)["event"] for line in out.getvalue().splitlines()] == ["run_began", "hold_refused"]
 
 

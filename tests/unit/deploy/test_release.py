@@ -56,6 +56,8 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "functions/admit/handler.py": "",
         "spark/ingest.py": ENTRY.read_text(),
         "spark/sluice_spark/__init__.py": "",
+        "spark/sluice_spark/engine/__init__.py": "",
+        "spark/sluice_spark/engine/session.py": "class SparkProcess:\n    def session(self): print('Spark starts')\n",
         "spark/sluice_spark/run/__init__.py": "",
         "spark/sluice_spark/run/driver.py": "drive, parse = lambda *_: print('it runs'), list\n",
         "spark/requirements.txt": "boto3==1\n",
@@ -125,6 +127,8 @@ def test_the_zip_holds_what_the_job_imports_and_no_handler(sources: Path, tmp_pa
         "sluice/lane/machine.py",
         "sluice_aws/__init__.py",
         "sluice_spark/__init__.py",
+        "sluice_spark/engine/__init__.py",
+        "sluice_spark/engine/session.py",
         "sluice_spark/run/__init__.py",
         "sluice_spark/run/driver.py",
     ]
@@ -149,7 +153,7 @@ def test_a_python_of_another_version_compiles_the_sources_itself(job: Path) -> N
     (job / "sluice.zip").write_bytes(zip_bytes(files))
     entry = job / "ingest.py"
     entry.write_text(re.sub(r"^CHECKSUMS = .*$", "CHECKSUMS = {}", entry.read_text(), flags=re.MULTILINE))
-    assert started(job) == (0, "it runs\n")
+    assert started(job) == (0, "Spark starts\nit runs\n")
 
 
 def test_every_processor_has_its_own_environment_of_the_services_that_a_job_reaches(
@@ -201,13 +205,13 @@ def started(job: Path, entry: str = "ingest.py", **environment: str) -> tuple[in
 
 
 def test_a_job_runs_what_its_release_holds(job: Path) -> None:
-    assert started(job) == (0, "it runs\n")
+    assert started(job) == (0, "Spark starts\nit runs\n")
 
 
 def test_a_job_leaves_the_packages_as_they_were_for_the_next_one(job: Path) -> None:
     """On one machine jobs share what was unpacked, and each verifies it."""
     (job / "after.py").write_text("import boto3, sys; sys.argv[0] = 'ingest.py'; exec(open('ingest.py').read())\n")
-    assert started(job, "after.py", PYTHONDONTWRITEBYTECODE="") == (0, "it runs\n")
+    assert started(job, "after.py", PYTHONDONTWRITEBYTECODE="") == (0, "Spark starts\nit runs\n")
 
 
 @pytest.mark.parametrize(
@@ -224,7 +228,7 @@ def test_a_job_leaves_the_packages_as_they_were_for_the_next_one(job: Path) -> N
 def test_a_job_runs_nothing_of_an_altered_release(job: Path, name: str, content: bytes) -> None:
     (job / name).write_bytes(content)
     status, printed = started(job)
-    assert status == 1 and "ReleaseAltered" in printed and "it runs" not in printed
+    assert status == 1 and "ReleaseAltered" in printed and not {"it runs", "Spark starts"} & set(printed.splitlines())
 
 
 def test_a_job_without_its_packages_runs_nothing(job: Path) -> None:
