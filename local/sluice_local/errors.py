@@ -38,7 +38,7 @@ class NoPython313(LocalError):
 
 
 class JarsUnavailable(LocalError):
-    """Spark's resolver couldn't fetch the jars; facts: `log`."""
+    """A jar couldn't be fetched, or is not the pinned one; facts: `log`."""
 
     code = "jars_unavailable"
     retriable = True

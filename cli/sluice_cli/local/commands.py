@@ -80,7 +80,7 @@ def up(
 ) -> None:
     """Start the stack and print its endpoints, bucket names and credentials.
 
-    The first start on a machine downloads Spark's Hudi and S3 jars (400 MB), and its first Spark run is slow.
+    The first start on a machine downloads Spark's Hudi and S3 jars (120 MB), and its first Spark run is slow.
 
       sluice local up --config tables.yaml --detach
 

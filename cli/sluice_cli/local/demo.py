@@ -53,7 +53,7 @@ def demo(
 
     Everything runs on this machine, with emulated AWS and real Spark, and stops with the command. Debezium
     wrote the files of the seven tables from PostgreSQL and MariaDB; the demonstration adds changes in the
-    same format. The first start downloads Spark's jars (400 MB). Ctrl-C stops it at any time.
+    same format. The first start downloads Spark's jars (120 MB). Ctrl-C stops it at any time.
 
       sluice demo --svg waterfall.svg
     """

@@ -2,15 +2,17 @@
 
 import base64
 import hashlib
-import os
+import re
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sluice_local.cache import cache_directory
 from sluice_local.errors import JarsUnavailable, NoJava
-from sluice_local.images.jars import HADOOP_AWS, ensure_jars, hudi_bundle, hudi_coordinate
+from sluice_local.images import jars as jars_module
+from sluice_local.images.jars import HUDI, Jar, ensure_jars, hudi_bundle, hudi_coordinate
 from sluice_local.images.java import Java, certificates, find_java, java_key_store, trust_options
 from sluice_local.images.spark import ClassArchive, build_remembered
 
@@ -87,66 +89,69 @@ def test_a_key_store_is_written_as_java_reads_it() -> None:
     assert store[-20:] == hashlib.sha1("changeit".encode("utf-16-be") + b"Mighty Aphrodite" + store[:-20]).digest()
 
 
-# Stands where the resolver's JVM does: leaves the jars in Ivy's two places and says what Spark says.
-RESOLVER = r"""
-echo run >> "$HOME/runs"
-for word in "$@"; do case "$word" in spark.jars.ivy=*) ivy="${word#spark.jars.ivy=}";; esac; done
-mkdir -p "$ivy/jars" "$ivy/cache/org.apache.hudi/b/jars" "$ivy/cache/org.apache.hadoop/hadoop-aws/jars"
-printf bundle > "$ivy/jars/org.apache.hudi_hudi-spark3.5-bundle_2.12-1.0.2.jar"
-cp "$ivy/jars/org.apache.hudi_hudi-spark3.5-bundle_2.12-1.0.2.jar" \
-  "$ivy/cache/org.apache.hudi/b/jars/hudi-spark3.5-bundle_2.12-1.0.2.jar"
-printf aws > "$ivy/jars/org.apache.hadoop_hadoop-aws-3.3.4.jar"
-printf old > "$ivy/jars/org.apache.hudi_hudi-spark3.5-bundle_2.12-0.15.0.jar"
-printf '\tfound org.apache.hudi#hudi-spark3.5-bundle_2.12;1.0.2 in central\n'
-printf '\tfound org.apache.hadoop#hadoop-aws;3.3.4 in central\n'
-echo "downloading https://repo/hadoop-aws-3.3.4.jar ..."
-"""
-
-
 @pytest.fixture()
-def machine(tmp_path: Path) -> dict[str, str]:
-    return {
-        "JAVA_HOME": str(a_java(tmp_path / "java", "17.0.1", RESOLVER)),
-        "SLUICE_CACHE": str(tmp_path / "cache"),
-        "HOME": str(tmp_path),
-        "PATH": os.environ["PATH"],
-    }
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Maven repository in a folder, with a small jar in place of each pinned one."""
+    root = tmp_path / "maven"
+
+    def small(jar: Jar) -> Jar:
+        content = jar.coordinate.encode()
+        (root / jar.path).parent.mkdir(parents=True, exist_ok=True)
+        (root / jar.path).write_bytes(content)
+        return replace(jar, size=len(content), sha256=hashlib.sha256(content).hexdigest())
+
+    monkeypatch.setattr(jars_module, "FILE_SYSTEM", tuple(map(small, jars_module.FILE_SYSTEM)))
+    monkeypatch.setattr(jars_module, "BUNDLES", {HUDI: small(jars_module.BUNDLES[HUDI])})
+    return root
 
 
-def test_jars_are_resolved_once_and_a_cached_run_starts_no_jvm(machine: dict[str, str], tmp_path: Path) -> None:
+def fetched(repository: Path, said: list[str] | None = None) -> list[Path]:
+    environment = {"SLUICE_CACHE": str(repository.parent / "cache")}
+    progress = (lambda line: None) if said is None else said.append
+    return ensure_jars(environment=environment, progress=progress, repository=repository.as_uri())
+
+
+def test_jars_are_fetched_once_and_a_later_start_needs_no_network(repository: Path) -> None:
     said: list[str] = []
-    jars = ensure_jars(environment=machine, progress=said.append)
-    assert {jar.name for jar in jars} == {
-        "org.apache.hudi_hudi-spark3.5-bundle_2.12-1.0.2.jar",
-        "org.apache.hadoop_hadoop-aws-3.3.4.jar",
-    }
-    assert hudi_bundle(jars).read_text() == "bundle"
-    assert "downloading hadoop-aws-3.3.4.jar" in said
-    assert ensure_jars(environment={**machine, "JAVA_HOME": "/gone"}) == jars
-    assert (tmp_path / "runs").read_text() == "run\n"
+    jars = fetched(repository, said)
+    assert len(jars) == 11 and all(jar.is_file() for jar in jars)
+    assert hudi_bundle(jars).read_text() == hudi_coordinate(HUDI)
+    assert said[0].startswith("Fetching Hudi 1.0.2")
+    assert fetched(repository.rename(repository.with_name("gone")), said) == jars and len(said) == 1
 
 
-def test_a_jar_is_on_disk_once(machine: dict[str, str], tmp_path: Path) -> None:
-    bundle = hudi_bundle(ensure_jars(environment=machine))
-    assert bundle.samefile(tmp_path / "cache/ivy/cache/org.apache.hudi/b/jars/hudi-spark3.5-bundle_2.12-1.0.2.jar")
+def test_a_jar_that_was_cut_short_is_fetched_again(repository: Path) -> None:
+    bundle = hudi_bundle(fetched(repository))
+    bundle.write_text("org")
+    assert hudi_bundle(fetched(repository)).read_text() == hudi_coordinate(HUDI)
 
 
-def test_a_jar_that_was_cut_short_is_fetched_again(machine: dict[str, str], tmp_path: Path) -> None:
-    bundle = hudi_bundle(ensure_jars(environment=machine))
-    bundle.write_text("bun")
-    assert hudi_bundle(ensure_jars(environment=machine)).read_text() == "bundle"
-    assert (tmp_path / "runs").read_text() == "run\nrun\n"
+@pytest.mark.parametrize("content", [b"other", b""], ids=["changed", "empty"])
+def test_a_jar_with_another_checksum_is_refused_and_not_kept(repository: Path, content: bytes) -> None:
+    (repository / jars_module.BUNDLES[HUDI].path).write_bytes(content)
+    with pytest.raises(JarsUnavailable, match="SHA-256"):
+        fetched(repository)
+    assert not list((repository.parent / "cache/jars").glob("*hudi*"))
 
 
-def test_jars_that_can_not_be_fetched_say_why(tmp_path: Path, machine: dict[str, str]) -> None:
-    home = a_java(tmp_path / "broken", "17.0.1", "echo 'unresolved dependency: org.apache.hudi'; exit 1")
-    with pytest.raises(JarsUnavailable, match="unresolved dependency"):
-        ensure_jars(environment={**machine, "JAVA_HOME": str(home)})
+def test_jars_that_can_not_be_fetched_say_why(repository: Path) -> None:
+    (repository / jars_module.HADOOP_AWS.path).unlink()
+    with pytest.raises(JarsUnavailable, match="hadoop-aws:3.3.4 couldn't be fetched"):
+        fetched(repository)
 
 
-def test_coordinates_are_those_of_sparks_line() -> None:
-    assert hudi_coordinate("1.2.0") == "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
-    assert HADOOP_AWS.endswith(":3.3.4")
+def test_a_version_that_is_not_pinned_is_refused() -> None:
+    with pytest.raises(JarsUnavailable, match=r"0.15.0, 1.0.2"):
+        ensure_jars("1.2.0")
+
+
+def test_every_text_gives_the_same_size() -> None:
+    """The one that the pinned sizes add up to, to ten megabytes."""
+    root = Path(__file__).resolve().parents[3]
+    size = f"{round(sum(jar.size for jar in jars_module.jars_of(HUDI)) / 1e7) * 10} MB"
+    for name in ("cli/sluice_cli/local/commands.py", "cli/sluice_cli/local/demo.py", "README.md"):
+        named = re.findall(r"jars \(([0-9]+ [MG]B)\)", (root / name).read_text(encoding="utf-8"))
+        assert named == [size], name
 
 
 def archive(tmp_path: Path, script: str) -> ClassArchive:
