@@ -80,7 +80,7 @@ test-job-permissions: setup  ## Spark and Hudi under the job's role, one driver 
 mutants: setup  ## break the product on purpose, one rule at a time, and see each breakage caught by its test (some 15 minutes)
 	$(BIN)/python tools/mutants.py $(ARGS)
 
-faults: setup  ## strike every fault on the local stack and judge the tables after it; resumable; writes docs/faults.md (an hour and more)
+faults: setup  ## strike every fault on the local stack and judge the tables after it; resumable; writes docs/faults.md (a minute and more for each of them)
 	PYTHONPATH=bench:tests $(BIN)/python -m faulting $(ARGS)
 
 MINUTES ?= 20
