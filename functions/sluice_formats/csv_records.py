@@ -27,7 +27,7 @@ from sluice.schema.avro_types import NamedTypes
 from sluice.schema.capture_order import moment_nanos
 from sluice.schema.columns import Column
 from sluice.schema.temporal import NANOS, days_of, timestamp_text
-from sluice_formats.csv_text import CsvColumns, csv_columns, without_mark
+from sluice_formats.csv_text import CsvColumns, csv_columns, has_open_quote, unescaped, without_mark
 from sluice_formats.errors import NotCsv, RaggedCsv, SchemaNotInferred, UndecodableValue
 from sluice_formats.json_records import decimal_reader
 from sluice_formats.json_schema import METADATA
@@ -49,6 +49,7 @@ def csv_records(body: bytes, schema: str | None, form: CsvForm, limits: Limits) 
         raise SchemaNotInferred("The object was read before its schema was made")
     text = without_mark(unpacked(body, limits.decoded_bytes))
     _check_quotes(text, form)
+    text = unescaped(text, form)
     if not text.endswith((b"\n", b"\r")):
         text += b"\n"  # without it Arrow takes an empty last value for quoted
     columns = csv_columns(text, form, limits)
@@ -60,12 +61,8 @@ def csv_records(body: bytes, schema: str | None, form: CsvForm, limits: Limits) 
 
 def _check_quotes(text: bytes, form: CsvForm) -> None:
     """Raise NotCsv for quotes that Arrow takes without a word: one that is open, or escaped where no rule says so."""
-    quotes = text.count(_QUOTE)
-    if form.escape is not None:
-        escaped = re.finditer(re.escape(form.escape.encode()) + b"(.)", text, re.DOTALL)
-        quotes -= sum(found[1] == _QUOTE for found in escaped)
-    if quotes % 2:
-        raise NotCsv("The object has an odd number of quotes: it ends within a value, or a quote isn't doubled")
+    if text.count(_QUOTE) % 2 if form.escape is None else has_open_quote(text, form.escape):
+        raise NotCsv("The object has an odd number of quotes: it ends within a value, or a quote in one isn't doubled")
     if form.escape is None and _BACKSLASHED in text:
         try:  # slower, and strict where Arrow isn't
             lines = io.TextIOWrapper(io.BytesIO(text), "utf-8", errors="replace", newline="")
@@ -106,7 +103,6 @@ def _batches(text: bytes, columns: CsvColumns, form: CsvForm, limits: Limits) ->
             read_options=arrow_csv.ReadOptions(use_threads=False, block_size=block, column_names=names),
             parse_options=arrow_csv.ParseOptions(
                 delimiter=form.delimiter,
-                escape_char=form.escape or False,
                 newlines_in_values=True,
                 invalid_row_handler=refuse,
             ),

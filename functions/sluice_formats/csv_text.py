@@ -47,6 +47,31 @@ def without_mark(text: bytes) -> bytes:
     return text[len(codecs.BOM_UTF8) :] if text.startswith(codecs.BOM_UTF8) else text
 
 
+def unescaped(text: bytes, form: CsvForm) -> bytes:
+    """Text by RFC 4180: with a second quote where the rule's `escape` precedes one. Only quoted values are escaped."""
+    if form.escape is None:
+        return text
+    mark = re.escape(form.escape.encode())
+    pair = re.compile(mark + b'(["' + mark + b"])")
+
+    def within(value: re.Match[bytes]) -> bytes:
+        inner = pair.sub(lambda found: b'""' if found[1] == b'"' else found[1], value[0][1:-1])
+        return b'"' + inner + b'"'
+
+    return _quoted(form.escape).sub(within, text)
+
+
+def has_open_quote(text: bytes, escape: str) -> bool:
+    """Whether a quote is left beside the values in quotes, where `escape` stands before a quote in them."""
+    return b'"' in _quoted(escape).sub(b"", text)
+
+
+def _quoted(escape: str) -> re.Pattern[bytes]:
+    """The values in quotes."""
+    mark = re.escape(escape.encode())
+    return re.compile(b'"(?:[^"' + mark + b"]|" + mark + b'.)*"', re.DOTALL)
+
+
 def check_head(head: bytes) -> None:
     """Raise NotCsv, EmptyObject and DamagedGzip for an object that can't be CSV, by its first bytes."""
     if not without_mark(unpacked_head(head, _LOOKED_AT)).strip():
@@ -80,7 +105,7 @@ def csv_schema(body: bytes, config: TableConfig) -> dict[str, Any]:
     these columns. Raises what `csv_columns` raises, CsvWithoutHeader where no column has the name of the record key,
     and DamagedGzip.
     """
-    text = without_mark(unpacked_head(body, HEADER_BYTES))
+    text = unescaped(without_mark(unpacked_head(body, HEADER_BYTES)), config.csv)
     columns = csv_columns(text, config.csv, config.limits)
     stored = {stored_name(name) for name in columns.names}
     absent = [] if config.append_only else [name for name in config.record_key if name not in stored]
@@ -110,7 +135,7 @@ def _first_row(text: bytes, form: CsvForm) -> list[str]:
     """The values of the first row that isn't blank."""
     try:
         begin = text[:HEADER_BYTES].decode("utf-8", errors="surrogateescape")  # it may end within a character
-        rows = csv.reader(io.StringIO(begin, newline=""), delimiter=form.delimiter, escapechar=form.escape, strict=True)
+        rows = csv.reader(io.StringIO(begin, newline=""), delimiter=form.delimiter, strict=True)
         first = next(filter(None, rows), None)
     except csv.Error as error:
         raise NotCsv(f"The first row can't be read: {error}", row=1) from error

@@ -23,6 +23,8 @@ from sluice.admission.routing import classify
 from sluice.changes.hidden_columns import ROW
 from sluice.config.csv_form import CsvForm
 from sluice.config.delete_when import DeleteWhen
+from sluice.config.document import Configuration
+from sluice.config.table import TableRule
 
 KEY = "topics/src.public.t/partition=0/src.public.t+0+{:010d}.{}"
 
@@ -264,6 +266,31 @@ def test_full_load_and_changes_of_aws_dms_give_the_rows_of_the_source(bench: Wor
         (3, "c", None, False),
         (4, 'n, "quoted"', "two\nlines", False),
     ]
+
+
+@pytest.mark.parametrize("format", ["csv", "json", "parquet"])
+def test_exports_of_spark_are_found_by_their_pattern_and_give_its_rows(
+    bench: Workbench, format: str, tmp_path: Path
+) -> None:
+    rows = [(1, 'say "hi"', None), (2, "two\nlines", "x, y"), (3, "", "C:\\")]
+    frame = bench.spark.createDataFrame(rows, "id long, name string, note string").coalesce(1)
+    getattr(frame.write.option("header", True), format)(str(tmp_path / "out"))
+    pattern = r"(?P<topic>exports/[^/]+)/(?:.*/)?part-[^/]+"
+    rule = TableRule(f"db.exported_{format}", ("id",), topic="exports.orders", key_pattern=pattern)
+    rule = replace(rule, json_types={"id": "long"}, csv=CsvForm(escape="\\"))
+    configuration = Configuration((rule,))
+    put, ignored = [], set()
+    for file in sorted((tmp_path / "out").iterdir()):
+        key = f"exports/orders/dt=2026-11-21/{file.name}"
+        route = classify(key, file.stat().st_size, configuration.match_key(key))
+        if route.kind == "change_file":
+            assert (route.topic, route.format) == ("exports.orders", format)
+            put.append(bench.put_bytes(file.read_bytes(), key=key, format=format))
+        ignored.add(route.rule)
+    assert len(put) == 1 and ignored == {None, "hidden_file"}
+    config = configuration.table_for_topic("exports.orders")
+    assert config is not None and bench.merge(config, [replace(put[0], offset=None)]).counts["read"] == 3
+    assert bench.rows(config, "id", "name", "note") == rows
 
 
 @pytest.mark.whole  # test_judge.py lands both sets

@@ -272,6 +272,10 @@ def test_quotes_that_spark_escapes_need_the_rule_to_say_so():
     spark = config(csv=CsvForm(escape="\\"))
     assert picked(rows(text, spark), "id", "v") == [("1", 'say "hi"'), ("2", "a\\")]
     assert isinstance(refused('id,v\n1,"say \\"hi\n', spark), NotCsv), "the value isn't closed"
+    # Spark escapes nothing in values that it doesn't quote, at the end of a line either.
+    assert picked(rows('id,v\n1,C:\\\n2,a\\b\n3,"x,\\\\"\n4,""\n', spark), "v") == [
+        *(("C:\\",), ("a\\b",), ("x,\\",), ("",)),
+    ]
 
 
 def test_a_backslash_before_a_closing_quote_is_text():
