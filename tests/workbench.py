@@ -180,6 +180,11 @@ class Workbench:
             self.spark, manifest=manifest, table=config.table, services=self.services, still_held=still_held
         )
 
+    def in_tasks(self) -> Workbench:
+        """Merge every part in Spark tasks from now on; the workbench itself."""
+        self.services = dataclasses.replace(self.services, in_driver=False)
+        return self
+
     def new_run(self) -> None:
         """Forget what a run keeps in memory."""
         self.services = dataclasses.replace(

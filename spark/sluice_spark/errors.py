@@ -83,6 +83,14 @@ class StillUnfinished(SluiceError):
     next_step = "The next attempt rolls back again. If it persists, look at the table's timeline"
 
 
+class RowsNotWritten(SluiceError):
+    """Hudi did not write the rows that it was given in the driver, so they were not committed; facts: `table`."""
+
+    code = "rows_not_written"
+    retriable = True
+    next_step = "The next attempt writes them in Spark tasks. If it persists, look at the driver's log for the cause"
+
+
 class TasksLeft(SluiceError):
     """Tasks of a failed write did not end, so it is not rolled back yet; facts: `table`, `tasks`."""
 

@@ -35,7 +35,7 @@ def test_a_write_that_died_is_rolled_back_and_the_part_runs_again(
     bench: Workbench, table_type: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = table(table_type=table_type)
-    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    bench.in_tasks().merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
     manifest = bench.manifest(config, [bench.put([row("u", 2, 1, name="new"), row("c", 3, 2)], SCHEMA)])
     from sluice_spark.merge import latest
 
@@ -64,7 +64,7 @@ def kept_rdds(bench: Workbench) -> list[Any]:
 
 def test_a_part_whose_rows_were_lost_with_an_executor_fails_and_runs_again(bench: Workbench) -> None:
     config = table()
-    bench.merge(config, [bench.put([row("c", 1, 1), row("c", 2, 2)], SCHEMA)])
+    bench.in_tasks().merge(config, [bench.put([row("c", 1, 1), row("c", 2, 2)], SCHEMA)])
     before = bench.rows(config, "id", "name")
     manifest = bench.manifest(config, [bench.put([row("u", 3, 1, name="new"), row("c", 4, 3)], SCHEMA)])
     blocks = bench.spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().blockManager()
@@ -86,7 +86,7 @@ def test_a_part_whose_rows_were_lost_with_an_executor_fails_and_runs_again(bench
 def test_a_part_leaves_no_rows_in_memory(bench: Workbench) -> None:
     config = table()
     already = len(kept_rdds(bench))
-    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    bench.in_tasks().merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
     bench.merge(config, [bench.put([row("u", 2, 1), row("t", 3, 1)], SCHEMA), bench.put([row("c", 4, 2)], SCHEMA)])
     assert len(kept_rdds(bench)) == already
 

@@ -16,6 +16,7 @@ from documented_types import DOCUMENT, ROWS, avro_type, column_of, described_typ
 from extent import WHOLE
 from workbench import Silver, Workbench, change, flattened, table
 
+from sluice.catalog.columns import META_COLUMNS
 from sluice.config.table import TableConfig
 from sluice_read.errors import Unreadable
 from sluice_read.reading import Shown, open_table
@@ -214,18 +215,24 @@ def logged(bench: Workbench) -> TableConfig:
     return table("logged", table_type="mor", partition_by=("place",))
 
 
-def load(bench: Workbench, config: TableConfig) -> None:
-    rows = [
+def loaded_rows() -> list[dict[str, Any]]:
+    return [
         change("r", 10, id=key, place="A", **values(second=key == SECOND)) for key in (FIRST, SECOND, CHANGING, GOING)
     ]
-    outcome = bench.merge(config, [bench.put(rows, writer_schema())])
+
+
+def changed_rows() -> list[dict[str, Any]]:
+    gone = change("d", 21, id=GOING, place=None, **dict.fromkeys(values(second=False)))
+    return [change("u", 20, id=CHANGING, place="A", **values(second=True)), gone]
+
+
+def load(bench: Workbench, config: TableConfig) -> None:
+    outcome = bench.merge(config, [bench.put(loaded_rows(), writer_schema())])
     assert (outcome.quarantined, outcome.quarantined_rows) == ((), ())
 
 
 def change_rows(bench: Workbench, config: TableConfig) -> None:
-    gone = change("d", 21, id=GOING, place=None, **dict.fromkeys(values(second=False)))
-    rows = [change("u", 20, id=CHANGING, place="A", **values(second=True)), gone]
-    outcome = bench.merge(config, [bench.put(rows, writer_schema())])
+    outcome = bench.merge(config, [bench.put(changed_rows(), writer_schema())])
     assert (outcome.quarantined, outcome.quarantined_rows) == ((), ())
 
 
@@ -249,6 +256,25 @@ def test_every_type_is_read_after_every_write_as_documented(bench: Workbench, lo
         _, _, tail = rest.partition("\n\n")
         DOCUMENT.write_text(f"{head}{matrix.text()}\n{tail}", encoding="utf-8")
     assert matrix.text() in DOCUMENT.read_text(encoding="utf-8"), "run this test with SLUICE_WRITE_TYPES=1"
+
+
+def test_every_type_is_written_in_the_driver_as_in_tasks(bench: Workbench) -> None:
+    driver, tasks = table("driver"), table("tasks")
+    bench.services.known.leave_to_spark(tasks)
+    objects = [bench.put(rows, writer_schema()) for rows in (loaded_rows(), changed_rows())]
+    for config in (driver, tasks):
+        bench.merge(config, objects[:1])
+    left = bench.events.names().count("left_to_spark")
+    for config in (driver, tasks):
+        bench.merge(config, objects[1:])
+    assert bench.events.names().count("left_to_spark") == left
+    here, there = (bench.table_by_hudi_rs(config).sort_by("id") for config in (driver, tasks))
+    assert here.schema.names == there.schema.names and here.num_rows == 4
+    for name in here.schema.names:
+        if name not in META_COLUMNS:
+            assert here.column(name).equals(there.column(name)), name
+    plain = [name for name in here.schema.names if name not in META_COLUMNS]
+    assert list(map(repr, bench.rows(driver, *plain))) == list(map(repr, bench.rows(tasks, *plain)))
 
 
 @pytest.mark.whole

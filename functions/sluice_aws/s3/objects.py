@@ -249,6 +249,10 @@ class Objects:
             raise
         return Document(answer["Body"].read(), answer["ETag"])
 
+    def data_file(self, bucket: str, key: str) -> bytes:
+        """All bytes of a file of a table, in one call; files are written once and never change."""
+        return bytes(self._s3.get_object(Bucket=bucket, Key=key)["Body"].read())
+
     def get_json(self, bucket: str, key: str) -> Any:
         """The JSON document under a key, or None when there is no such object."""
         document = self.get(bucket, key)

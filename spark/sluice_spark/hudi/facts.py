@@ -87,6 +87,7 @@ class KnownTables:
     def __init__(self) -> None:
         self._facts: dict[tuple[object, ...], TableFacts] = {}
         self._cleaned: dict[tuple[object, ...], int] = {}
+        self._left_to_spark: set[tuple[object, ...]] = set()
         self._lock = threading.Lock()
 
     def take(self, config: TableConfig) -> TableFacts | None:
@@ -98,6 +99,16 @@ class KnownTables:
         """Put in the table's present facts."""
         with self._lock:
             self._facts[_identity(config)] = facts
+
+    def leave_to_spark(self, config: TableConfig) -> None:
+        """Record that a merge of the table in the driver failed: from now on this run merges it in Spark tasks."""
+        with self._lock:
+            self._left_to_spark.add(_identity(config))
+
+    def is_left_to_spark(self, config: TableConfig) -> bool:
+        """Whether a merge of the table in the driver failed in this run."""
+        with self._lock:
+            return _identity(config) in self._left_to_spark
 
     def cleaned_at(self, config: TableConfig) -> int | None:
         """When this run last looked for files to clean (epoch ms); a look that finds none leaves no instant."""

@@ -25,6 +25,23 @@ class HudiJvm:
         self._jvm = cast(Any, spark._jvm)
         self._hudi: Any = self._jvm.org.apache.hudi
 
+    @property
+    def classes(self) -> Any:
+        """The package org.apache.hudi."""
+        return self._hudi
+
+    def java_list(self) -> Any:
+        """An empty java.util.ArrayList."""
+        return self._jvm.java.util.ArrayList()
+
+    def java_map(self) -> Any:
+        """An empty java.util.HashMap."""
+        return self._jvm.java.util.HashMap()
+
+    def parsed_avro(self, schema: str) -> Any:
+        """An Avro schema of its JSON."""
+        return self._jvm.org.apache.avro.Schema.Parser().parse(schema)
+
     def storage_conf(self) -> Any:
         return self._hudi.hadoop.fs.HadoopFSUtils.getStorageConf(self.spark._jsc.hadoopConfiguration())
 
@@ -155,9 +172,14 @@ class HudiJvm:
 
     def newest_files(self, meta_client: Any, most: int) -> list[str] | None:
         """The paths of an unpartitioned copy-on-write table's newest base files; None for more than `most`."""
+        files = self.newest_base_files(meta_client, most)
+        return None if files is None else [str(file.getPath()) for file in files]
+
+    def newest_base_files(self, meta_client: Any, most: int) -> list[Any] | None:
+        """Hudi's objects for the same files."""
         with self._file_view(meta_client) as view:
-            files = view.getLatestBaseFiles("").toArray()
-            return [str(file.getPath()) for file in files] if len(files) <= most else None
+            files = list(view.getLatestBaseFiles("").toArray())
+            return files if len(files) <= most else None
 
     def size_bytes(self, meta_client: Any) -> int:
         """Bytes of the table's newest base and log files."""

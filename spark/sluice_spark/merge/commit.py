@@ -25,12 +25,13 @@ from sluice_spark.errors import CleaningUnfinished
 from sluice_spark.hudi.base_files import NewFiles, commit_base_files
 from sluice_spark.hudi.came_back import strangers, undo_what_came_back
 from sluice_spark.hudi.facts import BaseFile, CommitResult, TableFacts
+from sluice_spark.hudi.few_rows import FewRows, write_few
 from sluice_spark.hudi.housekeeping import keep_house
 from sluice_spark.log import describe
 from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.latest import key_columns, key_names
 from sluice_spark.merge.normalize import quoted
-from sluice_spark.merge.plan import PlannedRead
+from sluice_spark.merge.plan import PlannedRead, column_types
 from sluice_spark.merge.schemas import remember_columns
 
 
@@ -78,6 +79,23 @@ def commit_first_load(part: PartContext, load: FirstLoad, *, target: StructType,
         names = {"batch": part.manifest.batch, "run": part.manifest.run}
         schema = with_lineage_schema(target, words=part.config.lineage)
         result = commit_base_files(part.hudi, write, schema=schema, facts=facts, **names)
+        result = looked_at_again(part, result, facts)
+    return _followed(part, result)
+
+
+def commit_few(part: PartContext, rows: FewRows, *, target: StructType, facts: TableFacts) -> CommitResult:
+    """Write a few rows in the driver as one Hudi commit. After a failure this run merges the table in Spark tasks."""
+    kinds = column_types(target)
+    with part.stages.timed(COMMIT_STAGE):
+        part.check_held()
+        _begin(part, facts)
+        try:
+            result = write_few(
+                part.hudi, rows, kinds=kinds, batch=part.manifest.batch, run=part.manifest.run, facts=facts
+            )
+        except Exception:
+            part.services.known.leave_to_spark(part.config)
+            raise
         result = looked_at_again(part, result, facts)
     return _followed(part, result)
 

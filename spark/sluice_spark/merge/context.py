@@ -25,7 +25,8 @@ class MergeServices:
     """Passed to `merge_part` and `resolve_part`; one for a run, shared by its threads.
 
     `objects` is the driver's own S3. With `source` read tasks make S3 clients of their own. Tables are under
-    `tables_uri` ("s3://SILVER", without a slash at the end); schemas, errors and outcomes are in `silver_bucket`.
+    `tables_uri` ("s3://SILVER", without a slash at the end); schemas, errors and outcomes are in `silver_bucket`. Small
+    parts are merged in the driver, without a Spark job, unless `in_driver` is false.
     """
 
     objects: Objects
@@ -36,6 +37,7 @@ class MergeServices:
     log: Log
     history: SchemaHistory
     known: KnownTables = field(default_factory=KnownTables)
+    in_driver: bool = True
 
     def table_path(self, database: str, name: str) -> str:
         """The URI of a table's folder."""

@@ -20,6 +20,7 @@ from sluice.batch.manifest import Manifest, ManifestObject
 from sluice.batch.outcome import COMMITTED, QUARANTINED, READ_STAGE, ObjectError, Outcome, Stage
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.log_restart import LOG_RESTARTED, SeenObject
+from sluice_spark.arrow.driver_merge import merge_in_driver
 from sluice_spark.arrow.first_load import LoadPlan, check_first_load, part_count, read_first_load
 from sluice_spark.arrow.rows import LeftToSpark
 from sluice_spark.errors import KeyNotUnique
@@ -27,7 +28,7 @@ from sluice_spark.hudi.facts import CommitResult
 from sluice_spark.hudi.recovery import roll_back_unfinished
 from sluice_spark.log import describe
 from sluice_spark.merge import shared_keys
-from sluice_spark.merge.commit import commit, commit_first_load, raise_floor
+from sluice_spark.merge.commit import commit, commit_few, commit_first_load, raise_floor
 from sluice_spark.merge.context import MergeServices, PartContext, part_context
 from sluice_spark.merge.decide import DecidedRows, MergeTarget, decide_rows
 from sluice_spark.merge.history_table import roll_back_history, write_history
@@ -65,9 +66,9 @@ def merge_part(
     prepared = prepare(part)
     if not prepared.objects:
         return _report(part, set_aside=SetAside(prepared.refused), notes=prepared.notes)
-    loaded = _first_load(part, prepared)
-    if loaded is not None:
-        return loaded
+    merged = _first_load(part, prepared) if prepared.facts.empty else _small_merge(part, prepared)
+    if merged is not None:
+        return merged
     with ExitStack() as frames:
         decided = _read_and_decide(part, prepared, frames)
         rows, notes = decided.rows, (*prepared.notes, *_notes(part, decided))
@@ -132,8 +133,6 @@ def resolve_part(
 def _first_load(part: PartContext, prepared: Prepared) -> Outcome | None:
     """Load an empty table by Arrow; None, before anything is written, for what is left to Spark."""
     planned, config, services, objects = prepared.planned, part.config, part.services, prepared.objects
-    if not prepared.facts.empty:
-        return None
     plan = LoadPlan(
         planned.plan,
         column_types(planned.target),
@@ -160,6 +159,49 @@ def _first_load(part: PartContext, prepared: Prepared) -> Outcome | None:
     counts = {**load.counts, "bytes_read": sum(item.size for item in objects), **committed.counts}
     return _report(
         part, set_aside=_set_aside(part), notes=prepared.notes, watch=judged.watch, counts=counts, committed=committed
+    )
+
+
+def _small_merge(part: PartContext, prepared: Prepared) -> Outcome | None:
+    """Merge a few changes in the driver; None, before anything is written, for what is left to Spark."""
+    services, objects = part.services, prepared.objects
+    if not services.in_driver or services.known.is_left_to_spark(part.config):
+        return None
+    try:
+        if prepared.refused:
+            raise LeftToSpark("set_aside")
+        with part.stages.timed(READ_STAGE):
+            merged = merge_in_driver(
+                part.hudi,
+                prepared.facts,
+                objects=services.objects,
+                items=objects,
+                plan=prepared.planned.plan,
+                before=column_types(prepared.facts.schema),
+                target=column_types(prepared.planned.target),
+                watch=KafkaWatch.from_dict(part.claimed.watch),
+            )
+    except LeftToSpark as left:
+        part.event("left_to_spark", reason=left.reason, detail=left.detail or None)
+        return None
+    except Exception as failure:  # of any kind: nothing is written yet, and tasks try their reads again
+        services.known.leave_to_spark(part.config)
+        part.event("left_to_spark", level="warning", reason="failed", detail=describe(failure))
+        return None
+    counts = {**merged.counts, "bytes_read": sum(item.size for item in objects)}
+    committed: CommitResult | None = None
+    if merged.rows is None:
+        services.known.keep(part.config, prepared.facts)
+    else:
+        committed = commit_few(part, merged.rows, target=prepared.planned.target, facts=prepared.facts)
+        counts.update(committed.counts)
+    return _report(
+        part,
+        set_aside=_set_aside(part),
+        notes=prepared.notes,
+        watch=merged.judged.watch,
+        counts=counts,
+        committed=committed,
     )
 
 

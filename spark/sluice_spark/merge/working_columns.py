@@ -68,7 +68,13 @@ _SHARED, _SHARED_READ = ("shared_keys",), ("shared_keys", *_LATEST)
 
 WORKING_COLUMNS: tuple[WorkingColumn, ...] = (
     # Set on every change as it is read.
-    WorkingColumn(INEXACT, "int", "how many values have no exact stored form", ("normalize",), (*_LATEST, *_DECIDE)),
+    WorkingColumn(
+        INEXACT,
+        "int",
+        "how many values have no exact stored form",
+        ("normalize", "history_table"),
+        (*_LATEST, *_DECIDE),
+    ),
     WorkingColumn(
         SNAPSHOT, "bigint", "hashes of the snapshot that read the row and of its values", _SHARED, _SHARED_READ
     ),

@@ -1,0 +1,164 @@
+"""Decides by Arrow which rows a part's changes write, and counts what became of each change.
+
+The Arrow form of `sluice_spark.merge.latest` and `decide`, for changes that are whole: a change that left columns
+unchanged, and a stored row that owes some, are left to Spark. So are keys that rows of a snapshot may share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sluice.changes import hidden_columns as hidden
+from sluice.config.table import TableConfig
+from sluice_spark.arrow.rows import LeftToSpark
+
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class StoredRow:
+    """The stored row of a key: its position, what it owes, Hudi's text of its key, and the number of its file."""
+
+    position: str
+    owed: str | None
+    record_key: str
+    file: int
+
+
+@dataclass(frozen=True)
+class DecidedChanges:
+    """The rows that win, one per key in the table's columns, their keys in the same order, and the part's counts."""
+
+    rows: pa.Table
+    keys: Sequence[Key]
+    counts: dict[str, int]
+
+
+def newest_changes(rows: pa.Table, config: TableConfig) -> pa.Table:
+    """Each key's newest change by position, in the order of the keys. `rows` are those of `arrow_rows`.
+
+    Raises LeftToSpark where the newest change isn't the whole row, and where rows of a snapshot may share a key.
+    """
+    keys = config.record_key
+    in_order = [*((name, "ascending") for name in keys), (hidden.POSITION, "descending")]
+    ordered = rows.take(pc.sort_indices(rows, sort_keys=in_order)).combine_chunks()
+    if not config.append_only and _may_share_keys(ordered, keys):
+        raise LeftToSpark("shared_keys")
+    newest = ordered.filter(pc.invert(_repeats(ordered, keys)))
+    incomplete = pc.and_(pc.is_valid(newest.column(hidden.UNCHANGED)), pc.invert(newest.column(hidden.DELETED)))
+    if pc.any(incomplete).as_py():
+        raise LeftToSpark("unchanged")
+    return newest
+
+
+def _may_share_keys(ordered: pa.Table, keys: Sequence[str]) -> bool:
+    """Whether two rows that a snapshot may have read have one key (`shared_keys.with_snapshots`)."""
+    op = ordered.column(hidden.OP)
+    read = ordered.filter(pc.or_(pc.is_null(op), pc.fill_null(pc.equal(op, hidden.SNAPSHOT_READ), False)))
+    return bool(pc.any(_repeats(read, keys)).as_py())
+
+
+def _repeats(ordered: pa.Table, keys: Sequence[str]) -> pa.Array:
+    """For each row, whether it has the key of the row before it."""
+    count = ordered.num_rows
+    if count < 2:
+        return pa.array([False] * count, pa.bool_())
+    columns = [ordered.column(name).combine_chunks() for name in keys]
+    same = reduce(pc.and_, (pc.equal(_flat(column.slice(1)), _flat(column.slice(0, count - 1))) for column in columns))
+    return pa.concat_arrays([pa.array([False], pa.bool_()), _flat(same)])
+
+
+def _flat(values: Any) -> pa.Array:
+    """One array; a column of a table is chunked in some releases of Arrow, even when it has one chunk."""
+    if not isinstance(values, pa.ChunkedArray):
+        return values
+    return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks)
+
+
+def decide_changes(
+    newest: pa.Table, *, read: int, stored: Mapping[Key, StoredRow], config: TableConfig, columns: Sequence[str]
+) -> DecidedChanges:
+    """The rows that are newer than the table's, and the counts of `read` changes.
+
+    `stored` has the rows of the changes' keys that the table holds, `columns` are the table's. Raises LeftToSpark where
+    one of them owes columns, and where most changes lost (`decide_rows` then looks at Kafka's order).
+    """
+    keys = keys_of(newest, config.record_key)
+    positions = newest.column(hidden.POSITION).to_pylist()
+    held = [stored.get(key) for key in keys]
+    if any(row is not None and row.owed is not None for row in held):
+        raise LeftToSpark("owed")
+    wins = [row is None or position > row.position for position, row in zip(positions, held)]
+    repeated = sum(row is not None and position == row.position for position, row in zip(positions, held))
+    winning = sum(wins)
+    losing = len(keys) - winning
+    if 2 * (losing - repeated) > len(keys):
+        raise LeftToSpark("mostly_losing")
+    winners = newest.filter(pa.array(wins, pa.bool_()))
+    counts = {
+        "read": read,
+        "winning": winning,
+        "deleted": pc.sum(winners.column(hidden.DELETED).cast(pa.int64())).as_py() or 0,
+        "overtaken": read - len(keys),
+        "losing": losing,
+        "repeated": repeated,
+    }
+    inexact = pc.sum(winners.column(hidden.INEXACT)).as_py()
+    if inexact:
+        counts["inexact"] = inexact
+    if not config.keep_deleted_values:
+        winners = as_tombstones(winners, record_key=config.record_key)
+    return DecidedChanges(winners.select(list(columns)), [key for key, won in zip(keys, wins) if won], counts)
+
+
+def as_tombstones(rows: pa.Table, *, record_key: Collection[str]) -> pa.Table:
+    """The rows with null in all but the key and the hidden columns of deleted ones."""
+    deleted = rows.column(hidden.DELETED)
+    if not pc.any(deleted).as_py():
+        return rows
+    kept = {*record_key, *hidden.NAMES, hidden.UNCHANGED, hidden.INEXACT}
+    alive = pa.array([None if gone else place for place, gone in enumerate(deleted.to_pylist())], pa.int64())
+    arrays = [
+        rows.column(name) if name in kept else rows.column(name).take(alive)  # `if_else` lacks lists in some releases
+        for name in rows.schema.names
+    ]
+    return pa.table(arrays, schema=rows.schema)
+
+
+def with_batch(rows: pa.Table, *, lineage: Collection[str], batch: str) -> pa.Table:
+    """The rows as `batch` writes them: with the lineage columns that the words name, the others null."""
+    off = {column for word, column in hidden.LINEAGE.items() if word not in lineage}
+    count, arrays = rows.num_rows, []
+    for field in rows.schema:
+        if field.name in off:
+            arrays.append(pa.nulls(count, field.type))
+        elif field.name == hidden.BATCH:
+            arrays.append(pa.array([batch] * count, field.type))
+        else:
+            arrays.append(rows.column(field.name))
+    return pa.table(arrays, schema=rows.schema)
+
+
+def keys_of(rows: pa.Table, record_key: Sequence[str]) -> list[Key]:
+    """Each row's key, as values that compare: dates and times are counts, since Python's own end at year 9999."""
+    return list(zip(*(as_counts(_flat(rows.column(name))).to_pylist() for name in record_key)))
+
+
+def as_counts(values: pa.Array) -> pa.Array:
+    """Dates as days and timestamps as microseconds since 1970, in lists too; other values as they are."""
+    if pa.types.is_timestamp(values.type):
+        return values.cast(pa.int64())
+    if pa.types.is_date(values.type):
+        return values.cast(pa.int32())
+    if not pa.types.is_list(values.type):
+        return values
+    items = as_counts(values.values)
+    return pa.Array.from_buffers(
+        pa.list_(items.type), len(values), values.buffers()[:2], values.null_count, values.offset, children=[items]
+    )

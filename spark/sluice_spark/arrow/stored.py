@@ -1,0 +1,46 @@
+"""Finds the stored rows of a batch's keys in base files, reading only the key and Sluice's own columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sluice.changes import hidden_columns as hidden
+from sluice_spark.arrow.decide import Key, StoredRow, as_counts, keys_of
+from sluice_spark.arrow.rows import LeftToSpark
+from sluice_spark.hudi.few_rows import RECORD_KEY
+
+
+def stored_rows(bodies: Sequence[bytes], newest: pa.Table, record_key: Sequence[str]) -> dict[Key, StoredRow]:
+    """The rows of the base files with the keys of `newest`. `bodies` are the files, whole.
+
+    Raises LeftToSpark for a key that is stored twice.
+    """
+    wanted = set(keys_of(newest, record_key))
+    found: dict[Key, StoredRow] = {}
+    for number, body in enumerate(bodies):
+        file = pq.ParquetFile(pa.BufferReader(body))
+        keys = file.read(columns=list(record_key), use_threads=False)
+        # An older file may have a narrower type than the table.
+        keys = keys.select(list(record_key)).cast(pa.schema([newest.schema.field(name) for name in record_key]))
+        places = _places(keys, newest, record_key[0])
+        if not len(places):
+            continue
+        own = file.read(columns=[hidden.POSITION, hidden.OWED, RECORD_KEY], use_threads=False).take(places)
+        for key, row in zip(keys_of(keys.take(places), record_key), own.to_pylist()):
+            if key not in wanted:
+                continue
+            if key in found:
+                raise LeftToSpark("stored_twice", row[RECORD_KEY])
+            found[key] = StoredRow(row[hidden.POSITION], row[hidden.OWED], row[RECORD_KEY], number)
+    return found
+
+
+def _places(keys: pa.Table, newest: pa.Table, name: str) -> pa.Array:
+    """The numbers of the rows whose first column of the key is one of the wanted."""
+    wanted = as_counts(newest.column(name).combine_chunks())
+    stored = as_counts(keys.column(name).combine_chunks())
+    return pc.indices_nonzero(pc.is_in(stored, value_set=wanted))

@@ -1,0 +1,260 @@
+"""Upserts a few rows in the driver, without a Spark job: by Hudi's own merge handle on a local engine context.
+
+The rows go through the calls that Hudi's compaction makes of a table (`HoodieCompactionHandler.handleUpdate`), and the
+commit through Hudi's write client, so its marker, statistics and metadata are those of any upsert.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import fastavro
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from sluice.catalog.columns import META_COLUMNS
+from sluice.hudi import options as hudi_options
+from sluice.hudi import own_metadata
+from sluice.hudi.timeline import COMMIT
+from sluice_spark.errors import RowsNotWritten
+from sluice_spark.hudi.facts import CommitResult, TableFacts
+from sluice_spark.hudi.table import HudiTable
+
+COMMIT_TIME, SEQUENCE, RECORD_KEY, PARTITION_PATH, FILE_NAME = META_COLUMNS
+_COUNTED = ("date", "timestamp-micros", "timestamp-millis", "local-timestamp-micros")  # passed as bare numbers
+
+# What only this module needs of the engine's Hudi: class, method ("" for a constructor) and types of the parameters.
+# Names without a package are of java.lang, those with a leading dot of org.apache.hudi.
+_NEEDED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    (".client.SparkRDDWriteClient", "startCommit", ()),
+    (".client.SparkRDDWriteClient", "setOperationType", (".common.model.WriteOperationType",)),
+    (
+        ".client.SparkRDDWriteClient",
+        "commitStats",
+        ("String", "java.util.List", ".common.util.Option", "String"),
+    ),
+    (".table.HoodieSparkTable", "create", (".config.HoodieWriteConfig", ".common.engine.HoodieEngineContext")),
+    (
+        ".table.HoodieCompactionHandler",
+        "handleUpdate",
+        ("String", "String", "String", "java.util.Map", ".common.model.HoodieBaseFile"),
+    ),
+    (".common.engine.HoodieLocalEngineContext", "", (".storage.StorageConfiguration",)),
+    (
+        ".common.table.timeline.HoodieActiveTimeline",
+        "transitionRequestedToInflight",
+        (".common.table.timeline.HoodieInstant", ".common.util.Option"),
+    ),
+    (
+        ".keygen.factory.HoodieSparkKeyGeneratorFactory",
+        "createKeyGenerator",
+        (".common.config.TypedProperties",),
+    ),
+    (".avro.HoodieAvroUtils", "addMetadataFields", ("org.apache.avro.Schema",)),
+    (".avro.HoodieAvroUtils", "bytesToAvro", ("[B", "org.apache.avro.Schema")),
+    (".common.model.DefaultHoodieRecordPayload", "", ("org.apache.avro.generic.GenericRecord", "Comparable")),
+    (".common.model.HoodieAvroRecord", "", (".common.model.HoodieKey", ".common.model.HoodieRecordPayload")),
+    (".common.model.HoodieKey", "", ("String", "String")),
+)
+
+
+@dataclass(frozen=True)
+class FileToMerge:
+    """One of a table's newest base files; `handle` is Hudi's own object for it."""
+
+    path: str
+    file_id: str
+    size: int
+    handle: Any
+
+
+@dataclass(frozen=True)
+class FewRows:
+    """Rows to upsert into base files of an unpartitioned copy-on-write table.
+
+    `values` are the rows, column -> value: dates as days, timestamps as microseconds since 1970. `ordering` are their
+    positions. `files` has for each row the base file that it goes into, and `stored_keys` Hudi's text of its key where
+    that file holds the row, else None.
+    """
+
+    values: Sequence[Mapping[str, Any]]
+    ordering: Sequence[str]
+    files: Sequence[FileToMerge]
+    stored_keys: Sequence[str | None]
+
+
+@lru_cache(maxsize=1)
+def missing_in_engine(spark: SparkSession) -> tuple[str, ...]:
+    """The members that this engine's Hudi lacks for `write_few`, as `class.method`; empty for none."""
+    context: Any = spark.sparkContext
+    gateway, reflection = context._gateway, context._jvm.py4j.reflection.ReflectionUtil
+    missing = []
+    for name, method, parameters in _NEEDED:
+        try:
+            types = gateway.new_array(context._jvm.java.lang.Class, len(parameters))
+            for place, parameter in enumerate(parameters):
+                types[place] = reflection.classForName(_java_name(parameter))
+            found = reflection.classForName(_java_name(name))
+            found.getMethod(method, types) if method else found.getConstructor(types)
+        except Py4JError:
+            missing.append(f"{name[1:]}.{method or '<init>'}")
+    return tuple(missing)
+
+
+def _java_name(name: str) -> str:
+    if name.startswith("."):
+        return f"org.apache.hudi{name}"
+    return name if "." in name or name.startswith("[") else f"java.lang.{name}"
+
+
+def base_files(hudi: HudiTable, facts: TableFacts, most: int) -> list[FileToMerge] | None:
+    """The newest base files of an unpartitioned copy-on-write table, in Hudi's order; None for more than `most`."""
+    found = hudi.jvm.newest_base_files(facts.meta_client, most)
+    if found is None:
+        return None
+    return [FileToMerge(str(file.getPath()), str(file.getFileId()), int(file.getFileSize()), file) for file in found]
+
+
+def write_few(
+    hudi: HudiTable, rows: FewRows, *, kinds: Mapping[str, str], batch: str, run: str, facts: TableFacts
+) -> CommitResult:
+    """Commit the rows, and return the commit once it is the newest on the timeline.
+
+    `kinds` are the table's columns and their types (Spark's names), `facts` its state just before. After an exception
+    the commit may still be there (`resolve-before-write`). Raises RowsNotWritten before a commit that would lack rows,
+    and CommitNotNewest.
+    """
+    jvm, h = hudi.jvm, hudi.jvm.classes
+    schema = jvm.avro_schema(facts.meta_client)
+    client = jvm.write_client(hudi.path, hudi.config.name, _options(hudi, kinds, facts), schema)
+    try:
+        client.setOperationType(h.common.model.WriteOperationType.UPSERT)
+        records = _Records(hudi, client, schema)
+        keys = [records.key(row) for row in rows.values]
+        for key, stored in zip(keys, rows.stored_keys):
+            if stored is not None and key != stored:
+                raise _not_written(hudi, f"a row's key is {stored!r} in the table and would be written as {key!r}")
+        instant = str(client.startCommit())
+        table = _begun(hudi, client, instant)
+        stats = jvm.java_list()
+        for number, file in enumerate({file.file_id: file for file in rows.files}.values()):
+            places = [place for place, other in enumerate(rows.files) if other.file_id == file.file_id]
+            made = jvm.java_map()
+            for count, place in enumerate(places):
+                meta = _meta(instant, f"{instant}_{number}_{count}", keys[place])
+                row = {**rows.values[place], **meta}
+                made.put(keys[place], records.record(row, keys[place], rows.ordering[place]))
+            new = _new_rows(rows, places)
+            for stat in _written(hudi, table.handleUpdate(instant, "", file.file_id, made, file.handle)):
+                if (int(stat.getNumInserts()), int(stat.getNumUpdateWrites())) != (new, len(places) - new):
+                    raise _not_written(
+                        hudi,
+                        f"{len(places) - new} rows were to be updated and {new} inserted, and Hudi updated "
+                        f"{stat.getNumUpdateWrites()} and inserted {stat.getNumInserts()}",
+                    )
+                stats.add(stat)
+        metadata = own_metadata.commit_metadata(batch=batch, table=hudi.config.table, run=run, rows_before=facts.rows)
+        if facts.widened is not None:  # Hudi's data source copies the table's own properties with the prefix, too
+            metadata[own_metadata.WIDENED_PROPERTY] = facts.widened
+        _committed(hudi, client, instant, stats, metadata)
+    finally:
+        client.close()
+    return hudi.committed(batch, facts.newest)
+
+
+def _options(hudi: HudiTable, kinds: Mapping[str, str], facts: TableFacts) -> dict[str, str]:
+    return hudi_options.write_options(
+        hudi.config,
+        operation=hudi_options.UPSERT,
+        parallelism=1,
+        kinds=tuple(kinds.values()),
+        timestamp_key=any(kinds[name] == "timestamp" for name in hudi.config.record_key),
+        rows=facts.rows,
+    )
+
+
+def _begun(hudi: HudiTable, client: Any, instant: str) -> Any:
+    """The table on a local engine context, with the instant inflight."""
+    h = hudi.jvm.classes
+    context = h.common.engine.HoodieLocalEngineContext(hudi.jvm.storage_conf())
+    table = h.table.HoodieSparkTable.create(client.getConfig(), context)
+    requested = h.common.table.timeline.HoodieInstant.State.REQUESTED
+    item = table.getMetaClient().createNewInstant(requested, COMMIT, instant)
+    table.getActiveTimeline().transitionRequestedToInflight(item, hudi.jvm.none())
+    return table
+
+
+def _committed(hudi: HudiTable, client: Any, instant: str, stats: Any, metadata: Mapping[str, str]) -> None:
+    extra = hudi.jvm.java_map()
+    for name, value in own_metadata.stored_metadata(metadata).items():
+        extra.put(name, value)
+    client.commitStats(instant, stats, hudi.jvm.classes.common.util.Option.of(extra), COMMIT)
+
+
+def _new_rows(rows: FewRows, places: Sequence[int]) -> int:
+    return sum(rows.stored_keys[place] is None for place in places)
+
+
+def _meta(instant: str | None = None, sequence: str | None = None, key: str | None = None) -> dict[str, str | None]:
+    """Hudi's own columns of a row; its writer sets the file's name."""
+    return {COMMIT_TIME: instant, SEQUENCE: sequence, RECORD_KEY: key, PARTITION_PATH: "", FILE_NAME: ""}
+
+
+class _Records:
+    """Makes Hudi's records of rows: through Avro bytes, since each field by itself would be a call."""
+
+    def __init__(self, hudi: HudiTable, client: Any, schema_text: str) -> None:
+        jvm, h = hudi.jvm, hudi.jvm.classes
+        self._h = h
+        self._schema = h.avro.HoodieAvroUtils.addMetadataFields(jvm.parsed_avro(schema_text))
+        self._written = fastavro.parse_schema(_without_times(json.loads(str(self._schema.toString()))))
+        self._generator = h.keygen.factory.HoodieSparkKeyGeneratorFactory.createKeyGenerator(
+            client.getConfig().getProps()
+        )
+
+    def key(self, row: Mapping[str, Any]) -> str:
+        """Hudi's text of a row's key."""
+        return str(self._generator.getKey(self._avro({**row, **_meta()})).getRecordKey())
+
+    def record(self, row: Mapping[str, Any], key: str, ordering: str) -> Any:
+        """A record with Hudi's own columns."""
+        model = self._h.common.model
+        payload = model.DefaultHoodieRecordPayload(self._avro(row), ordering)
+        return model.HoodieAvroRecord(model.HoodieKey(key, ""), payload)
+
+    def _avro(self, row: Mapping[str, Any]) -> Any:
+        body = io.BytesIO()
+        fastavro.schemaless_writer(body, self._written, dict(row))
+        return self._h.avro.HoodieAvroUtils.bytesToAvro(body.getvalue(), self._schema)
+
+
+def _without_times(schema: Any) -> Any:
+    """The Avro schema with bare numbers in place of dates and timestamps, whose Python types end at year 9999."""
+    if isinstance(schema, list):
+        return [_without_times(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("logicalType") in _COUNTED:
+        return schema["type"]
+    return {
+        name: _without_times(value) if name in ("type", "items", "fields") else value for name, value in schema.items()
+    }
+
+
+def _written(hudi: HudiTable, statuses: Any) -> Iterable[Any]:
+    """The statistics of the files that a handle wrote. Raises RowsNotWritten for a row that failed."""
+    while statuses.hasNext():
+        for status in statuses.next():
+            if status.hasErrors():
+                failed = list(status.getErrors().values())
+                raise _not_written(hudi, str(failed[0].toString())[:500] if failed else "a file failed")
+            yield status.getStat()
+
+
+def _not_written(hudi: HudiTable, why: str) -> RowsNotWritten:
+    return RowsNotWritten(f"{hudi.config.table}: {why}", table=hudi.config.table)

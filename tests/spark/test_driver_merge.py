@@ -1,0 +1,227 @@
+"""Small parts are merged in the driver: the rows, counts and commits of the Spark path, without its jobs."""
+
+from __future__ import annotations
+
+import json
+import random
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from change_histories import deliveries
+from workbench import Workbench, flattened, row, table
+
+from sluice.batch.outcome import Outcome
+from sluice.changes.hidden_columns import NAMES
+from sluice.config.table import TableConfig
+from sluice_spark.arrow import driver_merge
+from sluice_spark.errors import LaneLost
+from sluice_spark.hudi import few_rows
+from sluice_spark.hudi.recovery import roll_back_unfinished
+from sluice_spark.hudi.table import HudiTable
+
+SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
+STORED = ("id", "place", "name", *NAMES)
+
+
+def jobs_of(bench: Workbench, work: Callable[[], Any]) -> tuple[Any, int]:
+    """What `work` gives, and how many Spark jobs it started."""
+    context, group = bench.spark.sparkContext, uuid.uuid4().hex
+    context.setJobGroup(group, group)
+    try:
+        return work(), len(context.statusTracker().getJobIdsForGroup(group))
+    finally:
+        context.setJobGroup("", "")
+
+
+def in_tasks(bench: Workbench) -> str | None:
+    """Why the newest part was left to Spark; None where nothing was said of it."""
+    places = [place for place, (name, _) in enumerate(bench.events.seen) if name == "merged"]
+    first, last = (places[-2] if len(places) > 1 else 0), places[-1]
+    told = [fields for name, fields in bench.events.seen[first:last] if name == "left_to_spark"]
+    return ": ".join(filter(None, (told[-1]["reason"], told[-1].get("detail")))) if told else None
+
+
+def commit_file(bench: Workbench, config: TableConfig, outcome: Outcome) -> dict[str, Any]:
+    """The metadata of a commit."""
+    return json.loads((bench.local_path(config) / ".hoodie" / f"{outcome.instant}.commit").read_text())
+
+
+def told(outcome: Outcome) -> dict[str, Any]:
+    """What an outcome says of its changes, but for the bytes of its files."""
+    counts = {name: count for name, count in outcome.counts.items() if name != "bytes_written"}
+    return {"state": outcome.state, "no_change": outcome.no_change, "counts": counts, "notes": outcome.notes}
+
+
+def test_a_few_changes_are_merged_without_a_job_as_spark_merges_them(bench: Workbench) -> None:
+    driver, tasks = table(), table("tasks")
+    first = [bench.put([row("c", number, number) for number in range(1, 6)], SCHEMA)]
+    for config in (driver, tasks):
+        bench.merge(config, first)
+    bench.services.known.leave_to_spark(tasks)
+    changes = [row("u", 11, 1, name="new"), row("d", 12, 2), row("c", 13, 9), row("u", 10, 9), row("u", 1, 3)]
+    objects = [bench.put(changes, SCHEMA), bench.put([row("u", 14, 4, name=None)], SCHEMA)]
+
+    here, jobs = jobs_of(bench, lambda: bench.merge(driver, objects))
+    # Hudi's client deletes the commit's marker in a job of one task.
+    assert (jobs, in_tasks(bench)) == (1, None)
+    there, jobs = jobs_of(bench, lambda: bench.merge(tasks, objects))
+    assert jobs > 5
+
+    assert told(here) == told(there)
+    assert bench.rows(driver, *STORED) == bench.rows(tasks, *STORED)
+    wrote, wanted = commit_file(bench, driver, here), commit_file(bench, tasks, there)
+    assert wrote["operationType"] == wanted["operationType"] == "UPSERT"
+    assert set(wrote["extraMetadata"]) == set(wanted["extraMetadata"])
+    assert wrote["extraMetadata"]["sluice.rows_before"] == wanted["extraMetadata"]["sluice.rows_before"]
+    written, expected = (json.loads(found["extraMetadata"]["schema"])["fields"] for found in (wrote, wanted))
+    assert written == expected
+
+    again, jobs = jobs_of(bench, lambda: bench.merge(driver, objects))
+    assert (jobs, again.instant, again.counts["repeated"]) == (0, None, 4)
+
+
+def plain_changes(draw: random.Random) -> list[dict[str, Any]]:
+    """Changes of six keys, in the order of their positions."""
+    ops = [draw.choice("cuud") for _ in range(40)]
+    return [
+        row(op, 10 + number, draw.randint(1, 6), draw.choice(("A", None)), f"n{number}")
+        for number, op in enumerate(ops)
+    ]
+
+
+@pytest.mark.parametrize(
+    "seed, keep",
+    [pytest.param(4, False, id="tombstones"), pytest.param(4, True, id="kept values", marks=pytest.mark.whole)],
+)
+def test_any_order_gives_the_same_rows_and_counts_in_the_driver_and_in_tasks(
+    bench: Workbench, seed: int, keep: bool
+) -> None:
+    draw = random.Random(seed)
+    driver, tasks = (table(name, keep_deleted_values=keep, lineage=("object", "offset")) for name in ("t", "tasks"))
+    bench.services.known.leave_to_spark(tasks)
+    merged = []
+    for objects in deliveries(draw, plain_changes(draw), objects_at_once=6):  # type: ignore[arg-type]
+        items = [bench.put(changes, SCHEMA) for changes in objects]  # type: ignore[arg-type]
+        here = bench.merge(driver, items)
+        merged.append(in_tasks(bench))
+        there = bench.merge(tasks, items)
+        assert told(here) == told(there)
+        assert bench.rows(driver, *STORED) == bench.rows(tasks, *STORED)
+    assert merged.count(None) > 1, "a seed whose history shows something"
+
+
+def test_three_readers_and_hudis_own_writer_take_what_the_driver_wrote(bench: Workbench) -> None:
+    config = table()
+    bench.merge(config, [bench.put([row("r", 10, id) for id in range(6)], SCHEMA)])
+    bench.merge(config, [bench.put([row("u", 30, 1, "C", "newest"), row("d", 31, 2, None, None)], SCHEMA)])
+    assert in_tasks(bench) is None
+    columns = ("id", "place", "name", "_sluice_position", "__deleted")
+    here = bench.rows(config, *columns)
+    assert [item[:3] for item in here[1:3]] == [(1, "C", "newest"), (2, None, None)]
+    assert bench.rows_by_hudi_rs(config, *columns) == here
+    assert bench.rows_by_old_bundle(config, *columns) == here
+
+    bench.in_tasks().merge(config, [bench.put([row("u", 40, 1, "D", "spark"), row("c", 41, 7)], SCHEMA)])
+    found = bench.rows(config, "id", "place", "name")
+    assert found[1] == (1, "D", "spark") and len(found) == 7
+    assert bench.rows_by_hudi_rs(config, "id", "place", "name") == found
+
+
+class Died(Exception):
+    """The driver's end at a point of its commit."""
+
+
+def dies(*_: Any, **__: Any) -> Any:
+    raise Died
+
+
+AT = {
+    "before the instant is inflight": lambda patch: patch.setattr(few_rows, "_begun", dies),
+    "between marker and statistics": lambda patch: patch.setattr(few_rows, "_written", dies),
+    "before the commit": lambda patch: patch.setattr(few_rows, "_committed", dies),
+}
+
+
+@pytest.mark.parametrize("at", AT)
+def test_a_merge_that_died_in_the_driver_is_rolled_back_and_runs_again(
+    bench: Workbench, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = table()
+    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    manifest = bench.manifest(config, [bench.put([row("u", 2, 1, name="new"), row("c", 3, 2)], SCHEMA)])
+    AT[at](monkeypatch)
+    with pytest.raises(Died):
+        bench.merge_manifest(manifest, config)
+    monkeypatch.undo()
+    hudi = HudiTable(bench.spark, bench.path(config), config)
+    assert bench.rows(config, "id", "name") == [(1, "n")]
+
+    assert bench.resolve(manifest, config) is None
+    assert "rolled_back" in bench.events.names() and roll_back_unfinished(hudi) == ()
+    files = sorted(bench.local_path(config).glob("*.parquet"))
+    assert len(files) == 1
+    again, jobs = jobs_of(bench, lambda: bench.merge_manifest(manifest, config))
+    assert jobs > 5, "what failed in the driver is left to Spark by the same run"
+    assert again.counts["winning"] == 2
+    assert bench.rows(config, "id", "name") == [(1, "new"), (2, "n")]
+
+
+def test_a_commit_of_a_driver_that_died_after_it_is_found(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = table()
+    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    manifest = bench.manifest(config, [bench.put([row("u", 2, 1, name="new")], SCHEMA)])
+    monkeypatch.setattr(HudiTable, "committed", dies)
+    with pytest.raises(Died):
+        bench.merge_manifest(manifest, config)
+    monkeypatch.undo()
+    before = bench.timeline(config)
+    found = bench.resolve(manifest, config)
+    assert found is not None and found.instant is not None
+    assert bench.timeline(config) == before and bench.rows(config, "id", "name") == [(1, "new")]
+    bench.new_run()
+    replayed = bench.merge(config, list(manifest.tables[config.table].objects))
+    assert (replayed.instant, in_tasks(bench), bench.timeline(config)) == (None, None, before)
+
+
+def test_a_driver_that_lost_its_lane_writes_nothing(bench: Workbench) -> None:
+    config = table()
+    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    before = bench.timeline(config)
+    with pytest.raises(LaneLost):
+        bench.merge(config, [bench.put([row("u", 2, 1)], SCHEMA)], still_held=lambda: False)
+    assert bench.timeline(config) == before
+
+
+def test_rows_that_hudi_does_not_write_are_not_committed(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = table()
+    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    monkeypatch.setattr(few_rows, "_new_rows", lambda *_: 5)
+    with pytest.raises(few_rows.RowsNotWritten):
+        bench.merge(config, [bench.put([row("u", 2, 1, name="new")], SCHEMA)])
+    assert bench.rows(config, "id", "name") == [(1, "n")]
+
+
+def test_an_engine_without_a_needed_method_merges_in_tasks_and_says_so(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = table()
+    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    monkeypatch.setattr(few_rows, "_NEEDED", ((".client.SparkRDDWriteClient", "startCommit", ("String",) * 9),))
+    few_rows.missing_in_engine.cache_clear()
+    try:
+        bench.merge(config, [bench.put([row("u", 2, 1, name="new")], SCHEMA)])
+        assert in_tasks(bench) == "engine: client.SparkRDDWriteClient.startCommit"
+    finally:
+        few_rows.missing_in_engine.cache_clear()
+    assert bench.rows(config, "id", "name") == [(1, "new")]
+
+
+def test_a_read_that_fails_in_the_driver_is_done_in_tasks(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = table()
+    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    monkeypatch.setattr(driver_merge, "stored_rows", dies)
+    bench.merge(config, [bench.put([row("u", 2, 1, name="new")], SCHEMA)])
+    assert in_tasks(bench) is not None and str(in_tasks(bench)).startswith("failed")
+    assert bench.rows(config, "id", "name") == [(1, "new")]

@@ -1,0 +1,185 @@
+"""Decisions by Arrow about small parts: the newest change per key, wins and losses by position, tombstones, lineage."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sluice.changes import hidden_columns as hidden
+from sluice.config.table import TableConfig
+from sluice_spark.arrow.covers import MOST_CHANGES, check_changes
+from sluice_spark.arrow.decide import StoredRow, as_counts, decide_changes, newest_changes, with_batch
+from sluice_spark.arrow.rows import LeftToSpark, rows_schema
+from sluice_spark.arrow.stored import stored_rows
+from sluice_spark.hudi.few_rows import RECORD_KEY
+
+TARGET = {"id": "int", "part": "string", "tags": "array<int>", **{c.name: c.spark_type for c in hidden.HIDDEN}}
+
+
+def table(**settings: Any) -> TableConfig:
+    return TableConfig("db.t", "db", "t", "topic", **{"record_key": ("id", "part"), **settings})
+
+
+def change(id: int, position: int, op: str | None = "u", **more: Any) -> dict[str, Any]:
+    return {
+        "id": id,
+        "part": "a",
+        "tags": [id],
+        hidden.POSITION: f"{position:05d}",
+        hidden.DELETED: op == "d",
+        hidden.OP: op,
+        hidden.OBJECT: "o",
+        hidden.INEXACT: 0,
+        **more,
+    }
+
+
+def rows(*changes: dict[str, Any]) -> pa.Table:
+    schema = rows_schema(TARGET)
+    tables = [pa.Table.from_pylist([{name: row.get(name) for name in schema.names}], schema) for row in changes]
+    return pa.concat_tables(tables)  # in chunks, as the batches of several objects are
+
+
+def held(id: int, position: int, owed: str | None = None) -> dict[Any, StoredRow]:
+    return {(id, "a"): StoredRow(f"{position:05d}", owed, f"id:{id},part:a", 0)}
+
+
+def decided(*changes: dict[str, Any], stored: dict[Any, StoredRow] | None = None, **settings: Any) -> Any:
+    config = table(**settings)
+    table_rows = rows(*changes)
+    newest = newest_changes(table_rows, config)
+    return decide_changes(newest, read=table_rows.num_rows, stored=stored or {}, config=config, columns=tuple(TARGET))
+
+
+def left(*changes: dict[str, Any], stored: dict[Any, StoredRow] | None = None, **settings: Any) -> str:
+    with pytest.raises(LeftToSpark) as found:
+        decided(*changes, stored=stored, **settings)
+    return found.value.reason
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_newest_change_of_each_key_wins_where_it_is_newer_than_the_table(seed: int) -> None:
+    draw = random.Random(seed)
+    changes = [
+        change(draw.randint(1, 5), position, draw.choice("cud"), part=draw.choice("ab"))
+        for position in draw.sample(range(100), draw.randint(1, 30))
+    ]
+    stored = {
+        (id, part): StoredRow(f"{draw.choice([position, draw.randint(0, 99)]):05d}", None, "k", 0)
+        for id in range(1, 6)
+        for part in "ab"
+        for position in [max([int(c[hidden.POSITION]) for c in changes if (c["id"], c["part"]) == (id, part)] or [0])]
+        if draw.random() < 0.4
+    }
+    newest: dict[Any, dict[str, Any]] = {}
+    for row in sorted(changes, key=lambda row: row[hidden.POSITION]):
+        newest[row["id"], row["part"]] = row
+    wins = {key: row for key, row in newest.items() if key not in stored or row[hidden.POSITION] > stored[key].position}
+    repeated = sum(key in stored and row[hidden.POSITION] == stored[key].position for key, row in newest.items())
+    counts = {
+        "read": len(changes),
+        "winning": len(wins),
+        "deleted": sum(row[hidden.DELETED] for row in wins.values()),
+        "overtaken": len(changes) - len(newest),
+        "losing": len(newest) - len(wins),
+        "repeated": repeated,
+    }
+    if 2 * (counts["losing"] - repeated) > len(newest):
+        assert left(*changes, stored=stored) == "mostly_losing"
+        return
+    found = decided(*changes, stored=stored)
+    assert found.counts == counts
+    assert list(found.keys) == sorted(wins)
+    assert found.rows.schema.names == list(TARGET)
+    assert [(row["id"], row["part"], row[hidden.POSITION], row["tags"]) for row in found.rows.to_pylist()] == [
+        (*key, wins[key][hidden.POSITION], None if wins[key][hidden.DELETED] else [key[0]]) for key in sorted(wins)
+    ]
+
+
+def test_a_deleted_row_keeps_its_values_where_the_table_wants_them() -> None:
+    (row,) = decided(change(1, 1, "d"), keep_deleted_values=True).rows.to_pylist()
+    assert row["tags"] == [1]
+
+
+def test_inexact_values_are_counted_of_the_rows_that_win() -> None:
+    changes = (change(1, 1, _sluice_inexact=2), change(1, 2, _sluice_inexact=3), change(2, 1, _sluice_inexact=4))
+    found = decided(*changes, change(3, 1), stored=held(2, 1))
+    assert found.counts["inexact"] == 3
+
+
+def test_what_needs_more_than_the_newest_change_is_left_to_spark() -> None:
+    unchanged = {hidden.UNCHANGED: ["tags"]}
+    assert left(change(1, 2, **unchanged)) == "unchanged"
+    assert left(change(1, 2), stored=held(1, 1, owed="{}")) == "owed"
+    assert left(change(1, 1, "r"), change(1, 2, "r")) == "shared_keys"
+    assert left(change(1, 1, None), change(1, 2, "r"), change(1, 3)) == "shared_keys"
+    assert left(change(1, 1), stored=held(1, 2)) == "mostly_losing"
+    # None of these: an older change, a deletion, one row of a snapshot, a table that only appends.
+    for whole in (
+        [change(1, 1, **unchanged), change(1, 2)],
+        [change(1, 1, "d", **unchanged)],
+        [change(1, 1, "r"), change(1, 2, "u"), change(2, 1, "r")],
+    ):
+        assert decided(*whole).counts["winning"] == len({row["id"] for row in whole})
+    assert decided(change(1, 1, "r"), change(1, 2, "r"), append_only=True).counts["overtaken"] == 1
+
+
+def test_truncates_messages_none_and_many_changes_are_left_to_spark() -> None:
+    for some in ([change(1, 1), change(2, 2, "t")], [change(1, 1, "m")], [], [change(1, 1)] * (MOST_CHANGES + 1)):
+        with pytest.raises(LeftToSpark):
+            check_changes(rows(*some) if some else rows(change(1, 1)).slice(0, 0))
+    check_changes(rows(change(1, 1), change(2, 1, None)))
+
+
+def test_lineage_is_written_as_configured_with_the_batchs_id() -> None:
+    found = decided(change(1, 1, _sluice_offset=7)).rows
+    (row,) = with_batch(found, lineage=("object", "batch"), batch="b-1").to_pylist()
+    assert (row[hidden.OBJECT], row[hidden.BATCH], row[hidden.OFFSET], row[hidden.OP]) == ("o", "b-1", None, None)
+    (row,) = with_batch(found, lineage=("offset",), batch="b-1").to_pylist()
+    assert (row[hidden.OBJECT], row[hidden.BATCH], row[hidden.OFFSET]) == (None, None, 7)
+
+
+def base_file(*stored: tuple[Any, str, int]) -> bytes:
+    """A base file of rows (id, part, position), whose id is of a narrower type than the table's."""
+    body = pa.BufferOutputStream()
+    columns = {
+        "id": pa.array([id for id, _, _ in stored], pa.int32()),
+        "part": [part for _, part, _ in stored],
+        hidden.POSITION: [f"{position:05d}" for _, _, position in stored],
+        hidden.OWED: pa.array(["{}" if position == 9 else None for _, _, position in stored], pa.string()),
+        RECORD_KEY: [f"id:{id},part:{part}" for id, part, _ in stored],
+    }
+    pq.write_table(pa.table(columns), body)
+    return body.getvalue().to_pybytes()
+
+
+def test_stored_rows_are_found_in_every_file_by_their_whole_key() -> None:
+    target = {**TARGET, "id": "bigint"}
+    schema = rows_schema(target)
+    newest = pa.Table.from_pylist(
+        [{name: row.get(name) for name in schema.names} for row in (change(1, 1), change(2, 1), change(3, 1))], schema
+    )
+    files = [base_file((1, "b", 4), (7, "a", 4)), base_file((5, "a", 4)), base_file((3, "a", 9), (2, "a", 5))]
+    assert stored_rows(files, newest, ("id", "part")) == {
+        (3, "a"): StoredRow("00009", "{}", "id:3,part:a", 2),
+        (2, "a"): StoredRow("00005", None, "id:2,part:a", 2),
+    }
+    with pytest.raises(LeftToSpark):
+        stored_rows([*files, base_file((2, "a", 5))], newest, ("id", "part"))
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "counts"),
+    [
+        pytest.param([2_932_897, None], pa.date32(), [2_932_897, None], id="date"),
+        pytest.param([253_402_300_800_000_000], pa.timestamp("us", "UTC"), [253_402_300_800_000_000], id="timestamp"),
+        pytest.param([[1, None], None], pa.list_(pa.date32()), [[1, None], None], id="dates"),
+        pytest.param(["a"], pa.string(), ["a"], id="text"),
+    ],
+)
+def test_dates_and_times_beyond_pythons_are_compared_as_counts(values: Any, kind: Any, counts: Any) -> None:
+    assert as_counts(pa.array(values, kind)).to_pylist() == counts
