@@ -132,6 +132,14 @@ class BelowPurgeFloor(SluiceError):
     next_step = "The change was later than the table's purge horizon. If the source has the row, update it there"
 
 
+class RowsDiffer(SluiceError):
+    """A first load wrote other rows than it counted. It is rolled back. Facts: `table`, `counted`, `written`."""
+
+    code = "rows_differ"
+    retriable = True
+    next_step = "Nothing to do: the part is merged again, by Spark"
+
+
 class KeyNotUnique(SluiceError):
     """A new table's record key that rows of a snapshot share; facts: `record_key`, `rows`, `keys` (distinct)."""
 

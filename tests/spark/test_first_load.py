@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from judging.fixture_sets import PLANS, Delivered, SetMissing, find_set
 from pyspark import cloudpickle
 from workbench import Workbench, change, flattened, table
 
+from sluice.admission.routing import classify
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.services import ServicePolicy
@@ -300,11 +304,21 @@ def between_files(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(first_load, "_written", once)
 
 
+def with_other_rows(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    read = merging.read_first_load
+
+    def miscounted(*given: Any, **named: Any) -> Any:
+        load = read(*given, **named)
+        return replace(load, counts={**load.counts, "winning": 41})
+
+    monkeypatch.setattr(merging, "read_first_load", miscounted)
+
+
 def before_the_commit(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(HudiJvm, "commit_files", die)
 
 
-@pytest.mark.parametrize("fail", [before_markers, between_files, before_the_commit])
+@pytest.mark.parametrize("fail", [before_markers, between_files, with_other_rows, before_the_commit])
 def test_a_load_that_died_is_rolled_back_and_done_again_by_spark(
     bench: Workbench, fail: Fail, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, in_tasks: None
 ) -> None:
@@ -313,7 +327,7 @@ def test_a_load_that_died_is_rolled_back_and_done_again_by_spark(
     manifest = bench.manifest(config, objects(bench))
     with monkeypatch.context() as broken:
         fail(broken, tmp_path)
-        with pytest.raises(Exception, match="killed here"):
+        with pytest.raises(Exception, match="killed here|40 rows were written, and 41 counted"):
             bench.merge_manifest(manifest, config)
     assert bench.resolve(manifest, config) is None
     assert list(bench.local_path(config).glob("*.parquet")) == []
@@ -351,3 +365,47 @@ def test_a_load_commits_nothing_once_the_lane_is_lost(bench: Workbench, monkeypa
     with pytest.raises(LaneLost):
         bench.merge(config, objects(bench), still_held=lambda: bool(held))
     assert not [name for name in bench.timeline(config) if name.endswith(".commit")]
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("name", list(PLANS))
+def test_recorded_objects_are_loaded_equally_by_arrow_and_by_spark(
+    bench: Workbench, name: str, by_spark: Callable[[], None]
+) -> None:
+    """Of each recorded set that is here: its first phase, and all phases as one batch."""
+    try:
+        fixtures = find_set(name, os.environ)
+    except SetMissing as missing:
+        pytest.skip(str(missing))
+    loads = []
+    for label, phase in (("first", fixtures.phases[0]), ("all", None)):
+        found = recorded(bench, fixtures.delivery("in_order", phase))
+        for topic, items in found.items():
+            keyed = fixtures.plan.topics.get(topic)
+            if keyed is not None:
+                settings = {"topic": topic, "record_key": keyed.record_key, "json_types": keyed.json_types}
+                loads.append((f"{label}_{topic.rpartition('.')[2]}", settings, items))
+    by_arrow = [bench.merge(table(f"a_{label}", **settings), items) for label, settings, items in loads]
+    left = left_for(bench)
+    by_spark()
+    for (label, settings, items), outcome in zip(loads, by_arrow):
+        arrow, spark = table(f"a_{label}", **settings), table(f"s_{label}", **settings)
+        other = bench.merge(spark, items)
+        assert (outcome.state, counts(outcome), outcome.watch) == (other.state, counts(other), other.watch), label
+        if outcome.instant is not None:
+            rows, wanted = (stored(bench, config).drop_columns(["_sluice_batch"]) for config in (arrow, spark))
+            assert rows.equals(wanted), label
+    print(f"{name}: {len(loads)} loads, left to Spark: {left}")
+
+
+def recorded(bench: Workbench, delivered: Sequence[Delivered]) -> dict[str, list[ManifestObject]]:
+    """Recorded objects in the bench's bucket, by topic."""
+    found: dict[str, list[ManifestObject]] = {}
+    for item in delivered:
+        body = item.file.read_bytes()
+        route = classify(item.key, len(body))
+        if route.kind == "change_file" and route.topic is not None and route.format is not None:
+            put = bench.put_bytes(body, key=item.key, offset=route.offset, format=route.format)
+            put = replace(put, topic=route.topic, kafka_partition=route.kafka_partition, offset=route.offset)
+            found.setdefault(route.topic, []).append(put)
+    return found

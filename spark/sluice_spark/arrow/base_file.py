@@ -24,6 +24,11 @@ _CODEC_LEVEL = 3  # parquet-mr's
 _DISTINCT = frozenset(("_hoodie_commit_seqno", "_hoodie_record_key", hidden.POSITION, hidden.OFFSET))
 
 
+def can_write() -> bool:
+    """Whether this pyarrow can write Hudi's footer keys: from release 16 on."""
+    return hasattr(pq.ParquetWriter, "add_key_value_metadata")
+
+
 def has_plain_key(types: Mapping[str, str], record_key: Sequence[str]) -> bool:
     """Whether `key_text` makes the same text as Hudi's key generator; `types` are Spark's names, by column."""
     return all(types.get(name) in PLAIN_KEYS for name in record_key)

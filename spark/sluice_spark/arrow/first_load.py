@@ -27,8 +27,9 @@ from sluice.hudi import options as hudi_options
 from sluice.hudi import write_choices
 from sluice_aws.s3.objects import ObjectSource, task_objects
 from sluice_formats.records import ReaderPlan
-from sluice_spark.arrow.base_file import has_plain_key, key_text, parquet_of
+from sluice_spark.arrow.base_file import can_write, has_plain_key, key_text, parquet_of
 from sluice_spark.arrow.rows import LeftToSpark, arrow_rows, check_columns
+from sluice_spark.errors import RowsDiffer
 from sluice_spark.hudi.base_files import NewFiles
 from sluice_spark.hudi.facts import BaseFile, TableFacts
 
@@ -78,7 +79,10 @@ class FirstLoad:
     _plan: LoadPlan = field(repr=False)
 
     def write(self, new: NewFiles) -> list[BaseFile]:
-        """Write each key's newest change into base files, one per part."""
+        """Write each key's newest change into base files, one per part.
+
+        Raises RowsDiffer: where an executor was lost its objects are read again, and one may be gone by then.
+        """
         plan = self._plan
 
         def task(messages: Iterable[tuple[int, bytes]]) -> Iterator[BaseFile]:
@@ -87,7 +91,16 @@ class FirstLoad:
             token = f"{context.partitionId()}-{context.stageId()}-{context.taskAttemptId()}"
             yield _written(messages, plan, new, number=context.partitionId(), token=token)
 
-        return self._spark.sparkContext.runJob(self._parts, task, self._filled)
+        files = self._spark.sparkContext.runJob(self._parts, task, self._filled)
+        written, counted = sum(file.rows for file in files), self.counts["winning"]
+        if written != counted:
+            raise RowsDiffer(
+                f"{plan.reader.table}: {written:,} rows were written, and {counted:,} counted",
+                table=plan.reader.table,
+                counted=counted,
+                written=written,
+            )
+        return files
 
 
 def check_first_load(config: TableConfig, facts: TableFacts, plan: LoadPlan) -> None:
@@ -102,6 +115,7 @@ def check_first_load(config: TableConfig, facts: TableFacts, plan: LoadPlan) -> 
         "partitions": bool(config.partition_by),
         "history": bool(config.history),
         "index": write_choices.wants_record_index(config, has=facts.record_index, rows=0),
+        "pyarrow": not can_write(),
         "options": bool(config.hudi),
         "deletes": config.delete_mode == IGNORE,
         "key": not has_plain_key(plan.target, config.record_key),
