@@ -394,7 +394,10 @@ def test_recorded_objects_are_loaded_equally_by_arrow_and_by_spark(
         assert (outcome.state, counts(outcome), outcome.watch) == (other.state, counts(other), other.watch), label
         if outcome.instant is not None:
             rows, wanted = (stored(bench, config).drop_columns(["_sluice_batch"]) for config in (arrow, spark))
-            assert rows.equals(wanted), label
+            assert rows.schema.equals(wanted.schema), label
+            for column in rows.schema.names:  # as text, where NaN equals itself and -0.0 isn't 0.0
+                made, other_values = rows.column(column), wanted.column(column)
+                assert made.equals(other_values) or str(made.to_pylist()) == str(other_values.to_pylist()), column
     print(f"{name}: {len(loads)} loads, left to Spark: {left}")
 
 
