@@ -67,6 +67,7 @@ OF_OTHERS = {
     "service_unfinished": "table services",
     "table_differs": "the driver",
     "tasks_left": "the driver",
+    "rows_not_written": "the driver",
     "table_went_back": "the driver",
     "instant_came_back": "the driver",
     "unidentified_object": "a notice, not an object",
