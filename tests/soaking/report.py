@@ -61,8 +61,8 @@ def page(report: Mapping[str, Any] | None) -> str:
             f"{report['job_runs']} job runs |",
             f"| table services | {services} |",
             f"| settled | {report['settled_s']:g} s after the last change |",
-            f"| memory | the stack's processes {memory['after_a_fifth']:,} MB after a fifth of the time and "
-            f"{memory['at_the_end']:,} MB at the end; drivers {memory['largest_drivers']:,} MB at most |",
+            f"| memory | after a fifth of the time {_memory(memory['after_a_fifth'])}, at the end "
+            f"{_memory(memory['at_the_end'])}; drivers {memory['largest_drivers']:,} MB at most |",
             "",
             "| fault | what it is | times | recovery |",
             "|---|---|---:|---|",
@@ -87,6 +87,13 @@ def keep(report: Mapping[str, Any], file: Path = KEPT, into: Path = PAGE) -> Non
 
 def _times(found: Mapping[str, float]) -> str:
     return f"{found['p50']:g} s (p50), {found['p95']:g} s (p95)" if found["n"] else "none"
+
+
+def _memory(found: Mapping[str, int]) -> str:
+    return (
+        f"the emulator {found['emulator']:,} MB and {found['function_processes']} functions' processes "
+        f"{found['functions']:,} MB"
+    )
 
 
 def _special(rule: Mapping[str, Any]) -> str:

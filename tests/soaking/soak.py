@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,8 @@ from soaking.world import LIVELY, TABLES, SoakObject, SoakWorld
 
 LOOK_S, MEMORY_S, SAY_S = 2.0, 10.0, 30.0
 PUT_S = 1.5  # between two objects
-GROWTH_MB = 600.0  # of the stack's processes, which hold what is stored, from a fifth of the time to its end
+# From a fifth of the time to the end: of the emulator, which holds what is stored, and of a function's mean process.
+GROWTH_MB, FUNCTION_GROWTH_MB = 600.0, 100.0
 
 Say = Callable[[str], None]
 
@@ -59,8 +60,7 @@ class Soak:
     world: SoakWorld = field(init=False)
     scene: Scene = field(init=False)
     recoveries: list[Recovery] = field(default_factory=list)
-    memory_mb: list[tuple[float, float]] = field(default_factory=list)
-    driver_mb: float = 0.0
+    memory: list[tuple[float, Memory]] = field(default_factory=list)
     unrest: list[str] = field(default_factory=list)
     _outstanding: set[ObjectId] = field(default_factory=set)
     _known: int = 0
@@ -199,9 +199,7 @@ class Soak:
     # ---------------------------------------------------------------- memory
     def _measure(self, now: float) -> None:
         described = json.loads(next(self.stack.home.glob("**/local.json")).read_text())
-        stack, drivers = _resident_mb(described["pids"]["owner"], self._job_runs())
-        self.memory_mb.append((now, stack))
-        self.driver_mb = max(self.driver_mb, drivers)
+        self.memory.append((now, Memory.now(set(described["pids"].values()), self._job_runs())))
 
     def _job_runs(self) -> set[int]:
         return {int(file.read_text()) for file in (self.stack.home / "runs").glob("*/pid") if file.read_text().strip()}
@@ -212,10 +210,10 @@ class Soak:
         problems = {kind: list(found) for kind, found in verdict.problems.items()}
         if self.unrest:
             problems.setdefault("lane", []).extend(self.unrest)
-        early = next((mb for at, mb in self.memory_mb if at >= seconds / 5), 0.0)
-        late = self.memory_mb[-1][1] if self.memory_mb else 0.0
-        if late - early > GROWTH_MB:
-            problems["memory"] = [f"the stack's processes grew from {early:.0f} to {late:.0f} MB"]
+        early = next((found for at, found in self.memory if at >= seconds / 5), Memory())
+        late = self.memory[-1][1] if self.memory else Memory()
+        if late.emulator - early.emulator > GROWTH_MB or late.per_function - early.per_function > FUNCTION_GROWTH_MB:
+            problems["memory"] = [f"it grew from {early} to {late}"]
         if self.alone and (found := self._scheduled_audit()):
             problems["scheduled audit"] = found
         waiting = [one.fault for one in self.recoveries if one.seconds is None]
@@ -257,9 +255,9 @@ class Soak:
             "clean": verdict.clean and not problems,
             "problems": problems,
             "memory_mb": {
-                "after_a_fifth": round(early),
-                "at_the_end": round(late),
-                "largest_drivers": round(self.driver_mb),
+                "after_a_fifth": asdict(early),
+                "at_the_end": asdict(late),
+                "largest_drivers": max((found.drivers for _, found in self.memory), default=0),
             },
         }
 
@@ -283,25 +281,48 @@ def _services_done(scene: Scene, world: SoakWorld) -> Mapping[str, int]:
     return dict(sorted(Counter(f"{one.service} {one.state}" for one in found).items()))
 
 
-def _resident_mb(root: int, groups: set[int]) -> tuple[float, float]:
-    """Resident memory of a process and its descendants without these process groups, and of those groups, in MB."""
-    parents: dict[int, int] = {}
-    group_of: dict[int, int] = {}
-    pages: dict[int, int] = {}
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
-            with suppress(OSError, IndexError, ValueError):
-                fields = (process / "stat").read_text().rpartition(")")[2].split()
-                pid = int(process.name)
-                parents[pid], group_of[pid] = int(fields[1]), int(fields[2])
-                pages[pid] = int((process / "statm").read_text().split()[1])
-    descendants, fresh = {root}, {root}
-    while fresh:
-        fresh = {pid for pid, parent in parents.items() if parent in fresh} - descendants
-        descendants |= fresh
-    page_mb = os.sysconf("SC_PAGE_SIZE") / 1024**2
-    drivers = {pid for pid in pages if group_of.get(pid) in groups}
-    return (
-        sum(pages.get(pid, 0) for pid in descendants - drivers) * page_mb,
-        sum(pages[pid] for pid in drivers) * page_mb,
-    )
+@dataclass(frozen=True)
+class Memory:
+    """Resident memory in MB: of the emulator and its owner, of the functions' processes, and of job runs."""
+
+    emulator: int = 0
+    functions: int = 0
+    function_processes: int = 0
+    drivers: int = 0
+
+    @property
+    def per_function(self) -> float:
+        """The mean of a function's process."""
+        return self.functions / max(1, self.function_processes)
+
+    @classmethod
+    def now(cls, roots: set[int], groups: set[int]) -> Memory:
+        """Look at the processes of the stack. `groups` are the process groups of its job runs."""
+        parents: dict[int, int] = {}
+        group_of: dict[int, int] = {}
+        resident: dict[int, float] = {}
+        page_mb = os.sysconf("SC_PAGE_SIZE") / 1024**2
+        for process in Path("/proc").iterdir():
+            if process.name.isdigit():
+                with suppress(OSError, IndexError, ValueError):
+                    fields = (process / "stat").read_text().rpartition(")")[2].split()
+                    pid = int(process.name)
+                    parents[pid], group_of[pid] = int(fields[1]), int(fields[2])
+                    resident[pid] = int((process / "statm").read_text().split()[1]) * page_mb
+        descendants, fresh = set(roots), set(roots)
+        while fresh:
+            fresh = {pid for pid, parent in parents.items() if parent in fresh} - descendants
+            descendants |= fresh
+        drivers = {pid for pid in resident if group_of.get(pid) in groups}
+        functions = descendants - drivers - roots
+        return cls(
+            *(
+                round(value)
+                for value in (
+                    sum(resident.get(pid, 0) for pid in roots),
+                    sum(resident.get(pid, 0) for pid in functions),
+                    len(functions),
+                    sum(resident[pid] for pid in drivers),
+                )
+            )
+        )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
 from typing import Any
 
 import fastavro
 import pytest
 from soaking.faults import FAULTS, plan
 from soaking.report import PAGE, kept, page
+from soaking.soak import Memory
 from soaking.world import TABLES, TEXTS, SoakWorld
 
 from sluice_bench.data.debezium_objects import SOURCES
@@ -51,6 +53,12 @@ def test_a_short_soak_has_each_kind_of_fault_and_the_same_seed_the_same_ones() -
 
 def test_the_page_is_made_from_the_kept_report() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(kept()), "run `python -m soaking.report`"
+
+
+def test_the_memory_of_this_process_is_found_and_its_growth_is_per_function() -> None:
+    found = Memory.now({os.getpid()}, set())
+    assert found.emulator > 10 and found.drivers == 0
+    assert Memory(functions=600, function_processes=6).per_function == 100
 
 
 def records(body: bytes) -> list[dict[str, Any]]:
