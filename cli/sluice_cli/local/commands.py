@@ -66,6 +66,10 @@ def up(
         int | None,
         typer.Option("--cores", min=1, help="Cores of a Spark run.", show_default="all, at most 4"),
     ] = None,
+    executors: Annotated[
+        int,
+        typer.Option("--executors", min=0, max=8, help="Processes for a run's tasks; 0: the driver's own."),
+    ] = 0,
     emulator: Annotated[
         Kind,
         typer.Option("--emulator", envvar=VARIABLE, help="The emulator of AWS. LocalStack needs its own Python 3.13."),
@@ -98,11 +102,14 @@ def up(
             + [f"--emr-port={emr_port}"] * (emr_port is not None)
         )
         options += [f"--cores={cores}"] * (cores is not None) + ["--deployed-timers"] * deployed_timers
+        options += [f"--executors={executors}"] * (executors > 0)
         _start_detached(home, options, push=_pusher(home, config), as_json=as_json)
         return
     timers = _DEPLOYED_TIMERS if deployed_timers else Timers()
     with _ended_by_signals(), progress_lines() as progress:
-        chosen = Options(port=port, emr_port=emr_port, emulator=emulator, timers=timers, cores=cores)
+        chosen = Options(
+            port=port, emr_port=emr_port, emulator=emulator, timers=timers, cores=cores, executors=executors
+        )
         with local_stack(home, chosen, environment=os.environ, progress=progress.say) as stack:
             _pusher(home, config)()
             progress.stop()

@@ -57,12 +57,17 @@ class Cloud:
 JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:-UsePerfData")
 
 
+# Where executors are started from has no build folders, by which Spark else finds out its version of Scala.
+SCALA = {"SPARK_SCALA_VERSION": "2.12"}
+
+
 @dataclass(frozen=True)
 class Machine:
     """The share of this machine that a job may use."""
 
-    cores: int = 2
+    cores: int = 2  # of each executor, where there are any
     memory_bytes: int = 4 << 30  # the largest heap, even if the request asks for more
+    executors: int = 0  # processes for the tasks; without them tasks run in the driver's JVM
     jvm_options: tuple[str, ...] = JVM_OPTIONS
 
 
@@ -91,6 +96,8 @@ def spark_command(
     settings.update(_laptop_settings(run, directory, machine))
     settings.update(_file_system_settings(cloud, directory))
     heap = min(_bytes(submission.settings.get("spark.driver.memory", "2g")), machine.memory_bytes) >> 20
+    if machine.executors:
+        settings.update(_executor_settings(settings, fetched, directory, image, machine, heap_mb=heap))
     arguments = [
         str(image.java.binary),
         f"-Xmx{heap}m",
@@ -117,7 +124,10 @@ def spark_command(
         arguments += ["--files", ",".join(str(path) for path in fetched.files)]
     return Command(
         (*arguments, str(fetched.entry_point), *submission.arguments),
-        _environment(submission, run, directory, image, cloud),
+        {
+            **_environment(submission, run, directory, image, cloud),
+            **({"SPARK_HOME": str(_spark_home(directory, image)), **SCALA} if machine.executors else {}),
+        },
     )
 
 
@@ -132,6 +142,41 @@ def _laptop_settings(run: str, directory: Path, machine: Machine) -> dict[str, s
         "spark.local.dir": str(directory / "tmp"),
         "spark.sql.warehouse.dir": str(directory / "tmp" / "warehouse"),
     }
+
+
+def _executor_settings(
+    settings: Mapping[str, str], fetched: Fetched, directory: Path, image: SparkImage, machine: Machine, *, heap_mb: int
+) -> dict[str, str]:
+    """Executors in processes of their own, in the process group of the driver.
+
+    Each starts in a folder of its own: relative paths of the request become paths in the job's directory.
+    """
+    entries = settings.get("spark.executorEnv.PYTHONPATH", "").split(os.pathsep)
+    python_path = [str(directory / entry) for entry in entries if entry] + [str(image.python.packages)]
+    java = (
+        *settings.get("spark.executor.extraJavaOptions", "").split(),
+        *machine.jvm_options,
+        f"-Dlog4j2.configurationFile={image.logging.as_uri()}",
+        f"-Djava.io.tmpdir={directory / 'tmp'}",
+    )
+    return {
+        "spark.master": f"local-cluster[{machine.executors},{machine.cores},{heap_mb}]",
+        "spark.executor.instances": str(machine.executors),
+        "spark.executor.cores": str(machine.cores),
+        "spark.executor.memory": f"{heap_mb}m",
+        "spark.executor.extraClassPath": join(image.class_path(fetched.jars)),
+        "spark.executor.extraJavaOptions": " ".join(java),
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(python_path),
+    }
+
+
+def _spark_home(directory: Path, image: SparkImage) -> Path:
+    """A folder that executors are started from: with Spark's jars, and room for their own folders."""
+    home = directory / "spark"
+    if not home.exists() and image.spark_jars:
+        home.mkdir()
+        (home / "jars").symlink_to(image.spark_jars[0].parent, target_is_directory=True)
+    return home
 
 
 def _file_system_settings(cloud: Cloud, directory: Path) -> dict[str, str]:

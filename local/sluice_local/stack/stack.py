@@ -39,6 +39,7 @@ class Options:
     hudi_version: str = HUDI
     timers: Timers = Timers()
     cores: int | None = None  # of the machine, for Spark
+    executors: int = 0  # processes that share the cores; without them tasks run in the driver's process
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,12 @@ def local_stack(
         image = build_image(home.path / "image", java, jars)
         cloud = Cloud(emulator.endpoint, REGION, ACCESS_KEY, SECRET_KEY)
         cache = cache_directory(environment)
-        machine = Machine(cores=options.cores or min(os.cpu_count() or 2, 4), memory_bytes=_memory_for_spark())
+        cores = options.cores or min(os.cpu_count() or 2, 4)
+        machine = Machine(
+            cores=max(1, cores // (options.executors or 1)),
+            memory_bytes=_memory_for_spark() // (options.executors + 1),
+            executors=options.executors,
+        )
         settings = RunnerSettings(home.runs, cache, image, cloud, machine)
         clients = _clients(emulator)
         stand_in = start_stand_in(

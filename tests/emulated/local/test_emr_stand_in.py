@@ -124,10 +124,13 @@ class Rules:
             return list(self.events)
 
 
+ONE_PROCESS = Machine()
+
+
 class Stand:
     """A stand-in with its surroundings."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, machine: Machine = ONE_PROCESS) -> None:
         self.folder = folder
         self.s3 = FolderS3(folder / "s3")
         self.rules = Rules()
@@ -149,7 +152,7 @@ class Stand:
             folder / "cache",
             image,
             Cloud("http://127.0.0.1:1", "us-east-1", "test", "secret"),
-            Machine(),
+            machine,
             concurrent=2,
         )
         self.standing: StandIn = start_stand_in(
@@ -276,6 +279,30 @@ def test_a_job_runs_from_its_request_alone(stand: Stand, tmp_path: Path) -> None
     assert environment["EMR_SERVERLESS_JOB_RUN_ID"] == run
     assert environment["PYTHONPATH"] == f"./environment{os.pathsep}{stand.packages}"
     assert environment["AWS_ENDPOINT_URL_S3"] == environment["AWS_ENDPOINT_URL_DYNAMODB"] == "http://127.0.0.1:1"
+
+
+def test_executors_of_their_own_find_the_jobs_packages_and_the_jars(tmp_path: Path) -> None:
+    stand = Stand(tmp_path, Machine(cores=1, memory_bytes=2 << 30, executors=2))
+    try:
+        parameters = (
+            "--conf spark.executorEnv.PYTHONPATH=./environment --conf spark.executor.memory=6g "
+            "--conf spark.executor.extraJavaOptions=-Duser.timezone=UTC --conf spark.driver.memory=6g "
+            "--conf spark.jars=file:///dev/null"
+        )
+        run = stand.start("import json, os; print(json.dumps(dict(os.environ)))", parameters=parameters)
+        assert stand.until(run, "SUCCESS", "FAILED")["state"] == "SUCCESS", stand.output(run, "stderr")
+        environment = json.loads(stand.output(run))
+    finally:
+        stand.standing.stop()
+    command = json.loads(environment["SEEN_COMMAND"])
+    settings = dict(command[index + 1].split("=", 1) for index, value in enumerate(command) if value == "--conf")
+    work = stand.folder / "runs" / run / "work"
+    assert settings["spark.master"] == "local-cluster[2,1,2048]"
+    assert (settings["spark.executor.memory"], settings["spark.executor.instances"]) == ("2048m", "2")
+    assert settings["spark.executorEnv.PYTHONPATH"] == f"{work / './environment'}{os.pathsep}{stand.packages}"
+    assert settings["spark.executor.extraClassPath"] == "/dev/null"
+    assert settings["spark.executor.extraJavaOptions"].startswith("-Duser.timezone=UTC -XX:+UseSerialGC")
+    assert environment["SPARK_HOME"] == str(work / "spark")
 
 
 def test_a_job_reaches_only_the_services_that_a_job_without_a_vpc_reaches(stand: Stand) -> None:
