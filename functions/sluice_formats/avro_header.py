@@ -33,8 +33,8 @@ class Head:
 class AvroHeader:
     """The header of a container: the writer schema as it was written, and the codec of the blocks.
 
-    `text` is the schema's JSON. `schema` may be shared by objects of the same text, and must not be changed. `sync` is the
-    marker that ends each block, `end` the place where the first block begins.
+    `text` is the schema's JSON. `schema` may be shared by objects of the same text, and must not be changed. `sync` is
+    the marker that ends each block, `end` the place where the first block begins.
     """
 
     text: bytes

@@ -60,6 +60,7 @@ OF_OTHERS = {
     "ledger_busy": "every user of the ledger",
     "manifest_missing": "a take-over",
     "settings_missing": "every function",
+    "rows_differ": "the driver",
     "spark_died": "the driver",
     "two_topics": "claiming",
     "still_unfinished": "the driver",
