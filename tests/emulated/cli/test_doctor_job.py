@@ -126,7 +126,7 @@ def test_a_failed_job_is_reported_with_the_place_of_its_log(emr, capsys, report,
 
 def test_a_job_that_takes_too_long_is_ended(emr, capsys):
     application = emr()
-    assert run(["doctor", "--job", "--timeout", "-1"]) == 1
+    assert run(["doctor", "--job", "--timeout", "0"]) == 1
     output = capsys.readouterr()
     assert application.cancelled == ["00f1"] and scratch_prefix(application.started[0]["name"]) in output.err
     assert "Job run 00f1 is still RUNNING. Raise --timeout" in output.out

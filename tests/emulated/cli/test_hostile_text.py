@@ -158,6 +158,7 @@ def steering(text):
 @pytest.mark.parametrize("terminal", [False, True], ids=["pipe", "terminal"])
 def test_no_verb_prints_a_control_character(hostile, monkeypatch, capsys, terminal):
     monkeypatch.setenv("TERM", "dumb")  # rich's own sequences aside
+    monkeypatch.setenv("COLUMNS", "400")  # no text is folded within an escape
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal, raising=False)
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
     found, silent = {}, set()

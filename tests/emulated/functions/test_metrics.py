@@ -220,7 +220,7 @@ def test_a_sync_of_the_catalog_is_no_metric_of_its_table(monkeypatch):
         event=lambda *_, **__: None, count=lambda metric, n=1, **dimensions: summary.append((metric, n, dimensions))
     )
     plan = SimpleNamespace(to_dict=lambda: {"changed": True, "tables": [{"partitions": {"added": 2}}]})
-    monkeypatch.setattr("sluice_aws.catalog.requests.config_in_force", lambda *_: None)
+    monkeypatch.setattr("sluice_aws.catalog.requests.config_in_force", lambda *_: SimpleNamespace(history=False))
     CatalogRequests(
         sync=SimpleNamespace(sync=lambda *_: plan),
         configuration=SimpleNamespace(load_or_last=lambda _: None),
