@@ -31,12 +31,12 @@ def hour_old_history(scene: Scene) -> None:
     driver_clock(-HOUR_AND_A_HALF_S)(scene)
     for _ in range(2):
         scene.world.put_round()
-        scene.stack.wait(300)
+        scene.stack.wait(300, strict=False)
     if scene.world.table_type == MOR:
         for table in scene.world.tables:
             scene.stack.sluice("services", "run", table, "--service", "compaction", "--wait", "240")
         scene.world.put_round()
-        scene.stack.wait(300)
+        scene.stack.wait(300, strict=False)
     scene.behave()
     scene.fresh_run()
 

@@ -57,7 +57,7 @@ def strike(fault: Fault, stack: RunningStack, proxy: FaultProxy, *, hurried: boo
         if fault.before is not None:
             fault.before(scene)
         world.put_round()
-        stack.wait(300)
+        stack.wait(300, strict=False)
         struck_from = time.time()
         runs = _runs(scene)
         fault.act(scene)

@@ -21,6 +21,7 @@ er",2023-05-21 06:15:26,{SEQUENCE.format(4)}
 LATE = f"Op,id,name,at,transact_seq\nU,1,came late,2023-05-21 06:15:20,{SEQUENCE.format(1)}\n"
 
 
+@pytest.mark.whole
 def test_csv_of_aws_dms_becomes_rows_and_a_replay_changes_nothing(stack: RunningStack) -> None:
     schema = f"hr{secrets.token_hex(3)}"
     table, prefix = f"{schema}.staff", f"dms/{schema}/staff/"

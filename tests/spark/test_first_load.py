@@ -195,6 +195,7 @@ def test_an_object_that_cant_be_read_is_set_aside_and_the_rest_is_loaded(bench: 
     assert (outcome.counts["winning"], left_for(bench)) == (40, [])
 
 
+@pytest.mark.whole
 def test_three_readers_agree_after_a_load_an_upsert_and_a_clustering(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

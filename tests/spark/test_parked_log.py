@@ -80,7 +80,7 @@ def test_a_change_that_a_parked_object_overtakes_is_committed(bench: Workbench) 
 
     assert [error.object for error in outcome.parked] == [restarted.id.hash]
     assert (outcome.counts["read"], outcome.counts["overtaken"], outcome.counts["winning"]) == (1, 0, 1)
-    assert [stage.name for stage in outcome.stages].count("read") == 2
+    assert [stage.name for stage in outcome.stages].count("read") == 3  # once to see that Arrow can't load it
     assert bench.rows(config, "id", "name") == [(1, "old"), (3, "kept")]
 
 
