@@ -101,7 +101,7 @@ lint-template: setup  ## validate the template
 types: setup  ## static types of all packages
 	$(BIN)/mypy
 
-check: lint types  ## format, lint, types, unit and emulated tests: under 90 s
+check: lint types  ## format, lint, types, unit and emulated tests: some two minutes
 	$(PYTEST) -n 2 tests/unit tests/emulated
 
 coverage: setup  ## unit and emulated tests with their coverage; fails below the floor in pyproject.toml
