@@ -25,6 +25,7 @@ WITHOUT_THE_STACK = frozenset(
         "test_documented_sam_commands.py",
         "test_distribution.py",
         "test_driver_dies.py",
+        "test_executors.py",
         "test_least_privilege.py",
         "test_notices.py",
         "test_release_wheels.py",
