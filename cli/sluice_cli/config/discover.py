@@ -59,7 +59,7 @@ def discover(
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Propose rules for all topics whose objects wait for one, also where the keys' layout has to be told.
+    """Propose rules for all topics whose objects wait for one, also for keys whose layout a rule has to name.
 
     Keys that name no topic are grouped by their layout (AWS DMS, Spark, dlt, Aiven, folders) and get a `key_pattern`. A
     few objects of each topic are read. Every choice comes with its evidence and its confidence: certain (the Kafka

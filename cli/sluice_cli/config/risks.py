@@ -49,7 +49,7 @@ RISKS: Mapping[str, _Risk] = {
     "paused": lambda old, new: "objects wait until it is taken back" if new else None,
     "generation": _generation,
     "delete_mode": _delete_mode,
-    "delete_when.": _always("deletions are told from other rows in another way"),
+    "delete_when.": _always("other rows count as deletions"),
     "keep_deleted_values": _if_off("rows that are deleted from now on lose their values"),
     "unavailable_value": _always("the old placeholder is stored as if it were a value"),
     "time_travel": _if_lower("older states are removed with the next cleaning"),
