@@ -30,7 +30,7 @@ GIVEN = $(SLUICE_COMMAND) package --parameters "$(ENV) Runtime=python$(LAMBDA_PY
 deploy: on-aws build  ## upload the Spark artifacts under their content hash, and sam deploy with that release
 	@rm -f $(RELEASE)
 	$(UPLOAD) --if-deployed
-	$(SLUICE) standstill begin --before-deploy $(TEMPLATE) --parameter-overrides "$$($(GIVEN))"
+	$(SLUICE) standstill begin --yes --before-deploy $(TEMPLATE) --parameter-overrides "$$($(GIVEN))"
 	test -s $(RELEASE) || { $(SAM) deploy --config-env $(ENV) --parameter-overrides "$$($(GIVEN))" && $(UPLOAD); }
 	$(SAM) deploy --config-env $(ENV) --parameter-overrides "$$($(GIVEN) --parameters Release=$$(cat $(RELEASE)))"
 	$(SLUICE) standstill end
@@ -43,5 +43,5 @@ on-aws:
 	fi
 
 delete:  ## bring Spark to rest and delete the stack; buckets, ledger and key stay
-	$(SLUICE) standstill begin
+	$(SLUICE) standstill begin --yes
 	$(SAM) delete --config-env $(ENV) --stack-name $(STACK) --no-prompts

@@ -69,3 +69,16 @@ def avro_object(schema: Any, rows: Iterable[Mapping[str, Any]], *, codec: str = 
     parsed = fastavro.parse_schema(json.loads(json.dumps(schema)))
     fastavro.writer(body, parsed, rows, codec=codec, sync_interval=block, sync_marker=bytes(16))
     return body.getvalue()
+
+
+def in_a_terminal(monkeypatch: Any, answer: bool) -> list[str]:
+    """Make stdin a terminal whose user gives this answer. Returns the questions, which grow."""
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    asked: list[str] = []
+
+    def confirm(question: str) -> bool:
+        asked.append(question)
+        return answer
+
+    monkeypatch.setattr("typer.confirm", confirm)
+    return asked

@@ -27,7 +27,7 @@ from sluice_cli.config.plan import ObjectsWaiting, Plan, PlannedTable, known_top
 from sluice_cli.config.review import TableInUse, known_tables, lane_names, raised_generations, review
 from sluice_cli.config.yaml_lines import ConfigurationMistakes
 from sluice_cli.terminal.guard import visible
-from sluice_cli.terminal.interaction import ask
+from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say
 from sluice_cli.terminal.stack import supervise_now
 
@@ -84,7 +84,7 @@ def plan(file: File, with_waiting: WithWaiting = False, as_json: Json = False, s
 def push(
     file: File,
     with_waiting: WithWaiting = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    yes: Yes = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
@@ -13,7 +14,12 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from sluice.admission.routing import classify
+from sluice.admission.verdict import judge_read, judge_unread
+from sluice.config.document import Configuration
+from sluice.config.limits import DEFAULTS
 from sluice.errors import CommandFailed, UsageError
+from sluice.ledger.keys import PARKED
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -25,6 +31,7 @@ from sluice_cli.terminal.output import (
     stderr_console,
     visible,
 )
+from sluice_cli.terminal.stack import readable_configuration
 from sluice_local.home import running_home
 
 UPLOADS_AT_ONCE = 8
@@ -47,6 +54,14 @@ class NotCopied:
     """A file or folder of a named folder that is not copied, and why."""
 
     path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Unmatched:
+    """A key that no rule takes, and why."""
+
+    key: str
     reason: str
 
 
@@ -74,7 +89,8 @@ def put(
     The key of a folder's file is its path in the folder; the key of a single file is its name. Two files
     with the same key are refused; to get both versions, put them one after the other.
 
-    Of a folder, hidden files and folders are left out, the local stack's own folder, and links that lead out of it.
+    Of a folder, hidden files and folders are left out, the local stack's own folder, pipes, and links that lead out of
+    it. Names that no rule in force takes are copied, and counted: their objects are parked until a rule takes them.
 
     Examples:
 
@@ -89,13 +105,17 @@ def put(
     began = time.monotonic()
     versions = upload_all(target.client("s3"), target.bronze, uploads)
     seconds = time.monotonic() - began
+    readable, configuration = readable_configuration(target)
+    unmatched = names_without_rule(uploads, configuration) if readable else ()
     if as_json:
         objects = [{"key": item.key, "versionId": versions[item.key], "bytes": item.size} for item in uploads]
         left_out = [asdict(item) for item in copies.left_out]
-        print_json({"bucket": target.bronze, "seconds": round(seconds, 3), "objects": objects, "left_out": left_out})
+        document = {"bucket": target.bronze, "seconds": round(seconds, 3), "objects": objects, "left_out": left_out}
+        print_json({**document, "no_rule": [asdict(item) for item in unmatched]})
     else:
         size = human_bytes(sum(item.size for item in uploads))
         print(f"{counted(len(uploads), 'object')}, {size}, to s3://{target.bronze} in {seconds:.1f} s")
+        _say_unmatched(unmatched, len(uploads))
 
 
 def planned_copies(paths: Iterable[str], prefix: str, *, stack_folder: Path) -> Copies:
@@ -198,6 +218,28 @@ def _folder_left_out(folder: Path, stack_folder: Path) -> str | None:
     if folder.name.startswith("."):
         return "hidden"
     return "a link to a folder" if folder.is_symlink() else None
+
+
+def names_without_rule(uploads: Iterable[Upload], configuration: Configuration | None) -> tuple[Unmatched, ...]:
+    """The keys whose objects admission parks, by their names alone. Files that it ignores are not among them."""
+    found = []
+    for item in uploads:
+        route = classify(item.key, None, configuration.match_key(item.key) if configuration else None)
+        verdict = judge_unread(route, None, DEFAULTS) or judge_read(route, configuration)
+        if verdict.state == PARKED:
+            found.append(Unmatched(item.key, verdict.reason or ""))
+    return tuple(found)
+
+
+def _say_unmatched(unmatched: Sequence[Unmatched], copied: int) -> None:
+    if not unmatched:
+        return
+    reasons = Counter(item.reason for item in unmatched)
+    say(f"No rule takes {len(unmatched):,} of {counted(copied, 'name')}; these objects will be parked:")
+    for reason, number in reasons.most_common(LEFT_OUT_SHOWN):
+        example = next(item.key for item in unmatched if item.reason == reason)
+        say(f"  {number:,}: {visible(reason)}, as {visible(example)}")
+    say("`sluice config discover` proposes rules for them")
 
 
 def _say_left_out(left_out: Sequence[NotCopied]) -> None:

@@ -23,8 +23,10 @@ from sluice_cli.ingest.set_aside import (
     codes,
     describe,
     describe_decision,
+    described,
     kind,
 )
+from sluice_cli.terminal.interaction import Yes, ask_in_terminal
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -223,6 +225,7 @@ def discard(
     all: All = False,
     parked: Annotated[bool, typer.Option("--parked", help="Parked objects instead of entries in quarantine.")] = False,
     note: Note = None,
+    yes: Yes = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -230,6 +233,9 @@ def discard(
 
     Parked objects are discarded only by name, with --parked or with --code log_restarted. Use the latter for objects of
     another source, before a higher `generation` makes the others pending.
+
+    What is discarded is not merged. In a terminal, the command first says what it discards and asks. A script is not
+    asked.
 
     Examples:
 
@@ -241,6 +247,8 @@ def discard(
     """
     quarantine, _, target = _opened(stack)
     records = quarantine.chosen(Selection(tuple(names or ()), table, code, all, parked, topic))
+    if records:
+        ask_in_terminal(f"Discard {described(records)}? Their changes will be missing from the tables.", yes=yes)
     _print(
         quarantine.discard(records, command=command_line.get(), by=operator_of(target), note=note), "discarded", as_json
     )

@@ -19,9 +19,9 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import COLD, Objects, pages_of_bronze
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.stack import Target
-from sluice_cli.ingest.workload import RATE, DryRun, Rate, Throttle, Workload, Yes
+from sluice_cli.ingest.workload import RATE, DryRun, Rate, Throttle, Workload
 from sluice_cli.terminal.durations import seconds
-from sluice_cli.terminal.interaction import ask, bars, counting
+from sluice_cli.terminal.interaction import Yes, ask, bars, counting
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, visible
 from sluice_cli.terminal.stack import supervise_now
 from sluice_read.moments import instant_of, point_in_time, refuse_backwards

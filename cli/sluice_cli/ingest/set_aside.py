@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -23,6 +24,7 @@ from sluice_aws.s3.objects import Objects, SkippedDocuments
 
 SHORT_ID, SHORTEST_ID = 12, 6  # hexadecimal digits that are shown, and the fewest that identify an entry
 THREADS = 16
+TABLES_NAMED = 3  # in a question
 OBJECT, ROWS = "object", "rows"
 
 
@@ -210,6 +212,16 @@ class Quarantine:
     @staticmethod
     def _written(record: ObjectRecord, done: bool, lane: str | None) -> Decided:
         return Decided(record, done, None if done else "another decision about it was made meanwhile", lane)
+
+
+def described(records: Sequence[ObjectRecord]) -> str:
+    """The number of entries, by kind and by table: `3 entries (2 object, 1 rows) of crm.user and 1 other table`."""
+    kinds = Counter(map(kind, records))
+    tables = sorted({record.table or record.topic or "no table" for record in records})
+    named = ", ".join(tables[:TABLES_NAMED])
+    more = f" and {len(tables) - TABLES_NAMED:,} more" if len(tables) > TABLES_NAMED else ""
+    number = "1 entry" if len(records) == 1 else f"{len(records):,} entries"
+    return f"{number} ({', '.join(f'{kinds[name]:,} {name}' for name in sorted(kinds))}) of {named}{more}"
 
 
 def codes(record: ObjectRecord) -> tuple[str, ...]:

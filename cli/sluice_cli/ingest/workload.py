@@ -21,7 +21,6 @@ Rate = Annotated[
     int, typer.Option("--rate", metavar="N", min=1, max=10_000, help="At most so many objects per second.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 
 
 @dataclass

@@ -18,7 +18,7 @@ import typer
 
 from sluice.errors import UsageError
 from sluice_cli.local.progress import progress_lines
-from sluice_cli.terminal.interaction import ask, following
+from sluice_cli.terminal.interaction import Yes, ask_in_terminal, following
 from sluice_cli.terminal.output import Json, print_json, say
 from sluice_local.emulators.choose import VARIABLE, Kind
 from sluice_local.errors import DidNotStart
@@ -129,7 +129,7 @@ def up(
 
 @app.command()
 def down(
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """End the stack and everything it started. Succeeds also when no stack runs.
 
@@ -141,8 +141,7 @@ def down(
     if owner is None:
         say(f"no local stack runs in {home.path}")
         return
-    if sys.stdin.isatty() and not yes:
-        ask(f"End the stack in {home.path} and discard its buckets, tables and ledger?")
+    ask_in_terminal(f"End the stack in {home.path} and discard its buckets, tables and ledger?", yes=yes)
     os.kill(owner, signal.SIGTERM)
     deadline = time.monotonic() + _END_SECONDS
     while is_running(owner):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_module
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +18,7 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.stack import STACK_VARIABLE, Target, remove_failed_creation
 from sluice_cli.errors import NotAtRest
 from sluice_cli.terminal.durations import seconds
+from sluice_cli.terminal.interaction import Yes, ask_in_terminal
 from sluice_cli.terminal.output import Stack, chosen_target, say, stack_before_verb
 from sluice_cli.terminal.stack import supervise_now
 from sluice_deploy.parameters import parameters_of
@@ -62,6 +63,7 @@ def begin(
         float,
         typer.Option("--timeout", metavar="TIME", parser=seconds, help="Time for runs to end: 90s, 5m, 2h."),
     ] = 1800.0,
+    yes: Yes = False,
     stack: Stack = None,
 ) -> None:
     """Pause all lanes, wait for their runs to end, and stop the application. New objects wait in the ledger.
@@ -70,6 +72,8 @@ def begin(
     command does nothing; before a deployment it deletes a stack whose creation was rolled back. An existing application
     (parameter ApplicationId) is left running, with its other jobs. After a failed deployment the command may be
     repeated: the lanes it paused before stay noted.
+
+    In a terminal, the command first says what it stops and asks. A script is not asked.
 
     Example:
 
@@ -88,6 +92,7 @@ def begin(
         return
     ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
     working = [state.lane for state in ledger.lanes.all() if state.state != PAUSED and not state.pause_requested]
+    ask_in_terminal(_question(working, target), yes=yes)
     _write(note, ledger, target, list(dict.fromkeys([*_noted(note, ledger), *working])))
     for lane in working:
         ledger.lanes.pause(lane)
@@ -153,6 +158,12 @@ def end(note: Note = None, stack: Stack = None) -> None:
         note.unlink(missing_ok=True)
     elif lanes:
         ledger.lanes.note_standstill([])
+
+
+def _question(working: Sequence[str], target: Target) -> str:
+    lanes = f"Pause {', '.join(working)}, wait for their runs to end" if working else "No lane is active. Wait for runs"
+    application = "" if target.parameters.get(GIVEN) else f", and stop application {target.outputs['ApplicationId']}"
+    return f"{lanes}{application}? Nothing is merged until `sluice standstill end`."
 
 
 def _noted(note: Path | None, ledger: Ledger) -> list[str]:

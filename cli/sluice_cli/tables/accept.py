@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from sluice.config.pinned_topic import config_in_force
 from sluice.errors import CommandFailed, TableWentBack
 from sluice_aws.ledger.ledger import DynamoDbLedger
@@ -14,14 +10,14 @@ from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_cli.tables.inspect import TableName
-from sluice_cli.terminal.interaction import ask
+from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json
 from sluice_cli.terminal.stack import supervise_now
 
 
 def accept(
     table: TableName,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    yes: Yes = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:

@@ -24,7 +24,7 @@ from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.stack import Target
 from sluice_cli.errors import CannotRebuild
 from sluice_cli.tables.rebuild_plan import ReplayPlan, counts_of, obstacles, plan_replay
-from sluice_cli.terminal.interaction import ask, bars, counting
+from sluice_cli.terminal.interaction import Yes, ask, bars, counting
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -59,7 +59,7 @@ def table(
             help="Show what would be read and moved, what is gone, and the obstacles. Changes nothing.",
         ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    yes: Yes = False,
     without_gone: Annotated[
         bool,
         typer.Option(

@@ -22,7 +22,7 @@ from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.stack import Target
 from sluice_cli.config.review import lane_names
 from sluice_cli.errors import LedgerInUse, NotAllRecovered
-from sluice_cli.terminal.interaction import ask, counting
+from sluice_cli.terminal.interaction import Yes, ask, counting
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -54,7 +54,7 @@ def ledger(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what is missing and what is outdated. Changes nothing.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    yes: Yes = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:

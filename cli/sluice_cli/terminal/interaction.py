@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -17,6 +17,7 @@ from sluice_cli.terminal.guard import escaped
 from sluice_cli.terminal.output import stderr_console
 
 SHOWN_AFTER_S = 2.0
+Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 _POLL_S = 0.05
 
 
@@ -32,6 +33,12 @@ def ask(question: str, *, preview: str = "--dry-run") -> None:
         )
     if not typer.confirm(escaped(question)):
         raise CommandFailed("Nothing was changed")
+
+
+def ask_in_terminal(question: str, *, yes: bool) -> None:
+    """Return at once with `yes` or where stdin is no terminal, otherwise only after a yes. Raises CommandFailed."""
+    if not yes and sys.stdin.isatty():
+        ask(question)
 
 
 @contextmanager

@@ -7,7 +7,11 @@ import socket
 
 from botocore.exceptions import ClientError
 
+from sluice.config.document import Configuration
 from sluice.errors import CommandFailed
+from sluice_aws.errors import ConfigurationUnreadable
+from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import LOCAL, Target
 from sluice_cli.terminal.output import say
 
@@ -17,6 +21,18 @@ def operator_of(target: Target) -> str:
     if target.kind == LOCAL:
         return f"{getpass.getuser()}@{socket.gethostname()}"
     return str(target.client("sts").get_caller_identity()["Arn"])
+
+
+def readable_configuration(target: Target) -> tuple[bool, Configuration | None]:
+    """Whether the caller can read the configuration in force, and the configuration; None where none was pushed."""
+    try:
+        return True, ConfigStore(Objects(target.client("s3")), target.artifacts).load()
+    except ConfigurationUnreadable:
+        return False, None
+    except ClientError as error:
+        if error.response.get("Error", {}).get("Code") not in ("AccessDenied", "AccessDeniedException"):
+            raise
+        return False, None
 
 
 def output_of(target: Target, name: str) -> str:

@@ -587,3 +587,15 @@ def test_objects_that_wait_for_a_table_keep_their_topic_from_feeding_another(sta
     other = tables("defaults: {record_key: [id]}\ntables: [{topic: other, table: a.b}]")
     assert run(["config", "push", other, "--yes"]) == 0
     assert "they wait until a rule takes topic crm.public.user again" in capsys.readouterr().err
+
+
+def test_put_says_how_many_names_no_rule_takes(stack, tables, tmp_path, capsys):
+    assert run(["config", "push", tables()]) == 0
+    (tmp_path / "in").mkdir()
+    for name in ("crm.public.user+0+1.avro", "crm.public.other+0+1.avro", "notes.txt"):
+        (tmp_path / "in" / name).write_bytes(b"1")
+    assert run(["put", "in"]) == 0
+    err = capsys.readouterr().err
+    assert "No rule takes 2 of 3 names" in err and "crm.public.other+0+1.avro" in err
+    assert run(["put", "in", "--json"]) == 0
+    assert [item["key"] for item in describe(capsys)["no_rule"]] == ["crm.public.other+0+1.avro", "notes.txt"]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from builders import avro_object
+from builders import avro_object, in_a_terminal
 from emulation.stack import NOW, describe
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
@@ -497,3 +497,14 @@ def test_no_verb_lets_an_objects_key_steer_the_terminal_or_break_a_line(configur
         assert arguments[0] == "quarantine" and arguments[1] == "list" or not {"\x1b", "\u202e"} & set(printed), (
             arguments
         )
+
+
+@pytest.mark.parametrize("answer", [False, True], ids=["no", "yes"])
+def test_a_discard_in_a_terminal_says_what_goes_and_asks_once(configured, monkeypatch, capsys, answer):
+    bad = [configured.admit(put(configured, n), items.QUARANTINED, code="not_avro", reason="no") for n in range(2)]
+    asked = in_a_terminal(monkeypatch, answer)
+    assert run(["quarantine", "discard", "--all"]) == (0 if answer else 1)
+    assert asked == ["Discard 2 entries (2 object) of crm.user? Their changes will be missing from the tables."]
+    states = {record.state for record in configured.ledger.objects.get(bad).values()}
+    assert states == ({items.IGNORED} if answer else {items.QUARANTINED})
+    assert run(["quarantine", "discard", "--all", "--yes"]) == (1 if answer else 0) and len(asked) == 1

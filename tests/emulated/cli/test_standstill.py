@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from builders import halt
+from builders import halt, in_a_terminal
 from emulation.stack import SHARED, cloudformation
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.emrserverless.models import emrserverless_backends
@@ -147,3 +147,13 @@ def test_before_the_first_deployment_a_standstill_has_nothing_to_pause(stack, tm
     assert run(["standstill", "begin", "--stack", "nosuch", "--note", str(tmp_path / "note")]) == 0
     assert run(["standstill", "end", "--stack", "nosuch", "--note", str(tmp_path / "note")]) == 0
     assert "nothing to stop" in capsys.readouterr().err
+
+
+def test_a_standstill_in_a_terminal_says_what_it_stops_and_asks(stack, emr, invoked, monkeypatch):
+    stack.ledger.lanes.wake("main")
+    asked = in_a_terminal(monkeypatch, False)
+    assert run(["standstill", "begin"]) == 1
+    assert "Pause main" in asked[0] and f"stop application {stack.application}" in asked[0] and len(asked) == 1
+    assert (stack.ledger.lanes.get("main").state, stack.ledger.lanes.paused_for_standstill()) == (IDLE, [])
+    assert run(["standstill", "begin", "--yes"]) == 0 and len(asked) == 1
+    assert stack.ledger.lanes.get("main").state == PAUSED

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from sluice.config.document import Configuration
+from sluice.config.table import TableRule
 from sluice.errors import CommandFailed, UsageError
-from sluice_cli.ingest.put import Copies, planned_copies, upload_all
+from sluice_cli.ingest.put import Copies, Upload, names_without_rule, planned_copies, upload_all
 
 
 @pytest.fixture
@@ -65,3 +67,15 @@ def test_a_file_that_vanishes_before_it_is_copied_is_reported_in_one_line(folder
     (folder / "topics" / "t" / "a.avro").unlink()
     with pytest.raises(CommandFailed, match="a.avro can't be read: No such file"):
         upload_all(None, "bronze", copies.uploads)
+
+
+def test_names_that_no_rule_takes_are_named_with_the_reason() -> None:
+    configuration = Configuration(rules=(TableRule("crm.user", ("id",), topic="crm.public.user"),))
+    keys = ("topics/crm.public.user/crm.public.user+0+1.avro", "topics/t/t+0+1.avro", "notes.txt", "a/_SUCCESS")
+    uploads = [Upload(Path(key), key, 1) for key in keys]
+    found = {item.key: item.reason for item in names_without_rule(uploads, configuration)}
+    assert set(found) == {"topics/t/t+0+1.avro", "notes.txt"}, "a file that is ignored waits for no rule"
+    assert (
+        "no rule of tables.yaml takes this topic" in found["topics/t/t+0+1.avro"] and "extension" in found["notes.txt"]
+    )
+    assert len(names_without_rule(uploads, None)) == 3

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from builders import in_a_terminal
 
 from sluice_cli.main import run
 from sluice_local.home import Home
@@ -26,18 +27,6 @@ def owner(tmp_path, monkeypatch):
         assert process.stdout.readline() == b"owned\n"
         yield process
         process.kill()
-
-
-def in_a_terminal(monkeypatch, answer):
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    asked = []
-
-    def confirm(question):
-        asked.append(question)
-        return answer
-
-    monkeypatch.setattr("typer.confirm", confirm)
-    return asked
 
 
 def test_a_no_in_a_terminal_keeps_the_stack(owner, monkeypatch, capsys):
