@@ -18,6 +18,7 @@ _GROUPS = (
     ("What the command needs", None),
     ("What reading and the job need beside", "read"),
     ("What the local stack needs beside", "local"),
+    ("What `sluice serve` needs beside", "serve"),
 )
 _SHORT = 60  # characters; a longer license field is a whole text and no name
 _HEAD = """# Third-party notices

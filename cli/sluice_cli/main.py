@@ -62,6 +62,9 @@ VERBS = {
         _READ,
         "Show which rows were added, changed or removed between two moments, and in which columns.",
     ),
+    "serve": Verb(
+        "sluice_cli.tables.serve:serve", _READ, "Serve the silver tables over HTTP, read only, until Ctrl-C."
+    ),
     "history": Verb(
         "sluice_cli.trace.history:history",
         _TRACE,

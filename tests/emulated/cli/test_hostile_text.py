@@ -29,7 +29,7 @@ SCHEMA = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "long
 # Verbs whose output needs more than an emulator of S3 and DynamoDB, or has nothing of others in it.
 ELSEWHERE = {
     "adopt-bucket", "catalog show", "catalog sync", "config schema", "cost estimate", "cost runs", "demo", "doctor",
-    "local down", "local info", "local up", "package", "services run", "standstill begin", "standstill end",
+    "local down", "local info", "local up", "package", "serve", "services run", "standstill begin", "standstill end",
 }  # fmt: skip
 SELECT = f"select '{HOSTILE}' as \"{HOSTILE}\", [{{'a': '{HOSTILE}'}}] as nested"
 COMMANDS = {

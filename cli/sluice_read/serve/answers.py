@@ -1,0 +1,46 @@
+"""Answers kept in memory, each right until its table's next commit."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from threading import Lock
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The body of an answer, and the newest commit of its table when it was read."""
+
+    newest: str
+    body: bytes
+
+
+class AnswerCache:
+    """The answers used last, up to `max_bytes` of bodies. Safe to use from several threads."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes, self._bytes = max_bytes, 0
+        self._answers: OrderedDict[tuple[str, ...], Answer] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, question: tuple[str, ...], newest: str) -> Answer | None:
+        """The answer to a question, if the table's newest commit is still the same."""
+        with self._lock:
+            found = self._answers.get(question)
+            if found is None or found.newest != newest:
+                return None
+            self._answers.move_to_end(question)
+            return found
+
+    def keep(self, question: tuple[str, ...], answer: Answer) -> None:
+        """Keep an answer in place of an older one; one larger than everything that may be kept is left out."""
+        with self._lock:
+            replaced = self._answers.pop(question, None)
+            self._bytes -= len(replaced.body) if replaced is not None else 0
+            if len(answer.body) > self._max_bytes:
+                return
+            self._answers[question] = answer
+            self._bytes += len(answer.body)
+            while self._bytes > self._max_bytes:
+                _, oldest = self._answers.popitem(last=False)
+                self._bytes -= len(oldest.body)

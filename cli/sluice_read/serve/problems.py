@@ -1,0 +1,112 @@
+"""Errors as `application/problem+json` (RFC 9457), with Sluice's code and next step."""
+
+from __future__ import annotations
+
+import json
+import logging
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from sluice.errors import NoTarget, SluiceError, UsageError
+from sluice_read.errors import (
+    NoCommit,
+    NoRow,
+    NotRetained,
+    PageTooLarge,
+    ServerBusy,
+    TookTooLong,
+    UnknownTable,
+    UnsettledMoment,
+)
+
+MEDIA_TYPE = "application/problem+json"
+_STATUS: dict[type[SluiceError], HTTPStatus] = {
+    UnknownTable: HTTPStatus.NOT_FOUND,
+    NoCommit: HTTPStatus.NOT_FOUND,
+    NoRow: HTTPStatus.NOT_FOUND,
+    NotRetained: HTTPStatus.GONE,
+    UnsettledMoment: HTTPStatus.CONFLICT,
+    PageTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    ServerBusy: HTTPStatus.SERVICE_UNAVAILABLE,
+    TookTooLong: HTTPStatus.GATEWAY_TIMEOUT,
+    NoTarget: HTTPStatus.BAD_GATEWAY,
+}
+_RETRY_AFTER_S = 5
+_log = logging.getLogger(__name__)
+
+
+class Problem(BaseModel):
+    """What went wrong, and what to do next."""
+
+    type: str = Field(description="`urn:sluice:error:` and the code; the page on errors lists all codes")
+    title: str
+    status: int
+    detail: str
+    code: str
+    next_step: str
+    facts: dict[str, Any] = Field(default_factory=dict)
+
+
+def problem_of(error: SluiceError) -> Problem:
+    """Describe an error. What the request caused is 4xx, anything else 5xx."""
+    found = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), None)
+    status = found or (HTTPStatus.BAD_REQUEST if isinstance(error, UsageError) else HTTPStatus.INTERNAL_SERVER_ERROR)
+    return _problem(error.code, status, error.message, error.next_step, error.facts)
+
+
+def answered(problem: Problem) -> Response:
+    """The response of a problem."""
+    body = json.dumps(problem.model_dump(), ensure_ascii=False, default=str).encode()
+    headers = {"Cache-Control": "no-store"}
+    if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        headers["Retry-After"] = str(_RETRY_AFTER_S)
+    return Response(body, status_code=problem.status, media_type=MEDIA_TYPE, headers=headers)
+
+
+def answer_problems(app: FastAPI) -> None:
+    """Have an application answer every error as a problem."""
+
+    async def expected(request: Request, error: Exception) -> Response:
+        assert isinstance(error, SluiceError)
+        return answered(problem_of(error))
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        mistakes = [{"parameter": ".".join(map(str, one["loc"][1:])), "mistake": one["msg"]} for one in error.errors()]
+        detail = "; ".join(f"{one['parameter']}: {one['mistake']}" for one in mistakes)
+        return answered(
+            _problem("invalid_request", HTTPStatus.BAD_REQUEST, detail, "/openapi.json lists the parameters", {})
+        )
+
+    async def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        status = HTTPStatus(error.status_code)
+        return answered(_problem("http", status, str(error.detail), "/openapi.json lists the paths", {}))
+
+    async def unexpected(request: Request, error: Exception) -> Response:
+        _log.error("%s failed", request.url.path, exc_info=error)
+        step = "The server's log on stderr has the error; `sluice doctor` checks the stack's parts"
+        detail = f"Unexpected: {type(error).__name__}"
+        return answered(_problem("unexpected", HTTPStatus.INTERNAL_SERVER_ERROR, detail, step, {}))
+
+    app.add_exception_handler(SluiceError, expected)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, refused)
+    app.add_exception_handler(Exception, unexpected)
+
+
+def _problem(code: str, status: HTTPStatus, detail: str, next_step: str, facts: dict[str, Any]) -> Problem:
+    return Problem(
+        type=f"urn:sluice:error:{code}",
+        title=status.phrase,
+        status=status,
+        detail=detail,
+        code=code,
+        next_step=next_step,
+        facts=facts,
+    )

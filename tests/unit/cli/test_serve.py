@@ -1,0 +1,46 @@
+"""`sluice serve` as a command: the address, and who may ask."""
+
+import pytest
+import uvicorn
+from fastapi.testclient import TestClient
+from silver_tables import SILVER_FOLDER, SilverFolder
+
+from sluice_cli.main import run
+from sluice_cli.tables import serve
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The applications that were run, without their server's loop."""
+    apps = []
+    monkeypatch.setattr(serve, "chosen_target", lambda stack: SilverFolder(SILVER_FOLDER))
+
+    def runs(server, sockets):
+        with sockets[0]:
+            apps.append((server.config.app, sockets[0].getsockname()))
+
+    monkeypatch.setattr(uvicorn.Server, "run", runs)
+    return apps
+
+
+def test_it_listens_on_this_machine_only_and_for_its_names_only(started, capsys):
+    assert run(["serve", "--port", "0"]) == 0
+    ((app, (host, port)),) = started
+    assert host == "127.0.0.1" and f"http://127.0.0.1:{port}/tables" in capsys.readouterr().err
+    assert TestClient(app, base_url=f"http://localhost:{port}").get("/tables").status_code == 200
+    assert TestClient(app, base_url="http://elsewhere.example").get("/tables").status_code == 400
+
+
+def test_another_address_is_served_with_a_warning(started, capsys):
+    assert run(["serve", "--host", "0.0.0.0", "--port", "0", "--no-page"]) == 0
+    ((app, _),) = started
+    assert "no authentication" in capsys.readouterr().err
+    inside = TestClient(app, base_url="http://tables.internal")
+    assert inside.get("/tables").status_code == 200 and inside.get("/docs").status_code == 404
+
+
+def test_its_limits_are_those_of_the_command_line(started):
+    assert run(["serve", "--port", "0", "--rows", "2"]) == 0
+    ((app, _),) = started
+    page = TestClient(app, base_url="http://127.0.0.1").get("/tables/moma.works/rows", params={"limit": 50}).json()
+    assert len(page["rows"]) == 2 and page["next"]
