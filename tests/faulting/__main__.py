@@ -44,24 +44,25 @@ def main() -> int:
     todo = [fault for fault in faults for _ in range(given.times - done.get(fault.name, 0))]
     print(f"{len(faults)} of {len(FAULTS)} faults, {len(todo)} runs to do", flush=True)
     failed = []
-    if todo:
+    outstanding = list(enumerate(todo, 1))
+    while outstanding:  # on a new stack after a fault that raised: it may have left what the next one would wait for
         with tempfile.TemporaryDirectory(prefix="sluice-faults-") as home, local_stack(Path(home) / "stack") as stack:
             assert stack.target.endpoint is not None
             with fault_proxy(stack.target.endpoint) as proxy:
-                for number, fault in enumerate(todo, 1):
+                while outstanding:
+                    number, fault = outstanding.pop(0)
                     print(f"[{number}/{len(todo)}] {fault.name}: {fault.strikes}", flush=True)
                     began = time.monotonic()
                     try:
                         struck = strike(fault, stack, proxy)
-                    except Exception:  # the next fault may still be run
+                    except Exception:
                         traceback.print_exc()
                         failed.append(fault.name)
-                        continue
+                        break
                     report.keep(_record(struck, commit, time.monotonic() - began))
                     report.main()
-                    verdict = struck.verdict
                     print(f"    {_described(struck)}", flush=True)
-                    if not verdict.clean:
+                    if not struck.verdict.clean:
                         failed.append(fault.name)
     report.main()
     print(f"{len(todo) - len(failed)} of {len(todo)} runs clean" + "".join(f"\n  {name}" for name in failed))

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from faulting.fault import Fault, both_types
+from faulting.fault import MOR, Fault, both_types
 from faulting.proxy import Request
 from faulting.scene import Scene, command, send
 
@@ -131,6 +131,7 @@ DEATHS: tuple[Fault, ...] = (
         "worker_killed",
         "kill -9 of Spark's Python workers while one reads an object",
         worker_killed,
+        table_type=MOR,  # a small part of a copy-on-write table is read by the driver itself
         nearest="for the loss of an executor: in local mode the driver's JVM is the executor, and its tasks are not "
         "retried, so the table's part fails and is merged again",
     ),
