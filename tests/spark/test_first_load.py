@@ -185,7 +185,7 @@ ALIKE = ("path_in_schema", "compression", "physical_type", "has_column_index", "
 def test_rows_of_one_snapshot_with_one_key_are_left_to_spark(bench: Workbench) -> None:
     changes = [row("r", 1, 1), row("r", 1, 1, name="other")]
     assert bench.merge(table(), [bench.put(changes, SCHEMA)]).quarantined[0].code == "key_not_unique"
-    assert left_for(bench) == ["shared"]
+    assert left_for(bench) == ["shared_keys"]
 
 
 def test_an_object_that_cant_be_read_is_set_aside_and_the_rest_is_loaded(bench: Workbench) -> None:

@@ -41,37 +41,46 @@ class DecidedChanges:
 
 
 def newest_changes(rows: pa.Table, config: TableConfig) -> pa.Table:
-    """Each key's newest change by position, in the order of the keys. `rows` are those of `arrow_rows`.
+    """Each key's newest change by position. `rows` are those of `arrow_rows`.
 
     Raises LeftToSpark where the newest change isn't the whole row, and where rows of a snapshot may share a key.
     """
-    keys = config.record_key
-    in_order = [*((name, "ascending") for name in keys), (hidden.POSITION, "descending")]
-    ordered = rows.take(pc.sort_indices(rows, sort_keys=in_order)).combine_chunks()
-    if not config.append_only and _may_share_keys(ordered, keys):
+    keys, positions = [rows.column(name) for name in config.record_key], rows.column(hidden.POSITION)
+    if not config.append_only and may_share_keys(keys, positions, rows.column(hidden.OP)):
         raise LeftToSpark("shared_keys")
-    newest = ordered.filter(pc.invert(_repeats(ordered, keys)))
+    newest = rows.take(newest_places(keys, positions)).combine_chunks()
     incomplete = pc.and_(pc.is_valid(newest.column(hidden.UNCHANGED)), pc.invert(newest.column(hidden.DELETED)))
     if pc.any(incomplete).as_py():
         raise LeftToSpark("unchanged")
     return newest
 
 
-def _may_share_keys(ordered: pa.Table, keys: Sequence[str]) -> bool:
+def newest_places(keys: Sequence[Any], positions: Any) -> pa.Array:
+    """The place of each key's change with the highest position. `keys` has a column or several."""
+    count = len(positions)
+    if len(keys) == 1 and pc.count_distinct(keys[0]).as_py() == count:
+        return pa.array(range(count), pa.int64())
+    names = [str(number) for number in range(len(keys))]
+    rows = pa.table([*keys, positions], names=[*names, hidden.POSITION])
+    order = pc.sort_indices(rows, sort_keys=[*((name, "ascending") for name in names), (hidden.POSITION, "descending")])
+    return order.filter(pc.invert(_repeats(rows.select(names).take(order))))
+
+
+def may_share_keys(keys: Sequence[Any], positions: Any, operations: Any) -> bool:
     """Whether two rows that a snapshot may have read have one key (`shared_keys.with_snapshots`)."""
-    op = ordered.column(hidden.OP)
-    read = ordered.filter(pc.or_(pc.is_null(op), pc.fill_null(pc.equal(op, hidden.SNAPSHOT_READ), False)))
-    return bool(pc.any(_repeats(read, keys)).as_py())
+    read = pc.or_kleene(pc.is_null(operations), pc.equal(operations, hidden.SNAPSHOT_READ))
+    read_positions = positions.filter(read)
+    return len(newest_places([key.filter(read) for key in keys], read_positions)) < len(read_positions)
 
 
-def _repeats(ordered: pa.Table, keys: Sequence[str]) -> pa.Array:
-    """For each row, whether it has the key of the row before it."""
+def _repeats(ordered: pa.Table) -> pa.Array:
+    """For each row, whether it equals the row before it."""
     count = ordered.num_rows
     if count < 2:
         return pa.array([False] * count, pa.bool_())
-    columns = [ordered.column(name).combine_chunks() for name in keys]
-    same = reduce(pc.and_, (pc.equal(_flat(column.slice(1)), _flat(column.slice(0, count - 1))) for column in columns))
-    return pa.concat_arrays([pa.array([False], pa.bool_()), _flat(same)])
+    columns = [_flat(column) for column in ordered.columns]
+    same = reduce(pc.and_, (pc.equal(column.slice(1), column.slice(0, count - 1)) for column in columns))
+    return pa.concat_arrays([pa.array([False], pa.bool_()), same])
 
 
 def _flat(values: Any) -> pa.Array:
@@ -119,11 +128,11 @@ def decide_changes(
 
 def as_tombstones(rows: pa.Table, *, record_key: Collection[str]) -> pa.Table:
     """The rows with null in all but the key and the hidden columns of deleted ones."""
-    deleted = rows.column(hidden.DELETED)
+    deleted = _flat(rows.column(hidden.DELETED))
     if not pc.any(deleted).as_py():
         return rows
     kept = {*record_key, *hidden.NAMES, hidden.UNCHANGED, hidden.INEXACT}
-    alive = pa.array([None if gone else place for place, gone in enumerate(deleted.to_pylist())], pa.int64())
+    alive = pc.if_else(deleted, pa.scalar(None, pa.int64()), pa.array(range(len(deleted)), pa.int64()))
     arrays = [
         rows.column(name) if name in kept else rows.column(name).take(alive)  # `if_else` lacks lists in some releases
         for name in rows.schema.names
@@ -139,7 +148,7 @@ def with_batch(rows: pa.Table, *, lineage: Collection[str], batch: str) -> pa.Ta
         if field.name in off:
             arrays.append(pa.nulls(count, field.type))
         elif field.name == hidden.BATCH:
-            arrays.append(pa.array([batch] * count, field.type))
+            arrays.append(pa.repeat(pa.scalar(batch, field.type), count))
         else:
             arrays.append(rows.column(field.name))
     return pa.table(arrays, schema=rows.schema)

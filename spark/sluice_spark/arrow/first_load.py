@@ -28,6 +28,7 @@ from sluice.hudi import write_choices
 from sluice_aws.s3.objects import ObjectSource, task_objects
 from sluice_formats.records import ReaderPlan
 from sluice_spark.arrow.base_file import can_write, has_plain_key, key_text, parquet_of
+from sluice_spark.arrow.decide import as_tombstones, may_share_keys, newest_places, with_batch
 from sluice_spark.arrow.rows import LeftToSpark, arrow_rows, check_columns
 from sluice_spark.errors import RowsDiffer
 from sluice_spark.hudi.base_files import NewFiles
@@ -50,16 +51,14 @@ _NO_ROW = pa.array([hidden.TRUNCATE, hidden.MESSAGE])
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """What tasks need. `target` has the table's columns, name -> Spark's type name; `off` are lineage columns to leave
-    null.
-    """
+    """What tasks need. `target` has the table's columns, name -> Spark's type name; `lineage` are words."""
 
     reader: ReaderPlan
     target: Mapping[str, str]
     table_uri: str
     source: ObjectSource
     keep_deleted_values: bool
-    off: Collection[str]
+    lineage: Collection[str]
     most_part_bytes: int = MOST_PART_BYTES
 
     @property
@@ -243,11 +242,10 @@ def _counted(messages: Iterable[tuple[int, Any]], plan: LoadPlan) -> list[Any]:
     if not found:
         return [{"read": 0, "winning": 0, "deleted": 0, "inexact": 0}]
     rows = pa.concat_tables(pa.ipc.open_stream(body).read_all() for _, body in found)
-    op = rows.column(hidden.OP)
-    snapshots = rows.filter(pc.or_kleene(pc.is_null(op), pc.equal(op, hidden.SNAPSHOT_READ)))
-    if not _are_distinct(snapshots.column(_KEY)):
-        return ["shared"]  # perhaps: rows of one snapshot are compared by their values
-    newest = rows.take(newest_of(rows.column(_KEY), rows.column(hidden.POSITION)))
+    keys, positions = [rows.column(_KEY)], rows.column(hidden.POSITION)
+    if not plan.reader.append_only and may_share_keys(keys, positions, rows.column(hidden.OP)):
+        return ["shared_keys"]  # perhaps: rows of one snapshot are compared by their values
+    newest = rows.take(newest_places(keys, positions))
     return [
         {
             "read": rows.num_rows,
@@ -258,20 +256,6 @@ def _counted(messages: Iterable[tuple[int, Any]], plan: LoadPlan) -> list[Any]:
     ]
 
 
-def newest_of(keys: pa.ChunkedArray, positions: pa.ChunkedArray) -> pa.Array:
-    """The places of each key's change with the highest position."""
-    if _are_distinct(keys):
-        return pa.array(range(len(keys)), pa.int64())
-    order = pc.sort_indices(pa.table({"key": keys, "at": positions}), [("key", "ascending"), ("at", "descending")])
-    sorted_keys = keys.combine_chunks().take(order)
-    first = pc.not_equal(sorted_keys.slice(1), sorted_keys.slice(0, len(order) - 1))
-    return order.filter(pa.concat_arrays([pa.array([True]), first]))
-
-
-def _are_distinct(keys: pa.ChunkedArray) -> bool:
-    return bool(pc.count_distinct(keys).as_py() == len(keys))
-
-
 def _written(
     messages: Iterable[tuple[int, bytes]], plan: LoadPlan, new: NewFiles, *, number: int, token: str
 ) -> BaseFile:
@@ -279,7 +263,7 @@ def _written(
     began = time.monotonic()
     rows = pa.concat_tables(pa.ipc.open_stream(body).read_all() for _, body in messages)
     keys = key_text(rows, plan.record_key)
-    places = newest_of(keys, rows.column(hidden.POSITION))
+    places = newest_places([keys], rows.column(hidden.POSITION))
     rows, keys = stored_rows(rows.take(places), plan), keys.take(places)
     name = f"{uuid.uuid4()}-0_{token}_{new.instant}.parquet"
     body = parquet_of(
@@ -292,23 +276,11 @@ def _written(
 
 def stored_rows(newest: pa.Table, plan: LoadPlan) -> pa.Table:
     """The newest changes as the table stores them: of deleted rows the key alone, and the lineage that is on."""
-    live = None if plan.keep_deleted_values else pc.invert(newest.column(hidden.DELETED))
-    if live is not None and pc.all(live).as_py():
-        live = None
-    kept = {*plan.record_key, *hidden.NAMES}
-    columns, fields = [], []
-    for name in plan.target:
-        values = newest.column(name)
-        written = name == hidden.BATCH and name not in plan.off
-        if name in plan.off:
-            values = pa.nulls(len(values), values.type)
-        elif written:
-            values = pa.repeat(pa.scalar(plan.reader.batch), len(values))
-        elif live is not None and name not in kept:
-            values = pc.if_else(live, values, pa.scalar(None, values.type))
-        columns.append(values)
-        fields.append(pa.field(name, values.type, nullable=not written))
-    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+    if not plan.keep_deleted_values:
+        newest = as_tombstones(newest, record_key=plan.record_key)
+    rows = with_batch(newest.select(list(plan.target)), lineage=plan.lineage, batch=plan.reader.batch)
+    full = hidden.BATCH if "batch" in plan.lineage else None
+    return rows.cast(pa.schema([field.with_nullable(field.name != full) for field in rows.schema]))
 
 
 def _put(plan: LoadPlan, path: str, body: bytes) -> None:

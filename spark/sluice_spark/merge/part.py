@@ -18,7 +18,6 @@ from pyspark.sql import DataFrame, SparkSession
 from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.batch.manifest import Manifest, ManifestObject
 from sluice.batch.outcome import COMMITTED, QUARANTINED, READ_STAGE, ObjectError, Outcome, Stage
-from sluice.changes import hidden_columns as hidden
 from sluice.changes.log_restart import LOG_RESTARTED, SeenObject
 from sluice_spark.arrow.driver_merge import merge_in_driver
 from sluice_spark.arrow.first_load import LoadPlan, check_first_load, part_count, read_first_load
@@ -139,7 +138,7 @@ def _first_load(part: PartContext, prepared: Prepared) -> Outcome | None:
         part.hudi.path,
         services.source,
         config.keep_deleted_values,
-        frozenset(column for word, column in hidden.LINEAGE.items() if word not in config.lineage),
+        config.lineage,
     )
     seen = SeenObjects(part.spark.sparkContext)
     try:

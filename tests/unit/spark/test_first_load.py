@@ -41,7 +41,7 @@ def load_plan(*columns: Column, uri: str = "s3://silver/db/t", settings: Any = N
         config(**(settings or {})), batch="b-1", columns=columns or (ID, NAME), inferred={}
     )
     target = {column.name: column.spark_type for column in (*reader.columns, *hidden.HIDDEN)}
-    return LoadPlan(reader, target, uri, ObjectSource("eu-west-1", "silver"), False, frozenset(), **more)
+    return LoadPlan(reader, target, uri, ObjectSource("eu-west-1", "silver"), False, hidden.LINEAGE_WORDS, **more)
 
 
 def batch(plan: LoadPlan, *rows: tuple[int, str | None, str, str | None], **more: Any) -> pa.RecordBatch:
@@ -142,7 +142,7 @@ def test_a_change_that_gives_no_whole_row_ends_the_reading(reason: str, rows: An
 def test_rows_that_a_snapshot_may_have_read_under_one_key_are_left_to_spark(op: str | None) -> None:
     plan = load_plan()
     messages = [found for found in _messages([batch(plan, (1, "a", "1", op), (1, "b", "2", op))], plan, 1) if found[0]]
-    assert _counted(messages, plan) == ["shared"]
+    assert _counted(messages, plan) == ["shared_keys"]
 
 
 def test_a_part_beyond_its_bound_is_left_to_spark_before_it_is_sent() -> None:
