@@ -43,6 +43,28 @@ class UnusableCatalogRequest(SluiceError):
     next_step = 'Send {"table": "database.table"}, optionally with the "instant" of the commit to sync'
 
 
+class HashKeyUnusable(SluiceError):
+    """The secret with the key of hashed columns can't be read, or is too short; facts: `secret`, `cause`."""
+
+    code = "hash_key_unusable"
+    retriable = True
+    next_step = (
+        "Create the secret in Secrets Manager under this name, which begins with the stack's name and a slash, with at"
+        " least 32 random characters; grant `secretsmanager:GetSecretValue` on it to whoever runs the command"
+    )
+
+
+class HashKeyChanged(SluiceError):
+    """The secret of a table's hashed columns has another value than before: hashes would differ; facts: `secret`."""
+
+    code = "hash_key_changed"
+    retriable = True
+    next_step = (
+        "Restore the secret's value. For another key, create a secret of another name, name it in the rule's `columns`,"
+        " and rebuild the table: `sluice pause LANE`, `sluice rebuild table TABLE`, `sluice resume LANE`"
+    )
+
+
 class LanesFailed(SluiceError):
     """Supervision failed for some lanes; the others were supervised. Facts: `lanes`."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Callable, TypeVar
 
@@ -20,17 +20,19 @@ from sluice.config.delete_when import are_operations, deletions_among, operation
 from sluice.config.document import KeyMatch
 from sluice.config.key_pattern import named_by
 from sluice.config.limits import Limits
+from sluice.config.placeholders import placeholders
 from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit, SluiceError, Unordered
 from sluice.schema.avro import ENVELOPE, PLAIN, WriterSchema
+from sluice.schema.concealment import Concealment, ruled, without_values
 from sluice_formats.arrow_batches import position_of, record_batch
 from sluice_formats.avro import avro_records
 from sluice_formats.csv_records import csv_records
 from sluice_formats.csv_text import csv_schema
-from sluice_formats.errors import DeletionsUnmarked, UnreadableObject, UnsupportedFormat
+from sluice_formats.errors import DeletionsUnmarked, NoHashKey, UndecodableValue, UnreadableObject, UnsupportedFormat
 from sluice_formats.json_records import json_records, json_schemas
 from sluice_formats.parquet_records import parquet_records
-from sluice_formats.records import BadRow, ReaderPlan, Record, Records, sound_batch
+from sluice_formats.records import BadRow, BrokenRecord, Chunk, ReaderPlan, Record, Records, sound_batch
 
 _READERS: dict[str, Callable[[bytes, ManifestObject, ReaderPlan], Records]] = {
     AVRO: lambda body, item, plan: avro_records(body, plan.limits),
@@ -48,9 +50,14 @@ def schemas_of(body: bytes, format: str, config: TableConfig) -> tuple[list[dict
 
     Raises what `json_schemas` and `csv_schema` raise.
     """
-    if format == CSV:
-        return [csv_schema(body, config)], True
-    return json_schemas(body, config.json_types, config.limits, config.unavailable_value)
+    try:
+        if format == CSV:
+            return [csv_schema(body, config)], True
+        return json_schemas(body, config.json_types, config.limits, config.unavailable_value)
+    except SluiceError as error:
+        if config.columns.conceals:
+            raise without_values(error) from None
+        raise
 
 
 T = TypeVar("T")
@@ -88,7 +95,12 @@ def decode(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
 
     A record that can't be merged is set aside alone, up to the plan's limit of such rows.
     """
-    return read_or_refused(lambda: _decoded(body, item, plan))
+    try:
+        return read_or_refused(lambda: _decoded(body, item, plan))
+    except SluiceError as error:
+        if plan.rules.conceals:
+            raise without_values(error) from None
+        raise
 
 
 def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
@@ -104,8 +116,9 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     rows: list[RowError] = []
     first = decoded_bytes = 0
     for chunk in records.chunks:
-        _check_ordered(chunk.writer, named, plan)
         operations.take(chunk.records, chunk.writer)
+        chunk = _concealed(chunk, first, plan)
+        _check_ordered(chunk.writer, named, plan)
         make = partial(_made, writer=chunk.writer, first_offset=offset, item=item, plan=plan)
         batch, bad = sound_batch(
             chunk.records,
@@ -140,6 +153,31 @@ def _check_ordered(writer: WriterSchema, offset: int | None, plan: ReaderPlan) -
             )
 
 
+def _concealed(chunk: Chunk, first: int, plan: ReaderPlan) -> Chunk:
+    """The chunk under the table's column rules. `first` is the number of its first record.
+
+    Of a record that can't be read nothing is kept where values are concealed: any part of it may be one.
+    """
+    writer = replace(chunk.writer, row=ruled(chunk.writer.row, plan.rules))
+    if not plan.rules.conceals:
+        return Chunk(writer, chunk.records)
+    if plan.rules.hash and not plan.hash_key:
+        raise NoHashKey(f"The key of {plan.table}'s hashed columns was not read", table=plan.table)
+    conceal = Concealment(plan.rules, chunk.writer.row, plan.hash_key, placeholders(plan.unavailable_value))
+    sides = ("before", "after") if writer.shape == ENVELOPE else ()
+    records: list[Record] = []
+    for number, record in enumerate(chunk.records, first):
+        if isinstance(record, BrokenRecord):
+            records.append(BrokenRecord(b"", without_values(record.error)))
+            continue
+        try:
+            records.append(conceal.of_record(record, sides))
+        except (ValueError, TypeError, ArithmeticError, AttributeError):
+            error = UndecodableValue("A value of a concealed column doesn't match its schema", record=number)
+            records.append(BrokenRecord(b"", error))
+    return Chunk(writer, records)
+
+
 _MOST_OPERATIONS, _DATA = 100, ""  # a column with more values holds data; empty text is no operation
 
 
@@ -169,7 +207,9 @@ class _Operations:
     def _columns(self, writer: WriterSchema) -> tuple[str, ...]:
         """The columns of operations in rows that no `delete_when` of the rule is about."""
         rule = self._plan.delete_when
-        named = writer.meta.op == rule.column or writer.row.column(rule.column or "") is not None
+        named = (
+            writer.meta.op == rule.column or ruled(writer.row, self._plan.rules).column(rule.column or "") is not None
+        )
         if self._plan.append_only or not rule.on or rule.marks and named or writer.shape == ENVELOPE:
             return ()
         if writer.shape != PLAIN:

@@ -36,6 +36,14 @@ class DeletionsUnmarked(SluiceError):
     )
 
 
+class NoHashKey(SluiceError):
+    """Columns to hash, and no key to hash them with; facts: `table`. A defect: whoever reads objects reads it first."""
+
+    code = "no_hash_key"
+    retriable = True
+    next_step = "Report it: nothing of the batch was stored"
+
+
 class ValueOutOfRange(SluiceError):
     """A value that the stored type of its column can't hold; facts: `column`."""
 

@@ -16,6 +16,7 @@ from sluice.config import placeholders as unavailable
 from sluice.config.csv_form import CsvForm
 from sluice.config.delete_when import DeleteWhen
 from sluice.config.limits import DEFAULTS, Limits
+from sluice.config.rules.columns import ColumnRules
 from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit, SluiceError
 from sluice.schema.avro import WriterSchema
@@ -49,12 +50,19 @@ class ReaderPlan:
     delete_when: DeleteWhen = DeleteWhen()
     key_pattern: str | None = None
     csv: CsvForm = CsvForm()
+    rules: ColumnRules = ColumnRules()
+    hash_key: bytes = field(default=b"", repr=False)
 
 
 def reader_plan(
-    config: TableConfig, *, batch: str, columns: tuple[Column, ...], inferred: Mapping[str, str]
+    config: TableConfig,
+    *,
+    batch: str,
+    columns: tuple[Column, ...],
+    inferred: Mapping[str, str],
+    hash_key: bytes = b"",
 ) -> ReaderPlan:
-    """The plan of reading one batch into a table."""
+    """The plan of reading one batch into a table. `hash_key` is the key of the columns that it hashes."""
     return ReaderPlan(
         batch,
         config.table,
@@ -72,6 +80,8 @@ def reader_plan(
         config.delete_when,
         config.key_pattern,
         config.csv,
+        config.columns,
+        hash_key,
     )
 
 

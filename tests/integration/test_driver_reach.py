@@ -27,6 +27,7 @@ IN_REACH = {
     "sts": "get_caller_identity",
     "kms": "list_keys",
     "logs": "describe_log_groups",
+    "secretsmanager": "list_secrets",
 }
 # The services that a pipeline like this one would call: all of them answer on the emulator to everybody else.
 OUT_OF_REACH = {
@@ -37,7 +38,6 @@ OUT_OF_REACH = {
     "cloudwatch": "list_metrics",
     "glue": "get_databases",
     "stepfunctions": "list_state_machines",
-    "secretsmanager": "list_secrets",
     "ssm": "describe_parameters",
     "iam": "list_users",
     "ec2": "describe_vpcs",
@@ -125,7 +125,7 @@ def calls(environment: Mapping[str, str], operations: Mapping[str, str]) -> dict
 
 
 @pytest.mark.whole
-def test_the_driver_talks_to_s3_dynamodb_sts_kms_and_logs_only(driver: LivingDriver, stack: RunningStack):
+def test_the_driver_talks_to_s3_dynamodb_sts_kms_logs_and_secrets_only(driver: LivingDriver, stack: RunningStack):
     """It has committed in an environment from which these answer and every other service is refused."""
     assert calls(driver.environment, IN_REACH) == dict.fromkeys(IN_REACH, ANSWERED)
     assert calls(driver.environment, OUT_OF_REACH) == dict.fromkeys(OUT_OF_REACH, REFUSED)

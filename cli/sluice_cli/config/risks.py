@@ -56,6 +56,7 @@ RISKS: Mapping[str, _Risk] = {
     "lineage": _lineage,
     "raw": _always(UNFIT),
     "types": _always(UNFIT),
+    "columns.": _always("rows from before keep their values until `sluice rebuild table`; objects may no longer fit"),
     "csv.": _always("the same text is stored as another value from now on"),
     "key_pattern": lambda old, new: "objects whose keys it doesn't match are parked" if old is not None else None,
     "limits.": _if_lower("larger objects are quarantined"),

@@ -144,6 +144,7 @@ def _rule(
     if rule.append_only and rule.history:
         tree.mistake((*path, "history"), "has no effect where append_only is true: every row is kept")
     _check_delete_when(tree, own, rule, path)
+    _check_columns(tree, rule, path)
     _check_key_pattern(tree, own, rule, path)
     if rule.index == RECORD and rule.delete_mode == HARD:
         tree.mistake(
@@ -178,6 +179,23 @@ def _check_delete_when(tree: YamlLines, own: Mapping[str, Any], rule: TableRule,
         tree.mistake((*path, "delete_when"), f"needs {missing} too, as in {{column: Op, values: [D]}}")
     elif rule.append_only and "delete_when" in own and marked.marks:
         tree.mistake((*path, "delete_when"), "has no effect where append_only is true: every row is kept")
+
+
+def _check_columns(tree: YamlLines, rule: TableRule, path: Path) -> None:
+    """Check that no setting names a column whose values the table doesn't have as they are."""
+    columns = rule.columns
+    for key, wrong in columns.mistakes().items():
+        tree.mistake((*path, "columns", key), wrong)
+    named = (
+        ("record_key", rule.record_key, False),
+        ("partition_by", rule.partition_by, False),
+        ("position", rule.position_columns, True),
+        ("coordinates", rule.coordinates, True),
+        ("delete_when", (rule.delete_when.column,) if rule.delete_when.column else (), True),
+    )
+    for key, names, as_is in named:
+        for wrong in filter(None, (columns.misused(name, as_is=as_is) for name in names)):
+            tree.mistake((*path, key), wrong)
 
 
 def _check_key_pattern(tree: YamlLines, own: Mapping[str, Any], rule: TableRule, path: Path) -> None:

@@ -12,6 +12,7 @@ import typer
 from sluice.changes.row_history import Row
 from sluice.config.table import HARD, IGNORE, TableConfig
 from sluice_aws.clock import epoch_ms
+from sluice_aws.hash_keys import HashKeys
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
@@ -115,6 +116,7 @@ def row(
             ledger=DynamoDbLedger(target.client("dynamodb"), target.ledger_table),
             objects=objects,
             silver=target.silver,
+            hash_keys=HashKeys(lambda: target.client("secretsmanager"), objects, target.silver, leaves_marks=False),
             configuration=ConfigStore(objects, target.artifacts).load(),
             tick=lambda read: status.update(f"{counted(read, 'object')} read"),
         ).search(table, key, Bounds(max_objects, begins, check), read_life)

@@ -75,12 +75,15 @@ class ObjectChanges:
     columns: tuple[str, ...]
 
 
-def changes_in(body: bytes, item: ManifestObject, config: TableConfig, key: Sequence[str]) -> ObjectChanges:
+def changes_in(
+    body: bytes, item: ManifestObject, config: TableConfig, key: Sequence[str], *, hash_key: bytes = b""
+) -> ObjectChanges:
     """Decode an object and take out one row's changes. `key` has the text of every column of the record key, in order.
 
+    `hash_key` is the key of the columns that the table hashes.
     Raises a SluiceError where the object can't be read to its end.
     """
-    writers, row, decoded = _decoded(body, item, config)
+    writers, row, decoded = _decoded(body, item, config, hash_key)
     changes: list[FoundChange] = []
     truncates: list[str] = []
     for made in decoded.batches:
@@ -108,13 +111,15 @@ def keyed_changes(
     wanted: Callable[[Key], bool],
     types: Mapping[str, pa.DataType],
     aside: Collection[int] = (),
+    hash_key: bytes = b"",
 ) -> tuple[list[tuple[Key, FoundChange]], list[str]]:
     """Decode an object and take out the changes of all wanted keys, and the positions of its truncates.
 
     `types` are those of the table's columns: numbers that became wider there become it here. `aside` are the numbers
-    of records that the merge set aside. Raises a SluiceError where the object can't be read to its end.
+    of records that the merge set aside. `hash_key` is the key of the columns that the table hashes. Raises a
+    SluiceError where the object can't be read to its end.
     """
-    _, row, decoded = _decoded(body, item, config)
+    _, row, decoded = _decoded(body, item, config, hash_key)
     found: list[tuple[Key, FoundChange]] = []
     truncates: list[str] = []
     by_name = {column.name: column for column in row.columns}
@@ -151,13 +156,14 @@ def _as_wide(made: pa.RecordBatch, types: Mapping[str, pa.DataType]) -> pa.Recor
 
 
 def _decoded(
-    body: bytes, item: ManifestObject, config: TableConfig
+    body: bytes, item: ManifestObject, config: TableConfig, hash_key: bytes
 ) -> tuple[Sequence[WriterSchema], RowSchema, Decoded]:
     texts = _schemas(body, item, config)
     writers = [read_writer_schema(json.loads(text)) for text in texts]
     row = union_of(row_for_table(writer.row, config) for writer in writers)
     inferred = {item.id.hash: texts[0]} if item.format in SCANNED else {}
-    return writers, row, decode(body, item, reader_plan(config, batch=NO_BATCH, columns=row.columns, inferred=inferred))
+    plan = reader_plan(config, batch=NO_BATCH, columns=row.columns, inferred=inferred, hash_key=hash_key)
+    return writers, row, decode(body, item, plan)
 
 
 def stored_value(value: Any, column: Column) -> Any:

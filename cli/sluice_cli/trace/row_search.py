@@ -19,6 +19,7 @@ from sluice.config.table import IGNORE, TableConfig
 from sluice.errors import SluiceError, UsageError
 from sluice.ledger.ports import Ledger
 from sluice_aws.errors import ObjectGone
+from sluice_aws.hash_keys import HashKeys
 from sluice_aws.s3.objects import Objects, SkippedDocument
 from sluice_aws.s3.past_batches import PastBatch, PastBatches
 from sluice_cli.trace.row_changes import FoundChange, ObjectChanges, changes_in
@@ -90,12 +91,14 @@ class RowSearch:
         ledger: Ledger,
         objects: Objects,
         silver: str,
+        hash_keys: HashKeys,
         configuration: Configuration | None,
         tick: Callable[[int], None],
     ) -> None:
         self._ledger = ledger
         self._objects = objects
         self._silver = silver
+        self._hash_keys = hash_keys
         self._configuration = configuration
         self._tick = tick
 
@@ -206,11 +209,12 @@ class RowSearch:
         found: Searched,
         outcome: Outcome | None,
     ) -> Iterator[ObjectChanges]:
+        hash_key = self._hash_keys.of(config)
         for item, body in self._bodies(items, config.limits.object_bytes):
             found.objects += 1
             self._tick(found.objects)
             try:
-                read = changes_in(body(), item, config, key)
+                read = changes_in(body(), item, config, key, hash_key=hash_key)
             except ObjectGone:
                 readable_at = outcome.readable_at if outcome else None
                 found.gone.append(

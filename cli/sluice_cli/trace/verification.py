@@ -21,6 +21,7 @@ from sluice.ledger.keys import COMMITTED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.recovery import end_states
 from sluice.silver_keys import rows_key
+from sluice_aws.hash_keys import HashKeys
 from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.s3.past_rebuilds import PastRebuilds
@@ -86,6 +87,7 @@ class Verification:
         ledger: Ledger,
         objects: Objects,
         silver: str,
+        hash_keys: HashKeys,
         tick: Callable[[str, int], None],
         keys_at_once: int = KEYS_AT_ONCE,
     ) -> None:
@@ -93,6 +95,7 @@ class Verification:
         self._ledger = ledger
         self._objects = objects
         self._silver = silver
+        self._hash_keys = hash_keys
         self._tick = tick
         self._keys_at_once = keys_at_once
         self._past = PastBatches(objects, silver)
@@ -153,9 +156,12 @@ class Verification:
         types = {item.name: item.type for item in opened.stored_schema}
         for number, (each, body) in enumerate(self._bodies(merged), 1):
             self._tick("Objects", number)
+            hash_key = self._hash_keys.of(each.config)
             try:
                 aside = self._aside(each, found.table)
-                read, truncates = keyed_changes(body(), each.item, each.config, wanted=wanted, types=types, aside=aside)
+                read, truncates = keyed_changes(
+                    body(), each.item, each.config, wanted=wanted, types=types, aside=aside, hash_key=hash_key
+                )
             except SluiceError as error:
                 if first:
                     found.unread.append((each.item.key, error.code))

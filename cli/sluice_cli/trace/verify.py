@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sluice_aws.hash_keys import HashKeys
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
 from sluice_cli.terminal.interaction import counting
@@ -64,12 +65,14 @@ def verify(
     from sluice_cli.trace.verification import Verification
 
     target = chosen_target(stack)
+    objects = Objects(target.client("s3"))
     with counting(as_json) as tick:
         found = Verification(
             target,
             ledger=DynamoDbLedger(target.client("dynamodb"), target.ledger_table),
-            objects=Objects(target.client("s3")),
+            objects=objects,
             silver=target.silver,
+            hash_keys=HashKeys(lambda: target.client("secretsmanager"), objects, target.silver, leaves_marks=False),
             tick=tick,
         ).run(table, sample)
     say_skipped(found.skipped)

@@ -20,6 +20,7 @@ from sluice.config.delete_when import DeleteWhen
 from sluice.config.key_pattern import KEY_PATTERN, KeyName, named_by
 from sluice.config.limits import Limits
 from sluice.config.placeholders import DEFAULT as DEFAULT_PLACEHOLDER
+from sluice.config.rules.columns import ColumnRules
 from sluice.config.services import ServicePolicy
 from sluice.config.setting import restored, setting, settings_of, stored
 from sluice.config.values import (
@@ -244,6 +245,15 @@ class TableSettings:
             page="reading.md#every-change-of-a-row",
         ),
     )
+    columns: ColumnRules = field(
+        default=ColumnRules(),
+        metadata=setting(
+            None,
+            "Columns that the table leaves out, renames, hashes or masks, before anything is stored.",
+            default_text="",
+            page="#columns",
+        ),
+    )
     services: ServicePolicy = field(
         default=ServicePolicy(),
         metadata=setting(
@@ -339,10 +349,17 @@ class TableConfig(TableSettings, _TableIdentity):
     def pinned(self) -> dict[str, Any]:
         """What the ledger keeps of a table that has data: its topic, and the settings that can't change any more."""
         values = self.to_dict()
-        return {name: values[name] for name in (*FIXED, "topic")}
+        return {**{name: values[name] for name in (*FIXED, "topic")}, **self._hashed_key}
+
+    @property
+    def _hashed_key(self) -> dict[str, Any]:
+        """The columns of key and partitions that hold hashes, and the secret of their key; empty where none does."""
+        hashed = self.columns.hashed((*self.record_key, *self.partition_by))
+        return {_HASHED_KEY: [*hashed, self.columns.key]} if hashed else {}
 
 
 FIXED = tuple(each.name for each in settings_of(TableSettings) if each.fixed)
+_HASHED_KEY = "hashed_key"
 
 
 def refuse_changes(config: TableConfig, pinned: Mapping[str, Any] | None) -> None:
@@ -354,6 +371,8 @@ def refuse_changes(config: TableConfig, pinned: Mapping[str, Any] | None) -> Non
         return
     wanted = config.pinned
     changes = {name: (pinned[name], wanted[name]) for name in FIXED if name in pinned and pinned[name] != wanted[name]}
+    if pinned.get(_HASHED_KEY) != wanted.get(_HASHED_KEY):
+        changes[_HASHED_KEY] = (pinned.get(_HASHED_KEY), wanted.get(_HASHED_KEY))
     if changes:
         described = "; ".join(
             f"{name} is {had!r} and would become {new!r}" for name, (had, new) in sorted(changes.items())

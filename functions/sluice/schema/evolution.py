@@ -167,11 +167,12 @@ def evolve_empty(before: Mapping[str, str]) -> Evolution:
 def evolve_table(before: Mapping[str, str] | None, row: RowSchema, config: TableConfig) -> Evolution:
     """`evolve` for a row of `row_for_table`, by the table's configuration.
 
-    Raises Incompatible also where the position column is missing; where the column that marks deletions holds other
-    values than text, whole numbers and booleans; where a column of the key or of the partitions is an array or a map,
-    whose text may vary; and where the table would have more columns than its limits allow, since each object may bring
-    other names.
+    Raises Incompatible also where two columns have one name; where the position column is missing; where the column
+    that marks deletions holds other values than text, whole numbers and booleans; where a column of the key or of the
+    partitions is an array or a map, whose text may vary; and where the table would have more columns than its limits
+    allow, since each object may bring other names.
     """
+    _check_names(row)
     for name in config.record_key + config.partition_by:
         column = row.column(name)
         if column is not None and (column.kind == ARRAY or column.kind == JSON and column.element is not None):
@@ -210,6 +211,21 @@ def evolve_table(before: Mapping[str, str] | None, row: RowSchema, config: Table
             "or raise the table's limit schema_columns",
         )
     return found
+
+
+def _check_names(row: RowSchema) -> None:
+    """Raise Incompatible where a renamed column gets the name of another one."""
+    known: dict[str, str] = {}
+    for column in row.columns:
+        same = known.setdefault(column.name.lower(), column.written_name)
+        if same != column.written_name:
+            raise Incompatible(
+                f"The source's columns {same} and {column.written_name} would both be {column.name}",
+                column=column.name,
+                types=[same, column.written_name],
+                next_step="Give one of them another name in the rule's `columns: {rename: ...}` and push it, then "
+                "`sluice quarantine retry`",
+            )
 
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")

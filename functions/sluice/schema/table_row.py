@@ -19,17 +19,19 @@ from sluice.schema.columns import (
     row_as_configured,
     stored_column,
 )
+from sluice.schema.concealment import ruled
 
 _UNTYPED = ("string", "array<string>")  # types that MongoDB's connector writes where it knows none
 
 
 def row_for_table(row: RowSchema, config: TableConfig) -> RowSchema:
-    """A writer's columns as its table stores them: raw where configured, and with a row key where the table appends.
+    """A writer's columns as its table stores them: under its column rules, raw where configured, with a row key where
+    the table appends.
 
     Bytes in the key or in a partition column become base64 text, as with `binary.handling.mode=base64`: Hudi turns
     bytes of a key into a hexadecimal number or into an address in memory.
     """
-    wanted = row_as_configured(row, config.raw)
+    wanted = row_as_configured(ruled(row, config.columns), config.raw)
     named = {*config.record_key, *config.partition_by}
     columns = tuple(_as_base64(column) if column.name in named else column for column in wanted.columns)
     return RowSchema((*columns, plain_column(ROW, STRING, False, "row")) if config.append_only else columns)

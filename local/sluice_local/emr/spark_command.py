@@ -12,9 +12,9 @@ from sluice_local.emr.submission import Submission
 from sluice_local.emr.work_directory import Fetched
 from sluice_local.images.spark import MAIN_CLASS, MODULE_OPTIONS, SparkImage, join
 
-# The services that a driver of Sluice calls. A job without a VPC also reaches Glue, Lake Formation and Secrets
-# Manager (EMR Serverless User Guide, "Configuring VPC access"), which no driver needs.
-REACHABLE = ("S3", "DYNAMODB", "STS", "KMS", "CLOUDWATCH_LOGS")
+# The services that a driver of Sluice calls. A job without a VPC also reaches Glue and Lake Formation (EMR Serverless
+# User Guide, "Configuring VPC access"), which no driver needs.
+REACHABLE = ("S3", "DYNAMODB", "STS", "KMS", "CLOUDWATCH_LOGS", "SECRETS_MANAGER")
 # Listed, so that the error names the service's call. The proxy refuses the address of every other service.
 REFUSED = (
     "EVENTBRIDGE",
@@ -26,7 +26,6 @@ REFUSED = (
     "SFN",
     "GLUE",
     "LAKEFORMATION",
-    "SECRETS_MANAGER",
     "SSM",
 )
 _NOWHERE_HOST, _NOWHERE_PORT = "127.0.0.1", "9"  # the discard port refuses connections at once

@@ -13,6 +13,7 @@ from sluice.batch.manifest import Manifest, TablePart
 from sluice.batch.outcome import Stage
 from sluice.config.table import TableConfig
 from sluice.ports import Clock, Log
+from sluice_aws.hash_keys import HashKeys
 from sluice_aws.s3.objects import Objects, ObjectSource
 from sluice_aws.s3.schemas import SchemaHistory
 from sluice_spark.errors import LaneLost
@@ -26,7 +27,8 @@ class MergeServices:
 
     `objects` is the driver's own S3. With `source` read tasks make S3 clients of their own. Tables are under
     `tables_uri` ("s3://SILVER", without a slash at the end); schemas, errors and outcomes are in `silver_bucket`. Small
-    parts are merged in the driver, without a Spark job, unless `in_driver` is false.
+    parts are merged in the driver, without a Spark job, unless `in_driver` is false. Tables with hashed columns need
+    `hash_keys`.
     """
 
     objects: Objects
@@ -38,6 +40,7 @@ class MergeServices:
     history: SchemaHistory
     known: KnownTables = field(default_factory=KnownTables)
     in_driver: bool = True
+    hash_keys: HashKeys | None = None
 
     def table_path(self, database: str, name: str) -> str:
         """The URI of a table's folder."""

@@ -79,11 +79,13 @@ def plan_read(
     stored: StructType | None,
     may_rewrite: bool = True,
     inferred: Mapping[str, str] | None = None,
+    hash_key: bytes = b"",
 ) -> PlannedRead:
     """Agree on columns, one writer schema after the other; a schema that doesn't fit is refused, and the rest go on.
 
     `stored` is the table's schema, None before its first commit. `inferred` are the schemas (JSON) of objects whose
     records carry none, by the object's hash. Without `may_rewrite` a schema that needs the table rewritten is refused.
+    `hash_key` is the key of the columns that the table hashes.
     """
     before = column_types(stored) if stored is not None else None
     agreed: RowSchema | None = None
@@ -115,7 +117,7 @@ def plan_read(
             verdicts[writer.fingerprint] = refused(refusals[writer.fingerprint])
     agreed = agreed if agreed is not None else RowSchema(())
     widened = tuple(name for name, kind in (before or {}).items() if target[name] != kind)
-    plan = reader_plan(config, batch=batch, columns=agreed.columns, inferred=inferred or {})
+    plan = reader_plan(config, batch=batch, columns=agreed.columns, inferred=inferred or {}, hash_key=hash_key)
     rewritten = rewritten_columns(before or {}, target)
     return PlannedRead(plan, _schema(target, hidden=stored is None), refusals, verdicts, widened, rewritten)
 

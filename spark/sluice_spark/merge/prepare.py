@@ -54,7 +54,8 @@ def prepare(part: PartContext) -> Prepared:
             scan=lambda objects: _scan(part, objects),
             stored=column_types(facts.schema),
         )
-    planned = _planned(part, schemas, facts)
+    hash_key = b"" if part.services.hash_keys is None else part.services.hash_keys.of(part.config)
+    planned = _planned(part, schemas, facts, hash_key)
     remember_schemas(
         part.services.history,
         part.config,
@@ -91,7 +92,7 @@ def _scan(part: PartContext, objects: Sequence[ManifestObject]) -> Scanned:
     return scan_schemas(part.spark, objects=objects, config=part.config, source=part.services.source)
 
 
-def _planned(part: PartContext, schemas: WriterSchemas, facts: TableFacts) -> PlannedRead:
+def _planned(part: PartContext, schemas: WriterSchemas, facts: TableFacts, hash_key: bytes) -> PlannedRead:
     """The plan, without the schemas whose columns would have the table rewritten where it is too large for that."""
 
     def plan(*, may_rewrite: bool) -> PlannedRead:
@@ -102,6 +103,7 @@ def _planned(part: PartContext, schemas: WriterSchemas, facts: TableFacts) -> Pl
             stored=facts.schema,
             inferred=schemas.inferred,
             may_rewrite=may_rewrite,
+            hash_key=hash_key,
         )
 
     planned = plan(may_rewrite=True)

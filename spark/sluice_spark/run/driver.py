@@ -11,6 +11,7 @@ from typing import TextIO
 from sluice.config.lane import TABLES_AT_ONCE
 from sluice_aws.clients import DRIVER, Clients
 from sluice_aws.clock import WallClock
+from sluice_aws.hash_keys import HashKeys
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.manifests import ManifestStore
@@ -68,6 +69,7 @@ def _run(
         clock=clock,
         log=log,
         history=SchemaHistory(objects, given.silver),
+        hash_keys=HashKeys(lambda: clients.client("secretsmanager"), objects, given.silver, leaves_marks=True),
     )
     with (
         ThreadPoolExecutor(given.tables_at_once, thread_name_prefix="table") as tables,

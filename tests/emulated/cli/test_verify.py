@@ -11,6 +11,7 @@ from sluice.batch.row_errors import row_error, to_lines
 from sluice.config.table import TableConfig
 from sluice.errors import SluiceError, UsageError
 from sluice.silver_keys import manifest_key, outcome_key, rows_key
+from sluice_aws.hash_keys import HashKeys
 from sluice_aws.s3.objects import Objects
 from sluice_cli.main import run
 from sluice_cli.trace import verify
@@ -80,6 +81,7 @@ class Source:
             ledger=self.stack.ledger,
             objects=Objects(self.stack.s3),
             silver=SILVER,
+            hash_keys=HashKeys(None, Objects(self.stack.s3), SILVER, leaves_marks=False),
             tick=lambda what, done: None,
             **how,
         ).run(self.table, sample)

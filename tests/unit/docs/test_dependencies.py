@@ -50,7 +50,7 @@ FLOORS = {
         "settings call_times",
         "telemetry clients",
         "s3",
-        "ledger stack",
+        "hash_keys ledger stack",
         "audit catalog announce",
         "lanes",
         "admission services",

@@ -40,6 +40,9 @@ STORED = plan_read(CONFIG, batch="b", writers=[read_writer_schema(json.loads(jso
 #: Codes that are not about what an object or a row holds: each says who meets it instead.
 OF_OTHERS = {
     "error": "the base",
+    "hash_key_changed": "the driver",
+    "hash_key_unusable": "the driver",
+    "no_hash_key": "a mistake of the program",
     "header_cut": "never leaves its package: more is read",
     "unchanged": "an answer to a question",
     "schema_not_inferred": "a mistake of the program",

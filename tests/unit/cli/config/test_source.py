@@ -10,6 +10,7 @@ import yaml
 from sluice.changes.hidden_columns import LINEAGE_WORDS
 from sluice.config.document import Configuration
 from sluice.config.limits import Limits
+from sluice.config.rules.columns import ColumnRules
 from sluice.config.table import TableConfig
 from sluice_cli.config.model import schema_text
 from sluice_cli.config.source import read_tables
@@ -154,6 +155,20 @@ def test_a_file_that_is_no_tables_file_is_reported(text, part):
         ({"hudi": {"hoodie.parquet.x": [1]}}, "hudi"),
         ({"hudi": []}, "hudi"),
         ({"lane": "Main"}, "lane"),
+        ({"columns": {"exclude": "id"}}, "record_key"),
+        ({"columns": {"mask": "id"}}, "record_key"),
+        ({"columns": {"rename": {"id": "no"}}}, "record_key"),
+        ({"columns": {"rename": {"a": "x", "b": "X"}}}, "columns.rename"),
+        ({"columns": {"rename": {"a": "__deleted"}}}, "columns.rename"),
+        ({"columns": {"exclude": ["a"], "rename": {"a": "b"}}}, "columns.rename"),
+        ({"columns": {"exclude": ["a"], "mask": ["a"]}}, "columns.mask"),
+        ({"columns": {"mask": {"a": 9}}}, "columns.mask"),
+        ({"columns": {"hash": ["a"]}}, "columns.key"),
+        ({"columns": {"key": "s/k"}}, "columns.key"),
+        ({"columns": {"hash": ["a"], "key": "no secret"}}, "columns.key"),
+        ({"columns": {"hash": ["at"], "key": "s/k"}, "position": "at"}, "position"),
+        ({"columns": {"exclude": ["Op"]}, "delete_when": {"column": "Op", "values": ["D"]}}, "delete_when"),
+        ({"columns": {"exclude": ["day"]}, "partition_by": "day"}, "partition_by"),
     ],
 )
 def test_an_unusable_value_is_reported_at_its_key(keys, place):
@@ -202,6 +217,15 @@ tables:
         2,
         "big",
     )
+
+
+def test_columns_are_named_as_the_source_and_the_rest_of_a_rule_names_the_tables():
+    written = {"exclude": "note", "rename": {"eml": "email"}, "hash": "eml", "mask": ["card"], "key": "shop/customers"}
+    (found,) = read_tables(rule(record_key="email", columns=written)).rules
+    assert found.columns == ColumnRules(("note",), {"eml": "email"}, ("eml",), "shop/customers", {"card": 0})
+    assert Configuration.from_json(Configuration((found,)).to_json()).rules == (found,)
+    (masked,) = read_tables(rule(columns={"mask": {"card": 4}})).rules
+    assert masked.columns.mask == {"card": 4}
 
 
 def test_limits_are_inherited_one_by_one_and_defaults_are_not_written():

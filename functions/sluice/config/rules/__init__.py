@@ -1,0 +1,1 @@
+"""What a rule of tables.yaml says about columns and rows."""

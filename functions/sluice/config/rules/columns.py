@@ -1,0 +1,138 @@
+"""Which columns of a source a table takes, under which names, and which values it stores in another form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sluice.config.setting import Value, setting
+from sluice.config.values import COLUMNS, whole
+
+_SECRET = r"[A-Za-z0-9/_+=.@-]{1,256}"  # a name in Secrets Manager
+_MOST_KEPT = 8  # characters of a masked value
+_KEPT = whole(0, _MOST_KEPT)
+
+
+def _renames(written: Any) -> dict[str, str]:
+    if not isinstance(written, Mapping) or not all(isinstance(text, str) for pair in written.items() for text in pair):
+        raise ValueError("is a mapping of the source's columns to the table's")
+    COLUMNS.parse(list(written))
+    if len({name.lower() for name in COLUMNS.parse(list(written.values()))}) < len(written):
+        raise ValueError("gives two columns names that differ in case only")
+    return dict(written)
+
+
+def _masks(written: Any) -> dict[str, int]:
+    if not isinstance(written, Mapping):
+        return dict.fromkeys(COLUMNS.parse(written), 0)
+    COLUMNS.parse([str(name) for name in written])
+    try:
+        return {str(name): _KEPT.parse(kept) for name, kept in written.items()}
+    except ValueError as error:
+        raise ValueError(f"maps a column to the number of last characters that stay, which {error}") from error
+
+
+def _secret(written: Any) -> str:
+    if not isinstance(written, str) or not re.fullmatch(_SECRET, written):
+        raise ValueError("is the name of a secret: up to 256 letters, digits and /_+=.@-")
+    return written
+
+
+_NAME = {"type": "string", "minLength": 1}
+_RENAMES = Value(_renames, {"type": "object", "additionalProperties": _NAME})
+_MASKS = Value(
+    _masks, {"anyOf": [*COLUMNS.schema["anyOf"], {"type": "object", "additionalProperties": dict(_KEPT.schema)}]}
+)
+_SECRET_NAME = Value(_secret, {"type": "string", "pattern": f"^{_SECRET}$"})
+
+
+@dataclass(frozen=True)
+class ColumnRules:
+    """What a table takes of its source's columns. Names are the source's; a null stays null in every form."""
+
+    exclude: tuple[str, ...] = field(
+        default=(),
+        metadata=setting(COLUMNS, "Columns that the table doesn't take, one or a list.", default_text="none"),
+    )
+    rename: Mapping[str, str] = field(
+        default_factory=dict,
+        hash=False,
+        metadata=setting(
+            _RENAMES, "The table's names of columns: `{eml: email}`. The rule's other settings use these names."
+        ),
+    )
+    hash: tuple[str, ...] = field(
+        default=(),
+        metadata=setting(
+            COLUMNS,
+            "Columns stored as HMAC-SHA-256 of their text, in hexadecimal. Equal values stay equal.",
+            default_text="none",
+        ),
+    )
+    key: str | None = field(
+        default=None,
+        metadata=setting(
+            _SECRET_NAME,
+            "The secret in AWS Secrets Manager that holds the key of `hash`. Runs may read those named `STACK/...`.",
+            default_text="none",
+        ),
+    )
+    mask: Mapping[str, int] = field(
+        default_factory=dict,
+        hash=False,
+        metadata=setting(
+            _MASKS,
+            "Columns stored as `***`: one, a list, or `{card: 4}` to keep the last characters of long enough values.",
+            default_text="none",
+        ),
+    )
+
+    @property
+    def conceals(self) -> bool:
+        """True if values of the source must not be stored as they come."""
+        return bool(self.exclude or self.hash or self.mask)
+
+    @property
+    def any(self) -> bool:
+        """True if a row differs from the source's."""
+        return self.conceals or bool(self.rename)
+
+    def table_name(self, column: str) -> str:
+        """The table's name of a source's column."""
+        return self.rename.get(column, column)
+
+    def hashed(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of the table's columns that hold hashes, sorted."""
+        return tuple(sorted({self.table_name(name) for name in self.hash} & set(names)))
+
+    def mistakes(self) -> dict[str, str]:
+        """What contradicts itself, by key."""
+        found: dict[str, str] = {}
+        gone, hashed, masked = set(self.exclude), set(self.hash), set(self.mask)
+        for key, twice in (
+            ("hash", gone & hashed),
+            ("mask", masked & (gone | hashed)),
+            ("rename", gone & set(self.rename)),
+        ):
+            if twice:
+                found[key] = f"names {', '.join(sorted(twice))}, which another key of columns excludes or changes"
+        if self.hash and self.key is None:
+            found["key"] = "is missing: hash needs the name of the secret that holds its key"
+        elif self.key is not None and not self.hash:
+            found["key"] = "has no effect without hash"
+        return found
+
+    def misused(self, name: str, *, as_is: bool) -> str | None:
+        """Why no setting can name this column of the table: what was done to it. Hashes count with `as_is` only."""
+        if name in self.rename and name not in self.rename.values():
+            return f"{name} is renamed to {self.rename[name]} by columns"
+        excluded = {column for column in self.exclude if column not in self.rename.values()}
+        if name in excluded:
+            return f"{name} is excluded by columns"
+        if name in {self.table_name(column) for column in self.mask}:
+            return f"{name} is masked by columns"
+        if as_is and self.hashed((name,)):
+            return f"{name} is hashed by columns"
+        return None

@@ -1,0 +1,176 @@
+"""A source's rows under a table's column rules: what remains of a row, and text in place of concealed values.
+
+Applied to each record as it is decoded, so that nothing stored has other values: rows, histories, quarantined records.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Callable
+
+from sluice.config.placeholders import Placeholders
+from sluice.config.rules.columns import ColumnRules
+from sluice.errors import SluiceError
+from sluice.schema import columns as kinds
+from sluice.schema.columns import Column, RowSchema, plain_column
+from sluice.schema.temporal import date_text, structured_text, timestamp_text
+from sluice.schema.values import base64_text, decimal_text, json_float, json_text, stored_text
+
+MASK = "***"
+# Facts of errors that hold no value of a record.
+_NAMED_FACTS = frozenset(
+    ("block", "column", "field", "format", "limit", "record", "row", "source_type", "types", "unit")
+)
+_QUOTED = re.compile(r"""['"].*['"]""", re.DOTALL)
+# The statement that made a change, with its values: Debezium's `include.query`, and Oracle's redo.
+_STATEMENTS = ("query", "redo_sql")
+
+
+def ruled(row: RowSchema, rules: ColumnRules) -> RowSchema:
+    """The row without excluded columns, with the table's names, and with text where values are hashed or masked.
+
+    `Column.field` keeps the writer's name. Two columns may get the same name: `evolution.evolve_table` refuses that.
+    """
+    if not rules.any:
+        return row
+    return RowSchema(tuple(_ruled(column, rules) for column in row.columns if column.name not in rules.exclude))
+
+
+def _ruled(column: Column, rules: ColumnRules) -> Column:
+    name = rules.table_name(column.name)
+    field = None if name == column.written_name else column.written_name
+    if column.name in rules.hash or column.name in rules.mask:
+        return replace(plain_column(name, kinds.STRING, column.nullable, column.source_type), field=field)
+    return replace(column, name=name, field=field) if name != column.name else column
+
+
+@dataclass(frozen=True)
+class Concealment:
+    """Conceals the rows of one writer schema. `row` is the writer's own, `key` the key of the hashes."""
+
+    rules: ColumnRules
+    row: RowSchema
+    key: bytes
+    placeholders: Placeholders
+
+    def of_row(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The row as the table may have it, under the writer's names.
+
+        Raises ValueError, TypeError, KeyError or ArithmeticError for a value that its type in the schema doesn't have.
+        """
+        made = dict(values)
+        for column in self.row.columns:
+            name = column.written_name
+            if name not in made:
+                continue
+            if column.name in self.rules.exclude:
+                made.pop(name, None)
+            elif column.name in self.rules.hash:
+                made[name] = self._text(made[name], column, self._hash)
+            elif column.name in self.rules.mask:
+                kept = self.rules.mask[column.name]
+                made[name] = self._text(made[name], column, partial(masked, kept=kept))
+        return made
+
+    def of_record(self, record: Mapping[str, Any], sides: Sequence[str]) -> dict[str, Any]:
+        """The record with its row concealed, or the rows of its `sides`; and without the statement that made it."""
+        if not sides:
+            own = {column.written_name for column in self.row.columns}
+            return _without_statements(self.of_row(record), own)
+        made = _without_statements(record, frozenset(("before", "after")))
+        for side in sides:
+            if made.get(side) is not None:
+                made[side] = self.of_row(made[side])
+        if isinstance(made.get("source"), Mapping):
+            made["source"] = _without_statements(made["source"], frozenset())
+        return made
+
+    def _text(self, value: Any, column: Column, conceal: Callable[[str], str]) -> str | None:
+        if value is None:
+            return None
+        if is_placeholder(value, self.placeholders):  # the value is elsewhere: in the stored row, or in a change
+            return self.placeholders.pair[0]
+        return conceal(value_text(value, column))
+
+    def _hash(self, text: str) -> str:
+        return hmac.new(self.key, text.encode("utf-8", "surrogatepass"), "sha256").hexdigest()
+
+
+def masked(text: str, kept: int) -> str:
+    """`***`, and the last `kept` characters of a text that is at least twice as long."""
+    return MASK + (text[-kept:] if 0 < 2 * kept <= len(text) else "")
+
+
+def value_text(value: Any, column: Column) -> str:
+    """The text of a decoded value, which doesn't depend on the width, scale or unit that the writer chose for it.
+
+    Raises ValueError or TypeError for a value that its type doesn't have.
+    """
+    if column.fields and column.kind != kinds.JSON:
+        return structured_text(value)
+    if column.kind in _TEXTS:
+        return _TEXTS[column.kind](value, column)
+    return stored_text(value, column)
+
+
+def _expected(value: Any, *types: type) -> Any:
+    if type(value) not in types:
+        raise TypeError(f"a {type(value).__name__}")
+    return value
+
+
+def _decimal(value: Any, column: Column) -> str:
+    text = decimal_text(value, column.scale or 0)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _whole(value: Any, column: Column) -> str:
+    return str(_expected(value, int))
+
+
+def _float(value: Any, column: Column) -> str:
+    return str(json_float(float(_expected(value, float, int))))
+
+
+_TEXTS: Mapping[str, Callable[[Any, Column], str]] = {
+    kinds.STRING: lambda value, column: str(_expected(value, str)),
+    kinds.BOOLEAN: lambda value, column: "true" if _expected(value, bool) else "false",
+    kinds.INT: _whole,
+    kinds.LONG: _whole,
+    kinds.DURATION_MICROS: _whole,
+    kinds.DURATION_NANOS: _whole,
+    kinds.FLOAT: _float,
+    kinds.DOUBLE: _float,
+    kinds.BYTES: lambda value, column: base64_text(value),
+    kinds.DECIMAL: _decimal,
+    kinds.DATE: lambda value, column: date_text(value),
+    kinds.ARRAY: json_text,
+    **dict.fromkeys(kinds.TIMESTAMP_KINDS, lambda value, column: timestamp_text(value, column.kind)),
+}
+
+
+def is_placeholder(value: Any, found: Placeholders) -> bool:
+    """Whether a decoded value stands for one that the change leaves out, by the raw type of its column."""
+    if isinstance(value, str):
+        return value in found.texts
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value) in found.bytes_
+    if isinstance(value, Mapping):
+        return dict(value) == {found.pair[0]: found.pair[1]}
+    if isinstance(value, (list, tuple)):
+        return tuple(value) == found.codes or len(value) == 1 and is_placeholder(value[0], found)
+    return False
+
+
+def _without_statements(record: Mapping[str, Any], own: frozenset[str] | set[str]) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name in own or not name.endswith(_STATEMENTS)}
+
+
+def without_values(error: SluiceError) -> SluiceError:
+    """The error without what it may quote of a record."""
+    facts = {name: fact for name, fact in error.facts.items() if name in _NAMED_FACTS}
+    return type(error)(_QUOTED.sub("'…'", error.message), next_step=error.next_step, **facts)

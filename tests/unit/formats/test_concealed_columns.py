@@ -1,0 +1,249 @@
+"""Columns that a rule excludes, renames, hashes or masks: no form of their values leaves the decoding of an object."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from bad_input import plain_parquet
+from builders import avro_object, change, flattened
+from shapes import CREATE, CREATE_SCHEMA, DELETE, item, json_rows, lines, wrapped
+
+from sluice.batch.row_errors import BASE64, RowError
+from sluice.config.rules.columns import ColumnRules
+from sluice.config.table import TableConfig, refuse_changes
+from sluice.errors import ChangeRefused, SluiceError
+from sluice.schema.avro import read_writer_schema
+from sluice_formats.decode import Decoded, decode, schemas_of
+from sluice_formats.parquet_footer import read_footer
+from sluice_spark.arrow.rows import arrow_rows
+from sluice_spark.merge.plan import column_types, plan_read
+
+KEY = b"0123456789abcdef0123456789abcdef"
+SECRET = "Kretchmar-7361"
+COLUMNS = {"id": ["null", "long"], "email": ["null", "string"], "card": ["null", "string"], "note": ["null", "string"]}
+
+
+def hashed(text: str, key: bytes = KEY) -> str:
+    return hmac.new(key, text.encode(), "sha256").hexdigest()
+
+
+def table(*key: str, **rules: Any) -> TableConfig:
+    return TableConfig("db.t", "db", "t", "x", key or ("id",), columns=ColumnRules(**rules))
+
+
+def decoded(body: bytes, config: TableConfig, schema: Any, format: str = "avro", key: bytes = KEY) -> Decoded:
+    writer = read_writer_schema(json.loads(json.dumps(schema)))
+    planned = plan_read(config, batch="b", writers=[writer], stored=None, hash_key=key)
+    assert not planned.refused, planned.refused
+    return decode(body, item(format), planned.plan)
+
+
+def rows_of(
+    config: TableConfig, *rows: Mapping[str, Any], columns: Mapping[str, Any] = COLUMNS
+) -> list[dict[str, Any]]:
+    schema = flattened(columns)
+    body = avro_object(schema, [change(**{name: row.get(name) for name in columns}) for row in rows])
+    found = decoded(body, config, schema)
+    assert not found.rows, found.rows
+    return [row for batch in found.batches for row in batch.to_pylist()]
+
+
+ROW = {"id": 1, "email": "anne@example.org", "card": "4111111111111111", "note": "n"}
+
+
+def test_columns_are_left_out_renamed_hashed_and_masked():
+    config = table(exclude=("note",), rename={"email": "mail"}, hash=("email",), mask={"card": 4}, key="s/k")
+    (row,) = rows_of(config, ROW)
+    assert row["mail"] == hashed("anne@example.org") and row["card"] == "***1111"
+    assert {"email", "note"}.isdisjoint(row)
+
+
+def test_a_null_stays_null_in_every_form():
+    (row,) = rows_of(table(hash=("email",), mask={"card": 0}, key="s/k"), {"id": 1})
+    assert (row["email"], row["card"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "stored"),
+    [("4111111111111111", 4, "***1111"), ("12345678", 4, "***5678"), ("1234567", 4, "***"), ("", 0, "***")],
+    ids=["long", "twice as long", "too short", "empty"],
+)
+def test_a_mask_keeps_the_last_characters_of_long_values_only(text: str, kept: int, stored: str):
+    assert rows_of(table(mask={"card": kept}), {"id": 1, "card": text})[0]["card"] == stored
+
+
+def test_a_hashed_record_key_names_the_same_row_in_every_batch():
+    config = table("email", hash=("email",), key="s/k")
+    first, again, other = (rows_of(config, {**ROW, "email": text})[0]["email"] for text in ("a", "a", "b"))
+    assert first == again == hashed("a") and other == hashed("b")
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide"),
+    [
+        (("int", 7), ("long", 7)),
+        (("float", 1.5), ("double", 1.5)),
+        (
+            ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 1}, Decimal("1.5")),
+            ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 4}, Decimal("1.5")),
+        ),
+        (
+            ({"type": "long", "connect.name": "io.debezium.time.Timestamp"}, 1_700_000_000_123),
+            ({"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}, 1_700_000_000_123_000),
+        ),
+    ],
+    ids=["whole numbers", "floats", "decimals", "timestamps"],
+)
+def test_a_hash_does_not_change_with_the_width_of_the_type(narrow: tuple[Any, Any], wide: tuple[Any, Any]):
+    config = table(hash=("v",), key="s/k")
+    found = {
+        rows_of(config, {"id": 1, "v": value}, columns={"id": ["null", "long"], "v": ["null", kind]})[0]["v"]
+        for kind, value in (narrow, wide)
+    }
+    assert len(found) == 1 and len(found.pop()) == 64
+
+
+def test_a_value_that_the_change_leaves_out_stays_left_out():
+    (row,) = rows_of(
+        table(hash=("email",), mask={"card": 0}, key="s/k"), {**ROW, "email": "__debezium_unavailable_value"}
+    )
+    assert row["email"] is None and row["_sluice_unchanged"] == ["email"] and row["card"] == "***"
+
+
+def test_both_sides_of_an_envelope_are_concealed_and_deletions_find_their_row():
+    config = table("email", exclude=("last_name",), hash=("email",), key="s/k")
+    delete = {**DELETE, "before": CREATE["after"]}
+    body = lines(*wrapped(CREATE_SCHEMA, CREATE, delete))
+    schemas, _ = schemas_of(body, "json", config)
+    found = decoded(body, config, schemas[0], "json")
+    rows = [row for batch in found.batches for row in batch.to_pylist()]
+    assert [(row["email"], row["__deleted"]) for row in rows] == [
+        (hashed("annek@noanswer.org"), False),
+        (hashed("annek@noanswer.org"), True),
+    ]
+    assert all("last_name" not in row for row in rows)
+
+
+def test_the_driver_stores_what_spark_is_given():
+    config = table(exclude=("note",), rename={"card": "pan"}, hash=("email",), mask={"card": 4}, key="s/k")
+    schema = flattened(COLUMNS)
+    writer = read_writer_schema(schema)
+    planned = plan_read(config, batch="b", writers=[writer], stored=None, hash_key=KEY)
+    found = decode(avro_object(schema, [change(**ROW)]), item("avro"), planned.plan)
+    (row,) = arrow_rows(found.batches, plan=planned.plan, target=column_types(planned.target)).to_pylist()
+    assert (row["email"], row["pan"]) == (hashed("anne@example.org"), "***1111") and "note" not in row
+
+
+def all_of(found: list[RowError]) -> str:
+    """Reasons and contents, with the bytes of those that could not be decoded."""
+    contents = [base64.b64decode(error.content).decode() for error in found if error.encoding == BASE64]
+    return json.dumps([contents, *map(vars, found)])
+
+
+def test_a_row_set_aside_keeps_no_concealed_value():
+    columns = {**COLUMNS, "n": ["null", "long"]}
+    schema = flattened(columns)
+    rule = table(exclude=("note",), hash=("email",), mask={"card": 0}, key="s/k")
+    bad = {"id": None, "email": SECRET, "card": SECRET, "note": SECRET, "n": 1}
+    found = decoded(avro_object(schema, [change(**bad)]), rule, schema)
+    assert [error.code for error in found.rows] == ["null_record_key"]
+    assert SECRET not in all_of(found.rows) and hashed(SECRET) in found.rows[0].content
+    plain = decoded(avro_object(schema, [change(**bad)]), table(), schema)
+    assert SECRET in all_of(plain.rows), "a table without such columns keeps the record"
+
+
+def test_the_statement_that_made_a_change_is_not_kept_either():
+    columns = {**COLUMNS, "__query": ["null", "string"]}
+    schema = flattened(columns)
+    bad = change(**{**ROW, "id": None, "__query": f"update t set email = '{SECRET}'"})
+    found = decoded(avro_object(schema, [bad]), table(exclude=("email",)), schema)
+    assert found.rows and SECRET not in all_of(found.rows)
+
+
+@pytest.mark.parametrize("value", [SECRET, {SECRET: 1}, [SECRET]], ids=["text", "object", "list"])
+def test_a_record_of_the_wrong_type_keeps_no_value(value: Any):
+    schema = {
+        "type": "struct",
+        "optional": False,
+        "fields": [
+            {"type": "int32", "optional": False, "field": "id"},
+            {"type": "int64", "optional": True, "field": "n"},
+        ],
+    }
+    body = lines(*wrapped(schema, {"id": 1, "n": value}, {"id": 2, "n": 3}))
+    for rules in ({"hash": ("n",), "key": "s/k"}, {"mask": {"n": 0}}, {"exclude": ("n",)}):
+        config = table(**rules)
+        schemas, _ = schemas_of(body, "json", config)
+        found = decoded(body, config, schemas[0], "json")
+        assert SECRET not in all_of(found.rows)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"id,email\n1,{SECRET}\n2,{SECRET},3\n",
+        f'id,email\n1,"{SECRET}\n',
+        f'id,email\n1,"{SECRET}\\"x"\n',
+    ],
+    ids=["ragged", "open quote", "escaped quote"],
+)
+def test_an_object_that_is_refused_quotes_no_value(body: str):
+    config = table(exclude=("email",))
+    with pytest.raises(SluiceError) as refused:
+        schemas, _ = schemas_of(body.encode(), "csv", config)
+        plan = plan_read(
+            config,
+            batch="b",
+            writers=[read_writer_schema(schemas[0])],
+            stored=None,
+            inferred={item("csv").id.hash: json.dumps(schemas[0])},
+        ).plan
+        decode(body.encode(), item("csv"), plan)
+    assert SECRET not in f"{refused.value} {refused.value.facts}"
+    assert refused.value.__cause__ is None and refused.value.next_step
+
+
+def test_a_renamed_column_that_takes_anothers_name_refuses_the_object():
+    config = table(rename={"email": "NOTE"})
+    planned = plan_read(config, batch="b", writers=[read_writer_schema(flattened(COLUMNS))], stored=None)
+    (refusal,) = planned.refused.values()
+    assert "email and note would both be" in refusal.message and "rename" in refusal.next_step
+
+
+def test_columns_of_operations_are_found_though_they_are_excluded():
+    body = plain_parquet({"Op": "D", "id": 1})
+    schema = read_footer(body, True).schema
+    with pytest.raises(SluiceError, match="delete_when"):
+        decoded(body, table(exclude=("Op",)), schema, "parquet")
+
+
+def test_a_table_with_hashed_columns_is_not_read_without_its_key():
+    with pytest.raises(SluiceError) as failed:
+        schema = flattened(COLUMNS)
+        decoded(avro_object(schema, [change(**ROW)]), table(hash=("email",), key="s/k"), schema, key=b"")
+    assert failed.value.code == "no_hash_key" and failed.value.retriable
+
+
+def test_the_hash_key_is_in_no_text_of_the_plan():
+    planned = plan_read(table(hash=("email",), key="s/k"), batch="b", writers=[], stored=None, hash_key=KEY)
+    assert KEY.decode() not in repr(planned) and planned.plan.hash_key == KEY
+
+
+def test_the_hash_of_a_record_key_cannot_change_in_place():
+    plain, one, two = table(), table(hash=("id",), key="s/1"), table(hash=("id",), key="s/2")
+    for config, pinned in ((one, plain.pinned), (plain, one.pinned), (two, one.pinned)):
+        with pytest.raises(ChangeRefused, match="hashed_key"):
+            refuse_changes(config, pinned)
+    refuse_changes(one, one.pinned)
+    refuse_changes(table(hash=("email",), key="s/1"), plain.pinned)
+
+
+def test_json_without_a_schema_is_concealed_too():
+    (row,) = json_rows(lines({"id": 1, "name": SECRET}), table(exclude=("name",)))
+    assert "name" not in row and SECRET not in repr(row)
