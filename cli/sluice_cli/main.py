@@ -85,7 +85,11 @@ VERBS = {
         "sluice_cli.tables.inspect:app",
         _TABLES,
         "Inspect a table: schema, commits, files, statistics. No Spark is started, and no row is read.",
-        {"ddl": "sluice_cli.tables.catalog:ddl", "accept": "sluice_cli.tables.accept:accept"},
+        {
+            "ddl": "sluice_cli.tables.catalog:ddl",
+            "accept": "sluice_cli.tables.accept:accept",
+            "adopt": "sluice_cli.tables.adoption:adopt",
+        },
     ),
     "schema": Verb(
         "sluice_cli.tables.schema:app",

@@ -277,3 +277,9 @@ class UnreadableHistory(SluiceError):
 
     code = "unreadable_schema_history"
     next_step = "Use the release that wrote it, or a newer one"
+
+
+class NotAdoptable(SluiceError):
+    """The rows of another tool's Hudi table can't become rows of this table. Nothing was written."""
+
+    code = "not_adoptable"

@@ -121,7 +121,7 @@ class ServiceNotForTable(SluiceError):
     code = "service_not_for_table"
     next_step = (
         "Request it where it applies: compaction for merge-on-read, clustering with cluster_by, "
-        "purge with delete_mode hard"
+        "purge with delete_mode hard, adoption for a table with a record key and without history"
     )
 
 

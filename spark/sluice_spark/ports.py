@@ -62,12 +62,13 @@ class Merger(Protocol):
         raise_floor: Callable[[Mapping[int, str]], None],
         watch: Mapping[str, Any] = MappingProxyType({}),
         last_instant: str | None = None,
+        arguments: Mapping[str, str] = MappingProxyType({}),
     ) -> SliceDone:
         """Do one slice of a table service, of about `slice_s` seconds.
 
         `raise_floor` is called before rows are purged, with their highest position by generation. `watch` is the
-        table's KafkaWatch.to_dict(), `last_instant` its last commit in the ledger. Raises LaneLost before any commit
-        where `still_held` says no.
+        table's KafkaWatch.to_dict(), `last_instant` its last commit in the ledger, `arguments` those of the
+        request. Raises LaneLost before any commit where `still_held` says no.
         """
         ...
 

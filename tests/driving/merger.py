@@ -145,6 +145,7 @@ class FakeMerger:
         raise_floor: Callable[[Mapping[int, str]], None],
         watch: Mapping[str, Any] = MappingProxyType({}),
         last_instant: str | None = None,
+        arguments: Mapping[str, str] = MappingProxyType({}),
     ) -> SliceDone:
         self.calls.append(f"serve {config.table} {service}")
         self._advance(self.slice_ms)

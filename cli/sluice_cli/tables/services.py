@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated
 
 import typer
 
-from sluice.batch.claim import TableState
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.config.table import TableConfig
@@ -137,13 +137,8 @@ def run_services(
         raise CommandFailed(
             f"{table} has no data yet", next_step="Services run after the table's first commit: `sluice wait`"
         )
-    requests = _ask(ledger, state, config, wanted)
-    lane = ledger.lanes.get(config.lane)
-    if lane.state in (HALTED, PAUSED):
-        say(f"Lane {config.lane} is {lane.state}. The requests wait until `sluice resume {config.lane}`")
-    elif wait_s or requests:
-        supervise_now(target)
-    ended = _await(ledger, requests, wait_s) if wait_s else requests
+    requests = request_services(target, ledger, config, wanted)
+    ended = wait_for_services(ledger, requests, wait_s) if wait_s else requests
     entries = service_entries([], ended)
     if as_json:
         print_json({"services": entries})
@@ -174,27 +169,47 @@ _WHY_NOT = {
 }
 
 
-def _ask(ledger: Ledger, state: TableState, config: TableConfig, wanted: Sequence[str]) -> list[ServiceRequest]:
+def request_services(
+    target: Target,
+    ledger: Ledger,
+    config: TableConfig,
+    wanted: Sequence[str],
+    arguments: Mapping[str, str] = MappingProxyType({}),
+) -> list[ServiceRequest]:
+    """Request services of a table, regardless of the interval, and wake the lane that has to do them."""
+    requests = _ask(ledger, config, wanted, arguments)
+    lane = ledger.lanes.get(config.lane)
+    if lane.state in (HALTED, PAUSED):
+        say(f"Lane {config.lane} is {lane.state}. The requests wait until `sluice resume {config.lane}`")
+    elif requests:
+        supervise_now(target)
+    return requests
+
+
+def _ask(
+    ledger: Ledger, config: TableConfig, wanted: Sequence[str], arguments: Mapping[str, str]
+) -> list[ServiceRequest]:
     now = epoch_ms()
     asked = []
     for name in wanted:
         answer = ledger.services.request(
             config.lane,
-            state.table,
+            config.table,
             name,
             request=new_request_id(name, now, uuid.uuid4().hex),
             requested_by=command_line.get()[:200],
             now=now,
             min_interval_ms=0,
             max_wait_ms=config.services.latest_s * 1000,
+            arguments=arguments,
         )
         if not answer.new:
-            say(f"{name} of {state.table} is already {answer.request.state}, by `{answer.request.requested_by}`")
+            say(f"{name} of {config.table} is already {answer.request.state}, by `{answer.request.requested_by}`")
         asked.append(answer.request)
     return asked
 
 
-def _await(ledger: Ledger, requests: Sequence[ServiceRequest], seconds: int) -> list[ServiceRequest]:
+def wait_for_services(ledger: Ledger, requests: Sequence[ServiceRequest], seconds: int) -> list[ServiceRequest]:
     """Wait for the end of the requests, or for `seconds`; the requests as they are then."""
     deadline = time.monotonic() + seconds
     with stderr_console().status("Waiting") as shown:

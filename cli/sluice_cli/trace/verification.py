@@ -14,7 +14,7 @@ from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import COMMITTED as COMMITTED_PART
 from sluice.batch.outcome import Outcome
 from sluice.batch.row_errors import from_lines
-from sluice.changes.row_history import NEVER, Change, Row, disagreement, row_after
+from sluice.changes.row_history import NEVER, Change, Row, adopted, disagreement, row_after
 from sluice.config.table import IGNORE, TableConfig
 from sluice.errors import SluiceError, UsageError
 from sluice.ledger.keys import COMMITTED
@@ -178,10 +178,11 @@ class Verification:
         ignore = any(each.config.delete_mode == IGNORE for each in merged[:1])
         for key in sorted({*changes, *stored}, key=lambda key: json.dumps(key)):
             own = changes.get(key, {}).values()
-            expected = row_after(None, own, columns=columns, floor=floor, ignore_deletes=ignore)
-            kind = disagreement(expected, stored.get(key))
+            row = stored.get(key)
+            expected = row_after(adopted(row), own, columns=columns, floor=floor, ignore_deletes=ignore)
+            kind = disagreement(expected, row)
             if kind is not None:
-                found.disagreements.append(Disagreement(key, kind, expected, stored.get(key)))
+                found.disagreements.append(Disagreement(key, kind, expected, row))
         found.keys += len({*changes, *stored})
         found.rows += len(stored)
 

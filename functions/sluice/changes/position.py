@@ -166,6 +166,17 @@ def of_snapshot(kind: str, components: Sequence[Any]) -> Sequence[Any]:
     return _FIRST[kind] if kind in _FIRST and all(part is None or part == "" for part in components) else components
 
 
+ADOPTED = "0000.-"  # begins the position of a row of another tool's table, before the instant that wrote the row there
+
+
+def is_adopted(position: str) -> bool:
+    """True for a stored row that was adopted from another tool's table, and that no change wrote.
+
+    Its position is lower than that of any change. Adopted rows are ordered by their instants there, which sort as text.
+    """
+    return position.startswith(ADOPTED)
+
+
 BY_OFFSET_ALONE = r"^[0-9]{4}\.[0-9]{20}$"  # a stored position without a place in any log
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sluice.changes.hidden_columns import CREATE
+from sluice.changes.position import is_adopted
 
 NEVER = ""  # known at no position: lower than every position
 EVERY_COLUMN = "*"  # owed by a row of which only an ignored deletion is known
@@ -121,6 +122,11 @@ def _row_ignoring_deletes(
 
 def _knows_nothing(row: Row) -> bool:
     return row.deleted and EVERY_COLUMN in row.owed
+
+
+def adopted(stored: Row | None) -> Row | None:
+    """The stored row, if it was adopted from another tool's table. No object has it, and any change of its key wins."""
+    return stored if stored is not None and is_adopted(stored.position) else None
 
 
 # How a stored row differs from the one that results from all of its changes.

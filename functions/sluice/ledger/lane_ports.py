@@ -7,6 +7,7 @@ method can raise LedgerBusy, which is retriable, and the errors of the database'
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from sluice.batch.claim import TableState
@@ -164,6 +165,7 @@ class ServiceLedger(Protocol):
         now: int,
         min_interval_ms: int = requests.MIN_INTERVAL_MS,
         max_wait_ms: int = requests.MAX_WAIT_MS,
+        arguments: Mapping[str, str] = MappingProxyType({}),
     ) -> Requested:
         """Write a request and wake the lane in one transaction, unless one is open. `request` is its new id."""
         ...

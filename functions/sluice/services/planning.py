@@ -11,7 +11,7 @@ from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.config.table import TableConfig
 from sluice.services.policy import CATALOG, Due, ServiceFacts, TableActivity, due, since
-from sluice.services.requests import DONE, FAILED, SERVICES, ServiceError, ServiceRequest
+from sluice.services.requests import DONE, FAILED, IN_TURN, SERVICES, ServiceError, ServiceRequest
 
 LONGEST_PAUSE_S = 600  # between two looks at a request: 150 looks a day
 GONE = "gone"  # the request ended, and another of its kind has taken its place
@@ -165,4 +165,4 @@ def plan_services(
 
 def _turn(request: ServiceRequest, now: int) -> tuple[bool, int, int, str]:
     waits_since = request.requested_at if request.slice_at is None else request.slice_at
-    return now < request.overdue_at, waits_since, SERVICES.index(request.service), request.table
+    return now < request.overdue_at, waits_since, IN_TURN.index(request.service), request.table

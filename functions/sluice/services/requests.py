@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from types import MappingProxyType
 from typing import Any, Union
 
 from sluice.lane.machine import backoff_ms
@@ -26,6 +27,10 @@ COMPACTION, CLUSTERING, CLEANING, ARCHIVAL, PURGE = "compaction", "clustering", 
 # Also the order of requests that have waited equally long: removing log files goes before rewriting base files, and
 # deleting old files and archiving come after what makes files old.
 SERVICES = (COMPACTION, PURGE, CLUSTERING, CLEANING, ARCHIVAL)
+# Never due by themselves: a command requests them, with arguments.
+ADOPTION = "adoption"
+ON_COMMAND = (ADOPTION,)
+IN_TURN = (*ON_COMMAND, *SERVICES)
 
 REQUESTED, RUNNING, DONE, FAILED = "requested", "running", "done", "failed"
 STATES = (REQUESTED, RUNNING, DONE, FAILED)
@@ -108,7 +113,7 @@ class ServiceRequest:
     `request` is its unique id; `run` is the run that last began a slice. `not_before` is the earliest time of a slice
     (minimum interval, back-off); from `overdue_at` on ingest waits for a slice. `slices` counts those done, `failures`
     those that failed in a row; `slice_at` is when the last one ended. `seen` are the table's totals when the request
-    began: later changes are the next request's work.
+    began: later changes are the next request's work. `arguments` are those of a service of ON_COMMAND.
     """
 
     lane: str
@@ -129,6 +134,7 @@ class ServiceRequest:
     report: ServiceReport = field(default_factory=ServiceReport)
     error: ServiceError | None = None
     seen: Mapping[str, int] = field(default_factory=dict, hash=False)
+    arguments: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def open(self) -> bool:
@@ -159,13 +165,14 @@ def opened(
     now: int,
     min_interval_ms: int = MIN_INTERVAL_MS,
     max_wait_ms: int = MAX_WAIT_MS,
+    arguments: Mapping[str, str] = MappingProxyType({}),
 ) -> Result:
     """A new request, at the earliest the minimum interval (or back-off) after the last of its kind.
 
     RequestRefusal while one is open. Raises ValueError for an unknown service.
     """
-    if service not in SERVICES:
-        raise ValueError(f"{service!r} is none of {', '.join(SERVICES)}")
+    if service not in IN_TURN:
+        raise ValueError(f"{service!r} is none of {', '.join(IN_TURN)}")
     if before is not None and before.open:
         return RequestRefusal("opened", f"request {before.request} is {before.state}", before)
     earliest = now
@@ -185,6 +192,7 @@ def opened(
         requested_by=requested_by,
         not_before=earliest,
         overdue_at=max(earliest, now + max_wait_ms),
+        arguments=dict(arguments),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
+from types import MappingProxyType
 from typing import Any, Callable
 
 from sluice.ledger import keys as items
@@ -38,6 +39,7 @@ class DynamoDbServices:
         now: int,
         min_interval_ms: int = machine.MIN_INTERVAL_MS,
         max_wait_ms: int = machine.MAX_WAIT_MS,
+        arguments: Mapping[str, str] = MappingProxyType({}),
     ) -> Requested:
         """Write a request and wake the lane in one transaction, unless one is open.
 
@@ -60,6 +62,7 @@ class DynamoDbServices:
                 now=now,
                 min_interval_ms=min_interval_ms,
                 max_wait_ms=max_wait_ms,
+                arguments=arguments,
             )
             if isinstance(after, RequestRefusal):
                 assert after.found is not None  # only an open request refuses another
@@ -159,7 +162,13 @@ class DynamoDbServices:
 def _stored(request: ServiceRequest) -> dict[str, Any]:
     summary = {name: getattr(request, name) for name in _FIELDS}
     error = None if request.error is None else asdict(request.error)
-    return {**summary, "seen": dict(request.seen), "report": request.report.to_dict(), "error": error}
+    return {
+        **summary,
+        "seen": dict(request.seen),
+        "arguments": dict(request.arguments),
+        "report": request.report.to_dict(),
+        "error": error,
+    }
 
 
 def _request(stored: Mapping[str, Any] | None) -> ServiceRequest | None:

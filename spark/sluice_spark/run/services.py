@@ -102,6 +102,7 @@ class ServiceStep:
                 lambda positions: self._ledger.tables.raise_purge_floor(request.table, positions),
                 state.watch,
                 state.last_instant,
+                started.arguments,
             )
         except (LaneLost, *ENDS_RUN) as ended:
             if isinstance(ended, LaneLost):

@@ -78,6 +78,7 @@ class SparkMerger:
         raise_floor: Callable[[Mapping[int, str]], None],
         watch: Mapping[str, Any] = MappingProxyType({}),
         last_instant: str | None = None,
+        arguments: Mapping[str, str] = MappingProxyType({}),
     ) -> SliceDone:
         """Do one slice of a table service."""
         with self._pool(config.table, service) as spark:
@@ -94,6 +95,7 @@ class SparkMerger:
                 raise_floor=raise_floor,
                 watch=watch,
                 last_instant=last_instant,
+                arguments=arguments,
             )
 
     def abandon(self) -> None:

@@ -12,7 +12,17 @@ from pyspark.sql import SparkSession
 
 from sluice.batch.kafka_watch import KafkaWatch, only_partition
 from sluice.config.table import HARD, MOR, TableConfig
-from sluice.services.requests import ARCHIVAL, CLEANING, CLUSTERING, COMPACTION, PURGE, ServiceReport, SliceDone
+from sluice.errors import NotAdoptable
+from sluice.services.requests import (
+    ADOPTION,
+    ARCHIVAL,
+    CLEANING,
+    CLUSTERING,
+    COMPACTION,
+    PURGE,
+    ServiceReport,
+    SliceDone,
+)
 from sluice_spark.errors import CommitNotNewest, LaneLost, ServiceNotForTable
 from sluice_spark.hudi import housekeeping
 from sluice_spark.hudi.facts import TableFacts
@@ -20,6 +30,7 @@ from sluice_spark.hudi.late_files import remove_late_files
 from sluice_spark.hudi.recovery import recovered_facts, refuse_missing
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.context import MergeServices
+from sluice_spark.services.adoption import adopt
 from sluice_spark.services.compaction import cluster, compact
 from sluice_spark.services.purge import RaiseFloor, purge
 
@@ -68,13 +79,14 @@ def serve_table(
     raise_floor: RaiseFloor,
     watch: Mapping[str, Any] = MappingProxyType({}),
     last_instant: str | None = None,
+    arguments: Mapping[str, str] = MappingProxyType({}),
 ) -> SliceDone:
     """Do one slice of a service. Each is idempotent: it first undoes or finishes what an earlier attempt left.
 
     `raise_floor` writes the highest positions of rows about to be purged into the ledger; `watch` is the table's
-    KafkaWatch.to_dict(), `last_instant` its last commit in the ledger. Raises LaneLost before the next write where
-    `still_held` says no, ServiceNotForTable, TableWentBack, and errors of Spark and Hudi; after these the table is
-    checked and rolled back before it is written again (`resolve-before-write`).
+    KafkaWatch.to_dict(), `last_instant` its last commit in the ledger, `arguments` those of the request. Raises
+    LaneLost before the next write where `still_held` says no, ServiceNotForTable, TableWentBack, and errors of Spark
+    and Hudi; after these the table is checked and rolled back before it is written again (`resolve-before-write`).
     """
     _refuse_service(config, service)
     clock, known = services.clock, services.known
@@ -82,6 +94,7 @@ def serve_table(
     hudi = HudiTable(spark, services.table_path(config.database, config.name), config)
     if not hudi.exists():
         refuse_missing(hudi, last_instant)
+        _refuse_without_commit(config, service)
         return SliceDone(ServiceReport())
 
     def check_held() -> None:
@@ -92,6 +105,7 @@ def serve_table(
     check_held()
     facts = recovered_facts(hudi, services.log, last_instant)
     if facts.empty:
+        _refuse_without_commit(config, service)
         return SliceDone(ServiceReport())
     hudi.wait_until_past_newest(facts.newest, now_ms=clock.now_ms, wait=clock.wait)
     done = _work(
@@ -104,6 +118,7 @@ def serve_table(
             check_held=check_held,
             raise_floor=raise_floor,
             watch=KafkaWatch.from_dict(watch),
+            arguments=arguments,
         ),
         service,
     )
@@ -132,6 +147,7 @@ class _Slice:
     check_held: Callable[[], None]
     raise_floor: RaiseFloor
     watch: KafkaWatch
+    arguments: Mapping[str, str]
 
 
 def _refuse_service(config: TableConfig, service: str) -> None:
@@ -141,6 +157,7 @@ def _refuse_service(config: TableConfig, service: str) -> None:
         PURGE: config.delete_mode == HARD,
         CLEANING: True,
         ARCHIVAL: True,
+        ADOPTION: not config.history and not config.append_only,
     }
     if not applies.get(service, False):
         raise ServiceNotForTable(
@@ -148,9 +165,31 @@ def _refuse_service(config: TableConfig, service: str) -> None:
         )
 
 
+def _refuse_without_commit(config: TableConfig, service: str) -> None:
+    """The first commit gives a table the columns that adopted rows must fit."""
+    if service == ADOPTION:
+        raise NotAdoptable(f"{config.table} has no commit yet", next_step="Adopt after its first commit: `sluice wait`")
+
+
 def _work(given: _Slice, service: str) -> SliceDone:
-    return {COMPACTION: _compact, CLUSTERING: _cluster, PURGE: _purge, CLEANING: _clean, ARCHIVAL: _archive}[service](
-        given
+    return {
+        COMPACTION: _compact,
+        CLUSTERING: _cluster,
+        PURGE: _purge,
+        CLEANING: _clean,
+        ARCHIVAL: _archive,
+        ADOPTION: _adopt,
+    }[service](given)
+
+
+def _adopt(given: _Slice) -> SliceDone:
+    return adopt(
+        given.hudi,
+        spark=given.spark,
+        facts=given.facts,
+        source=given.arguments["source"],
+        services=given.services,
+        check_held=given.check_held,
     )
 
 

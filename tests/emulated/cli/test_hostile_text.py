@@ -59,6 +59,7 @@ COMMANDS = {
     "table stats": ["table", "stats", f"moma.{HOSTILE}"],
     "table ddl": ["table", "ddl", f"moma.{HOSTILE}", "--engine", "spark"],
     "table accept": ["table", "accept", f"moma.{HOSTILE}"],
+    "table adopt": ["table", "adopt", f"moma.{HOSTILE}", "--from", HOSTILE],
     "services list": ["services", "list", HOSTILE],
     "config check": ["config", "check", "wrong.yaml"],
     "config plan": ["config", "plan", "wrong.yaml"],

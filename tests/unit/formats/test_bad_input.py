@@ -60,6 +60,7 @@ OF_OTHERS = {
     "lanes_failed": "supervise",
     "lane_not_paused": "sluice rebuild",
     "move_incomplete": "sluice rebuild",
+    "not_adoptable": "sluice table adopt",
     "ledger_busy": "every user of the ledger",
     "manifest_missing": "a take-over",
     "settings_missing": "every function",

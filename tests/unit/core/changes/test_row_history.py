@@ -2,7 +2,17 @@
 
 import pytest
 
-from sluice.changes.row_history import BACK, LOST, OTHER_POSITION, OTHER_VALUES, Row, disagreement
+from sluice.changes.row_history import (
+    BACK,
+    LOST,
+    OTHER_POSITION,
+    OTHER_VALUES,
+    Change,
+    Row,
+    adopted,
+    disagreement,
+    row_after,
+)
 
 ROW, GONE = Row("2", False, {"a": 1, "b": None}), Row("2", True)
 
@@ -28,3 +38,18 @@ ROW, GONE = Row("2", False, {"a": 1, "b": None}), Row("2", True)
 )
 def test_a_row_agrees_or_says_how_it_differs(expected, stored, kind):
     assert disagreement(expected, stored) == kind
+
+
+LOWEST = f"{0:04d}.{0:020d}"  # a Kafka offset alone, the first of its partition
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [([], None), ([Change(LOWEST, "u", False, {"name": "b"})], OTHER_POSITION), ([Change(LOWEST, "d", True)], BACK)],
+    ids=["no-change", "changed-since", "deleted-since"],
+)
+def test_an_adopted_row_is_right_only_without_a_change_of_its_key(changes, kind):
+    row = Row("0000.-20240101000000000", False, {"name": "a"})
+
+    assert disagreement(row_after(adopted(row), changes, columns=["name"]), row) == kind
+    assert adopted(Row(LOWEST, False)) is None and adopted(None) is None

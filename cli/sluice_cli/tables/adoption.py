@@ -1,0 +1,124 @@
+"""`sluice table adopt`: takes over the rows of a Hudi table that another tool writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from sluice.config.pinned_topic import config_in_force
+from sluice.errors import CommandFailed, NotAdoptable, UsageError
+from sluice.hudi.foreign_table import FOLDERS, ForeignTable, check_adoptable, foreign_table
+from sluice.hudi.java_properties import parse_properties
+from sluice.hudi.table_properties import PROPERTIES_FILE
+from sluice.services.requests import ADOPTION, FAILED
+from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.silver_files import SilverBucket
+from sluice_aws.stack import Target
+from sluice_cli.status.service_entries import describe_error, service_entries
+from sluice_cli.tables.inspect import TableName
+from sluice_cli.tables.services import request_services, wait_for_services
+from sluice_cli.terminal.interaction import ask
+from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say
+
+
+def adopt(
+    table: TableName,
+    source: Annotated[
+        str, typer.Option("--from", metavar="URI", help="The other table: s3://bucket/path", show_default=False)
+    ],
+    wait_s: Annotated[
+        int, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait up to SECONDS for the commit.")
+    ] = 0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the other table and change nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Take over the rows of a Hudi table that another tool writes, such as Hudi Streamer or Flink.
+
+    The lane's run reads the other table, of version 6 or 8, and adds the rows whose keys TABLE doesn't have, in one
+    commit. They lose to any change of the source. The other table isn't changed. Repeat the command to add what was
+    written there since.
+
+    Example:
+
+      sluice table adopt crm.user --from s3://lake/crm/user --wait 600
+    """
+    target = chosen_target(stack)
+    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    state = ledger.tables.get(table)
+    configuration = ConfigStore(Objects(target.client("s3")), target.artifacts, history=ledger.history).load()
+    config = config_in_force(configuration, table, state.pinned)
+    if state.last_instant is None:
+        raise CommandFailed(f"{table} has no commit yet", next_step="Adopt after its first commit: `sluice wait`")
+    if config.history or config.append_only:
+        raise NotAdoptable(
+            f"{table} has {'a history table' if config.history else 'no record key'}, which adopted rows can't be in",
+            next_step="Adopt before `history` is set in the rule",
+        )
+    found = _read(target, source, lambda properties: check_adoptable(properties, config))
+    document = {"table": table, "lane": config.lane, "from": source, **found.to_dict(), "request": None}
+    if dry_run:
+        _show(document, found, as_json)
+        return
+    if not as_json:
+        _show(document, found, as_json=False)
+    if not yes:
+        ask(f"Add the rows of {source} that {table} doesn't have?")
+    requests = request_services(target, ledger, config, (ADOPTION,), arguments={"source": source.rstrip("/")})
+    ended = wait_for_services(ledger, requests, wait_s) if wait_s else requests
+    (entry,) = service_entries([], ended)
+    if as_json:
+        print_json({**document, "request": entry})
+    elif entry["state"] == FAILED:
+        raise CommandFailed(f"Nothing was adopted: {describe_error(entry['error'])}")
+    elif entry["open"]:
+        say(f"Requested; `sluice services list {table}` shows when it is done")
+    else:
+        more = entry["report"]["more"]
+        known = counted(more.get("known", 0), "key") + " known already"
+        print(f"{table}: {counted(entry['report']['rows'], 'row')} adopted of {more.get('read', 0):,}, {known}")
+    if wait_s and (entry["open"] or entry["state"] == FAILED):
+        raise typer.Exit(1)
+
+
+def _read(target: Target, source: str, check: Callable[[Mapping[str, str]], ForeignTable]) -> ForeignTable:
+    """The other table, checked. Raises UsageError, NotAdoptable."""
+    place = urlsplit(source)
+    bucket, prefix = place.netloc, place.path.strip("/")
+    if place.scheme not in ("s3", "s3a") or not bucket or not prefix:
+        raise UsageError(f"--from {source} is no path in S3", next_step="Name the table's folder: s3://bucket/path")
+    if bucket == target.silver:
+        raise NotAdoptable(
+            "The other table lies in the silver bucket, where a run may only use its own tables",
+            next_step="Copy it into another bucket (`aws s3 sync`) while nothing writes it, and adopt the copy",
+        )
+    files = SilverBucket(target.client("s3"), bucket)
+    data = files.read(f"{prefix}/{PROPERTIES_FILE}")
+    if data is None:
+        raise UsageError(f"{source} has no {PROPERTIES_FILE}", next_step="Name the folder that holds `.hoodie`")
+    properties = parse_properties(data.decode("utf-8", "replace"))
+    check(properties)
+    return foreign_table(properties, [name for folder in FOLDERS for name in files.names(f"{prefix}/{folder}")])
+
+
+def _show(document: Mapping[str, object], found: ForeignTable, as_json: bool) -> None:
+    if as_json:
+        print_json(document)
+        return
+    ordering = f"ordered by {found.ordering}" if found.ordering else "without an ordering column"
+    places = f"partitioned by {', '.join(found.partition_by)}" if found.partition_by else "not partitioned"
+    kind = "merge-on-read" if found.merge_on_read else "copy-on-write"
+    print(
+        f"{document['from']}: version {found.version}, {kind}, key {', '.join(found.record_key)}, {ordering}, {places}"
+    )
+    if found.pending:
+        print(
+            f"{counted(len(found.pending), 'instant')} unfinished: its writer may still run. What it commits later is "
+            "added when you adopt again"
+        )

@@ -1,0 +1,152 @@
+"""Whether the rows of a Hudi table that another tool writes can be adopted, by its properties and its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sluice.changes.hidden_columns import NAMES, ORDERING_FIELD
+from sluice.config.table import TableConfig
+from sluice.errors import Incompatible, NotAdoptable
+from sluice.hudi import table_properties
+from sluice.schema.evolution import NARROWER, SAME, widen
+
+FOLDERS = (".hoodie/", ".hoodie/timeline/")  # of the timeline: of versions up to 6, and of version 8
+READABLE_VERSIONS = ("6", "8")  # 7 is a step of Hudi's own upgrade; later ones are unknown to Hudi 1.0.2
+HUDIS_COLUMNS = "_hoodie_"
+
+
+@dataclass(frozen=True)
+class ForeignTable:
+    """What the properties and the timeline of a table say. `pending` are its unfinished instants, oldest first.
+
+    `ordering` is the column by which its writer chose between two rows of a key, "" where there is none.
+    """
+
+    version: str
+    merge_on_read: bool
+    record_key: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    ordering: str
+    key_generator: str
+    payload: str
+    metadata: tuple[str, ...]
+    pending: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain JSON values."""
+        return {
+            "version": self.version,
+            "type": "merge-on-read" if self.merge_on_read else "copy-on-write",
+            "record_key": list(self.record_key),
+            "partition_by": list(self.partition_by),
+            "ordering": self.ordering,
+            "key_generator": self.key_generator,
+            "payload": self.payload,
+            "metadata_table": list(self.metadata),
+            "pending": list(self.pending),
+        }
+
+
+def foreign_table(properties: Mapping[str, str], timeline: Iterable[str] = ()) -> ForeignTable:
+    """Describe a table by `hoodie.properties` and the names of its timeline's files, of any version."""
+    ordering = properties.get("hoodie.table.ordering.fields") or properties.get("hoodie.table.precombine.field", "")
+    generator = properties.get("hoodie.table.keygenerator.class") or properties.get(
+        "hoodie.table.keygenerator.type", ""
+    )
+    payload = properties.get("hoodie.compaction.payload.class") or properties.get("hoodie.record.merge.mode", "")
+    return ForeignTable(
+        version=table_properties.version_of(properties),
+        merge_on_read=table_properties.is_merge_on_read(properties),
+        record_key=table_properties.record_key_of(properties),
+        partition_by=table_properties.partition_fields_of(properties),
+        ordering=ordering,
+        key_generator=generator.rpartition(".")[2],
+        payload=payload.rpartition(".")[2],
+        metadata=tuple(name for name in properties.get(table_properties.METADATA_PARTITIONS, "").split(",") if name),
+        pending=_pending(timeline),
+    )
+
+
+def check_adoptable(properties: Mapping[str, str], config: TableConfig) -> ForeignTable:
+    """The table, if its rows can be adopted by a table of this configuration. Raises NotAdoptable with the reason."""
+    found = foreign_table(properties)
+    bootstrapped = properties.get("hoodie.bootstrap.base.path")
+    without_own = properties.get("hoodie.populate.meta.fields", "true").lower() == "false"
+    if found.version not in READABLE_VERSIONS:
+        raise _refused(
+            f"it is of table version {found.version or 'unknown'}",
+            f"Bring it to version {' or '.join(READABLE_VERSIONS)} by its own writer, or with Hudi's command line",
+        )
+    if found.ordering == ORDERING_FIELD:
+        raise _refused("Sluice wrote it", "To move a table of Sluice, merge its objects again: `sluice rebuild table`")
+    if found.record_key != config.record_key:
+        raise _refused(
+            f"its record key is {', '.join(found.record_key) or 'generated'}, and the rule's is "
+            f"{', '.join(config.record_key)}",
+            "Correct the rule's record_key, if the rows of both tables mean the same",
+        )
+    if bootstrapped:
+        raise _refused("it was bootstrapped from files without Hudi's columns", "Rewrite it by its own writer first")
+    if without_own:
+        raise _refused("it has no columns of Hudi (hoodie.populate.meta.fields)", "Rewrite it with them first")
+    return found
+
+
+@dataclass(frozen=True)
+class AdoptedColumns:
+    """The columns that both tables have (name -> type in the adopting one), and those that only one of them has."""
+
+    both: Mapping[str, str]
+    absent: tuple[str, ...]
+    left: tuple[str, ...]
+
+
+def adopted_columns(found: Mapping[str, str], table: Mapping[str, str], config: TableConfig) -> AdoptedColumns:
+    """Compare the columns of another tool's table with the adopting one's; types are Spark's names.
+
+    Raises NotAdoptable for a column that the adopting table's type can't hold, and for a missing one of the key or of
+    the partitions. A column that only the adopting table has becomes null, one that it doesn't have is left.
+    """
+    own = {name: kind for name, kind in table.items() if name not in NAMES}
+    wrong = [
+        f"{name} is {found[name]}, not {kind}"
+        for name, kind in own.items()
+        if name in found and not _holds(kind, found[name])
+    ]
+    if wrong:
+        raise _refused(
+            f"columns have other types: {'; '.join(wrong)}",
+            "Bring the columns to the adopting table's types in a copy of the table, and adopt that",
+        )
+    missing = [name for name in (*config.record_key, *config.partition_by) if name not in found]
+    if missing:
+        raise _refused(f"it has no column {missing[0]}", "Add the column in a copy of the table, and adopt that")
+    return AdoptedColumns(
+        both={name: kind for name, kind in own.items() if name in found},
+        absent=tuple(name for name in own if name not in found),
+        left=tuple(name for name in found if name not in own and not name.startswith(HUDIS_COLUMNS)),
+    )
+
+
+def _holds(stored: str, written: str) -> bool:
+    try:
+        return widen("", stored, written).change in (SAME, NARROWER)
+    except Incompatible:
+        return False
+
+
+def _refused(reason: str, next_step: str) -> NotAdoptable:
+    return NotAdoptable(f"The table can't be adopted: {reason}", next_step=next_step)
+
+
+def _pending(names: Iterable[str]) -> tuple[str, ...]:
+    """The times of instants that have no completed file. Version 8 puts the time of completion into its name."""
+    seen: dict[str, bool] = {}
+    for name in names:
+        time, _, rest = name.partition(".")
+        time = time.partition("_")[0]
+        if time.isdigit() and len(time) >= 14 and rest:
+            done = not rest.endswith(("requested", "inflight"))
+            seen[time] = seen.get(time, False) or done
+    return tuple(sorted(time for time, done in seen.items() if not done))

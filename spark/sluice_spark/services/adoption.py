@@ -1,0 +1,112 @@
+"""Adopts the rows of a Hudi table that another tool writes: they become the oldest changes of a table of Sluice.
+
+The other table is read, and stays as it is. Each of its rows counts as a change with a position lower than any of the
+source's, so it is stored only where no change of its key was merged, and any change that comes later wins over it.
+Adopting again adds what was written there since, and changes nothing else.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Callable
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+
+from sluice.changes import hidden_columns as hidden
+from sluice.changes.position import ADOPTED
+from sluice.hudi import options as hudi_options
+from sluice.hudi.foreign_table import adopted_columns, check_adoptable
+from sluice.services.requests import ServiceReport, SliceDone
+from sluice_spark.hudi.facts import TableFacts
+from sluice_spark.hudi.table import HudiTable
+from sluice_spark.merge.commit import with_lineage
+from sluice_spark.merge.context import MergeServices
+from sluice_spark.merge.decide import MergeTarget, decide_rows
+from sluice_spark.merge.normalize import quoted
+from sluice_spark.merge.plan import column_types
+from sluice_spark.merge.working_columns import INEXACT
+
+_COMMIT = "_hoodie_commit_time"
+RUN = "adoption"
+
+
+def adopt(
+    hudi: HudiTable,
+    *,
+    spark: SparkSession,
+    facts: TableFacts,
+    source: str,
+    services: MergeServices,
+    check_held: Callable[[], None],
+) -> SliceDone:
+    """Add the rows of the table at the URI `source` that this table lacks, in one commit.
+
+    A crash leaves an instant that the next slice rolls back. Raises NotAdoptable before anything is written.
+    """
+    assert facts.schema is not None  # the table has a commit
+    other = hudi.jvm.meta_client(source)
+    check_adoptable(hudi.jvm.table_properties(other), hudi.config)
+    rows = spark.read.format("hudi").options(**hudi_options.read_options()).load(source)
+    columns = adopted_columns(column_types(rows.schema), column_types(facts.schema), hudi.config)
+    target = StructType([StructField(field.name, field.dataType) for field in facts.schema.fields])
+    size = hudi.jvm.size_bytes(other)
+    with ExitStack() as frames:
+        decided = decide_rows(
+            _as_changes(rows, target),
+            target=MergeTarget(hudi=hudi, facts=facts, schema=target, few_keys=False, unordered=False, frames=frames),
+        )
+        counts = decided.counts
+        services.log.event(
+            "adopted",
+            table=hudi.config.table,
+            absent_columns=list(columns.absent),
+            left_columns=list(columns.left),
+            **counts,
+        )
+        more = {
+            "read": counts["read"],
+            "duplicates": counts["overtaken"],
+            "known": counts["losing"],
+            "columns_absent": len(columns.absent),
+            "columns_left": len(columns.left),
+        }
+        if decided.changes_nothing:
+            return SliceDone(ServiceReport(more=more))
+        batch = f"{RUN}-{facts.newest}"
+        adopted = with_lineage(decided.rows, words=hudi.config.lineage, batch=batch)
+        check_held()
+        committed = hudi.write(
+            adopted, operation=hudi_options.UPSERT, batch=batch, run=RUN, facts=facts, size_bytes=size
+        )
+    return SliceDone(
+        ServiceReport(
+            files_after=committed.counts.get("files_written", 0),
+            bytes_before=size,
+            bytes_after=committed.counts.get("bytes_written", 0),
+            rows=counts["winning"],
+            instant=committed.instant,
+            more=more,
+        )
+    )
+
+
+def _as_changes(rows: DataFrame, target: StructType) -> DataFrame:
+    """The rows of another table as normalized changes, in the columns of `target`."""
+    held = set(rows.columns)
+    known = {
+        hidden.POSITION: F.concat(F.lit(ADOPTED), F.col(_COMMIT)),
+        hidden.DELETED: F.lit(False),
+        hidden.OP: F.lit(hidden.SNAPSHOT_READ),
+    }
+    chosen = []
+    for field in target.fields:
+        own = field.name in hidden.NAMES
+        value = known.get(field.name, F.lit(None)) if own else quoted(field.name) if field.name in held else F.lit(None)
+        chosen.append(value.cast(field.dataType).alias(field.name))
+    return rows.select(
+        *chosen,
+        F.lit(None).cast(ArrayType(StringType())).alias(hidden.UNCHANGED),
+        F.lit(0).alias(INEXACT),
+    )

@@ -1,0 +1,109 @@
+"""`sluice table adopt`: the other table is checked before anything is requested of the lane."""
+
+import pytest
+from builders import note_commit
+from emulation.stack import NOW, describe
+
+from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.config.document import Configuration
+from sluice.config.table import TableRule
+from sluice.services.requests import ADOPTION, ServiceError, ServiceReport
+from sluice_cli.main import run
+
+TABLE = "shop.orders"
+SOURCE = "s3://lake/crm/orders"
+PROPERTIES = """#Updated at 2024-01-01T00:00:00Z
+hoodie.table.name=orders
+hoodie.table.type=MERGE_ON_READ
+hoodie.table.version=6
+hoodie.table.recordkey.fields=id
+hoodie.table.precombine.field=updated_at
+hoodie.table.partition.fields=place
+hoodie.compaction.payload.class=org.apache.hudi.common.model.OverwriteWithLatestAvroPayload
+"""
+
+
+@pytest.fixture
+def lake(stack):
+    """A table with one commit, and the table of another tool in a bucket of its own, which is still written."""
+    rule(stack)
+    stack.ledger.lanes.wake("main")
+    stack.ledger.tables.pin(TABLE, {"topic": "orders"})
+    note_commit(stack.ledger, Outcome("b", TABLE, COMMITTED, instant="20240101", committed_at=NOW), {"commits": 1})
+    stack.s3.create_bucket(Bucket="lake", CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
+    for name in ("20240101000000000.deltacommit", "20240101000000001.deltacommit.inflight"):
+        stack.s3.put_object(Bucket="lake", Key=f"crm/orders/.hoodie/{name}", Body=b"{}")
+    properties(stack, PROPERTIES)
+    return stack
+
+
+def rule(stack, **settings):
+    made = TableRule(TABLE, ("id",), topic="orders", **settings)
+    stack.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=Configuration((made,)).to_json().encode())
+
+
+def properties(stack, text):
+    stack.s3.put_object(Bucket="lake", Key="crm/orders/.hoodie/hoodie.properties", Body=text.encode())
+
+
+def lane_does(stack, error=None):
+    """The lane's run adopts the rows, or fails."""
+    stack.ledger.lanes.request_start("main", "run-1", NOW)
+    stack.ledger.lanes.hold("main", "run-1", "job1", 1, NOW)
+    request = stack.ledger.services.start(stack.ledger.services.get("main", TABLE, ADOPTION), "run-1", "job1", 2 * NOW)
+    if error is not None:
+        return stack.ledger.services.fail(request, "run-1", error, 2 * NOW)
+    report = ServiceReport(rows=5, ms=1_500, instant="20240102", more={"read": 8, "known": 3})
+    return stack.ledger.services.finish(request, "run-1", report, 2 * NOW)
+
+
+def test_the_other_table_is_described_and_its_adoption_requested(lake, invoked, capsys):
+    assert run(["table", "adopt", TABLE, "--from", SOURCE + "/", "--dry-run", "--json"]) == 0
+    about = describe(capsys)
+    assert (about["version"], about["ordering"], about["pending"]) == ("6", "updated_at", ["20240101000000001"])
+    assert about["request"] is None and invoked == []
+
+    assert run(["table", "adopt", TABLE, "--from", SOURCE]) == 2, "nobody to ask"
+    assert lake.ledger.services.get("main", TABLE, ADOPTION) is None
+
+    assert run(["table", "adopt", TABLE, "--from", SOURCE + "/", "--yes"]) == 0
+    out, err = capsys.readouterr()
+    assert "version 6, merge-on-read, key id, ordered by updated_at, partitioned by place" in out
+    assert "1 instant unfinished: its writer may still run" in out and "sluice services list shop.orders" in err
+    request = lake.ledger.services.get("main", TABLE, ADOPTION)
+    assert request.arguments == {"source": SOURCE} and invoked == [("s-supervise", "Event")]
+
+
+def test_waiting_ends_with_the_rows_or_with_the_reason(lake, invoked, monkeypatch, capsys):
+    arguments = ["table", "adopt", TABLE, "--from", SOURCE, "--yes", "--wait", "5"]
+    monkeypatch.setattr("sluice_cli.tables.services.supervise_now", lambda target: lane_does(lake))
+    assert run(arguments) == 0
+    assert "shop.orders: 5 rows adopted of 8, 3 keys known already" in capsys.readouterr().out
+    refused = ServiceError("not_adoptable", "columns have other types: name is string, not bigint", retriable=False)
+    monkeypatch.setattr("sluice_cli.tables.services.supervise_now", lambda target: lane_does(lake, refused))
+    assert run(arguments) == 1
+    assert "name is string, not bigint" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "code"),
+    [
+        (["shop.other", "--from", SOURCE], "No rule", 1),
+        ([TABLE, "--from", "/data/orders"], "no path in S3", 2),
+        ([TABLE, "--from", "s3://lake/crm"], "has no .hoodie/hoodie.properties", 2),
+        ([TABLE, "--from", "s3://s-silver/old/orders"], "lies in the silver bucket", 1),
+    ],
+    ids=["no-table", "no-uri", "no-hudi", "silver"],
+)
+def test_a_place_without_an_adoptable_table_is_refused(lake, invoked, capsys, arguments, message, code):
+    assert run(["table", "adopt", *arguments, "--yes"]) == code
+    assert message in capsys.readouterr().err and invoked == []
+
+
+def test_a_table_with_another_key_or_history_is_refused(lake, invoked, capsys):
+    properties(lake, PROPERTIES.replace("recordkey.fields=id", "recordkey.fields=number"))
+    assert run(["table", "adopt", TABLE, "--from", SOURCE, "--yes"]) == 1
+    assert "its record key is number, and the rule's is id" in capsys.readouterr().err
+    rule(lake, history="orders_history")
+    assert run(["table", "adopt", TABLE, "--from", SOURCE, "--yes"]) == 1
+    assert "history table" in capsys.readouterr().err and invoked == []

@@ -1,0 +1,147 @@
+"""Tables of other tools are adopted: their rows are kept until a change of the source says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from workbench import Workbench, change, flattened, row, table
+
+from sluice.changes.position import is_adopted
+from sluice.config.table import TableConfig
+from sluice.errors import NotAdoptable
+from sluice.services.requests import ADOPTION, SliceDone
+from sluice_spark.services.slice import SliceRates, serve_table
+
+SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
+COLUMNS = ("id", "place", "name", "__deleted")
+GENERATORS = "org.apache.hudi.keygen."
+# What Hudi Streamer writes with its defaults: a partition per place, without its name in the path.
+STREAMER = {
+    "hoodie.table.name": "orders",
+    "hoodie.write.table.version": "6",
+    "hoodie.datasource.write.recordkey.field": "id",
+    "hoodie.datasource.write.partitionpath.field": "place",
+    "hoodie.datasource.write.precombine.field": "updated_at",
+    "hoodie.datasource.write.keygenerator.class": GENERATORS + "SimpleKeyGenerator",
+    "hoodie.datasource.write.hive_style_partitioning": "false",
+    "hoodie.datasource.write.payload.class": "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload",
+    "hoodie.index.type": "BLOOM",
+    "hoodie.metadata.enable": "true",
+    "hoodie.upsert.shuffle.parallelism": "1",
+}
+# A log with a newer row, by the complex generator; version 8 as releases from 1.0 on make it.
+COMPLEX = {**STREAMER, "hoodie.datasource.write.keygenerator.class": GENERATORS + "ComplexKeyGenerator"}
+IN_LOGS = {**COMPLEX, "hoodie.datasource.write.table.type": "MERGE_ON_READ"}
+VERSION_8 = {**IN_LOGS, "hoodie.write.table.version": "8"}
+KINDS = {"streamer": STREAMER, "logs": IN_LOGS, "version-8": VERSION_8}
+
+Old = tuple[int, str, str, int]
+
+
+def written(bench: Workbench, *commits: Sequence[Old], options: Mapping[str, str] = STREAMER) -> str:
+    """A table that another tool wrote, with one more column; its URI."""
+    place = bench.services.tables_uri + "/old/orders"
+    for rows in commits:
+        frame = bench.spark.createDataFrame(list(rows), "id int, place string, name string, updated_at bigint")
+        frame.write.format("hudi").options(**options).mode("append").save(place)
+    return place
+
+
+def adopt(bench: Workbench, config: TableConfig, source: str) -> SliceDone:
+    return serve_table(
+        bench.spark,
+        config=config,
+        service=ADOPTION,
+        services=bench.services,
+        rates=SliceRates(cores=2),
+        still_held=lambda: True,
+        slice_s=20,
+        raise_floor=lambda positions: None,
+        arguments={"source": source},
+    )
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("kind", [*KINDS])
+def test_the_first_commit_keeps_the_rows_that_the_source_did_not_send(bench: Workbench, kind: str) -> None:
+    old = [(1, "A", "old", 10), (2, "A", "old", 10), (3, "B", "old", 10), (4, "B", "old", 10)]
+    source = written(bench, old, [(4, "B", "newer", 11)], options=KINDS[kind])
+    config = table()
+    bench.merge(config, [bench.put([row("u", 100, 1, "A", "new"), row("d", 101, 2)], SCHEMA)])
+
+    done = adopt(bench, config, source)
+
+    expected = [(1, "A", "new", False), (2, None, None, True), (3, "B", "old", False), (4, "B", "newer", False)]
+    assert bench.rows(config, *COLUMNS) == expected == bench.rows_by_hudi_rs(config, *COLUMNS)
+    assert (done.report.rows, done.more) == (2, False)
+    assert done.report.more == {"read": 4, "duplicates": 0, "known": 2, "columns_absent": 0, "columns_left": 1}
+    assert [is_adopted(position) for (position,) in bench.rows(config, "_sluice_position")].count(True) == 2
+
+    later = [row("u", 5, 3, "C", "changed"), row("d", 6, 4), row("c", 7, 5, "A", "made")]
+    outcome = bench.merge(config, [bench.put(later, SCHEMA)])
+
+    assert outcome.counts["winning"] == 3, "any change wins, however low its position"
+    assert bench.rows(config, *COLUMNS) == [
+        (1, "A", "new", False),
+        (2, None, None, True),
+        (3, "C", "changed", False),
+        (4, None, None, True),
+        (5, "A", "made", False),
+    ]
+    assert bench.rows_by_hudi_rs(config, *COLUMNS) == bench.rows(config, *COLUMNS)
+
+    again = adopt(bench, config, source)
+    assert (again.report.rows, again.report.instant) == (0, None), "adopting again changes nothing"
+
+
+def test_an_adopted_row_supplies_what_a_change_left_unchanged(bench: Workbench) -> None:
+    config = table(table_type="mor", partition_by=("place",))
+    source = written(bench, [(1, "A", "long text", 10)])
+    unchanged = row("u", 100, 1, "A", "__debezium_unavailable_value")
+    bench.merge(config, [bench.put([unchanged, row("c", 101, 2)], SCHEMA)])
+    assert bench.rows(config, "id", "name")[0] == (1, None)
+
+    adopt(bench, config, source)
+
+    assert bench.rows(config, *COLUMNS)[0] == (1, "A", "long text", False)
+    assert bench.rows_by_hudi_rs(config, "id", "name")[0] == (1, "long text")
+
+
+@pytest.mark.whole
+def test_of_a_key_in_two_partitions_the_row_written_last_is_kept(bench: Workbench) -> None:
+    config = table()
+    source = written(bench, [(1, "A", "before the move", 10)], [(1, "B", "after the move", 11)])
+    bench.merge(config, [bench.put([row("c", 100, 9)], SCHEMA)])
+
+    done = adopt(bench, config, source)
+
+    assert bench.rows(config, *COLUMNS)[0] == (1, "B", "after the move", False)
+    assert done.report.more["duplicates"] == 1
+
+    written(bench, [(1, "B", "written since", 12), (2, "A", "new there", 12)])
+    assert adopt(bench, config, source).report.rows == 2, "what the other tool wrote since is added"
+    assert bench.rows(config, "id", "name")[:2] == [(1, "written since"), (2, "new there")]
+
+
+@pytest.mark.whole
+def test_rows_below_a_truncate_are_not_adopted(bench: Workbench) -> None:
+    config = table()
+    source = written(bench, [(1, "A", "old", 10)])
+    truncate = change("t", 100, id=0, place=None, name=None)
+    bench.merge(config, [bench.put([row("c", 99, 8), truncate, row("c", 101, 9)], SCHEMA)])
+
+    assert adopt(bench, config, source).report.rows == 0
+
+
+@pytest.mark.whole
+def test_a_table_without_a_commit_or_with_other_columns_refuses(bench: Workbench) -> None:
+    config, source = table(), written(bench, [(1, "A", "old", 10)])
+
+    with pytest.raises(NotAdoptable, match="no commit yet"):
+        adopt(bench, config, source)
+    numbers: dict[str, Any] = flattened({"id": "int", "name": ["null", "long"]})
+    bench.merge(config, [bench.put([change("c", 100, id=9, name=1)], numbers)])
+    with pytest.raises(NotAdoptable, match="name is string, not bigint"):
+        adopt(bench, config, source)

@@ -1,0 +1,118 @@
+"""Tables of other tools: what their properties say, and why their rows can't be adopted."""
+
+from __future__ import annotations
+
+import pytest
+
+from sluice.config.table import TableConfig
+from sluice.errors import NotAdoptable
+from sluice.hudi.foreign_table import adopted_columns, check_adoptable, foreign_table
+
+# What Hudi Streamer and Flink write for a table with defaults (releases 0.15.0 and 1.0.2).
+STREAMER = {
+    "hoodie.table.name": "orders",
+    "hoodie.table.type": "COPY_ON_WRITE",
+    "hoodie.table.version": "6",
+    "hoodie.table.recordkey.fields": "id",
+    "hoodie.table.partition.fields": "place",
+    "hoodie.table.precombine.field": "updated_at",
+    "hoodie.table.keygenerator.class": "org.apache.hudi.keygen.SimpleKeyGenerator",
+    "hoodie.compaction.payload.class": "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload",
+    "hoodie.table.metadata.partitions": "column_stats,files",
+    "hoodie.datasource.write.hive_style_partitioning": "false",
+}
+FLINK = {
+    "hoodie.table.name": "orders",
+    "hoodie.table.type": "MERGE_ON_READ",
+    "hoodie.table.version": "8",
+    "hoodie.table.recordkey.fields": "id",
+    "hoodie.table.partition.fields": "place",
+    "hoodie.table.precombine.field": "ts",
+    "hoodie.table.keygenerator.type": "SIMPLE",
+    "hoodie.record.merge.mode": "EVENT_TIME_ORDERING",
+}
+
+
+def table() -> TableConfig:
+    return TableConfig(table="db.t", database="db", name="t", topic="x", record_key=("id",))
+
+
+def test_the_properties_of_hudi_streamer_are_described() -> None:
+    found = foreign_table(STREAMER, ["20240101000000000.commit", "20240101000000001.commit.requested"])
+
+    assert found.to_dict() == {
+        "version": "6",
+        "type": "copy-on-write",
+        "record_key": ["id"],
+        "partition_by": ["place"],
+        "ordering": "updated_at",
+        "key_generator": "SimpleKeyGenerator",
+        "payload": "OverwriteWithLatestAvroPayload",
+        "metadata_table": ["column_stats", "files"],
+        "pending": ["20240101000000001"],
+    }
+
+
+def test_the_properties_of_flink_in_version_8_are_described() -> None:
+    names = [
+        "20240101000000000_20240101000001000.deltacommit",
+        "20240101000000000.deltacommit.requested",
+        "20240101000000000.deltacommit.inflight",
+        "20240101000000002.deltacommit.inflight",
+        "hoodie.properties",
+    ]
+    found = foreign_table(FLINK, names)
+
+    assert (found.version, found.merge_on_read, found.ordering, found.key_generator) == ("8", True, "ts", "SIMPLE")
+    assert found.payload == "EVENT_TIME_ORDERING" and found.pending == ("20240101000000002",)
+
+
+@pytest.mark.parametrize("properties", [STREAMER, FLINK], ids=["streamer", "flink"])
+def test_other_paths_orders_and_payloads_are_no_obstacle(properties: dict[str, str]) -> None:
+    assert check_adoptable(properties, table()).record_key == ("id",)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"hoodie.table.version": "5"}, "table version 5"),
+        ({"hoodie.table.version": "9"}, "table version 9"),
+        ({"hoodie.table.version": ""}, "table version unknown"),
+        ({"hoodie.table.recordkey.fields": "id,place"}, "record key is id, place, and the rule's is id"),
+        ({"hoodie.table.recordkey.fields": ""}, "record key is generated"),
+        ({"hoodie.table.precombine.field": "_sluice_position"}, "Sluice wrote it"),
+        ({"hoodie.bootstrap.base.path": "s3://old/files"}, "bootstrapped"),
+        ({"hoodie.populate.meta.fields": "false"}, "no columns of Hudi"),
+    ],
+    ids=["older", "newer", "no-version", "other-key", "no-key", "own", "bootstrapped", "no-meta-columns"],
+)
+def test_what_cannot_be_adopted_is_refused_with_the_reason(change: dict[str, str], reason: str) -> None:
+    with pytest.raises(NotAdoptable, match=reason) as refused:
+        check_adoptable({**STREAMER, **change}, table())
+
+    assert refused.value.next_step
+
+
+def test_columns_are_compared_by_name_and_type() -> None:
+    own = {"id": "bigint", "name": "string", "since": "date", "_sluice_position": "string", "__deleted": "boolean"}
+
+    found = adopted_columns(
+        {"_hoodie_commit_time": "string", "id": "int", "name": "string", "old": "int"}, own, table()
+    )
+
+    assert found.both == {"id": "bigint", "name": "string"}, "a narrower type is cast"
+    assert (found.absent, found.left) == (("since",), ("old",))
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        ({"id": "bigint", "name": "string"}, "id is bigint, not int"),
+        ({"id": "int", "name": "binary"}, "name is binary, not string"),
+        ({"name": "string"}, "no column id"),
+    ],
+    ids=["wider", "other", "no-key"],
+)
+def test_columns_that_would_lose_values_are_refused(found: dict[str, str], reason: str) -> None:
+    with pytest.raises(NotAdoptable, match=reason):
+        adopted_columns(found, {"id": "int", "name": "string"}, table())
