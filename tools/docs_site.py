@@ -56,9 +56,9 @@ def rewritten(found: re.Match[str], source: str, page: str) -> str:
 def commands_page() -> str:
     """The reference of the `sluice` command: each verb's help, options and examples."""
     sys.path[:0] = [str(ROOT / folder) for folder in ("functions", "spark", "cli", "deploy", "local")]
-    from sluice_cli.main import VERBS, _built
+    from sluice_cli.verbs import VERBS, built
 
-    group: Any = _built()
+    group: Any = built()
     lines = ["# Commands", "", inspect.cleandoc(group.help), ""]
     for panel in dict.fromkeys(verb.panel for verb in VERBS.values()):
         lines += [f"## {panel}", ""]

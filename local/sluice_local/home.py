@@ -10,10 +10,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from sluice_local.cache import locked
+from sluice_local.emulators.ministack_program import ASKED, COMPLETE
 from sluice_local.errors import AlreadyRunning, NotRunning
 
 _FOLDER = ".sluice"
 _VARIABLE = "SLUICE_HOME"
+_ADDRESSES = "addresses.json"
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Description:
     pids: Mapping[str, int]  # owner, emulator
     outputs: Mapping[str, str] = field(default_factory=dict)
     ready_seconds: float = 0.0
+    emulator: str = "MiniStack"
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,25 @@ class Home:
     def runs(self) -> Path:
         """One folder per job run, with its output."""
         return self.path / "runs"
+
+    @property
+    def kept(self) -> Path:
+        """What `sluice local down --keep` kept, for the next start."""
+        return self.path / "kept"
+
+    def ask_to_keep(self, description: Description) -> None:
+        """Have the running stack keep its buckets, tables and ledger when it ends, for the same addresses."""
+        self.kept.mkdir(mode=0o700, exist_ok=True)
+        addresses = {"port": _port(description.endpoint), "emr_port": _port(description.emr_endpoint)}
+        (self.kept / _ADDRESSES).write_text(json.dumps(addresses))
+        (self.kept / ASKED).touch()
+
+    def kept_ports(self) -> tuple[int, int] | None:
+        """The ports of emulator and stand-in when everything was kept. None where nothing is kept."""
+        if not (self.kept / COMPLETE).exists():
+            return None
+        addresses = json.loads((self.kept / _ADDRESSES).read_text())
+        return int(addresses["port"]), int(addresses["emr_port"])
 
     @contextmanager
     def own(self) -> Iterator[None]:
@@ -100,6 +122,10 @@ class Home:
         if self.owner() is None or not self.file.exists():
             raise NotRunning(f"No local stack runs in {self.path}", home=str(self.path))
         return Description(**json.loads(self.file.read_text()))
+
+
+def _port(endpoint: str) -> int:
+    return int(endpoint.rpartition(":")[2])
 
 
 def chosen_home(environment: Mapping[str, str], folder: Path) -> Home:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from sluice.errors import UsageError
+from sluice.errors import CommandFailed, UsageError
 from sluice_cli.local.progress import progress_lines
 from sluice_cli.terminal.interaction import Yes, ask_in_terminal, following
 from sluice_cli.terminal.output import Json, print_json, say
@@ -28,7 +29,7 @@ from sluice_local.stack.deploy import Timers
 from sluice_local.stack.stack import Options, local_stack, wait_for_end
 
 _SLUICE = [sys.executable, "-c", "from sluice_cli.main import main; main()"]
-_END_SECONDS = 30.0
+_END_SECONDS, _KEEP_SECONDS = 30.0, 180.0
 _DEPLOYED_TIMERS = Timers(
     batching_window_s=2, supervise="rate(2 minutes)", reconcile="rate(15 minutes)", reconcile_grace_s=900
 )
@@ -39,7 +40,7 @@ app = typer.Typer(
     replaces EMR Serverless.
 
     The stack belongs to the folder in which it starts (.sluice, or SLUICE_HOME), and every verb finds it
-    from there. Its data is gone when it ends.""",
+    from there. Its data is gone when it ends, unless `down --keep` keeps it.""",
 )
 
 Port = Annotated[
@@ -129,28 +130,54 @@ def up(
 
 @app.command()
 def down(
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep its buckets, tables and ledger for the next `up` in the same folder.")
+    ] = False,
     yes: Yes = False,
 ) -> None:
     """End the stack and everything it started. Succeeds also when no stack runs.
 
-    The stack's buckets, tables and ledger exist only while it runs. In a terminal it asks before it discards them; a
-    script is not asked.
+    Without --keep, the stack's buckets, tables and ledger are gone, and so is what --keep kept before. In a terminal
+    it asks before it discards them; a script is not asked. A stack that ends in another way, by Ctrl-C or with the
+    machine, leaves what was kept last. Only MiniStack keeps data.
     """
     home = running_home(os.environ, Path.cwd())
     owner = home.owner()
     if owner is None:
-        say(f"no local stack runs in {home.path}")
+        kept = "" if home.kept_ports() is None else f"; the next `sluice local up` there restores {home.kept}"
+        say(f"no local stack runs in {home.path}{kept}")
         return
-    ask_in_terminal(f"End the stack in {home.path} and discard its buckets, tables and ledger?", yes=yes)
+    if keep:
+        _ask_to_keep(home)
+    else:
+        ask_in_terminal(f"End the stack in {home.path} and discard its buckets, tables and ledger?", yes=yes)
     os.kill(owner, signal.SIGTERM)
-    deadline = time.monotonic() + _END_SECONDS
+    deadline = time.monotonic() + (_KEEP_SECONDS if keep else _END_SECONDS)
     while is_running(owner):
         if time.monotonic() > deadline:
             os.kill(owner, signal.SIGKILL)  # the kernel ends its children, too
             home.file.unlink(missing_ok=True)
             break
         time.sleep(0.05)
-    say(f"ended; its buckets, tables and ledger are gone, the logs of its runs stay in {home.runs}")
+    if not keep:
+        shutil.rmtree(home.kept, ignore_errors=True)
+        say(f"ended; its buckets, tables and ledger are gone, the logs of its runs stay in {home.runs}")
+    elif home.kept_ports() is None:
+        log = home.path / "emulator" / "emulator.log"
+        raise CommandFailed("The stack ended, and its data was not kept", next_step=f"Its emulator's log is {log}")
+    else:
+        say(f"ended; `sluice local up` restores its buckets, tables and ledger from {home.kept}")
+
+
+def _ask_to_keep(home: Home) -> None:
+    """Have the running stack keep its data. Raises UsageError for an emulator that can't."""
+    description = home.description()
+    if description.emulator != "MiniStack":
+        raise UsageError(
+            f"{description.emulator} can't keep its data",
+            next_step="Start the stack with MiniStack, the default",
+        )
+    home.ask_to_keep(description)
 
 
 @app.command()

@@ -91,8 +91,8 @@ def demo(
                         None if picture is None else drawn,
                     ).run()
         except KeyboardInterrupt:
-            say("Interrupted; nothing is left running")
-            raise typer.Exit(1) from None
+            say("The local stack has stopped, and nothing is left running")
+            raise
     seconds = time.monotonic() - began
     say(f"The local stack has stopped, and nothing is left running. Total: {seconds:.0f} s on this machine")
 

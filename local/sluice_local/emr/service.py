@@ -80,7 +80,8 @@ class Service:
         """CreateApplication."""
         if not body.get("releaseLabel") or str(body.get("type", "")).upper() != "SPARK":
             raise ApiRefusal("ValidationException", "releaseLabel and type SPARK are required")
-        now, key = time.time(), new_id()
+        # The same token gives the same application, and the same id after a restart, which the deployed template names.
+        now, key = time.time(), new_id(str(body.get("clientToken") or ""))
         application = Application(
             key,
             f"arn:aws:emr-serverless:{self.region}:{self.account}:/applications/{key}",
@@ -93,7 +94,7 @@ class Service:
             request=body,
         )
         with self._lock:
-            self._applications[key] = application
+            application = self._applications.setdefault(key, application)
         return {"applicationId": key, "arn": application.arn, "name": application.name}
 
     def get_application(self, application: str) -> Mapping[str, Any]:

@@ -41,11 +41,13 @@ def start_emulator(
     port: int | None = None,
     environment: Mapping[str, str] = os.environ,
     progress: Callable[[str], None] = lambda line: None,
+    kept: Path | None = None,
 ) -> Emulator:
     """Start an emulator (`kind`, or the environment's choice) on 127.0.0.1 and return when it answers.
 
-    The emulator dies with the calling thread. Raises DidNotStart, UnknownEmulator, NoPython313.
+    The emulator dies with the calling thread. MiniStack begins with what the folder `kept` holds. Raises DidNotStart,
+    UnknownEmulator, NoPython313.
     """
     if (kind or chosen(environment)) == Kind.LOCALSTACK:
         return start_localstack(home, port=port, environment=environment, progress=progress)
-    return start_ministack(home, port=port, environment=environment)
+    return start_ministack(home, port=port, environment=environment, kept=kept)

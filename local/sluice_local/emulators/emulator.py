@@ -14,6 +14,7 @@ REGION = "us-east-1"
 ACCOUNT = "000000000000"  # emulators take a twelve-digit access key for the account, and any other key for this one
 ACCESS_KEY = "test"
 SECRET_KEY = "test"
+KEEPING_S = 120.0  # for an emulator to write its buckets and tables to disk
 TEMPORARY = "tmp"  # in its home: the functions' unpacked packages, some hundreds of megabytes
 
 
@@ -42,9 +43,9 @@ class Emulator:
         """Whether the process runs."""
         return self.process.poll() is None
 
-    def stop(self) -> None:
-        """End it and the functions' processes. Of its files only the log stays."""
-        children.end(self.process, grace=self.grace_s)
+    def stop(self, *, keeps: bool = False) -> None:
+        """End it and the functions' processes. Of its files only the log stays. What `keeps` its state has longer."""
+        children.end(self.process, grace=KEEPING_S if keeps else self.grace_s)
         shutil.rmtree(self.home / TEMPORARY, ignore_errors=True)  # the next start removes what couldn't be removed
 
 

@@ -10,20 +10,30 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sluice_local import processes as children
+from sluice_local.emulators import ministack_program
 from sluice_local.emulators.emulator import REGION, TEMPORARY, Emulator, run_emulator
 from sluice_local.images.pythons import python_without_site, site_packages
 
 _READY_SECONDS = 60.0
 _GRACE_SECONDS = 3.0
 # MiniStack runs functions with sys.executable. Without `site` a function sees its own package and the installed ones,
-# as in Lambda, and not the working tree of an editable install.
-_START = "import sys; sys.executable = sys.argv.pop(1); from ministack.app import main; main()"
+# as in Lambda, and not the working tree of an editable install. The program's own folder stays off the path: its
+# modules have names of packages.
+_START = "import runpy, sys; runpy.run_path(sys.argv.pop(1), run_name='__main__')"
 
 
 def start_ministack(
-    home: Path, *, port: int | None, environment: Mapping[str, str], enforces_policies: bool = False
+    home: Path,
+    *,
+    port: int | None,
+    environment: Mapping[str, str],
+    enforces_policies: bool = False,
+    kept: Path | None = None,
 ) -> Emulator:
-    """Start MiniStack on 127.0.0.1 and return when it answers. Raises DidNotStart."""
+    """Start MiniStack on 127.0.0.1 and return when it answers. Raises DidNotStart.
+
+    It begins with what the folder `kept` holds, and keeps its state there where it is asked to at its end.
+    """
     temporary = home / TEMPORARY
     temporary.mkdir(parents=True, exist_ok=True)
     runtime = python_without_site(home / "python")
@@ -44,10 +54,12 @@ def start_ministack(
         "IOT_MTLS_ENABLED": "0",
         "PYTHONUNBUFFERED": "1",
         "AUTH": str(enforces_policies).lower(),
+        "PERSIST_STATE": "1",
+        "STATE_DIR": str(kept or home / "kept"),
     }
     return run_emulator(
         "MiniStack",
-        [str(runtime), "-c", _START, str(runtime)],
+        [str(runtime), "-c", _START, str(ministack_program.__file__), str(runtime)],
         home=home,
         port=chosen,
         environment=settings,

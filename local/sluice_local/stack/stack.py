@@ -17,6 +17,7 @@ from sluice_local.emr.spark_runner import RunnerSettings
 from sluice_local.emr.stand_in import StandIn, start_stand_in
 from sluice_local.emulators.choose import Kind, start_emulator
 from sluice_local.emulators.emulator import ACCESS_KEY, ACCOUNT, REGION, SECRET_KEY, Emulator
+from sluice_local.emulators.ministack_program import ASKED
 from sluice_local.home import Description, Home
 from sluice_local.images.jars import HUDI, ensure_jars, hudi_bundle
 from sluice_local.images.java import find_java
@@ -67,10 +68,19 @@ def local_stack(
         java = find_java(environment)
         progress("Starting the emulator")
         shutil.rmtree(home.path / "emulator", ignore_errors=True)  # remove the log of an earlier stack
+        (home.kept / ASKED).unlink(missing_ok=True)  # of a stack that was killed
+        ports = home.kept_ports() or (None, None)
+        if ports[0] is not None:
+            progress("Restoring the buckets, tables and ledger that `sluice local down --keep` kept")
         emulator = start_emulator(
-            home.path / "emulator", kind=options.emulator, port=options.port, environment=environment, progress=progress
+            home.path / "emulator",
+            kind=options.emulator,
+            port=options.port or ports[0],
+            environment=environment,
+            progress=progress,
+            kept=home.kept,
         )
-        undo.callback(emulator.stop)
+        undo.callback(lambda: emulator.stop(keeps=(home.kept / ASKED).exists()))
         jars = ensure_jars(options.hudi_version, environment=environment, progress=progress)
         image = build_image(home.path / "image", java, jars)
         cloud = Cloud(emulator.endpoint, REGION, ACCESS_KEY, SECRET_KEY)
@@ -89,7 +99,7 @@ def local_stack(
             events=clients.events,
             functions=clients.client("lambda"),
             account=ACCOUNT,
-            port=options.emr_port,
+            port=options.emr_port or ports[1],
         )
         undo.callback(stand_in.stop)
         threading.Thread(
@@ -135,6 +145,7 @@ def _describe(emulator: Emulator, stand_in: StandIn, deployment: Deployment, *, 
         pids={"owner": os.getpid(), "emulator": emulator.process.pid},
         outputs=dict(outputs),
         ready_seconds=ready_seconds,
+        emulator=emulator.name,
     )
 
 

@@ -13,8 +13,9 @@ from sluice.batch.row_errors import RowError, to_lines
 from sluice.config.table import TableConfig
 from sluice.ledger import keys as items
 from sluice.silver_keys import manifest_key, outcome_key, rows_key
-from sluice_cli.main import _built, run
+from sluice_cli.main import run
 from sluice_cli.tables import inspect, query
+from sluice_cli.verbs import built
 
 HOSTILE = "\x1b]0;owned\x07\x9b31m\u202e\u2066\x7f\u2028\ufeff\U000e0041\b[bold]end"
 IN_KEYS = "".join(mark for mark in HOSTILE if mark >= " ")  # of others the emulator makes no XML
@@ -88,7 +89,7 @@ SAYS_IT = ("query", "wait", "history", "trace", "quarantine list", "quarantine s
 
 def verbs(command=None, path=()):
     """Every verb, by its words."""
-    for name, found in getattr(command or _built(), "commands", {}).items():
+    for name, found in getattr(command or built(), "commands", {}).items():
         yield from verbs(found, (*path, name)) if getattr(found, "commands", {}) else [" ".join((*path, name))]
 
 

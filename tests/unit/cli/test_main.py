@@ -2,13 +2,15 @@
 
 import inspect
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 import typer.main
 
-from sluice_cli.main import VERBS, app, run
+from sluice_cli.main import run
+from sluice_cli.verbs import VERBS, app
 
 LOADED_BY = """
 import json, sys
@@ -30,8 +32,9 @@ for name in PARTS:
     sys.modules[name] = None
 """
 EVERY_VERB = """
-from sluice_cli.main import _built, run
-print(len(list(_built().commands.values())), run(["--version"]), run(["config", "check", sys.argv[1]]))
+from sluice_cli.main import run
+from sluice_cli.verbs import built
+print(len(list(built().commands.values())), run(["--version"]), run(["config", "check", sys.argv[1]]))
 """
 HEAVY = {"boto3", "duckdb", "hudi", "numpy", "pandas", "pyarrow", "sluice_cli.config.model"}
 
@@ -91,3 +94,34 @@ def test_a_missing_extra_is_named_with_its_installation(monkeypatch, capsys, tmp
     monkeypatch.setenv("SLUICE_HOME", str(tmp_path))
     assert run(["query", "select 1"]) == 1
     assert "pip install 'sluice-lakehouse[read]'" in capsys.readouterr().err
+
+
+# Sends SIGINT, as Ctrl-C does, when a module is imported.
+INTERRUPTED_BY = """
+import os, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, *more):
+        if name == sys.argv[1]:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupt())
+from sluice_cli.main import main
+main(["status"])
+"""
+
+
+@pytest.mark.parametrize("module", ["typer", "sluice_cli.verbs", "sluice_cli.status.status", "boto3"])
+def test_ctrl_c_during_an_import_ends_with_130_and_one_line(module, tmp_path):
+    (tmp_path / "local.json").write_text("{}")
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_BY, module],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "SLUICE_HOME": str(tmp_path), "SLUICE_STACK": ""},
+    )
+    assert (done.returncode, done.stderr.splitlines()[-1:]) == (130, ["Interrupted"]), done.stderr
+    assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) == 1

@@ -57,7 +57,7 @@ FLOORS = {
     ),
     "sluice_spark": ("errors ports log", "engine", "hudi", "arrow", "merge", "services", "run", "trial"),
     "sluice_read": ("errors", "moments values", "place", "listing", "reading", "sql", "diff", "silver", "serve"),
-    "sluice_cli": ("errors", "terminal", "config", "ingest", "status", "tables trace ops local", "main"),
+    "sluice_cli": ("errors", "terminal", "config", "ingest", "status", "tables trace ops local", "verbs", "main"),
 }
 AWS_SDK = {"boto3", "botocore"}
 # The adapters are the SDK's home. Beside them: the command's session for a named stack, and the local stack, which

@@ -7,7 +7,7 @@ import pytest
 import typer.main
 from documented_commands import ROOT, commands_in, shown_commands
 
-from sluice_cli.main import app
+from sluice_cli.verbs import app
 
 COMMANDS = shown_commands()
 LITERALS = re.compile(r"[a-z][a-z-]*")

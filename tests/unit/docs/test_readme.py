@@ -6,7 +6,7 @@ from pathlib import Path
 import typer.main
 
 from sluice_cli.config.model import Rule
-from sluice_cli.main import app
+from sluice_cli.verbs import app
 
 ROOT = Path(__file__).resolve().parents[3]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice_cli.main import VERBS
+from sluice_cli.verbs import VERBS
 from tools.docs_site import _LINK, PAGES, commands_page, rewritten
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -1,15 +1,31 @@
 """`sluice local down`: what it discards is asked about once, in a terminal."""
 
+import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from builders import in_a_terminal
 
 from sluice_cli.main import run
-from sluice_local.home import Home
+from sluice_local.emulators.ministack_program import ASKED, COMPLETE
+from sluice_local.home import Description, Home
 
+DESCRIPTION = Description(
+    stack="sluice",
+    region="us-east-1",
+    endpoint="http://127.0.0.1:1001",
+    emr_endpoint="http://127.0.0.1:1002",
+    buckets={},
+    ledger="ledger",
+    credentials={},
+    application_id="00f",
+    release="v1",
+    pids={},
+)
 OWNER = (
     "import sys, time; from pathlib import Path; from sluice_local.home import Home\n"
     "with Home(Path(sys.argv[1])).own(): print('owned', flush=True); time.sleep(60)"
@@ -21,7 +37,7 @@ def owner(tmp_path, monkeypatch):
     """A process that owns the folder as a running stack does."""
     home = Home(tmp_path / ".sluice")
     home.path.mkdir()
-    home.file.write_text("{}")
+    home.describe(DESCRIPTION)
     monkeypatch.setenv("SLUICE_HOME", str(home.path))
     with subprocess.Popen([sys.executable, "-c", OWNER, str(home.path)], stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"owned\n"
@@ -48,3 +64,28 @@ def test_a_script_is_not_asked(owner, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     assert run(["local", "down"]) == 0
     assert owner.wait(10) == -signal.SIGTERM and "are gone" in capsys.readouterr().err
+
+
+def test_down_with_keep_asks_nothing_and_fails_where_nothing_was_kept(owner, monkeypatch, capsys):
+    asked = in_a_terminal(monkeypatch, True)
+    home = Home(Path(os.environ["SLUICE_HOME"]))
+    assert run(["local", "down", "--keep"]) == 1  # this owner is no stack, and keeps nothing
+    assert asked == [] and owner.wait(10) == -signal.SIGTERM and "was not kept" in capsys.readouterr().err
+    (home.kept / ASKED).rename(home.kept / COMPLETE)
+    assert home.kept_ports() == (1001, 1002), "the next start has the same addresses"
+    assert run(["local", "down"]) == 0
+    assert f"restores {home.kept}" in capsys.readouterr().err and home.kept.exists()
+
+
+def test_down_without_keep_discards_what_was_kept_before(owner, monkeypatch):
+    in_a_terminal(monkeypatch, True)
+    home = Home(Path(os.environ["SLUICE_HOME"]))
+    home.ask_to_keep(DESCRIPTION)
+    assert run(["local", "down", "--yes"]) == 0 and not home.kept.exists()
+
+
+def test_an_emulator_that_keeps_nothing_is_not_ended_by_down_with_keep(owner, monkeypatch, capsys):
+    home = Home(Path(os.environ["SLUICE_HOME"]))
+    home.describe(replace(DESCRIPTION, emulator="LocalStack"))
+    assert run(["local", "down", "--keep"]) == 2
+    assert "LocalStack can't keep its data" in capsys.readouterr().err and owner.poll() is None

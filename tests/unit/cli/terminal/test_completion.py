@@ -4,13 +4,14 @@ import pytest
 import typer
 
 from sluice.errors import NoTarget
-from sluice_cli.main import _built, run
+from sluice_cli.main import run
 from sluice_cli.terminal import completion
 from sluice_cli.terminal.durations import seconds
+from sluice_cli.verbs import built
 
 
 def parameter(*path):
-    command = _built()
+    command = built()
     for name in path[:-1]:
         command = command.commands[name]
     return command, next(each for each in command.params if each.name == path[-1])
@@ -39,7 +40,7 @@ def test_tab_completes_what_an_argument_holds(path, kind, monkeypatch):
     asked = []
     monkeypatch.setattr(completion, "find_target", lambda stack, *where: asked.append(stack) or object())
     monkeypatch.setattr(completion, kind, lambda target: ["main.b", "main.a", "other"])
-    command = _built()
+    command = built()
     for name in path[:-1]:
         command = command.commands[name]
     completion.complete(command)

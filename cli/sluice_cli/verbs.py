@@ -1,0 +1,249 @@
+"""The table of the verbs of `sluice`, and its root command.
+
+A new verb is a function (or a group, a Typer app) in the sub-package of its subject, and one entry in `VERBS`: config
+(rules), ingest (objects on their way), status (the present and the last hours), tables (silver and its catalog), trace
+(one object, one row), ops (operating a stack), local (the local stack and the demonstration).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Annotated, Any
+
+import typer
+import typer.main
+
+from sluice_cli.terminal.output import Stack, stack_before_verb
+from sluice_cli.terminal.run import DISTRIBUTION, debugging
+from sluice_cli.terminal.verbs import Verb, lazy_group
+
+_INGEST, _READ, _TRACE = "Ingest", "Read", "Trace"
+_TABLES, _OPERATE, _LOCAL = "Tables", "Operate", "Run locally and deploy"
+
+# In the order of help. A test compares each summary with the first paragraph of the verb's own help.
+VERBS = {
+    "config": Verb(
+        "sluice_cli.config.commands:app",
+        _INGEST,
+        "Map topics to tables: check tables.yaml, put it in force, show the configuration in force.",
+        {
+            "plan": "sluice_cli.config.push:plan",
+            "push": "sluice_cli.config.push:push",
+            "discover": "sluice_cli.config.discover:discover",
+            "import": "sluice_cli.config.hudi_streamer:import_properties",
+        },
+    ),
+    "put": Verb("sluice_cli.ingest.put:put", _INGEST, "Copy files into bronze. Any other S3 client works as well."),
+    "backfill": Verb(
+        "sluice_cli.ingest.backfill:backfill",
+        _INGEST,
+        "Bring in the objects of the bronze bucket that the ledger doesn't know: history, or what no notice announced.",
+    ),
+    "replay": Verb(
+        "sluice_cli.ingest.replay:replay", _INGEST, "Merge committed objects again, while everything else goes on."
+    ),
+    "wait": Verb("sluice_cli.ingest.wait:wait", _INGEST, "Wait until every object version in bronze is settled."),
+    "quarantine": Verb(
+        "sluice_cli.ingest.quarantine:app",
+        _INGEST,
+        "Objects that could not be merged, and single rows of objects whose other rows were merged.",
+    ),
+    "query": Verb("sluice_cli.tables.query:query", _READ, "Query the silver tables in DuckDB's SQL, without Spark."),
+    "read": Verb(
+        "sluice_cli.tables.query:read",
+        _READ,
+        "Print or save a table's rows, without Spark, holding one batch of rows in memory.",
+    ),
+    "diff": Verb(
+        "sluice_cli.tables.query:diff",
+        _READ,
+        "Show which rows were added, changed or removed between two moments, and in which columns.",
+    ),
+    "serve": Verb(
+        "sluice_cli.tables.serve:serve", _READ, "Serve the silver tables over HTTP, read only, until Ctrl-C."
+    ),
+    "history": Verb(
+        "sluice_cli.trace.history:history",
+        _TRACE,
+        "Show what happened to objects: when each was put, admitted, claimed and readable, and in which batch and run.",
+    ),
+    "trace": Verb(
+        "sluice_cli.trace.trace:trace",
+        _TRACE,
+        "Show one object's way as a waterfall: put, notice, admit, claim, read, commit, readable.",
+    ),
+    "row": Verb(
+        "sluice_cli.trace.row:row",
+        _TRACE,
+        "Show the life of one row: its changes, where each came from, which won and why, and the row after each "
+        "commit.",
+    ),
+    "table": Verb(
+        "sluice_cli.tables.inspect:app",
+        _TABLES,
+        "Inspect a table: schema, commits, files, statistics. No Spark is started, and no row is read.",
+        {
+            "ddl": "sluice_cli.tables.catalog:ddl",
+            "accept": "sluice_cli.tables.accept:accept",
+            "adopt": "sluice_cli.tables.adoption:adopt",
+        },
+    ),
+    "schema": Verb(
+        "sluice_cli.tables.schema:app",
+        _TABLES,
+        "The writer schemas of a table: their history, their differences, and the verdict on a new one.",
+    ),
+    "catalog": Verb(
+        "sluice_cli.tables.catalog:app",
+        _TABLES,
+        "The Glue catalog, where Athena, Redshift, EMR and Trino find the tables.",
+    ),
+    "services": Verb(
+        "sluice_cli.tables.services:app",
+        _TABLES,
+        "List and request table services: compaction, clustering, cleaning, purge, catalog sync.",
+    ),
+    "verify": Verb(
+        "sluice_cli.trace.verify:verify",
+        _TABLES,
+        "Prove a table by its content: merge its bronze objects again, without Spark, and compare every row.",
+    ),
+    "rebuild": Verb(
+        "sluice_cli.tables.rebuild:app",
+        _TABLES,
+        "Rebuild a table from its objects in bronze, or the ledger from manifests and outcomes.",
+        {"ledger": "sluice_cli.tables.rebuild_ledger:ledger"},
+    ),
+    "status": Verb(
+        "sluice_cli.status.status:status",
+        _OPERATE,
+        "Show lanes and tables: objects by state, bytes, ages, active runs, last commits and errors.",
+    ),
+    "top": Verb(
+        "sluice_cli.status.top:top", _OPERATE, "Watch lanes, waiting objects, freshness and runs until Ctrl-C."
+    ),
+    "doctor": Verb(
+        "sluice_cli.ops.doctor:doctor",
+        _OPERATE,
+        "Check buckets, ledger, application, release, configuration, lanes, lost notices and announcements.",
+    ),
+    "audit": Verb(
+        "sluice_cli.tables.audit:audit",
+        _OPERATE,
+        "Account for every object version: bronze against the ledger, the ledger against batches and commits.",
+    ),
+    "cost": Verb("sluice_cli.ops.cost:app", _OPERATE, "The cost of past runs, and estimates of monthly cost."),
+    "pause": Verb(
+        "sluice_cli.ops.lanes:pause", _OPERATE, "Stop starting runs in a lane. A run in progress ends after its batch."
+    ),
+    "resume": Verb("sluice_cli.ops.lanes:resume", _OPERATE, "End a pause or a halt, and start a run if one is due."),
+    "runs": Verb(
+        "sluice_cli.ops.runs:runs",
+        _OPERATE,
+        "List the last runs, newest first: begin (UTC), seconds, end and its reason, batches, objects and changes.",
+    ),
+    "logs": Verb(
+        "sluice_cli.ops.logs:logs",
+        _OPERATE,
+        "Print what a run's driver logged, with times in UTC. `sluice runs` lists the runs.",
+    ),
+    "dlq": Verb(
+        "sluice_cli.ops.dead_letters:app",
+        _OPERATE,
+        "The dead-letter queues: notices that admit failed five times, events that announce gave up, calls of "
+        "reconcile that failed for good. Nothing is lost in them: reconcile repeats the work of all three.",
+    ),
+    "batch": Verb(
+        "sluice_cli.ops.batches:app",
+        _OPERATE,
+        "Batches that no run has finished yet: what their next run does with them.",
+    ),
+    "standstill": Verb(
+        "sluice_cli.ops.standstill:app",
+        _OPERATE,
+        "Stop Spark before its application is changed or deleted, and resume it after.",
+    ),
+    "adopt-bucket": Verb(
+        "sluice_cli.ops.adopt_bucket:adopt_bucket",
+        _OPERATE,
+        "Add the stack to the notifications of its bronze bucket, which the parameter BronzeBucketName names.",
+    ),
+    "demo": Verb(
+        "sluice_cli.local.demo:demo",
+        _LOCAL,
+        "Load seven tables, change a row, delete it, upload a damaged file, and account for every object.",
+    ),
+    "local": Verb(
+        "sluice_cli.local.commands:app",
+        _LOCAL,
+        "Run the whole pipeline on this machine: MiniStack or LocalStack emulates AWS, and real Spark replaces EMR "
+        "Serverless.",
+    ),
+    "init": Verb(
+        "sluice_cli.local.init:init",
+        _LOCAL,
+        "Write a project into a folder: tables.yaml, and what SAM deploys: template, samconfig.toml, Makefile.",
+    ),
+    "package": Verb(
+        "sluice_cli.ops.package:package",
+        _LOCAL,
+        "Build the Spark artifacts: ingest.py, sluice.zip and one archive of Python packages per processor.",
+    ),
+}
+
+_SETTINGS: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
+
+app = typer.Typer(
+    name="sluice",
+    cls=lazy_group(VERBS, _SETTINGS),
+    no_args_is_help=True,
+    add_completion=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""Merge change files from S3 into Apache Hudi tables, with nothing running while nothing arrives.
+
+    Every verb works on the local stack of this folder or one above it, or on the deployed stack that --stack NAME or
+    SLUICE_STACK names. The first line on stderr says which.
+
+    A first try:
+
+      sluice local up --config tables.yaml --detach
+
+      sluice put exports/ && sluice wait
+
+      sluice query 'select * from crm."user" limit 5'
+
+    Exit codes: 0 success, 1 failure or a negative answer, 2 an invalid command line, 5 no stack or no credentials,
+    6 refused by AWS or no answer, 130 interrupted. `config plan` also has 3 and 4.""",
+    **_SETTINGS,
+)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            found = version(DISTRIBUTION)
+        except PackageNotFoundError:
+            found = "from its sources, not installed"
+        print(f"sluice {found}", flush=True)
+        raise typer.Exit()
+
+
+@app.callback()
+def everywhere(
+    stack: Stack = None,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+) -> None:
+    stack_before_verb.set(stack)
+    debugging.set(debug)
+
+
+@cache
+def built() -> Callable[..., Any]:
+    """Return the commands as Click has them, each verb built by its first use."""
+    return typer.main.get_command(app)

@@ -1,0 +1,81 @@
+"""What `sluice local down --keep` keeps: buckets with every version, and tables, as they were."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from sluice_local.emulators.emulator import ACCESS_KEY, REGION, SECRET_KEY, Emulator
+from sluice_local.emulators.ministack import start_ministack
+from sluice_local.emulators.ministack_program import ASKED, COMPLETE
+
+
+def client(emulator: Emulator, service: str) -> Any:
+    return boto3.client(
+        service,
+        endpoint_url=emulator.endpoint,
+        region_name=REGION,
+        aws_access_key_id=ACCESS_KEY,
+        aws_secret_access_key=SECRET_KEY,
+    )
+
+
+def written(emulator: Emulator) -> None:
+    s3, dynamodb = client(emulator, "s3"), client(emulator, "dynamodb")
+    s3.create_bucket(Bucket="bronze")
+    s3.put_bucket_versioning(Bucket="bronze", VersioningConfiguration={"Status": "Enabled"})
+    for body in (b"first", b"second"):
+        s3.put_object(Bucket="bronze", Key="a/é", Body=body)
+    s3.put_object(Bucket="bronze", Key="gone", Body=b"x")
+    s3.delete_object(Bucket="bronze", Key="gone")
+    dynamodb.create_table(
+        TableName="ledger",
+        KeySchema=[{"AttributeName": "k", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "k", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    dynamodb.put_item(TableName="ledger", Item={"k": {"S": "1"}, "n": {"N": "2"}, "b": {"B": b"\x00\xff"}})
+
+
+def held(emulator: Emulator) -> list[Any]:
+    s3, dynamodb = client(emulator, "s3"), client(emulator, "dynamodb")
+    listed = s3.list_object_versions(Bucket="bronze")
+    return [
+        sorted(
+            (item["Key"], item["VersionId"], item["ETag"], item["IsLatest"], item["LastModified"])
+            for item in listed["Versions"]
+        ),
+        [(item["Key"], item["VersionId"]) for item in listed["DeleteMarkers"]],
+        sorted(
+            s3.get_object(Bucket="bronze", Key=item["Key"], VersionId=item["VersionId"])["Body"].read()
+            for item in listed["Versions"]
+        ),
+        dynamodb.get_item(TableName="ledger", Key={"k": {"S": "1"}})["Item"],
+    ]
+
+
+@pytest.mark.parametrize("asked", [True, False], ids=["kept", "discarded"])
+def test_the_next_emulator_has_the_same_buckets_and_tables_where_that_was_asked(tmp_path: Path, asked: bool) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    first = start_ministack(tmp_path / "first", port=None, environment=os.environ, kept=kept)
+    try:
+        written(first)
+        before = held(first)
+        if asked:
+            (kept / ASKED).touch()
+    finally:
+        first.stop(keeps=asked)
+    assert (kept / COMPLETE).exists() == asked and not (kept / ASKED).exists()
+    if not asked:
+        assert list(kept.iterdir()) == []
+        return
+    second = start_ministack(tmp_path / "second", port=first.port, environment=os.environ, kept=kept)
+    try:
+        assert held(second) == before
+    finally:
+        second.stop()
