@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo example test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check coverage documents docs test-all test-unit-on mutants faults soak scan build package deploy on-aws delete bench bench-services bench-bytes deploy-walkthrough transcript constraints requirements notices clean
+.PHONY: help setup demo example test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check coverage documents pictures docs test-all test-unit-on mutants faults soak scan build package deploy on-aws delete bench bench-services bench-bytes deploy-walkthrough transcript constraints requirements notices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -111,6 +111,9 @@ documents: setup  ## write the generated pages of docs/
 	$(BIN)/python tools/error_codes.py
 	$(BIN)/python tools/settings.py
 	$(BIN)/python tools/events.py
+
+pictures: setup  ## draw the status page for docs/, with an installed Chromium
+	$(BIN)/python tools/status_pictures.py
 
 SITE = $(VENV)-docs
 $(SITE)/.made: pyproject.toml

@@ -6,12 +6,18 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+
+import typer.main
+
+from sluice_cli.verbs import app
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ("sluice", "make", "sam")
 _FENCED = re.compile(r"^```[a-z]*\n(.*?)^```$", re.M | re.S)
 _INDENTED = re.compile(r"(?:^(?: {4}|\t).*\n|^\n)+", re.M)
+_LITERALS = re.compile(r"[a-z][a-z-]*")
 _IN_LINE = re.compile(r"`([^`\n]+)`")
 
 
@@ -83,3 +89,47 @@ def _parts(line: str, document: str) -> Iterator[Shown]:
             command = []
         else:
             command.append(word)
+
+
+@cache
+def command_line():
+    return typer.main.get_command(app)
+
+
+def problem(words):
+    """What is wrong with the words after `sluice`, None when nothing is.
+
+    By what Typer's commands say of themselves, since it parses with a click of its own.
+    """
+    command, path, rest = command_line(), "sluice", list(words)
+    while True:
+        options = {
+            name: parameter
+            for parameter in command.params
+            if parameter.param_type_name == "option"
+            for name in parameter.opts
+        }
+        positional = []
+        while rest and (rest[0].startswith("-") and rest[0] != "-" or not hasattr(command, "commands")):
+            word = rest.pop(0)
+            if word == "--":
+                positional, rest = positional + rest, []
+            elif not word.startswith("-") or word == "-":
+                positional.append(word)
+            elif word.partition("=")[0] not in (*options, "-h", "--help"):
+                return f"`{path}` has no option {word}"
+            elif word in options and not options[word].is_flag and rest:
+                rest.pop(0)
+        if hasattr(command, "commands"):
+            if not rest or not _LITERALS.fullmatch(rest[0]):
+                return None
+            if rest[0] not in command.commands:
+                return f"`{path}` has no command {rest[0]}"
+            path, command = f"{path} {rest[0]}", command.commands[rest.pop(0)]
+            continue
+        arguments = [parameter.nargs for parameter in command.params if parameter.param_type_name == "argument"]
+        return (
+            f"`{path}` takes {len(arguments)} arguments"
+            if -1 not in arguments and len(positional) > len(arguments)
+            else None
+        )

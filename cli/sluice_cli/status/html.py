@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sluice_cli.terminal.output import human_age, marked_up
 
-_VOID = frozenset({"meta", "br", "hr", "rect", "line", "path"})
+_VOID = frozenset({"meta", "br", "hr", "wbr", "rect", "line", "path"})
 
 
 class Node(str):
@@ -38,38 +40,128 @@ def _attribute(name: str) -> str:
 
 
 CHARACTERS = 160  # shown of a reason or an error
+NONE = "-"  # the text of an empty cell
+
+# The shape of each kind of state: those who don't see its colour see this. Paths in a square of 12.
+DISC, HALF, RING = "M6 1a5 5 0 1 1 0 10a5 5 0 1 1 0-10Z", "M6 1a5 5 0 0 0 0 10Z", "M6 2a4 4 0 1 1 0 8a4 4 0 1 1 0-8Z"
+BARS, TRIANGLE, DIAMOND = "M2 1h3v10H2ZM7 1h3v10H7Z", "M6 1 11.5 11H.5Z", "M6 .5 11.5 6 6 11.5.5 6Z"
+CROSS = "M2.8 1 6 4.2 9.2 1 11 2.8 7.8 6 11 9.2 9.2 11 6 7.8 2.8 11 1 9.2 4.2 6 1 2.8Z"
 
 
-def head(value: str) -> Node:
-    """The first cell of a row, which names its subject."""
-    return tag("th", value, scope="row")
+_PARTS = re.compile(r"[^._]*[._]+|[^._]+")
 
 
-def number(value: object) -> Node:
-    """A cell with a number, or with text that is aligned like one."""
-    return tag("td", f"{value:,}" if isinstance(value, int) else value, class_="n")
+@dataclass(frozen=True)
+class StateKind:
+    """A kind of state: the class of its colour, its shape, and the words of the legend."""
+
+    colour: str
+    path: str
+    words: str
+    outlined: bool = False
 
 
-def long(value: str, kind: str | None = None) -> Node:
-    """A cell whose text may break anywhere. `kind` is its colour."""
-    return tag("td", value, class_=" ".join(["long", *([kind] if kind else [])]))
+RUNNING = StateKind("good", DISC, "running")
+STARTS = StateKind("good", HALF, "starting")
+RESTS = StateKind("faint", RING, "idle, done, up to date", outlined=True)
+WAITS = StateKind("accent", DIAMOND, "waiting, requested, due")
+PAUSES = StateKind("warn", BARS, "paused")
+WARNS = StateKind("warn", TRIANGLE, "late, parked")
+FAILS = StateKind("bad", CROSS, "halted, failed, quarantined")
+KINDS = (FAILS, WARNS, PAUSES, WAITS, RUNNING, STARTS, RESTS)
 
 
-def badge(value: str, kind: str) -> Node:
-    """A cell with a coloured state."""
-    return tag("td", tag("span", value, class_=f"state {kind}"))
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table. A column whose cells are all empty is left out."""
+
+    content: Node
+    classes: str = ""
+    name: str = "td"
+    empty: bool = False
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[Node]], empty: str) -> Node:
-    """A table, or the text `empty` without rows. The names of number columns begin with `#`."""
+def head(value: str, link: str | None = None) -> Cell:
+    """The first cell of a row, which names its subject. `link` is the id of an element of the page."""
+    name = breakable(value)
+    return Cell(name if link is None else tag("a", name, href=f"#{link}"), name="th")
+
+
+def breakable(name: str) -> Node:
+    """A name that may break after its dots and underscores."""
+    first, *rest = _PARTS.findall(name) or [""]
+    return joined(first, *(each for part in rest for each in (tag("wbr"), part)))
+
+
+def number(value: object) -> Cell:
+    """A cell with a number, or with text that is aligned like one. None and the text of none are empty."""
+    empty = value is None or value == NONE
+    return Cell(joined(NONE if empty else f"{value:,}" if isinstance(value, int) else value), "n", empty=empty)
+
+
+def count(value: int) -> Cell:
+    """A cell with a number of which 0 says nothing."""
+    return number(value or None)
+
+
+def words(value: str) -> Cell:
+    """A cell with a short text."""
+    return Cell(joined(value), empty=value == NONE)
+
+
+def long(value: str, colour: str | None = None) -> Cell:
+    """A cell whose text may break anywhere."""
+    return Cell(joined(value), " ".join(["long", *([colour] if colour else [])]), empty=value == NONE)
+
+
+def code(value: str, link: str | None = None) -> Cell:
+    """A cell with an identifier, linked to the element of the id `link`."""
+    text = tag("code", value)
+    return Cell(text if link is None else tag("a", text, href=f"#{link}"), empty=value == NONE)
+
+
+def badge(value: str, kind: StateKind) -> Cell:
+    """A cell with a state: its shape, its colour and its word."""
+    return Cell(state(value, kind))
+
+
+def state(value: str, kind: StateKind) -> Node:
+    """A state: its shape, its colour and its word."""
+    return tag("span", shape(kind), value, class_=f"state {kind.colour}")
+
+
+def shape(kind: StateKind) -> Node:
+    """The shape of a kind of state."""
+    path = tag("path", d=kind.path, class_="outlined" if kind.outlined else None)
+    return tag("svg", path, class_=f"shape {kind.colour}", viewBox="0 0 12 12", aria_hidden="true")
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], empty: str) -> Node:
+    """A table without its empty columns, or the text `empty` without rows. Names of number columns begin with `#`.
+
+    Each cell names its column, as a phone shows a row as a list.
+    """
     if not rows:
         return nothing(empty)
-    heads = [tag("th", name.lstrip("#"), class_="n" if name.startswith("#") else None) for name in columns]
-    return tag(
-        "div",
-        tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *(tag("tr", *row) for row in rows))),
-        class_="wide",
-    )
+    kept = [place for place in range(len(columns)) if not all(row[place].empty for row in rows)]
+    heads = [
+        tag("th", name.lstrip("#"), scope="col", class_="n" if name.startswith("#") else None)
+        for name in (columns[place] for place in kept)
+    ]
+    body = [tag("tr", *(_cell(row[place], columns[place].lstrip("#")) for place in kept)) for row in rows]
+    return tag("div", tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *body)), class_="wide")
+
+
+def _cell(cell: Cell, column: str) -> Node:
+    classes = " ".join(part for part in (cell.classes, "empty" if cell.empty else "") if part)
+    if cell.name == "th":
+        return tag("th", cell.content, scope="row", class_=classes or None)
+    return tag("td", tag("span", cell.content), class_=classes or None, data_label=column)
+
+
+def section(title: str, *children: object, identity: str | None = None) -> Node:
+    """A section of the page under its title."""
+    return tag("section", tag("h2", title), *children, id=identity)
 
 
 def nothing(text: str) -> Node:
@@ -84,4 +176,4 @@ def cut(text: str) -> str:
 
 def age(ms: int | None) -> str:
     """A duration, or a dash without one."""
-    return "-" if ms is None else f"{ms / 1000:.1f} s" if ms < 10_000 else human_age(ms)
+    return NONE if ms is None else f"{ms / 1000:.1f} s" if ms < 10_000 else human_age(ms)

@@ -11,6 +11,7 @@ from typing import Any
 from sluice.batch.claim import TableState
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_pinned_topic
+from sluice.config.table import TableConfig
 from sluice.cost import Load, freshness_advice, observed_monthly, streaming_monthly
 from sluice.lane.machine import LaneState
 from sluice.ledger.keys import CLAIMED, IGNORED, PARKED, QUARANTINED, SUPERSEDED
@@ -25,6 +26,7 @@ LEAST_WINDOW_MS = DAY_MS // 4  # of runs, from which a day is judged
 RUNS_READ = 2_000  # at most: one a minute, and some
 COUNTED_AT_MOST = 10_000  # objects counted per state; a larger number is shown as "and more"
 EXAMPLES = 3
+LATE = 2  # a table is late once its oldest waiting object is this many times older than its freshness
 
 
 def gather(ledger: Ledger, now: int, configured: Callable[[], Configuration | None]) -> dict[str, Any]:
@@ -61,7 +63,8 @@ def lanes_and_tables(
     item in the ledger is listed if objects are pending in it, since paused tables wake no lane.
     """
     tables: dict[str, dict[str, Any]] = {
-        state.table: _table(state, now, _lane_of(state, configuration)) for state in ledger.tables.all()
+        state.table: _table(state, now, config_by_pinned_topic(configuration, state.table, state.pinned))
+        for state in ledger.tables.all()
     }
     known = list(ledger.lanes.all())
     configured = set(configuration.lane_names()) if configuration else set()
@@ -88,6 +91,8 @@ def lanes_and_tables(
                         "objects": table["claimed"]["objects"] + part["objects"],
                         "bytes": table["claimed"]["bytes"] + part["bytes"],
                     }
+    for table in tables.values():
+        table["late"] = _is_late(table["pending"]["oldest_ms"], table["freshness_s"])
     return lanes, [tables[name] for name in sorted(tables)]
 
 
@@ -153,16 +158,17 @@ def _lane(lane: LaneState, pending: dict[str, PendingCount], unsettled: list[str
     }
 
 
-def _lane_of(state: TableState, configuration: Configuration | None) -> str | None:
-    config = config_by_pinned_topic(configuration, state.table, state.pinned)
-    return config.lane if config else None
+def _is_late(oldest_ms: int | None, freshness_s: int | None) -> bool:
+    return oldest_ms is not None and freshness_s is not None and oldest_ms > max(freshness_s, 30) * 1000 * LATE
 
 
-def _table(state: TableState, now: int, lane: str | None = None) -> dict[str, Any]:
+def _table(state: TableState, now: int, config: TableConfig | None = None) -> dict[str, Any]:
     backs_off = state.backoff_until is not None and state.backoff_until > now
     return {
         "table": state.table,
-        "lane": lane,
+        "lane": config.lane if config else None,
+        "freshness_s": config.freshness_s if config else None,  # None for a table without data or without a rule
+        "late": False,
         "pending": {"objects": 0, "bytes": 0, "oldest_ms": None},
         "claimed": {"objects": 0, "bytes": 0},
         "committed": {"objects": state.totals.get("objects", 0)},

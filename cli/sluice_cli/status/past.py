@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from sluice.batch.manifest import TablePart
 from sluice.batch.outcome import COMMITTED
 from sluice_aws.s3.past_batches import PastBatch
 
@@ -49,17 +48,22 @@ class PastCommit:
     rows_quarantined: int
     no_change: bool
     waited_ms: int
+    oldest_key: str  # of its objects
 
 
 @dataclass(frozen=True)
 class TablePast:
-    """The commits of a table, oldest first, with median and 95th percentile of `waited_ms`."""
+    """The commits of a table, oldest first, with median and 95th percentile of `waited_ms`.
+
+    `slowest` is the key of the object that waited longest.
+    """
 
     table: str
     freshness_s: int | None
     commits: tuple[PastCommit, ...]
     p50_ms: int | None
     p95_ms: int | None
+    slowest: str
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,7 @@ def table_pasts(batches: Iterable[PastBatch]) -> tuple[TablePast, ...]:
             part = batch.manifest.tables[table]
             if outcome.state != COMMITTED or not part.objects:
                 continue
+            oldest = min(part.objects, key=lambda item: item.admitted_at)
             freshness[table] = part.config.get("freshness_s")
             commits.setdefault(table, []).append(
                 PastCommit(
@@ -106,11 +111,18 @@ def table_pasts(batches: Iterable[PastBatch]) -> tuple[TablePast, ...]:
                     outcome.counts.get("read", 0),
                     sum(rows.rows for rows in outcome.quarantined_rows),
                     outcome.no_change,
-                    max(0, outcome.readable_at - _oldest(part)),
+                    max(0, outcome.readable_at - oldest.admitted_at),
+                    oldest.key,
                 )
             )
     return tuple(
-        TablePast(table, freshness[table], tuple(made), *_percentiles([commit.waited_ms for commit in made]))
+        TablePast(
+            table,
+            freshness[table],
+            tuple(made),
+            *_percentiles([commit.waited_ms for commit in made]),
+            max(made, key=lambda commit: commit.waited_ms).oldest_key,
+        )
         for table, made in sorted(commits.items())
     )
 
@@ -181,10 +193,6 @@ def _run(name: str, batches: Sequence[PastBatch], item: Mapping[str, Any], now: 
         changes,
         tuple(sorted(committed)[-COMMITS_SHOWN:]),
     )
-
-
-def _oldest(part: TablePart) -> int:
-    return min(item.admitted_at for item in part.objects)
 
 
 def _percentiles(values: Sequence[int]) -> tuple[int | None, int | None]:

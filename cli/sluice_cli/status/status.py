@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,15 +12,15 @@ import typer
 from sluice.admission.notices import TEST_EVENT
 from sluice.config.document import Configuration
 from sluice.errors import UsageError
-from sluice.ledger.ports import Ledger
 from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import ConfigurationUnreadable
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import Objects, SkippedDocument
+from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import LOCAL, Target
 from sluice_cli.status.overview import describe_trouble, gather
 from sluice_cli.status.service_entries import COLUMNS, describe_due, service_rows
+from sluice_cli.terminal.durations import seconds
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -31,16 +32,13 @@ from sluice_cli.terminal.output import (
     print_table,
     say,
     say_skipped,
-    stderr_console,
     visible,
 )
-from sluice_read.moments import point_in_time
 
 REASONS_SHOWN = 10
 _MEANT = {TEST_EVENT: "S3 sends one when a bucket's notifications are set"}  # explanations of reasons
 PAGE_LOOKS_BACK = "24h"
-# Limits of the page: manifests read, waiting objects per table, batches whose runs are read.
-PAGE_MANIFESTS, PAGE_WAITING, PAGE_RUNS = 2_000, 5_000, 200
+EVERY_S, LEAST_EVERY_S = 60.0, 2.0  # of a watch
 
 
 def status(
@@ -60,6 +58,14 @@ def status(
             "--since", metavar="TIME", help="Start of the page's time span: 2h or 7d ago, or a time with its zone."
         ),
     ] = PAGE_LOOKS_BACK,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Write the page again and again until Ctrl-C; a browser that shows it follows."),
+    ] = False,
+    every: Annotated[
+        float,
+        typer.Option("--every", metavar="DURATION", parser=seconds, help="The pause between two pages: 30s, 5m."),
+    ] = EVERY_S,
     stack: Stack = None,
 ) -> None:
     """Show lanes and tables: objects by state, bytes, ages, active runs, last commits and errors.
@@ -74,15 +80,29 @@ def status(
       sluice status --json | jq '.tables[] | select(.last_error)'
 
       sluice status --html status.html --since 7d
+
+      sluice status --html status.html --watch
     """
+    if watch and (html is None or as_json):
+        raise UsageError("--watch needs --html", next_step="Name the page's file, without --json")
     target = chosen_target(stack)
     now = epoch_ms()
     ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
-    document = gather(ledger, now, lambda: configuration_in_force(target))
+    configured = partial(configuration_in_force, target)
     if html is not None:
-        skipped = _write_page(target, ledger, document, now, point_in_time(since, now), html)
-        say_skipped(skipped)
-        document = {**document, "skipped_documents": described_documents(skipped)}
+        from sluice_cli.status.page_file import PageFile  # which only the page needs
+
+        page = PageFile(target, ledger, configured, html, since, remembers=watch)
+        if watch:
+            page.watch(max(every, LEAST_EVERY_S))
+            return
+        shown = page.look(now)
+        page.write(shown)
+        say(f"Written to {html}")
+        say_skipped(shown.skipped)
+        document = {**shown.document, "skipped_documents": described_documents(shown.skipped)}
+    else:
+        document = gather(ledger, now, configured)
     if as_json:
         print_json(document)
     elif html is None:
@@ -90,51 +110,6 @@ def status(
         if target.kind != LOCAL:  # local runs cost nothing
             for each in document["advice"]:
                 print(f"\nlane {each['lane']}: {each['described']}")
-
-
-def _write_page(
-    target: Target, ledger: Ledger, document: Mapping[str, Any], now: int, since: int, path: Path
-) -> Sequence[SkippedDocument]:
-    """Write the page. Returns the documents that it leaves out, since they can't be read."""
-    # Imported here because only the page needs them.
-    from sluice_aws.s3.past_batches import PastBatches
-    from sluice_cli.status.page import page
-    from sluice_cli.status.past import backlog, runs, shown_window, table_pasts
-
-    past = PastBatches(Objects(target.client("s3")), target.silver)
-    with stderr_console().status("Reading manifests"):
-        batches = list(past.newest(since=since, at_most=PAGE_MANIFESTS))
-        waiting = [
-            item.admitted_at for lane in document["lanes"] for item in ledger.pending.oldest(lane["lane"], PAGE_WAITING)
-        ]
-        named = [batch.manifest.run for batch in batches[:PAGE_RUNS]] + [
-            lane[which] for lane in document["lanes"] for which in ("run", "last_run") if lane[which]
-        ]
-        items = {
-            name: item
-            for name, item in ((name, ledger.history.run(name)) for name in dict.fromkeys(named))
-            if item is not None
-        }
-    window = shown_window(since, now, batches)
-    text = page(
-        document,
-        described=target.described,
-        now=now,
-        window=window,
-        tables=table_pasts(batches),
-        backlog=backlog(batches, waiting, window),
-        runs=runs(batches, items, now),
-        unread=past.unread,
-        skipped=len(past.skipped),
-    )
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(
-            f"{path} can't be written: {error.strerror}", next_step="Name a file in a folder that exists"
-        ) from error
-    say(f"Written to {path}")
-    return past.skipped
 
 
 def configuration_in_force(target: Target) -> Configuration | None:

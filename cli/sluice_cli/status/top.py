@@ -14,7 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from sluice.config.document import Configuration
-from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.ledger.ports import Ledger
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
@@ -89,7 +88,6 @@ def _fitted(document: dict[str, Any], console: Console) -> RenderableType:
 
 _COLOURS = {"running": "green", "starting": "yellow", "paused": "yellow", "halted": "red"}
 WIDE = 120  # characters of a terminal that shows all columns
-LATE = 2  # a table is late once its oldest waiting object is this many times older than its freshness
 
 
 def look(
@@ -103,32 +101,26 @@ def look(
         for name in dict.fromkeys((lane["run"], lane["last_run"]))
         if name
     ]
-    summary = {
-        table["table"]: _table(table, _freshness(ledger, table["table"], configuration), now) for table in tables
+    document: dict[str, Any] = {
+        "at": now,
+        "lanes": lanes,
+        "tables": [_table(table, now) for table in tables],
+        "runs": runs,
     }
-    document: dict[str, Any] = {"at": now, "lanes": lanes, "tables": list(summary.values()), "runs": runs}
     document["rates"] = _rates(document, before)
     return document
 
 
-def _freshness(ledger: Ledger, table: str, configuration: Configuration | None) -> int | None:
-    """The configured freshness in seconds; None for a table without data or without a rule."""
-    config = config_by_pinned_topic(configuration, table, ledger.tables.get(table).pinned)
-    return config.freshness_s if config else None
-
-
-def _table(table: Mapping[str, Any], freshness_s: int | None, now: int) -> dict[str, Any]:
-    oldest = table["pending"]["oldest_ms"]
-    late = oldest is not None and freshness_s is not None and oldest > max(freshness_s, 30) * 1000 * LATE
+def _table(table: Mapping[str, Any], now: int) -> dict[str, Any]:
     return {
         "table": table["table"],
         "lane": table["lane"],
         "waiting": table["pending"]["objects"],
         "bytes": table["pending"]["bytes"],
-        "oldest_ms": oldest,
+        "oldest_ms": table["pending"]["oldest_ms"],
         "claimed": table["claimed"]["objects"],
-        "freshness_s": freshness_s,
-        "late": late,
+        "freshness_s": table["freshness_s"],
+        "late": table["late"],
         "last_commit_at": table["last_commit_at"],
         "age_ms": None if table["last_commit_at"] is None else max(0, now - table["last_commit_at"]),
         "changes": table["totals"].get("read", 0),

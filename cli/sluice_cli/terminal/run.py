@@ -18,6 +18,7 @@ from sluice_cli.terminal.guard import escaped, guarded_output
 from sluice_cli.terminal.output import command_line, say
 
 DISTRIBUTION = "sluice-lakehouse"
+AWS_ERRORS = (ClientError, BotoCoreError)  # AWS or the emulator refused, or nothing answered
 NO_STACK, REFUSED = 5, 6  # exit codes: no stack or no credentials; AWS or the emulator refused, or nothing answered
 debugging: ContextVar[bool] = ContextVar("debugging", default=False)  # the root command sets it
 # The modules that only a part of the distribution brings, by the extra of pyproject.toml that names it.
@@ -66,7 +67,7 @@ def _run(command: Callable[..., Any], arguments: Sequence[str] | None) -> int:
         command(args=None if arguments is None else list(arguments), prog_name="sluice")
     except SystemExit as ended:  # Typer ends so, also after an invalid command line
         return ended.code if isinstance(ended.code, int) else FAILED
-    except (SluiceError, ClientError, BotoCoreError) as error:
+    except (SluiceError, *AWS_ERRORS) as error:
         if debugging.get():
             traceback.print_exception(error)
         return _failed(error)

@@ -26,12 +26,14 @@ class PastBatch:
 class PastBatches:
     """The batches of one silver bucket. `unread` counts the wanted manifests beyond the limit of the last read.
 
-    What can't be read there, because another program wrote or changed it, is left out and in `skipped`.
+    What can't be read there, because another program wrote or changed it, is left out and in `skipped`. With
+    `remembers`, a batch with all its outcomes, which never change, is read once and kept.
     """
 
-    def __init__(self, objects: Objects, silver: str) -> None:
+    def __init__(self, objects: Objects, silver: str, *, remembers: bool = False) -> None:
         self._objects = objects
         self._silver = silver
+        self._kept: dict[str, PastBatch] | None = {} if remembers else None
         self._skipped = SkippedDocuments()
         self.unread = 0
 
@@ -72,6 +74,8 @@ class PastBatches:
         asked = list(self._manifests(entry for entry in found if since is None or entry.put_at >= since - 1_000))
         keys = [entry.key for entry in asked[:at_most]]
         self.unread = len(asked) - len(keys)
+        if self._kept:
+            self._kept = {key: self._kept[key] for key in keys if key in self._kept}
         for chunk in self._read(keys, table):
             yield from sorted(chunk, key=lambda batch: (batch.manifest.created_at, batch.manifest.batch), reverse=True)
 
@@ -98,12 +102,17 @@ class PastBatches:
                 self._skipped.skip(entry.key, "This is no manifest")
 
     def _batch(self, key: str, table: str | None) -> PastBatch | None:
+        if self._kept is not None and table is None and key in self._kept:
+            return self._kept[key]
         manifest = self._manifest(key)
         names = [] if manifest is None else [name for name in sorted(manifest.tables) if table in (None, name)]
         if manifest is None or not names:
             return None
         outcomes = {name: self.outcome(manifest.batch, name) for name in names}
-        return PastBatch(manifest, {name: outcome for name, outcome in outcomes.items() if outcome is not None})
+        batch = PastBatch(manifest, {name: outcome for name, outcome in outcomes.items() if outcome is not None})
+        if self._kept is not None and table is None and len(batch.outcomes) == len(manifest.tables):
+            self._kept[key] = batch
+        return batch
 
     def _manifest(self, key: str) -> Manifest | None:
         manifest = self._skipped.parsed(key, self._objects.get(self._silver, key), Manifest.from_json)

@@ -1,15 +1,20 @@
 """The status page and `sluice top` on an emulated stack."""
 
 import io
+import shlex
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
+from botocore.exceptions import EndpointConnectionError
 from emulation.stack import NOW
 from rich.console import Console
 
 from sluice.ledger import keys as items
 from sluice_cli.main import run
+from sluice_cli.status import page_file
 from sluice_cli.status import top as top_command
+from sluice_cli.status.overview import gather
+from tools.status_pictures import sample_status
 
 
 class Elements(HTMLParser):
@@ -46,15 +51,87 @@ def test_the_page_is_whole_in_itself_and_escapes_what_came_from_outside(stack, t
     assert "Written to page.html" in capsys.readouterr().err
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     page = Elements(text)
-    assert hostile in page.texts and "<b onload=x>" in page.texts
+    assert shlex.join(["sluice", "--stack", "s", "trace", hostile]) in page.texts and "<b onload=x>" in page.texts
     assert {"script", "img", "link", "iframe", "b onload"} & set(page.names) == set()
     assert (
-        not [name for name, _ in page.attributes if name in ("src", "href", "onload", "style")]
+        not [name for name, _ in page.attributes if name in ("src", "onload", "style")]
+        and all(value.startswith("#") for name, value in page.attributes if name == "href")
         and "url(" not in text
         and "@import" not in text
     )
     assert "prefers-color-scheme:dark" in text and ("name", "viewport") in page.attributes
     assert run(["status", "--html", "no/folder/page.html"]) == 2
+
+
+def sleeping(monkeypatch, *between):
+    """Have each pause of a watch do one thing, and the last one be ended by Ctrl-C."""
+    pauses, left = [], list(between)
+
+    def sleep(seconds):
+        pauses.append(seconds)
+        if not left:
+            raise KeyboardInterrupt
+        left.pop(0)()
+
+    monkeypatch.setattr(page_file.time, "sleep", sleep)
+    return pauses
+
+
+def test_a_watched_page_is_written_again_until_ctrl_c(stack, tmp_path, monkeypatch, capsys):
+    shown = tmp_path / "page.html"
+    seen = []
+
+    def change():
+        seen.append(shown.read_text(encoding="utf-8"))
+        stack.admit(stack.write("b"), items.PARKED, reason="no rule takes it")
+
+    pauses = sleeping(monkeypatch, change, lambda: seen.append(shown.read_text(encoding="utf-8")))
+    assert run(["status", "--html", "page.html", "--watch", "--every", "5s"]) == 0
+    assert pauses[0] >= 5.0 and len(pauses) == 3
+    first, second = seen
+    assert "Nothing is wrong" in first and 'content="5"' in first
+    assert "no rule takes it" in second and "Nothing is wrong" not in second
+    last = shown.read_text(encoding="utf-8")
+    assert "no rule takes it" in last and "its watch has ended" in last and 'http-equiv="refresh"' not in last
+    assert [file.name for file in tmp_path.glob("page*")] == ["page.html"]
+    assert "again every 5 s" in capsys.readouterr().err
+
+
+def test_a_watch_goes_on_while_the_stack_does_not_answer(stack, tmp_path, monkeypatch):
+    shown, seen = tmp_path / "page.html", []
+    look = page_file.PageFile.look
+
+    def fail():
+        def unanswered(self, now):
+            monkeypatch.setattr(page_file.PageFile, "look", look)
+            raise EndpointConnectionError(endpoint_url="http://s")
+
+        monkeypatch.setattr(page_file.PageFile, "look", unanswered)
+
+    def keep():
+        seen.append(shown.read_text(encoding="utf-8"))
+
+    sleeping(monkeypatch, fail, keep, keep)
+    assert run(["status", "--html", "page.html", "--watch"]) == 0
+    assert ["can&#x27;t be read since" in text for text in seen] == [True, False]
+
+
+def test_a_watch_needs_a_page(stack, capsys):
+    assert run(["status", "--watch"]) == 2
+    assert "--watch needs --html" in capsys.readouterr().err
+
+
+def test_the_pictures_show_a_state_with_the_fields_of_a_real_one(stack):
+    stack.admit(stack.write("a"), items.QUARANTINED, code="not_avro", reason="x")
+    stack.admit(stack.write("b"))
+    stack.ledger.lanes.wake("main")
+    real, sample = gather(stack.ledger, NOW, lambda: None), sample_status()
+    assert set(real) == set(sample)
+    for name in ("lanes", "tables"):
+        assert {frozenset(each) for each in real[name]} == {frozenset(each) for each in sample[name]}
+    assert {name: set(found) for name, found in real["set_aside"].items()} == {
+        name: set(found) for name, found in sample["set_aside"].items()
+    }
 
 
 def test_top_looks_once_where_nobody_watches(stack, capsys):

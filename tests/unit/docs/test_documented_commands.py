@@ -1,60 +1,11 @@
 """Every command in README and docs exists, with all options shown."""
 
 import re
-from functools import cache
 
 import pytest
-import typer.main
-from documented_commands import ROOT, commands_in, shown_commands
-
-from sluice_cli.verbs import app
+from documented_commands import ROOT, commands_in, problem, shown_commands
 
 COMMANDS = shown_commands()
-LITERALS = re.compile(r"[a-z][a-z-]*")
-
-
-@cache
-def command_line():
-    return typer.main.get_command(app)
-
-
-def problem(words):
-    """What is wrong with the words after `sluice`, None when nothing is.
-
-    By what Typer's commands say of themselves, since it parses with a click of its own.
-    """
-    command, path, rest = command_line(), "sluice", list(words)
-    while True:
-        options = {
-            name: parameter
-            for parameter in command.params
-            if parameter.param_type_name == "option"
-            for name in parameter.opts
-        }
-        positional = []
-        while rest and (rest[0].startswith("-") and rest[0] != "-" or not hasattr(command, "commands")):
-            word = rest.pop(0)
-            if word == "--":
-                positional, rest = positional + rest, []
-            elif not word.startswith("-") or word == "-":
-                positional.append(word)
-            elif word.partition("=")[0] not in (*options, "-h", "--help"):
-                return f"`{path}` has no option {word}"
-            elif word in options and not options[word].is_flag and rest:
-                rest.pop(0)
-        if hasattr(command, "commands"):
-            if not rest or not LITERALS.fullmatch(rest[0]):
-                return None
-            if rest[0] not in command.commands:
-                return f"`{path}` has no command {rest[0]}"
-            path, command = f"{path} {rest[0]}", command.commands[rest.pop(0)]
-            continue
-        arguments = [parameter.nargs for parameter in command.params if parameter.param_type_name == "argument"]
-        return (
-            f"`{path}` takes {len(arguments)} arguments"
-            if -1 not in arguments and len(positional) > len(arguments)
-            else None
-        )
 
 
 def test_every_documented_sluice_command_exists_with_its_options():

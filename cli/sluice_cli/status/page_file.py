@@ -1,0 +1,141 @@
+"""Writes the status page to a file, once or again and again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from sluice.config.document import Configuration
+from sluice.errors import UsageError
+from sluice.ledger.ports import Ledger
+from sluice_aws.clock import epoch_ms
+from sluice_aws.s3.objects import Objects, SkippedDocument
+from sluice_aws.s3.past_batches import PastBatches
+from sluice_aws.stack import DEPLOYED, Target
+from sluice_cli.status.overview import gather
+from sluice_cli.status.page import page
+from sluice_cli.status.past import RunPast, TablePast, Window, backlog, runs, shown_window, table_pasts
+from sluice_cli.terminal.output import say, stderr_console
+from sluice_cli.terminal.run import AWS_ERRORS
+from sluice_read.moments import clock, point_in_time
+
+# Limits of the page: manifests read, waiting objects per table, batches whose runs are read.
+MANIFESTS, WAITING, RUNS = 2_000, 5_000, 200
+SHARE = 4  # times the last read is the shortest pause, so that a large stack is read less often
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look at a stack found. `now` is in epoch ms, `oldest` the key of each table's oldest waiting object."""
+
+    now: int
+    document: Mapping[str, Any]
+    window: Window
+    tables: Sequence[TablePast]
+    backlog: Sequence[int]
+    runs: Sequence[RunPast]
+    oldest: Mapping[str, str]
+    unread: int
+    skipped: Sequence[SkippedDocument]
+
+
+class PageFile:
+    """The status page of a stack in a file. `since` is the beginning of its time span, as on the command line."""
+
+    def __init__(
+        self,
+        target: Target,
+        ledger: Ledger,
+        configured: Callable[[], Configuration | None],
+        path: Path,
+        since: str,
+        *,
+        remembers: bool = False,
+    ) -> None:
+        self._target = target
+        self._ledger = ledger
+        self._configured = configured
+        self._path = path
+        self._since = since
+        self._past = PastBatches(Objects(target.client("s3")), target.silver, remembers=remembers)
+
+    def look(self, now: int) -> Look:
+        """Read the stack. `now` is in epoch ms."""
+        since = point_in_time(self._since, now)
+        document = gather(self._ledger, now, self._configured)
+        lanes = document["lanes"]
+        with stderr_console().status("Reading manifests"):
+            batches = list(self._past.newest(since=since, at_most=MANIFESTS))
+            waiting = [item for lane in lanes for item in self._ledger.pending.oldest(lane["lane"], WAITING)]
+            named = [batch.manifest.run for batch in batches[:RUNS]]
+            named += [lane[which] for lane in lanes for which in ("run", "last_run") if lane[which]]
+            items = {name: self._ledger.history.run(name) for name in dict.fromkeys(named)}
+        window = shown_window(since, now, batches)
+        oldest: dict[str, str] = {}
+        for item in sorted(waiting, key=lambda item: item.admitted_at):
+            oldest.setdefault(item.table, item.id.key)
+        return Look(
+            now=now,
+            document=document,
+            window=window,
+            tables=table_pasts(batches),
+            backlog=backlog(batches, (item.admitted_at for item in waiting), window),
+            runs=runs(batches, {name: item for name, item in items.items() if item is not None}, now),
+            oldest=oldest,
+            unread=self._past.unread,
+            skipped=tuple(self._past.skipped),
+        )
+
+    def write(self, shown: Look, *, every_s: float | None = None, note: str | None = None) -> None:
+        """Write the page of a look. With `every_s`, the pause of a watch, the file is replaced whole."""
+        text = page(
+            shown.document,
+            described=self._target.described,
+            now=shown.now,
+            window=shown.window,
+            tables=shown.tables,
+            backlog=shown.backlog,
+            runs=shown.runs,
+            unread=shown.unread,
+            skipped=len(shown.skipped),
+            stack=self._target.stack if self._target.kind == DEPLOYED else None,
+            oldest=shown.oldest,
+            every_s=None if every_s is None else ceil(every_s),
+            note=note,
+        )
+        whole = self._path if every_s is None else self._path.with_name(f"{self._path.name}.partial")
+        try:
+            whole.write_text(text, encoding="utf-8")
+            if whole != self._path:
+                whole.replace(self._path)
+        except OSError as error:
+            raise UsageError(
+                f"{self._path} can't be written: {error.strerror}", next_step="Name a file in a folder that exists"
+            ) from error
+
+    def watch(self, every_s: float) -> None:
+        """Write the page every so many seconds until Ctrl-C, and then once more, as one that is not renewed.
+
+        While the stack can't be read, the page shows the last look and since when.
+        """
+        shown = self.look(epoch_ms())
+        note = None
+        try:
+            self.write(shown, every_s=every_s)
+            say(f"Written to {self._path}, and again every {every_s:g} s. Ctrl-C ends it")
+            took = 0.0
+            while True:
+                time.sleep(max(every_s, SHARE * took))
+                began, now = time.monotonic(), epoch_ms()
+                try:
+                    shown, note = self.look(now), None
+                except AWS_ERRORS as error:
+                    note = note or f"The stack can't be read since {clock(now)} UTC: {error}"
+                took = time.monotonic() - began
+                self.write(shown, every_s=every_s, note=note)
+        except KeyboardInterrupt:
+            self.write(shown, note="Not renewed any more: its watch has ended")

@@ -1,0 +1,270 @@
+"""The sections of the status page about the present: lanes, tables, services, runs, objects that were set aside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sluice.lane.machine import HALTED, IDLE, PAUSED, STARTING
+from sluice.lane.machine import RUNNING as LANE_RUNS
+from sluice.services.requests import FAILED, OPEN
+from sluice.services.requests import RUNNING as SERVICE_RUNS
+from sluice_cli.status.html import (
+    CHARACTERS,
+    FAILS,
+    NONE,
+    PAUSES,
+    RESTS,
+    RUNNING,
+    STARTS,
+    WAITS,
+    WARNS,
+    Cell,
+    Node,
+    StateKind,
+    age,
+    badge,
+    code,
+    count,
+    cut,
+    head,
+    joined,
+    long,
+    nothing,
+    number,
+    section,
+    table,
+    tag,
+    words,
+)
+from sluice_cli.status.overview import describe_trouble
+from sluice_cli.status.past import RunPast, TablePast
+from sluice_cli.status.service_entries import describe_error, describe_report, describe_since
+from sluice_cli.status.trouble import CommandLine
+from sluice_cli.terminal.output import counted, human_age, human_bytes
+from sluice_read.moments import clock
+
+ROWS_SHOWN = 200  # of services; `sluice services list` shows all
+REASONS_SHOWN = 20
+RUNS_LISTED = 12
+DUE = "due"
+_LANES: Mapping[str, StateKind] = {LANE_RUNS: RUNNING, STARTING: STARTS, IDLE: RESTS, PAUSED: PAUSES, HALTED: FAILS}
+_SERVICES: Mapping[str, StateKind] = {FAILED: FAILS, SERVICE_RUNS: RUNNING}
+_WORST_FIRST = (FAILS, WARNS, PAUSES, RUNNING, WAITS, RESTS)
+
+
+def lanes_section(lanes: Sequence[Mapping[str, Any]], links: Mapping[str, str]) -> Node:
+    """The section of the lanes. `links` are ids of the page by run."""
+    rows = []
+    for lane in lanes:
+        run = lane["run"] or lane["last_run"] or NONE
+        size = lane["pending"]["bytes"]
+        rows.append(
+            (
+                head(lane["lane"]),
+                badge(lane["state"], _LANES.get(lane["state"], RESTS)),
+                long(lane["summary"]),
+                count(lane["pending"]["objects"]),
+                number(human_bytes(size) if size else None),
+                number(age(lane["pending"]["oldest_ms"])),
+                count(len(lane["unsettled_batches"])),
+                code(run, links.get(run)),
+            )
+        )
+    columns = ("lane", "state", "activity", "#waiting", "#bytes", "#oldest", "#open batches", "run")
+    return section("Lanes", table(columns, rows, "No lane has had work yet"), identity="lanes")
+
+
+def tables_section(
+    states: Sequence[Mapping[str, Any]], pasts: Sequence[TablePast], links: Mapping[str, str], now: int
+) -> Node:
+    """The section of the tables, the ones in trouble first. `links` are ids of the page by table."""
+    past = {table.table: table for table in pasts}
+    listed = sorted(states, key=lambda state: (_WORST_FIRST.index(_state(state)[1]), state["table"]))
+    rows = [_table(state, past.get(state["table"]), links.get(state["table"]), now) for state in listed]
+    columns = (
+        "table",
+        "state",
+        "#waiting",
+        "#oldest",
+        "#last commit",
+        "#readable after: median",
+        "#95 %",
+        "#freshness",
+        "#objects",
+        "#quarantined objects",
+        "#quarantined rows",
+        "trouble",
+    )
+    return section("Tables", table(columns, rows, "No table has a commit yet"), identity="tables")
+
+
+def _table(state: Mapping[str, Any], own: TablePast | None, link: str | None, now: int) -> tuple[Cell, ...]:
+    last = state["last_commit_at"]
+    freshness = state["freshness_s"] if own is None or own.freshness_s is None else own.freshness_s
+    parts = describe_trouble(state, now, characters=CHARACTERS) + [cut(note) for note in state["notes"]]
+    colour = "bad" if state["last_error"] or state["blocked"] else "warn" if parts else None
+    return (
+        head(state["table"], link),
+        badge(*_state(state)),
+        count(state["pending"]["objects"] + state["claimed"]["objects"]),
+        number(age(state["pending"]["oldest_ms"])),
+        number(None if last is None else f"{human_age(now - last)} ago"),
+        number(age(own.p50_ms if own else None)),
+        number(age(own.p95_ms if own else None)),
+        number(None if freshness is None else human_age(freshness * 1000)),
+        count(state["committed"]["objects"]),
+        count(state["quarantined"]["objects"]),
+        count(state["quarantined"]["rows"]),
+        long("; ".join(parts) or NONE, colour),
+    )
+
+
+def _state(table: Mapping[str, Any]) -> tuple[str, StateKind]:
+    """The state of a table in a word."""
+    if table["blocked"]:
+        return "blocked", FAILS
+    if table["last_error"]:
+        return "failing", FAILS
+    if table["late"]:
+        return "late", WARNS
+    if table["paused"]:
+        return "paused", PAUSES
+    if table["claimed"]["objects"]:
+        return "merging", RUNNING
+    return ("waiting", WAITS) if table["pending"]["objects"] else ("up to date", RESTS)
+
+
+def services_section(entries: Sequence[Mapping[str, Any]], due: Sequence[Mapping[str, str]], now: int) -> Node:
+    """The section of table services: failures, open requests, services that are due, then the last results."""
+    listed = sorted(
+        entries,
+        key=lambda entry: (entry["state"] != FAILED, entry["state"] not in OPEN, entry["table"], entry["service"]),
+    )
+    urgent = [entry for entry in listed if entry["state"] == FAILED or entry["state"] in OPEN]
+    rows = [_service(entry, now) for entry in urgent]
+    rows += [
+        (
+            head(each["table"]),
+            words(each["service"]),
+            badge(DUE, WAITS),
+            number(None),
+            long(each["reason"]),
+            long(NONE),
+        )
+        for each in due
+    ]
+    rows += [_service(entry, now) for entry in listed[len(urgent) :]]
+    left = len(rows) - ROWS_SHOWN
+    more = nothing(f"{counted(left, 'more row')}: `sluice services list` shows all") if left > 0 else None
+    columns = ("table", "service", "state", "#for", "result, or reason why it is due", "error")
+    return section(
+        "Table services",
+        table(columns, rows[:ROWS_SHOWN], "No service was requested yet, and none is due"),
+        more,
+        identity="services",
+    )
+
+
+def services_tile(
+    entries: Sequence[Mapping[str, Any]], due: Sequence[Mapping[str, str]]
+) -> tuple[str, str, str | None]:
+    """The number of failed and open services, a note, and the colour."""
+    failed, still = sum(entry["state"] == FAILED for entry in entries), sum(entry["state"] in OPEN for entry in entries)
+    return f"{failed + still:,}", f"{failed:,} failed, {still:,} open, {len(due):,} due", "bad" if failed else None
+
+
+def _service(entry: Mapping[str, Any], now: int) -> tuple[Cell, ...]:
+    error = describe_error(entry["error"])
+    return (
+        head(entry["table"]),
+        words(entry["service"]),
+        badge(entry["state"], _SERVICES.get(entry["state"], WAITS if entry["state"] in OPEN else RESTS)),
+        number(describe_since(entry, now)),
+        long(describe_report(entry["report"])),
+        long(cut(error), None if entry["error"] is None else "bad"),
+    )
+
+
+def runs_section(strips: Sequence[Node], runs: Sequence[RunPast], links: Mapping[str, str], now: int) -> Node:
+    """The section of the runs: the strips of the lanes, and the newest runs. `links` are ids of the page by run."""
+    rows = [
+        (
+            code(run.run, links.get(run.run)),
+            number(clock(run.began_at)),
+            number(age(None if run.requested_at is None else max(0, run.began_at - run.requested_at))),
+            number(human_age((run.ended_at if run.ended_at is not None else now) - run.began_at)),
+            count(run.batches),
+            count(run.changes),
+            badge(
+                "running" if run.ended_at is None else run.state,
+                FAILS if run.reason else RUNNING if run.ended_at is None else RESTS,
+            ),
+            long(cut(run.reason or NONE), "bad" if run.reason else None),
+        )
+        for run in newest(runs)
+    ]
+    columns = ("run", "#started (UTC)", "#waited", "#held for", "#batches", "#changes", "state", "reason")
+    return section("Runs", *strips, table(columns, rows, "No run in this time"), identity="runs")
+
+
+def newest(runs: Sequence[RunPast]) -> Sequence[RunPast]:
+    """The runs that the page lists, newest first."""
+    return runs[-RUNS_LISTED:][::-1]
+
+
+def aside_section(status: Mapping[str, Any], command: CommandLine) -> Node:
+    """The section of what was set aside, by reason, each with the commands that trace its examples."""
+    parts = [
+        *((state, found, "objects") for state, found in status["set_aside"].items()),
+        ("quarantined rows of committed objects", status["quarantined_rows"], "rows"),
+        ("ignored messages", status["ignored_messages"], "messages"),
+    ]
+    blocks: list[Node] = []
+    for title, found, unit in parts:
+        if found["reasons"]:
+            rows = [
+                (number(item[unit]), long(cut(item["reason"])), _traces(item.get("examples", ()), command))
+                for item in found["reasons"][:REASONS_SHOWN]
+            ]
+            blocks += [
+                tag("h2", f"{title}: {found[unit]:,}{' and more' if found['more'] else ''}"),
+                table((f"#{unit}", "reason", "trace an example"), rows, ""),
+            ]
+    nothing_aside = [tag("h2", "Set aside"), nothing("Nothing is quarantined, parked, superseded or ignored")]
+    return tag("section", *(blocks or nothing_aside), id="aside")
+
+
+def _traces(keys: Iterable[str], command: CommandLine) -> Cell:
+    shown = [shell(command("trace", key)) for key in keys]
+    return Cell(joined(*shown), "long", empty=not shown)
+
+
+def shell(text: str) -> Node:
+    """A command that one click selects whole."""
+    return tag("code", text, class_="command")
+
+
+def look_section(
+    tables: Sequence[tuple[str, Sequence[tuple[str, str]]]], runs: Sequence[str], command: CommandLine
+) -> tuple[Node | None, Mapping[str, str], Mapping[str, str]]:
+    """The section of commands that look closer, and its ids by table and by run.
+
+    `tables` holds for each table what can be traced, each with its key.
+    """
+    entries, by_table, by_run = [], {}, {}
+    for place, (name, keys) in enumerate(tables):
+        by_table[name] = f"table-{place}"
+        lines = [(f"trace the {what}", command("trace", key)) for what, key in keys]
+        entries.append(_look(name, by_table[name], [*lines, ("its objects", command("history", "--table", name))]))
+    for place, name in enumerate(runs):
+        by_run[name] = f"run-{place}"
+        entries.append(_look(name, by_run[name], [("its log", command("logs", name))]))
+    if not entries:
+        return None, by_table, by_run
+    return section("Look closer", tag("div", *entries, class_="look"), identity="look"), by_table, by_run
+
+
+def _look(name: str, identity: str, lines: Sequence[tuple[str, str]]) -> Node:
+    shown = [tag("p", tag("small", what), shell(text)) for what, text in lines]
+    return tag("div", tag("h3", name), *shown, id=identity)

@@ -1,0 +1,144 @@
+"""Says in words what is wrong with a stack: halted, failing, late, quarantined, parked, paused."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sluice.lane.machine import HALTED, PAUSED
+from sluice.ledger.keys import PARKED, QUARANTINED
+from sluice.services.requests import FAILED
+from sluice_cli.status.html import FAILS, PAUSES, WARNS, StateKind, cut
+from sluice_cli.status.service_entries import describe_error
+from sluice_cli.terminal.output import counted, human_age
+
+SHOWN = 6  # of one kind; the sections below list all
+Words = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """One thing that is wrong: its kind and name, a sentence, the section that shows more, and commands that help."""
+
+    kind: StateKind
+    name: str
+    text: str
+    section: str
+    commands: tuple[Words, ...] = ()
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """Writes commands of a stack for a shell. `stack` is None for the local one."""
+
+    stack: str | None = None
+
+    def __call__(self, *words: str) -> str:
+        return shlex.join(["sluice", *(("--stack", self.stack) if self.stack else ()), *words])
+
+
+def troubles(status: Mapping[str, Any]) -> tuple[Trouble, ...]:
+    """What is wrong, the worst first. `status` is the document of `sluice status --json`."""
+    lanes, tables = status["lanes"], status["tables"]
+    kinds = (
+        [_halted(lane) for lane in lanes if lane["state"] == HALTED],
+        [_failing_lane(lane) for lane in lanes if lane["failures"] and lane["state"] not in (HALTED, PAUSED)],
+        [_failing_table(table) for table in tables if table["blocked"] or table["last_error"]],
+        [_failed_service(entry) for entry in status["services"] if entry["state"] == FAILED],
+        [_late(table) for table in tables if table["late"]],
+        list(_quarantined(status)),
+        list(_parked(status)),
+        [_paused_lane(lane) for lane in lanes if lane["state"] == PAUSED],
+        [_paused_table(table) for table in tables if table["paused"]],
+    )
+    return tuple(each for found in kinds for each in _shortened(found))
+
+
+def _shortened(found: Sequence[Trouble]) -> Iterator[Trouble]:
+    yield from found[:SHOWN]
+    if len(found) > SHOWN:
+        first = found[0]
+        yield Trouble(first.kind, first.name, f"{len(found) - SHOWN:,} more of these", first.section)
+
+
+def _halted(lane: Mapping[str, Any]) -> Trouble:
+    run = lane["last_run"]
+    logs: tuple[Words, ...] = (("logs", run),) if run else ()
+    text = f"Lane {lane['lane']}: {_first_line(lane['summary'])}{_waiting(lane)}"
+    return Trouble(FAILS, "halted", text, "lanes", (*logs, ("resume", lane["lane"])))
+
+
+def _failing_lane(lane: Mapping[str, Any]) -> Trouble:
+    failed = counted(lane["failures"], "failed run")
+    reason = f", the last one: {_first_line(lane['reason'])}" if lane["reason"] else ""
+    text = f"Lane {lane['lane']}: {failed} in a row{reason}{_waiting(lane)}"
+    return Trouble(FAILS, "failing", text, "lanes", (("runs", "--lane", lane["lane"], "--failed"),))
+
+
+def _failing_table(table: Mapping[str, Any]) -> Trouble:
+    name, error = table["table"], _first_line(table["blocked"] or table["last_error"])
+    return Trouble(
+        FAILS,
+        "blocked" if table["blocked"] else "failing",
+        f"Table {name}: {error}",
+        "tables",
+        (("history", "--table", name),),
+    )
+
+
+def _failed_service(entry: Mapping[str, Any]) -> Trouble:
+    text = f"{entry['service']} of {entry['table']}: {cut(describe_error(entry['error']))}"
+    return Trouble(FAILS, "failed", text, "services", (("services", "list", entry["table"]),))
+
+
+def _late(table: Mapping[str, Any]) -> Trouble:
+    text = (
+        f"Table {table['table']}: the oldest of {counted(table['pending']['objects'], 'waiting object')} was admitted "
+        f"{human_age(table['pending']['oldest_ms'])} ago; its freshness is {human_age(table['freshness_s'] * 1000)}"
+    )
+    return Trouble(WARNS, "late", text, "tables", (("history", "--table", table["table"]),))
+
+
+def _quarantined(status: Mapping[str, Any]) -> Iterator[Trouble]:
+    found, rows = status["set_aside"][QUARANTINED], status["quarantined_rows"]
+    if not found["objects"] and not rows["rows"]:
+        return
+    parts = [
+        *([_number(found, "objects", "object")] if found["objects"] else []),
+        *([f"{_number(rows, 'rows', 'row')} of {_number(rows, 'objects', 'object')}"] if rows["rows"] else []),
+    ]
+    reason = (found["reasons"] or rows["reasons"])[0]["reason"]
+    text = f"{' and '.join(parts)}, most often: {cut(reason)}"
+    yield Trouble(FAILS, "quarantined", text, "aside", (("quarantine", "list"),))
+
+
+def _parked(status: Mapping[str, Any]) -> Iterator[Trouble]:
+    found = status["set_aside"][PARKED]
+    if found["objects"]:
+        text = f"{_number(found, 'objects', 'object')}, most often: {cut(found['reasons'][0]['reason'])}"
+        yield Trouble(WARNS, "parked", text, "aside", (("quarantine", "list", "--parked"), ("config", "discover")))
+
+
+def _paused_lane(lane: Mapping[str, Any]) -> Trouble:
+    text = f"Lane {lane['lane']}: {_first_line(lane['summary'])}{_waiting(lane)}"
+    return Trouble(PAUSES, "paused", text, "lanes", (("resume", lane["lane"]),))
+
+
+def _paused_table(table: Mapping[str, Any]) -> Trouble:
+    waits = counted(table["pending"]["objects"], "object")
+    return Trouble(PAUSES, "paused", f"Table {table['table']}: {waits} waiting", "tables", (("config", "show"),))
+
+
+def _waiting(lane: Mapping[str, Any]) -> str:
+    waiting = lane["pending"]["objects"]
+    return f"; {counted(waiting, 'object')} waiting" if waiting else ""
+
+
+def _number(found: Mapping[str, Any], name: str, noun: str) -> str:
+    return f"{counted(found[name], noun)}{' and more' if found['more'] else ''}"
+
+
+def _first_line(text: str) -> str:
+    return cut((text or "no reason is recorded").splitlines()[0])

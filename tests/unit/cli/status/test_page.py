@@ -1,0 +1,242 @@
+"""The status page: what is wrong in words, states told by shape and colour, its contrast, its commands, its layout."""
+
+import json
+import re
+import shlex
+from html.parser import HTMLParser
+
+import pytest
+from documented_commands import commands_in, problem
+
+from sluice_cli.status.html import FAILS, KINDS, NONE, RUNNING, badge, count, head, number, table
+from sluice_cli.status.style import STYLE
+from sluice_cli.status.trouble import SHOWN, CommandLine, troubles
+from sluice_cli.terminal.colours import DARK, DECORATION, GROUNDS, LIGHT, TEXT
+from tools.status_pictures import SIZES, browser, headless, sample_page, sample_status
+from tools.status_pictures import table as sample_table
+
+COLOURS = pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
+
+
+class Page(HTMLParser):
+    """The texts of a page, of its commands, and the attributes of its elements."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.texts, self.commands, self.attributes, self._command = [], [], [], False
+        self.feed(text)
+
+    def handle_starttag(self, name, attributes):
+        given = dict(attributes)
+        self.attributes.append((name, given))
+        self._command = name == "code" and given.get("class") == "command"
+
+    def handle_data(self, text):
+        self.texts.append(text)
+        if self._command:
+            self.commands.append(text)
+            self._command = False
+
+
+@pytest.fixture(scope="module")
+def shown():
+    return Page(sample_page())
+
+
+def healthy():
+    """The sample without its troubles."""
+    status = sample_status()
+    calm = {"last_error": None, "backoff_until": None, "late": False}
+    return {
+        **status,
+        "lanes": [lane for lane in status["lanes"] if lane["state"] in ("running", "idle")],
+        "tables": [{**each, **calm} for each in status["tables"]],
+        "services": [],
+        "set_aside": {name: {**found, "objects": 0, "reasons": []} for name, found in status["set_aside"].items()},
+        "quarantined_rows": {"rows": 0, "objects": 0, "more": False, "reasons": []},
+    }
+
+
+def test_what_is_wrong_stands_in_words_before_everything_else(shown):
+    page = sample_page()
+    assert page.index("What is wrong") < page.index('class="tiles"') < page.index(">Backlog<")
+    names = [trouble.name for trouble in troubles(sample_status())]
+    assert names == ["halted", "failing", "failed", "late", "late", "quarantined", "parked", "paused"]
+    text = "".join(shown.texts)
+    assert "Lane orders: halted after 5 failed runs" in text
+    assert "Table shop.orders: the oldest of 1,840 waiting objects was admitted 2 h ago; its freshness is 1 min" in text
+    assert "3 objects and 41 rows of 2 objects, most often: not_avro" in text
+
+
+def test_a_stack_without_trouble_says_that_nothing_is_wrong():
+    assert troubles(healthy()) == ()
+    page = sample_page(healthy())
+    assert "Nothing is wrong" in page and "What is wrong" not in page
+
+
+def test_a_lane_that_keeps_failing_is_wrong_before_it_halts():
+    status = healthy()
+    status["lanes"][0].update(failures=2, reason="no capacity\nat line 3")
+    (trouble,) = troubles(status)
+    assert trouble.text == "Lane main: 2 failed runs in a row, the last one: no capacity; 214 objects waiting"
+
+
+def test_blocked_and_paused_tables_are_named():
+    status = healthy()
+    status["tables"] = [
+        sample_table("a.b", "main", 7, 1, 1, 1, blocked="the table went back\nmore"),
+        sample_table("c.d", "main", 7, 1, 1, 1, paused=True),
+    ]
+    assert [(each.name, each.text) for each in troubles(status)] == [
+        ("blocked", "Table a.b: the table went back"),
+        ("paused", "Table c.d: 7 objects waiting"),
+    ]
+
+
+def test_many_troubles_of_one_kind_are_counted():
+    status = healthy()
+    status["tables"] = [sample_table(f"a.t{n}", "main", 1, 9_999, 1, 1, freshness_s=1, late=True) for n in range(20)]
+    found = troubles(status)
+    assert len(found) == SHOWN + 1 and found[-1].text == "14 more of these"
+
+
+def test_every_kind_of_state_has_a_shape_of_its_own_and_a_place_in_the_legend():
+    assert len({kind.path for kind in KINDS}) == len(KINDS)
+    page = sample_page()
+    legend = page[page.index('id="legend"') :]
+    assert all(kind.path in legend and kind.words in legend for kind in KINDS)
+    assert FAILS.path in badge("halted", FAILS).content and RUNNING.path in badge("running", RUNNING).content
+    assert page.count('class="state ') == page.count('class="shape ')
+
+
+@COLOURS
+def test_text_has_the_contrast_of_wcag_aa(colours):
+    assert {
+        (name, ground): round(found, 2)
+        for name in TEXT
+        for ground in GROUNDS
+        if (found := contrast(colours[name], colours[ground])) < 4.5
+    } == {}
+
+
+@COLOURS
+def test_marks_have_the_contrast_of_wcag_aa(colours):
+    marks = set(colours) - {*GROUNDS, *DECORATION}
+    low = {(name, ground) for name in marks for ground in GROUNDS if contrast(colours[name], colours[ground]) < 3}
+    assert low == set()
+
+
+def test_the_contrast_is_that_of_the_standard():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+
+
+def test_the_style_has_no_colours_but_those_whose_contrast_is_known():
+    declared = {
+        mode: dict(re.findall(r"--([a-z]+):(#[0-9a-f]{6})", part))
+        for mode, part in zip(("light", "dark"), STYLE.split("@media(prefers-color-scheme:dark)"))
+    }
+    assert (declared["light"], declared["dark"]) == (dict(LIGHT), dict(DARK))
+    rules = re.sub(r"--[a-z]+:#[0-9a-f]{6}", "", STYLE)
+    assert re.findall(r"#[0-9a-f]{3,8}\b", rules) == []
+    painted = {
+        value
+        for name, value in re.findall(r"[{;\n](color|fill|stroke|background):([^;}]+)", rules)
+        if name and value not in ("none", "currentColor", "inherit")
+    }
+    used = {name for value in painted for name in re.findall(r"var\(--([a-z]+)\)", value)}
+    assert all(value.startswith("var(") for value in painted) and used <= set(LIGHT)
+    written = set(re.findall(r"[{;\n]color:var\(--([a-z]+)\)", rules))
+    assert written <= set(TEXT), "what colours text has the contrast of text"
+
+
+def test_empty_columns_are_left_out():
+    rows = [(head("a"), number(None), count(0), number(7)), (head("b"), number(NONE), count(0), number(None))]
+    found = Page(table(("name", "#never", "#nothing", "#some"), rows, "none"))
+    assert "".join(found.texts) == "namesomea7b-"
+
+
+def test_each_cell_names_its_column_for_the_layout_of_a_phone(shown):
+    cells = [given for name, given in shown.attributes if name == "td"]
+    assert len(cells) > 100 and all(given.get("data-label") for given in cells)
+    assert "content:attr(data-label)" in STYLE
+
+
+def test_the_axes_are_labelled(shown):
+    page = sample_page()
+    backlog = Page(page[page.index(">Backlog<") : page.index(">Commits<")])
+    assert {"objects admitted and not yet readable, over time (UTC)", "2,000", "1,000", "0"} <= set(backlog.texts)
+    assert {"04-30 10:00", "16:00", "22:00", "05-01 04:00", "10:00"} <= set(backlog.texts)
+
+
+def test_every_link_leads_to_a_part_of_the_page(shown):
+    links = {given["href"] for name, given in shown.attributes if name == "a"}
+    identities = [given["id"] for _, given in shown.attributes if "id" in given]
+    assert links <= {f"#{identity}" for identity in identities} and len(set(identities)) == len(identities)
+    assert {"#table-4", "#run-0", "#aside"} <= links
+
+
+def test_rows_lead_to_commands_that_exist(shown):
+    wrong = [
+        (text, found)
+        for text in shown.commands
+        for command in commands_in(f"    {text}\n", "page")
+        if (found := problem(command.words))
+    ]
+    assert wrong == []
+    verbs = {tuple(text.split()[3:4]) for text in shown.commands}
+    assert {("trace",), ("history",), ("logs",), ("resume",), ("quarantine",)} <= verbs
+    assert all(text.startswith("sluice --stack sluice ") for text in shown.commands)
+
+
+def test_a_name_from_outside_is_one_word_of_a_command():
+    hostile = "a b'; rm -rf ~ #\"$(x)"
+    assert shlex.split(CommandLine()("trace", hostile)) == ["sluice", "trace", hostile]
+    status = healthy()
+    status["tables"] = [{**sample_table(hostile, "main", 7, 1, 1, 1), "last_error": "x"}]
+    assert CommandLine("sluice")("history", "--table", hostile) in Page(sample_page(status)).commands
+
+
+def test_only_a_watched_page_asks_to_be_read_again():
+    refreshed = [given for _, given in Page(sample_page(every_s=30)).attributes if given.get("http-equiv") == "refresh"]
+    assert [given["content"] for given in refreshed] == ["30"]
+    assert 'http-equiv="refresh"' not in sample_page()
+
+
+MEASURE = """
+addEventListener("load", () => {
+  const found = {};
+  for (const frame of document.querySelectorAll("iframe")) {
+    const page = frame.contentDocument, root = page.documentElement;
+    const wide = [...page.querySelectorAll("main *")].filter(each =>
+      !each.closest("svg") && each.getBoundingClientRect().right > root.clientWidth + 0.5);
+    found[frame.width] = [root.scrollWidth, wide.map(each => each.tagName + " " + each.textContent.slice(0, 40))];
+  }
+  document.body.textContent = "measured " + JSON.stringify(found) + " end";
+});
+"""
+
+
+@pytest.mark.skipif(browser() is None, reason="no Chromium is installed")
+def test_no_column_is_cut_on_a_phone_and_none_on_larger_screens(tmp_path):
+    widths = sorted({360, 768, 1201, *(width for width, _ in SIZES.values())})
+    inner = sample_page().replace("&", "&amp;").replace('"', "&quot;")
+    frames = "".join(f'<iframe width="{width}" height="900" srcdoc="{inner}"></iframe>' for width in widths)
+    (tmp_path / "measured.html").write_text(f"<meta charset=utf-8><script>{MEASURE}</script><body>{frames}")
+    answer = headless(browser(), (tmp_path / "measured.html").as_uri(), tmp_path, "--dump-dom")
+    found = json.loads(re.search(r"measured (\{.*\}) end", answer)[1])
+    assert found == {str(width): [width, []] for width in widths}
+
+
+def contrast(one, other):
+    """The contrast of two colours `#rrggbb`, from 1 to 21, as WCAG 2.2 defines it."""
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def luminance(colour):
+    red, green, blue = (
+        value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
+        for value in (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
