@@ -111,6 +111,16 @@ class Incompatible(SluiceError):
     next_step = "Give the column a type that holds both, or give the topic a table of another name"
 
 
+class SchemaFrozen(Incompatible):
+    """A new column, or a wider type, for a table with `schema: freeze`; facts: `column`, `types`."""
+
+    code = "schema_frozen"
+    next_step = (
+        "To take it, set `schema: evolve` in the table's rule, push it, then `sluice quarantine retry`. To go on"
+        " without a new column, name it in `columns: {exclude: ...}`"
+    )
+
+
 class Unordered(SluiceError):
     """A change whose position in the source's log is missing or out of range; facts: `field`, `value`."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import is_dataclass, replace
 from typing import Annotated, Any
@@ -26,7 +27,9 @@ def _form(title: str, meaning: str, settings: tuple[Setting, ...], *, defaults: 
     fields = {
         setting.key: _field(setting, settings, defaults=defaults) for setting in settings if len(setting.path) == 1
     }
-    return create_model(title, __base__=_Form, __doc__=meaning, **fields)  # type: ignore[call-overload]
+    with warnings.catch_warnings():  # `schema` is also the name of a deprecated method of pydantic's
+        warnings.filterwarnings("ignore", message='Field name "schema"')
+        return create_model(title, __base__=_Form, __doc__=meaning, **fields)  # type: ignore[call-overload]
 
 
 def _field(setting: Setting, settings: tuple[Setting, ...], *, defaults: bool) -> tuple[Any, Any]:

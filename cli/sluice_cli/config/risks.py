@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sluice.config.table import HARD, IGNORE
+from sluice.config.table import FREEZE, HARD, IGNORE
 
 _Risk = Callable[[Any, Any], str | None]
 UNFIT = "objects whose columns no longer fit the table's are quarantined"
@@ -56,6 +56,7 @@ RISKS: Mapping[str, _Risk] = {
     "lineage": _lineage,
     "raw": _always(UNFIT),
     "types": _always(UNFIT),
+    "schema": lambda old, new: "objects with new columns or wider types are quarantined" if new == FREEZE else None,
     "columns.": _always("rows from before keep their values until `sluice rebuild table`; objects may no longer fit"),
     "csv.": _always("the same text is stored as another value from now on"),
     "key_pattern": lambda old, new: "objects whose keys it doesn't match are parked" if old is not None else None,

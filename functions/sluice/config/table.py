@@ -53,6 +53,8 @@ TABLE_TYPES = (COW, MOR)
 DELETE_MODES = (SOFT, HARD, IGNORE)
 AUTO, SIMPLE, RECORD = "auto", "simple", "record"
 INDEXES = (AUTO, SIMPLE, RECORD)
+EVOLVE, FREEZE = "evolve", "freeze"
+SCHEMA_MODES = (EVOLVE, FREEZE)
 FORMATS = ("avro", "json", "parquet", "csv")
 
 HISTORY = "_history"  # the end of a history table's name
@@ -252,6 +254,14 @@ class TableSettings:
             "Columns that the table leaves out, renames, hashes or masks, before anything is stored.",
             default_text="",
             page="#columns",
+        ),
+    )
+    schema: str = field(
+        default=EVOLVE,
+        metadata=setting(
+            choice(*SCHEMA_MODES),
+            "`evolve`: new columns and wider types are taken. `freeze`: objects that bring any are quarantined, "
+            "once the table has data.",
         ),
     )
     services: ServicePolicy = field(

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sluice.changes.hidden_columns import NAMES
-from sluice.config.table import TableConfig
-from sluice.errors import Incompatible
+from sluice.config.table import FREEZE, TableConfig
+from sluice.errors import Incompatible, SchemaFrozen
 from sluice.schema.capture_order import check_position_column
 from sluice.schema.columns import ARRAY, BOOLEAN, INT, JSON, LONG, MAX_PRECISION, STRING, RowSchema
 
@@ -167,10 +167,10 @@ def evolve_empty(before: Mapping[str, str]) -> Evolution:
 def evolve_table(before: Mapping[str, str] | None, row: RowSchema, config: TableConfig) -> Evolution:
     """`evolve` for a row of `row_for_table`, by the table's configuration.
 
-    Raises Incompatible also where two columns have one name; where the position column is missing; where the column
-    that marks deletions holds other values than text, whole numbers and booleans; where a column of the key or of the
-    partitions is an array or a map, whose text may vary; and where the table would have more columns than its limits
-    allow, since each object may bring other names.
+    Raises SchemaFrozen where it would change a frozen table, and Incompatible also where two columns have one name;
+    where the position column is missing; where the column that marks deletions holds other values than text, whole
+    numbers and booleans; where a column of the key or of the partitions is an array or a map, whose text may vary; and
+    where the table would have more columns than its limits allow, since each object may bring other names.
     """
     _check_names(row)
     for name in config.record_key + config.partition_by:
@@ -210,7 +210,22 @@ def evolve_table(before: Mapping[str, str] | None, row: RowSchema, config: Table
             next_step="Let the source write fields without fixed names as one column of JSON text or a map, "
             "or raise the table's limit schema_columns",
         )
+    if config.schema == FREEZE and before is not None:
+        _check_frozen(found)
     return found
+
+
+def _check_frozen(found: Evolution) -> None:
+    """Raise SchemaFrozen for the first column that would change the table."""
+    for change in found.changes:
+        if change.change in (ADDED, PROMOTED, REWRITTEN):
+            new = change.change == ADDED
+            described = f"is new ({change.new})" if new else f"is {change.new} and the table has {change.old}"
+            raise SchemaFrozen(
+                f"The table's schema is frozen, and column {change.column[:100]} {described}",
+                column=change.column[:100],
+                types=[change.old or "", change.new],
+            )
 
 
 def _check_names(row: RowSchema) -> None:

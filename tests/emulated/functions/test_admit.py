@@ -506,6 +506,18 @@ def test_a_schema_that_cannot_fit_its_table_is_quarantined_at_once(deployment):
     } and seen.verdict == "incompatible"
 
 
+def test_a_frozen_table_quarantines_a_new_column_at_once_and_takes_the_rest(deployment):
+    deployment.configure(TableRule("public.orders", ("id",), topic=TOPIC, schema="freeze"))
+    history = SchemaHistory(Objects(deployment.s3), SILVER)
+    history.keep_columns(StoredColumns("public.orders", {field["name"]: "bigint" for field in SCHEMA["fields"][:1]}))
+    more = {**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "more", "type": ["null", "string"], "default": None}]}
+    good, bad = deployment.land(key(0), avro()), deployment.land(key(1), avro(more))
+    handler(sqs_event(s3_body(good, bad)), context())
+    record = deployment.record(bad)
+    assert (record.state, record.code) == ("quarantined", "schema_frozen") and "column more is new" in record.reason
+    assert deployment.record(good).state == "pending"
+
+
 def test_a_header_longer_than_the_first_read_is_read_again_once_per_topic(deployment):
     wide = {**SCHEMA, "doc": "d" * (FIRST_READ_BYTES + 1000)}
     configuration = deployment.configure()

@@ -101,6 +101,8 @@ def test_a_removed_table_is_a_risk_and_a_warning_of_another_table_is_kept():
         ("services: off", True),
         ("catalog: off", True),
         ("freshness: 5m", False),
+        ("schema: freeze", True),
+        ("columns: {exclude: note}", True),
     ],
 )
 def test_only_what_can_lose_or_stop_something_is_a_risk(setting, risky):

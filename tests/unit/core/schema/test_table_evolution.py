@@ -2,9 +2,12 @@
 
 import pytest
 
-from sluice.errors import Incompatible
+from sluice.config.rules.columns import ColumnRules
+from sluice.config.table import FREEZE, TableConfig
+from sluice.errors import Incompatible, SchemaFrozen
 from sluice.schema.columns import RowSchema, decimal_column, plain_column
-from sluice.schema.evolution import evolve, refused, rewritten_columns, widen
+from sluice.schema.evolution import evolve, evolve_table, refused, rewritten_columns, widen
+from sluice.schema.table_row import row_for_table
 
 
 def row(**columns):
@@ -143,3 +146,40 @@ def test_what_a_table_cannot_take_is_refused_with_a_way_out(stored, columns, des
     assert "table of another name" in str(found.value) or "table with a key" in str(found.value)
     (change,) = refused(found.value).changes
     assert (change.change, change.column) == ("incompatible", found.value.facts["column"])
+
+
+def frozen(**settings):
+    return TableConfig("db.t", "db", "t", "x", ("id",), schema=FREEZE, **settings)
+
+
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [
+        ({"id": "long", "name": "string", "more": "string"}, "column more is new"),
+        ({"id": "long", "name": "string", "n": "long"}, "column n is bigint and the table has int"),
+    ],
+    ids=["new column", "wider type"],
+)
+def test_a_frozen_table_takes_no_new_column_and_no_wider_type(written, why):
+    before = {"id": "bigint", "name": "string", "n": "int"}
+    with pytest.raises(SchemaFrozen, match=why) as refusal:
+        evolve_table(before, row(**written), frozen())
+    assert "schema: evolve" in refusal.value.next_step and refusal.value.code == "schema_frozen"
+    assert refused(refusal.value).verdict == "incompatible"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [{"id": "long", "name": "string", "n": "int"}, {"id": "int", "n": "int"}],
+    ids=["the same", "narrower and fewer"],
+)
+def test_a_frozen_table_takes_what_does_not_change_it(written):
+    before = {"id": "bigint", "name": "string", "n": "int"}
+    assert evolve_table(before, row(**written), frozen()).target == before
+    assert evolve_table(None, row(**written), frozen()).verdict == "new_table"
+
+
+def test_a_frozen_table_goes_on_without_a_new_column_that_its_rule_excludes():
+    config = frozen(columns=ColumnRules(exclude=("more",)))
+    written = row_for_table(row(id="long", more="string"), config)
+    assert evolve_table({"id": "bigint"}, written, config).verdict == "same"
