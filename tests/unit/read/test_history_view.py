@@ -13,6 +13,7 @@ from silver_tables import SILVER_FOLDER, SilverFolder
 
 from sluice.catalog.history_view import DUCKDB, SPARK, TRINO, history_view_sql
 from sluice_read.sql import run_query
+from sluice_read.values import rows_of
 
 MINUTE = 60_000
 
@@ -31,10 +32,17 @@ def states(*changes: Any) -> list[tuple[Any, ...]]:
         )
         connection.executemany("INSERT INTO h VALUES (?, ?, ?, ?, ?, ?)", list(changes))
         sql = history_view_sql(["id", 'na"me'], record_key=["id"], source="h", dialect=DUCKDB)
-        found = connection.execute(f"SELECT * FROM ({sql}) ORDER BY id, valid_from").fetchall()
+        # As the commands read it: DuckDB's own `fetchall` needs pytz for times with a zone.
+        found = [
+            row
+            for batch in connection.sql(f"SELECT * FROM ({sql}) ORDER BY id, valid_from").to_arrow_reader(1_000)
+            for row in rows_of(batch)
+        ]
 
-    def minute(moment: dt.datetime | None) -> int | None:
-        return None if moment is None else round(moment.timestamp() / 60)
+    def minute(moment: str | None) -> int | None:
+        return (
+            None if moment is None else round(dt.datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp() / 60)
+        )
 
     return [(id, name, minute(start), minute(end), current) for id, name, start, end, current in found]
 

@@ -395,10 +395,10 @@ def test_read_writes_json_csv_and_parquet_in_which_null_and_empty_text_differ(on
 def test_a_query_sees_every_table_as_of_the_moment(on_silver, capsys):
     statement = (
         "select (select count(*) from moma.works) w, (select string_agg(name, '|' order by name) from "
-        "moma.works where nationality = 'German') names"
+        "moma.works where nationality = 'German') named"
     )
     assert run(["query", "--as-of", "2026-11-21T09:00:12.700+01:00", "--json", statement]) == 0
-    assert json.loads(capsys.readouterr().out) == {"w": 5, "names": "one moved|six b"}
+    assert json.loads(capsys.readouterr().out) == {"w": 5, "named": "one moved|six b"}
     assert run(["query", "--since", LOADED, "--json", "select id from moma.works where __deleted"]) == 0
     assert json.loads(capsys.readouterr().out) == {"id": 2}
 
