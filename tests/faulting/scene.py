@@ -114,14 +114,14 @@ class Scene:
         return dict(found["jobRun"])
 
     def processes(self, job_run: str) -> list[int]:
-        """The driver, its JVM and its workers: the processes of a job run's group."""
+        """The driver, its JVM and its workers: the processes of a job run's session. Workers have a group of their own."""
         leader = int((self.stack.home / "runs" / job_run / "pid").read_text())
         found = []
         for process in Path("/proc").iterdir():
             if process.name.isdigit():
                 with suppress(OSError, IndexError):
                     fields = (process / "stat").read_text().rpartition(")")[2].split()
-                    if int(fields[2]) == leader and fields[0] not in "ZX":
+                    if int(fields[3]) == leader and fields[0] not in "ZX":
                         found.append(int(process.name))
         return found
 
