@@ -114,7 +114,7 @@ class Scene:
         return dict(found["jobRun"])
 
     def processes(self, job_run: str) -> list[int]:
-        """The driver, its JVM and its workers: the processes of a job run's session. Workers have a group of their own."""
+        """The driver, its JVM and its workers: a job run's session. Workers have a group of their own."""
         leader = int((self.stack.home / "runs" / job_run / "pid").read_text())
         found = []
         for process in Path("/proc").iterdir():
