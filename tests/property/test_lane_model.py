@@ -76,6 +76,7 @@ SCENARIOS = {
         59_972,
     ),
 }
+IN_SHORT = 40_000  # `make test` explores scenarios of so many worlds; test_real_code.py has the larger ones' heart
 LARGE = {
     "two invocations, a crash anywhere": Scenario(SAME, ((0,), (1,)), Left(crashes=1, ticks=1, supervisions=1)),
     "two tables by two invocations, a crash anywhere": Scenario(
@@ -112,7 +113,13 @@ def describe(exploration) -> str:
     return "\n".join(f"{found.property}:\n  " + "\n  ".join(found.trace) for found in exploration.violations[:1])
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.whole if worlds > IN_SHORT else ())
+        for name, (_, worlds) in SCENARIOS.items()
+    ],
+)
 def test_a_table_has_one_writer_and_claimable_work_is_claimed_in_the_end(name, record_property):
     scenario, worlds = SCENARIOS[name]
     seen = explore(scenario)

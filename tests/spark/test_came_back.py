@@ -123,6 +123,7 @@ def test_what_came_back_and_was_not_completed_is_rolled_back_below_later_commits
     assert not any(name.startswith(sleeper.instant) for name in bench.timeline(config))
 
 
+@pytest.mark.whole
 def test_the_only_commit_of_a_batch_is_kept_though_it_came_back(bench: Workbench) -> None:
     config = table(partition_by=("place",))
     bench.merge(config, [bench.put([row("c", 1, 1, "A")], SCHEMA)])

@@ -144,7 +144,9 @@ AT = {
 }
 
 
-@pytest.mark.parametrize("at", AT)
+@pytest.mark.parametrize(
+    "at", [pytest.param(at, marks=() if at == "before the commit" else pytest.mark.whole) for at in AT]
+)
 def test_a_merge_that_died_in_the_driver_is_rolled_back_and_runs_again(
     bench: Workbench, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

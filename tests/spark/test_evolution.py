@@ -56,6 +56,7 @@ def test_wider_types_and_new_and_dropped_columns_go_on_by_themselves(bench: Work
         assert "compacted_before_wider_types" in bench.events.names()
 
 
+@pytest.mark.whole
 def test_a_first_list_of_timestamps_is_read_beside_older_logs(bench: Workbench) -> None:
     config = table(table_type="mor")
     without = flattened({"id": "int", "n": ["null", "int"]})

@@ -118,8 +118,12 @@ def counts(outcome: Outcome) -> dict[str, int]:
     [
         pytest.param({}, id="plain"),
         pytest.param({"record_key": ("code", "id"), "keep_deleted_values": True}, id="key of two columns"),
-        pytest.param({"record_key": ("big",), "lineage": ("batch", "operation")}, id="long key, little lineage"),
-        pytest.param({"lineage": ()}, id="no lineage"),
+        pytest.param(
+            {"record_key": ("big",), "lineage": ("batch", "operation")},
+            id="long key, little lineage",
+            marks=pytest.mark.whole,
+        ),
+        pytest.param({"lineage": ()}, id="no lineage", marks=pytest.mark.whole),
     ],
 )
 def test_a_load_by_arrow_equals_the_one_by_spark(
@@ -319,7 +323,15 @@ def before_the_commit(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(HudiJvm, "commit_files", die)
 
 
-@pytest.mark.parametrize("fail", [before_markers, between_files, with_other_rows, before_the_commit])
+@pytest.mark.parametrize(
+    "fail",
+    [
+        pytest.param(before_markers, marks=pytest.mark.whole),
+        between_files,
+        pytest.param(with_other_rows, marks=pytest.mark.whole),
+        before_the_commit,
+    ],
+)
 def test_a_load_that_died_is_rolled_back_and_done_again_by_spark(
     bench: Workbench, fail: Fail, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, in_tasks: None
 ) -> None:

@@ -232,7 +232,7 @@ def dms_csv(*rows: dict[str, Any]) -> bytes:
     return body.getvalue().encode()
 
 
-@pytest.mark.parametrize("format", ["parquet", "csv"])
+@pytest.mark.parametrize("format", [pytest.param("parquet", marks=pytest.mark.whole), "csv"])
 def test_full_load_and_changes_of_aws_dms_give_the_rows_of_the_source(bench: Workbench, format: str) -> None:
     def put_dms(name: str, *rows: dict[str, Any]) -> Any:
         body = dms_parquet(*rows) if format == "parquet" else dms_csv(*rows)
@@ -268,7 +268,9 @@ def test_full_load_and_changes_of_aws_dms_give_the_rows_of_the_source(bench: Wor
     ]
 
 
-@pytest.mark.parametrize("format", ["csv", "json", "parquet"])
+@pytest.mark.parametrize(
+    "format", [pytest.param("csv", marks=pytest.mark.whole), pytest.param("json", marks=pytest.mark.whole), "parquet"]
+)
 def test_exports_of_spark_are_found_by_their_pattern_and_give_its_rows(
     bench: Workbench, format: str, tmp_path: Path
 ) -> None:

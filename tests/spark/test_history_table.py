@@ -103,6 +103,7 @@ def test_a_part_that_dies_between_the_two_commits_writes_no_change_twice(
     assert bench.rows(config, "id", "name", "__deleted") == [(1, "b", False), (2, None, True)]
 
 
+@pytest.mark.whole
 def test_a_write_of_the_history_that_died_is_rolled_back_and_written_again(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +133,7 @@ def test_a_truncate_ends_the_states_of_all_rows_and_of_those_that_come_late(benc
     ]
 
 
+@pytest.mark.whole
 def test_a_new_and_a_wider_column_are_those_of_the_history_too(bench: Workbench) -> None:
     config = table("h_evolves", history=True)
     narrow = flattened({"id": "int", "n": ["null", "int"]})

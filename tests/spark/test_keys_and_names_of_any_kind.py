@@ -7,6 +7,7 @@ import json
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from workbench import Workbench, change, flattened, table
 
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 4}
@@ -92,6 +93,7 @@ def test_columns_of_any_name_are_stored_and_read(bench: Workbench) -> None:
     assert bench.rows(config, *columns) == [(n, "v1", n, 1, "x", "y", True) for n in (1, 2)]
 
 
+@pytest.mark.whole
 def test_rows_of_an_incremental_snapshot_give_what_is_lacking_and_win_over_nothing(bench: Workbench) -> None:
     config = table(name="snapped")
     schema = flattened({"id": "int", "v": ["null", "string"]})

@@ -71,6 +71,7 @@ def test_a_replay_changes_nothing_not_even_the_commit_time(bench: Workbench, tab
     ) == before
 
 
+@pytest.mark.whole
 @COW
 def test_no_file_is_enlarged_by_a_bloom_filter(bench: Workbench, table_type: str) -> None:
     config = table(table_type=table_type, partition_by=("place",))
@@ -122,6 +123,7 @@ LINEAGE = (
 )
 
 
+@pytest.mark.whole
 @COW
 def test_lineage_is_switched_per_table_also_where_there_is_data(bench: Workbench, table_type: str) -> None:
     config = table(table_type=table_type)
@@ -214,6 +216,7 @@ def test_a_row_that_cannot_be_merged_stops_no_other_and_is_kept_with_its_bytes(b
     assert bench.resolve(manifest, config).quarantined_rows == outcome.quarantined_rows
 
 
+@pytest.mark.whole
 def test_a_retry_after_a_fix_merges_exactly_as_if_it_had_come_in_time(bench: Workbench) -> None:
     nullable = flattened({"id": ["null", "int"], "other": ["null", "int"], "name": NULLABLE_STRING})
     broken = bench.put(

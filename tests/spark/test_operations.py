@@ -105,6 +105,7 @@ def test_a_partial_row_after_a_truncate_inherits_nothing_from_before_it(bench: W
     assert bench.rows(config, "id", "big") == [(1, "new1"), (2, "new2"), (3, "new3")]
 
 
+@pytest.mark.whole
 def test_a_first_batch_may_hold_a_truncate_and_rows_before_and_after_it(bench: Workbench) -> None:
     config = table()
     before = bench.put([row("c", 10, 1), row("c", 20, 2)], SCHEMA)
@@ -175,7 +176,7 @@ def test_a_key_change_moves_a_row_whichever_half_comes_first(bench: Workbench, t
     )
 
 
-@pytest.mark.parametrize("delete_mode", ["soft", "hard"])
+@pytest.mark.parametrize("delete_mode", [pytest.param("soft", marks=pytest.mark.whole), "hard"])
 def test_a_deleted_row_is_hidden_and_an_older_change_that_comes_late_loses(bench: Workbench, delete_mode: str) -> None:
     config = table(delete_mode=delete_mode, partition_by=("place",))
     bench.merge(config, [bench.put([row("r", 10, 1), row("r", 10, 2)], SCHEMA)])
@@ -184,6 +185,7 @@ def test_a_deleted_row_is_hidden_and_an_older_change_that_comes_late_loses(bench
     assert late.no_change and bench.rows(config, "id", "__deleted") == [(1, False), (2, True), (3, True)]
 
 
+@pytest.mark.whole
 def test_an_ignored_delete_leaves_the_values_and_raises_the_position(bench: Workbench) -> None:
     config = table(delete_mode="ignore", partition_by=("place",), table_type="mor")
     bench.merge(config, [bench.put([row("r", 10, 1, "A", "kept"), row("r", 10, 2), row("u", 10, 4, big=MARK)], SCHEMA)])
@@ -221,6 +223,7 @@ def test_an_ignored_delete_leaves_the_values_and_raises_the_position(bench: Work
     ]
 
 
+@pytest.mark.whole
 def test_a_batch_that_mostly_loses_to_older_records_is_marked_but_no_replay(
     bench: Workbench,
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from workbench import Workbench, change, flattened, table
 
 from sluice.batch.manifest import ManifestObject
@@ -70,6 +71,7 @@ def test_objects_of_a_restarted_log_are_parked_until_the_generation_is_raised(
     ]
 
 
+@pytest.mark.whole
 def test_a_change_that_a_parked_object_overtakes_is_committed(bench: Workbench) -> None:
     config = table()
     first = bench.merge(config, [put(bench, 100, change("c", HIGH, id=1, name="old"))])
@@ -84,6 +86,7 @@ def test_a_change_that_a_parked_object_overtakes_is_committed(bench: Workbench) 
     assert bench.rows(config, "id", "name") == [(1, "old"), (3, "kept")]
 
 
+@pytest.mark.whole
 def test_records_under_two_keys_of_an_append_only_table_are_refused_by_offsets(bench: Workbench) -> None:
     log = table("log", record_key=(ROW,), append_only=True)
 

@@ -150,6 +150,7 @@ def test_a_later_slice_carries_out_a_compaction_that_died_and_keeps_new_changes(
     )
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
 def test_clustering_sorts_small_files_into_few_and_every_moment_stays_readable(
     bench: Workbench, table_type: str
@@ -323,6 +324,7 @@ def test_a_change_older_than_a_purged_row_is_quarantined_and_never_restores_it(
         )
 
 
+@pytest.mark.whole
 def test_a_retried_object_counts_merged_rows_below_the_floor_and_sets_aside_others(
     bench: Workbench,
 ) -> None:

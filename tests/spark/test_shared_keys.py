@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from bad_input import plain_parquet
 from workbench import Workbench, flattened, row, table
 
@@ -28,6 +29,7 @@ def test_a_shared_key_sets_the_first_objects_aside_until_it_is_corrected(bench: 
     assert len(bench.rows(table(), "id")) == 6
 
 
+@pytest.mark.whole
 def test_repetitions_other_snapshots_and_later_changes_share_their_key_rightly(bench: Workbench) -> None:
     again = [{**each, "name": "renamed", "__lsn": 20} for each in ROWS[:4]]
     objects = [
@@ -42,6 +44,7 @@ def test_repetitions_other_snapshots_and_later_changes_share_their_key_rightly(b
     assert "shared_keys" not in outcome.counts
 
 
+@pytest.mark.whole
 def test_a_shared_key_of_a_later_batch_is_noted(bench: Workbench) -> None:
     config = table(record_key=("place",))
     bench.merge(config, [bench.put([row("c", 1, 1, place="A")], SCHEMA)])
@@ -50,6 +53,7 @@ def test_a_shared_key_of_a_later_batch_is_noted(bench: Workbench) -> None:
     assert [note for note in outcome.notes if "6 rows of a snapshot have 2 values of place" in note]
 
 
+@pytest.mark.whole
 def test_plain_rows_of_one_object_that_nothing_orders_share_no_key(bench: Workbench) -> None:
     def put(*rows: dict[str, Any]) -> Any:
         item = bench.put_bytes(plain_parquet(*rows), key="topics/t/part-0.parquet", offset=0, format="parquet")

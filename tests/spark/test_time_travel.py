@@ -229,6 +229,7 @@ def test_a_losing_row_in_a_later_log_is_no_change_and_an_undone_write_is_never_s
     assert "never committed" not in str(ours(bench, config, Span()))
 
 
+@pytest.mark.whole
 def test_a_table_that_was_rewritten_whole_is_read_before_and_after_it(bench: Workbench) -> None:
     config = table(time_travel_h=1)
     first = merge(bench, config, *(change("c", 1 + id, id=id, place="north", name="old") for id in (1, 2)))

@@ -258,6 +258,7 @@ def test_every_type_is_read_after_every_write_as_documented(bench: Workbench, lo
     assert matrix.text() in DOCUMENT.read_text(encoding="utf-8"), "run this test with SLUICE_WRITE_TYPES=1"
 
 
+@pytest.mark.whole
 def test_every_type_is_written_in_the_driver_as_in_tasks(bench: Workbench) -> None:
     driver, tasks = table("driver"), table("tasks")
     bench.services.known.leave_to_spark(tasks)

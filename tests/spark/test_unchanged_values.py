@@ -76,6 +76,7 @@ def test_every_form_of_the_placeholder_is_recognized_only_in_its_own_column(benc
     assert rows[5] == summary and outcome.counts["owed"] == 0
 
 
+@pytest.mark.whole
 def test_a_column_whose_value_never_comes_is_null_and_counted_as_owed(bench: Workbench) -> None:
     config = table()
     outcome = bench.merge(config, [bench.put([row("u", 30, 1, MARK), row("u", 30, 2, "x")], SCHEMA)])
