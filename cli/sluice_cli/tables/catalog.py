@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from typing import Annotated, Any
 
@@ -11,11 +12,12 @@ import typer
 from sluice.catalog import ddl as table_ddl
 from sluice.catalog.table_change import is_current, synced_until
 from sluice.catalog.tables import VIEW, Wish, names_of
+from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_in_force
 from sluice.config.table import TableConfig
 from sluice.errors import FAILED, SluiceError
 from sluice.ledger.ports import Ledger
-from sluice_aws.catalog.glue import GlueCatalog
+from sluice_aws.catalog.glue import AT_ONCE, GlueCatalog
 from sluice_aws.catalog.sync import CatalogSync
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
@@ -70,19 +72,30 @@ def sync(
       sluice catalog sync moma.artists
     """
     target = chosen_target(stack)
-    catalog = _catalog(target)
+    catalog, ledger = _catalog(target), _ledger(target)
+    configuration = _configuration(target)
+    states = ledger.tables.get_many(tables) if tables else {state.table: state for state in ledger.tables.all()}
+    listed = tables or [state.table for state in states.values() if state.pinned]
+
+    def one(table: str) -> dict[str, Any] | SluiceError:
+        try:
+            config = config_in_force(configuration, table, states[table].pinned)
+            return (catalog.plan(config) if dry_run else catalog.sync(config)).to_dict()
+        except SluiceError as error:
+            return error
+
     done: list[dict[str, Any]] = []
     failed: list[dict[str, Any]] = []
-    listed = tables or [state.table for state in _ledger(target).tables.all() if state.pinned]
-    with stderr_console().status("Reading the catalog") as status:
-        for number, table in enumerate(listed, 1):
+    with (
+        stderr_console().status("Reading the catalog") as status,
+        ThreadPoolExecutor(AT_ONCE, thread_name_prefix="catalog") as pool,
+    ):
+        for number, (table, found) in enumerate(zip(listed, pool.map(one, listed), strict=True), 1):
             status.update(f"{table} ({number} of {len(listed)})")
-            try:
-                config = _config(target, table)
-                plan = catalog.plan(config) if dry_run else catalog.sync(config)
-                done.append(plan.to_dict())
-            except SluiceError as error:
-                failed.append({"table": table, "code": error.code, "message": str(error)})
+            if isinstance(found, SluiceError):
+                failed.append({"table": table, "code": found.code, "message": str(found)})
+            else:
+                done.append(found)
     if as_json:
         print_json({"dry_run": dry_run, "tables": done, "failed": failed})
     else:
@@ -204,9 +217,12 @@ def _ledger(target: Target) -> Ledger:
     return DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
 
 
+def _configuration(target: Target) -> Configuration | None:
+    return ConfigStore(Objects(target.client("s3")), target.artifacts).load()
+
+
 def _config(target: Target, table: str) -> TableConfig:
-    configuration = ConfigStore(Objects(target.client("s3")), target.artifacts).load()
-    return config_in_force(configuration, table, _ledger(target).tables.get(table).pinned)
+    return config_in_force(_configuration(target), table, _ledger(target).tables.get(table).pinned)
 
 
 def _print_done(done: Sequence[Mapping[str, Any]]) -> None:
