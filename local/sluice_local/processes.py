@@ -50,6 +50,20 @@ def end(process: subprocess.Popen[bytes], *, grace: float) -> int:
     return process.wait()
 
 
+def signal_of(status: int) -> signal.Signals | None:
+    """The signal that ended a process, by its exit status or that of the shell around it."""
+    number = -status if status < 0 else status - 128
+    return signal.Signals(number) if number in set(signal.Signals) else None
+
+
+def described_status(status: int) -> str:
+    """`was killed (SIGKILL)`, `was ended by SIGTERM` or `ended with status 1`."""
+    number = signal_of(status)
+    if number is None:
+        return f"ended with status {status}"
+    return "was killed (SIGKILL)" if number == signal.SIGKILL else f"was ended by {number.name}"
+
+
 def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     """Send a signal to every process of a group made by `start`, if it still exists."""
     try:
@@ -83,7 +97,7 @@ def wait_until(
     deadline = time.monotonic() + timeout
     while not ready():
         if process.poll() is not None:
-            raise DidNotStart(f"{what} ended with status {process.returncode}; its output is in {log}", log=str(log))
+            raise DidNotStart(f"{what} {described_status(process.returncode)}; its output is in {log}", log=str(log))
         if time.monotonic() > deadline:
             raise DidNotStart(f"{what} was not ready after {timeout:.0f} s; its output is in {log}", log=str(log))
         time.sleep(0.05)

@@ -21,8 +21,10 @@ from sluice_cli.terminal.output import counted
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _LINE = 500  # characters of one comment
-_NEW_FILE = """# Maps Kafka topics to Hudi tables. `sluice config check` names every mistake with its line,
-# `sluice config push` puts the file in force with the next batch.
+_SCHEMAS = ("tables.schema.json", "docs/tables.schema.json")  # by the file: that of a project, and of a clone
+_NEW_FILE = """# yaml-language-server: $schema={schema}
+# Maps Kafka topics to Hudi tables. `sluice config check` names every mistake with its line,
+# `sluice config push` puts the file in force with the next batch. `sluice config schema` prints the schema.
 """
 
 
@@ -71,7 +73,8 @@ def add_rules(file: Path, count: int, rules: Callable[[int], str]) -> str:
     if file.exists():
         text, first, last = with_rules(file.read_text(encoding="utf-8"), rules)
     else:
-        text = f"{_NEW_FILE}tables:\n{rules(2).rstrip()}\n"
+        schema = next((name for name in _SCHEMAS if (file.parent / name).is_file()), _SCHEMAS[0])
+        text = f"{_NEW_FILE.format(schema=schema)}tables:\n{rules(2).rstrip()}\n"
         first, last = 1, text.count("\n")
     read_tables(text)
     beside = file.with_name(f".{file.name}.new")

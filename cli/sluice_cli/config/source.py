@@ -18,9 +18,16 @@ from sluice.config.table import HARD, IGNORE, RECORD, TableRule, TableSettings
 from sluice.config.values import PLACEHOLDER
 from sluice.names import LANE, NAME
 from sluice_cli.config.model import Lane, Rule, Settings, TablesFile, built, field_values, laid_over
+from sluice_cli.config.other_words import meant_key, meant_value
 from sluice_cli.config.yaml_lines import ConfigurationMistakes, Path, YamlLines
 
 _Model = TypeVar("_Model", bound=BaseModel)
+# The settings that are one of a few words, and the words.
+_WORDS = {
+    setting.key: tuple(setting.value.schema["enum"])
+    for setting in settings_of(TableRule)
+    if setting.value is not None and "enum" in setting.value.schema
+}
 _TOPIC_PATTERN = re.compile(r"[A-Za-z0-9._*-]{1,249}")
 
 
@@ -82,6 +89,9 @@ def _validated(tree: YamlLines, model: type[_Model], written: Any, path: Path) -
             message = f"is unknown{_meant(place[-1], _keys(model, place[:-1]))}"
         elif found["type"] == "missing":
             message = "is missing"
+        else:
+            meant = meant_value(place[-1], found.get("input"), _WORDS.get(str(place[-1]), ()))
+            message += f"; {meant} is meant" if meant else ""
         tree.mistake((*path, *place), message)
     rest = {key: value for key, value in written.items() if key not in {place[0] for place in wrong}}
     try:
@@ -286,5 +296,8 @@ def _check_reachable(tree: YamlLines, rules: list[tuple[int, TableRule]]) -> Non
 
 
 def _meant(written: Any, known: Any) -> str:
+    other = meant_key(written, known)
+    if other is not None:
+        return f"; {other} is meant"
     close = difflib.get_close_matches(str(written), list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""

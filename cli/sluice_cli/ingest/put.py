@@ -265,7 +265,10 @@ def upload_all(s3: Any, bucket: str, uploads: tuple[Upload, ...]) -> dict[str, s
                 versions[copies[copy]] = copy.result()
                 progress.advance(task)
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(wait=True, cancel_futures=True)  # what is on its way arrives, and counts
+            arrived = sum(copy.done() and not copy.cancelled() and copy.exception() is None for copy in copies)
+            progress.stop()
+            say(f"{arrived:,} of {counted(len(uploads), 'object')} copied; `sluice put` copies all of them again")
             raise
     return versions
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from sluice.batch.claim import TableState, claimable_at
@@ -50,6 +50,17 @@ class Survey:
     def waiting_in(self, lane: str) -> int:
         """The number of objects that wait in a lane."""
         return sum(item.lane == lane for item in self.waiting)
+
+    @property
+    def waiting_tables(self) -> frozenset[str]:
+        """The tables with objects that wait, as far as the ledger knows the objects."""
+        return frozenset(item.table for item in self.waiting if item.table)
+
+    def merging(self, lane: str) -> Mapping[str, int]:
+        """The tables of a lane's claimed objects, which its run merges now, with the number of objects."""
+        return Counter(
+            item.table for item in self.waiting if item.lane == lane and item.state == CLAIMED and item.table
+        )
 
     @property
     def quarantined_rows(self) -> int:
@@ -133,6 +144,14 @@ def describe_lane(lane: LaneState, now: int) -> str:
     return "idle"
 
 
+def _merging(tables: Mapping[str, int]) -> str:
+    if not tables:
+        return ""
+    named = [f"{table} ({counted(tables[table], 'object')})" for table in sorted(tables)[:TABLES_SHOWN]]
+    more = f" and {len(tables) - TABLES_SHOWN:,} more" if len(tables) > TABLES_SHOWN else ""
+    return f", merging {', '.join(named)}{more}"
+
+
 def describe_tables(
     found: Survey, states: Iterable[TableState], configuration: Configuration | None, now: int
 ) -> tuple[str, ...]:
@@ -155,11 +174,18 @@ def describe_tables(
     return tuple(summary)
 
 
-def progress_line(found: Survey, now: int, seconds: float, tables: Sequence[str] = ()) -> str:
-    """One line of progress. `tables` are the texts of `describe_tables`."""
+def progress_line(
+    found: Survey, now: int, seconds: float, tables: Sequence[str] = (), waited_for: Set[str] = frozenset()
+) -> str:
+    """One line of progress. `tables` are the texts of `describe_tables`.
+
+    `waited_for` are the tables that have had waiting objects since the wait began.
+    """
+    settled = len(waited_for - found.waiting_tables)
     parts = [
+        *([f"{settled} of {len(waited_for)} tables"] if len(waited_for) > 1 else []),
         describe_counts(found.counts),
-        *(f"{lane.lane}: {describe_lane(lane, now)}" for lane in found.lanes),
+        *(f"{lane.lane}: {describe_lane(lane, now)}{_merging(found.merging(lane.lane))}" for lane in found.lanes),
         *tables[:TABLES_SHOWN],
     ]
     if len(tables) > TABLES_SHOWN:

@@ -54,7 +54,7 @@ def wait(
 
     Compares a listing of bronze with the ledger until nothing is pending, claimed or unseen. A Spark
     run that only lingers does not delay it. Prints objects that are parked or quarantined or have
-    quarantined rows.
+    quarantined rows. Progress counts the tables that are settled, and names those that a run merges.
 
     Exits with 1 after the timeout, when the objects' lane is halted or paused, when their table is blocked,
     and with --strict when anything is parked or quarantined.
@@ -152,6 +152,7 @@ class Waiter:
         began = self._clock()
         listed, listed_at = self._bronze.identities(), began
         final: dict[ObjectId, ObjectRecord] = {}
+        waited_for: frozenset[str] = frozenset()
         while True:
             polled_at = self._clock()
             # Read lanes first: a lane that is read after its objects may have settled them, and halted over others.
@@ -176,7 +177,8 @@ class Waiter:
                 if all(item.state == PENDING for item in found.waiting)
                 else ()
             )
-            self._show(progress_line(found, self._now(), seconds, held))
+            waited_for |= found.waiting_tables
+            self._show(progress_line(found, self._now(), seconds, held, waited_for))
             if found.counts.get("unseen") and self._clock() - listed_at > LISTING_EVERY_S:
                 listed, listed_at = self._bronze.identities(), self._clock()
             pause = min(max(PAUSE_PER_POLL * (self._clock() - polled_at), SHORTEST_PAUSE_S), LONGEST_PAUSE_S)

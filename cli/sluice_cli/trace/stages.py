@@ -5,7 +5,7 @@ Each stage is a `Stretch` of time; `sluice trace` shows them as a waterfall, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -37,6 +37,13 @@ BATCH_STAGES: Mapping[str, str] = {
     COMMIT_STAGE: "write files and commit",
     HOUSEKEEPING_STAGE: "clean and archive",
 }
+
+
+# The time between two stretches that no record names: name, kind and note.
+_BETWEEN: Mapping[tuple[str, str], tuple[str, str, str]] = {
+    ("settle", "announce"): ("close", WAITING, "other tables of the batch"),
+}
+_BETWEEN_STAGES = ("between", SPARK, "the driver, between two stages")
 
 
 @dataclass(frozen=True)
@@ -117,7 +124,7 @@ def trace_of(facts: TraceFacts) -> Trace:
         id=facts.id,
         state=UNSEEN if record is None else record.state,
         moments=tuple(sorted(_moments(facts), key=lambda moment: moment.at)),
-        spans=tuple(_spans(facts)),
+        spans=tuple(_without_holes(_spans(facts))),
         put_at=put_time(facts),
         readable_at=outcome.readable_at if committed and outcome is not None else None,
         table=record.table if record else None,
@@ -205,6 +212,18 @@ def _spans(facts: TraceFacts) -> Iterator[Stretch]:
     closed, announced = (facts.batch or {}).get("committed_at"), (facts.batch or {}).get("announced_at")
     if closed is not None and announced is not None:
         yield Stretch("announce", LEDGER, closed, announced, "the event “batch committed”")
+
+
+def _without_holes(spans: Iterable[Stretch]) -> Iterator[Stretch]:
+    """The stretches, with one for each time that none of them covers, so that they add up to the whole way."""
+    until: int | None = None
+    before = ""
+    for span in spans:
+        if until is not None and span.began_at > until:
+            name, kind, note = _BETWEEN.get((before, span.name), _BETWEEN_STAGES)
+            yield Stretch(name, kind, until, span.began_at, note)
+        yield span
+        until, before = max(span.ended_at, until or span.ended_at), span.name
 
 
 def _until_claimed(since: int, claimed: int, run: Mapping[str, Any]) -> Iterator[Stretch]:

@@ -139,7 +139,7 @@ class SparkRunner:
         children.signal_group(process, signal.SIGKILL)  # workers that outlived their driver
         if archive.remember(directory) and not self._stopping.is_set():
             threading.Thread(target=archive.build, name="class-archive", daemon=True).start()
-        return ended if ended else self._verdict(process.returncode, directory)
+        return ended if ended else verdict(process.returncode, directory / "stderr")
 
     def _watch(self, run: LocalJobRun, process: subprocess.Popen[bytes]) -> tuple[str, str] | None:
         """Wait for the driver's end. Returns the state to report if it was ended from outside."""
@@ -167,15 +167,6 @@ class SparkRunner:
     def _must_end(self, run: LocalJobRun) -> bool:
         return self._stopping.is_set() or run.cancel_grace is not None
 
-    def _verdict(self, status: int, directory: Path) -> tuple[str, str]:
-        if status == 0:
-            return "SUCCESS", ""
-        with (directory / "stderr").open("rb") as stderr:
-            stderr.seek(0, 2)
-            stderr.seek(max(0, stderr.tell() - _KEPT_WORDS))
-            last = stderr.read().decode(errors="replace")
-        return "FAILED", f"Job failed with exit status {status}. Last of stderr: {last}"
-
     def _put_logs(self, run: LocalJobRun, directory: Path) -> None:
         overrides = run.request.get("configurationOverrides") or {}
         uri = ((overrides.get("monitoringConfiguration") or {}).get("s3MonitoringConfiguration") or {}).get("logUri")
@@ -183,3 +174,18 @@ class SparkRunner:
             self._fetcher.keep_logs(uri, run.application.id, run.id, directory)
         except Exception:  # a deleted bucket must not keep the run from ending; the output stays in the directory
             _LOG.warning("logs were not put to %s", uri, exc_info=True, extra={"job_run": run.id})
+
+
+def verdict(status: int, stderr: Path) -> tuple[str, str]:
+    """The state of a run whose driver ended by itself, and the details: what happened, or the last that it printed."""
+    if status == 0:
+        return "SUCCESS", ""
+    ended = children.described_status(status)
+    if children.signal_of(status) is not None:
+        memory = ". The machine may have run out of memory" if children.signal_of(status) == signal.SIGKILL else ""
+        return "FAILED", f"The driver {ended}{memory}"
+    with stderr.open("rb") as output:
+        output.seek(0, 2)
+        output.seek(max(0, output.tell() - _KEPT_WORDS))
+        last = output.read().decode(errors="replace")
+    return "FAILED", f"Job failed: the driver {ended}. Last of stderr: {last}"

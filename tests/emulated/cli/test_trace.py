@@ -255,6 +255,7 @@ def test_a_trace_is_a_waterfall_in_text_and_as_a_picture(traced, tmp_path, capsy
         "open",
         "read",
         "commit",
+        "between",
         "settle",
         "readable",
     ]

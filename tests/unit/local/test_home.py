@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sluice_local.emr.spark_runner import verdict
 from sluice_local.errors import AlreadyRunning, NotRunning
 from sluice_local.home import Description, Home, chosen_home, running_home
 from sluice_local.processes import bound_command, free_port, is_running
@@ -106,3 +107,19 @@ def test_a_bound_child_whose_parent_has_exited_does_not_start() -> None:
 def test_a_free_port_can_be_listened_on() -> None:
     with socket.create_server(("127.0.0.1", free_port())) as server:
         assert server.getsockname()[0] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (-9, "The driver was killed (SIGKILL). The machine may have run out of memory"),
+        (137, "The driver was killed (SIGKILL). The machine may have run out of memory"),
+        (143, "The driver was ended by SIGTERM"),
+        (1, "Job failed: the driver ended with status 1. Last of stderr: the end"),
+    ],
+)
+def test_a_driver_that_a_signal_ended_is_reported_as_such_and_not_by_its_log(
+    tmp_path: Path, status: int, words: str
+) -> None:
+    (tmp_path / "stderr").write_text("the end")
+    assert verdict(status, tmp_path / "stderr") == ("FAILED", words)

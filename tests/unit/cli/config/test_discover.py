@@ -11,7 +11,7 @@ from sluice.onboarding.fit import misfits
 from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, Choice
 from sluice.onboarding.samples import SampledRow, TopicSample, sampled_row
 from sluice.schema.avro import read_writer_schema
-from sluice_cli.config.rule_text import rules_text, whole_text, with_rules
+from sluice_cli.config.rule_text import add_rules, rules_text, whole_text, with_rules
 from sluice_cli.config.source import read_tables
 from sluice_cli.errors import NoPlaceForRules
 
@@ -221,3 +221,12 @@ def test_a_configuration_is_warned_of_columns_that_no_waiting_object_has():
         "partition_by: dateidd is no column of the objects that wait; did you mean dateid?",
         "position: at is no column of the objects that wait",
     )
+
+
+@pytest.mark.parametrize("schema", ["tables.schema.json", "docs/tables.schema.json"])
+def test_a_new_file_names_the_schema_that_editors_check_it_by(tmp_path, schema):
+    (tmp_path / schema).parent.mkdir(exist_ok=True)
+    (tmp_path / schema).write_text("{}")
+    add_rules(tmp_path / "mine.yaml", 1, lambda indent: "  - {topic: a.b, table: a.b, record_key: id}\n")
+    first = (tmp_path / "mine.yaml").read_text().splitlines()[0]
+    assert first == f"# yaml-language-server: $schema={schema}"

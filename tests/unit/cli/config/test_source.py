@@ -12,8 +12,9 @@ from sluice.config.document import Configuration
 from sluice.config.limits import Limits
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.table import TableConfig
-from sluice_cli.config.model import schema_text
-from sluice_cli.config.source import read_tables
+from sluice_cli.config.model import Rule, schema_text
+from sluice_cli.config.other_words import _KEYS, _MEANT, _VALUES
+from sluice_cli.config.source import _WORDS, read_tables
 from sluice_cli.config.yaml_lines import ConfigurationMistakes
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -330,3 +331,36 @@ def test_a_run_lives_long_enough_to_claim_and_not_for_ever(max_age):
 def test_names_that_begin_with_an_underscore_are_reserved(table):
     with pytest.raises(ConfigurationMistakes, match="each a lower-case letter"):
         read_tables(f"tables: [{{topic: x.*, table: '{table}', record_key: id}}]")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("primary_key: [id]", "primary_key: is unknown; record_key is meant"),
+        ("recordkey.field: id", "recordkey.field: is unknown; record_key is meant"),
+        ("hoodie.datasource.write.recordkey.field: id", "is unknown; record_key is meant"),
+        ("precombine: ts", "precombine: is unknown; position is meant"),
+        ("hoodie.datasource.write.precombine.field: ts", "is unknown; position is meant"),
+        ("hoodie.table.ordering.fields: ts", "is unknown; position is meant"),
+        ("partitionpath.field: day", "partitionpath.field: is unknown; partition_by is meant"),
+        ("hoodie.datasource.write.table.type: COPY_ON_WRITE", "is unknown; table_type is meant"),
+        ("unavailable.value.placeholder: x", "is unknown; unavailable_value is meant"),
+        ("Freshness: 60s", "Freshness: is unknown; freshness is meant"),
+        ("table_type: MERGE_ON_READ", "table_type: is one of cow, mor; mor is meant"),
+        ("table_type: COPY_ON_WRITE", "table_type: is one of cow, mor; cow is meant"),
+        ("table_type: COW", "table_type: is one of cow, mor; cow is meant"),
+        ("index: GLOBAL_SIMPLE", "index: is one of auto, simple, record; simple is meant"),
+        ("delete_mode: HARD", "delete_mode: is one of soft, hard, ignore; hard is meant"),
+    ],
+)
+def test_the_words_of_other_tools_are_understood(written, meant):
+    with pytest.raises(ConfigurationMistakes) as found:
+        read_tables(f"tables:\n  - {{topic: a.b, table: a.b, {written}}}")
+    assert meant in str(found.value)
+
+
+def test_every_key_that_another_word_stands_for_is_a_key_of_ours():
+    assert set(_KEYS) <= set(Rule.model_fields)
+    assert not set(_MEANT) & set(Rule.model_fields)
+    for key, words in _VALUES.items():
+        assert set(words.values()) <= set(_WORDS[key]), key

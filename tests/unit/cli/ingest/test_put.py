@@ -79,3 +79,17 @@ def test_names_that_no_rule_takes_are_named_with_the_reason() -> None:
         "no rule of tables.yaml takes this topic" in found["topics/t/t+0+1.avro"] and "extension" in found["notes.txt"]
     )
     assert len(names_without_rule(uploads, None)) == 3
+
+
+def test_an_interrupted_put_says_how_many_objects_went(tmp_path: Path, capsys: Any) -> None:
+    class S3:
+        def put_object(self, Key: str, **_: Any) -> dict[str, str]:
+            if Key == "b":
+                raise KeyboardInterrupt
+            return {}
+
+    for name in "ab":
+        (tmp_path / name).write_bytes(b"1")
+    with pytest.raises(KeyboardInterrupt):
+        upload_all(S3(), "bronze", tuple(Upload(tmp_path / name, name, 1) for name in "ab"))
+    assert "1 of 2 objects copied" in capsys.readouterr().err

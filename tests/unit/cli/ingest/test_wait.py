@@ -10,7 +10,7 @@ from sluice.config.table import TableRule
 from sluice.lane.machine import LaneState
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
-from sluice_cli.ingest.survey import describe_lane
+from sluice_cli.ingest.survey import describe_lane, progress_line, survey
 from sluice_cli.ingest.wait import LONGEST_PAUSE_S, Waiter
 
 NOW = 1_700_000_000_000
@@ -83,8 +83,32 @@ def test_it_ends_when_all_is_committed_and_names_what_it_waited_for():
     outcome = stepping.wait()
     assert outcome.found.clean and outcome.found.counts == {"committed": 1}
     assert [line.split("] ")[1] for line in stepping.shown] == [
-        f"1 {state} · main: Spark is starting (4 s)" for state in ("unseen", "pending", "claimed")
+        "1 unseen · main: Spark is starting (4 s)",
+        "1 pending · main: Spark is starting (4 s)",
+        "1 claimed · main: Spark is starting (4 s), merging crm.user (1 object)",
     ]
+
+
+def test_progress_counts_the_tables_that_are_settled_and_names_those_in_work():
+    lanes = [LaneState("main", "running", run_id="r", job_run_id="j", held_at=NOW - 5_000)]
+    ids = [ObjectId("bronze", key, "v1") for key in "abcd"]
+
+    def seen(*states):
+        records = {
+            identity: ObjectRecord(identity, state, NOW, lane="main", table=f"crm.{table}")
+            for identity, state, table in zip(ids, states, ("user", "user", "city", "land"), strict=True)
+        }
+        return survey(ids, records, lanes)
+
+    first = seen("claimed", "claimed", "claimed", "claimed").waiting_tables
+    line = progress_line(seen("committed", "claimed", "committed", "pending"), NOW, 7.0, waited_for=first)
+    assert line == (
+        "[7 s] 1 of 3 tables · 2 committed, 1 claimed, 1 pending"
+        " · main: Spark is running for 5 s, merging crm.user (1 object)"
+    )
+    assert "merging crm.city (1 object), crm.land (1 object) and 1 more" in progress_line(
+        seen("claimed", "claimed", "claimed", "claimed"), NOW, 1.0
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
+import pytest
+
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import Outcome, Stage
 from sluice.ledger.records import Decision, ObjectRecord
@@ -63,12 +65,31 @@ def test_an_object_that_woke_its_lane_waited_for_the_start_of_the_run():
         ("open", 9_000, 200),
         ("table", 9_200, 300),
         ("schemas", 9_500, 100),
+        ("between", 9_600, 100),
         ("read", 9_700, 1_300),
         ("commit", 11_000, 1_500),
         ("housekeeping", 12_500, 500),
         ("settle", 13_000, 40),
+        ("close", 13_040, 10),
         ("announce", 13_050, 350),
     ]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        FACTS,
+        replace(FACTS, record=replace(RECORD, unparked_at=T + 5_000)),
+        replace(FACTS, record=replace(RECORD, replayed_at=T + 6_000), run={}),
+        replace(FACTS, outcome=replace(OUTCOME, stages=OUTCOME.stages[3:])),
+        replace(FACTS, outcome=replace(OUTCOME, stages=())),
+    ],
+    ids=["plain", "parked", "replayed", "two stages", "no stages"],
+)
+def test_the_stretches_add_up_to_the_whole_way(facts):
+    trace = trace_of(facts)
+    assert sum(span.ms for span in trace.spans) == trace.spans[-1].ended_at - trace.put_at
+    assert all(before.ended_at == after.began_at for before, after in zip(trace.spans, trace.spans[1:], strict=False))
 
 
 def test_an_object_that_met_a_living_run_waited_for_its_next_look():
