@@ -16,6 +16,7 @@ from sluice.config.delete_when import DeleteWhen
 from sluice.config.hudi_overrides import ALLOWED, GROUPS
 from sluice.config.lane import LaneConfig
 from sluice.config.rules.columns import ColumnRules
+from sluice.config.rules.expectations import Expectations
 from sluice.config.services import Pace, ServicePolicy
 from sluice.config.setting import Setting, settings_of
 from sluice.config.table import TableRule, TableSettings
@@ -31,6 +32,7 @@ _SETTINGS = {
     "delete_when": tuple(replace(each, default_text="") for each in settings_of(DeleteWhen)),
     "csv": settings_of(CsvForm),
     "columns": settings_of(ColumnRules),
+    "expect": settings_of(Expectations),
     "services": settings_of(ServicePolicy),
     "services_each": tuple(replace(each, default_text="") for each in settings_of(Pace)),
     "lanes": settings_of(LaneConfig),

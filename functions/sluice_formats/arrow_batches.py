@@ -21,14 +21,13 @@ from sluice.schema.avro import ENVELOPE, WriterSchema
 from sluice.schema.capture_order import before_capture, encode_capture_order
 from sluice_formats.arrow_columns import (
     arrow_type,
-    check_folder_texts,
-    check_key_texts,
-    check_key_times,
     nulls,
     raw_array,
     spark_type,
 )
-from sluice_formats.errors import NoCoordinates, NullRecordKey, UnsupportedOperation
+from sluice_formats.checks.expectations import first_failure
+from sluice_formats.checks.stored_keys import check_folder_texts, check_key_texts, check_key_times
+from sluice_formats.errors import NoCoordinates, NullRecordKey, UnexpectedValue, UnsupportedOperation
 from sluice_formats.records import ReaderPlan
 
 _HIDDEN_ARROW: dict[str, pa.DataType] = {
@@ -118,7 +117,16 @@ def record_batch(
         values = own[column.name]
         arrays.append(pa.nulls(len(records), kind_of) if values is None else pa.array(values, type=kind_of))
     arrays.append(pa.nulls(len(records), _NAMES) if unchanged is None else unchanged)
-    return pa.RecordBatch.from_arrays(arrays, schema=batch_schema(plan))
+    batch = pa.RecordBatch.from_arrays(arrays, schema=batch_schema(plan))
+    if plan.expect.quarantines:
+        failure = first_failure(batch, plan.columns, plan.expect)
+        if failure is not None:
+            raise UnexpectedValue(
+                f"Column {failure.column} isn't as `expect` says: {failure.rule}",
+                column=failure.column,
+                record=numbers[failure.row],
+            )
+    return batch
 
 
 def position_of(record: Mapping[str, Any], *, offset: int, writer: WriterSchema, plan: ReaderPlan) -> str | None:

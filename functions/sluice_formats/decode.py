@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,6 +28,7 @@ from sluice.schema.avro import ENVELOPE, PLAIN, WriterSchema
 from sluice.schema.concealment import Concealment, ruled, without_values
 from sluice_formats.arrow_batches import position_of, record_batch
 from sluice_formats.avro import avro_records
+from sluice_formats.checks.expectations import failure_counts
 from sluice_formats.csv_records import csv_records
 from sluice_formats.csv_text import csv_schema
 from sluice_formats.errors import DeletionsUnmarked, NoHashKey, UndecodableValue, UnreadableObject, UnsupportedFormat
@@ -114,6 +116,7 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     operations = _Operations(plan)
     batches: list[pa.RecordBatch] = []
     rows: list[RowError] = []
+    unexpected: Counter[str] = Counter()
     first = decoded_bytes = 0
     for chunk in records.chunks:
         operations.take(chunk.records, chunk.writer)
@@ -132,10 +135,12 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
         view.take(chunk.records, chunk.writer, batch)
         if batch is not None:
             batches.append(batch)
+            if not plan.expect.quarantines:
+                unexpected.update(failure_counts(batch, plan.columns, plan.expect))
             decoded_bytes += batch.nbytes
         _within_limits(first, decoded_bytes, plan.limits)
     operations.check()
-    return Decoded(batches, rows, view.seen(first))
+    return Decoded(batches, rows, replace(view.seen(first), unexpected=tuple(sorted(unexpected.items()))))
 
 
 def _check_ordered(writer: WriterSchema, offset: int | None, plan: ReaderPlan) -> None:

@@ -65,6 +65,21 @@ class InexactRecordKey(SluiceError):
     next_step = "Give the topic a table that has the column in its `raw`, as the connector counts it"
 
 
+class UnexpectedValue(SluiceError):
+    """A row with a value that its table's `expect` excludes; facts: `column`, `record`."""
+
+    code = "unexpected_value"
+    next_step = "Correct the row at the source, or the rule's `expect`; push it, then `sluice quarantine retry`"
+
+
+class UnusablePattern(SluiceError):
+    """A pattern of `expect` that RE2 doesn't take; facts: `column`. The table's objects wait."""
+
+    code = "unusable_pattern"
+    retriable = True
+    next_step = "Write the rule's `matches` in the syntax of RE2, and push it"
+
+
 class UnusablePartitionValue(SluiceError):
     """A value of a partition column that can't name a folder; facts: `column`, `record`."""
 

@@ -17,6 +17,7 @@ from sluice.config.csv_form import CsvForm
 from sluice.config.delete_when import DeleteWhen
 from sluice.config.limits import DEFAULTS, Limits
 from sluice.config.rules.columns import ColumnRules
+from sluice.config.rules.expectations import Expectations
 from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit, SluiceError
 from sluice.schema.avro import WriterSchema
@@ -52,6 +53,7 @@ class ReaderPlan:
     csv: CsvForm = CsvForm()
     rules: ColumnRules = ColumnRules()
     hash_key: bytes = field(default=b"", repr=False)
+    expect: Expectations = Expectations()
 
 
 def reader_plan(
@@ -82,6 +84,7 @@ def reader_plan(
         config.csv,
         config.columns,
         hash_key,
+        config.expect,
     )
 
 

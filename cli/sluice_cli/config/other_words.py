@@ -23,7 +23,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
         *("partitionpath", "partitionpath_field", "partition_columns"),
     ),
     "table_type": ("type", "storage_type", "write_table_type"),
-    "table": ("name", "table_name", "target", "target_table", "database", "database_name", "schema"),
+    "table": ("name", "table_name", "target", "target_table", "database", "database_name"),
     "topic": ("topics", "source_topic", "streamer_source_kafka_topic", "deltastreamer_source_kafka_topic"),
     "topic_regex": ("topics_regex", "topic_pattern", "topic_prefix"),
     "delete_mode": ("delete_handling", "delete_handling_mode", "delete_tombstone_handling_mode", "drop_tombstones"),
@@ -36,6 +36,8 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "catalog": ("hive_sync", "hive_sync_enable", "meta_sync_enable", "glue", "sync"),
     "services": ("compaction", "clustering", "cleaning", "compact", "clean"),
     "columns": ("column_include_list", "column_exclude_list", "exclude", "mask", "rename"),
+    "schema": ("schema_evolution", "schema_evolution_mode", "schema_change", "schema_contract", "on_schema_change"),
+    "expect": ("expectations", "expectation", "checks", "quality", "constraints", "contract"),
     "format": ("file_format", "input_format", "source_format"),
     "hudi": ("hoodie", "options", "properties", "props", "hudi_options"),
 }

@@ -57,6 +57,7 @@ RISKS: Mapping[str, _Risk] = {
     "raw": _always(UNFIT),
     "types": _always(UNFIT),
     "schema": lambda old, new: "objects with new columns or wider types are quarantined" if new == FREEZE else None,
+    "expect.": _always("rows with other values are quarantined or counted from now on"),
     "columns.": _always("rows from before keep their values until `sluice rebuild table`; objects may no longer fit"),
     "csv.": _always("the same text is stored as another value from now on"),
     "key_pattern": lambda old, new: "objects whose keys it doesn't match are parked" if old is not None else None,

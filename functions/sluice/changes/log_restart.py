@@ -31,7 +31,8 @@ class SeenObject:
 
     `object` is ObjectId.hash. `highest` is the highest stored position of its changes, None without one; `newest_ms`
     the newest source time (epoch ms). `logs` are the base names of MySQL's binlogs and `servers` the ids of the servers
-    that wrote them, if the records hold these.
+    that wrote them, if the records hold these. `unexpected` counts rows that were merged though they aren't as the
+    table's `expect` says, by column and rule.
     """
 
     object: str
@@ -44,6 +45,7 @@ class SeenObject:
     newest_ms: int | None = None
     logs: tuple[str, ...] = ()
     servers: tuple[str, ...] = ()
+    unexpected: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def _parse(written: Any) -> str:
     if not isinstance(written, str) or not 1 <= len(written) <= MAX_PATTERN:
         raise ValueError(f"is a regular expression of 1 to {MAX_PATTERN} characters")
     try:
-        tree = _parser().parse(written, re.ASCII | re.DOTALL)
+        tree = regex_parser().parse(written, re.ASCII | re.DOTALL)
     except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"is no regular expression: {error}") from error
     unknown = sorted(set(tree.state.groupdict) - set(GROUPS))
@@ -93,7 +93,7 @@ def _parse(written: Any) -> str:
 KEY_PATTERN = Value(_parse, {"type": "string", "minLength": 1, "maxLength": MAX_PATTERN})
 
 
-def _parser() -> Any:
+def regex_parser() -> Any:
     """Python's own parser of regular expressions; its name changed in 3.11."""
     try:
         from re import _parser as found  # type: ignore[attr-defined,unused-ignore]

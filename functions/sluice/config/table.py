@@ -21,6 +21,7 @@ from sluice.config.key_pattern import KEY_PATTERN, KeyName, named_by
 from sluice.config.limits import Limits
 from sluice.config.placeholders import DEFAULT as DEFAULT_PLACEHOLDER
 from sluice.config.rules.columns import ColumnRules
+from sluice.config.rules.expectations import Expectations
 from sluice.config.services import ServicePolicy
 from sluice.config.setting import restored, setting, settings_of, stored
 from sluice.config.values import (
@@ -262,6 +263,15 @@ class TableSettings:
             choice(*SCHEMA_MODES),
             "`evolve`: new columns and wider types are taken. `freeze`: objects that bring any are quarantined, "
             "once the table has data.",
+        ),
+    )
+    expect: Expectations = field(
+        default=Expectations(),
+        metadata=setting(
+            None,
+            "What is expected of the values of rows, and what becomes of rows with others.",
+            default_text="",
+            page="#expect",
         ),
     )
     services: ServicePolicy = field(

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.batch.manifest import ManifestObject
+from sluice.batch.unexpected import unexpected_in
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.log_restart import SeenObject
 from sluice.errors import SluiceError
@@ -40,11 +41,15 @@ READS_AT_ONCE = 8
 
 @dataclass(frozen=True)
 class MergedInDriver:
-    """The rows to write, None where every change lost or is stored already; counts as those of `decide_rows`."""
+    """The rows to write, None where every change lost or is stored already; counts as those of `decide_rows`.
+
+    `unexpected` are those of `unexpected_in`.
+    """
 
     rows: FewRows | None
     counts: dict[str, int]
     judged: Watched
+    unexpected: Mapping[str, int]
 
 
 def merge_in_driver(
@@ -80,7 +85,7 @@ def merge_in_driver(
     stored = stored_rows([_body(objects, file) for file in files], newest, config.record_key)
     decided = decide_changes(newest, read=changes.num_rows, stored=stored, config=config, columns=tuple(target))
     if not decided.keys:
-        return MergedInDriver(None, decided.counts, judged)
+        return MergedInDriver(None, decided.counts, judged, unexpected_in(seen))
     held = [stored.get(key) for key in decided.keys]
     values = _values(decided, config.lineage, plan.batch)
     _check_nulls(values, facts)
@@ -91,7 +96,7 @@ def merge_in_driver(
         files=[files[0 if row is None else row.file] for row in held],
         stored_keys=[None if row is None else row.record_key for row in held],
     )
-    return MergedInDriver(rows, decided.counts, judged)
+    return MergedInDriver(rows, decided.counts, judged, unexpected_in(seen))
 
 
 def _changes(

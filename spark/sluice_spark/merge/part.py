@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Callable
 
@@ -18,7 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.batch.manifest import Manifest, ManifestObject
 from sluice.batch.outcome import COMMITTED, QUARANTINED, READ_STAGE, ObjectError, Outcome, Stage
+from sluice.batch.unexpected import unexpected_in, unexpected_note
 from sluice.changes.log_restart import LOG_RESTARTED, SeenObject
+from sluice.config.rules.expectations import REPORT
 from sluice_spark.arrow.driver_merge import merge_in_driver
 from sluice_spark.arrow.first_load import LoadPlan, check_first_load, part_count, read_first_load
 from sluice_spark.arrow.rows import LeftToSpark
@@ -97,6 +99,7 @@ def merge_part(
         watch=decided.judged.watch,
         counts=counts,
         committed=committed,
+        unexpected=decided.unexpected,
         columns=()
         if committed is None or prepared.facts.empty
         else changed_columns(prepared.facts.schema, prepared.planned.target),
@@ -147,7 +150,8 @@ def _first_load(part: PartContext, prepared: Prepared) -> Outcome | None:
             shares = shared_out(objects, part.spark.sparkContext.defaultParallelism)
             read = share_reader(planned.plan, services.source, seen)
             load = read_first_load(part.spark, shares, read, plan, parts=part_count(objects))
-            judged = watched(KafkaWatch.from_dict(part.claimed.watch), seen.take(objects), config)
+            taken = seen.take(objects)
+            judged = watched(KafkaWatch.from_dict(part.claimed.watch), taken, config)
             if judged.refused or judged.parked:
                 raise LeftToSpark("set_aside")
     # Java's exceptions come as Py4J's or under Spark's own names: Spark's way meets the same, or serves.
@@ -157,7 +161,13 @@ def _first_load(part: PartContext, prepared: Prepared) -> Outcome | None:
     committed = commit_first_load(part, load, target=planned.target, facts=prepared.facts)
     counts = {**load.counts, "bytes_read": sum(item.size for item in objects), **committed.counts}
     return _report(
-        part, set_aside=_set_aside(part), notes=prepared.notes, watch=judged.watch, counts=counts, committed=committed
+        part,
+        set_aside=_set_aside(part),
+        notes=prepared.notes,
+        watch=judged.watch,
+        counts=counts,
+        committed=committed,
+        unexpected=unexpected_in(taken),
     )
 
 
@@ -201,6 +211,7 @@ def _small_merge(part: PartContext, prepared: Prepared) -> Outcome | None:
         watch=merged.judged.watch,
         counts=counts,
         committed=committed,
+        unexpected=merged.unexpected,
     )
 
 
@@ -216,6 +227,7 @@ class _Decided:
     set_aside: SetAside
     judged: Watched
     changes: DataFrame | None = None
+    unexpected: Mapping[str, int] = field(default_factory=dict)
 
 
 def _read_and_decide(part: PartContext, prepared: Prepared, frames: ExitStack) -> _Decided:
@@ -241,7 +253,7 @@ def _read_and_decide(part: PartContext, prepared: Prepared, frames: ExitStack) -
                     _leave_refused(part, objects, unusable)
                     return _Decided((), None, _set_aside(part), judged)
                 _leave_below_floor(part, rows, prepared, objects)
-                return _Decided(objects, rows, _set_aside(part), judged, changes)
+                return _Decided(objects, rows, _set_aside(part), judged, changes, unexpected_in(seen))
             if not kept:
                 return _Decided((), None, _set_aside(part), judged)
         frames.close()
@@ -331,9 +343,14 @@ def _report(
     committed: CommitResult | None = None,
     watch: KafkaWatch | None = None,
     columns: tuple[Mapping[str, Any], ...] = (),
+    unexpected: Mapping[str, int] = MappingProxyType({}),
 ) -> Outcome:
     """Log the part and its notes, and make its outcome."""
     stages = part.stages.ended()
+    if unexpected:
+        counts = {**counts, "unexpected": sum(unexpected.values())}
+        if part.config.expect.failures == REPORT:
+            notes = (*notes, unexpected_note(unexpected, part.manifest.batch))
     part.event("merged", seconds={stage.name: stage.ms / 1000 for stage in stages}, **counts)
     for note in notes:
         part.event("noted", level="warning", note=note)

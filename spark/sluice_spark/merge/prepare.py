@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import SCHEMAS_STAGE, TABLE_STAGE, ObjectError
 from sluice.schema.avro import PLAIN, WriterSchema
+from sluice_formats.checks.expectations import check_patterns
 from sluice_spark.hudi.came_back import rolled_back_lately
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.recovery import recovered_facts, refuse_missing
@@ -55,6 +56,7 @@ def prepare(part: PartContext) -> Prepared:
             stored=column_types(facts.schema),
         )
     hash_key = b"" if part.services.hash_keys is None else part.services.hash_keys.of(part.config)
+    check_patterns(part.config.expect)
     planned = _planned(part, schemas, facts, hash_key)
     remember_schemas(
         part.services.history,

@@ -40,6 +40,8 @@ STORED = plan_read(CONFIG, batch="b", writers=[read_writer_schema(json.loads(jso
 #: Codes that are not about what an object or a row holds: each says who meets it instead.
 OF_OTHERS = {
     "error": "the base",
+    "unexpected_value": "a setting of the table: tests/unit/formats/test_expectations.py",
+    "unusable_pattern": "the driver",
     "schema_frozen": "a setting of the table: tests/unit/core/schema/test_table_evolution.py",
     "hash_key_changed": "the driver",
     "hash_key_unusable": "the driver",

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from sluice_formats.arrow_columns import check_folder_texts, check_key_texts, check_key_times
+from sluice_formats.checks.stored_keys import check_folder_texts, check_key_texts, check_key_times
 from sluice_formats.errors import InexactRecordKey, UnusablePartitionValue, UnusableRecordKey
 
 

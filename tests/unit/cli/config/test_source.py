@@ -1,6 +1,8 @@
 """Reads tables.yaml: the configuration that it becomes, and every mistake at once with its line."""
 
 import json
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import jsonschema
@@ -170,6 +172,17 @@ def test_a_file_that_is_no_tables_file_is_reported(text, part):
         ({"columns": {"hash": ["at"], "key": "s/k"}, "position": "at"}, "position"),
         ({"columns": {"exclude": ["Op"]}, "delete_when": {"column": "Op", "values": ["D"]}}, "delete_when"),
         ({"columns": {"exclude": ["day"]}, "partition_by": "day"}, "partition_by"),
+        ({"expect": {"failures": "drop"}}, "expect.failures"),
+        ({"expect": {"columns": {"n": {"least": 1}}}}, "expect.columns"),
+        ({"expect": {"columns": {"n": {}}}}, "expect.columns"),
+        ({"expect": {"columns": {"n": {"min": [1]}}}}, "expect.columns"),
+        ({"expect": {"columns": {"n": {"matches": "("}}}}, "expect.columns"),
+        ({"expect": {"columns": {"n": {"matches": "(?=a)"}}}}, "expect.columns"),
+        ({"expect": {"columns": {"n": {"matches": r"(a)\1"}}}}, "expect.columns"),
+        ({"expect": {"columns": {"n": {"matches": r"a\Z"}}}}, "expect.columns"),
+        ({"expect": {"columns": {"n": {"matches": "a{1001}"}}}}, "expect.columns"),
+        ({"columns": {"mask": "n"}, "expect": {"columns": {"n": {"min": 1}}}}, "expect.columns"),
+        ({"columns": {"rename": {"a": "n"}}, "expect": {"columns": {"a": {"min": 1}}}}, "expect.columns"),
     ],
 )
 def test_an_unusable_value_is_reported_at_its_key(keys, place):
@@ -227,6 +240,17 @@ def test_columns_are_named_as_the_source_and_the_rest_of_a_rule_names_the_tables
     assert Configuration.from_json(Configuration((found,)).to_json()).rules == (found,)
     (masked,) = read_tables(rule(columns={"mask": {"card": 4}})).rules
     assert masked.columns.mask == {"card": 4}
+
+
+def test_expectations_are_numbers_dates_values_and_patterns_by_column():
+    numbers, days = {"min": 0, "max": 1.5, "not_null": True}, {"min": date(2024, 1, 1)}
+    written = {"n": numbers, "day": days, "s": {"in": ["a", 1, True], "matches": "a+?|(?i:b)"}}
+    (found,) = read_tables(rule(expect={"failures": "report", "columns": written})).rules
+    expected = {each.column: each for each in found.expect.all()}
+    assert (expected["n"].least, expected["n"].most, expected["n"].not_null) == (Decimal(0), Decimal("1.5"), True)
+    assert expected["day"].least == "2024-01-01"
+    assert (expected["s"].among, expected["s"].pattern) == (("a", "1", "true"), "a+?|(?i:b)")
+    assert Configuration.from_json(Configuration((found,)).to_json()).rules == (found,)
 
 
 def test_limits_are_inherited_one_by_one_and_defaults_are_not_written():

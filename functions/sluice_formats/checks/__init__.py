@@ -1,0 +1,1 @@
+"""Checks of decoded values, record by record."""

@@ -1,0 +1,141 @@
+"""Compares the rows of a decoded batch with what their table expects of values.
+
+Patterns are matched by RE2, in Arrow, whose time grows with the length of a text and no faster.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sluice.changes import hidden_columns as hidden
+from sluice.config.rules.expectations import Expectation, Expectations, Limit
+from sluice.schema import columns as kinds
+from sluice.schema.columns import Column
+from sluice.schema.temporal import date_text, time_text, timestamp_text
+from sluice.schema.values import base64_text, json_float
+from sluice_formats.errors import UnusablePattern
+
+_NOT_ROWS = (hidden.DELETE, hidden.TRUNCATE, hidden.MESSAGE)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A row, by its place in the batch, that isn't as expected. `rule` is the key of the configuration."""
+
+    row: int
+    column: str
+    rule: str
+
+
+def first_failure(batch: pa.RecordBatch, columns: Sequence[Column], expected: Expectations) -> Failure | None:
+    """The first row that isn't as expected."""
+    return min(failures(batch, columns, expected), key=lambda each: each.row, default=None)
+
+
+def failure_counts(batch: pa.RecordBatch, columns: Sequence[Column], expected: Expectations) -> Mapping[str, int]:
+    """How many rows fail each rule, by `column rule`."""
+    return Counter(f"{each.column} {each.rule}" for each in failures(batch, columns, expected))
+
+
+def failures(batch: pa.RecordBatch, columns: Sequence[Column], expected: Expectations) -> Iterator[Failure]:
+    """Every rule that a row fails: of rows that are there, by the values that their change holds."""
+    if not expected.columns:
+        return
+    by_name = {column.name: column for column in columns}
+    own = {name: batch.column(batch.schema.get_field_index(name)) for name in (hidden.DELETED, hidden.OP)}
+    rows = [
+        place
+        for place, (deleted, op) in enumerate(zip(own[hidden.DELETED].to_pylist(), own[hidden.OP].to_pylist()))
+        if not deleted and op not in _NOT_ROWS
+    ]
+    left_out = batch.column(batch.schema.get_field_index(hidden.UNCHANGED)).to_pylist()
+    for each in expected.all():
+        places = [place for place in rows if each.column not in (left_out[place] or ())]
+        column = by_name.get(each.column)
+        if column is None:
+            texts: list[str | None] = [None] * len(places)
+        else:
+            values = batch.column(batch.schema.get_field_index(each.column)).to_pylist()
+            texts = [None if values[place] is None else _text(values[place], column) for place in places]
+        for place, rule in _failed(each, texts):
+            yield Failure(places[place], each.column, rule)
+
+
+def check_patterns(expected: Expectations) -> None:
+    """Raise UnusablePattern for a pattern that RE2 doesn't take."""
+    for each in expected.all():
+        try:
+            _matches(each, [""])
+        except pa.ArrowInvalid as error:
+            raise UnusablePattern(
+                f"The pattern that {each.column} is expected to match is none of RE2's", column=each.column
+            ) from error
+
+
+def _failed(expected: Expectation, texts: Sequence[str | None]) -> Iterator[tuple[int, str]]:
+    tests: tuple[tuple[str, bool, Callable[[str], bool]], ...] = (
+        ("min", expected.least is not None, lambda text: _compared(text, expected.least) in (0, 1)),
+        ("max", expected.most is not None, lambda text: _compared(text, expected.most) in (0, -1)),
+        ("in", bool(expected.among), lambda text: text in expected.among),
+    )
+    for place, text in enumerate(texts):
+        if text is None:
+            if expected.not_null:
+                yield place, "not_null"
+            continue
+        for rule, applies, passes in tests:
+            if applies and not passes(text):
+                yield place, rule
+    present = [place for place, text in enumerate(texts) if text is not None]
+    for place, matched in zip(present, _matches(expected, [texts[place] for place in present])):
+        if not matched:
+            yield place, "matches"
+
+
+def _matches(expected: Expectation, texts: Sequence[str | None]) -> Sequence[bool]:
+    if expected.pattern is None:
+        return [True] * len(texts)
+    whole = f"^(?:{expected.pattern})$"
+    found: Sequence[bool] = pc.match_substring_regex(pa.array(texts, pa.string()), whole).to_pylist()
+    return found
+
+
+def _compared(text: str, limit: Limit | None) -> int | None:
+    """-1, 0 or 1 where a value is below, at or above a limit; None for text where the limit is a number."""
+    value: Any = text
+    if isinstance(limit, Decimal):
+        try:
+            value = Decimal(text)
+        except InvalidOperation:
+            return None
+        if value.is_nan():
+            return None
+    return 0 if value == limit else 1 if value > limit else -1
+
+
+def _text(value: Any, column: Column) -> str:
+    """The text of a raw value, as `concealment.value_text` writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if column.kind == kinds.DATE:
+        return date_text(value)
+    if column.kind in kinds.TIMESTAMP_KINDS:
+        return timestamp_text(value, column.kind)
+    if column.kind in kinds.TIME_KINDS:
+        return time_text(value, column.kind)
+    if isinstance(value, Decimal):
+        text = format(value, "f")
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    if isinstance(value, bytes):
+        return base64_text(value)
+    if isinstance(value, float):
+        return str(json_float(value))
+    return value if isinstance(value, str) else str(value) if isinstance(value, int) else json.dumps(value, default=str)
