@@ -133,7 +133,7 @@ class BelowPurgeFloor(SluiceError):
 
 
 class RowsDiffer(SluiceError):
-    """A first load wrote other rows than it counted. It is rolled back. Facts: `table`, `counted`, `written`."""
+    """Files got other rows than were counted. They are rolled back. Facts: `table`, `counted`, `written`."""
 
     code = "rows_differ"
     retriable = True

@@ -1,13 +1,15 @@
-"""Small parts are merged in the driver: the rows, counts and commits of the Spark path, without its jobs."""
+"""Small parts are merged by Arrow: rows, counts, files and commits as Spark makes them, by Hudi's handle or pyarrow."""
 
 from __future__ import annotations
 
 import json
 import random
+import threading
 import uuid
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from change_histories import deliveries
 from workbench import Workbench, flattened, row, table
@@ -15,11 +17,13 @@ from workbench import Workbench, flattened, row, table
 from sluice.batch.outcome import Outcome
 from sluice.changes.hidden_columns import NAMES
 from sluice.config.table import TableConfig
-from sluice_spark.arrow import driver_merge
+from sluice_spark.arrow import covers, driver_merge, rewrite
 from sluice_spark.errors import LaneLost
 from sluice_spark.hudi import few_rows
+from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.hudi.recovery import roll_back_unfinished
 from sluice_spark.hudi.table import HudiTable
+from sluice_spark.merge import part as merging
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 STORED = ("id", "place", "name", *NAMES)
@@ -91,30 +95,54 @@ def plain_changes(draw: random.Random) -> list[dict[str, Any]]:
     ]
 
 
+Ways = Callable[[str], None]
+WAYS = ("handle", "pyarrow in the driver", "pyarrow in tasks")
+
+
+@pytest.fixture
+def by(monkeypatch: pytest.MonkeyPatch) -> Ways:
+    """Sets which of WAYS writes parts from the call on."""
+
+    def leave(way: str) -> None:
+        monkeypatch.setattr(covers, "FEW_CHANGES", 200 if way == "handle" else 0)
+        monkeypatch.setattr(driver_merge, "BYTES_IN_DRIVER", 0 if way == "pyarrow in tasks" else covers.BYTES_IN_DRIVER)
+
+    return leave
+
+
 @pytest.mark.parametrize(
     "seed, keep",
-    [pytest.param(4, False, id="tombstones"), pytest.param(4, True, id="kept values", marks=pytest.mark.whole)],
+    [
+        pytest.param(4, False, id="tombstones"),
+        pytest.param(4, True, id="kept values", marks=pytest.mark.whole),
+        *(pytest.param(seed, False, id=f"tombstones {seed}", marks=pytest.mark.whole) for seed in (10, 18, 22)),
+    ],
 )
-def test_any_order_gives_the_same_rows_and_counts_in_the_driver_and_in_tasks(
-    bench: Workbench, seed: int, keep: bool
+def test_any_order_gives_the_same_rows_and_counts_by_each_way(
+    bench: Workbench, seed: int, keep: bool, by: Ways
 ) -> None:
     draw = random.Random(seed)
-    driver, tasks = (table(name, keep_deleted_values=keep, lineage=("object", "offset")) for name in ("t", "tasks"))
-    bench.services.known.leave_to_spark(tasks)
+    spark, *others = (table(name, keep_deleted_values=keep, lineage=("object", "offset")) for name in "shdt")
+    bench.services.known.leave_to_spark(spark)
     merged = []
     for objects in deliveries(draw, plain_changes(draw), objects_at_once=6):  # type: ignore[arg-type]
         items = [bench.put(changes, SCHEMA) for changes in objects]  # type: ignore[arg-type]
-        here = bench.merge(driver, items)
-        merged.append(in_tasks(bench))
-        there = bench.merge(tasks, items)
-        assert told(here) == told(there)
-        assert bench.rows(driver, *STORED) == bench.rows(tasks, *STORED)
-    assert merged.count(None) > 1, "a seed whose history shows something"
+        wanted = bench.merge(spark, items)
+        rows = bench.rows_by_hudi_rs(spark, *STORED)
+        for way, config in zip(WAYS, others):
+            by(way)
+            found = bench.merge(config, items)
+            merged.append(in_tasks(bench) is None and found.instant is not None)
+            assert (way, told(found)) == (way, told(wanted))
+            assert bench.rows_by_hudi_rs(config, *STORED) == rows
+    assert sum(merged) > 3 * len(WAYS) - 3, "a seed whose history shows something"
 
 
-def test_three_readers_and_hudis_own_writer_take_what_the_driver_wrote(bench: Workbench) -> None:
+@pytest.mark.parametrize("way", [pytest.param("handle", marks=pytest.mark.whole), "pyarrow in tasks"])
+def test_three_readers_and_hudis_own_writer_take_what_was_written(bench: Workbench, way: str, by: Ways) -> None:
     config = table()
     bench.merge(config, [bench.put([row("r", 10, id) for id in range(6)], SCHEMA)])
+    by(way)
     bench.merge(config, [bench.put([row("u", 30, 1, "C", "newest"), row("d", 31, 2, None, None)], SCHEMA)])
     assert in_tasks(bench) is None
     columns = ("id", "place", "name", "_sluice_position", "__deleted")
@@ -170,6 +198,106 @@ def test_a_merge_that_died_in_the_driver_is_rolled_back_and_runs_again(
     assert bench.rows(config, "id", "name") == [(1, "new"), (2, "n")]
 
 
+def between_files(patch: pytest.MonkeyPatch) -> None:
+    written, begun = rewrite._write, threading.Lock()
+
+    def once(*given: Any, **named: Any) -> Any:
+        return written(*given, **named) if begun.acquire(blocking=False) else dies()
+
+    patch.setattr(rewrite, "_write", once)
+
+
+AT_FILES = {
+    "before the markers": lambda patch: patch.setattr(rewrite, "_write", dies),
+    "between the files": between_files,
+    "before the statistics": lambda patch: patch.setattr(HudiJvm, "commit_files", dies),
+}
+
+
+@pytest.mark.parametrize("at", AT_FILES)
+def test_a_rewrite_that_died_is_rolled_back_and_runs_again(
+    bench: Workbench, at: str, by: Ways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = two_files(bench, monkeypatch)
+    files, rows = base_files(bench, config), bench.rows(config, "id", "name")
+    manifest = bench.manifest(config, [bench.put([row("u", 50, id, name="new") for id in range(21)], SCHEMA)])
+    by("pyarrow in the driver")
+    AT_FILES[at](monkeypatch)
+    with pytest.raises(Died):
+        bench.merge_manifest(manifest, config)
+    monkeypatch.undo()
+    assert bench.rows(config, "id", "name") == rows
+
+    assert bench.resolve(manifest, config) is None
+    assert base_files(bench, config) == files
+    again = bench.merge_manifest(manifest, config)
+    assert (again.counts["winning"], again.counts["inserted"]) == (21, 1)
+    assert bench.rows(config, "id", "name") == [(id, "new") for id in sorted(range(21), key=lambda id: f"({id},")]
+
+
+def two_files(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> TableConfig:
+    """A table of twenty rows in two files."""
+    config = table()
+    with monkeypatch.context() as small:
+        small.setattr(merging, "part_count", lambda _: 2)
+        bench.merge(config, [bench.put([row("c", 1 + id, id) for id in range(20)], SCHEMA)])
+    assert len(base_files(bench, config)) == 2
+    return config
+
+
+def base_files(bench: Workbench, config: TableConfig) -> list[str]:
+    """The names of the table's base files of all commits."""
+    return sorted(path.name for path in bench.local_path(config).glob("*.parquet"))
+
+
+def test_a_rewritten_file_and_its_commit_are_like_hudis_own(bench: Workbench, by: Ways) -> None:
+    arrow, hudi = table(), table(database="other")
+    first = [bench.put([row("c", id, id) for id in range(1, 30)], SCHEMA)]
+    changes = [bench.put([row("u", 50, 3, name="new"), row("d", 51, 4), row("c", 52, 40), row("u", 53, 5)], SCHEMA)]
+    bench.services.known.leave_to_spark(hudi)
+    by("pyarrow in tasks")
+    found = []
+    for config in (arrow, hudi):
+        loaded = bench.merge(config, first)
+        merged = bench.merge(config, changes, after=loaded)
+        (stat,) = commit_file(bench, config, merged)["partitionToWriteStats"][""]
+        (old, _) = sorted(base_files(bench, config), key=lambda name: name.rpartition("_")[2])
+        assert (stat["prevCommit"], stat["prevBaseFile"]) == (loaded.instant, old)
+        own = ("fileId", "path", "prevCommit", "prevBaseFile", "totalWriteBytes", "fileSizeInBytes", "runtimeStats")
+        file = pq.ParquetFile(bench.local_path(config) / stat["path"])
+        rows = [
+            {name: value for name, value in item.items() if name not in ("_hoodie_commit_seqno", "_hoodie_file_name")}
+            for item in file.read().drop_columns(["_hoodie_commit_time", "_sluice_batch"]).to_pylist()
+        ]
+        columns = [file.metadata.row_group(0).column(place) for place in range(file.metadata.num_columns)]
+        found.append(
+            {
+                "stat": {name: value for name, value in stat.items() if name not in own},
+                "rows": rows,  # in the same order
+                "footer": file.metadata.metadata,
+                "schema": str(file.schema).splitlines()[2:],  # but for the record's name
+                "columns": [(column.path_in_schema, column.compression, column.num_values) for column in columns],
+                "commits": sorted(set(file.read().column("_hoodie_commit_time").to_pylist()))
+                == [loaded.instant, merged.instant],
+                "file": {*file.read().column("_hoodie_file_name").to_pylist()} == {stat["path"]},
+            }
+        )
+    assert found[0] == found[1]
+    assert found[0]["commits"] and found[0]["file"]
+
+
+def test_new_rows_without_a_small_file_start_one(bench: Workbench, by: Ways, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = table()
+    bench.merge(config, [bench.put([row("c", 1, 1), row("c", 2, 2)], SCHEMA)])
+    by("pyarrow in the driver")
+    monkeypatch.setattr(covers, "SMALL_FILE_BYTES", 0)
+    merged = bench.merge(config, [bench.put([row("u", 3, 1, name="new"), row("c", 4, 3)], SCHEMA)])
+    assert (merged.counts["inserted"], merged.counts["files_written"], in_tasks(bench)) == (1, 2, None)
+    assert bench.rows_by_hudi_rs(config, "id", "name") == bench.rows(config, "id", "name")
+    bench.in_tasks().merge(config, [bench.put([row("u", 5, 3, name="later"), row("u", 6, 1)], SCHEMA)])
+    assert bench.rows(config, "id", "name") == [(1, "n"), (2, "n"), (3, "later")]
+
+
 def test_a_commit_of_a_driver_that_died_after_it_is_found(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     config = table()
     bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
@@ -223,7 +351,7 @@ def test_an_engine_without_a_needed_method_merges_in_tasks_and_says_so(
 def test_a_read_that_fails_in_the_driver_is_done_in_tasks(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     config = table()
     bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
-    monkeypatch.setattr(driver_merge, "stored_rows", dies)
+    monkeypatch.setattr(driver_merge, "rows_in", dies)
     bench.merge(config, [bench.put([row("u", 2, 1, name="new")], SCHEMA)])
     assert in_tasks(bench) is not None and str(in_tasks(bench)).startswith("failed")
     assert bench.rows(config, "id", "name") == [(1, "new")]

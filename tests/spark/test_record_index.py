@@ -79,6 +79,32 @@ def test_a_write_that_died_and_a_compaction_leave_the_record_index_true(
     assert bench.rows(config, "id", "name") == bench.rows_by_hudi_rs(config, "id", "name") == expected
 
 
+def test_files_that_pyarrow_wrote_leave_the_record_index_true(bench: Workbench) -> None:
+    config = table(index="record")
+    bench.merge(config, [bench.put([row("c", 1, 1), row("c", 2, 2)], SCHEMA)])
+    assert indexed(bench, config)
+    left = bench.events.names().count("left_to_spark")
+    bench.merge(config, [bench.put([row("u", 3, 1, name="one"), row("c", 4, 3), row("c", 5, 4)], SCHEMA)])
+    bench.merge(config, [bench.put([row("u", 6, 3, name="three")], SCHEMA)])
+    assert bench.events.names().count("left_to_spark") == left
+    assert keys_of_index(bench, config) == ["1", "2", "3", "4"]
+    services = bench.services
+    bench.in_tasks().merge(config, [bench.put([row("u", 7, 4, name="four"), row("c", 8, 5)], SCHEMA)])
+    bench.services = services
+    bench.merge(config, [bench.put([row("u", 9, 5, name="five"), row("d", 10, 2, name=None)], SCHEMA)])
+    assert bench.events.names().count("left_to_spark") == left
+
+    expected = [(1, "one"), (2, None), (3, "three"), (4, "four"), (5, "five")]
+    assert bench.rows(config, "id", "name") == bench.rows_by_hudi_rs(config, "id", "name") == expected
+    assert keys_of_index(bench, config) == ["1", "2", "3", "4", "5"]
+
+
+def keys_of_index(bench: Workbench, config: Any) -> list[str]:
+    """The keys that the record index holds."""
+    found = bench.spark.read.format("hudi").load(f"{bench.path(config)}/.hoodie/metadata").where("type = 5")
+    return sorted(found["key"] for found in found.select("key").collect())
+
+
 @pytest.mark.whole
 def test_a_table_written_anew_and_one_told_to_go_back_keep_each_row_once(bench: Workbench) -> None:
     config = table(index="record", partition_by=("place",))

@@ -111,6 +111,15 @@ def test_a_change_into_a_table_that_a_run_knows(bench: Workbench, loaded: tuple[
     within(work, Work(1, Counter(GET=3), files=8, bytes=10_700))
 
 
+def test_changes_that_pyarrow_writes_take_as_much_as_one(bench: Workbench, loaded: tuple[TableConfig, Any]) -> None:
+    config, before = loaded
+    changes = bench.put([row("u", 1_000 + id, id, name="new") for id in range(ROWS + 20)], SCHEMA)
+    bench.merge(config, [bench.put([row("u", 999, 8, name="new")], SCHEMA)], after=before)
+    with counted(bench, config) as work:
+        bench.merge(config, [changes], after=before)
+    within(work, Work(1, Counter(GET=3), files=8, bytes=14_000))
+
+
 def test_many_tables_take_each_as_much_as_one(bench: Workbench) -> None:
     configs = [table(f"many{number}") for number in range(TABLES)]
     for config in configs:

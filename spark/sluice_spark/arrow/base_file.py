@@ -5,14 +5,16 @@ Hudi's row writer, which has no Avro schema in the footer, makes the same column
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sluice.changes import hidden_columns as hidden
+from sluice_spark.hudi.few_rows import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY, SEQUENCE
 
 # Key types whose text is the same in Java, Arrow and Python.
 PLAIN_KEYS = frozenset(("string", "int", "bigint"))
@@ -20,8 +22,8 @@ PLAIN_KEYS = frozenset(("string", "int", "bigint"))
 _ROW_GROUP_BYTES, _PAGE_BYTES = 120 * 1024**2, 1024**2
 _CODEC = "zstd"  # as `sluice.hudi.options` has it
 _CODEC_LEVEL = 3  # parquet-mr's
-# A dictionary of columns whose values all differ takes time and no space off the file.
-_DISTINCT = frozenset(("_hoodie_commit_seqno", "_hoodie_record_key", hidden.POSITION, hidden.OFFSET))
+_FIRST_PAGE_ROWS = 20_000
+_ROWS_AT_ONCE = 64 * 1024  # of a file that is rewritten
 
 
 def can_write() -> bool:
@@ -52,32 +54,132 @@ def parquet_of(
     `number` is unique among the commit's files. `avro_schema` (JSON) has Hudi's columns in front of the rows' own;
     columns that aren't unions there are required.
     """
+    made = _with_hudis_columns(rows, keys, instant=instant, file_name=file_name, number=number)
+    return _written([made], made.schema, avro_schema)
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A base file with other rows in it: its bytes, its rows, and how many of them are in place of older ones."""
+
+    body: pa.Buffer
+    rows: int
+    updated: int
+
+
+def rewritten(
+    body: bytes,
+    rows: pa.Table,
+    keys: pa.ChunkedArray,
+    *,
+    instant: str,
+    file_name: str,
+    number: int,
+    avro_schema: str,
+) -> Rewritten:
+    """The base file `body` with each of the rows in the place of the one with its key, or at the end.
+
+    The arguments are as in `parquet_of`. Rows that stay keep what Hudi's columns say of them but for the file's name,
+    as in Hudi's own rewrite. Holds the file before and after, and some row groups' worth of rows.
+    """
+    new = _with_hudis_columns(rows, keys, instant=instant, file_name=file_name, number=number)
+    wanted = new.column(RECORD_KEY).combine_chunks()
+    file = pq.ParquetFile(pa.BufferReader(body))
+    replaced: set[int] = set()
+    stored = 0
+
+    def parts() -> Iterator[pa.Table]:
+        nonlocal stored
+        for batch in file.iter_batches(_ROWS_AT_ONCE, use_threads=False):
+            old = _as_now(batch, new.schema, file_name)
+            stored += old.num_rows
+            found = pc.index_in(old.column(RECORD_KEY), value_set=wanted)
+            begin = 0
+            pieces = []
+            for place in pc.indices_nonzero(pc.is_valid(found)).to_pylist():
+                number = found[place].as_py()
+                replaced.add(number)
+                pieces += [old.slice(begin, place - begin), new.slice(number, 1)]
+                begin = place + 1
+            yield pa.concat_tables([*pieces, old.slice(begin)])
+        yield new.take(pa.array([number for number in range(new.num_rows) if number not in replaced], pa.int64()))
+
+    made = _written(parts(), new.schema, avro_schema)
+    return Rewritten(made, stored + new.num_rows - len(replaced), len(replaced))
+
+
+def _with_hudis_columns(
+    rows: pa.Table, keys: pa.ChunkedArray, *, instant: str, file_name: str, number: int
+) -> pa.Table:
     count = rows.num_rows
     numbers = pa.array(range(1, count + 1), pa.int64()).cast(pa.string())
     own = {
-        "_hoodie_commit_time": _repeated(instant, count),
-        "_hoodie_commit_seqno": pc.binary_join_element_wise(pa.scalar(f"{instant}_{number}"), numbers, "_"),
-        "_hoodie_record_key": keys,
-        "_hoodie_partition_path": _repeated("", count),
-        "_hoodie_file_name": _repeated(file_name, count),
+        COMMIT_TIME: _repeated(instant, count),
+        SEQUENCE: pc.binary_join_element_wise(pa.scalar(f"{instant}_{number}"), numbers, "_"),
+        RECORD_KEY: keys,
+        PARTITION_PATH: _repeated("", count),
+        FILE_NAME: _repeated(file_name, count),
     }
     schema = pa.schema([pa.field(name, pa.string()) for name in own] + list(rows.schema))
-    made = pa.Table.from_arrays([*own.values(), *rows.columns], schema=schema)
-    sink = pa.BufferOutputStream()
+    return pa.Table.from_arrays([*own.values(), *rows.columns], schema=schema)
+
+
+def _as_now(batch: pa.RecordBatch, schema: pa.Schema, file_name: str) -> pa.Table:
+    """Stored rows under the present schema: an older file may lack columns, and have others in narrower types."""
+    held, count = set(batch.schema.names), batch.num_rows
+    columns = [
+        _repeated(file_name, count)
+        if field.name == FILE_NAME
+        else batch.column(field.name).cast(field.type)
+        if field.name in held
+        else pa.nulls(count, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _written(parts: Iterable[pa.Table], schema: pa.Schema, avro_schema: str) -> pa.Buffer:
+    """The parts' rows as a base file, in row groups of at most _ROW_GROUP_BYTES as Arrow holds them."""
+    sink, rest = pa.BufferOutputStream(), iter(parts)
+    first = next(rest)
     with pq.ParquetWriter(
         sink,
         schema,
         version="1.0",
         compression=_CODEC,
         compression_level=_CODEC_LEVEL,
-        use_dictionary=[name for name in schema.names if name not in _DISTINCT],
+        use_dictionary=_repeating(first.slice(0, _FIRST_PAGE_ROWS)),
         data_page_size=_PAGE_BYTES,
         write_page_index=True,
         store_schema=False,
     ) as writer:
-        writer.write_table(made, max(1, count * _ROW_GROUP_BYTES // max(made.nbytes, _ROW_GROUP_BYTES)))
+        held: list[pa.Table] = []
+        size = 0
+        for part in chain((first,), rest):
+            held.append(part)
+            size += part.nbytes
+            if size >= _ROW_GROUP_BYTES:
+                _write_group(writer, held, size)
+                held, size = [], 0
+        if held:
+            _write_group(writer, held, size)
         writer.add_key_value_metadata({"parquet.avro.schema": avro_schema, "writer.model.name": "avro"})
     return sink.getvalue()
+
+
+def _repeating(rows: pa.Table) -> list[str]:
+    """The columns that are smaller with a dictionary, by these rows: as parquet-mr decides by the first page."""
+
+    def is_smaller(values: pa.ChunkedArray) -> bool:
+        distinct = pc.unique(values)
+        return bool(distinct.nbytes + len(values) * len(distinct).bit_length() // 8 < values.nbytes)
+
+    return [name for name in rows.schema.names if is_smaller(rows.column(name))]
+
+
+def _write_group(writer: pq.ParquetWriter, parts: Sequence[pa.Table], size: int) -> None:
+    rows = pa.concat_tables(parts)
+    writer.write_table(rows, max(1, rows.num_rows * _ROW_GROUP_BYTES // max(size, _ROW_GROUP_BYTES)))
 
 
 def _repeated(text: str, count: int) -> Any:

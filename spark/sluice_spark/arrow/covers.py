@@ -1,11 +1,11 @@
-"""Whether a part can be merged in the driver, without a Spark job: few plain changes of a small copy-on-write table.
+"""Whether a part is merged by Arrow: plain changes of an unpartitioned copy-on-write table, few enough for the driver.
 
 Everything unusual is left to the Spark path by `LeftToSpark`, whose reasons are words for the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,15 +14,23 @@ from sluice.admission.routing import AVRO, PARQUET
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
 from sluice.config.table import IGNORE, MOR, TableConfig
+from sluice.hudi import options as hudi_options
 from sluice.hudi.write_choices import MIB, wants_record_index
+from sluice_spark.arrow.base_file import can_write
 from sluice_spark.arrow.rows import LeftToSpark
 from sluice_spark.hudi.facts import TableFacts
 
-# A Spark job takes longer to plan than so many objects to read and rows to hand to Hudi one by one.
-MOST_OBJECTS, MOST_BYTES, MOST_CHANGES = 25, MIB, 200
+# Parts that are read and decided in the driver: a Spark job takes longer to plan than so many objects to read.
+MOST_OBJECTS, MOST_BYTES, MOST_CHANGES = 25, MIB, 5_000
 MOST_DECODED_BYTES = 64 * MIB  # of one object, whose bytes may be compressed
-# Executors rewrite larger files: the driver's one thread writes some 40,000 rows a second.
-MOST_FILES, MOST_FILE_BYTES, MOST_STORED_ROWS = 4, 8 * MIB, 200_000
+# Of these, changes that Hudi's merge handle writes in the driver: each is a call, and so is each stored row in the JVM.
+FEW_CHANGES, FEW_FILES, FEW_FILE_BYTES, FEW_STORED_ROWS = 200, 4, 8 * MIB, 200_000
+# The others are written by pyarrow. A file is held before and after, beside a row group of it; keys are looked up in
+# all files, which are read whole.
+MOST_FILES, MOST_FILE_BYTES, MOST_TABLE_BYTES = 64, 96 * MIB, 512 * MIB
+BYTES_IN_DRIVER = 8 * MIB  # of all files; larger ones are read and written in Spark tasks
+# New rows go into a file below this size, and into a new one where there is none.
+SMALL_FILE_BYTES = 64 * MIB
 # Numbers that equal each other in more than one form, and values that are no key.
 _NO_KEYS = ("float", "double", "binary", "array")
 
@@ -46,8 +54,7 @@ def check_part(
         ("history", bool(config.history)),
         ("partitions", bool(config.partition_by)),
         ("hudi_options", bool(config.hudi)),  # sizes of files among them
-        ("record_index", facts.rows is None or wants_record_index(config, has=facts.record_index, rows=facts.rows)),
-        ("table_size", (facts.rows or 0) > MOST_STORED_ROWS),
+        ("record_index", facts.rows is None or _index_changes(config, facts)),
         ("ignored_deletes", config.delete_mode == IGNORE),
         ("floor", bool(facts.floor or facts.purged or facts.purging)),
         ("unfinished", facts.unfinished),
@@ -61,9 +68,42 @@ def check_part(
             raise LeftToSpark(reason)
 
 
+def _index_changes(config: TableConfig, facts: TableFacts) -> bool:
+    """Whether the next write makes or removes the record index. Hudi keeps one up by the files of a commit."""
+    return wants_record_index(config, has=facts.record_index, rows=facts.rows) != facts.record_index
+
+
 def check_changes(rows: pa.Table) -> None:
     """Raise LeftToSpark for too many changes, and for truncates and messages, which are changes of no row."""
     if not 0 < rows.num_rows <= MOST_CHANGES:
         raise LeftToSpark("changes", f"{rows.num_rows:,}")
     if pc.any(pc.is_in(rows.column(hidden.OP), pa.array([hidden.TRUNCATE, hidden.MESSAGE]))).as_py():
         raise LeftToSpark("truncate")
+
+
+def by_merge_handle(sizes: Sequence[int], facts: TableFacts, *, changes: int, target: Mapping[str, str]) -> bool:
+    """Whether Hudi's merge handle writes the changes into files of these sizes, and not pyarrow.
+
+    Raises LeftToSpark for what neither does.
+    """
+    small = len(sizes) <= FEW_FILES and sum(sizes) <= FEW_FILE_BYTES and (facts.rows or 0) <= FEW_STORED_ROWS
+    if small and changes <= FEW_CHANGES and not facts.record_index:
+        return True
+    unusual = (
+        ("pyarrow", not can_write()),
+        ("lists", any(map(hudi_options.is_list, target.values()))),
+        ("files", max(sizes) > MOST_FILE_BYTES or sum(sizes) > MOST_TABLE_BYTES),
+    )
+    for reason, found in unusual:
+        if found:
+            raise LeftToSpark(reason)
+    return False
+
+
+def file_for_new_rows(sizes: Sequence[int], touched: Collection[int]) -> int | None:
+    """The number of the file that takes new rows; None for a new file.
+
+    The smallest of those that are rewritten anyway, else the smallest, if it is small.
+    """
+    small = [number for number, size in enumerate(sizes) if size < SMALL_FILE_BYTES]
+    return min(small, key=lambda number: (number not in touched, sizes[number], number), default=None)

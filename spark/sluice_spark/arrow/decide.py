@@ -87,7 +87,7 @@ def _flat(values: Any) -> pa.Array:
     """One array; a column of a table is chunked in some releases of Arrow, even when it has one chunk."""
     if not isinstance(values, pa.ChunkedArray):
         return values
-    return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks)
+    return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays([*values.chunks, pa.array([], values.type)])
 
 
 def decide_changes(

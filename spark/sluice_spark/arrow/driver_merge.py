@@ -1,7 +1,7 @@
-"""Reads and decides a small part in the driver, without a Spark job: its objects, and the base files of its table.
+"""Reads and decides a small part in the driver: its objects, and the keys in its table's base files.
 
-`covers` says which parts are small. Nothing is put anywhere before a part is decided, so that the Spark path can take
-it over at any point.
+`covers` says which parts are small, and whether Hudi's merge handle or pyarrow writes their rows. Nothing is put
+anywhere before a part is decided, so that the Spark path can take it over at any point.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -18,20 +19,25 @@ from sluice.batch.unexpected import unexpected_in
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.log_restart import SeenObject
 from sluice.errors import SluiceError
-from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.objects import Objects, ObjectSource
 from sluice_formats.decode import decode
 from sluice_formats.records import ReaderPlan
+from sluice_spark.arrow.base_file import has_plain_key, key_text
 from sluice_spark.arrow.covers import (
+    BYTES_IN_DRIVER,
     MOST_CHANGES,
     MOST_DECODED_BYTES,
-    MOST_FILE_BYTES,
     MOST_FILES,
+    by_merge_handle,
     check_changes,
     check_part,
+    file_for_new_rows,
 )
-from sluice_spark.arrow.decide import DecidedChanges, as_counts, decide_changes, newest_changes, with_batch
+from sluice_spark.arrow.decide import Key, StoredRow, as_counts, decide_changes, newest_changes, with_batch
+from sluice_spark.arrow.rewrite import FileRows, FileWork, Rewrite
 from sluice_spark.arrow.rows import LeftToSpark, arrow_rows
-from sluice_spark.arrow.stored import stored_rows
+from sluice_spark.arrow.stored import by_key, rows_in
+from sluice_spark.arrow.table_files import read_file
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.few_rows import FewRows, FileToMerge, base_files, missing_in_engine
 from sluice_spark.hudi.table import HudiTable
@@ -46,7 +52,7 @@ class MergedInDriver:
     `unexpected` are those of `unexpected_in`.
     """
 
-    rows: FewRows | None
+    rows: FewRows | Rewrite | None
     counts: dict[str, int]
     judged: Watched
     unexpected: Mapping[str, int]
@@ -57,6 +63,7 @@ def merge_in_driver(
     facts: TableFacts,
     *,
     objects: Objects,
+    source: ObjectSource,
     items: Sequence[ManifestObject],
     plan: ReaderPlan,
     before: Mapping[str, str],
@@ -65,12 +72,12 @@ def merge_in_driver(
 ) -> MergedInDriver:
     """Read a part's objects and decide which rows they write.
 
-    `objects` is the driver's S3; `before` and `target` are the table's columns and their types without and with this
-    batch; `watch` is what is known of the table's log. Raises LeftToSpark.
+    `objects` is the driver's S3, `source` that of tasks; `before` and `target` are the table's columns and their types
+    without and with this batch; `watch` is what is known of the table's log. Raises LeftToSpark.
     """
     config = hudi.config
     check_part(config, facts, before=before, target=target, objects=items)
-    missing = missing_in_engine(hudi.jvm.spark)
+    missing = missing_in_engine(hudi.jvm.spark, facts.record_index)
     if missing:
         raise LeftToSpark("engine", ", ".join(missing))
     changes, seen = _changes(objects, items, plan, target)
@@ -80,23 +87,72 @@ def merge_in_driver(
         raise LeftToSpark("parked_or_refused")
     newest = newest_changes(changes, config)
     files = base_files(hudi, facts, MOST_FILES)
-    if not files or sum(file.size for file in files) > MOST_FILE_BYTES:
+    if not files:
         raise LeftToSpark("files")
-    stored = stored_rows([_body(objects, file) for file in files], newest, config.record_key)
+    sizes = [file.size for file in files]
+    by_handle = by_merge_handle(sizes, facts, changes=changes.num_rows, target=target)
+    work = FileWork(hudi.jvm.spark, objects, source, in_tasks=sum(sizes) > BYTES_IN_DRIVER)
+    wanted = newest.select(list(config.record_key))
+    found = work.each(partial(_stored, wanted=wanted, record_key=config.record_key), [file.path for file in files])
+    stored = by_key(row for rows in found for row in rows)
     decided = decide_changes(newest, read=changes.num_rows, stored=stored, config=config, columns=tuple(target))
     if not decided.keys:
         return MergedInDriver(None, decided.counts, judged, unexpected_in(seen))
+    rows = with_batch(decided.rows, lineage=config.lineage, batch=plan.batch)
+    _check_nulls(rows, facts)
     held = [stored.get(key) for key in decided.keys]
-    values = _values(decided, config.lineage, plan.batch)
-    _check_nulls(values, facts)
-    rows = FewRows(
-        values=values,
-        ordering=decided.rows.column(hidden.POSITION).to_pylist(),
+    if by_handle:
+        made: FewRows | Rewrite = _few_rows(rows, held, files)
+    else:
+        made = Rewrite(config.table, hudi.path, _by_file(rows, held, files, target, config.record_key), work)
+    return MergedInDriver(made, decided.counts, judged, unexpected_in(seen))
+
+
+def _stored(
+    objects: Objects, token: str, number: int, path: str, *, wanted: pa.Table, record_key: Sequence[str]
+) -> list[tuple[Key, StoredRow]]:
+    return rows_in(read_file(objects, path), wanted, record_key, number)
+
+
+def _few_rows(rows: pa.Table, held: Sequence[StoredRow | None], files: Sequence[FileToMerge]) -> FewRows:
+    columns = {name: as_counts(rows.column(name).combine_chunks()).to_pylist() for name in rows.schema.names}
+    return FewRows(
+        values=[{name: values[place] for name, values in columns.items()} for place in range(rows.num_rows)],
+        ordering=columns[hidden.POSITION],
         # New rows go into the first file, as Hudi's own choice among small files does while there is room.
         files=[files[0 if row is None else row.file] for row in held],
         stored_keys=[None if row is None else row.record_key for row in held],
     )
-    return MergedInDriver(rows, decided.counts, judged, unexpected_in(seen))
+
+
+def _by_file(
+    rows: pa.Table,
+    held: Sequence[StoredRow | None],
+    files: Sequence[FileToMerge],
+    target: Mapping[str, str],
+    record_key: Sequence[str],
+) -> list[FileRows]:
+    """The rows by the file that they go into. Raises LeftToSpark where Java alone makes the text of a new row's key."""
+    numbers = [None if row is None else row.file for row in held]
+    new = None in numbers
+    if new and not has_plain_key(target, record_key):
+        raise LeftToSpark("key")
+    texts = key_text(rows, record_key).to_pylist() if new else []
+    keys = [texts[place] if row is None else row.record_key for place, row in enumerate(held)]
+    touched = {number for number in numbers if number is not None}
+    for_new = file_for_new_rows([file.size for file in files], touched)
+    places: dict[int | None, list[int]] = {}
+    for place, number in enumerate(numbers):
+        places.setdefault(for_new if number is None else number, []).append(place)
+    return [
+        FileRows(
+            None if number is None else files[number].path,
+            rows.take(pa.array(own, pa.int64())),
+            pa.array([keys[place] for place in own], pa.string()),
+            sum(held[place] is not None for place in own),
+        )
+        for number, own in places.items()
+    ]
 
 
 def _changes(
@@ -131,25 +187,8 @@ def _bodies(objects: Objects, items: Sequence[ManifestObject], limit: int) -> li
         return list(pool.map(lambda item: objects.whole(item.id, limit), items))
 
 
-def _body(objects: Objects, file: FileToMerge) -> bytes:
-    """A base file as a whole. Tables lie in S3, those of tests on a disk."""
-    scheme, _, rest = file.path.partition(":")
-    if scheme == "file":
-        with open("/" + rest.lstrip("/"), "rb") as body:
-            return body.read()
-    bucket, _, key = rest.lstrip("/").partition("/")
-    return objects.data_file(bucket, key)
-
-
-def _check_nulls(values: Sequence[Mapping[str, object]], facts: TableFacts) -> None:
+def _check_nulls(rows: pa.Table, facts: TableFacts) -> None:
     """Raise LeftToSpark for a null in a column that the table's schema has without nulls: Spark's write relaxes it."""
-    full = [field.name for field in facts.schema.fields if not field.nullable] if facts.schema is not None else []
-    for name in full:
-        if any(row[name] is None for row in values):
-            raise LeftToSpark("columns", f"{name} becomes nullable")
-
-
-def _values(decided: DecidedChanges, lineage: Sequence[str], batch: str) -> list[dict[str, object]]:
-    rows = with_batch(decided.rows, lineage=lineage, batch=batch)
-    columns = {name: as_counts(rows.column(name).combine_chunks()).to_pylist() for name in rows.schema.names}
-    return [{name: values[place] for name, values in columns.items()} for place in range(rows.num_rows)]
+    for field in facts.schema.fields if facts.schema is not None else []:
+        if not field.nullable and rows.column(field.name).null_count:
+            raise LeftToSpark("columns", f"{field.name} becomes nullable")

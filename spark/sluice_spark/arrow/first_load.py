@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, Callable
 
 import pyarrow as pa
@@ -30,8 +29,9 @@ from sluice_formats.records import ReaderPlan
 from sluice_spark.arrow.base_file import can_write, has_plain_key, key_text, parquet_of
 from sluice_spark.arrow.decide import as_tombstones, may_share_keys, newest_places, with_batch
 from sluice_spark.arrow.rows import LeftToSpark, arrow_rows, check_columns
+from sluice_spark.arrow.table_files import write_file
 from sluice_spark.errors import RowsDiffer
-from sluice_spark.hudi.base_files import NewFiles
+from sluice_spark.hudi.base_files import NewFiles, marker
 from sluice_spark.hudi.facts import BaseFile, TableFacts
 
 MIB = 1024**2
@@ -269,9 +269,11 @@ def _written(
     body = parquet_of(
         rows, keys, instant=new.instant, file_name=name, number=number, avro_schema=new.avro_schema
     ).to_pybytes()
-    _put(plan, f".hoodie/.temp/{new.instant}/{name}.marker.CREATE", b"")
-    _put(plan, name, body)
-    return BaseFile(name, rows.num_rows, len(body), int((time.monotonic() - began) * 1000))
+    objects = task_objects(plan.source)
+    write_file(objects, f"{plan.table_uri}/{marker(name, new.instant, 'CREATE')}", b"")
+    write_file(objects, f"{plan.table_uri}/{name}", body)
+    ms = int((time.monotonic() - began) * 1000)
+    return BaseFile(name, rows.num_rows, len(body), ms, inserted=rows.num_rows)
 
 
 def stored_rows(newest: pa.Table, plan: LoadPlan) -> pa.Table:
@@ -281,14 +283,3 @@ def stored_rows(newest: pa.Table, plan: LoadPlan) -> pa.Table:
     rows = with_batch(newest.select(list(plan.target)), lineage=plan.lineage, batch=plan.reader.batch)
     full = hidden.BATCH if "batch" in plan.lineage else None
     return rows.cast(pa.schema([field.with_nullable(field.name != full) for field in rows.schema]))
-
-
-def _put(plan: LoadPlan, path: str, body: bytes) -> None:
-    """Write a file of the table: an object, or a file on disk."""
-    scheme, _, place = f"{plan.table_uri}/{path}".partition("://")
-    if scheme == "file":
-        Path(place).parent.mkdir(parents=True, exist_ok=True)
-        Path(place).write_bytes(body)
-    else:
-        bucket, _, key = place.partition("/")
-        task_objects(plan.source).put(bucket, key, body)

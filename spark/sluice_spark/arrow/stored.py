@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,28 +14,30 @@ from sluice_spark.arrow.rows import LeftToSpark
 from sluice_spark.hudi.few_rows import RECORD_KEY
 
 
-def stored_rows(bodies: Sequence[bytes], newest: pa.Table, record_key: Sequence[str]) -> dict[Key, StoredRow]:
-    """The rows of the base files with the keys of `newest`. `bodies` are the files, whole.
+def rows_in(body: bytes, wanted: pa.Table, record_key: Sequence[str], number: int) -> list[tuple[Key, StoredRow]]:
+    """The rows of a base file with the keys of `wanted`, each with its key; `body` is the file, whole."""
+    file, found = pq.ParquetFile(pa.BufferReader(body)), []
+    keys = file.read(columns=list(record_key), use_threads=False)
+    # An older file may have a narrower type than the table.
+    keys = keys.select(list(record_key)).cast(pa.schema([wanted.schema.field(name) for name in record_key]))
+    places = _places(keys, wanted, record_key[0])
+    if not len(places):
+        return []
+    own = file.read(columns=[hidden.POSITION, hidden.OWED, RECORD_KEY], use_threads=False).take(places)
+    wanted_keys = set(keys_of(wanted, record_key))
+    for key, row in zip(keys_of(keys.take(places), record_key), own.to_pylist()):
+        if key in wanted_keys:
+            found.append((key, StoredRow(row[hidden.POSITION], row[hidden.OWED], row[RECORD_KEY], number)))
+    return found
 
-    Raises LeftToSpark for a key that is stored twice.
-    """
-    wanted = set(keys_of(newest, record_key))
+
+def by_key(rows: Iterable[tuple[Key, StoredRow]]) -> dict[Key, StoredRow]:
+    """The stored rows of all files by key. Raises LeftToSpark for a key that is stored twice."""
     found: dict[Key, StoredRow] = {}
-    for number, body in enumerate(bodies):
-        file = pq.ParquetFile(pa.BufferReader(body))
-        keys = file.read(columns=list(record_key), use_threads=False)
-        # An older file may have a narrower type than the table.
-        keys = keys.select(list(record_key)).cast(pa.schema([newest.schema.field(name) for name in record_key]))
-        places = _places(keys, newest, record_key[0])
-        if not len(places):
-            continue
-        own = file.read(columns=[hidden.POSITION, hidden.OWED, RECORD_KEY], use_threads=False).take(places)
-        for key, row in zip(keys_of(keys.take(places), record_key), own.to_pylist()):
-            if key not in wanted:
-                continue
-            if key in found:
-                raise LeftToSpark("stored_twice", row[RECORD_KEY])
-            found[key] = StoredRow(row[hidden.POSITION], row[hidden.OWED], row[RECORD_KEY], number)
+    for key, row in rows:
+        if key in found:
+            raise LeftToSpark("stored_twice", row.record_key)
+        found[key] = row
     return found
 
 

@@ -22,30 +22,42 @@ class NewFiles:
     avro_schema: str
 
 
+def marker(name: str, instant: str, kind: str) -> str:
+    """The path below the table's folder of Hudi's marker for a file: `kind` is CREATE, or MERGE of one rewritten."""
+    return f".hoodie/.temp/{instant}/{name}.marker.{kind}"
+
+
 def commit_base_files(
     hudi: HudiTable,
     write: Callable[[NewFiles], Sequence[BaseFile]],
     *,
-    schema: StructType,
+    schema: StructType | None,
     batch: str,
     run: str,
     facts: TableFacts,
 ) -> CommitResult:
     """Begin a bulk insert into an empty table, have `write` make its files, and commit them.
 
-    Of a file, `write` puts Hudi's marker first: Hudi deletes marked files that the commit doesn't name, those of a task
-    that ran twice, and all of them in a roll-back. After an exception the commit may still be there
-    (`resolve-before-write`). Raises CommitNotNewest.
+    Without `schema` it is an upsert into a table that keeps its schema. Of a file, `write` puts Hudi's marker first:
+    Hudi deletes marked files that the commit doesn't name, those of a task that ran twice, and all of them in a
+    roll-back. After an exception the commit may still be there (`resolve-before-write`). Raises CommitNotNewest.
     """
     jvm, config = hudi.jvm, hudi.config
-    avro = jvm.avro_schema_of(schema, config.name)
-    options = hudi_options.write_options(config, operation=hudi_options.BULK_INSERT, parallelism=1, rows=facts.rows)
+    operation = hudi_options.UPSERT if schema is None else hudi_options.BULK_INSERT
+    avro = jvm.avro_schema(facts.meta_client) if schema is None else jvm.avro_schema_of(schema, config.name)
+    options = hudi_options.write_options(
+        config,
+        operation=operation,
+        parallelism=hudi.cores,
+        record_index=hudi.finds_by_record_index(facts),
+        rows=facts.rows,
+    )
     metadata = own_metadata.commit_metadata(batch=batch, table=config.table, run=run, rows_before=facts.rows)
     if facts.widened is not None:  # Hudi copies the table's own properties with the prefix, too
         metadata[own_metadata.WIDENED_PROPERTY] = facts.widened
     client = jvm.write_client(hudi.path, config.name, options, avro)
     try:
-        instant = jvm.begin_bulk_insert(client, facts.meta_client)
+        instant = jvm.begin_write(client, facts.meta_client, operation)
         files = write(NewFiles(instant, jvm.with_meta_columns(avro)))
         jvm.commit_files(client, facts.meta_client, instant, files, own_metadata.stored_metadata(metadata))
     finally:

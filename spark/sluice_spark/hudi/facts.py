@@ -64,12 +64,19 @@ class CommitResult:
 
 @dataclass(frozen=True)
 class BaseFile:
-    """A base file of new rows, as a task wrote it, in an unpartitioned table. `ms` is how long that took."""
+    """A base file as it was written, in an unpartitioned table. `ms` is how long that took.
+
+    `before` is the name of the file that it replaces in its file group, None for a new group; `updated` and `inserted`
+    are the rows that the commit changed in it and added to it.
+    """
 
     name: str
     rows: int
     bytes: int
     ms: int
+    before: str | None = None
+    updated: int = 0
+    inserted: int = 0
 
     @property
     def file_id(self) -> str:

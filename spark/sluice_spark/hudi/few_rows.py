@@ -61,6 +61,14 @@ _NEEDED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (".common.model.HoodieAvroRecord", "", (".common.model.HoodieKey", ".common.model.HoodieRecordPayload")),
     (".common.model.HoodieKey", "", ("String", "String")),
 )
+# By this Hudi keeps up a record index from the files of a commit, also of one without Hudi's own write statuses.
+_NEEDED_BY_RECORD_INDEX = (
+    (
+        ".metadata.BaseFileRecordParsingUtils",
+        "generateRLIMetadataHoodieRecordsForBaseFile",
+        ("String", ".common.model.HoodieWriteStat", "Integer", "String", ".storage.HoodieStorage"),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -88,13 +96,16 @@ class FewRows:
     stored_keys: Sequence[str | None]
 
 
-@lru_cache(maxsize=1)
-def missing_in_engine(spark: SparkSession) -> tuple[str, ...]:
-    """The members that this engine's Hudi lacks for `write_few`, as `class.method`; empty for none."""
+@lru_cache(maxsize=2)
+def missing_in_engine(spark: SparkSession, record_index: bool) -> tuple[str, ...]:
+    """The members that this engine's Hudi lacks for commits of small parts, as `class.method`; empty for none.
+
+    `record_index`: the table has one.
+    """
     context: Any = spark.sparkContext
     gateway, reflection = context._gateway, context._jvm.py4j.reflection.ReflectionUtil
     missing = []
-    for name, method, parameters in _NEEDED:
+    for name, method, parameters in _NEEDED + (_NEEDED_BY_RECORD_INDEX if record_index else ()):
         try:
             types = gateway.new_array(context._jvm.java.lang.Class, len(parameters))
             for place, parameter in enumerate(parameters):

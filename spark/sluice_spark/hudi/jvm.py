@@ -239,9 +239,9 @@ class HudiJvm:
         parsed = self._jvm.org.apache.avro.Schema.Parser().parse(avro_schema)
         return str(self._hudi.avro.HoodieAvroUtils.addMetadataFields(parsed).toString())
 
-    def begin_bulk_insert(self, client: Any, meta_client: Any) -> str:
-        """Begin an instant that inserts into an unpartitioned table; it is inflight when this returns."""
-        client.setOperationType(self._hudi.common.model.WriteOperationType.BULK_INSERT)
+    def begin_write(self, client: Any, meta_client: Any, operation: str) -> str:
+        """Begin an instant that writes an unpartitioned table; it is inflight when this returns."""
+        client.setOperationType(self._hudi.common.model.WriteOperationType.fromValue(operation))
         instant = str(client.startCommit())
         requested = self._hudi.common.table.timeline.HoodieInstant.State.REQUESTED
         begun = meta_client.createNewInstant(requested, meta_client.getCommitActionType(), instant)
@@ -254,20 +254,25 @@ class HudiJvm:
     def commit_files(
         self, client: Any, meta_client: Any, instant: str, files: Sequence[BaseFile], metadata: Mapping[str, str]
     ) -> None:
-        """Complete a begun insert with its files, each a new file group, and extra metadata."""
+        """Complete a begun write with its files and extra metadata."""
         model, stats, extra = self._hudi.common.model, self._jvm.java.util.ArrayList(), self._jvm.java.util.HashMap()
         for file in files:
-            stat = model.HoodieWriteStat()
+            stat, times = model.HoodieWriteStat(), model.HoodieWriteStat.RuntimeStats()
             stat.setFileId(file.file_id)
             stat.setPath(file.name)
             stat.setPartitionPath("")
-            stat.setPrevCommit(model.HoodieWriteStat.NULL_COMMIT)
             stat.setNumWrites(file.rows)
-            stat.setNumInserts(file.rows)
+            stat.setNumInserts(file.inserted)
+            stat.setNumUpdateWrites(file.updated)
             stat.setTotalWriteBytes(file.bytes)
             stat.setFileSizeInBytes(file.bytes)
-            times = model.HoodieWriteStat.RuntimeStats()
-            times.setTotalCreateTime(file.ms)
+            if file.before is None:
+                stat.setPrevCommit(model.HoodieWriteStat.NULL_COMMIT)
+                times.setTotalCreateTime(file.ms)
+            else:
+                stat.setPrevCommit(file.before.rpartition("_")[2].partition(".")[0])
+                stat.setPrevBaseFile(file.before)
+                times.setTotalUpsertTime(file.ms)
             stat.setRuntimeStats(times)
             stats.add(stat)
         for name, value in metadata.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Callable
 
 from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
@@ -21,6 +22,7 @@ from sluice.errors import TableWentBack
 from sluice.hudi import options as hudi_options
 from sluice.hudi import write_choices
 from sluice_spark.arrow.first_load import FirstLoad
+from sluice_spark.arrow.rewrite import Rewrite
 from sluice_spark.errors import CleaningUnfinished
 from sluice_spark.hudi.base_files import NewFiles, commit_base_files
 from sluice_spark.hudi.came_back import strangers, undo_what_came_back
@@ -68,35 +70,49 @@ def commit(
 
 def commit_first_load(part: PartContext, load: FirstLoad, *, target: StructType, facts: TableFacts) -> CommitResult:
     """Write a first load as one Hudi commit; `target` has the table's columns. As `commit` otherwise."""
-
-    def write(new: NewFiles) -> Sequence[BaseFile]:
-        files = load.write(new)
-        part.check_held()
-        return files
-
-    with part.stages.timed(COMMIT_STAGE):
-        _begin(part, facts)
-        names = {"batch": part.manifest.batch, "run": part.manifest.run}
-        schema = with_lineage_schema(target, words=part.config.lineage)
-        result = commit_base_files(part.hudi, write, schema=schema, facts=facts, **names)
-        result = looked_at_again(part, result, facts)
-    return _followed(part, result)
+    schema = with_lineage_schema(target, words=part.config.lineage)
+    return _committed(part, facts, lambda: _with_files(part, load.write, schema=schema, facts=facts))
 
 
-def commit_few(part: PartContext, rows: FewRows, *, target: StructType, facts: TableFacts) -> CommitResult:
-    """Write a few rows in the driver as one Hudi commit. After a failure this run merges the table in Spark tasks."""
-    kinds = column_types(target)
-    with part.stages.timed(COMMIT_STAGE):
-        part.check_held()
-        _begin(part, facts)
+def commit_small(part: PartContext, rows: FewRows | Rewrite, *, target: StructType, facts: TableFacts) -> CommitResult:
+    """Write a small part's rows as one Hudi commit. After a failure this run merges the table by Spark."""
+    part.check_held()
+    names = {"batch": part.manifest.batch, "run": part.manifest.run}
+
+    def write() -> CommitResult:
         try:
-            result = write_few(
-                part.hudi, rows, kinds=kinds, batch=part.manifest.batch, run=part.manifest.run, facts=facts
-            )
+            if isinstance(rows, FewRows):
+                return write_few(part.hudi, rows, kinds=column_types(target), facts=facts, **names)
+            return _with_files(part, rows.write, schema=None, facts=facts)
         except Exception:
             part.services.known.leave_to_spark(part.config)
             raise
-        result = looked_at_again(part, result, facts)
+
+    return _committed(part, facts, write)
+
+
+def _with_files(
+    part: PartContext,
+    write: Callable[[NewFiles], Sequence[BaseFile]],
+    *,
+    schema: StructType | None,
+    facts: TableFacts,
+) -> CommitResult:
+    """Commit the files that `write` makes, after another look at the lane: large files take their time."""
+
+    def held(new: NewFiles) -> Sequence[BaseFile]:
+        files = write(new)
+        part.check_held()
+        return files
+
+    names = {"batch": part.manifest.batch, "run": part.manifest.run}
+    return commit_base_files(part.hudi, held, schema=schema, facts=facts, **names)
+
+
+def _committed(part: PartContext, facts: TableFacts, write: Callable[[], CommitResult]) -> CommitResult:
+    with part.stages.timed(COMMIT_STAGE):
+        _begin(part, facts)
+        result = looked_at_again(part, write(), facts)
     return _followed(part, result)
 
 

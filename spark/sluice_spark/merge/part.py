@@ -29,7 +29,7 @@ from sluice_spark.hudi.facts import CommitResult
 from sluice_spark.hudi.recovery import roll_back_unfinished
 from sluice_spark.log import describe
 from sluice_spark.merge import shared_keys
-from sluice_spark.merge.commit import commit, commit_few, commit_first_load, raise_floor
+from sluice_spark.merge.commit import commit, commit_first_load, commit_small, raise_floor
 from sluice_spark.merge.context import MergeServices, PartContext, part_context
 from sluice_spark.merge.decide import DecidedRows, MergeTarget, decide_rows
 from sluice_spark.merge.history_table import roll_back_history, write_history
@@ -184,6 +184,7 @@ def _small_merge(part: PartContext, prepared: Prepared) -> Outcome | None:
                 part.hudi,
                 prepared.facts,
                 objects=services.objects,
+                source=services.source,
                 items=objects,
                 plan=prepared.planned.plan,
                 before=column_types(prepared.facts.schema),
@@ -202,7 +203,7 @@ def _small_merge(part: PartContext, prepared: Prepared) -> Outcome | None:
     if merged.rows is None:
         services.known.keep(part.config, prepared.facts)
     else:
-        committed = commit_few(part, merged.rows, target=prepared.planned.target, facts=prepared.facts)
+        committed = commit_small(part, merged.rows, target=prepared.planned.target, facts=prepared.facts)
         counts.update(committed.counts)
     return _report(
         part,

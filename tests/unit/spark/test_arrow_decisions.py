@@ -14,7 +14,7 @@ from sluice.config.table import TableConfig
 from sluice_spark.arrow.covers import MOST_CHANGES, check_changes
 from sluice_spark.arrow.decide import StoredRow, as_counts, decide_changes, newest_changes, with_batch
 from sluice_spark.arrow.rows import LeftToSpark, rows_schema
-from sluice_spark.arrow.stored import stored_rows
+from sluice_spark.arrow.stored import by_key, rows_in
 from sluice_spark.hudi.few_rows import RECORD_KEY
 
 TARGET = {"id": "int", "part": "string", "tags": "array<int>", **{c.name: c.spark_type for c in hidden.HIDDEN}}
@@ -100,6 +100,11 @@ def test_the_newest_change_of_each_key_wins_where_it_is_newer_than_the_table(see
     ]
 
 
+def test_changes_that_are_all_stored_already_write_nothing() -> None:
+    found = decided(change(1, 1), change(2, 2), stored={**held(1, 1), **held(2, 2)})
+    assert (found.keys, found.rows.num_rows, found.counts["repeated"]) == ([], 0, 2)
+
+
 def test_a_deleted_row_keeps_its_values_where_the_table_wants_them() -> None:
     (row,) = decided(change(1, 1, "d"), keep_deleted_values=True).rows.to_pylist()
     assert row["tags"] == [1]
@@ -164,12 +169,17 @@ def test_stored_rows_are_found_in_every_file_by_their_whole_key() -> None:
         [{name: row.get(name) for name in schema.names} for row in (change(1, 1), change(2, 1), change(3, 1))], schema
     )
     files = [base_file((1, "b", 4), (7, "a", 4)), base_file((5, "a", 4)), base_file((3, "a", 9), (2, "a", 5))]
-    assert stored_rows(files, newest, ("id", "part")) == {
+
+    def stored(bodies: list[bytes]) -> dict[Any, StoredRow]:
+        key = ("id", "part")
+        return by_key(row for number, body in enumerate(bodies) for row in rows_in(body, newest, key, number))
+
+    assert stored(files) == {
         (3, "a"): StoredRow("00009", "{}", "id:3,part:a", 2),
         (2, "a"): StoredRow("00005", None, "id:2,part:a", 2),
     }
     with pytest.raises(LeftToSpark):
-        stored_rows([*files, base_file((2, "a", 5))], newest, ("id", "part"))
+        stored([*files, base_file((2, "a", 5))])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,112 @@
+"""Rewrites base files with a part's rows by pyarrow: in the driver where they are small, else in a Spark task each."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Callable, TypeVar
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+from sluice_aws.s3.objects import Objects, ObjectSource, task_objects
+from sluice_spark.arrow.base_file import parquet_of, rewritten
+from sluice_spark.arrow.table_files import read_file, write_file
+from sluice_spark.errors import RowsDiffer
+from sluice_spark.hudi.base_files import NewFiles, marker
+from sluice_spark.hudi.facts import BaseFile
+
+AT_ONCE_IN_DRIVER = 4
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class FileWork:
+    """Where the files of a table are read and written: in the driver by `objects`, or in Spark tasks by `source`."""
+
+    spark: SparkSession = field(repr=False)
+    objects: Objects = field(repr=False)
+    source: ObjectSource
+    in_tasks: bool
+
+    def each(self, work: Callable[[Objects, str, int, T], R], items: Sequence[T]) -> list[R]:
+        """What `work` gives of each item, in order. It gets S3, the attempt's write token and the item's number."""
+        if not self.in_tasks:
+            with ThreadPoolExecutor(AT_ONCE_IN_DRIVER, thread_name_prefix="file") as pool:
+                return list(pool.map(lambda item: work(self.objects, f"{item[0]}-0-0", *item), enumerate(items)))
+        source = self.source  # and nothing else of this, which has the session
+
+        def task(item: tuple[int, T]) -> R:
+            context: Any = TaskContext.get()
+            token = f"{context.partitionId()}-{context.stageId()}-{context.taskAttemptId()}"
+            return work(task_objects(source), token, *item)
+
+        return list(self.spark.sparkContext.parallelize(list(enumerate(items)), len(items)).map(task).collect())
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """Rows for one base file at `path`, None for a new one, in the table's columns.
+
+    `keys` are Hudi's texts of their keys, `updates` how many of them the file holds already.
+    """
+
+    path: str | None
+    rows: pa.Table
+    keys: pa.Array
+    updates: int
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A part's rows to write, by file of an unpartitioned table whose folder is `table_uri`."""
+
+    table: str
+    table_uri: str
+    files: Sequence[FileRows]
+    work: FileWork
+
+    def write(self, new: NewFiles) -> list[BaseFile]:
+        """Write the files, each behind Hudi's marker. Raises RowsDiffer for a file that doesn't hold what was found."""
+        return self.work.each(partial(_write, table=self.table, table_uri=self.table_uri, new=new), self.files)
+
+
+def _write(
+    objects: Objects, token: str, number: int, share: FileRows, *, table: str, table_uri: str, new: NewFiles
+) -> BaseFile:
+    """Write one file. Each attempt has a file of its own, which its marker lets Hudi find."""
+    began = time.monotonic()
+    before = None if share.path is None else share.path.rpartition("/")[2]
+    name = f"{before.split('_', 1)[0] if before else f'{uuid.uuid4()}-0'}_{token}_{new.instant}.parquet"
+    rows = share.rows.cast(_schema(share.rows.schema, new.avro_schema))
+    own: Any = {"instant": new.instant, "file_name": name, "number": number, "avro_schema": new.avro_schema}
+    if share.path is None:
+        made, count, updated = parquet_of(rows, share.keys, **own), rows.num_rows, 0
+    else:
+        found = rewritten(read_file(objects, share.path), rows, share.keys, **own)
+        made, count, updated = found.body, found.rows, found.updated
+    if updated != share.updates:
+        raise RowsDiffer(
+            f"{table}: {share.updates:,} rows of {before} were to be updated, and {updated:,} were",
+            table=table,
+            counted=share.updates,
+            written=updated,
+        )
+    write_file(objects, f"{table_uri}/{marker(name, new.instant, 'CREATE' if before is None else 'MERGE')}", b"")
+    body = made.to_pybytes()
+    write_file(objects, f"{table_uri}/{name}", body)
+    ms = int((time.monotonic() - began) * 1000)
+    return BaseFile(name, count, len(body), ms, before, updated, rows.num_rows - updated)
+
+
+def _schema(rows: pa.Schema, avro_schema: str) -> pa.Schema:
+    """The rows' schema with the columns required that the Avro schema has without null."""
+    kinds = {item["name"]: item["type"] for item in json.loads(avro_schema)["fields"]}
+    return pa.schema([item.with_nullable("null" in kinds[item.name]) for item in rows])

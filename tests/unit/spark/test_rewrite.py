@@ -1,0 +1,179 @@
+"""Rewriting base files by pyarrow: where rows go, what stays, what an older file lacks, without a JVM."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sluice.changes import hidden_columns as hidden
+from sluice_aws.s3.objects import ObjectSource
+from sluice_spark.arrow import base_file, covers
+from sluice_spark.arrow.base_file import parquet_of, rewritten
+from sluice_spark.arrow.rewrite import FileRows, FileWork, Rewrite
+from sluice_spark.arrow.rows import LeftToSpark
+from sluice_spark.errors import RowsDiffer
+from sluice_spark.hudi.base_files import NewFiles
+from sluice_spark.hudi.facts import TableFacts
+
+FIRST, SECOND = "20261122205211687", "20261122205311687"
+KINDS = {"id": "long", "name": ["null", "string"], hidden.POSITION: "string"}
+AVRO = json.dumps({"fields": [{"name": name, "type": kind} for name, kind in KINDS.items()]})
+NEW = NewFiles(SECOND, AVRO)
+
+
+def rows(*found: tuple[int, str | None], kind: str = "int64") -> pa.Table:
+    """Rows of (id, name)."""
+    return pa.table(
+        {
+            "id": pa.array([id for id, _ in found], kind),
+            "name": pa.array([name for _, name in found], pa.string()),
+            hidden.POSITION: pa.array([f"{id:05d}" for id, _ in found], pa.string()),
+        }
+    )
+
+
+def keys(found: pa.Table) -> pa.Array:
+    return found.column("id").cast(pa.string()).combine_chunks()
+
+
+def stored(found: pa.Table, name: str = "a-0_0-1-2_20261122205211687.parquet") -> bytes:
+    own = {"instant": FIRST, "file_name": name, "number": 0, "avro_schema": AVRO}
+    return parquet_of(found, keys(found), **own).to_pybytes()
+
+
+def after(body: bytes, found: pa.Table) -> tuple[list[dict[str, Any]], int]:
+    """The rows of a rewritten file, and how many were replaced."""
+    made = rewritten(body, found, keys(found), instant=SECOND, file_name="new", number=3, avro_schema=AVRO)
+    read = pq.read_table(pa.BufferReader(made.body)).to_pylist()
+    assert len(read) == made.rows
+    return read, made.updated
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 2, 3, 100])
+def test_a_row_takes_the_place_of_the_stored_one_and_new_rows_follow(
+    rows_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base_file, "_ROWS_AT_ONCE", rows_at_once)
+    body = stored(rows((5, "a"), (3, "b"), (9, "c"), (1, None)))
+    found, updated = after(body, rows((8, "new"), (3, "B"), (1, "D"), (7, None)))
+    assert updated == 2
+    assert [(row["id"], row["name"]) for row in found] == [
+        (5, "a"),
+        (3, "B"),
+        (9, "c"),
+        (1, "D"),
+        (8, "new"),
+        (7, None),
+    ]
+    assert [row["_hoodie_record_key"] for row in found] == ["5", "3", "9", "1", "8", "7"]
+    assert [row["_hoodie_commit_time"] for row in found] == [FIRST, SECOND, FIRST, SECOND, SECOND, SECOND]
+    assert {row["_hoodie_file_name"] for row in found} == {"new"}
+    assert len({row["_hoodie_commit_seqno"] for row in found}) == 6
+
+
+def test_an_older_file_gets_the_tables_columns_and_types() -> None:
+    old = rows((5, "a"), (3, "b"), kind="int32").drop_columns(["name"])
+    found, updated = after(stored(old), rows((3, "B")))
+    assert [(row["id"], row["name"]) for row in found] == [(5, None), (3, "B")]
+    assert updated == 1
+
+
+def test_a_file_is_written_in_row_groups_that_fit_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = rows(*[(id, "n" * 50) for id in range(1_000)])
+    body = stored(many)
+    monkeypatch.setattr(base_file, "_ROWS_AT_ONCE", 100)
+    monkeypatch.setattr(base_file, "_ROW_GROUP_BYTES", 50_000)
+    made = rewritten(
+        body, rows((7, "x")), keys(rows((7, "x"))), instant=SECOND, file_name="n", number=0, avro_schema=""
+    )
+    file = pq.ParquetFile(pa.BufferReader(made.body))
+    groups = [file.read_row_group(number) for number in range(file.num_row_groups)]
+    assert len(groups) > 3 and max(group.nbytes for group in groups) < 100_000
+    assert sum(group.num_rows for group in groups) == 1_000
+
+
+def work(tmp_path: Path, *files: FileRows) -> Rewrite:
+    objects: Any = None  # files on disk need none
+    spark: Any = None
+    where = FileWork(spark, objects, ObjectSource("eu-west-1", "silver"), in_tasks=False)
+    return Rewrite("db.t", f"file://{tmp_path}", files, where)
+
+
+def test_files_keep_their_group_and_a_new_one_is_a_group_of_its_own(tmp_path: Path) -> None:
+    name = f"group-0_0-1-2_{FIRST}.parquet"
+    (tmp_path / name).write_bytes(stored(rows((1, "a"), (2, "b")), name))
+    held, new = rows((2, "B"), (3, "c")), rows((4, "d"))
+    made = work(
+        tmp_path,
+        FileRows(f"file:{tmp_path}/{name}", held, keys(held), 1),
+        FileRows(None, new, keys(new), 0),
+    ).write(NEW)
+    assert [(file.before, file.rows, file.updated, file.inserted) for file in made] == [
+        (name, 3, 1, 1),
+        (None, 1, 0, 1),
+    ]
+    assert made[0].file_id == "group-0" and made[1].file_id != "group-0"
+    assert all(file.name.endswith(f"_{SECOND}.parquet") for file in made)
+    assert all((tmp_path / file.name).stat().st_size == file.bytes for file in made)
+    markers = sorted(path.name for path in (tmp_path / ".hoodie" / ".temp" / SECOND).iterdir())
+    kinds = ("MERGE", "CREATE")
+    assert markers == sorted(f"{file.name}.marker.{kind}" for file, kind in zip(made, kinds))
+    schema = pq.read_schema(tmp_path / made[0].name)
+    assert [schema.field(column).nullable for column in KINDS] == [False, True, False]
+
+
+def test_a_file_without_a_row_that_was_found_in_it_is_not_written(tmp_path: Path) -> None:
+    name = f"group-0_0-1-2_{FIRST}.parquet"
+    (tmp_path / name).write_bytes(stored(rows((1, "a")), name))
+    gone = rows((2, "B"))
+    with pytest.raises(RowsDiffer):
+        work(tmp_path, FileRows(f"file:{tmp_path}/{name}", gone, keys(gone), 1)).write(NEW)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+MIB = 1024**2
+PLAIN = {"id": "int", "name": "string"}
+
+
+def test_hudis_handle_writes_few_changes_into_small_files_and_pyarrow_the_others() -> None:
+    def handle(*sizes: int, stored: int = 10, changes: int = 10, index: bool = False) -> bool:
+        facts = TableFacts(newest=FIRST, schema=None, commits=1, rows=stored, record_index=index)
+        return covers.by_merge_handle(sizes, facts, changes=changes, target=PLAIN)
+
+    assert handle(MIB) and handle(*[MIB] * 4)
+    assert not handle(9 * MIB) and not handle(*[MIB] * 5)
+    assert not handle(MIB, changes=201) and not handle(MIB, stored=200_001) and not handle(MIB, index=True)
+
+
+@pytest.mark.parametrize(
+    "reason, sizes, target",
+    [
+        ("lists", [9 * MIB], {**PLAIN, "tags": "array<int>"}),
+        ("files", [97 * MIB], PLAIN),
+        ("files", [60 * MIB] * 10, PLAIN),
+    ],
+)
+def test_what_pyarrow_does_not_rewrite_is_left_to_spark(reason: str, sizes: list[int], target: Any) -> None:
+    with pytest.raises(LeftToSpark) as left:
+        covers.by_merge_handle(sizes, TableFacts(newest=FIRST, schema=None, commits=1), changes=10, target=target)
+    assert left.value.reason == reason
+
+
+def test_new_rows_go_into_the_smallest_file_that_is_rewritten_anyway() -> None:
+    sizes = [30 * MIB, 10 * MIB, 20 * MIB, 80 * MIB]
+    assert covers.file_for_new_rows(sizes, {0, 2, 3}) == 2
+    assert covers.file_for_new_rows(sizes, {3}) == 1
+    assert covers.file_for_new_rows([80 * MIB], {0}) is None
+
+
+def test_columns_have_a_dictionary_where_their_values_repeat() -> None:
+    body = stored(rows(*[(id, "ab"[id % 2]) for id in range(1_000)]))
+    group = pq.ParquetFile(pa.BufferReader(body)).metadata.row_group(0)
+    columns = [group.column(place) for place in range(group.num_columns)]
+    without = {column.path_in_schema for column in columns if column.dictionary_page_offset is None}
+    assert without == {"_hoodie_commit_seqno", "_hoodie_record_key", "id", hidden.POSITION}
