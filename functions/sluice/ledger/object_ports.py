@@ -72,7 +72,7 @@ class PendingLedger(Protocol):
         ...
 
     def counts(self, lane: str) -> dict[str, PendingCount]:
-        """Every table's backlog. Reads all of it: for people, not for decisions."""
+        """Every table's backlog: for people, not for decisions. The bytes of a large one are estimated."""
         ...
 
 

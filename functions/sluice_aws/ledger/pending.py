@@ -15,6 +15,9 @@ from sluice_aws.ledger.table import LedgerTable
 # How many standard deviations above the mean one shard is read: hashes spread objects evenly over the shards, and an
 # older object that is missed all the same is in the next batch.
 DEVIATIONS = 6
+# Objects of a shard whose sizes are read for a count; behind these, of each table so many, and the rest is counted by
+# DynamoDB, which sends none of it.
+EXACTLY, SAMPLED = 2_000, 100
 
 
 class DynamoDbPending:
@@ -51,7 +54,10 @@ class DynamoDbPending:
         return sorted(oldest, key=lambda item: item.age_order)
 
     def counts(self, lane: str) -> dict[str, PendingCount]:
-        """Every table's backlog. Reads the whole of it: for people, not for decisions."""
+        """Every table's backlog. DynamoDB reads all of it: for people, not for decisions.
+
+        Of a backlog beyond EXACTLY objects in a shard, the bytes are those of the mean object.
+        """
         counts: dict[str, PendingCount] = {}
         for shard in self._table.map(lambda shard: self._count(lane, shard), range(items.SHARDS)):
             for table, more in shard.items():
@@ -85,13 +91,24 @@ class DynamoDbPending:
         return found
 
     def _count(self, lane: str, shard: int) -> dict[str, PendingCount]:
+        partition = items.pending_partition(lane, shard)
         counts: dict[str, PendingCount] = {}
-        for page in self._table.query(items.pending_partition(lane, shard), fields=("table", "size", "admitted_at")):
-            for stored in page:
-                counts[stored["table"]] = _add(
-                    counts.get(stored["table"]), PendingCount(1, stored["size"], stored["admitted_at"])
-                )
-        return counts
+        behind, limit = " ", EXACTLY  # a space precedes every name
+        while True:
+            for page in self._table.query(partition, after=behind, limit=limit, fields=_COUNTED):
+                for stored in page:
+                    one = PendingCount(1, stored["size"], stored["admitted_at"])
+                    counts[stored["table"]] = _add(counts.get(stored["table"]), one)
+                if len(page) >= limit:
+                    break
+            else:
+                return counts
+            last = page[-1]["table"]
+            behind, limit = items.after_table(last), SAMPLED
+            counts[last] = _extended(counts[last], self._table.count(partition, page[-1]["sk"], behind) - 1)
+
+
+_COUNTED = ("sk", "table", "size", "admitted_at")
 
 
 def _of_a_shard(per_table: int) -> int:
@@ -104,6 +121,12 @@ def _add(one: PendingCount | None, other: PendingCount) -> PendingCount:
     if one is None:
         return other
     return PendingCount(one.objects + other.objects, one.bytes + other.bytes, min(one.oldest, other.oldest))
+
+
+def _extended(count: PendingCount, more: int) -> PendingCount:
+    """The count with so many younger objects of the same mean size."""
+    more = max(0, more)
+    return PendingCount(count.objects + more, count.bytes + count.bytes * more // count.objects, count.oldest)
 
 
 def _pending(stored: Mapping[str, Any], shard: int) -> PendingObject:

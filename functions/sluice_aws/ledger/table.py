@@ -122,6 +122,14 @@ class LedgerTable:
             arguments["Limit"] = limit
         yield from self._pages({**arguments, **expression.arguments()})
 
+    def count(self, pk: str, first: str, last: str) -> int:
+        """The number of a partition's items from one sort key to another, both included. No item is sent."""
+        expression = Expression()
+        text = f"{expression.name('pk')} = {expression.value(pk)}"
+        text += f" AND {expression.name('sk')} BETWEEN {expression.value(first)} AND {expression.value(last)}"
+        arguments = {"KeyConditionExpression": text, "ConsistentRead": True, "Select": "COUNT"}
+        return sum(int(answer["Count"]) for answer in self._answers({**arguments, **expression.arguments()}))
+
     def query_index(
         self, listed_as: str, *, since: str | None = None, newest_first: bool = False
     ) -> Iterator[list[Key]]:
@@ -212,10 +220,14 @@ class LedgerTable:
         return codec.values(described["Item"]) if described.get("Item") else self.get(key)
 
     def _pages(self, arguments: Values) -> Iterator[list[Values]]:
+        for answer in self._answers(arguments):
+            yield [codec.values(found) for found in answer["Items"]]
+
+    def _answers(self, arguments: Values) -> Iterator[Values]:
         start: Values = {}
         while True:
             answer = self._call("query", **arguments, **start)
-            yield [codec.values(found) for found in answer["Items"]]
+            yield answer
             if not answer.get("LastEvaluatedKey"):
                 return
             start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}

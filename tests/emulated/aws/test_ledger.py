@@ -22,6 +22,7 @@ from sluice.objects import ObjectId
 from sluice.silver_keys import manifest_key
 from sluice_aws.admission.reassign import Unparked, unpark
 from sluice_aws.errors import BatchTaken, ForeignObjects, LedgerBusy, UnsettledParts
+from sluice_aws.ledger import pending
 from sluice_aws.ledger.ledger import DynamoDbLedger
 
 NOW = 1_700_000_000_000
@@ -304,6 +305,19 @@ class TestPending:
             NOW + 1,
         )
         assert counts["shop.b"].objects == 10
+
+    @pytest.mark.parametrize("listed", [1, 2, 5, 100])
+    def test_a_backlog_that_is_not_listed_is_counted_all_the_same(self, ledger, monkeypatch, listed):
+        monkeypatch.setattr(pending, "EXACTLY", listed)
+        monkeypatch.setattr(pending, "SAMPLED", 1)
+        tables = {"shop.a": 17, "shop.a_b": 1, "shop.b": 40, "shop.z": 2}
+        for n, table in enumerate(name for name, number in tables.items() for _ in range(number)):
+            ledger.objects.admit(an_object(n, table))
+        found = ledger.pending.counts(LANE)
+        assert {table: count.objects for table, count in found.items()} == tables
+        assert {table: count.oldest - NOW for table, count in found.items()} == {
+            "shop.a": 0, "shop.a_b": 17, "shop.b": 18, "shop.z": 58,
+        }  # fmt: skip
 
 
 class TestLane:

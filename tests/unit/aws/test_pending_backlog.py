@@ -10,11 +10,13 @@ import pytest
 
 from sluice.batch.claim import still_wanted
 from sluice.ledger import keys as items
+from sluice.ledger.records import PendingCount
 from sluice_aws.ledger import expressions as codec
-from sluice_aws.ledger.pending import DynamoDbPending
+from sluice_aws.ledger.pending import EXACTLY, SAMPLED, DynamoDbPending
 from sluice_aws.ledger.table import LedgerTable
 
 LANE, FIRST_LOOK, BATCH_OBJECTS = "main", 100, 5_000
+PAGE = 2_500  # items of some 400 bytes in DynamoDB's 1 MB
 TABLES = tuple(f"shop.table{number}" for number in range(7))
 
 
@@ -26,9 +28,14 @@ class Backlog:
     requests: int = 0
     read: list[int] = field(default_factory=list)
 
-    def query(self, *, ExpressionAttributeValues: dict[str, Any], Limit: int, **more: Any) -> dict[str, Any]:
-        partition, sort_key = (value["S"] for value in ExpressionAttributeValues.values())
+    def query(self, *, ExpressionAttributeValues: dict[str, Any], Limit: int = PAGE, **more: Any) -> dict[str, Any]:
+        partition, sort_key, *upto = (value["S"] for value in ExpressionAttributeValues.values())
         begin, end = 0, len(TABLES) * self.each
+        self.requests += 1
+        if more.get("Select") == "COUNT":
+            begin = self._index(sort_key)
+            end = sum(items.of_table(table) < upto[0] for table in TABLES) * self.each
+            return {"Count": end - begin}
         if "begins_with" in more["KeyConditionExpression"]:
             begin = TABLES.index(sort_key[:-1]) * self.each
             end = begin + self.each
@@ -36,8 +43,7 @@ class Backlog:
             begin = sum(items.of_table(table) < sort_key for table in TABLES) * self.each
         if "ExclusiveStartKey" in more:
             begin = self._index(more["ExclusiveStartKey"]["sk"]["S"]) + 1
-        found = range(begin, min(begin + Limit, end))
-        self.requests += 1
+        found = range(begin, min(begin + min(Limit, PAGE), end))
         self.read.append(len(found))
         answer: dict[str, Any] = {"Items": [codec.item(self._item(partition, index)) for index in found]}
         if found and found[-1] < end - 1:
@@ -92,3 +98,13 @@ def test_a_claim_reads_and_holds_as_much_of_a_large_backlog_as_of_a_small_one(
     assert held < 1.1 * of_ten_thousand[3]
     # A first look, and the batch's share of each table; each shard is read some deviations beyond its mean.
     assert requests <= 2 * (len(TABLES) + 1) * items.SHARDS and read < 4 * BATCH_OBJECTS
+
+
+@pytest.mark.parametrize("each", [0, 1, 250, 300, 2_000, 20_000])
+def test_a_large_backlog_is_counted_without_listing_it(each: int) -> None:
+    backlog = Backlog(each)
+    counted = DynamoDbPending(LedgerTable(backlog, "ledger", threads=1)).counts(LANE)
+    whole = PendingCount(each * items.SHARDS, 900 * each * items.SHARDS, 0)
+    assert counted == ({table: whole for table in TABLES} if each else {})
+    assert sum(backlog.read) <= items.SHARDS * (EXACTLY + len(TABLES) * SAMPLED)
+    assert backlog.requests <= items.SHARDS * (2 + 2 * len(TABLES))
