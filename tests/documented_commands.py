@@ -32,8 +32,10 @@ class Shown:
 
 
 def documents() -> list[Path]:
-    """README and all that docs hold."""
-    named = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
+    """README, its companions, and all that docs hold."""
+    named = [
+        ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "events/README.md")
+    ]
     return [path for path in named if path.exists()] + sorted((ROOT / "docs").rglob("*.md"))
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from sluice_local.cache import locked
 from sluice_local.emulators.ministack_program import ASKED, COMPLETE
 from sluice_local.errors import AlreadyRunning, NotRunning
+from sluice_local.processes import LOOPBACK
 
 _FOLDER = ".sluice"
 _VARIABLE = "SLUICE_HOME"
@@ -35,6 +36,7 @@ class Description:
     outputs: Mapping[str, str] = field(default_factory=dict)
     ready_seconds: float = 0.0
     emulator: str = "MiniStack"
+    bind: str = LOOPBACK  # the IPv4 address on which emulator and stand-in listen
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import signal
 import socket
@@ -13,6 +14,13 @@ from pathlib import Path
 
 from sluice_local import bound
 from sluice_local.errors import DidNotStart
+
+LOOPBACK = "127.0.0.1"
+
+
+def reached_at(bind: str) -> str:
+    """The address at which this machine reaches a server that listens on the IPv4 address `bind`."""
+    return LOOPBACK if ipaddress.IPv4Address(bind).is_unspecified else bind
 
 
 def bound_command(command: Sequence[str], *, parent: int) -> list[str]:
@@ -86,7 +94,7 @@ def is_running(pid: int) -> bool:
 def free_port() -> int:
     """An unused TCP port of 127.0.0.1."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])
 
 

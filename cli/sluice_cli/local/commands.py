@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +25,7 @@ from sluice_cli.terminal.output import Json, print_json, say
 from sluice_local.emulators.choose import VARIABLE, Kind
 from sluice_local.errors import DidNotStart
 from sluice_local.home import Description, Home, chosen_home, running_home
-from sluice_local.processes import is_running
+from sluice_local.processes import LOOPBACK, is_running
 from sluice_local.stack.deploy import Timers
 from sluice_local.stack.stack import Options, local_stack, wait_for_end
 
@@ -33,6 +34,15 @@ _END_SECONDS, _KEEP_SECONDS = 30.0, 180.0
 _DEPLOYED_TIMERS = Timers(
     batching_window_s=2, supervise="rate(2 minutes)", reconcile="rate(15 minutes)", reconcile_grace_s=900
 )
+
+
+def _ipv4(given: str) -> str:
+    """An IPv4 address, for an option's `parser`. Raises typer.BadParameter."""
+    try:
+        return str(IPv4Address(given))
+    except ValueError as error:
+        raise typer.BadParameter(f"{given} is no IPv4 address such as 0.0.0.0 or 172.17.0.1") from error
+
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -63,6 +73,15 @@ def up(
     emr_port: Annotated[
         int | None, typer.Option("--emr-port", help="Port of the EMR Serverless stand-in.", show_default=False)
     ] = None,
+    bind: Annotated[
+        str,
+        typer.Option(
+            "--bind",
+            metavar="ADDRESS",
+            parser=_ipv4,
+            help="Listen on this IPv4 address, so that containers or other machines reach the stack.",
+        ),
+    ] = LOOPBACK,
     cores: Annotated[
         int | None,
         typer.Option("--cores", min=1, help="Cores of a Spark run.", show_default="all, at most 4"),
@@ -89,6 +108,8 @@ def up(
 
       sluice local up --config tables.yaml --detach
 
+      sluice local up --port 4566 --bind 0.0.0.0
+
       aws --endpoint-url "$(sluice local info --json | jq -r .endpoint)" s3 cp events.avro s3://...
     """
     home = chosen_home(os.environ, Path.cwd())
@@ -101,6 +122,7 @@ def up(
             [f"--emulator={emulator.value}"]
             + [f"--port={port}"] * (port is not None)
             + [f"--emr-port={emr_port}"] * (emr_port is not None)
+            + [f"--bind={bind}"] * (bind != LOOPBACK)
         )
         options += [f"--cores={cores}"] * (cores is not None) + ["--deployed-timers"] * deployed_timers
         options += [f"--executors={executors}"] * (executors > 0)
@@ -109,7 +131,13 @@ def up(
     timers = _DEPLOYED_TIMERS if deployed_timers else Timers()
     with _ended_by_signals(), progress_lines() as progress:
         chosen = Options(
-            port=port, emr_port=emr_port, emulator=emulator, timers=timers, cores=cores, executors=executors
+            port=port,
+            emr_port=emr_port,
+            bind=bind,
+            emulator=emulator,
+            timers=timers,
+            cores=cores,
+            executors=executors,
         )
         with local_stack(home, chosen, environment=os.environ, progress=progress.say) as stack:
             _pusher(home, config)()
@@ -195,6 +223,11 @@ def _show(description: Description, home: Home, *, as_json: bool) -> None:
         print_json({**asdict(description), "home": str(home.path)})
     else:
         print_ready(description, home)
+    if not IPv4Address(description.bind).is_loopback:
+        say(
+            f"warning: the stack listens on {description.bind}. Whoever reaches its ports can change its data and run "
+            "programs as you, since it asks for no password"
+        )
 
 
 def _start_detached(home: Home, options: Sequence[str], *, push: Callable[[], None], as_json: bool) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from sluice_local.emr.service import ApiRefusal, Service
+from sluice_local.processes import LOOPBACK
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_BODY = 1 << 20
@@ -75,8 +76,8 @@ _ROUTES: list[tuple[str, str, _Handler]] = [
 _COMPILED = [(method, re.compile(f"^{path}$"), handler) for method, path, handler in _ROUTES]
 
 
-def serve(service: Service, port: int) -> ThreadingHTTPServer:
-    """A listening server of `service` on 127.0.0.1. The caller calls `serve_forever` and `shutdown`."""
+def serve(service: Service, port: int, bind: str = LOOPBACK) -> ThreadingHTTPServer:
+    """A listening server of `service` on an IPv4 address. The caller calls `serve_forever` and `shutdown`."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -110,7 +111,7 @@ def serve(service: Service, port: int) -> ThreadingHTTPServer:
         def log_message(self, format: str, *args: Any) -> None:
             _LOG.debug(format, *args)
 
-    return _Server(("127.0.0.1", port), Handler)
+    return _Server((bind, port), Handler)
 
 
 class _Server(ThreadingHTTPServer):

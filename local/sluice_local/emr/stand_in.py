@@ -27,8 +27,9 @@ from sluice_local.emr.work_directory import Fetcher
 
 @dataclass
 class StandIn:
-    """A running stand-in."""
+    """A running stand-in. `host` is the address at which this machine reaches it."""
 
+    host: str
     port: int
     service: Service
     _server: ThreadingHTTPServer
@@ -38,7 +39,7 @@ class StandIn:
     @property
     def endpoint(self) -> str:
         """The value for AWS_ENDPOINT_URL_EMR_SERVERLESS."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     def stop(self) -> None:
         """End every run, deliver the events of their ends, then end the server."""
@@ -49,9 +50,16 @@ class StandIn:
 
 
 def start_stand_in(
-    settings: RunnerSettings, *, s3: Any, events: Any, functions: Any, account: str, port: int | None = None
+    settings: RunnerSettings,
+    *,
+    s3: Any,
+    events: Any,
+    functions: Any,
+    account: str,
+    port: int | None = None,
+    bind: str = children.LOOPBACK,
 ) -> StandIn:
-    """Start a stand-in on 127.0.0.1. `s3`, `events` and `functions` are boto3 clients of the emulator."""
+    """Start a stand-in on the IPv4 address `bind`. `s3`, `events` and `functions` are boto3 clients of the emulator."""
     fetcher = Fetcher(s3, settings.home / "archives")
     (settings.home / "archives").mkdir(parents=True, exist_ok=True)
     delivery = StateEvents(events, functions)
@@ -67,11 +75,11 @@ def start_stand_in(
         return runners[0]
 
     service = Service(runner, account=account, region=region, changed=changed)
-    server = serve(service, port or children.free_port())
+    server = serve(service, port or children.free_port(), bind)
     threading.Thread(
         target=server.serve_forever, kwargs={"poll_interval": 0.02}, name="emr-stand-in", daemon=True
     ).start()
-    return StandIn(int(server.server_address[1]), service, server, delivery, runners[0].stop)
+    return StandIn(children.reached_at(bind), int(server.server_address[1]), service, server, delivery, runners[0].stop)
 
 
 _LOG = logging.getLogger(__name__)

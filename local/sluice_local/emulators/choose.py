@@ -11,6 +11,7 @@ from sluice_local.emulators.emulator import Emulator
 from sluice_local.emulators.localstack import start_localstack
 from sluice_local.emulators.ministack import start_ministack
 from sluice_local.errors import UnknownEmulator
+from sluice_local.processes import LOOPBACK
 
 VARIABLE = "SLUICE_EMULATOR"
 
@@ -39,15 +40,16 @@ def start_emulator(
     *,
     kind: Kind | None = None,
     port: int | None = None,
+    bind: str = LOOPBACK,
     environment: Mapping[str, str] = os.environ,
     progress: Callable[[str], None] = lambda line: None,
     kept: Path | None = None,
 ) -> Emulator:
-    """Start an emulator (`kind`, or the environment's choice) on 127.0.0.1 and return when it answers.
+    """Start an emulator (`kind`, or the environment's choice) on an IPv4 address and return when it answers.
 
     The emulator dies with the calling thread. MiniStack begins with what the folder `kept` holds. Raises DidNotStart,
     UnknownEmulator, NoPython313.
     """
     if (kind or chosen(environment)) == Kind.LOCALSTACK:
-        return start_localstack(home, port=port, environment=environment, progress=progress)
-    return start_ministack(home, port=port, environment=environment, kept=kept)
+        return start_localstack(home, port=port, bind=bind, environment=environment, progress=progress)
+    return start_ministack(home, port=port, bind=bind, environment=environment, kept=kept)

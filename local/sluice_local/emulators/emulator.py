@@ -20,18 +20,19 @@ TEMPORARY = "tmp"  # in its home: the functions' unpacked packages, some hundred
 
 @dataclass
 class Emulator:
-    """A running emulator. It keeps no state outside its home, and other machines can't reach it."""
+    """A running emulator, which this machine reaches at `host`. It keeps no state outside its home."""
 
     name: str
     port: int
     home: Path
     process: subprocess.Popen[bytes]
     grace_s: float  # it is killed if it takes longer to end
+    host: str = children.LOOPBACK
 
     @property
     def endpoint(self) -> str:
         """The URL of every AWS service."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     @property
     def log(self) -> Path:
@@ -59,13 +60,19 @@ def run_emulator(
     answers: Callable[[str], bool],
     ready_s: float,
     grace_s: float,
+    host: str = children.LOOPBACK,
 ) -> Emulator:
     """Start an emulator's process and return when it `answers` at its endpoint, within `ready_s` seconds.
 
     Raises DidNotStart, with nothing left running.
     """
     emulator = Emulator(
-        name, port, home, children.start(command, cwd=home, environment=environment, stdout=log_of(home)), grace_s
+        name,
+        port,
+        home,
+        children.start(command, cwd=home, environment=environment, stdout=log_of(home)),
+        grace_s,
+        host,
     )
     try:
         children.wait_until(

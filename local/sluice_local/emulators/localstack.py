@@ -34,9 +34,14 @@ _PROVIDERS = {"DYNAMODB": "moto", "DYNAMODBSTREAMS": "moto", "GLUE": "moto", "ST
 
 
 def start_localstack(
-    home: Path, *, port: int | None, environment: Mapping[str, str], progress: Callable[[str], None]
+    home: Path,
+    *,
+    port: int | None,
+    environment: Mapping[str, str],
+    progress: Callable[[str], None],
+    bind: str = children.LOOPBACK,
 ) -> Emulator:
-    """Start LocalStack on 127.0.0.1, with all its files in `home`, and return when it answers.
+    """Start LocalStack on the IPv4 address `bind`, with all its files in `home`, and return when it answers.
 
     Raises NoPython313, DidNotStart.
     """
@@ -49,22 +54,23 @@ def start_localstack(
         [str(pythons.localstack), "-m", "localstack.runtime.main"],
         home=home,
         port=chosen,
-        environment=_settings(pythons, home, chosen, environment),
+        environment=_settings(pythons, home, bind, chosen, environment),
         answers=_answers,
         ready_s=_READY_SECONDS,
         grace_s=_GRACE_SECONDS,
+        host=children.reached_at(bind),
     )
 
 
-def _settings(pythons: Pythons, home: Path, port: int, environment: Mapping[str, str]) -> dict[str, str]:
+def _settings(pythons: Pythons, home: Path, bind: str, port: int, environment: Mapping[str, str]) -> dict[str, str]:
     return {
         "PATH": environment.get("PATH", os.defpath),
         "HOME": str(home),
         "TMPDIR": str(home / TEMPORARY),
         "TZ": "UTC",  # it writes local time into notices as UTC
         "FILESYSTEM_ROOT": str(home / "files"),
-        "GATEWAY_LISTEN": f"127.0.0.1:{port}",
-        "LOCALSTACK_HOST": f"127.0.0.1:{port}",  # for queue URLs, which otherwise need a name server
+        "GATEWAY_LISTEN": f"{bind}:{port}",
+        "LOCALSTACK_HOST": f"{children.reached_at(bind)}:{port}",  # for queue URLs, which otherwise need a name server
         "SQS_ENDPOINT_STRATEGY": "path",
         "OVERRIDE_IN_DOCKER": "0",
         "DNS_ADDRESS": "0",

@@ -27,10 +27,11 @@ def start_ministack(
     *,
     port: int | None,
     environment: Mapping[str, str],
+    bind: str = children.LOOPBACK,
     enforces_policies: bool = False,
     kept: Path | None = None,
 ) -> Emulator:
-    """Start MiniStack on 127.0.0.1 and return when it answers. Raises DidNotStart.
+    """Start MiniStack on the IPv4 address `bind` and return when it answers. Raises DidNotStart.
 
     It begins with what the folder `kept` holds, and keeps its state there where it is asked to at its end.
     """
@@ -44,8 +45,8 @@ def start_ministack(
         "HOME": str(home),
         "TMPDIR": str(temporary),  # the functions' unpacked packages
         "GATEWAY_PORT": str(chosen),
-        "BIND_HOST": "127.0.0.1",
-        "MINISTACK_HOST": "127.0.0.1",  # for queue URLs: "localhost" costs a lookup of ::1 first
+        "BIND_HOST": bind,
+        "MINISTACK_HOST": children.reached_at(bind),  # for queue URLs: "localhost" costs a lookup of ::1 first
         "MINISTACK_REGION": REGION,
         "LOG_LEVEL": "WARNING",
         "LAMBDA_EXECUTOR": "local",
@@ -66,6 +67,7 @@ def start_ministack(
         answers=_answers,
         ready_s=_READY_SECONDS,
         grace_s=_GRACE_SECONDS,
+        host=children.reached_at(bind),
     )
 
 

@@ -1,21 +1,27 @@
 """Sets up the surroundings of a sample event of events/ on an emulated AWS: buckets, ledger, object, lane.
 
-    python -m sluice_local.stack.sample_world --endpoint http://127.0.0.1:4566 --out .aws-sam/world admit-s3-put
+    python -m sluice_local.stack.sample_world --endpoint http://172.17.0.1:4566 --out .aws-sam/world admit-s3-put
 
-writes the event with the version of its object, and `names.json` for `sam local invoke --env-vars`.
+writes the event with the version of its object, and a template for `sam local invoke --template`, whose functions have
+the emulator's address. SAM's `--env-vars` drops variables that a template doesn't name: the function would call AWS.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import io
 import json
+import platform
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import fastavro
+from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
+from botocore.parsers import ResponseParserError
 
 from sluice.admission.notices import parse_body
 from sluice.config.document import Configuration
@@ -69,6 +75,21 @@ def names(endpoint: str, emr_endpoint: str, application: str) -> dict[str, str]:
     }
 
 
+def template_for(
+    template: Mapping[str, Any], package: Path, variables: Mapping[str, str], machine: str
+) -> dict[str, Any]:
+    """The template whose functions have these variables and this package, and run on a machine's own processor."""
+    changed: dict[str, Any] = copy.deepcopy(dict(template))
+    changed["Parameters"]["Architecture"]["Default"] = "arm64" if machine in ("arm64", "aarch64") else "x86_64"
+    for resource in changed["Resources"].values():
+        if resource["Type"] == "AWS::Serverless::Function":
+            properties = resource["Properties"]
+            properties["CodeUri"] = str(package)
+            own = properties.get("Environment", {}).get("Variables", {})
+            properties["Environment"] = {"Variables": {**own, **variables}}
+    return changed
+
+
 def emulator_clients(endpoint: str) -> Clients:
     """The clients of an emulator, which accepts any credentials."""
     return Clients(region=REGION, endpoint_url=endpoint, options=COMMAND, credentials=Credentials("test", "test"))
@@ -119,30 +140,74 @@ def _with_object(s3: Any, event: dict[str, Any]) -> dict[str, Any]:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit status."""
+    root = source_root()
+    given = _given(arguments, root)
+    inside = given.inside or given.endpoint
+    try:
+        event = set_up(emulator_clients(given.endpoint), given.event, root)
+        given.out.mkdir(parents=True, exist_ok=True)
+        (given.out / "event.json").write_text(json.dumps(event, indent=2))
+        template = template_for(
+            read_template(root / "template.yaml"),
+            given.package.absolute(),
+            names(inside, given.emr_endpoint or inside, given.application),
+            platform.machine(),
+        )
+        (given.out / "template.json").write_text(json.dumps(template, indent=2))
+    except EndpointConnectionError:
+        return _failed(
+            f"nothing answers at {given.endpoint}. Start an emulator there: "
+            "`sluice local up --port 4566 --bind 0.0.0.0`, in a folder of its own"
+        )
+    except (BotoCoreError, ClientError, ResponseParserError) as error:
+        return _failed(f"{given.endpoint} did not answer as an emulator of AWS does: {error}")
+    except OSError as error:
+        return _failed(f"{error.filename} can't be written: {error.strerror}")
+    print(f"{given.out}/event.json and {given.out}/template.json")
+    return 0
+
+
+def _given(arguments: Sequence[str], root: Path) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m sluice_local.stack.sample_world", description="Set up the surroundings of a sample event."
     )
     parser.add_argument("event", help="a file of events/, without .json")
-    parser.add_argument("--endpoint", required=True, help="the emulator's address, as the function reaches it")
     parser.add_argument(
-        "--emr-endpoint", default="", help="the address of the EMR Serverless stand-in (default: the emulator's)"
+        "--endpoint", required=True, type=_url, help="the emulator's address, such as http://127.0.0.1:4566"
+    )
+    parser.add_argument(
+        "--inside", type=_url, help="its address as a function in a container reaches it, if that is another one"
+    )
+    parser.add_argument(
+        "--emr-endpoint", type=_url, help="the address of the EMR Serverless stand-in (default: the emulator's)"
     )
     parser.add_argument("--application", default="00f1982r1uukb925", help="an application of it")
-    parser.add_argument("--out", type=Path, required=True, help="a folder for event.json and names.json")
-    given = parser.parse_args(list(arguments))
-    root = source_root()
-    if not (root / "events" / f"{given.event}.json").is_file():
-        parser.error(f"there is no events/{given.event}.json")
-    event = set_up(emulator_clients(given.endpoint), given.event, root)
-    given.out.mkdir(parents=True, exist_ok=True)
-    (given.out / "event.json").write_text(json.dumps(event, indent=2))
-    (given.out / "names.json").write_text(
-        json.dumps(
-            {"Parameters": names(given.endpoint, given.emr_endpoint or given.endpoint, given.application)}, indent=2
-        )
+    parser.add_argument("--out", type=Path, required=True, help="a folder for event.json and template.json")
+    parser.add_argument(
+        "--package", type=Path, default=Path(".aws-sam/functions.zip"), help="the functions, as `make build` packs them"
     )
-    print(f"{given.out}/event.json and {given.out}/names.json")
-    return 0
+    given = parser.parse_args(list(arguments))
+    known = sorted(path.stem for path in (root / "events").glob("*.json"))
+    if given.event not in known:
+        parser.error(f"there is no events/{given.event}.json: one of {', '.join(known)}")
+    return given
+
+
+def _url(text: str) -> str:
+    """The address of a server. Raises argparse.ArgumentTypeError."""
+    try:
+        url = urlsplit(text)
+        whole = url.scheme in ("http", "https") and url.hostname and url.port != 0 and url.path in ("", "/")
+    except ValueError:  # a port that is no number, an open bracket
+        whole = False
+    if not whole:
+        raise argparse.ArgumentTypeError(f"{text!r} is no address such as http://127.0.0.1:4566")
+    return text.rstrip("/")
+
+
+def _failed(text: str) -> int:
+    print(f"error: {text}", file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

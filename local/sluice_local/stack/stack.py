@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sluice_local.cache import cache_directory
@@ -22,6 +22,7 @@ from sluice_local.home import Description, Home
 from sluice_local.images.jars import HUDI, ensure_jars, hudi_bundle
 from sluice_local.images.java import find_java
 from sluice_local.images.spark import build_image, build_remembered
+from sluice_local.processes import LOOPBACK
 from sluice_local.stack.deploy import Deployment, Timers, deploy
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Options:
 
     port: int | None = None
     emr_port: int | None = None
+    bind: str = LOOPBACK  # the IPv4 address on which the emulator and the stand-in listen
     emulator: Kind | None = None  # the environment's choice
     hudi_version: str = HUDI
     timers: Timers = Timers()
@@ -76,6 +78,7 @@ def local_stack(
             home.path / "emulator",
             kind=options.emulator,
             port=options.port or ports[0],
+            bind=options.bind,
             environment=environment,
             progress=progress,
             kept=home.kept,
@@ -100,6 +103,7 @@ def local_stack(
             functions=clients.client("lambda"),
             account=ACCOUNT,
             port=options.emr_port or ports[1],
+            bind=options.bind,
         )
         undo.callback(stand_in.stop)
         threading.Thread(
@@ -113,7 +117,10 @@ def local_stack(
             timers=options.timers,
             progress=progress,
         )
-        description = _describe(emulator, stand_in, deployment, ready_seconds=round(time.monotonic() - began, 2))
+        description = replace(
+            _describe(emulator, stand_in, deployment, ready_seconds=round(time.monotonic() - began, 2)),
+            bind=options.bind,
+        )
         home.describe(description)
         yield LocalStack(description, deployment, emulator, stand_in)
 

@@ -70,6 +70,7 @@ AWS_SDK_GUESTS = {
     "cli/sluice_cli/ops/doctor.py",
     "local/sluice_local/stack/deploy.py",
     "local/sluice_local/stack/get_job_run.py",
+    "local/sluice_local/stack/sample_world.py",
 }
 # The modules that may name Hudi's options.
 HUDI_OPTIONS = ("sluice.hudi", "sluice.config.hudi_overrides", "sluice.onboarding")

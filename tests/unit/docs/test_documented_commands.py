@@ -1,9 +1,10 @@
 """Every command in README and docs exists, with all options shown."""
 
 import re
+from importlib.util import find_spec
 
 import pytest
-from documented_commands import ROOT, commands_in, problem, shown_commands
+from documented_commands import ROOT, commands_in, documents, problem, shown_commands
 
 COMMANDS = shown_commands()
 
@@ -26,6 +27,13 @@ def test_every_documented_make_target_exists():
     }
     assert sorted((document, word) for document, word in named if word not in targets) == []
     assert {"demo", "test", "deploy"} <= {word for _, word in named}
+
+
+def test_every_documented_module_exists():
+    text = "\n".join(path.read_text(encoding="utf-8") for path in documents())
+    named = {name for name in re.findall(r"python -m ([a-z_.]+)", text) if name.startswith("sluice")}
+    assert "sluice_local.stack.sample_world" in named
+    assert {name for name in named if not name.startswith("sluice_bench") and find_spec(name) is None} == set()
 
 
 @pytest.mark.parametrize(

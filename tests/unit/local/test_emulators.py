@@ -1,10 +1,13 @@
 """The choice of the emulator, and the Python that LocalStack needs."""
 
+from pathlib import Path
+
 import pytest
 
 from sluice_deploy import pythons
+from sluice_local.emulators import localstack
 from sluice_local.emulators.choose import Kind, chosen
-from sluice_local.emulators.localstack import find_python313
+from sluice_local.emulators.localstack import Pythons, find_python313
 from sluice_local.errors import NoPython313, UnknownEmulator
 
 
@@ -55,3 +58,15 @@ def test_a_python_that_does_not_print_its_version_in_time_is_skipped(tmp_path, m
     with pytest.raises(NoPython313) as refused:
         find_python313({"HOME": str(tmp_path), "PATH": str(tmp_path), "SLUICE_PYTHON_313": str(silent)})
     assert refused.value.facts["looked_at"][0] == "SLUICE_PYTHON_313" and len(refused.value.facts["looked_at"]) == 4
+
+
+def test_localstack_listens_where_it_is_told_and_is_reached_from_this_machine(tmp_path):
+    pythons = Pythons(Path("/a/python"), Path("/b/python"))
+    settings = {
+        bind: localstack._settings(pythons, tmp_path, bind, 4566, {}) for bind in ("127.0.0.1", "0.0.0.0", "172.17.0.1")
+    }
+    assert [(each["GATEWAY_LISTEN"], each["LOCALSTACK_HOST"]) for each in settings.values()] == [
+        ("127.0.0.1:4566", "127.0.0.1:4566"),
+        ("0.0.0.0:4566", "127.0.0.1:4566"),
+        ("172.17.0.1:4566", "172.17.0.1:4566"),
+    ]

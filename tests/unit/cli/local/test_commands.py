@@ -89,3 +89,21 @@ def test_an_emulator_that_keeps_nothing_is_not_ended_by_down_with_keep(owner, mo
     home.describe(replace(DESCRIPTION, emulator="LocalStack"))
     assert run(["local", "down", "--keep"]) == 2
     assert "LocalStack can't keep its data" in capsys.readouterr().err and owner.poll() is None
+
+
+@pytest.mark.parametrize(
+    ("bind", "warned"),
+    [("127.0.0.1", False), ("0.0.0.0", True), ("172.17.0.1", True)],
+    ids=["loopback", "everywhere", "one address"],
+)
+def test_a_stack_that_others_can_reach_is_warned_of(owner, tmp_path, capsys, bind, warned):
+    Home(tmp_path / ".sluice").describe(replace(DESCRIPTION, bind=bind))
+    assert run(["local", "info", "--json"]) == 0
+    assert (f"warning: the stack listens on {bind}" in capsys.readouterr().err) is warned
+
+
+def test_an_address_to_listen_on_is_checked_before_anything_starts(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SLUICE_HOME", str(tmp_path / "home"))
+    assert run(["local", "up", "--bind", "everywhere"]) == 2
+    assert "everywhere is no IPv4 address" in capsys.readouterr().err
+    assert not (tmp_path / "home").exists()
