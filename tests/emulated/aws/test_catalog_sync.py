@@ -183,6 +183,7 @@ def test_two_thousand_partitions_take_thirty_calls_and_no_change_takes_two(catal
     assert catalog.counting() == {"GetTables": 1, "ListObjectsV2": 1}
 
 
+@pytest.mark.whole
 def test_each_merge_on_read_table_takes_at_most_thirty_calls_and_no_change_two(catalog):
     config = artists(MOR)
     catalog.commit(config, 1, partitions=[f"nationality=n{number:04d}" for number in range(2000)])

@@ -88,7 +88,7 @@ def of_ten_thousand() -> tuple[int, int, int, int]:
     return claimed_from(Backlog(10_000 // len(TABLES) // items.SHARDS))
 
 
-@pytest.mark.parametrize("pending", [100_000, 1_000_000])
+@pytest.mark.parametrize("pending", [pytest.param(100_000, marks=pytest.mark.whole), 1_000_000])
 def test_a_claim_reads_and_holds_as_much_of_a_large_backlog_as_of_a_small_one(
     pending: int, of_ten_thousand: tuple[int, int, int, int]
 ) -> None:
