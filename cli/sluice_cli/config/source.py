@@ -204,9 +204,9 @@ def _check_columns(tree: YamlLines, rule: TableRule, path: Path) -> None:
         ("delete_when", (rule.delete_when.column,) if rule.delete_when.column else (), True),
     )
     for name in rule.expect.of_values():
-        if name in columns.exclude or name in columns.mask or columns.misused(name, as_is=True):
-            why = columns.misused(name, as_is=True) or f"{name} is excluded or masked by columns"
-            tree.mistake((*path, "expect", "columns"), f"{why}: only not_null can be expected of it")
+        misused = columns.misused(name, as_is=True)
+        if misused is not None:
+            tree.mistake((*path, "expect", "columns"), f"{misused}: only not_null can be expected of it")
     for key, names, as_is in named:
         for wrong in filter(None, (columns.misused(name, as_is=as_is) for name in names)):
             tree.mistake((*path, key), wrong)

@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from sluice.config.delete_when import are_operations, deletions_among, operation_columns
 from sluice.config.table import TableConfig
 from sluice.onboarding.keys import SHOWN, counted
 from sluice.onboarding.samples import SampledRow, TopicSample, column_facts, distinct_rows, shared_keys
 from sluice.schema.avro import PLAIN, WriterSchema
+from sluice.schema.concealment import ruled, unknown_columns
 
 
 def misfits(sample: TopicSample, config: TableConfig) -> tuple[str, ...]:
     """Return what a merge of the sampled objects would refuse them for, each as a sentence about the table's rule."""
     if sample.writer is None:
         return ()
+    ruled_sample, writer = _ruled(sample, sample.writer, config)
     return (
-        *_absent_columns(sample.writer, config),
-        *_shared_key(sample, sample.writer, config),
-        *_operations(sample, sample.writer, config),
+        *_absent_columns(sample.writer, writer, config),
+        *_shared_key(ruled_sample, writer, config),
+        *_operations(sample, sample.writer, writer, config),
     )
+
+
+def _ruled(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> tuple[TopicSample, WriterSchema]:
+    """The sample and its schema with the table's names of columns. Hashes would be equal where values are."""
+    name = config.columns.table_name
+    rows = tuple(
+        replace(row, values={name(column): value for column, value in row.values.items()}) for row in sample.rows
+    )
+    return replace(sample, rows=rows), replace(writer, row=ruled(writer.row, config.columns))
 
 
 def unmarked_operations(sample: TopicSample, writer: WriterSchema) -> tuple[str, tuple[str, ...]] | None:
@@ -34,7 +46,9 @@ def unmarked_operations(sample: TopicSample, writer: WriterSchema) -> tuple[str,
     return None
 
 
-def _absent_columns(writer: WriterSchema, config: TableConfig) -> Iterator[str]:
+def _absent_columns(source: WriterSchema, writer: WriterSchema, config: TableConfig) -> Iterator[str]:
+    for name in unknown_columns([source.row], config.columns):
+        yield f"columns: {name} is no column of the objects that wait{_meant(name, source)}"
     named = {
         "record_key": () if config.append_only else config.record_key,
         "partition_by": config.partition_by,
@@ -43,9 +57,12 @@ def _absent_columns(writer: WriterSchema, config: TableConfig) -> Iterator[str]:
     for key, columns in named.items():
         for name in columns:
             if writer.row.column(name) is None:
-                close = difflib.get_close_matches(name, writer.row.names, n=1)
-                meant = f"; did you mean {close[0]}?" if close else ""
-                yield f"{key}: {name} is no column of the objects that wait{meant}"
+                yield f"{key}: {name} is no column of the objects that wait{_meant(name, writer)}"
+
+
+def _meant(name: str, writer: WriterSchema) -> str:
+    close = difflib.get_close_matches(name, writer.row.names, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _shared_key(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[str]:
@@ -74,11 +91,11 @@ def _of_snapshots(sample: TopicSample, writer: WriterSchema, config: TableConfig
     return () if sample.offsets_named else sample.rows
 
 
-def _operations(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[str]:
+def _operations(sample: TopicSample, source: WriterSchema, writer: WriterSchema, config: TableConfig) -> Iterator[str]:
     rule = config.delete_when
     if config.append_only or not rule.on or rule.marks and writer.row.column(rule.column or ""):
         return
-    found = unmarked_operations(sample, writer)
+    found = unmarked_operations(sample, source)
     if found is not None:
         column, deletions = found
         yield (

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Callable
 
@@ -37,50 +37,59 @@ def ruled(row: RowSchema, rules: ColumnRules) -> RowSchema:
     """
     if not rules.any:
         return row
-    return RowSchema(tuple(_ruled(column, rules) for column in row.columns if column.name not in rules.exclude))
+    return RowSchema(tuple(_ruled(column, rules) for column in row.columns if not rules.excludes(column.name)))
+
+
+def unknown_columns(rows: Iterable[RowSchema], rules: ColumnRules) -> tuple[str, ...]:
+    """The columns that the rules name and no row has: misspelt, maybe, and then stored as they come."""
+    written = {name.lower() for row in rows for name in row.names}
+    named = dict.fromkeys((*rules.concealed, *rules.rename))
+    return tuple(name for name in named if name.lower() not in written)
 
 
 def _ruled(column: Column, rules: ColumnRules) -> Column:
     name = rules.table_name(column.name)
     field = None if name == column.written_name else column.written_name
-    if column.name in rules.hash or column.name in rules.mask:
+    if rules.hashes(column.name) or rules.mask_of(column.name) is not None:
         return replace(plain_column(name, kinds.STRING, column.nullable, column.source_type), field=field)
     return replace(column, name=name, field=field) if name != column.name else column
 
 
-@dataclass(frozen=True)
 class Concealment:
-    """Conceals the rows of one writer schema. `row` is the writer's own, `key` the key of the hashes."""
+    """Conceals the rows of one writer schema."""
 
-    rules: ColumnRules
-    row: RowSchema
-    key: bytes
-    placeholders: Placeholders
+    def __init__(self, rules: ColumnRules, row: RowSchema, key: bytes, placeholders: Placeholders) -> None:
+        """`row` is the writer's own, `key` the key of the hashes."""
+        self._key = key
+        self._placeholders = placeholders
+        self._own = frozenset(column.written_name for column in row.columns)
+        self._excluded = [column.written_name for column in row.columns if rules.excludes(column.name)]
+        self._changed: list[tuple[Column, Callable[[str], str]]] = []
+        for column in row.columns:
+            kept = rules.mask_of(column.name)
+            if rules.hashes(column.name):
+                self._changed.append((column, self._hash))
+            elif kept is not None:
+                self._changed.append((column, partial(masked, kept=kept)))
 
     def of_row(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The row as the table may have it, under the writer's names.
 
-        Raises ValueError, TypeError, KeyError or ArithmeticError for a value that its type in the schema doesn't have.
+        Raises ValueError, TypeError, ArithmeticError or AttributeError for a value that its type doesn't have.
         """
         made = dict(values)
-        for column in self.row.columns:
+        for name in self._excluded:
+            made.pop(name, None)
+        for column, conceal in self._changed:
             name = column.written_name
-            if name not in made:
-                continue
-            if column.name in self.rules.exclude:
-                made.pop(name, None)
-            elif column.name in self.rules.hash:
-                made[name] = self._text(made[name], column, self._hash)
-            elif column.name in self.rules.mask:
-                kept = self.rules.mask[column.name]
-                made[name] = self._text(made[name], column, partial(masked, kept=kept))
+            if name in made:
+                made[name] = self._text(made[name], column, conceal)
         return made
 
     def of_record(self, record: Mapping[str, Any], sides: Sequence[str]) -> dict[str, Any]:
         """The record with its row concealed, or the rows of its `sides`; and without the statement that made it."""
         if not sides:
-            own = {column.written_name for column in self.row.columns}
-            return _without_statements(self.of_row(record), own)
+            return _without_statements(self.of_row(record), self._own)
         made = _without_statements(record, frozenset(("before", "after")))
         for side in sides:
             if made.get(side) is not None:
@@ -92,12 +101,12 @@ class Concealment:
     def _text(self, value: Any, column: Column, conceal: Callable[[str], str]) -> str | None:
         if value is None:
             return None
-        if is_placeholder(value, self.placeholders):  # the value is elsewhere: in the stored row, or in a change
-            return self.placeholders.pair[0]
+        if is_placeholder(value, self._placeholders):  # the value is elsewhere: in the stored row, or in a change
+            return self._placeholders.pair[0]
         return conceal(value_text(value, column))
 
     def _hash(self, text: str) -> str:
-        return hmac.new(self.key, text.encode("utf-8", "surrogatepass"), "sha256").hexdigest()
+        return hmac.new(self._key, text.encode("utf-8", "surrogatepass"), "sha256").hexdigest()
 
 
 def masked(text: str, kept: int) -> str:
@@ -166,7 +175,7 @@ def is_placeholder(value: Any, found: Placeholders) -> bool:
     return False
 
 
-def _without_statements(record: Mapping[str, Any], own: frozenset[str] | set[str]) -> dict[str, Any]:
+def _without_statements(record: Mapping[str, Any], own: frozenset[str]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name in own or not name.endswith(_STATEMENTS)}
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import SCHEMAS_STAGE, TABLE_STAGE, ObjectError
+from sluice.config.table import TableConfig
 from sluice.schema.avro import PLAIN, WriterSchema
+from sluice.schema.concealment import unknown_columns
 from sluice_formats.checks.expectations import check_patterns
 from sluice_spark.hudi.came_back import rolled_back_lately
 from sluice_spark.hudi.facts import TableFacts
@@ -77,7 +79,10 @@ def prepare(part: PartContext) -> Prepared:
     unordered = all(writer.shape == PLAIN for writer in schemas.in_order) and all(
         item.offset is None for item in objects
     )
-    return Prepared(facts, planned, objects, refused, _without_position(schemas.in_order), unordered)
+    notes = _without_position(schemas.in_order)
+    if facts.empty:
+        notes += _unknown_columns(schemas.in_order, part.config)
+    return Prepared(facts, planned, objects, refused, notes, unordered)
 
 
 def _facts_of_unknown(part: PartContext) -> TableFacts:
@@ -130,3 +135,9 @@ def _without_position(writers: Sequence[WriterSchema]) -> tuple[str, ...]:
     """Advice for connectors whose changes carry no log position, each once. Plain records have none to carry."""
     shapes = [writer for writer in writers if writer.shape != PLAIN]
     return tuple(sorted({writer.meta.position.advice for writer in shapes if writer.meta.position.advice}))
+
+
+def _unknown_columns(writers: Sequence[WriterSchema], config: TableConfig) -> tuple[str, ...]:
+    """A note about columns that the rule names and no object of a table's first batch has."""
+    unknown = unknown_columns([writer.row for writer in writers], config.columns)
+    return (f"`columns` names {', '.join(unknown)}, which no object has: check the names",) if unknown else ()

@@ -64,6 +64,13 @@ def test_columns_are_left_out_renamed_hashed_and_masked():
     assert {"email", "note"}.isdisjoint(row)
 
 
+def test_the_case_of_a_name_does_not_matter():
+    (row,) = rows_of(
+        table(exclude=("NOTE",), rename={"Card": "pan"}, hash=("Email",), mask={"CARD": 0}, key="s/k"), ROW
+    )
+    assert "note" not in row and (row["email"], row["pan"]) == (hashed("anne@example.org"), "***")
+
+
 def test_a_null_stays_null_in_every_form():
     (row,) = rows_of(table(hash=("email",), mask={"card": 0}, key="s/k"), {"id": 1})
     assert (row["email"], row["card"]) == (None, None)

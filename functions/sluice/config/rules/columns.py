@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,22 +99,40 @@ class ColumnRules:
         """True if a row differs from the source's."""
         return self.conceals or bool(self.rename)
 
+    @property
+    def concealed(self) -> tuple[str, ...]:
+        """The source's columns whose values are not stored as they come."""
+        return (*self.exclude, *self.hash, *self.mask)
+
+    def excludes(self, column: str) -> bool:
+        """True if the table doesn't take a source's column. As in Spark, case doesn't count, here and below."""
+        return column.lower() in _lower(self.exclude)
+
+    def hashes(self, column: str) -> bool:
+        """True if the table stores a hash of a source's column."""
+        return column.lower() in _lower(self.hash)
+
+    def mask_of(self, column: str) -> int | None:
+        """How many characters of a source's masked column stay; None for a column that isn't masked."""
+        return next((kept for name, kept in self.mask.items() if name.lower() == column.lower()), None)
+
     def table_name(self, column: str) -> str:
         """The table's name of a source's column."""
-        return self.rename.get(column, column)
+        return next((new for name, new in self.rename.items() if name.lower() == column.lower()), column)
 
     def hashed(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Those of the table's columns that hold hashes, sorted."""
-        return tuple(sorted({self.table_name(name) for name in self.hash} & set(names)))
+        hashes = _lower(self.table_name(name) for name in self.hash)
+        return tuple(sorted(name for name in names if name.lower() in hashes))
 
     def mistakes(self) -> dict[str, str]:
         """What contradicts itself, by key."""
         found: dict[str, str] = {}
-        gone, hashed, masked = set(self.exclude), set(self.hash), set(self.mask)
+        gone, hashed, masked = _lower(self.exclude), _lower(self.hash), _lower(self.mask)
         for key, twice in (
             ("hash", gone & hashed),
             ("mask", masked & (gone | hashed)),
-            ("rename", gone & set(self.rename)),
+            ("rename", gone & _lower(self.rename)),
         ):
             if twice:
                 found[key] = f"names {', '.join(sorted(twice))}, which another key of columns excludes or changes"
@@ -126,13 +144,17 @@ class ColumnRules:
 
     def misused(self, name: str, *, as_is: bool) -> str | None:
         """Why no setting can name this column of the table: what was done to it. Hashes count with `as_is` only."""
-        if name in self.rename and name not in self.rename.values():
-            return f"{name} is renamed to {self.rename[name]} by columns"
-        excluded = {column for column in self.exclude if column not in self.rename.values()}
-        if name in excluded:
+        given = _lower(self.rename.values())
+        if name.lower() in _lower(self.rename) and name.lower() not in given:
+            return f"{name} is renamed to {self.table_name(name)} by columns"
+        if self.excludes(name) and name.lower() not in given:
             return f"{name} is excluded by columns"
-        if name in {self.table_name(column) for column in self.mask}:
+        if name.lower() in _lower(self.table_name(column) for column in self.mask):
             return f"{name} is masked by columns"
         if as_is and self.hashed((name,)):
             return f"{name} is hashed by columns"
         return None
+
+
+def _lower(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name.lower() for name in names)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sluice.config.delete_when import DeleteWhen
+from sluice.config.rules.columns import ColumnRules
 from sluice.config.table import TableConfig
 from sluice.onboarding.discovery import SMALL_BYTES, propose
 from sluice.onboarding.fit import misfits
@@ -200,6 +201,14 @@ def test_a_configuration_is_warned_of_a_key_that_is_not_unique():
     found = misfits(sample(sales(40)), table)
     assert found == ("record_key: dateid has 3 values in 40 rows of a snapshot; salesid, price are unique",)
     assert misfits(sample(sales(40)), replace(table, record_key=("salesid",))) == ()
+
+
+def test_a_configuration_is_warned_of_columns_that_it_misspells_and_knows_renamed_ones():
+    table = TableConfig("e.s", "e", "s", "x", ("sale",))
+    assert misfits(sample(sales(40)), replace(table, columns=ColumnRules(rename={"SALESID": "sale"}))) == ()
+    assert misfits(sample(sales(3)), replace(table, columns=ColumnRules(("pricee",), {"salesid": "sale"}))) == (
+        "columns: pricee is no column of the objects that wait; did you mean price?",
+    )
 
 
 def test_repetitions_and_other_snapshots_make_no_key_look_shared():
