@@ -18,7 +18,7 @@ from typing import Any
 
 from sluice.admission.notices import Notice
 from sluice.config.document import Configuration
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.objects import ObjectId
 from sluice_aws.admission.admit import Admission
 from sluice_aws.admission.heads import Heads

@@ -17,9 +17,10 @@ from sluice.config.hudi_overrides import ALLOWED, GROUPS
 from sluice.config.lane import LaneConfig
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.rules.expectations import Expectations
+from sluice.config.rules.table_rule import TableRule
 from sluice.config.services import Pace, ServicePolicy
 from sluice.config.setting import Setting, settings_of
-from sluice.config.table import TableRule, TableSettings
+from sluice.config.table import TableSettings
 from sluice_cli.config.model import schema_text
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

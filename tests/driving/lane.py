@@ -20,7 +20,7 @@ from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome
 from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.lane.machine import wanted_at
 from sluice.ledger import keys as items
 from sluice.ledger.ports import Ledger

@@ -20,7 +20,7 @@ from emulation.aws import emulated_aws, emulated_session, observing
 from emulation.ledger_table_schema import create_ledger_table
 from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.objects import ObjectId
 from sluice_aws.ledger.ledger import DynamoDbLedger
 

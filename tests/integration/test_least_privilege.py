@@ -30,8 +30,8 @@ from supervise.handler import handler as supervise
 from sync_catalog.handler import handler as sync_catalog
 
 from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.config.rules.table_rule import TableRule
 from sluice.config.services import Pace, ServicePolicy
-from sluice.config.table import TableRule
 from sluice.errors import SluiceError
 from sluice.ledger import keys as items
 from sluice.ledger.records import AdmittedObject

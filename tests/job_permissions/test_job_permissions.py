@@ -23,7 +23,7 @@ from emulation.ledger_table_schema import create_ledger_table
 
 from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.lane.job_policy import scope_of
 from sluice.lane.job_request import JobEnvironment, start_job_run
 from sluice.ledger import keys as items

@@ -12,7 +12,7 @@ from sluice.admission.routing import CHANGE_FILE, IGNORED, UNROUTABLE, classify
 from sluice.changes.position import encode
 from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.errors import Incompatible, SluiceError, Unordered
 from sluice.names import TOPIC
 from sluice.objects import ObjectId

@@ -24,7 +24,7 @@ from sluice.changes.hidden_columns import ROW
 from sluice.config.csv_form import CsvForm
 from sluice.config.delete_when import DeleteWhen
 from sluice.config.document import Configuration
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 
 KEY = "topics/src.public.t/partition=0/src.public.t+0+{:010d}.{}"
 

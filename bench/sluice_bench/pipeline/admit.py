@@ -24,7 +24,7 @@ from emulation.ledger_table_schema import create_ledger_table
 
 from sluice.admission.notices import Notice
 from sluice.config.document import Configuration
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.objects import ObjectId
 from sluice_aws.admission.admit import THREADS, open_admission
 from sluice_aws.clock import epoch_ms

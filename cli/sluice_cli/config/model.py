@@ -11,8 +11,9 @@ from typing import Annotated, Any
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
 
 from sluice.config.lane import LaneConfig
+from sluice.config.rules.table_rule import TableRule
 from sluice.config.setting import Setting, settings_of, with_differences
-from sluice.config.table import TableRule, TableSettings
+from sluice.config.table import TableSettings
 from sluice.config.values import LANE_NAME
 
 _ENABLED = "enabled"  # a group with this key may be written as on or off

@@ -11,8 +11,9 @@ from typing import Any
 
 from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
+from sluice.config.rules.table_rule import TableRule
 from sluice.config.setting import Setting, settings_of
-from sluice.config.table import TableConfig, TableRule, TableSettings
+from sluice.config.table import TableConfig, TableSettings
 from sluice_cli.config.review import Remark, Review
 from sluice_cli.config.risks import risk_of
 from sluice_cli.terminal.output import counted

@@ -13,8 +13,9 @@ from sluice.config.document import Configuration
 from sluice.config.hudi_overrides import unknown
 from sluice.config.key_pattern import TOPIC_GROUP, groups_of
 from sluice.config.lane import LaneConfig
+from sluice.config.rules.table_rule import TableRule
 from sluice.config.setting import settings_of
-from sluice.config.table import HARD, IGNORE, RECORD, TableRule, TableSettings
+from sluice.config.table import HARD, IGNORE, RECORD, TableSettings
 from sluice.config.values import PLACEHOLDER
 from sluice.names import LANE, NAME
 from sluice_cli.config.model import Lane, Rule, Settings, TablesFile, built, field_values, laid_over

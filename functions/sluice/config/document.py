@@ -10,8 +10,9 @@ from typing import Any
 
 from sluice.config.key_pattern import KeyName
 from sluice.config.lane import LaneConfig
+from sluice.config.rules.table_rule import TableRule
 from sluice.config.setting import restored, stored
-from sluice.config.table import TableConfig, TableRule
+from sluice.config.table import TableConfig
 from sluice.errors import InvalidConfiguration
 from sluice.names import TOPIC
 

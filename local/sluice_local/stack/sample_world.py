@@ -25,7 +25,7 @@ from botocore.parsers import ResponseParserError
 
 from sluice.admission.notices import parse_body
 from sluice.config.document import Configuration
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice_aws.clients import COMMAND, Clients, Credentials
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_deploy.release import source_root

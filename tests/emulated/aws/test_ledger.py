@@ -15,7 +15,8 @@ from sluice.batch.manifest import Manifest, ManifestObject, TablePart, open_mani
 from sluice.batch.outcome import COMMITTED, QUARANTINED, ObjectError, Outcome
 from sluice.changes.log_restart import LOG_RESTARTED
 from sluice.config.document import Configuration
-from sluice.config.table import TableConfig, TableRule
+from sluice.config.rules.table_rule import TableRule
+from sluice.config.table import TableConfig
 from sluice.ledger import keys as items
 from sluice.ledger.records import AdmittedObject, Decision, wakes
 from sluice.objects import ObjectId

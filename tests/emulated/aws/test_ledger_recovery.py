@@ -13,7 +13,7 @@ from emulation.stack import describe
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import ObjectError, Outcome, RowErrorCount
 from sluice.changes.log_restart import LOG_RESTARTED
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.ledger.recovery import Recovery
 from sluice.silver_keys import manifest_key, outcome_key
 from sluice_aws.ledger.ledger import DynamoDbLedger

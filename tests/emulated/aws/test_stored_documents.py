@@ -4,7 +4,7 @@ import pytest
 from emulation.deployment import ARTIFACTS, BRONZE, SCHEMA, SILVER, Recorder, avro, key
 
 from sluice.config.document import Configuration
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.objects import ObjectId
 from sluice.schema.avro import fingerprint
 from sluice_aws.admission.heads import read_head

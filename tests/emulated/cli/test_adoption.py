@@ -6,7 +6,7 @@ from emulation.stack import NOW, describe
 
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.document import Configuration
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.services.requests import ADOPTION, ServiceError, ServiceReport
 from sluice_cli.main import run
 

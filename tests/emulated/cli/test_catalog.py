@@ -5,7 +5,8 @@ from emulation.stack import SHARED, describe
 from silver_tables import put_tables
 
 from sluice.config.document import Configuration
-from sluice.config.table import MOR, TableRule
+from sluice.config.rules.table_rule import TableRule
+from sluice.config.table import MOR
 from sluice_cli.main import run
 
 

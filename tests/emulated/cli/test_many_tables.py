@@ -8,7 +8,7 @@ from emulation.aws import observing
 from silver_tables import table_files
 
 from sluice.config.document import Configuration
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.ledger import keys as items
 from sluice_cli.main import run
 

@@ -11,7 +11,8 @@ from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount
 from sluice.batch.row_errors import RowError, to_lines
 from sluice.changes.log_restart import LOG_RESTARTED
 from sluice.config.document import Configuration
-from sluice.config.table import TableConfig, TableRule
+from sluice.config.rules.table_rule import TableRule
+from sluice.config.table import TableConfig
 from sluice.ledger import keys as items
 from sluice.ledger.records import Decision
 from sluice.silver_keys import manifest_key, rows_key

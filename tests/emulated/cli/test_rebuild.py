@@ -9,7 +9,7 @@ from emulation.stack import NOW, describe
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.ledger import keys as items
 from sluice.objects import ObjectId
 from sluice.schema.history import stored_key

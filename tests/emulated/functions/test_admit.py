@@ -31,7 +31,7 @@ from emulation.deployment import (
 
 from sluice.admission.notices import parse_body
 from sluice.batch.outcome import COMMITTED, Outcome
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.lane.machine import IDLE, STARTING
 from sluice.objects import ObjectId
 from sluice.schema.avro import fingerprint

@@ -20,8 +20,8 @@ from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
+from sluice.config.rules.table_rule import TableRule
 from sluice.config.services import Pace, ServicePolicy
-from sluice.config.table import TableRule
 from sluice.lane.machine import HALT_AFTER_FAILURES, PAUSED
 from sluice.ledger.records import AdmittedObject
 from sluice.objects import ObjectId

@@ -10,8 +10,8 @@ from emulation.deployment import TOPIC, Recorder, context
 from plan_services.handler import handler
 
 from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.config.rules.table_rule import TableRule
 from sluice.config.services import Pace, ServicePolicy
-from sluice.config.table import TableRule
 from sluice.lane.job_request import JobEnvironment
 from sluice.lane.machine import IDLE, STARTING
 from sluice.services.planning import Asked, new_request_id

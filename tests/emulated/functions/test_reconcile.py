@@ -8,7 +8,7 @@ from reconcile.handler import handler
 from supervise.handler import handler as supervise
 
 from sluice.config.lane import LaneConfig
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.lane.machine import IDLE, STARTING
 from sluice.ledger.records import AdmittedObject, Decision
 from sluice_aws.admission import reconcile as reconciler

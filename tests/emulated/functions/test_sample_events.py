@@ -14,7 +14,7 @@ from supervise.handler import handler as supervise
 from sync_catalog.handler import handler as sync_catalog
 
 from sluice.admission.notices import parse_body
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.lane.machine import IDLE, STARTING
 from sluice.objects import ObjectId
 

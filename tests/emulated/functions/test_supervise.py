@@ -13,7 +13,7 @@ from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.lane.job_request import execution_timeout_min, start_job_run
 from sluice.lane.machine import (
     FIRST_BACKOFF_MS,

@@ -6,7 +6,8 @@ from emulation.deployment import REGION, SILVER, context
 from silver_tables import put_tables
 from sync_catalog.handler import handler
 
-from sluice.config.table import MOR, TableRule
+from sluice.config.rules.table_rule import TableRule
+from sluice.config.table import MOR
 from sluice.errors import NotConfigured
 from sluice_aws.errors import UnusableCatalogRequest
 

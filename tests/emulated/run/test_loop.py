@@ -11,7 +11,7 @@ from driving.mortality import Killed, Mortality
 
 from sluice.batch.manifest import Manifest
 from sluice.config.document import Configuration
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.errors import SluiceError, TableWentBack
 from sluice.lane.job_policy import scope_of
 from sluice.lane.machine import IDLE, PAUSED, RUNNING, wanted_at

@@ -19,7 +19,7 @@ import sluice_formats
 import sluice_spark
 from sluice.batch.manifest import ManifestObject
 from sluice.config.document import Configuration
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.errors import CommandFailed, SluiceError
 from sluice.ledger.keys import PENDING
 from sluice.objects import ObjectId

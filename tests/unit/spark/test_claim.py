@@ -14,7 +14,7 @@ import pytest
 from sluice.batch.claim import TableState, still_wanted
 from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.ledger import keys as items
 from sluice_aws.ledger.pending import DynamoDbPending
 from sluice_spark.run.claim import Claimed, ClaimStep, NothingClaimable

@@ -9,7 +9,8 @@ from shapes import config, item, json_rows, lines, picked
 from sluice.batch.row_errors import RowError
 from sluice.changes.hidden_columns import ROW
 from sluice.config.document import Configuration
-from sluice.config.table import TableConfig, TableRule, refuse_changes
+from sluice.config.rules.table_rule import TableRule
+from sluice.config.table import TableConfig, refuse_changes
 from sluice.errors import ChangeRefused, Incompatible, Unordered
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.capture_order import check_position_column, encode_capture_order

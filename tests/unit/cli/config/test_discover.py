@@ -203,7 +203,7 @@ def test_a_configuration_is_warned_of_a_key_that_is_not_unique():
     assert misfits(sample(sales(40)), replace(table, record_key=("salesid",))) == ()
 
 
-def test_a_configuration_is_warned_of_columns_that_it_misspells_and_knows_renamed_ones():
+def test_a_configuration_is_warned_of_columns_that_it_misspells():
     table = TableConfig("e.s", "e", "s", "x", ("sale",))
     assert misfits(sample(sales(40)), replace(table, columns=ColumnRules(rename={"SALESID": "sale"}))) == ()
     assert misfits(sample(sales(3)), replace(table, columns=ColumnRules(("pricee",), {"salesid": "sale"}))) == (

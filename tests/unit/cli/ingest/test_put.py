@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sluice.config.document import Configuration
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.errors import CommandFailed, UsageError
 from sluice_cli.ingest.put import Copies, Upload, names_without_rule, planned_copies, upload_all
 

@@ -6,7 +6,7 @@ import pytest
 
 from sluice.batch.claim import TableState
 from sluice.config.document import Configuration
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.lane.machine import LaneState
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId

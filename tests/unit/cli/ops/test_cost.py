@@ -10,7 +10,7 @@ import pytest
 from sluice import prices
 from sluice.batch.claim import TableState
 from sluice.config.document import Configuration
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.cost import (
     HOURS_A_MONTH,
     Assumptions,

@@ -11,7 +11,7 @@ import pytest
 from sluice.admission.routing import classify
 from sluice.config.document import Configuration
 from sluice.config.key_pattern import KEY_PATTERN
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 
 PART = "part-00000-4d6e6a4c-2f0e-4d5b-9a3c-0f1f6d1f8a11"
 WRITERS: dict[str, dict[str, str]] = {

@@ -4,7 +4,7 @@ from sluice.admission.routing import classify
 from sluice.admission.verdict import MAX_REASON, NO_CONFIGURATION, judge_read, judge_unread, judge_unreadable
 from sluice.config.document import Configuration
 from sluice.config.limits import DEFAULTS
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.errors import SluiceError
 from sluice_formats.errors import CorruptObject
 

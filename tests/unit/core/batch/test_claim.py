@@ -17,7 +17,8 @@ from sluice.batch.claim import (
     plan_claim,
 )
 from sluice.config.document import Configuration
-from sluice.config.table import TableConfig, TableRule
+from sluice.config.rules.table_rule import TableRule
+from sluice.config.table import TableConfig
 from sluice.objects import ObjectId
 
 NOW = 1_000_000

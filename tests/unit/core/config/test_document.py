@@ -7,7 +7,7 @@ import pytest
 
 from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.errors import InvalidConfiguration
 
 RULES = (

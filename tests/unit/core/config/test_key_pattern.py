@@ -4,7 +4,7 @@ import pytest
 
 from sluice.config.document import Configuration
 from sluice.config.key_pattern import KEY_PATTERN, MAX_KEY, KeyName, named_by
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 
 DMS = r"dms/(?P<topic>[^/]+/[^/]+)/(?:.*/)?(?:LOAD[0-9A-F]{8}|[0-9]{8}-[0-9]+)\.(?:parquet|csv)"
 AIVEN = r"(?P<topic>.+)-(?P<partition>[0-9]+)-(?P<offset>[0-9]+)\.gz"

@@ -4,7 +4,7 @@ import pytest
 
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_pinned_topic, config_by_topic, config_in_force, pinned_topic
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.errors import NotConfigured
 
 EXACT = TableRule("shop.orders", ("id",), topic="eu.orders", lane="big")

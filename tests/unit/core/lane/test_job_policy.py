@@ -6,7 +6,7 @@ import pytest
 from ministack.core.iam_evaluator import EvalContext, evaluate, parse_policy_document
 
 from sluice.config.document import Configuration
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.lane.job_policy import EVERYTHING, MAX_POLICY_CHARACTERS, Scope, job_run_policy, lane_prefixes, scope_of
 from sluice.schema.history import seen_key, stored_key
 from sluice.silver_keys import error_key, manifest_key, outcome_key, replaced_prefix, rows_key, schema_key

@@ -1,0 +1,120 @@
+"""A rule of tables.yaml: the topics that it takes, and the table that it makes of each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from typing import Any, Callable
+
+from sluice.changes.hidden_columns import ROW
+from sluice.config.key_pattern import KeyName, named_by
+from sluice.config.setting import setting, settings_of
+from sluice.config.table import TableConfig, TableSettings
+from sluice.config.values import PLACEHOLDER, text
+from sluice.errors import InvalidConfiguration
+from sluice.names import COLUMN, NAME
+
+
+@dataclass(frozen=True)
+class _RuleTable:
+    table: str = field(
+        metadata=setting(
+            text(),
+            "`database.table`, with `{1}`, `{2}` for what the pattern matched or `{name}` for a named group. "
+            "Both names begin with a letter.",
+            template=True,
+        )
+    )
+
+
+@dataclass(frozen=True)
+class TableRule(TableSettings, _RuleTable):
+    """A rule: the topics that it takes, and the table that it makes of each.
+
+    Exactly one of `topic` and `topic_regex` is given. The settings that are templates may hold {1} or {name}.
+    """
+
+    topic: str | None = field(
+        default=None,
+        metadata=setting(text(), "A topic, or a pattern in which each `*` stands for one part without dots."),
+    )
+    topic_regex: str | None = field(
+        default=None,
+        metadata=setting(text(500), "In place of `topic`: a regular expression for the whole topic, with groups."),
+    )
+
+    @property
+    def pattern(self) -> str:
+        """The regular expression that a whole topic must match."""
+        if self.topic_regex is not None:
+            return self.topic_regex
+        return "([^.]+)".join(re.escape(part) for part in (self.topic or "").split("*"))
+
+    def named_by(self, key: str) -> KeyName | None:
+        """What the rule's `key_pattern` reads from a key, with the topic; None where it has none or doesn't match."""
+        found = None if self.key_pattern is None else named_by(self.key_pattern, key)
+        return found if found is None or found.topic is not None else replace(found, topic=self.topic)
+
+    def apply(self, topic: str) -> TableConfig | None:
+        """Return the table that this rule makes of a topic, or None if it doesn't take the topic.
+
+        Raises InvalidConfiguration if the table or a column would have an impossible name.
+        """
+        matched = _compiled(self.pattern).fullmatch(topic)
+        if matched is None:
+            return None
+        values = {str(number): value for number, value in enumerate(matched.groups(), 1)}
+        values.update(matched.groupdict())
+
+        def fill(template: str) -> str:
+            return PLACEHOLDER.sub(lambda found: values.get(found[1]) or "", template)
+
+        filled = _filled(self, fill)
+        database, _, name = filled.table.partition(".")
+        if not (NAME.fullmatch(database) and NAME.fullmatch(name)):
+            raise InvalidConfiguration(
+                f"The rule for {self.topic or self.topic_regex} gives topic {topic} the table name {filled.table!r}; "
+                "names are a lower-case letter, then such letters, digits and _. Give the topic a rule of its own",
+                topic=topic,
+                table=filled.table,
+            )
+        services = _filled(filled.services, fill)
+        record_key = (ROW,) if self.append_only else filled.record_key
+        for column in (*record_key, *filled.partition_by, *services.cluster_by, *filled.position_columns):
+            if not COLUMN.fullmatch(column):
+                raise InvalidConfiguration(
+                    f"The rule for {self.topic or self.topic_regex} gives topic {topic} the column name {column!r}",
+                    topic=topic,
+                    column=column,
+                )
+        settings = {each.name: getattr(filled, each.name) for each in fields(TableSettings)}
+        return TableConfig(
+            **{**settings, "record_key": record_key, "services": services},
+            table=filled.table,
+            database=database,
+            name=name,
+            topic=topic,
+        )
+
+
+def _filled(settings: Any, fill: Callable[[str], str]) -> Any:
+    """Fill the templates among the settings of a dataclass."""
+
+    def of(value: Any) -> Any:
+        if isinstance(value, str):
+            return fill(value)
+        return tuple(map(fill, value)) if isinstance(value, Sequence) else value
+
+    return replace(settings, **{name: of(getattr(settings, name)) for name in _templates(settings.__class__)})
+
+
+@lru_cache(maxsize=8)
+def _templates(kind: type) -> tuple[str, ...]:
+    return tuple(each.name for each in settings_of(kind) if each.template)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
