@@ -134,7 +134,7 @@ def test_the_status_page_and_the_list_name_what_failed_waits_and_is_due(served, 
     run(["services", "run", TABLE, "-s", "archival"])
     assert run(["status", "--html", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    section = page[page.index("<h2>Table services</h2>") : page.index("<h2>Commits</h2>")]
+    section = page[page.index("<h2>Table services</h2>") : page.index("<h2>Runs</h2>")]
     places = [section.index(f"</svg>{word}</span>") for word in ("failed", "requested", "due")]
     assert places == sorted(places), "what needs somebody comes first"
     assert "no_space: &lt;b&gt;the disk is full&lt;/b&gt;" in section and "2 commits since the last run" in section
