@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from rich.text import Text
 
+from sluice_cli.terminal.colours import DARK, LIGHT
 from sluice_cli.terminal.output import marked_up, shortened, visible
 from sluice_cli.trace.stages import ARRIVAL, LEDGER, SPARK, WAITING, Stretch, Trace
 
@@ -19,13 +20,30 @@ MIN_BAR, MAX_BAR = 20, 60
 
 _WIDTH, _ROW, _HEAD, _FOOT, _LEFT, _RIGHT = 900, 26, 74, 46, 128, 96  # pixels
 _KINDS = ((ARRIVAL, "arrives"), (WAITING, "waits"), (LEDGER, "ledger"), (SPARK, "Spark"))
-_STYLE = """
-svg{font:13px ui-sans-serif,system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-.ground{fill:#fff}.text{fill:#1b1f24}.faint{fill:#59636e}.line{stroke:#d1d9e0}
-.arrival{fill:#1b7c83}.waiting{fill:#afb8c1}.spark{fill:#1a7f37}.ledger{fill:#0969da}.mark{stroke:#1a7f37}
-@media(prefers-color-scheme:dark){.ground{fill:#0d1117}.text{fill:#e6edf3}.faint{fill:#9198a1}.line{stroke:#30363d}
-.arrival{fill:#39c5cf}.waiting{fill:#484f58}.spark{fill:#3fb950}.ledger{fill:#4493f8}.mark{stroke:#3fb950}}
-"""
+# Of what is drawn: its property, and the page's colour. Kinds of stretches differ in shape, too.
+_COLOURS = {
+    "ground": "fill card",
+    "text": "fill text",
+    "faint": "fill faint",
+    "line": "stroke line",
+    ARRIVAL: "fill arrival",
+    WAITING: "fill wait",
+    SPARK: "fill good",
+    LEDGER: "stroke accent",
+    "mark": "stroke good",
+    "now": "fill good",
+}
+
+
+def _rules(colours: Mapping[str, str]) -> str:
+    parts = ((name, *value.split()) for name, value in _COLOURS.items())
+    return "".join(f".{name}{{{painted}:{colours[colour]}}}" for name, painted, colour in parts)
+
+
+_STYLE = (
+    'svg{font:13px ui-sans-serif,system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;max-width:100%;height:auto}'
+    f".{LEDGER}{{fill:none;stroke-width:2}}{_rules(LIGHT)}@media(prefers-color-scheme:dark){{{_rules(DARK)}}}"
+)
 
 
 @dataclass(frozen=True)
@@ -87,10 +105,10 @@ def svg(trace: Trace) -> str:
     x = _LEFT
     for kind, name in _KINDS:
         parts.append(
-            f'<rect class="{kind}" x="{x}" y="{height - 20}" width="10" height="10" rx="2"/>'
-            f'<text class="faint" x="{x + 16}" y="{height - 11}">{name}</text>'
+            f"{_shape(kind, x, height - 21, 20, 12)}</rect>"
+            f'<text class="faint" x="{x + 28}" y="{height - 11}">{name}</text>'
         )
-        x += 90
+        x += 102
     return "".join([*parts, "</svg>\n"])
 
 
@@ -133,15 +151,25 @@ def _bar(span: Stretch, y: int, scale: _Scale) -> Iterator[str]:
     tip = f"{span.name}: {_seconds(span.ms)}{f' ({span.note})' if span.note else ''}"
     yield f'<text class="text" x="20" y="{y + 17}">{marked_up(shortened(span.name, 16))}</text>'
     kind = span.kind if span.kind in _STYLES else SPARK
-    yield (
-        f'<rect class="{kind}" x="{x:.1f}" y="{y + 5}" width="{length:.1f}" height="16" rx="3">'
-        f"<title>{marked_up(tip)}</title></rect>"
-    )
+    yield f"{_shape(kind, x, y + 5, length, 16)}<title>{marked_up(tip)}</title></rect>"
     yield f'<text class="faint" x="{_WIDTH - 20}" y="{y + 17}" text-anchor="end">{_seconds(span.ms)}</text>'
+
+
+def _shape(kind: str, x: float, y: float, length: float, height: float) -> str:
+    """The open tag of a stretch's bar: round ends, a thin line, an outline, or a full bar."""
+    inset = {WAITING: height / 2 - 2, LEDGER: 1.0}.get(kind, 0.0)
+    round_ends = {ARRIVAL: height / 2, WAITING: 2}.get(kind, 3)
+    wide = max(2.0, length - 2) if kind == LEDGER else length
+    left = x + 1 if kind == LEDGER else x
+    return (
+        f'<rect class="{kind}" x="{left:.1f}" y="{y + inset:.1f}" width="{wide:.1f}" height="{height - 2 * inset:.1f}" '
+        f'rx="{round_ends:g}">'
+    )
 
 
 def _grid(scale: _Scale, height: int) -> Iterator[str]:
     step = _step(scale.ms)
+    yield f'<text class="faint" x="20" y="{height - _FOOT + 16}" font-size="11">time</text>'
     for at in range(0, scale.ms + 1, step):
         x = _LEFT + scale.at(scale.origin + at)
         yield f'<line class="line" x1="{x:.1f}" x2="{x:.1f}" y1="{_HEAD - 4}" y2="{height - _FOOT}"/>'
@@ -158,7 +186,7 @@ def _readable(trace: Trace, scale: _Scale, height: int) -> Sequence[str]:
     return (
         f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{_HEAD - 4}" y2="{height - _FOOT}" '
         'stroke-width="2" stroke-dasharray="3 3"/>',
-        f'<text class="spark" x="{x:.1f}" y="{_HEAD - 8}" text-anchor="middle" font-size="11">readable</text>',
+        f'<text class="now" x="{x:.1f}" y="{_HEAD - 8}" text-anchor="middle" font-size="11">readable</text>',
     )
 
 

@@ -159,6 +159,18 @@ def test_the_picture_is_one_document_with_nothing_to_fetch_and_every_name_escape
     assert len(list(root.iter("{http://www.w3.org/2000/svg}title"))) == len(trace_of(FACTS).spans)
 
 
+def test_kinds_of_stretches_differ_in_shape_too():
+    """Without colours: round ends, a thin line, an outline, a full bar."""
+    picture = ET.fromstring(svg(trace_of(FACTS)))
+    shapes = {}
+    for bar in picture.iter("{http://www.w3.org/2000/svg}rect"):
+        if bar.get("class") != "ground":
+            shapes.setdefault(bar.get("class"), set()).add((bar.get("height"), bar.get("rx")))
+    assert len(shapes) == 4 and all(len(found) <= 2 for found in shapes.values()), "in the legend and in the chart"
+    charted = {kind: max(found, key=lambda shape: float(shape[0])) for kind, found in shapes.items()}
+    assert len(set(charted.values())) == 4
+
+
 def test_the_summary_is_one_line():
     assert (
         summary(trace_of(FACTS))
