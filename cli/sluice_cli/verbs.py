@@ -79,6 +79,11 @@ VERBS = {
         "Show the life of one row: its changes, where each came from, which won and why, and the row after each "
         "commit.",
     ),
+    "forget": Verb(
+        "sluice_cli.trace.forget:forget",
+        _TABLES,
+        "Remove one row from every file of a table, its history and quarantine, and print a receipt.",
+    ),
     "table": Verb(
         "sluice_cli.tables.inspect:app",
         _TABLES,

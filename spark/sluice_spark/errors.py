@@ -125,6 +125,24 @@ class ServiceNotForTable(SluiceError):
     )
 
 
+class RowRemains(SluiceError):
+    """A forgotten row is still in a file of its table; facts: `table`, `rows`."""
+
+    code = "row_remains"
+    retriable = True
+    next_step = "The next slice removes it again. If it persists, look for files of the table that can't be deleted"
+
+
+class TooManyForgotten(SluiceError):
+    """A table's properties have no room for the mark of another forgotten row; facts: `table`."""
+
+    code = "too_many_forgotten"
+    next_step = (
+        "Delete the objects of forgotten rows from bronze, and rebuild the table: a new table has no marks. "
+        "`sluice rebuild table`"
+    )
+
+
 class BelowPurgeFloor(SluiceError):
     """A change at or below the purge floor, of a row that the table doesn't have: its newer deletion may be purged."""
 

@@ -145,3 +145,22 @@ def test_a_table_without_a_commit_or_with_other_columns_refuses(bench: Workbench
     bench.merge(config, [bench.put([change("c", 100, id=9, name=1)], numbers)])
     with pytest.raises(NotAdoptable, match="name is string, not bigint"):
         adopt(bench, config, source)
+
+
+@pytest.mark.whole
+def test_times_as_the_connector_counts_them_become_times(bench: Workbench) -> None:
+    config = table()
+    born = {"type": "int", "connect.name": "io.debezium.time.Date"}
+    seen = {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}
+    schema = flattened({"id": "int", "born": ["null", born], "seen": ["null", seen]})
+    bench.merge(config, [bench.put([change("c", 100, id=9, born=1, seen=1)], schema)])
+    source = bench.services.tables_uri + "/old/orders"
+    frame = bench.spark.createDataFrame(
+        [(1, "A", 19_000, 1_700_000_000_000_000, 1)], "id int, place string, born int, seen bigint, updated_at int"
+    )
+    frame.write.format("hudi").options(**STREAMER).mode("append").save(source)
+
+    assert adopt(bench, config, source).report.rows == 1
+
+    values = [(id, str(day), str(moment)) for id, day, moment in bench.rows(config, "id", "born", "seen")]
+    assert values[0] == (1, "2022-01-08", "2023-11-14 22:13:20")

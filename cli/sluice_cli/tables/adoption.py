@@ -21,9 +21,9 @@ from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.stack import Target
 from sluice_cli.status.service_entries import describe_error, service_entries
 from sluice_cli.tables.inspect import TableName
-from sluice_cli.tables.services import request_services, wait_for_services
 from sluice_cli.terminal.interaction import ask
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say
+from sluice_cli.terminal.services import request_services, wait_for_services
 
 
 def adopt(
@@ -56,10 +56,11 @@ def adopt(
     config = config_in_force(configuration, table, state.pinned)
     if state.last_instant is None:
         raise CommandFailed(f"{table} has no commit yet", next_step="Adopt after its first commit: `sluice wait`")
-    if config.history or config.append_only:
+    if config.history or config.append_only or config.columns.any:
+        word = "history" if config.history else "append_only" if config.append_only else "columns"
         raise NotAdoptable(
-            f"{table} has {'a history table' if config.history else 'no record key'}, which adopted rows can't be in",
-            next_step="Adopt before `history` is set in the rule",
+            f"The rule of {table} has `{word}`, which adopted rows would not follow",
+            next_step="Adopt into a table whose rule has no `history`, `append_only` and `columns`",
         )
     found = _read(target, source, lambda properties: check_adoptable(properties, config))
     document = {"table": table, "lane": config.lane, "from": source, **found.to_dict(), "request": None}

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import time
-import uuid
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -14,11 +11,9 @@ from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.config.table import TableConfig
 from sluice.errors import CommandFailed, UsageError
-from sluice.lane.machine import HALTED, PAUSED
 from sluice.ledger.ports import Ledger
-from sluice.services.planning import new_request_id
 from sluice.services.policy import applies_to
-from sluice.services.requests import FAILED, SERVICES, ServiceRequest
+from sluice.services.requests import FAILED, SERVICES
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
@@ -29,13 +24,10 @@ from sluice_cli.terminal.output import (
     Json,
     Stack,
     chosen_target,
-    command_line,
     print_json,
     print_table,
-    say,
-    stderr_console,
 )
-from sluice_cli.terminal.stack import supervise_now
+from sluice_cli.terminal.services import request_services, wait_for_services
 
 app = typer.Typer(
     name="services",
@@ -43,8 +35,6 @@ app = typer.Typer(
     help="List and request table services: compaction, clustering, cleaning, purge, catalog sync.",
     rich_markup_mode="markdown",
 )
-
-POLL_S = 1.0
 
 
 @app.command("list")
@@ -167,64 +157,6 @@ _WHY_NOT = {
     "clustering": "its rule names no clustering columns (services: clustering: by)",
     "purge": "deleted rows are kept (delete_mode isn't hard)",
 }
-
-
-def request_services(
-    target: Target,
-    ledger: Ledger,
-    config: TableConfig,
-    wanted: Sequence[str],
-    arguments: Mapping[str, str] = MappingProxyType({}),
-) -> list[ServiceRequest]:
-    """Request services of a table, regardless of the interval, and wake the lane that has to do them."""
-    requests = _ask(ledger, config, wanted, arguments)
-    lane = ledger.lanes.get(config.lane)
-    if lane.state in (HALTED, PAUSED):
-        say(f"Lane {config.lane} is {lane.state}. The requests wait until `sluice resume {config.lane}`")
-    elif requests:
-        supervise_now(target)
-    return requests
-
-
-def _ask(
-    ledger: Ledger, config: TableConfig, wanted: Sequence[str], arguments: Mapping[str, str]
-) -> list[ServiceRequest]:
-    now = epoch_ms()
-    asked = []
-    for name in wanted:
-        answer = ledger.services.request(
-            config.lane,
-            config.table,
-            name,
-            request=new_request_id(name, now, uuid.uuid4().hex),
-            requested_by=command_line.get()[:200],
-            now=now,
-            min_interval_ms=0,
-            max_wait_ms=config.services.latest_s * 1000,
-            arguments=arguments,
-        )
-        if not answer.new:
-            say(f"{name} of {config.table} is already {answer.request.state}, by `{answer.request.requested_by}`")
-        asked.append(answer.request)
-    return asked
-
-
-def wait_for_services(ledger: Ledger, requests: Sequence[ServiceRequest], seconds: int) -> list[ServiceRequest]:
-    """Wait for the end of the requests, or for `seconds`; the requests as they are then."""
-    deadline = time.monotonic() + seconds
-    with stderr_console().status("Waiting") as shown:
-        while True:
-            now = [_found(ledger, request) for request in requests]
-            still = [request for request in now if request.open]
-            if not still or time.monotonic() >= deadline:
-                return now
-            shown.update(f"Waiting for {', '.join(f'{request.service} ({request.state})' for request in still)}")
-            time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
-
-
-def _found(ledger: Ledger, request: ServiceRequest) -> ServiceRequest:
-    found = ledger.services.get(request.lane, request.table, request.service)
-    return found if found is not None and found.request == request.request else request
 
 
 def _lanes(ledger: Ledger, configuration: Configuration | None) -> list[str]:

@@ -9,11 +9,25 @@ from sluice.changes.hidden_columns import NAMES, ORDERING_FIELD
 from sluice.config.table import TableConfig
 from sluice.errors import Incompatible, NotAdoptable
 from sluice.hudi import table_properties
+from sluice.schema import columns as kinds
+from sluice.schema.columns import Column
 from sluice.schema.evolution import NARROWER, SAME, widen
 
 FOLDERS = (".hoodie/", ".hoodie/timeline/")  # of the timeline: of versions up to 6, and of version 8
 READABLE_VERSIONS = ("6", "8")  # 7 is a step of Hudi's own upgrade; later ones are unknown to Hudi 1.0.2
 HUDIS_COLUMNS = "_hoodie_"
+# What a tool stores that takes a connector's times as they come, by the kind of the source's column.
+RAW_TYPES: Mapping[str, str] = {
+    kinds.DATE: "int",
+    kinds.TIME_MILLIS: "int",
+    kinds.TIME_MICROS: "bigint",
+    kinds.TIME_NANOS: "bigint",
+    kinds.TIMESTAMP_MILLIS: "bigint",
+    kinds.TIMESTAMP_MICROS: "bigint",
+    kinds.TIMESTAMP_NANOS: "bigint",
+    kinds.ZONED_TIMESTAMP: "string",
+    kinds.ISO_DATE: "string",
+}
 
 
 @dataclass(frozen=True)
@@ -95,25 +109,31 @@ def check_adoptable(properties: Mapping[str, str], config: TableConfig) -> Forei
 
 @dataclass(frozen=True)
 class AdoptedColumns:
-    """The columns that both tables have (name -> type in the adopting one), and those that only one of them has."""
+    """The columns that both tables have, and those that only one of them has, by name.
 
-    both: Mapping[str, str]
+    `raw` are those of `both` whose values are the connector's: a count of days or milliseconds, or text of a time.
+    """
+
+    both: tuple[str, ...]
+    raw: tuple[str, ...]
     absent: tuple[str, ...]
     left: tuple[str, ...]
 
 
-def adopted_columns(found: Mapping[str, str], table: Mapping[str, str], config: TableConfig) -> AdoptedColumns:
+def adopted_columns(
+    found: Mapping[str, str], table: Mapping[str, str], config: TableConfig, source: Mapping[str, Column]
+) -> AdoptedColumns:
     """Compare the columns of another tool's table with the adopting one's; types are Spark's names.
 
-    Raises NotAdoptable for a column that the adopting table's type can't hold, and for a missing one of the key or of
-    the partitions. A column that only the adopting table has becomes null, one that it doesn't have is left.
+    `source` are the columns of the source's newest schema, which say what a raw value means. A column that only the
+    adopting table has becomes null, one that it doesn't have is left. Raises NotAdoptable for a column that the
+    adopting table's type can't hold, and for a missing one of the key or of the partitions.
     """
     own = {name: kind for name, kind in table.items() if name not in NAMES}
-    wrong = [
-        f"{name} is {found[name]}, not {kind}"
-        for name, kind in own.items()
-        if name in found and not _holds(kind, found[name])
-    ]
+    both = tuple(name for name in own if name in found)
+    other = [name for name in both if not _holds(own[name], found[name])]
+    raw = tuple(name for name in other if name in source and RAW_TYPES.get(source[name].kind) == found[name])
+    wrong = [f"{name} is {found[name]}, not {own[name]}" for name in other if name not in raw]
     if wrong:
         raise _refused(
             f"columns have other types: {'; '.join(wrong)}",
@@ -123,7 +143,8 @@ def adopted_columns(found: Mapping[str, str], table: Mapping[str, str], config: 
     if missing:
         raise _refused(f"it has no column {missing[0]}", "Add the column in a copy of the table, and adopt that")
     return AdoptedColumns(
-        both={name: kind for name, kind in own.items() if name in found},
+        both,
+        raw,
         absent=tuple(name for name in own if name not in found),
         left=tuple(name for name in found if name not in own and not name.startswith(HUDIS_COLUMNS)),
     )

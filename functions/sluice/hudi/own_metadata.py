@@ -19,6 +19,7 @@ PURGED_PROPERTY = "sluice.purged_below"  # the highest position of a row that wa
 PURGED_PARTITION_PROPERTY = "sluice.purged_partition"  # Kafka partition of that position, where it is only an offset
 WIDENED_PROPERTY = "sluice.widened"  # which columns became wider, and since when (`with_widened`)
 UNPURGED_PROPERTY = "sluice.purging"  # log files hold purged rows: compaction must precede the next write
+FORGOTTEN_PROPERTY = "sluice.forgotten"  # marks of forgotten rows (`sluice.changes.forgotten`)
 
 # The note of a table whose columns never changed. A table without a note is of a release that wrote none.
 NONE_WIDENED = "{}"

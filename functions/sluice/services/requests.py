@@ -28,8 +28,8 @@ COMPACTION, CLUSTERING, CLEANING, ARCHIVAL, PURGE = "compaction", "clustering", 
 # deleting old files and archiving come after what makes files old.
 SERVICES = (COMPACTION, PURGE, CLUSTERING, CLEANING, ARCHIVAL)
 # Never due by themselves: a command requests them, with arguments.
-ADOPTION = "adoption"
-ON_COMMAND = (ADOPTION,)
+ADOPTION, FORGETTING = "adoption", "forgetting"
+ON_COMMAND = (FORGETTING, ADOPTION)
 IN_TURN = (*ON_COMMAND, *SERVICES)
 
 REQUESTED, RUNNING, DONE, FAILED = "requested", "running", "done", "failed"

@@ -28,6 +28,7 @@ class TableFacts:
     `unfinished`: an instant on the timeline is unfinished.
     `record_index`: the table has a record index.
     `widened`: the table's note of columns that became wider; None for a table of a release without such notes.
+    `forgotten`: the table's note of forgotten rows; None where there are none.
     `rows`: how many it holds, deleted ones included; None where no commit has counted them.
     `timeline`: the active timeline. `meta_client`: Hudi's own object for this snapshot.
     """
@@ -43,6 +44,7 @@ class TableFacts:
     unfinished: bool = False
     record_index: bool = False
     widened: str | None = None
+    forgotten: str | None = None
     rows: int | None = None
     timeline: Timeline = field(default=Timeline(), compare=False, repr=False)
     meta_client: Any = field(default=None, compare=False, repr=False)

@@ -63,14 +63,18 @@ def keep_house(
     found = Cleaned()
     if write_choices.cleaning_due(hudi.config, last_cleaned_ms=last_ms, now_ms=now_ms):
         known.keep_cleaned(hudi.config, now_ms)
-        found = clean(hudi, now_ms=now_ms, check_held=check_held)
+        found = clean(hudi, horizon=horizon_at(hudi, now_ms), check_held=check_held)
     archived = archive(hudi, check_held)
     return Housekept(found.instant, found.files, archived.commits, compacted, archived.late_files)
 
 
-def clean(hudi: HudiTable, *, now_ms: int, check_held: Callable[[], None] = lambda: None) -> Cleaned:
-    """Delete the files that no reader of the time-travel window needs. Raises CleaningUnfinished."""
-    horizon = instant_of_ms(write_choices.cleaning_horizon_ms(hudi.config, now_ms))
+def horizon_at(hudi: HudiTable, now_ms: int) -> str:
+    """The instant from which time travel must work."""
+    return instant_of_ms(write_choices.cleaning_horizon_ms(hudi.config, now_ms))
+
+
+def clean(hudi: HudiTable, *, horizon: str, check_held: Callable[[], None] = lambda: None) -> Cleaned:
+    """Delete the files that no reader as of the instant `horizon` or later needs. Raises CleaningUnfinished."""
     client = hudi.client(hudi_options.cleaning_options())
     try:
         instant = str(client.createNewInstantTime())

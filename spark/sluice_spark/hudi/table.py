@@ -120,6 +120,7 @@ class HudiTable:
             unfinished=bool(timeline.pending),
             record_index=self._has_record_index(meta_client),
             widened=self.jvm.table_property(meta_client, own_metadata.WIDENED_PROPERTY),
+            forgotten=self.jvm.table_property(meta_client, own_metadata.FORGOTTEN_PROPERTY),
             rows=row_count(active.getCommitsTimeline().filterCompletedInstants()) if count else 0,
             timeline=timeline,
             meta_client=meta_client,

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from sluice.changes import hidden_columns as hidden
+from sluice.changes.forgotten import SEPARATOR, marks
 from sluice.changes.position import is_by_offset_alone
 from sluice_spark.merge.normalize import quoted
 from sluice_spark.merge.shared_keys import shared_columns
@@ -159,6 +160,19 @@ def key_names(record_key: Sequence[str]) -> list[str]:
 def key_columns(record_key: Sequence[str]) -> list[SparkColumn]:
     """A key's columns under the names that `same_key` compares."""
     return [quoted(name).alias(alias) for name, alias in zip(record_key, key_names(record_key))]
+
+
+def key_hash_column(table: str, record_key: Sequence[str]) -> SparkColumn:
+    """The same hash of a row's key as `sluice.changes.forgotten.key_hash`."""
+    texts = [quoted(name).cast("string") for name in record_key]
+    return F.sha2(F.concat_ws(SEPARATOR, F.lit(table), *texts), 256)
+
+
+def is_forgotten(noted: str, *, table: str, record_key: Sequence[str]) -> SparkColumn:
+    """True for a change of a forgotten row that is no newer than the row was; `noted` is the table's note."""
+    positions = F.create_map(*[F.lit(part) for mark in marks(noted).items() for part in mark])
+    until = positions[key_hash_column(table, record_key)]
+    return F.coalesce(quoted(hidden.POSITION) <= until, F.lit(False))
 
 
 def keys_of(rows: DataFrame, condition: SparkColumn, *, record_key: Sequence[str]) -> DataFrame:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Callable
 
@@ -33,6 +33,7 @@ from sluice_spark.merge.commit import commit, commit_first_load, commit_small, r
 from sluice_spark.merge.context import MergeServices, PartContext, part_context
 from sluice_spark.merge.decide import DecidedRows, MergeTarget, decide_rows
 from sluice_spark.merge.history_table import roll_back_history, write_history
+from sluice_spark.merge.latest import is_forgotten
 from sluice_spark.merge.normalize import normalized
 from sluice_spark.merge.plan import changed_columns, column_types
 from sluice_spark.merge.prepare import Prepared, prepare
@@ -67,7 +68,9 @@ def merge_part(
     prepared = prepare(part)
     if not prepared.objects:
         return _report(part, set_aside=SetAside(prepared.refused), notes=prepared.notes)
-    merged = _first_load(part, prepared) if prepared.facts.empty else _small_merge(part, prepared)
+    merged = None
+    if not prepared.facts.forgotten:
+        merged = _first_load(part, prepared) if prepared.facts.empty else _small_merge(part, prepared)
     if merged is not None:
         return merged
     with ExitStack() as frames:
@@ -277,9 +280,17 @@ def _decided_rows(
         frames=frames,
     )
     changes = normalized(raw, plan=planned.plan, target=planned.target)
-    if part.config.history:
-        changes = target.cached(changes)  # used for both tables
+    noted = prepared.facts.forgotten
+    if part.config.history or noted:
+        changes = target.cached(changes)  # used twice
+    dropped = 0
+    if noted:
+        forgotten = is_forgotten(noted, table=part.config.table, record_key=part.config.record_key)
+        dropped = changes.where(forgotten).count()
+        changes = changes.where(~forgotten)
     rows = decide_rows(changes, target=target)
+    if dropped:
+        rows = replace(rows, counts={**rows.counts, "read": rows.counts["read"] + dropped, "forgotten": dropped})
     return rows, seen.take(objects), changes if part.config.history else None
 
 

@@ -7,6 +7,7 @@ Adopting again adds what was written there since, and changes nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Callable
 
@@ -16,15 +17,21 @@ from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.position import ADOPTED
+from sluice.config.table import TableConfig
 from sluice.hudi import options as hudi_options
 from sluice.hudi.foreign_table import adopted_columns, check_adoptable
+from sluice.schema.avro import read_writer_schema
+from sluice.schema.columns import Column, RowSchema
+from sluice.schema.evolution import INCOMPATIBLE
+from sluice.schema.table_row import row_for_table
 from sluice.services.requests import ServiceReport, SliceDone
+from sluice_aws.s3.schemas import SchemaStore
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.commit import with_lineage
 from sluice_spark.merge.context import MergeServices
 from sluice_spark.merge.decide import MergeTarget, decide_rows
-from sluice_spark.merge.normalize import quoted
+from sluice_spark.merge.normalize import meaning, quoted
 from sluice_spark.merge.plan import column_types
 from sluice_spark.merge.working_columns import INEXACT
 
@@ -49,12 +56,13 @@ def adopt(
     other = hudi.jvm.meta_client(source)
     check_adoptable(hudi.jvm.table_properties(other), hudi.config)
     rows = spark.read.format("hudi").options(**hudi_options.read_options()).load(source)
-    columns = adopted_columns(column_types(rows.schema), column_types(facts.schema), hudi.config)
+    known = _source_columns(services, hudi.config)
+    columns = adopted_columns(column_types(rows.schema), column_types(facts.schema), hudi.config, known)
     target = StructType([StructField(field.name, field.dataType) for field in facts.schema.fields])
     size = hudi.jvm.size_bytes(other)
     with ExitStack() as frames:
         decided = decide_rows(
-            _as_changes(rows, target),
+            _as_changes(rows, target, raw={name: known[name] for name in columns.raw}),
             target=MergeTarget(hudi=hudi, facts=facts, schema=target, few_keys=False, unordered=False, frames=frames),
         )
         counts = decided.counts
@@ -92,8 +100,16 @@ def adopt(
     )
 
 
-def _as_changes(rows: DataFrame, target: StructType) -> DataFrame:
-    """The rows of another table as normalized changes, in the columns of `target`."""
+def _source_columns(services: MergeServices, config: TableConfig) -> dict[str, Column]:
+    """The columns of the newest schema that the table took, by name; empty where its objects carry none."""
+    taken = [seen for seen in services.history.schemas(config.table) if seen.verdict != INCOMPATIBLE]
+    schema = SchemaStore(services.objects, services.silver_bucket).load(taken[-1].fingerprint) if taken else None
+    row = RowSchema(()) if schema is None else row_for_table(read_writer_schema(schema).row, config)
+    return {column.name: column for column in row.columns}
+
+
+def _as_changes(rows: DataFrame, target: StructType, raw: Mapping[str, Column]) -> DataFrame:
+    """The rows of another table as normalized changes, in the columns of `target`; `raw` has those to convert."""
     held = set(rows.columns)
     known = {
         hidden.POSITION: F.concat(F.lit(ADOPTED), F.col(_COMMIT)),
@@ -102,8 +118,13 @@ def _as_changes(rows: DataFrame, target: StructType) -> DataFrame:
     }
     chosen = []
     for field in target.fields:
-        own = field.name in hidden.NAMES
-        value = known.get(field.name, F.lit(None)) if own else quoted(field.name) if field.name in held else F.lit(None)
+        value = F.lit(None)
+        if field.name in hidden.NAMES:
+            value = known.get(field.name, value)
+        elif field.name in raw:
+            value = meaning(quoted(field.name), raw[field.name])
+        elif field.name in held:
+            value = quoted(field.name)
         chosen.append(value.cast(field.dataType).alias(field.name))
     return rows.select(
         *chosen,

@@ -19,6 +19,7 @@ from sluice.services.requests import (
     CLEANING,
     CLUSTERING,
     COMPACTION,
+    FORGETTING,
     PURGE,
     ServiceReport,
     SliceDone,
@@ -32,6 +33,7 @@ from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.context import MergeServices
 from sluice_spark.services.adoption import adopt
 from sluice_spark.services.compaction import cluster, compact
+from sluice_spark.services.forgetting import forget
 from sluice_spark.services.purge import RaiseFloor, purge
 
 # The assumed speed of a table's first slice in a run: far below what two cores did locally.
@@ -157,7 +159,8 @@ def _refuse_service(config: TableConfig, service: str) -> None:
         PURGE: config.delete_mode == HARD,
         CLEANING: True,
         ARCHIVAL: True,
-        ADOPTION: not config.history and not config.append_only,
+        ADOPTION: not config.history and not config.append_only and not config.columns.any,
+        FORGETTING: not config.append_only,
     }
     if not applies.get(service, False):
         raise ServiceNotForTable(
@@ -179,6 +182,7 @@ def _work(given: _Slice, service: str) -> SliceDone:
         CLEANING: _clean,
         ARCHIVAL: _archive,
         ADOPTION: _adopt,
+        FORGETTING: _forget,
     }[service](given)
 
 
@@ -188,6 +192,17 @@ def _adopt(given: _Slice) -> SliceDone:
         spark=given.spark,
         facts=given.facts,
         source=given.arguments["source"],
+        services=given.services,
+        check_held=given.check_held,
+    )
+
+
+def _forget(given: _Slice) -> SliceDone:
+    return forget(
+        given.hudi,
+        spark=given.spark,
+        facts=given.facts,
+        key=given.arguments["key"],
         services=given.services,
         check_held=given.check_held,
     )
@@ -227,7 +242,8 @@ def _purge(given: _Slice) -> SliceDone:
 def _clean(given: _Slice) -> SliceDone:
     now_ms = given.services.clock.now_ms()
     _note_late(given, remove_late_files(given.hudi, given.check_held))
-    cleaned = housekeeping.clean(given.hudi, now_ms=now_ms, check_held=given.check_held)
+    horizon = housekeeping.horizon_at(given.hudi, now_ms)
+    cleaned = housekeeping.clean(given.hudi, horizon=horizon, check_held=given.check_held)
     given.services.known.keep_cleaned(given.hudi.config, now_ms)
     return SliceDone(ServiceReport(files_before=cleaned.files, bytes_before=cleaned.bytes, instant=cleaned.instant))
 

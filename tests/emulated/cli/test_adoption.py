@@ -76,11 +76,11 @@ def test_the_other_table_is_described_and_its_adoption_requested(lake, invoked, 
 
 def test_waiting_ends_with_the_rows_or_with_the_reason(lake, invoked, monkeypatch, capsys):
     arguments = ["table", "adopt", TABLE, "--from", SOURCE, "--yes", "--wait", "5"]
-    monkeypatch.setattr("sluice_cli.tables.services.supervise_now", lambda target: lane_does(lake))
+    monkeypatch.setattr("sluice_cli.terminal.services.supervise_now", lambda target: lane_does(lake))
     assert run(arguments) == 0
     assert "shop.orders: 5 rows adopted of 8, 3 keys known already" in capsys.readouterr().out
     refused = ServiceError("not_adoptable", "columns have other types: name is string, not bigint", retriable=False)
-    monkeypatch.setattr("sluice_cli.tables.services.supervise_now", lambda target: lane_does(lake, refused))
+    monkeypatch.setattr("sluice_cli.terminal.services.supervise_now", lambda target: lane_does(lake, refused))
     assert run(arguments) == 1
     assert "name is string, not bigint" in capsys.readouterr().err
 
@@ -106,4 +106,4 @@ def test_a_table_with_another_key_or_history_is_refused(lake, invoked, capsys):
     assert "its record key is number, and the rule's is id" in capsys.readouterr().err
     rule(lake, history="orders_history")
     assert run(["table", "adopt", TABLE, "--from", SOURCE, "--yes"]) == 1
-    assert "history table" in capsys.readouterr().err and invoked == []
+    assert "has `history`" in capsys.readouterr().err and invoked == []

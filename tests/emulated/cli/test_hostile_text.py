@@ -48,6 +48,7 @@ COMMANDS = {
     "top": ["top", "--once"],
     "trace": ["trace", KEY.format(1)],
     "row": ["row", "crm.user", HOSTILE],
+    "forget": ["forget", "crm.user", HOSTILE, "--dry-run"],
     "pause": ["pause", HOSTILE],
     "resume": ["resume", HOSTILE],
     "runs": ["runs"],

@@ -64,6 +64,8 @@ OF_OTHERS = {
     "lane_not_paused": "sluice rebuild",
     "move_incomplete": "sluice rebuild",
     "not_adoptable": "sluice table adopt",
+    "row_remains": "sluice forget",
+    "too_many_forgotten": "sluice forget",
     "ledger_busy": "every user of the ledger",
     "manifest_missing": "a take-over",
     "settings_missing": "every function",

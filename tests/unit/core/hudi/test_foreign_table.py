@@ -7,6 +7,7 @@ import pytest
 from sluice.config.table import TableConfig
 from sluice.errors import NotAdoptable
 from sluice.hudi.foreign_table import adopted_columns, check_adoptable, foreign_table
+from sluice.schema.columns import DATE, Column
 
 # What Hudi Streamer and Flink write for a table with defaults (releases 0.15.0 and 1.0.2).
 STREAMER = {
@@ -94,14 +95,18 @@ def test_what_cannot_be_adopted_is_refused_with_the_reason(change: dict[str, str
 
 
 def test_columns_are_compared_by_name_and_type() -> None:
-    own = {"id": "bigint", "name": "string", "since": "date", "_sluice_position": "string", "__deleted": "boolean"}
+    own = {"id": "bigint", "name": "string", "since": "date", "born": "date", "_sluice_position": "string"}
+    source = {"born": Column("born", DATE, True, "date")}
 
     found = adopted_columns(
-        {"_hoodie_commit_time": "string", "id": "int", "name": "string", "old": "int"}, own, table()
+        {"_hoodie_commit_time": "string", "id": "int", "name": "string", "old": "int", "born": "int"},
+        own,
+        table(),
+        source,
     )
 
-    assert found.both == {"id": "bigint", "name": "string"}, "a narrower type is cast"
-    assert (found.absent, found.left) == (("since",), ("old",))
+    assert found.both == ("id", "name", "born"), "a narrower type is cast"
+    assert (found.raw, found.absent, found.left) == (("born",), ("since",), ("old",))
 
 
 @pytest.mark.parametrize(
@@ -115,4 +120,4 @@ def test_columns_are_compared_by_name_and_type() -> None:
 )
 def test_columns_that_would_lose_values_are_refused(found: dict[str, str], reason: str) -> None:
     with pytest.raises(NotAdoptable, match=reason):
-        adopted_columns(found, {"id": "int", "name": "string"}, table())
+        adopted_columns(found, {"id": "int", "name": "string"}, table(), {})

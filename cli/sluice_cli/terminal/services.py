@@ -1,0 +1,84 @@
+"""Requests table services for a command, and waits for their end."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from sluice.config.table import TableConfig
+from sluice.lane.machine import HALTED, PAUSED
+from sluice.ledger.ports import Ledger
+from sluice.services.planning import new_request_id
+from sluice.services.requests import ServiceRequest
+from sluice_aws.clock import epoch_ms
+from sluice_aws.stack import Target
+from sluice_cli.terminal.output import command_line, say, stderr_console
+from sluice_cli.terminal.stack import supervise_now
+
+POLL_S = 1.0
+
+
+def request_services(
+    target: Target,
+    ledger: Ledger,
+    config: TableConfig,
+    wanted: Sequence[str],
+    arguments: Mapping[str, str] = MappingProxyType({}),
+    *,
+    requested_by: str | None = None,
+) -> list[ServiceRequest]:
+    """Request services of a table, regardless of the interval, and wake the lane that has to do them.
+
+    `requested_by` is the command that the ledger keeps, the whole command line by default.
+    """
+    by = command_line.get() if requested_by is None else requested_by
+    requests = _ask(ledger, config, wanted, arguments, by[:200])
+    lane = ledger.lanes.get(config.lane)
+    if lane.state in (HALTED, PAUSED):
+        say(f"Lane {config.lane} is {lane.state}. The requests wait until `sluice resume {config.lane}`")
+    elif requests:
+        supervise_now(target)
+    return requests
+
+
+def _ask(
+    ledger: Ledger, config: TableConfig, wanted: Sequence[str], arguments: Mapping[str, str], requested_by: str
+) -> list[ServiceRequest]:
+    now = epoch_ms()
+    asked = []
+    for name in wanted:
+        answer = ledger.services.request(
+            config.lane,
+            config.table,
+            name,
+            request=new_request_id(name, now, uuid.uuid4().hex),
+            requested_by=requested_by,
+            now=now,
+            min_interval_ms=0,
+            max_wait_ms=config.services.latest_s * 1000,
+            arguments=arguments,
+        )
+        if not answer.new:
+            say(f"{name} of {config.table} is already {answer.request.state}, by `{answer.request.requested_by}`")
+        asked.append(answer.request)
+    return asked
+
+
+def wait_for_services(ledger: Ledger, requests: Sequence[ServiceRequest], seconds: int) -> list[ServiceRequest]:
+    """Wait for the end of the requests, or for `seconds`; the requests as they are then."""
+    deadline = time.monotonic() + seconds
+    with stderr_console().status("Waiting") as shown:
+        while True:
+            now = [_found(ledger, request) for request in requests]
+            still = [request for request in now if request.open]
+            if not still or time.monotonic() >= deadline:
+                return now
+            shown.update(f"Waiting for {', '.join(f'{request.service} ({request.state})' for request in still)}")
+            time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
+
+
+def _found(ledger: Ledger, request: ServiceRequest) -> ServiceRequest:
+    found = ledger.services.get(request.lane, request.table, request.service)
+    return found if found is not None and found.request == request.request else request

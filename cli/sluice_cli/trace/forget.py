@@ -1,0 +1,250 @@
+"""`sluice forget`: removes one row from everything that Sluice stores, and says what still holds it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+
+from sluice.batch.row_errors import BASE64, JSON_TEXT, MAX_CONTENT_BYTES, RowError, from_lines, to_lines
+from sluice.changes.forgotten import key_hash
+from sluice.config.pinned_topic import config_in_force
+from sluice.config.table import TableConfig
+from sluice.errors import CommandFailed, UsageError
+from sluice.services.requests import DONE, FAILED, FORGETTING
+from sluice.silver_keys import REPLACED, rows_key
+from sluice_aws.hash_keys import HashKeys
+from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.past_batches import PastBatches
+from sluice_aws.s3.silver_files import SilverBucket
+from sluice_aws.stack import Target
+from sluice_cli.status.service_entries import describe_error, service_entries
+from sluice_cli.terminal.interaction import ask
+from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, stderr_console, visible
+from sluice_cli.terminal.services import request_services, wait_for_services
+from sluice_cli.trace.row_life import RowLife
+from sluice_cli.trace.row_search import Bounds, RowSearch, Searched
+
+OBJECTS = 10_000
+FORGOTTEN = "forgotten"
+
+
+def forget(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="database.table", show_default=False)],
+    key: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="KEY...",
+            help="A value for every column of the record key, in order, as the table stores it. `--` before dashes.",
+            show_default=False,
+        ),
+    ],
+    wait_s: Annotated[
+        int, typer.Option("--wait", metavar="SECONDS", min=1, help="Wait up to SECONDS for the lane's run.")
+    ] = 900,
+    max_objects: Annotated[
+        int, typer.Option("--max-objects", metavar="N", min=1, help="Search at most N objects of bronze.")
+    ] = OBJECTS,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what holds the row, and change nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Remove one row from every file of a table, its history and quarantine, and print a receipt.
+
+    The lane's run removes the row, and every older file of the table, so nobody can read the table as of a moment
+    before. A hash of the key stays, which keeps older changes of the row out, also in a replay. Bronze is yours: the
+    receipt lists the objects that hold the row. Repeating the command is harmless.
+
+    Examples:
+
+      sluice forget crm.user 7 --dry-run
+
+      sluice forget crm.user 7 --yes --json > receipt.json
+    """
+    target = chosen_target(stack)
+    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    objects = Objects(target.client("s3"))
+    store = ConfigStore(objects, target.artifacts, history=ledger.history)
+    config = config_in_force(store.load(), table, ledger.tables.get(table).pinned)
+    _check(config, key)
+    found = _search(target, ledger, objects, store, table, key, max_objects)
+    quarantined = list(_quarantined_rows(objects, target.silver, config, key))
+    document = {
+        "table": table,
+        "key_hash": key_hash(table, key),
+        "state": "dry_run",
+        "removed": None,
+        "quarantined_rows": sum(len(rows) for _, _, rows in quarantined),
+        "still_held_by": {
+            "bronze": _in_bronze(found),
+            "unread": [{"key": item.key, "version": item.version, "code": item.code} for item in found.quarantined],
+            "replaced": list(SilverBucket(target.client("s3"), target.silver).folders(f"{REPLACED}{table}/")),
+            "objects_not_searched": found.left_out,
+        },
+    }
+    if not dry_run:
+        if not yes:
+            ask(f"Remove this row of {table}? The table can't be read as of any moment before then")
+        _remove(target, ledger, config, document, wait_s)
+        if document["state"] == DONE:
+            for name, rows, held in quarantined:
+                _put_without(objects, target.silver, name, rows, held)
+    if as_json:
+        print_json(document)
+    else:
+        _print(document)
+    if document["state"] not in ("dry_run", DONE):
+        raise typer.Exit(1)
+
+
+def _check(config: TableConfig, key: Sequence[str]) -> None:
+    if config.append_only:
+        raise CommandFailed(f"{config.table} has no record key", next_step="Remove its objects, and rebuild the table")
+    if len(key) != len(config.record_key):
+        raise UsageError(
+            f"The key of {config.table} is {', '.join(config.record_key)}: {len(config.record_key)} and not {len(key)}",
+            next_step="Give a value for each, in this order",
+        )
+
+
+def _search(
+    target: Target,
+    ledger: DynamoDbLedger,
+    objects: Objects,
+    store: ConfigStore,
+    table: str,
+    key: Sequence[str],
+    most: int,
+) -> Searched:
+    """The changes of the row in all objects: nothing is taken from the table, which shows only those that won."""
+    with stderr_console().status("Reading bronze") as status:
+        search = RowSearch(
+            ledger=ledger,
+            objects=objects,
+            silver=target.silver,
+            hash_keys=HashKeys(lambda: target.client("secretsmanager"), objects, target.silver, leaves_marks=False),
+            configuration=store.load(),
+            tick=lambda read: status.update(f"{counted(read, 'object')} read"),
+        )
+        return search.search(table, key, Bounds(most), lambda config, instants: RowLife(reason="not read"))
+
+
+def _in_bronze(found: Searched) -> list[dict[str, str]]:
+    """The object versions with a change of the row, and those with a record of it in quarantine."""
+    held = {(change.key, change.version) for batch in found.batches for change in batch.changes or ()}
+    held |= {(change.key, change.version) for change in found.waiting}
+    listed = [{"key": name, "version": version} for name, version in sorted(held)]
+    known = {name for name, _ in held}
+    return listed + [{"key": name, "version": ""} for name in sorted({name for name, _ in found.set_aside} - known)]
+
+
+def _quarantined_rows(
+    objects: Objects, silver: str, config: TableConfig, key: Sequence[str]
+) -> Iterator[tuple[str, list[RowError], frozenset[int]]]:
+    """The documents of quarantined rows that hold the row: key, rows, and the numbers of the records that do."""
+    for batch in PastBatches(objects, silver).newest(table=config.table):
+        outcome = batch.outcomes.get(config.table)
+        for each in outcome.quarantined_rows if outcome is not None else ():
+            name = rows_key(batch.manifest.batch, config.table, each.object)
+            document = objects.get(silver, name)
+            rows = [] if document is None else list(from_lines(document.data.decode("utf-8")))
+            held = frozenset(row.record for row in rows if holds_key(row, config, key))
+            if held:
+                yield name, rows, held
+
+
+def holds_key(row: RowError, config: TableConfig, key: Sequence[str]) -> bool:
+    """Whether a quarantined record may be of this key.
+
+    A record that was cut, or that can't be decoded, counts where it contains the texts of the key.
+    """
+    if row.encoding == BASE64:
+        return all(text.encode("utf-8") in base64.b64decode(row.content) for text in key)
+    if row.content_bytes > MAX_CONTENT_BYTES:
+        return all(text in row.content for text in key)
+    sources = {to: name for name, to in config.columns.rename.items()}
+    try:
+        record = json.loads(row.content)
+    except ValueError:
+        return all(text in row.content for text in key)
+    names = [{name, sources.get(name, name)} for name in config.record_key]
+    return any(
+        all(any(_text(values.get(name)) == text for name in own) for own, text in zip(names, key, strict=True))
+        for values in _mappings(record)
+    )
+
+
+def _mappings(value: object) -> Iterator[Mapping[str, object]]:
+    """A record and everything in it that has fields: an envelope has the row before and after."""
+    if isinstance(value, Mapping):
+        yield value
+        for item in value.values():
+            yield from _mappings(item)
+
+
+def _text(value: object) -> str | None:
+    return json.dumps(value) if isinstance(value, bool) else None if value is None else str(value)
+
+
+def _put_without(objects: Objects, silver: str, name: str, rows: Sequence[RowError], held: frozenset[int]) -> None:
+    """Write the rows again, some without content. Their numbers and codes stay, since counts are kept by them."""
+    kept = [
+        replace(row, reason=FORGOTTEN, encoding=JSON_TEXT, content="{}", content_bytes=2) if row.record in held else row
+        for row in rows
+    ]
+    objects.put(silver, name, to_lines(kept).encode("ascii"), content_type="application/json")
+
+
+def _remove(target: Target, ledger: DynamoDbLedger, config: TableConfig, document: dict[str, Any], wait_s: int) -> None:
+    """Have the lane's run remove the row. The ledger gets the hash of the key, and no command line."""
+    asked = request_services(
+        target,
+        ledger,
+        config,
+        (FORGETTING,),
+        arguments={"key": document["key_hash"]},
+        requested_by=f"sluice forget {config.table}",
+    )
+    if asked[0].arguments.get("key") != document["key_hash"]:
+        raise CommandFailed(
+            f"Another row of {config.table} is being forgotten", next_step="Repeat the command once that is done"
+        )
+    (entry,) = service_entries([], wait_for_services(ledger, asked, wait_s))
+    document["state"], document["removed"] = entry["state"], entry["report"]
+    if entry["state"] == FAILED:
+        raise CommandFailed(f"The row was not removed: {describe_error(entry['error'])}")
+
+
+def _print(document: Mapping[str, Any]) -> None:
+    held, removed = document["still_held_by"], document["removed"]
+    print(f"{visible(document['table'])}, key hash {document['key_hash']}: {document['state']}")
+    if removed is not None:
+        more = removed["more"]
+        print(
+            f"removed: {counted(removed['rows'], 'row')} and {counted(more.get('history_rows', 0), 'change')} of its "
+            f"history, {counted(more.get('older_files', 0), 'older file')}"
+        )
+        mark = (
+            "older changes of the key stay out" if more.get("marked") else "the table had no such row: no mark is kept"
+        )
+        print(f"kept:    {mark}")
+    print(f"quarantine: {counted(document['quarantined_rows'], 'record')} of the row")
+    for item in held["bronze"]:
+        print(f"bronze:  {visible(item['key'])} {item['version']}".rstrip())
+    for item in held["unread"]:
+        print(f"unread:  {visible(item['key'])} {item['version']}, {item['code']}")
+    for name in held["replaced"]:
+        print(f"replaced: data from before a rebuild, {REPLACED}{document['table']}/{name}/")
+    if held["bronze"]:
+        say("Delete the objects in bronze: `sluice rebuild table` would bring the row back from them")
+    if held["objects_not_searched"]:
+        say(f"{counted(held['objects_not_searched'], 'older object')} not searched: --max-objects searches more")
+    if document["state"] not in ("dry_run", DONE):
+        say("Not done yet: repeat the command for the receipt")

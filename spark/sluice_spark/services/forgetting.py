@@ -1,0 +1,192 @@
+"""Forgets a row: removes its key from the table's files and from the history table's, with all older versions of them.
+
+The key itself is nowhere in the request, only its hash (`sluice.changes.forgotten`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Callable
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from sluice.changes import hidden_columns as hidden
+from sluice.changes.forgotten import marks, with_mark
+from sluice.config.table import MOR
+from sluice.hudi import options as hudi_options
+from sluice.hudi import own_metadata, write_choices
+from sluice.hudi.own_metadata import are_as_stored
+from sluice.hudi.timeline import instant_ms, instant_of_ms
+from sluice.services.requests import ServiceReport, SliceDone
+from sluice_spark.errors import RowRemains, TooManyForgotten
+from sluice_spark.hudi import housekeeping
+from sluice_spark.hudi.facts import TableFacts
+from sluice_spark.hudi.late_files import remove_late_files
+from sluice_spark.hudi.recovery import recovered_facts
+from sluice_spark.hudi.table import HudiTable, has_timestamp_key
+from sluice_spark.merge.context import MergeServices
+from sluice_spark.merge.latest import key_hash_column
+from sluice_spark.merge.normalize import quoted
+
+_KEY, _FILE = "_hoodie_record_key", "_hoodie_file_name"
+
+
+@dataclass(frozen=True)
+class _Removed:
+    """What was removed of one table: rows, the files that held them, and older files. `position` is the highest."""
+
+    rows: int = 0
+    files: int = 0
+    cleaned: int = 0
+    bytes: int = 0
+    position: str | None = None
+    instant: str | None = None
+
+
+def forget(
+    hudi: HudiTable,
+    *,
+    spark: SparkSession,
+    facts: TableFacts,
+    key: str,
+    services: MergeServices,
+    check_held: Callable[[], None],
+) -> SliceDone:
+    """Remove the row whose key has this hash. Repeating it after a crash at any point finishes the work.
+
+    A mark is kept in the table's properties first, so that no older change of the key comes back, not even in a replay.
+    Then every file that no reader of the present needs is deleted, whether or not the table has the row: there is no
+    time travel to before. Raises RowRemains, TooManyForgotten.
+    """
+    config = hudi.config
+    by_key: dict[str, Any] = {
+        "of_key": key_hash_column(config.table, config.record_key) == F.lit(key),
+        "names": config.record_key,
+    }
+
+    def mark(position: str) -> None:
+        noted = with_mark(facts.forgotten, key, position)
+        if noted is None:
+            raise TooManyForgotten(f"{config.table} has no room for another mark", table=config.table)
+        check_held()
+        hudi.jvm.update_properties(hudi.meta_client(), {own_metadata.FORGOTTEN_PROPERTY: noted})
+
+    of_history = _Removed()
+    if config.history:
+        own = config.history_table
+        services.known.take(own)
+        history = HudiTable(spark, services.table_path(own.database, own.name), own)
+        if history.exists():
+            held = recovered_facts(history, services.log)
+            if not held.empty:
+                of_history = _remove(history, spark, held, **by_key, check_held=check_held, mark=lambda position: None)
+    removed = _remove(hudi, spark, facts, **by_key, check_held=check_held, mark=mark)
+    services.log.event("forgotten", table=config.table, rows=removed.rows, history_rows=of_history.rows)
+    return SliceDone(
+        ServiceReport(
+            files_before=removed.files + removed.cleaned + of_history.files + of_history.cleaned,
+            bytes_before=removed.bytes + of_history.bytes,
+            rows=removed.rows,
+            instant=removed.instant,
+            more={
+                "history_rows": of_history.rows,
+                "older_files": removed.cleaned + of_history.cleaned,
+                "marked": int(removed.position is not None or key in marks(facts.forgotten)),
+            },
+        )
+    )
+
+
+def _remove(
+    hudi: HudiTable,
+    spark: SparkSession,
+    facts: TableFacts,
+    *,
+    of_key: SparkColumn,
+    names: Sequence[str],
+    check_held: Callable[[], None],
+    mark: Callable[[str], None],
+) -> _Removed:
+    """Remove the rows that `of_key` selects, by the columns `names`, and every older file. `mark` is called before."""
+    merges = hudi.config.table_type == MOR
+    if merges:  # no row may be left in a log
+        check_held()
+        hudi.compact_all()
+        facts = hudi.look()
+    rows = spark.read.format("hudi").options(**hudi_options.read_options()).load(hudi.path).where(of_key)
+    found = rows.select(_KEY, _FILE, quoted(hidden.POSITION).alias("position")).collect()
+    removed = _Removed(len(found), len({row[_FILE] for row in found}))
+    if found:
+        removed = replace(removed, position=max(row["position"] for row in found))
+        mark(str(removed.position))
+        if merges:
+            hudi.set_purging(facts.newest or "")
+        check_held()
+        _write(hudi, rows, facts)
+        if merges:
+            hudi.compact_all()
+            hudi.set_purging("")
+    check_held()
+    remove_late_files(hudi, check_held)
+    newest = hudi.look().newest or ""
+    # Just after the newest instant: as of the instant itself, a reader needs the files from before it too.
+    horizon = instant_of_ms(instant_ms(newest) + 1)
+    cleaned = housekeeping.clean(hudi, horizon=horizon, check_held=check_held)
+    _require_gone(hudi, spark, facts, of_key=of_key, names=names, found=sorted({row[_KEY] for row in found}))
+    return replace(
+        removed, cleaned=cleaned.files, bytes=cleaned.bytes, instant=cleaned.instant or (newest if found else None)
+    )
+
+
+def _write(hudi: HudiTable, rows: DataFrame, facts: TableFacts) -> None:
+    """Remove rows, each at its own position, in one commit. A record index holds keys, so it is left out: Hudi then
+    deletes the metadata table, and a later write makes it anew.
+    """
+    assert facts.schema is not None  # there are rows
+    options = hudi_options.write_options(
+        hudi.config,
+        operation=hudi_options.UPSERT,
+        parallelism=write_choices.shuffle_tasks(0, hudi.cores),
+        timestamp_key=has_timestamp_key(hudi.config, rows),
+    )
+    marked = rows.select(
+        *[
+            (F.lit(hudi_options.PURGED_OP) if name == hidden.OP else quoted(name)).alias(name)
+            for name in facts.schema.names
+        ]
+    )
+    metadata = own_metadata.purge_metadata(hudi.config.table, {})
+    writer = marked.write.format("hudi").options(**options).options(**hudi_options.purge_options())
+    writer.options(**metadata).mode("append").save(hudi.path)
+
+
+def _require_gone(
+    hudi: HudiTable,
+    spark: SparkSession,
+    facts: TableFacts,
+    *,
+    of_key: SparkColumn,
+    names: Sequence[str],
+    found: Sequence[str],
+) -> None:
+    """Look for the key in every base file that is left, also one that no reader uses.
+
+    By the columns of the key; where a file may have one of them in a narrower type, by the record keys that were found.
+    """
+    assert facts.schema is not None
+    key = StructType([facts.schema[name] for name in names])
+    files = spark.read.option("recursiveFileLookup", "true").option("pathGlobFilter", "*.parquet")
+    if are_as_stored(
+        facts.widened, {field.name: field.dataType.simpleString() for field in key.fields}, oldest_file=""
+    ):
+        left = files.schema(key).parquet(hudi.path).where(of_key).count()
+    else:
+        left = files.schema(f"{_KEY} string").parquet(hudi.path).where(F.col(_KEY).isin(list(found))).count()
+    if left:
+        raise RowRemains(
+            f"{hudi.config.table} still has {left} rows of the key in its files", table=hudi.config.table, rows=left
+        )

@@ -1,0 +1,153 @@
+"""`sluice forget`: what is asked of the lane, what is removed beside the table, and what the receipt lists."""
+
+import json
+
+import pytest
+from builders import avro_object, change, flattened
+from emulation.stack import NOW, describe
+
+from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
+from sluice.batch.outcome import COMMITTED, Outcome, RowErrorCount
+from sluice.batch.row_errors import BASE64, JSON_TEXT, RowError, from_lines, to_lines
+from sluice.changes.forgotten import key_hash
+from sluice.config.document import Configuration
+from sluice.config.table import TableConfig, TableRule
+from sluice.services.requests import FORGETTING, ServiceError, ServiceReport
+from sluice.silver_keys import manifest_key, outcome_key, rows_key
+from sluice_cli.main import run
+from sluice_cli.trace.forget import holds_key
+
+TABLE = "crm.user"
+TOPIC = "crm.public.user"
+CONFIG = TableConfig(TABLE, "crm", "user", topic=TOPIC, record_key=("id",))
+COLUMNS = {"id": "long", "name": ["null", "string"]}
+OBJECT = f"topics/{TOPIC}/partition=0/{TOPIC}+0+{{:010d}}.avro"
+
+
+def quarantined(record, **values):
+    text = json.dumps(values)
+    return RowError(record, "null_record_key", f"of {values}", None, None, JSON_TEXT, text, len(text))
+
+
+@pytest.fixture
+def users(stack):
+    """A table of two objects, the first with user 7, and a quarantined record of each user."""
+    rule = TableRule(TABLE, ("id",), topic=TOPIC)
+    stack.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=Configuration((rule,)).to_json().encode())
+    stack.ledger.lanes.wake("main")
+    stack.ledger.tables.pin(TABLE, {"topic": TOPIC})
+    items = []
+    for number, id in enumerate((7, 8)):
+        body = avro_object(flattened(COLUMNS), [change(op="c", lsn=number + 1, id=id, name="n")])
+        identity = stack.write(OBJECT.format(number), body)
+        items.append(
+            ManifestObject(
+                identity.bucket, identity.key, identity.version, len(body), None, "avro", TOPIC, 0, number, NOW
+            )
+        )
+    manifest = open_manifest("main", "run-1", NOW, "c", {TABLE: TablePart(CONFIG.to_dict(), tuple(items))})
+    hash = items[0].id.hash
+    counted = (RowErrorCount(hash, 2, {"null_record_key": 2}),)
+    outcome = Outcome(manifest.batch, TABLE, COMMITTED, NOW, instant="20260101000000000", quarantined_rows=counted)
+    stack.aside = rows_key(manifest.batch, TABLE, hash)
+    for name, text in (
+        (manifest_key("main", manifest.batch), manifest.to_json()),
+        (outcome_key(manifest.batch, TABLE), outcome.to_json()),
+        (stack.aside, to_lines([quarantined(5, id=7, name="Ada"), quarantined(6, id=8, name="Bob")])),
+        (f"_sluice/replaced/{TABLE}/0001700000000/rebuild.json", "{}"),
+    ):
+        stack.s3.put_object(Bucket="s-silver", Key=name, Body=text.encode())
+    stack.items = items
+    return stack
+
+
+def aside(stack):
+    body = stack.s3.get_object(Bucket="s-silver", Key=stack.aside)["Body"].read().decode()
+    return [(row.record, row.content, row.reason) for row in from_lines(body)]
+
+
+def lane_does(stack, monkeypatch, error=None):
+    """Let the lane's run remove the row as soon as it is asked to, or fail."""
+
+    def done(target):
+        stack.ledger.lanes.request_start("main", "run-1", NOW)
+        stack.ledger.lanes.hold("main", "run-1", "job1", 1, NOW)
+        begun = stack.ledger.services.start(
+            stack.ledger.services.get("main", TABLE, FORGETTING), "run-1", "job1", 2 * NOW
+        )
+        if error is not None:
+            stack.ledger.services.fail(begun, "run-1", error, 2 * NOW)
+            return
+        report = ServiceReport(rows=1, instant="2", more={"history_rows": 2, "older_files": 3, "marked": 1})
+        stack.ledger.services.finish(begun, "run-1", report, 2 * NOW)
+
+    monkeypatch.setattr("sluice_cli.terminal.services.supervise_now", done)
+
+
+def test_a_dry_run_lists_what_holds_the_row_and_changes_nothing(users, invoked, capsys):
+    before = aside(users)
+    assert run(["forget", TABLE, "7", "--dry-run", "--json"]) == 0
+
+    found = describe(capsys)
+
+    assert found["state"] == "dry_run" and found["quarantined_rows"] == 1
+    assert found["still_held_by"] == {
+        "bronze": [{"key": OBJECT.format(0), "version": users.items[0].version}],
+        "unread": [],
+        "replaced": ["0001700000000"],
+        "objects_not_searched": 0,
+    }
+    assert users.ledger.services.get("main", TABLE, FORGETTING) is None and aside(users) == before and invoked == []
+
+
+def test_the_receipt_says_what_was_removed_and_the_ledger_has_no_key(users, monkeypatch, capsys):
+    lane_does(users, monkeypatch)
+    assert run(["forget", TABLE, "7"]) == 2, "nobody to ask"
+    capsys.readouterr()
+
+    assert run(["forget", TABLE, "7", "--yes"]) == 0
+
+    out, err = capsys.readouterr()
+    assert "1 row and 2 changes of its history, 3 older files" in out and "older changes of the key stay out" in out
+    assert f"bronze:  {OBJECT.format(0)}" in out and "rebuild table` would bring the row back" in err
+    assert aside(users) == [(5, "{}", "forgotten"), (6, '{"id": 8, "name": "Bob"}', "of {'id': 8, 'name': 'Bob'}")]
+    request = users.ledger.services.get("main", TABLE, FORGETTING)
+    assert request.arguments == {"key": key_hash(TABLE, ["7"])} and request.requested_by == "sluice forget crm.user"
+
+
+def test_a_failure_leaves_the_quarantine_and_says_why(users, monkeypatch, capsys):
+    before = aside(users)
+    lane_does(users, monkeypatch, ServiceError("too_many_forgotten", "no room for another mark", retriable=False))
+
+    assert run(["forget", TABLE, "7", "--yes"]) == 1
+
+    assert "no room for another mark" in capsys.readouterr().err and aside(users) == before
+
+
+def test_a_second_row_waits_until_the_first_is_forgotten(users, invoked, capsys):
+    assert run(["forget", TABLE, "8", "--yes", "--wait", "1"]) == 1
+    assert "repeat the command" in capsys.readouterr().err
+    assert run(["forget", TABLE, "7", "--yes", "--wait", "1"]) == 1
+    assert "Another row of crm.user is being forgotten" in capsys.readouterr().err
+
+
+def test_a_key_with_another_number_of_values_is_refused(users, capsys):
+    assert run(["forget", TABLE, "7", "8", "--yes"]) == 2
+    assert "The key of crm.user is id: 1 and not 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("row", "holds"),
+    [
+        (quarantined(0, before={"id": 7}, after=None), True),
+        (quarantined(0, id="7"), True),
+        (quarantined(0, id=77), False),
+        (quarantined(0, other=7), False),
+        (RowError(0, "c", "r", None, None, JSON_TEXT, '{"id": 7, "na', 99_999), True),
+        (RowError(0, "c", "r", None, None, BASE64, "aWQ9Nw==", 4), True),
+        (RowError(0, "c", "r", None, None, BASE64, "aWQ9OA==", 4), False),
+    ],
+    ids=["envelope", "text", "longer", "other-column", "cut", "bytes", "other-bytes"],
+)
+def test_quarantined_records_are_matched_by_their_key(row, holds):
+    assert holds_key(row, CONFIG, ["7"]) == holds

@@ -1,0 +1,81 @@
+"""A forgotten row is in no file of its table, its history or their older versions, and no replay brings it back."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from workbench import Workbench, flattened, row, table
+
+from sluice.changes.forgotten import key_hash
+from sluice.config.table import TableConfig
+from sluice.services.requests import FORGETTING, SliceDone
+from sluice_spark.services.slice import SliceRates, serve_table
+
+SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
+COLUMNS = ("id", "place", "name", "__deleted")
+SECRET = b"Ada-Lovelace"
+
+
+def forget(bench: Workbench, config: TableConfig, *key: str) -> SliceDone:
+    return serve_table(
+        bench.spark,
+        config=config,
+        service=FORGETTING,
+        services=bench.services,
+        rates=SliceRates(cores=2),
+        still_held=lambda: True,
+        slice_s=20,
+        raise_floor=lambda positions: None,
+        arguments={"key": key_hash(config.table, key)},
+    )
+
+
+def files_with(folder: Path, id: int) -> list[str]:
+    """The files below a folder that hold a row's id or its name, logs included."""
+    found = [file for file in folder.rglob("*") if file.is_file() and SECRET in file.read_bytes()]
+    for file in folder.rglob("*.parquet"):
+        if id in pq.read_table(file, columns=["id"]).column("id").to_pylist():
+            found.append(file)
+    return sorted({file.name for file in found})
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_a_forgotten_row_is_in_no_file_and_no_replay_brings_it_back(bench: Workbench, kind: str) -> None:
+    config = table(table_type=kind, history="t_history", hudi={"hoodie.parquet.compression.codec": "uncompressed"})
+    first = bench.put([row("c", 1, 1, "A", SECRET.decode()), row("c", 2, 2)], SCHEMA)
+    second = bench.put([row("u", 3, 1, "B", SECRET.decode()), row("u", 4, 2, "A", "kept")], SCHEMA)
+    for item in (first, second):
+        bench.merge(config, [item])
+    own = [bench.local_path(config), bench.local_path(config.history_table)]
+    assert all(files_with(folder, 1) for folder in own)
+
+    done = forget(bench, config, "1")
+
+    assert [files_with(folder, 1) for folder in own] == [[], []]
+    assert (done.report.rows, done.report.more["history_rows"], done.report.more["marked"]) == (1, 2, 1)
+    assert bench.rows(config, *COLUMNS) == [(2, "A", "kept", False)] == bench.rows_by_hudi_rs(config, *COLUMNS)
+
+    again = [dataclasses.replace(item, attempt=1) for item in (first, second)]
+    replayed = bench.merge(config, again)
+    assert replayed.no_change and replayed.counts["forgotten"] == 2
+    assert [files_with(folder, 1) for folder in own] == [[], []]
+
+    bench.merge(config, [bench.put([row("c", 9, 1, "C", "somebody new")], SCHEMA)])
+    assert bench.rows(config, "id", "name") == [(1, "somebody new"), (2, "kept")], "a newer change is a new row"
+
+
+def test_a_row_that_the_table_lost_is_removed_from_its_older_files(bench: Workbench) -> None:
+    config = table(hudi={"hoodie.parquet.compression.codec": "uncompressed"})
+    bench.merge(config, [bench.put([row("c", 1, 1, "A", SECRET.decode()), row("c", 2, 2)], SCHEMA)])
+    bench.merge(config, [bench.put([row("d", 3, 1)], SCHEMA)])
+
+    done = forget(bench, config, "1")
+
+    assert (done.report.rows, done.report.more["older_files"] > 0) == (1, True)
+    assert files_with(bench.local_path(config), 1) == []
+    nothing = forget(bench, config, "7").report
+    assert (nothing.rows, nothing.more["marked"]) == (0, 0)
