@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 from workbench import Workbench, change, flattened, row, table
 
+from sluice.changes.forgotten import key_hash, with_mark
 from sluice.changes.position import is_adopted
 from sluice.config.table import TableConfig
 from sluice.errors import NotAdoptable
+from sluice.hudi.own_metadata import FORGOTTEN_PROPERTY
 from sluice.services.requests import ADOPTION, SliceDone
+from sluice_spark.hudi.table import HudiTable
 from sluice_spark.services.slice import SliceRates, serve_table
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
@@ -133,6 +136,20 @@ def test_rows_below_a_truncate_are_not_adopted(bench: Workbench) -> None:
     bench.merge(config, [bench.put([row("c", 99, 8), truncate, row("c", 101, 9)], SCHEMA)])
 
     assert adopt(bench, config, source).report.rows == 0
+
+
+@pytest.mark.whole
+def test_a_forgotten_row_is_not_adopted(bench: Workbench) -> None:
+    config, source = table(), written(bench, [(1, "A", "old", 10), (2, "A", "old", 10)])
+    bench.merge(config, [bench.put([row("c", 100, 9)], SCHEMA)])
+    hudi = HudiTable(bench.spark, bench.path(config), config)
+    noted = with_mark(None, key_hash(config.table, ["1"]), "0000.1")
+    assert noted is not None
+    hudi.jvm.update_properties(hudi.meta_client(), {FORGOTTEN_PROPERTY: noted})
+
+    assert adopt(bench, config, source).report.rows == 1
+
+    assert [id for (id,) in bench.rows(config, "id")] == [2, 9]
 
 
 @pytest.mark.whole

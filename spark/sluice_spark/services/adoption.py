@@ -31,6 +31,7 @@ from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.commit import with_lineage
 from sluice_spark.merge.context import MergeServices
 from sluice_spark.merge.decide import MergeTarget, decide_rows
+from sluice_spark.merge.latest import is_forgotten
 from sluice_spark.merge.normalize import meaning, quoted
 from sluice_spark.merge.plan import column_types
 from sluice_spark.merge.working_columns import INEXACT
@@ -60,9 +61,14 @@ def adopt(
     columns = adopted_columns(column_types(rows.schema), column_types(facts.schema), hudi.config, known)
     target = StructType([StructField(field.name, field.dataType) for field in facts.schema.fields])
     size = hudi.jvm.size_bytes(other)
+    changes = _as_changes(rows, target, raw={name: known[name] for name in columns.raw})
+    if facts.forgotten:
+        changes = changes.where(
+            ~is_forgotten(facts.forgotten, table=hudi.config.table, record_key=hudi.config.record_key)
+        )
     with ExitStack() as frames:
         decided = decide_rows(
-            _as_changes(rows, target, raw={name: known[name] for name in columns.raw}),
+            changes,
             target=MergeTarget(hudi=hudi, facts=facts, schema=target, few_keys=False, unordered=False, frames=frames),
         )
         counts = decided.counts
