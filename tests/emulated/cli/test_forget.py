@@ -11,7 +11,8 @@ from sluice.batch.outcome import COMMITTED, Outcome, RowErrorCount
 from sluice.batch.row_errors import BASE64, JSON_TEXT, RowError, from_lines, to_lines
 from sluice.changes.forgotten import key_hash
 from sluice.config.document import Configuration
-from sluice.config.table import TableConfig, TableRule
+from sluice.config.rules.table_rule import TableRule
+from sluice.config.table import TableConfig
 from sluice.services.requests import FORGETTING, ServiceError, ServiceReport
 from sluice.silver_keys import manifest_key, outcome_key, rows_key
 from sluice_cli.main import run
