@@ -148,8 +148,8 @@ def point_in_time(text: str, now: int) -> int:
 
 
 def clock(at: int | None) -> str:
-    """Epoch ms as `2026-11-21 10:00:00`, UTC; `-` for none."""
-    return "-" if at is None else datetime.fromtimestamp(at / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    """Epoch ms as `2026-11-21T10:00:00Z`, the form of every time that is shown; `-` for none."""
+    return "-" if at is None else f"{datetime.fromtimestamp(at // 1000, timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def iso(at: int) -> str:

@@ -30,7 +30,17 @@ from sluice_cli.ingest.survey import (
     survey,
 )
 from sluice_cli.terminal.durations import seconds
-from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, stderr_console, visible
+from sluice_cli.terminal.output import (
+    Json,
+    Stack,
+    chosen_target,
+    counted,
+    print_json,
+    say,
+    say_error,
+    stderr_console,
+    visible,
+)
 
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.3, 5.0
 PAUSE_PER_POLL = 3  # a pause lasts three times as long as the poll before it
@@ -233,19 +243,21 @@ def _print(outcome: WaitResult, timeout_s: float) -> None:
     if any(record.topic and record.code is None for record in found.parked):
         say("No rule takes the topic of some parked objects: `sluice config discover` proposes rules")
     for lane in found.halted:
-        say(
-            f"error: lane {lane.lane} is halted after {counted(lane.failures, 'failed run')}:"
-            f" {lane.reason or 'no reason is recorded'}. See `sluice status`, then `sluice resume {lane.lane}`"
+        say_error(
+            f"lane {lane.lane} is halted after {counted(lane.failures, 'failed run')}:"
+            f" {lane.reason or 'no reason is recorded'}",
+            f"See `sluice status`, then `sluice resume {lane.lane}`",
         )
     for lane in found.paused:
-        say(
-            f"error: lane {lane.lane} is paused, and {counted(found.waiting_in(lane.lane), 'object')} will wait in it"
-            f" until `sluice resume {lane.lane}`"
+        say_error(
+            f"lane {lane.lane} is paused, and"
+            f" {counted(found.waiting_in(lane.lane), 'object waits', 'objects wait')} in it",
+            f"`sluice resume {lane.lane}`",
         )
     for table in outcome.blocked:
-        say(f"error: {table.table} {table.reason}, and {counted(table.objects, 'object')} will wait. {table.next_step}")
+        say_error(f"{table.table} {table.reason}, and {counted(table.objects, 'object')} will wait", table.next_step)
     if not found.settled and not found.halted and not found.paused and not outcome.blocked:
-        say(f"error: not settled within {timeout_s:.0f} s. `sluice status` shows the lanes")
+        say_error(f"not settled within {timeout_s:.0f} s", "`sluice status` shows the lanes")
 
 
 def _document(outcome: WaitResult, strict: bool) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,25 +20,26 @@ from sluice.cost import Assumptions
 from sluice.errors import UsageError
 from sluice.prices import AS_OF, REGION, spark_usd
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import DynamoDbLedger
-from sluice_aws.s3.objects import Objects
-from sluice_aws.s3.past_batches import PastBatch, PastBatches
 from sluice_aws.stack import local_target
 from sluice_cli.errors import DemoFailed
-from sluice_cli.ingest.survey import UNSETTLED, Survey, survey
-from sluice_cli.ingest.wait import Bronze
 from sluice_cli.local.demo_changes import ChangeWriter
 from sluice_cli.local.progress import progress_lines
-from sluice_cli.terminal.output import counted, say
+from sluice_cli.terminal.output import counted, say, stacks_named
 from sluice_cli.terminal.run import run_command
 from sluice_deploy.release import source_root
 from sluice_local.home import Home
 from sluice_local.stack.stack import Options, local_stack
 from sluice_read.moments import iso
 
+if TYPE_CHECKING:
+    from sluice_aws.s3.past_batches import PastBatch
+    from sluice_cli.ingest.survey import Survey
+
 TABLES = ("ems.category", "ems.event", "ems.venue", "crm.user", "ecomm.date", "ecomm.listing", "ecomm.sale")
 SALE, SALE_TOPIC, SALE_KEY = "ecomm.sale", "tickit.ecomm.sale", "salesid"
 _WAIT_SECONDS = 300
+# In a terminal; what the verbs print is plain.
+_TITLE, _COMMAND, _NARRATION = "bold reverse cyan", "bold green", "cyan"
 MINIMUM_BILLED_S = 60  # per worker. https://aws.amazon.com/emr/pricing/
 
 
@@ -134,7 +135,7 @@ class Story:
         self._verb("config", "push", "tables.yaml")
         self._verb("put", "tests/data/tickit_small/bronze")
         self._verb("wait", "--strict", "--timeout", str(_WAIT_SECONDS))
-        say(f"All seven tables are loaded {time.monotonic() - self._began:.0f} s after the start")
+        say(f"All seven tables are loaded {time.monotonic() - self._began:.0f} s after the start", _NARRATION)
         counts = " union all ".join(
             f'select \'{table}\' as "table", count(*) as "rows" from {_quoted_name(table)}' for table in TABLES
         )
@@ -150,7 +151,7 @@ class Story:
         self._verb(
             "trace", key, *(() if self._picture is None else ("--svg", str(self._picture))), shown=f"trace {key}"
         )
-        say("The row now, and before the update:")
+        say("The row now, and before the update:", _NARRATION)
         self._verb("query", self._row_query(number))
         self._verb("query", "--as-of", before, self._row_query(number))
         return changed
@@ -162,15 +163,17 @@ class Story:
         self._put("deleted", {deleted: body, cut: rest[: len(rest) - 20]})
         self._verb("wait", "--timeout", str(_WAIT_SECONDS))
         self._verb("query", f'select count(*) as "rows that readers see" from {SALE} where {SALE_KEY} = {number}')
-        say("Readers no longer see the row. Its history remains:")
+        say("Readers no longer see the row. Its history remains:", _NARRATION)
         self._verb("query", "--as-of", before, self._row_query(number))
         self._verb("diff", SALE, "--from", before)
         self._verb("row", SALE, str(number))
-        say("The damaged object is in quarantine, with the reason. It delayed nothing else:")
+        say("The damaged object is in quarantine, with the reason. It delayed nothing else:", _NARRATION)
         self._verb("quarantine", "list")
 
     def _account(self) -> None:
         self._chapter("Account for every object")
+        from sluice_cli.ingest.survey import UNSETTLED
+
         found = self._survey()
         unexplained = sum(found.counts.get(state, 0) for state in UNSETTLED)
         states = ", ".join(
@@ -190,6 +193,10 @@ class Story:
             )
 
     def _cost(self) -> str:
+        from sluice_aws.ledger.ledger import DynamoDbLedger
+        from sluice_aws.s3.objects import Objects
+        from sluice_aws.s3.past_batches import PastBatches
+
         target = local_target(self._home.file)
         ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
         found = list(PastBatches(Objects(target.client("s3")), target.silver).newest())
@@ -199,6 +206,11 @@ class Story:
         return cost_line(found, [(epoch_ms() - at) / 1000 for at in started if at is not None])
 
     def _survey(self) -> Survey:
+        from sluice_aws.ledger.ledger import DynamoDbLedger
+        from sluice_aws.s3.objects import Objects
+        from sluice_cli.ingest.survey import survey
+        from sluice_cli.ingest.wait import Bronze
+
         target = local_target(self._home.file)
         ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
         listed = Bronze(Objects(target.client("s3")), target.bronze).identities()
@@ -216,11 +228,11 @@ class Story:
         self._verb("put", str(folder), shown=f"put {name}/")
 
     def _chapter(self, title: str) -> None:
-        say(f"\n== {title}")
+        say(f"\n== {title}", _TITLE)
 
     def _verb(self, *arguments: str, shown: str | None = None) -> None:
         """Run one verb as a user would, after showing it. Raises DemoFailed."""
-        say(f"\n$ sluice {shown or shlex.join(arguments)}")
+        say(f"\n$ sluice {shown or shlex.join(arguments)}", _COMMAND)
         exit_code = run_command(self._command, arguments)
         sys.stdout.flush()
         if self._interrupted:
@@ -260,9 +272,11 @@ def _at(folder: Path, home: Home) -> Iterator[None]:
     os.chdir(folder)
     os.environ["SLUICE_HOME"] = str(home.path)
     os.environ.pop("SLUICE_STACK", None)
+    token = stacks_named.set(set())
     try:
         yield
     finally:
+        stacks_named.reset(token)
         os.chdir(before)
         for name, value in variables.items():
             os.environ.pop(name, None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from itertools import islice
 from typing import Annotated, Any
 
@@ -25,6 +24,7 @@ from sluice_cli.terminal.output import (
     say,
     say_skipped,
 )
+from sluice_read.moments import clock
 
 MANIFESTS_READ = 2_000  # at most, newest first
 RELEASED = "released"
@@ -62,7 +62,7 @@ def runs(
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """List the last runs, newest first: begin (UTC), seconds, end and its reason, batches, objects and changes.
+    """List the last runs, newest first: begin, seconds, end and its reason, batches, objects and changes.
 
     A run that released its lane ended as intended. One that lapsed died, and the next one took its batch over:
     `sluice logs RUN` shows its log. Runs are kept for 90 days.
@@ -99,7 +99,7 @@ def runs(
             (
                 run.run,
                 run.lane,
-                _time(run.started_at or run.requested_at),
+                clock(run.started_at or run.requested_at),
                 "" if run.seconds is None else f"{run.seconds:.0f}",
                 run.state,
                 f"{run.batches:,}",
@@ -148,7 +148,3 @@ def _summary(item: Mapping[str, Any], batches: Iterable[PastBatch], now: int) ->
 
 def _died(item: Mapping[str, Any]) -> bool:
     return item.get("ended_at") is not None and item.get("state") != RELEASED
-
-
-def _time(at: int | None) -> str:
-    return "" if at is None else f"{datetime.fromtimestamp(at / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}"

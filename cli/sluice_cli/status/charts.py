@@ -112,7 +112,7 @@ def _commits(made: Sequence[PastCommit], window: Window) -> Node:
 
 def _commit(commit: PastCommit, most: int, window: Window) -> Node:
     summary = (
-        f"{clock(commit.at)} UTC: {commit.changes:,} changes of {commit.objects:,} objects, "
+        f"{clock(commit.at)}: {commit.changes:,} changes of {commit.objects:,} objects, "
         f"readable {commit.waited_ms / 1000:,.1f} s after the first was admitted"
     )
     if commit.rows_quarantined:
@@ -141,7 +141,7 @@ def _runs(runs: Sequence[RunPast], window: Window, now: int) -> Node:
         held, ended = window.at(run.began_at), window.at(run.ended_at if run.ended_at is not None else now)
         asked = held if run.requested_at is None else window.at(min(run.requested_at, run.began_at))
         parts.append(_rect("wait", _WIDTH * asked, 9, _WIDTH * (held - asked), 4))
-        summary = f"{run.run}: {clock(run.began_at)} UTC, {run.batches:,} batches"
+        summary = f"{run.run}: {clock(run.began_at)}, {run.batches:,} batches"
         title = tag("title", f"{summary}; {run.reason}" if run.reason else summary)
         x, wide = _WIDTH * held, max(3.0, _WIDTH * (ended - held))
         if run.reason:
@@ -195,7 +195,7 @@ def _axis(window: Window, *, under: bool = False) -> Node:
     labels, day = [], ""
     for quarter in _QUARTERS:
         text = clock(window.begins + window.ms * quarter // 4)
-        labels.append(text[11:16] if text[:10] == day else text[5:16])
+        labels.append(text[11:16] if text[:10] == day else text[5:16].replace("T", " "))
         day = text[:10]
     return tag("div", *(tag("span", label) for label in labels), class_="axis under" if under else "axis")
 

@@ -100,7 +100,7 @@ def page(
 def _header(
     described: str, now: int, window: Window, unread: int, skipped: int, every_s: int | None, note: str | None
 ) -> Node:
-    parts = [f"{clock(now)} UTC, looks back {human_age(window.ms)}"]
+    parts = [f"{clock(now)}, looks back {human_age(window.ms)}"]
     parts += [f"{unread:,} batches before {clock(window.begins)} were not read"] if unread else []
     parts += [f"{counted(skipped, 'document')} can't be read and left out"] if skipped else []
     parts += [f"renewed every {human_age(every_s * 1000)}"] if every_s is not None else []

@@ -134,7 +134,7 @@ class PageFile:
                 try:
                     shown, note = self.look(now), None
                 except AWS_ERRORS as error:
-                    note = note or f"The stack can't be read since {clock(now)} UTC: {error}"
+                    note = note or f"The stack can't be read since {clock(now)}: {error}"
                 took = time.monotonic() - began
                 self.write(shown, every_s=every_s, note=note)
         except KeyboardInterrupt:

@@ -174,7 +174,7 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
     rates = document["rates"]
     head = Text.assemble(
         (clock(document["at"]), "bold"),
-        f" UTC  {waiting:,} waiting, {_sum(document['tables'], 'claimed'):,} being merged",
+        f"  {waiting:,} waiting, {_sum(document['tables'], 'claimed'):,} being merged",
         f"  {rates['objects']:,} objects/s, {rates['changes']:,} changes/s" if rates else "",
     )
     lanes = _grid("lane", "activity", "#waiting", "#oldest", "#open batches")

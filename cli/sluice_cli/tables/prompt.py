@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sluice.errors import SluiceError
-from sluice_cli.terminal.output import say
+from sluice_cli.terminal.output import say, say_error
 
 HISTORY_LINES = 1_000
 _KEYWORDS = (
@@ -30,7 +30,7 @@ def prompt(run: Callable[[str], None], tables: Callable[[], Sequence[str]], hist
             try:
                 run(statement)
             except SluiceError as error:
-                say(f"error: {error}")
+                say_error(error.message, error.next_step)
             except KeyboardInterrupt:
                 say("interrupted")
 

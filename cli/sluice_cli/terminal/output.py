@@ -10,16 +10,19 @@ from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sluice_aws.s3.objects import SkippedDocument
-from sluice_aws.stack import Target, find_target
 from sluice_cli.terminal.guard import escaped, escaping_console, json_escaped, visible
+
+if TYPE_CHECKING:  # for the help of a verb they would be loaded in vain
+    from sluice_aws.s3.objects import SkippedDocument
+    from sluice_aws.stack import Target
 
 Stack = Annotated[
     str | None,
@@ -32,6 +35,8 @@ Stack = Annotated[
 ]
 # `sluice --stack NAME verb` means the same as `sluice verb --stack NAME`; the root command sets it.
 stack_before_verb: ContextVar[str | None] = ContextVar("stack_before_verb", default=None)
+# The stacks that were named already, where several verbs run one after the other; None names each time.
+stacks_named: ContextVar[set[str] | None] = ContextVar("stacks_named", default=None)
 # The command line, for records of decisions; the root command sets it.
 command_line: ContextVar[str] = ContextVar("command_line", default="sluice")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
@@ -39,19 +44,36 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 def chosen_target(stack: str | None) -> Target:
     """Choose the stack to work on and name it on stderr. `stack` is the verb's own option. Raises NoTarget."""
+    from sluice_aws.stack import find_target
+
     target = find_target(stack or stack_before_verb.get(), os.environ, Path.cwd())
-    say(target.described)
+    named = stacks_named.get()
+    if named is None or target.described not in named:
+        say(target.described)
+    if named is not None:
+        named.add(target.described)
     return target
 
 
-def say(line: str) -> None:
-    """Print one line on stderr, after everything that was printed on stdout before."""
+def say(line: str, style: str = "") -> None:
+    """Print one line on stderr, after everything that was printed on stdout before. A terminal shows it in `style`."""
     sys.stdout.flush()
+    if style and sys.stderr.isatty():
+        stderr_console().print(Text(escaped(line), style=style), soft_wrap=True, highlight=False)
+        return
     # Escaped here, since beside a spinner rich takes the line and would follow its sequences.
     print(escaped(line), file=sys.stderr, flush=True)
 
 
+def say_error(message: str, next_step: str = "") -> None:
+    """Print what failed on stderr, and the next step on a line of its own."""
+    say(f"error: {message}")
+    if next_step:
+        say(f"next step: {next_step}")
+
+
 DOCUMENTS_SHOWN = 5
+GAP, WRAPPED_WIDTH = 2, 24  # between columns of a table; of a text that is wrapped, at least
 
 
 def say_skipped(documents: Sequence[SkippedDocument]) -> None:
@@ -87,19 +109,62 @@ def stderr_console() -> Console:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -> None:
-    """Print a table: aligned in a terminal, tab-separated in a pipe. `right` are the columns to align right."""
+    """Print a table: aligned in a terminal, tab-separated in a pipe. `right` are the columns to align right.
+
+    Where the terminal is too narrow, texts are wrapped between words. Where that doesn't suffice, each row is printed
+    below the other, a line for each column, so that ids and keys stay whole.
+    """
     if not sys.stdout.isatty():
         for row in chain([columns], rows):
             print("\t".join(_cell(value) for value in row))
         return
+    console = escaping_console()
+    # As Text a cell holds no markup. Escaped here, since the table measures it.
+    cells = [[Text(_cell(value)) for value in row] for row in chain([columns], rows)]
+    widths = column_widths([[text.plain for text in row] for row in cells], console.width)
+    if widths is None:
+        _print_below_each_other(console, cells)
+        return
     table = Table(box=None, header_style="bold", pad_edge=False)
     aligned = set(right)
-    for number, column in enumerate(columns):
-        table.add_column(Text(_cell(column)), justify="right" if number in aligned else "left", overflow="fold")
-    for row in rows:
-        # As Text a cell holds no markup. Escaped here, since the table measures it.
-        table.add_row(*(Text(_cell(value)) for value in row))
-    escaping_console().print(table)
+    for number, (heading, width) in enumerate(zip(cells[0], widths, strict=True)):
+        table.add_column(heading, justify="right" if number in aligned else "left", width=width, overflow="fold")
+    for texts in cells[1:]:
+        table.add_row(*texts)
+    console.print(table)
+
+
+def column_widths(rows: Sequence[Sequence[str]], width: int) -> list[int] | None:
+    """The widths of a table's columns in a terminal of `width` columns, headings included. None if they don't fit.
+
+    A column is never narrower than its longest word; a text that is wrapped gets at least WRAPPED_WIDTH.
+    """
+    columns = list(zip(*rows, strict=True))
+    natural = [max(map(cell_len, column)) for column in columns]
+    least = [
+        max(min(full, WRAPPED_WIDTH), *(cell_len(word) for value in column for word in value.split(" ")))
+        for full, column in zip(natural, columns, strict=True)
+    ]
+    left = width - GAP * (len(columns) - 1) - sum(least)
+    if left < 0:
+        return None
+    widths = list(least)
+    wanting = sorted(range(len(columns)), key=lambda number: natural[number] - least[number])
+    for position, number in enumerate(wanting):
+        more = min(natural[number] - least[number], left // (len(wanting) - position))
+        widths[number] += more
+        left -= more
+    return widths
+
+
+def _print_below_each_other(console: Console, cells: Sequence[Sequence[Text]]) -> None:
+    headings = max(cell_len(heading.plain) for heading in cells[0])
+    for number, row in enumerate(cells[1:]):
+        if number:
+            console.print()
+        for heading, value in zip(cells[0], row, strict=True):
+            line = Text.assemble((heading.plain.ljust(headings + GAP), "bold"), value)
+            console.print(line, soft_wrap=True, highlight=False)
 
 
 def _cell(value: str) -> str:

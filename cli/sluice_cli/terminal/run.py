@@ -1,4 +1,4 @@
-"""Runs one command. Every expected failure becomes one line on stderr and an exit code."""
+"""Runs one command. Every expected failure becomes a line on stderr, one for the next step, and an exit code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from sluice.errors import FAILED, CommandFailed, NoTarget, SluiceError
 from sluice_cli.terminal.guard import escaped, guarded_output
-from sluice_cli.terminal.output import command_line, say
+from sluice_cli.terminal.output import command_line, say_error
 
 DISTRIBUTION = "sluice-lakehouse"
 AWS_ERRORS = (ClientError, BotoCoreError)  # AWS or the emulator refused, or nothing answered
@@ -75,7 +75,7 @@ def _run(command: Callable[..., Any], arguments: Sequence[str] | None) -> int:
         part = PARTS.get((error.name or "").partition(".")[0])
         if part is None:
             raise
-        say(f"error: this needs {error.name}. Install it: pip install '{DISTRIBUTION}[{part}]'")
+        say_error(f"this needs {error.name}", f"Install it: pip install '{DISTRIBUTION}[{part}]'")
         return FAILED
     return 0
 
@@ -83,18 +83,18 @@ def _run(command: Callable[..., Any], arguments: Sequence[str] | None) -> int:
 def _failed(error: Exception) -> int:
     """Say what failed, and return the exit code."""
     if isinstance(error, SluiceError):
-        say(f"error: {error}")
+        say_error(error.message, error.next_step)
         if isinstance(error, NoTarget):
             return NO_STACK
         return error.exit_code if isinstance(error, CommandFailed) else FAILED
     if isinstance(error, EndpointConnectionError):
-        say(
-            f"error: nothing answers at {error.kwargs.get('endpoint_url')}. "
-            "If the local stack has stopped, start it with `sluice local up`"
+        say_error(
+            f"nothing answers at {error.kwargs.get('endpoint_url')}",
+            "If the local stack has stopped, start it with `sluice local up`",
         )
         return REFUSED
     if isinstance(error, NoCredentialsError):
-        say("error: no AWS credentials were found. Configure them as for the AWS CLI (AWS_PROFILE, `aws sso login`)")
+        say_error("no AWS credentials were found", "Configure them as for the AWS CLI (AWS_PROFILE, `aws sso login`)")
         return NO_STACK
-    say(f"error: AWS refused: {error}. `sluice doctor` checks the stack's parts")
+    say_error(f"AWS refused: {error}", "`sluice doctor` checks the stack's parts")
     return REFUSED

@@ -149,7 +149,7 @@ def _row(entry: Entry, short: bool) -> tuple[str, ...]:
         _after(entry.record.admitted_at if entry.record else None, began),
         _after(claim.claimed_at if claim else None, began),
         _after(claim.readable_at if claim else None, began),
-        _state(entry),
+        _state(entry, short),
         (entry.record.table if entry.record else None) or "-",
         _name(claim.batch if claim else None, short),
         _name(claim.run if claim else None, short),
@@ -159,14 +159,14 @@ def _row(entry: Entry, short: bool) -> tuple[str, ...]:
     )
 
 
-def _state(entry: Entry) -> str:
+def _state(entry: Entry, short: bool) -> str:
     record = entry.record
     more = [f"attempt {record.attempt + 1}"] if record and record.attempt else []
     if record and record.quarantined_rows:
         more.append(f"{counted(record.quarantined_rows, 'row')} quarantined")
     why = record and (record.code or record.rule or record.reason)
     if why and entry.last_claim is None or record and record.code:
-        more.append(shortened(visible(why or ""), 40))
+        more.append(shortened(visible(why or ""), 40) if short else visible(why or ""))
     return entry.state + (f" ({', '.join(more)})" if more else "")
 
 

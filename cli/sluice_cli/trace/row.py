@@ -220,7 +220,7 @@ def _say_sources(document: Mapping[str, Any]) -> None:
             f"The values of a key are compared as text, in the order of `record_key`{listed}"
         )
     if document["since"] is not None:
-        say(f"Only batches claimed since {clock(document['since'])} UTC were read")
+        say(f"Only batches claimed since {clock(document['since'])} were read")
     if document["objects_left_out"]:
         say(
             f"{counted(document['objects_left_out'], 'object')} of older batches not opened, "

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 
 from rich.text import Text
 
 from sluice_cli.terminal.colours import DARK, LIGHT
 from sluice_cli.terminal.output import marked_up, shortened, visible
 from sluice_cli.trace.stages import ARRIVAL, LEDGER, SPARK, WAITING, Stretch, Trace
+from sluice_read.moments import clock
 
 _BAR = "█"
 _SHORT = "▏"  # shorter than a cell
@@ -114,11 +114,7 @@ def svg(trace: Trace) -> str:
 
 def summary(trace: Trace) -> str:
     """One line: the table, the state, the time until it was readable, and the put."""
-    began = (
-        datetime.fromtimestamp(trace.put_at / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
-        if trace.put_at is not None
-        else None
-    )
+    began = None if trace.put_at is None else f"{clock(trace.put_at)}"
     described = [trace.table or "no table", trace.state]
     if trace.to_readable_ms is not None:
         described.append(f"readable {_seconds(trace.to_readable_ms)} after its put")

@@ -43,9 +43,8 @@ def test_without_any_stack_the_next_step_is_printed(stack, monkeypatch, capsys):
     monkeypatch.delenv("SLUICE_STACK")
     assert run(["status"]) == 5
     assert (
-        capsys.readouterr().err
-        == "error: No stack to work on. Start one with `sluice local up`, or name a deployed one with --stack NAME "
-        "or SLUICE_STACK\n"
+        capsys.readouterr().err == "error: No stack to work on\n"
+        "next step: Start one with `sluice local up`, or name a deployed one with --stack NAME or SLUICE_STACK\n"
     )
 
 
@@ -112,18 +111,18 @@ TWO_TOPICS = (
         (
             TABLES.replace("table: crm.user}", "table: crm.user, paused: true}"),
             False,
-            "crm.user is paused, and 1 object will wait. Remove `paused`",
+            "crm.user is paused, and 1 object will wait\nnext step: Remove `paused`",
         ),
         (TABLES.replace("crm.public.user", "crm.public.people"), False, "which no rule takes any longer"),
         (
             TABLES,
             True,
-            "crm.user is being rebuilt, and 1 object will wait. `sluice rebuild table crm.user` continues it",
+            "crm.user is being rebuilt, and 1 object will wait\nnext step: `sluice rebuild table crm.user` continues",
         ),
         (
             TWO_TOPICS,
             False,
-            "crm.user is fed by topic db2.public.user, not crm.public.user, and 1 object will wait. "
+            "crm.user is fed by topic db2.public.user, not crm.public.user, and 1 object will wait\nnext step: "
             "Give the objects' topic a table of its own",
         ),
     ],
@@ -188,7 +187,7 @@ def test_a_paused_lane_ends_the_wait_at_once_when_it_holds_some_of_the_objects(s
     out, err = capsys.readouterr()
     assert "pending\ta\tcrm.user" in out
     assert (
-        "lane main is paused, and 1 object will wait in it until `sluice resume main`" in err
+        "lane main is paused, and 1 object waits in it\nnext step: `sluice resume main`" in err
         and "not settled within" not in err
     )
     assert run(["wait", "--json"]) == 1

@@ -89,7 +89,7 @@ def test_a_file_that_describes_no_stack_is_reported(described, text):
         local_target(described)
 
 
-def test_a_stopped_stack_is_reported_in_one_line(described, monkeypatch, tmp_path, capsys):
+def test_a_stopped_stack_is_reported_with_the_next_step(described, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     for name in ("SLUICE_STACK", "SLUICE_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -98,8 +98,8 @@ def test_a_stopped_stack_is_reported_in_one_line(described, monkeypatch, tmp_pat
     assert run(["status"]) == 6
     assert capsys.readouterr().err.splitlines() == [
         "local stack sluice-local at http://127.0.0.1:1",
-        "error: nothing answers at http://127.0.0.1:1/. If the local stack has stopped, start it with `sluice local "
-        "up`",
+        "error: nothing answers at http://127.0.0.1:1/",
+        "next step: If the local stack has stopped, start it with `sluice local up`",
     ]
 
 

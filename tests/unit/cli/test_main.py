@@ -36,6 +36,7 @@ from sluice_cli.main import run
 from sluice_cli.verbs import built
 print(len(list(built().commands.values())), run(["--version"]), run(["config", "check", sys.argv[1]]))
 """
+MODULES_OF_A_VERB = 245  # beside those of the help of `sluice`; half of them are the core's and Typer's
 HEAVY = {"boto3", "duckdb", "hudi", "numpy", "pandas", "pyarrow", "sluice_cli.config.model"}
 
 
@@ -125,3 +126,32 @@ def test_ctrl_c_during_an_import_ends_with_130_and_one_line(module, tmp_path):
     )
     assert (done.returncode, done.stderr.splitlines()[-1:]) == (130, ["Interrupted"]), done.stderr
     assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+# Counts, in a process of its own for each verb, the modules that its help imports beside those of the root's.
+COUNTED_BY = """
+import contextlib, io, json, os, sys
+from sluice_cli.main import run
+from sluice_cli.verbs import VERBS
+with contextlib.redirect_stdout(io.StringIO()):
+    run(["--help"])
+before, counts = len(sys.modules), {}
+for verb in VERBS:
+    read, write = os.pipe()
+    if os.fork() == 0:
+        with contextlib.redirect_stdout(io.StringIO()):
+            run([verb, "--help"])
+        os.write(write, str(len(sys.modules) - before).encode())
+        os._exit(0)
+    os.wait()
+    counts[verb] = int(os.read(read, 20))
+print(json.dumps(counts))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="counts in forked processes")
+def test_help_of_a_verb_imports_few_modules():
+    done = subprocess.run([sys.executable, "-c", COUNTED_BY], capture_output=True, text=True, timeout=60, check=True)
+    counts = json.loads(done.stdout.splitlines()[-1])
+    assert len(counts) == len(VERBS)
+    assert {verb: count for verb, count in counts.items() if count > MODULES_OF_A_VERB} == {}

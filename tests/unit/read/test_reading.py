@@ -264,12 +264,13 @@ def test_what_does_not_fit_in_memory_still_spills_to_disk(monkeypatch):
     ],
     ids=lambda words: words[0],
 )
-def test_a_log_that_hudi_rs_cannot_merge_is_one_line_with_the_next_step(monkeypatch, capsys, command):
+def test_a_log_that_hudi_rs_cannot_merge_is_named_with_the_next_step(monkeypatch, capsys, command):
     monkeypatch.setattr(query_command, "chosen_target", lambda stack: SilverFolder(AVRO_LOGS))
     assert run(command) == 1
     said = capsys.readouterr().err.splitlines()
-    assert "Traceback" not in "".join(said) and said[-1].startswith("error: moma.seen has changes in an Avro log")
-    assert "(seen). `sluice services run moma.seen --service compaction`" in said[-1]
+    assert "Traceback" not in "".join(said) and said[-2].startswith("error: moma.seen has changes in an Avro log")
+    assert said[-2].endswith("(seen)")
+    assert said[-1].startswith("next step: `sluice services run moma.seen --service compaction`")
     assert run(["read", "moma.seen_ro", "-c", "id"]) == 0
 
 
@@ -330,10 +331,10 @@ def test_a_statement_needs_no_silver_table(on_silver, capsys, sql, form):
 @pytest.mark.parametrize(
     "sql", ["select * from crm.nobody", "select nothing from moma.works", "select 'x'::int", "delete from crm.user"]
 )
-def test_a_wrong_statement_ends_with_two_and_one_line(on_silver, capsys, sql):
+def test_a_wrong_statement_ends_with_two_and_the_next_step(on_silver, capsys, sql):
     assert run(["query", sql]) == 2
-    summary = capsys.readouterr().err
-    assert summary.startswith("error: ") and summary.count("\n") == 1
+    error, *more = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: ") and [line for line in more if not line.startswith("next step: ")] == []
 
 
 def test_a_long_query_writes_no_progress_between_the_rows() -> None:

@@ -76,4 +76,4 @@ def test_no_stack_has_an_exit_code_of_its_own(debug, monkeypatch, tmp_path, caps
         monkeypatch.delenv(name, raising=False)
     assert run([*debug, "status"]) == 5
     said = capsys.readouterr().err
-    assert ("Traceback" in said) == bool(debug) and said.splitlines()[-1].startswith("error: No stack to work on")
+    assert ("Traceback" in said) == bool(debug) and "\nerror: No stack to work on\nnext step: Start" in f"\n{said}"

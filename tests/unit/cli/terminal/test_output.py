@@ -3,12 +3,13 @@
 import datetime as dt
 import io
 import json
+import re
 from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 
-from sluice_cli.terminal.output import counted, human_age, human_bytes, say
+from sluice_cli.terminal.output import column_widths, counted, human_age, human_bytes, print_table, say
 from sluice_read.values import column_names, far_timestamp, rows_of
 
 
@@ -95,3 +96,47 @@ def test_output_is_flushed_before_a_message_about_it(monkeypatch):
     print("rows")
     say("2 rows")
     assert "".join(written) == "rows\n2 rows\n"
+
+
+ID, KEY = "3f2a9c3f2a9c", "topics/crm.public.user/partition=0/crm.public.user+0+0000000010.avro"
+REASON = "The Avro container ends inside a block, and so the last of its rows are not there to be read"
+
+
+def printed(monkeypatch, capsys, columns, rows, width=80):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", str(width))
+    print_table(columns, rows)
+    return re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+
+
+def test_a_wide_text_is_wrapped_between_words_and_ids_stay_whole(monkeypatch, capsys):
+    lines = printed(monkeypatch, capsys, ("id", "table", "reason"), [(ID, "crm.user", REASON), (ID, "b", "no")])
+    assert all(len(line) <= 80 for line in lines) and sum(ID in line for line in lines) == 2
+    assert [word for line in lines[1:-1] for word in line.split()] == [ID, "crm.user", *REASON.split()]
+
+
+def test_a_row_that_fits_no_terminal_is_printed_as_lines_with_every_value_whole(monkeypatch, capsys):
+    lines = printed(monkeypatch, capsys, ("id", "key", "reason"), [(ID, KEY, REASON), (ID, KEY, "no")])
+    assert lines[:3] == [f"id      {ID}", f"key     {KEY}", f"reason  {REASON}"]
+    assert (lines[3], lines[4]) == ("", f"id      {ID}")
+
+
+def test_nothing_is_left_out_of_a_table_in_a_pipe(capsys):
+    print_table(("id", "key", "reason"), [(ID, KEY, REASON * 9)])
+    assert capsys.readouterr().out == f"id\tkey\treason\n{ID}\t{KEY}\t{REASON * 9}\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "width", "widths"),
+    [
+        ([("a", "b"), ("12345", "x y")], 80, [5, 3]),
+        ([("a", "b"), ("12345", "word " * 20)], 60, [5, 53]),
+        ([("a", "b"), ("12345", "word " * 20)], 30, None),
+        ([("a", "b"), ("word " * 20, "word " * 40)], 90, [44, 44]),
+        ([("a",), ("1" * 81,)], 80, None),
+        ([("a", "b")], 80, [1, 1]),
+    ],
+    ids=["fits", "one text", "too narrow", "two texts", "one word", "no rows"],
+)
+def test_columns_share_the_width_that_their_longest_words_leave(rows, width, widths):
+    assert column_widths(rows, width) == widths
