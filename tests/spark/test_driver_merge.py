@@ -16,14 +16,21 @@ from workbench import Workbench, flattened, row, table
 
 from sluice.batch.outcome import Outcome
 from sluice.changes.hidden_columns import NAMES
+from sluice.config.services import ServicePolicy
 from sluice.config.table import TableConfig
+from sluice.hudi.timeline import instant_ms
+from sluice.hudi.write_choices import HOUR_MS
+from sluice.services.requests import CLUSTERING
 from sluice_spark.arrow import covers, driver_merge, rewrite
 from sluice_spark.errors import LaneLost
 from sluice_spark.hudi import few_rows
+from sluice_spark.hudi.facts import KnownTables
+from sluice_spark.hudi.housekeeping import keep_house
 from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.hudi.recovery import roll_back_unfinished
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge import part as merging
+from sluice_spark.services.slice import SliceRates, serve_table
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 STORED = ("id", "place", "name", *NAMES)
@@ -235,9 +242,9 @@ def test_a_rewrite_that_died_is_rolled_back_and_runs_again(
     assert bench.rows(config, "id", "name") == [(id, "new") for id in sorted(range(21), key=lambda id: f"({id},")]
 
 
-def two_files(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> TableConfig:
+def two_files(bench: Workbench, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> TableConfig:
     """A table of twenty rows in two files."""
-    config = table()
+    config = table(**settings)
     with monkeypatch.context() as small:
         small.setattr(merging, "part_count", lambda _: 2)
         bench.merge(config, [bench.put([row("c", 1 + id, id) for id in range(20)], SCHEMA)])
@@ -298,14 +305,53 @@ def test_new_rows_without_a_small_file_start_one(bench: Workbench, by: Ways, mon
     assert bench.rows(config, "id", "name") == [(1, "n"), (2, "n"), (3, "later")]
 
 
-def test_a_commit_of_a_driver_that_died_after_it_is_found(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.whole
+def test_hudi_cleans_and_clusters_what_pyarrow_rewrote(
+    bench: Workbench, by: Ways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = two_files(bench, monkeypatch, services=ServicePolicy(cluster_by=("name",)))
+    by("pyarrow in the driver")
+    for at in (50, 100):
+        last = bench.merge(config, [bench.put([row("u", at + id, id, name=f"n{at}") for id in range(22)], SCHEMA)])
+        assert in_tasks(bench) is None and last.instant is not None
+    rows = bench.rows(config, "id", "name")
+    assert len(base_files(bench, config)) == 6
+
+    hudi = HudiTable(bench.spark, bench.path(config), config)
+    now_ms = instant_ms(last.instant) + config.time_travel_h * HOUR_MS
+    cleaned = keep_house(hudi, now_ms=now_ms, known=KnownTables()).files
+    assert cleaned and len(base_files(bench, config)) == 6 - cleaned
+    assert sum(name.endswith(f"_{last.instant}.parquet") for name in base_files(bench, config)) == 2
+    bench.new_run()
+    served = serve_table(
+        bench.spark,
+        config=config,
+        service=CLUSTERING,
+        services=bench.services,
+        rates=SliceRates(cores=1),
+        still_held=lambda: True,
+        slice_s=20,
+        raise_floor=lambda positions: None,
+    )
+    assert served.report.files_after == 1
+    assert bench.rows(config, "id", "name") == bench.rows_by_hudi_rs(config, "id", "name") == rows
+    bench.merge(config, [bench.put([row("u", 200 + id, id, name="after") for id in range(22)], SCHEMA)])
+    assert in_tasks(bench) is None
+    assert {name for _, name in bench.rows(config, "id", "name")} == {"after"}
+
+
+@pytest.mark.parametrize("way", ["handle", "pyarrow in the driver"])
+def test_a_commit_of_a_driver_that_died_after_it_is_found(
+    bench: Workbench, way: str, by: Ways, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = table()
     bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    by(way)
     manifest = bench.manifest(config, [bench.put([row("u", 2, 1, name="new")], SCHEMA)])
-    monkeypatch.setattr(HudiTable, "committed", dies)
-    with pytest.raises(Died):
-        bench.merge_manifest(manifest, config)
-    monkeypatch.undo()
+    with monkeypatch.context() as broken:
+        broken.setattr(HudiTable, "committed", dies)
+        with pytest.raises(Died):
+            bench.merge_manifest(manifest, config)
     before = bench.timeline(config)
     found = bench.resolve(manifest, config)
     assert found is not None and found.instant is not None

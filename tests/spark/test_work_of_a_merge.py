@@ -117,7 +117,7 @@ def test_changes_that_pyarrow_writes_take_as_much_as_one(bench: Workbench, loade
     bench.merge(config, [bench.put([row("u", 999, 8, name="new")], SCHEMA)], after=before)
     with counted(bench, config) as work:
         bench.merge(config, [changes], after=before)
-    within(work, Work(1, Counter(GET=3), files=8, bytes=14_000))
+    within(work, Work(1, Counter(GET=3), files=7, bytes=10_600))
 
 
 def test_many_tables_take_each_as_much_as_one(bench: Workbench) -> None:

@@ -16,18 +16,20 @@ from sluice_spark.hudi.few_rows import RECORD_KEY
 
 def rows_in(body: bytes, wanted: pa.Table, record_key: Sequence[str], number: int) -> list[tuple[Key, StoredRow]]:
     """The rows of a base file with the keys of `wanted`, each with its key; `body` is the file, whole."""
-    file, found = pq.ParquetFile(pa.BufferReader(body)), []
-    keys = file.read(columns=list(record_key), use_threads=False)
+    file, wanted_keys = pq.ParquetFile(pa.BufferReader(body)), set(keys_of(wanted, record_key))
     # An older file may have a narrower type than the table.
-    keys = keys.select(list(record_key)).cast(pa.schema([wanted.schema.field(name) for name in record_key]))
-    places = _places(keys, wanted, record_key[0])
-    if not len(places):
-        return []
-    own = file.read(columns=[hidden.POSITION, hidden.OWED, RECORD_KEY], use_threads=False).take(places)
-    wanted_keys = set(keys_of(wanted, record_key))
-    for key, row in zip(keys_of(keys.take(places), record_key), own.to_pylist()):
-        if key in wanted_keys:
-            found.append((key, StoredRow(row[hidden.POSITION], row[hidden.OWED], row[RECORD_KEY], number)))
+    types = pa.schema([wanted.schema.field(name) for name in record_key])
+    found = []
+    for group in range(file.num_row_groups):
+        keys = file.read_row_group(group, columns=list(record_key), use_threads=False)
+        keys = keys.select(list(record_key)).cast(types)
+        places = _places(keys, wanted, record_key[0])
+        if not len(places):
+            continue
+        own = file.read_row_group(group, columns=[hidden.POSITION, hidden.OWED, RECORD_KEY], use_threads=False)
+        for key, row in zip(keys_of(keys.take(places), record_key), own.take(places).to_pylist()):
+            if key in wanted_keys:
+                found.append((key, StoredRow(row[hidden.POSITION], row[hidden.OWED], row[RECORD_KEY], number)))
     return found
 
 

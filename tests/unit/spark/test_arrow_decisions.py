@@ -158,7 +158,7 @@ def base_file(*stored: tuple[Any, str, int]) -> bytes:
         hidden.OWED: pa.array(["{}" if position == 9 else None for _, _, position in stored], pa.string()),
         RECORD_KEY: [f"id:{id},part:{part}" for id, part, _ in stored],
     }
-    pq.write_table(pa.table(columns), body)
+    pq.write_table(pa.table(columns), body, row_group_size=1)
     return body.getvalue().to_pybytes()
 
 
