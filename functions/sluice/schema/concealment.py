@@ -106,7 +106,7 @@ class Concealment:
         return conceal(value_text(value, column))
 
     def _hash(self, text: str) -> str:
-        return hmac.new(self._key, text.encode("utf-8", "surrogatepass"), "sha256").hexdigest()
+        return hmac.digest(self._key, text.encode("utf-8", "surrogatepass"), "sha256").hex()
 
 
 def masked(text: str, kept: int) -> str:
