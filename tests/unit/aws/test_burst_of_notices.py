@@ -6,7 +6,7 @@ import time
 import pytest
 
 from sluice.config.document import Configuration
-from sluice.config.table import TableRule
+from sluice.config.rules.table_rule import TableRule
 from sluice.ledger.keys import PENDING
 from sluice.objects import ObjectId
 from sluice_aws.admission.admit import open_admission
