@@ -119,6 +119,29 @@ def test_down_leaves_nothing_running(own: RunningStack) -> None:
     )
 
 
+@pytest.mark.whole
+def test_down_with_keep_and_up_again_have_the_same_buckets_and_ledger(own: RunningStack) -> None:
+    def held(stack: RunningStack) -> list[Any]:
+        versions = stack.target.client("s3").list_object_versions(Bucket=stack.target.bronze)["Versions"]
+        parked = json.loads(stack.sluice("quarantine", "list", "--parked", "--json"))["entries"]
+        return [sorted((item["Key"], item["VersionId"]) for item in versions), parked]
+
+    file = own.home / "no rule takes it.avro"
+    file.write_bytes(b"1")
+    own.sluice("put", str(file))
+    until(lambda: held(own)[1])
+    before = held(own)
+    own.sluice_process("local", "down", "--keep")
+    assert processes_of(own.home) == []
+    own.sluice_process("local", "up", "--detach")
+    again = RunningStack(own.home)  # the description of the new one
+    assert held(again) == before
+    again.sluice("put", str(file))
+    until(lambda: len(held(again)[0]) == 2)
+    own.sluice_process("local", "down", "--yes")
+    assert not (own.home / "kept").exists()
+
+
 def test_a_killed_owner_leaves_nothing_running(own: RunningStack) -> None:
     owner = Home(own.home).owner()
     assert owner is not None
