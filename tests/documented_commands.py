@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ("sluice", "make", "sam")
 _FENCED = re.compile(r"^```[a-z]*\n(.*?)^```$", re.M | re.S)
 _INDENTED = re.compile(r"(?:^(?: {4}|\t).*\n|^\n)+", re.M)
+_SUBSTITUTED = re.compile(r"\$\(([^()]*)")
 _LITERALS = re.compile(r"[a-z][a-z-]*")
 _IN_LINE = re.compile(r"`([^`\n]+)`")
 
@@ -63,7 +64,9 @@ def commands_in(text: str, document: str) -> Iterator[Shown]:
 
 
 def _parts(line: str, document: str) -> Iterator[Shown]:
-    """What is between &&, |, ; and > is a command each; brackets of optional words don't count."""
+    """Between &&, |, ; and > is a command each, and what $(...) runs. Brackets of optional words don't count."""
+    for inner in _SUBSTITUTED.findall(line):
+        yield from _parts(inner, document)
     if not line.startswith(PROGRAMS):
         return
     reader = shlex.shlex(line, posix=True, punctuation_chars="&|;>")

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import secrets
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import redirect_stdout
 from html.parser import HTMLParser
@@ -349,4 +350,5 @@ def test_the_page_and_top_say_what_status_says(source: Source, tmp_path: Any) ->
         0,
     )
     assert str(table["committed"]["objects"]) in texts
-    assert any(ODD in text for text in texts), "a name is shown as the text that it is"
+    traced = [shlex.split(text)[-1] for text in texts if text.startswith("sluice trace ")]
+    assert any(ODD in key for key in traced), "a name is one word of the command that traces it"

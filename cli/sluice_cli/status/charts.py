@@ -17,6 +17,7 @@ _HEIGHT = 120  # of the backlog
 _STRIP = 22  # the height of a strip
 _QUARTERS = range(5)
 _HALF_A_TICK = 2
+_SHORT_MS = 3_600_000  # windows whose labels show seconds
 
 
 def backlog_section(values: Sequence[int], window: Window) -> Node:
@@ -191,11 +192,12 @@ def _legend(*entries: tuple[str | Node, ...]) -> Node:
 
 
 def _axis(window: Window, *, under: bool = False) -> Node:
-    """The times at the quarters of the window: the date where it differs from the one before."""
+    """The times at the quarters of the window: the date where it differs from the one before, seconds of short ones."""
     labels, day = [], ""
+    end = 19 if window.ms < _SHORT_MS else 16
     for quarter in _QUARTERS:
         text = clock(window.begins + window.ms * quarter // 4)
-        labels.append(text[11:16] if text[:10] == day else text[5:16].replace("T", " "))
+        labels.append(text[11:end] if text[:10] == day else text[5:end].replace("T", " "))
         day = text[:10]
     return tag("div", *(tag("span", label) for label in labels), class_="axis under" if under else "axis")
 

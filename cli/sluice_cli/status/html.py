@@ -45,6 +45,7 @@ NONE = "-"  # the text of an empty cell
 # The shape of each kind of state: those who don't see its colour see this. Paths in a square of 12.
 DISC, HALF, RING = "M6 1a5 5 0 1 1 0 10a5 5 0 1 1 0-10Z", "M6 1a5 5 0 0 0 0 10Z", "M6 2a4 4 0 1 1 0 8a4 4 0 1 1 0-8Z"
 BARS, TRIANGLE, DIAMOND = "M2 1h3v10H2ZM7 1h3v10H7Z", "M6 1 11.5 11H.5Z", "M6 .5 11.5 6 6 11.5.5 6Z"
+CHECK = "M.8 6.8 2.6 5 5 7.2 9.4 1.8 11.2 3.3 5.2 10.6Z"
 CROSS = "M2.8 1 6 4.2 9.2 1 11 2.8 7.8 6 11 9.2 9.2 11 6 7.8 2.8 11 1 9.2 4.2 6 1 2.8Z"
 
 
@@ -68,6 +69,7 @@ WAITS = StateKind("accent", DIAMOND, "waiting, requested, due")
 PAUSES = StateKind("warn", BARS, "paused")
 WARNS = StateKind("warn", TRIANGLE, "late, parked")
 FAILS = StateKind("bad", CROSS, "halted, failed, quarantined")
+CALM = StateKind("good", CHECK, "nothing is wrong")
 KINDS = (FAILS, WARNS, PAUSES, WAITS, RUNNING, STARTS, RESTS)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sluice_cli.status.charts import backlog_section, commits_section, runs_strips
-from sluice_cli.status.html import FAILS, KINDS, RESTS, Node, joined, state, tag
+from sluice_cli.status.html import CALM, FAILS, KINDS, Node, joined, state, tag
 from sluice_cli.status.past import RunPast, TablePast, Window
 from sluice_cli.status.sections import (
     aside_section,
@@ -116,7 +116,7 @@ def _header(
 def _trouble(found: Sequence[Trouble], command: CommandLine) -> Node:
     if not found:
         calm = joined(
-            state("Nothing is wrong", RESTS), tag("span", ": nothing is halted, failing, late, quarantined or parked")
+            state("Nothing is wrong", CALM), tag("span", ": nothing is halted, failing, late, quarantined or parked")
         )
         return tag("section", calm, class_="trouble none", id="trouble")
     items = [
@@ -147,9 +147,9 @@ def _tiles(status: Mapping[str, Any], tables: Sequence[TablePast]) -> Node:
         _tile(
             "committed",
             f"{sum(commit.objects for commit in made):,}",
-            f"objects in {len({commit.batch for commit in made}):,} batches",
+            f"objects in {counted(len({commit.batch for commit in made}), 'batch', 'batches')}",
         ),
-        _tile("changes", f"{sum(commit.changes for commit in made):,}", f"in {len(tables):,} tables"),
+        _tile("changes", f"{sum(commit.changes for commit in made):,}", f"in {counted(len(tables), 'table')}"),
         _tile(
             "quarantined",
             f"{aside['objects']:,}{'+' if aside['more'] else ''}",

@@ -95,7 +95,7 @@ def _reason(service: str, table: TableActivity, config: TableConfig, now: int) -
     if facts.open or not applies_to(service, config) or now < earliest(service, facts, policy):
         return None
     if service == CATALOG:
-        return f"{facts.commits} commits since the last run" if facts.commits > 0 else None
+        return _commits(facts.commits) if facts.commits > 0 else None
     pace = policy.pace(service)
     if not policy.on or not pace.on:
         return None
@@ -104,12 +104,16 @@ def _reason(service: str, table: TableActivity, config: TableConfig, now: int) -
     if facts.commits <= 0:
         return None
     if facts.commits >= pace.commits:
-        return f"{facts.commits} commits since the last run"
+        return _commits(facts.commits)
     since = facts.done_at if facts.done_at is not None else table.services_since
     age = policy.age_s(service)
     if since is not None and now - since >= age * 1000:
-        return f"{facts.commits} commits since the last run, {age} s ago or longer"
+        return f"{_commits(facts.commits)}, {age} s ago or longer"
     return None
+
+
+def _commits(number: int) -> str:
+    return f"{number} {'commit' if number == 1 else 'commits'} since the last run"
 
 
 def applies_to(service: str, config: TableConfig) -> bool:

@@ -57,11 +57,13 @@ def test_the_check_accepts_a_right_and_refuses_a_wrong_command(line, wrong):
 def test_commands_are_found_in_blocks_lines_and_behind_others():
     text = (
         "Use `sluice wait` or:\n\n    $ sluice put a && sluice status | head\n\n```sh\nmake demo\nls\n```\n"
-        "not sluice wait.\n"
+        'not sluice wait.\n\n    sluice trace "$(sluice history --json | jq .key)"\n'
     )
     assert [(shown.program, *shown.words) for shown in commands_in(text, "x")] == [
         ("make", "demo"),
         ("sluice", "put", "a"),
         ("sluice", "status"),
+        ("sluice", "history", "--json"),
+        ("sluice", "trace", "$(sluice history --json | jq .key)"),
         ("sluice", "wait"),
     ]

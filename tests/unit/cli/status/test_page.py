@@ -8,11 +8,13 @@ from html.parser import HTMLParser
 import pytest
 from documented_commands import commands_in, problem
 
+from sluice_cli.status.charts import backlog_section
 from sluice_cli.status.html import FAILS, KINDS, NONE, RUNNING, badge, count, head, number, table
+from sluice_cli.status.past import Window
 from sluice_cli.status.style import STYLE
 from sluice_cli.status.trouble import SHOWN, CommandLine, troubles
 from sluice_cli.terminal.colours import DARK, DECORATION, GROUNDS, LIGHT, TEXT
-from tools.status_pictures import SIZES, browser, headless, sample_page, sample_status
+from tools.status_pictures import NOW, SIZES, browser, headless, sample_page, sample_status
 from tools.status_pictures import table as sample_table
 
 COLOURS = pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
@@ -167,6 +169,11 @@ def test_the_axes_are_labelled(shown):
     backlog = Page(page[page.index(">Backlog<") : page.index(">Commits<")])
     assert {"objects admitted and not yet readable, over time (UTC)", "2,000", "1,000", "0"} <= set(backlog.texts)
     assert {"04-30 10:00", "16:00", "22:00", "05-01 04:00", "10:00"} <= set(backlog.texts)
+
+
+def test_the_times_of_a_short_window_have_seconds():
+    axis = Page(backlog_section([1], Window(NOW, NOW + 194_000)))
+    assert axis.texts[-5:] == ["05-01 10:00:00", "10:00:48", "10:01:37", "10:02:25", "10:03:14"]
 
 
 def test_every_link_leads_to_a_part_of_the_page(shown):
