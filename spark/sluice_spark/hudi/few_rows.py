@@ -28,8 +28,8 @@ from sluice_spark.hudi.table import HudiTable
 COMMIT_TIME, SEQUENCE, RECORD_KEY, PARTITION_PATH, FILE_NAME = META_COLUMNS
 _COUNTED = ("date", "timestamp-micros", "timestamp-millis", "local-timestamp-micros")  # passed as bare numbers
 
-# What only this module needs of the engine's Hudi: class, method ("" for a constructor) and types of the parameters.
-# Names without a package are of java.lang, those with a leading dot of org.apache.hudi.
+# What only commits of small parts need of the engine's Hudi: class, method ("" for a constructor) and types of the
+# parameters. Names without a package are of java.lang, those with a leading dot of org.apache.hudi.
 _NEEDED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (".client.SparkRDDWriteClient", "startCommit", ()),
     (".client.SparkRDDWriteClient", "setOperationType", (".common.model.WriteOperationType",)),
@@ -60,6 +60,7 @@ _NEEDED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (".common.model.DefaultHoodieRecordPayload", "", ("org.apache.avro.generic.GenericRecord", "Comparable")),
     (".common.model.HoodieAvroRecord", "", (".common.model.HoodieKey", ".common.model.HoodieRecordPayload")),
     (".common.model.HoodieKey", "", ("String", "String")),
+    (".common.model.HoodieWriteStat", "setPrevBaseFile", ("String",)),  # of `HudiJvm.commit_files`
 )
 # By this Hudi keeps up a record index from the files of a commit, also of one without Hudi's own write statuses.
 _NEEDED_BY_RECORD_INDEX = (
