@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,8 +28,9 @@ from sluice_cli.status.service_entries import describe_error, service_entries
 from sluice_cli.terminal.interaction import ask
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, stderr_console, visible
 from sluice_cli.terminal.services import request_services, wait_for_services
-from sluice_cli.trace.row_life import RowLife
-from sluice_cli.trace.row_search import Bounds, RowSearch, Searched
+
+if TYPE_CHECKING:
+    from sluice_cli.trace.row_search import Searched
 
 OBJECTS = 10_000
 FORGOTTEN = "forgotten"
@@ -124,6 +125,9 @@ def _search(
     most: int,
 ) -> Searched:
     """The changes of the row in all objects: nothing is taken from the table, which shows only those that won."""
+    from sluice_cli.trace.row_life import RowLife
+    from sluice_cli.trace.row_search import Bounds, RowSearch
+
     with stderr_console().status("Reading bronze") as status:
         search = RowSearch(
             ledger=ledger,
