@@ -2,6 +2,8 @@
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
+# Byte code is kept, whatever the environment says: without it each process of the tests compiles the sources anew.
+export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo example test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check coverage documents pictures docs test-all test-unit-on mutants faults soak scan build package deploy on-aws delete bench bench-services bench-bytes deploy-walkthrough transcript constraints requirements notices clean
