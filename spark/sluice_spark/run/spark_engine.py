@@ -138,6 +138,8 @@ class SparkMerger:
         except Exception as error:
             if _ended(spark):
                 raise SparkDied("Spark ended under the driver", table=table, work=work) from error
+            if lost := lost_class(error):
+                raise SparkDied("Spark's JVM has lost a class", table=table, work=work, java_error=lost) from error
             raise
         finally:
             self._used_at = time.monotonic()
@@ -150,6 +152,32 @@ def _ended(spark: SparkSession) -> bool:
         return context is None or bool(context.sc().isStopped())
     except Exception:  # Py4J raises many kinds of errors where the JVM is gone
         return True
+
+
+# A class that could not be initialized once, such as one with a native library while the disk is full, is never tried
+# again by its JVM: every later use of it raises the first of these (Java Language Specification, section 12.4.2).
+LOST = frozenset({"java.lang.NoClassDefFoundError", "java.lang.ExceptionInInitializerError"})
+_MOST_CAUSES = 50
+
+
+def _thrown(error: BaseException | None) -> Any:
+    """The Java exception of an error by Py4J, or of one that PySpark made of it."""
+    return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+
+
+def lost_class(error: BaseException) -> str:
+    """What Java says of a class that its JVM can't use any more; empty where that is not the error's cause."""
+    raised: BaseException | None = error
+    while raised is not None and not _thrown(raised):
+        raised = raised.__cause__
+    thrown = _thrown(raised)
+    for _ in range(_MOST_CAUSES):
+        if thrown is None:
+            break
+        if thrown.getClass().getName() in LOST:
+            return str(thrown.toString())[:200]
+        thrown = thrown.getCause()
+    return ""
 
 
 POOL = "warm-up"
