@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,11 +65,17 @@ class World:
     def next_round(self) -> list[tuple[str, str, bytes, dict[int, str | None]]]:
         """The next objects, one for each table: table, key, bytes, values. Rows are created, changed and deleted."""
         self._rounds += 1
-        return [self._next(name) for name in TABLES]
+        return [self._object(name, self._changes(), str(self._rounds)) for name in TABLES]
 
     def put_round(self) -> list[Put]:
         """Put the next objects; the oracle counts them."""
         return [self.put(*item) for item in self.next_round()]
+
+    def put_updates(self) -> list[Put]:
+        """Put changes of rows of the last round only. Hudi writes them to logs; with new rows it rewrites small files."""
+        first = (self._rounds - 1) * ROWS
+        changes = [(first + n, "u") for n in range(1, ROWS // 3 + 1)]
+        return [self.put(*self._object(name, changes, f"{self._rounds}u")) for name in TABLES]
 
     def put(self, name: str, key: str, body: bytes, values: dict[int, str | None]) -> Put:
         """Put one object; the oracle counts it."""
@@ -86,12 +92,13 @@ class World:
                 rows.update(put.values)
         return {key: value for key, value in rows.items() if value is not None}
 
-    def _next(self, name: str) -> tuple[str, str, bytes, dict[int, str | None]]:
-        """A third of the rows of the round before are changed, one is deleted, and others are created."""
+    def _object(
+        self, name: str, changes: Iterable[tuple[int, str]], said: str
+    ) -> tuple[str, str, bytes, dict[int, str | None]]:
         records, values = [], {}
         first = self._offsets[name]
-        for number, op in self._changes():
-            wanted = f"{name[:1]}{self._rounds}.{number}"
+        for number, op in changes:
+            wanted = f"{name[:1]}{said}.{number}"
             found = row(name, number, seed=SEED, sizes=SIZES) | {TABLES[name]: wanted}
             key = int(str(found[SOURCES[name].key]))
             if op == "d":
@@ -103,6 +110,7 @@ class World:
         return name, object_key(name, first, prefix=f"{self.database}."), object_bytes(name, records), values
 
     def _changes(self) -> Iterator[tuple[int, str]]:
+        """A third of the rows of the round before are changed, one is deleted, and others are created."""
         before, now = (self._rounds - 2) * ROWS, (self._rounds - 1) * ROWS
         if self._rounds > 1:
             yield from ((before + n, "u") for n in range(1, ROWS // 3 + 1))
