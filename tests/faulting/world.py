@@ -72,7 +72,7 @@ class World:
         return [self.put(*item) for item in self.next_round()]
 
     def put_updates(self) -> list[Put]:
-        """Put changes of rows of the last round only. Hudi writes them to logs; with new rows it rewrites small files."""
+        """Put changes of the last round's rows only. They go to logs; beside new rows Hudi rewrites small files."""
         first = (self._rounds - 1) * ROWS
         changes = [(first + n, "u") for n in range(1, ROWS // 3 + 1)]
         return [self.put(*self._object(name, changes, f"{self._rounds}u")) for name in TABLES]
