@@ -95,7 +95,6 @@ DEATHS: tuple[Fault, ...] = (
             "kill -9 of the driver: an instant is inflight, and a data file is on its way",
             killed_at(lambda scene: scene.data_put(), after=False),
         ),
-        sampled="mor",
     ),
     *both_types(
         Fault(

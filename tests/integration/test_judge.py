@@ -27,12 +27,10 @@ CASES = (*pairwise(), *OTHERS)
 # Every kind of set, pace and table type. All pairs of them, and sets that differ little, are left to `make test-all`.
 IN_SHORT = {
     "tickit_small-at_least_once-one_go-mor",
-    "moma_flat-shuffled-one_go-cow",
     "pagila_env-shuffled-one_go-cow",
     SIDE_OBJECTS.id,
     *(case.id for case in OTHERS if case.set_name in ("outbox_json_confluent", "types_flat_precise")),
 }
-PARTITIONED = ("pagila_env",)  # in `make test`
 TIMEOUT_S = 900.0
 
 
@@ -70,9 +68,9 @@ def judgements(
 
 
 def in_extent(case: Case) -> FixtureSet:
-    """The case's set. `make test` lands most sets without partitions, whose many files take most of the time."""
+    """The case's set. `make test` lands it without partitions, whose many files take most of the time."""
     fixtures = find_set(case.set_name, os.environ)
-    if WHOLE or case.set_name in PARTITIONED:
+    if WHOLE:
         return fixtures
     topics = {topic: replace(keyed, partition_by=()) for topic, keyed in fixtures.plan.topics.items()}
     return replace(fixtures, plan=replace(fixtures.plan, topics=topics))

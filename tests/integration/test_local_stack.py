@@ -151,7 +151,8 @@ def test_a_killed_owner_leaves_nothing_running(own: RunningStack) -> None:
     own.sluice_process("local", "up", "--detach")
 
 
-@pytest.mark.parametrize("after", [pytest.param("at once", marks=pytest.mark.whole), "when it is ready"])
+@pytest.mark.whole
+@pytest.mark.parametrize("after", ["at once", "when it is ready"])
 def test_ctrl_c_leaves_nothing_running(tmp_path: Path, after: str) -> None:
     home = tmp_path / "home"
     home.mkdir()

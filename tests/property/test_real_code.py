@@ -31,9 +31,12 @@ SCENARIOS = {
     ),
     "a notice comes twice": (Scenario((A,), ((0,), (0,)), supervisions=1), Bounds(1, 0), Bounds(1, 1)),
 }
+IN_WHOLE = frozenset({"a notice comes twice"})  # test_lane_model.py has it, too
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.whole if name in IN_WHOLE else ()) for name in SCENARIOS]
+)
 def test_the_real_code_commits_each_object_once_in_every_schedule(name, record_property):
     scenario, short, whole = SCENARIOS[name]
     seen = explore(partial(LaneWorld, scenario), whole if WHOLE else short)

@@ -99,6 +99,7 @@ def test_the_first_commit_keeps_the_rows_that_the_source_did_not_send(bench: Wor
     assert (again.report.rows, again.report.instant) == (0, None), "adopting again changes nothing"
 
 
+@pytest.mark.whole
 def test_an_adopted_row_supplies_what_a_change_left_unchanged(bench: Workbench) -> None:
     config = table(table_type="mor", partition_by=("place",))
     source = written(bench, [(1, "A", "long text", 10)])

@@ -221,7 +221,9 @@ AT_FILES = {
 }
 
 
-@pytest.mark.parametrize("at", AT_FILES)
+@pytest.mark.parametrize(
+    "at", [pytest.param(at, marks=() if at == "between the files" else pytest.mark.whole) for at in AT_FILES]
+)
 def test_a_rewrite_that_died_is_rolled_back_and_runs_again(
     bench: Workbench, at: str, by: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,6 +295,7 @@ def test_a_rewritten_file_and_its_commit_are_like_hudis_own(bench: Workbench, by
     assert found[0]["commits"] and found[0]["file"]
 
 
+@pytest.mark.whole
 def test_new_rows_without_a_small_file_start_one(bench: Workbench, by: Ways, monkeypatch: pytest.MonkeyPatch) -> None:
     config = table()
     bench.merge(config, [bench.put([row("c", 1, 1), row("c", 2, 2)], SCHEMA)])

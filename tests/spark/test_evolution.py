@@ -166,6 +166,7 @@ def test_an_incompatible_schema_sets_aside_only_its_own_objects(bench: Workbench
 @pytest.mark.parametrize(
     ("table_type", "partition_by"), [pytest.param("cow", (), marks=pytest.mark.whole), ("mor", ("place",))]
 )
+@pytest.mark.whole
 def test_a_decimal_of_another_scale_rewrites_the_table_in_the_same_commit(
     bench: Workbench, table_type: str, partition_by: tuple[str, ...]
 ) -> None:

@@ -79,6 +79,7 @@ def test_a_write_that_died_and_a_compaction_leave_the_record_index_true(
     assert bench.rows(config, "id", "name") == bench.rows_by_hudi_rs(config, "id", "name") == expected
 
 
+@pytest.mark.whole
 def test_files_that_pyarrow_wrote_leave_the_record_index_true(bench: Workbench) -> None:
     config = table(index="record")
     bench.merge(config, [bench.put([row("c", 1, 1), row("c", 2, 2)], SCHEMA)])
