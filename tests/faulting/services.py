@@ -25,6 +25,8 @@ def killed_in(service: str, suffix: str) -> Callable[[Scene], None]:
             scene.stack.sluice("services", "run", table, "--service", service)
             scene.caught(trap)
             scene.kill_driver()
+        # Until the next run has carried it out, what is unfinished on the timeline is no orphan.
+        scene.stack.sluice("services", "run", table, "--service", service, "--wait", "240")
 
     return act
 
