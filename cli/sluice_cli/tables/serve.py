@@ -49,18 +49,17 @@ def serve(
     from sluice_read.serve.pages import PageLimits
 
     target = chosen_target(stack)
-    local = _is_local(host)
+    local, shown = _is_local(host), f"[{host}]" if ":" in host else host
     app = api(
         target,
         ServeLimits(max_rows=rows, at_once=at_once, page=PageLimits(seconds=seconds)),
-        hosts=_LOCAL_NAMES if local else ("*",),
+        hosts=(*_LOCAL_NAMES, shown) if local else ("*",),
         page=page,
     )
     config = uvicorn.Config(
         app, host=host, port=port, log_level="warning", server_header=False, proxy_headers=False, lifespan="off"
     )
     listening = config.bind_socket()
-    shown = f"[{host}]" if ":" in host else host
     say(f"Serving silver tables at http://{shown}:{listening.getsockname()[1]}/tables until Ctrl-C")
     if not local:
         say("Whoever reaches this address reads every table: there is no authentication")

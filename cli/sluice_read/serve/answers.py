@@ -16,7 +16,7 @@ class Answer:
 
 
 class AnswerCache:
-    """The answers used last, up to `max_bytes` of bodies. Safe to use from several threads."""
+    """The answers used last, up to `max_bytes` of questions and bodies. Safe to use from several threads."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes, self._bytes = max_bytes, 0
@@ -36,11 +36,15 @@ class AnswerCache:
         """Keep an answer in place of an older one; one larger than everything that may be kept is left out."""
         with self._lock:
             replaced = self._answers.pop(question, None)
-            self._bytes -= len(replaced.body) if replaced is not None else 0
-            if len(answer.body) > self._max_bytes:
+            self._bytes -= _size(question, replaced) if replaced is not None else 0
+            if _size(question, answer) > self._max_bytes:
                 return
             self._answers[question] = answer
-            self._bytes += len(answer.body)
+            self._bytes += _size(question, answer)
             while self._bytes > self._max_bytes:
-                _, oldest = self._answers.popitem(last=False)
-                self._bytes -= len(oldest.body)
+                self._bytes -= _size(*self._answers.popitem(last=False))
+
+
+def _size(question: tuple[str, ...], answer: Answer) -> int:
+    """The bytes that an answer takes; a client may write a question far longer than its answer."""
+    return sum(map(len, question)) + len(answer.body)

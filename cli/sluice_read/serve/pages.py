@@ -74,6 +74,7 @@ class Cursor:
         """Read the text of a cursor. Raises InvalidCursor."""
         try:
             found = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+            json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text for DuckDB
         except (ValueError, binascii.Error, RecursionError) as error:
             raise InvalidCursor("The cursor can't be read") from error
         if not (isinstance(found, list) and len(found) == 3 and all(isinstance(item, str) for item in found)):

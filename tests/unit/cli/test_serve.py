@@ -31,6 +31,13 @@ def test_it_listens_on_this_machine_only_and_for_its_names_only(started, capsys)
     assert TestClient(app, base_url="http://elsewhere.example").get("/tables").status_code == 400
 
 
+def test_another_address_of_this_machine_answers_to_its_own_name(started):
+    assert run(["serve", "--host", "127.0.0.2", "--port", "0"]) == 0
+    ((app, (host, port)),) = started
+    assert TestClient(app, base_url=f"http://{host}:{port}").get("/tables").status_code == 200
+    assert TestClient(app, base_url="http://elsewhere.example").get("/tables").status_code == 400
+
+
 def test_another_address_is_served_with_a_warning(started, capsys):
     assert run(["serve", "--host", "0.0.0.0", "--port", "0", "--no-page"]) == 0
     ((app, _),) = started

@@ -141,6 +141,7 @@ def test_the_next_page_is_read_as_of_the_instant_of_the_first(client):
         ({"as_of": "20261121080015045", "since": "2h"}, 400, "invalid_moment"),
         ({"cursor": "zz"}, 400, "invalid_cursor"), ({"cursor": "WzEsMiwzXQ"}, 400, "invalid_cursor"),
         ({"cursor": "WyJ4IiwiIiwiIl0"}, 400, "invalid_cursor"), ({"cursor": "é"}, 400, "invalid_cursor"),
+        ({"cursor": "WyIyMDI2MDUwMTEwMTUwMDEyMyIsIlx1ZDgwMCIsIiJd"}, 400, "invalid_cursor"),
         ({"limit": 0}, 400, "invalid_request"), ({"wher": "id:eq:1"}, 400, "invalid_request"),
     ],
 )  # fmt: skip
@@ -211,13 +212,21 @@ def test_an_answer_is_kept_until_the_next_commit_of_its_table(tmp_path, monkeypa
 
 
 def test_kept_answers_take_no_more_memory_than_allowed():
-    kept = AnswerCache(10)
+    kept = AnswerCache(12)
     for name, size in (("a", 4), ("b", 4)):
         kept.keep((name,), Answer("1", b"x" * size))
     assert kept.get(("a",), "1") is not None and kept.get(("a",), "2") is None
     kept.keep(("c",), Answer("1", b"x" * 4))
-    kept.keep(("d",), Answer("1", b"x" * 11))
+    kept.keep(("d",), Answer("1", b"x" * 12))
     assert [name for name in "abcd" if kept.get((name,), "1")] == ["a", "c"]
+
+
+def test_a_long_question_takes_of_the_memory_for_answers():
+    kept = AnswerCache(100)
+    for name in "ab":
+        kept.keep((name * 60,), Answer("1", b"x"))
+    kept.keep(("c" * 101,), Answer("1", b"x"))
+    assert [name for name, length in (("a", 60), ("b", 60), ("c", 101)) if kept.get((name * length,), "1")] == ["b"]
 
 
 def limited(**page):
