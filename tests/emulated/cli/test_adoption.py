@@ -85,6 +85,15 @@ def test_waiting_ends_with_the_rows_or_with_the_reason(lake, invoked, monkeypatc
     assert "name is string, not bigint" in capsys.readouterr().err
 
 
+def test_a_second_table_waits_until_the_first_is_adopted(lake, invoked, capsys):
+    assert run(["table", "adopt", TABLE, "--from", SOURCE, "--yes"]) == 0
+    for name in ("hoodie.properties", "20240101000000000.deltacommit"):
+        lake.s3.put_object(Bucket="lake", Key=f"crm/more/.hoodie/{name}", Body=PROPERTIES.encode())
+    assert run(["table", "adopt", TABLE, "--from", "s3://lake/crm/more", "--yes"]) == 1
+    assert f"from {SOURCE}" in capsys.readouterr().err
+    assert lake.ledger.services.get("main", TABLE, ADOPTION).arguments == {"source": SOURCE}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message", "code"),
     [
