@@ -172,17 +172,25 @@ def holds_key(row: RowError, config: TableConfig, key: Sequence[str]) -> bool:
     if row.encoding == BASE64:
         return all(text.encode("utf-8") in base64.b64decode(row.content) for text in key)
     if row.content_bytes > MAX_CONTENT_BYTES:
-        return all(text in row.content for text in key)
-    sources = {to: name for name, to in config.columns.rename.items()}
+        return _is_within(row.content, key)
+    sources = {to.lower(): name.lower() for name, to in config.columns.rename.items()}
     try:
         record = json.loads(row.content)
     except ValueError:
-        return all(text in row.content for text in key)
-    names = [{name, sources.get(name, name)} for name in config.record_key]
+        return _is_within(row.content, key)
+    names = [{name.lower(), sources.get(name.lower(), name.lower())} for name in config.record_key]
     return any(
-        all(any(_text(values.get(name)) == text for name in own) for own, text in zip(names, key, strict=True))
+        all(
+            any(name.lower() in own and _text(value) == text for name, value in values.items())
+            for own, text in zip(names, key, strict=True)
+        )
         for values in _mappings(record)
     )
+
+
+def _is_within(content: str, key: Sequence[str]) -> bool:
+    """Whether a part of a JSON text contains the texts of a key, escaped as `row_error` writes them."""
+    return all(json.dumps(text)[1:-1] in content for text in key)
 
 
 def _mappings(value: object) -> Iterator[Mapping[str, object]]:

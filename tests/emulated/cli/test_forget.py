@@ -1,6 +1,7 @@
 """`sluice forget`: what is asked of the lane, what is removed beside the table, and what the receipt lists."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from builders import avro_object, change, flattened
@@ -11,6 +12,7 @@ from sluice.batch.outcome import COMMITTED, Outcome, RowErrorCount
 from sluice.batch.row_errors import BASE64, JSON_TEXT, RowError, from_lines, to_lines
 from sluice.changes.forgotten import key_hash
 from sluice.config.document import Configuration
+from sluice.config.rules.columns import ColumnRules
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.table import TableConfig
 from sluice.services.requests import FORGETTING, ServiceError, ServiceReport
@@ -152,3 +154,14 @@ def test_a_key_with_another_number_of_values_is_refused(users, capsys):
 )
 def test_quarantined_records_are_matched_by_their_key(row, holds):
     assert holds_key(row, CONFIG, ["7"]) == holds
+
+
+def test_a_cut_record_holds_a_key_beyond_ascii():
+    cut = RowError(0, "c", "r", None, None, JSON_TEXT, json.dumps({"id": 'Zoë "Z"', "name": "n"})[:-2], 99_999)
+    assert holds_key(cut, CONFIG, ['Zoë "Z"']) and not holds_key(cut, CONFIG, ["Zoé"])
+
+
+def test_a_renamed_key_is_found_in_any_case():
+    renamed = replace(CONFIG, columns=ColumnRules(rename={"user_id": "id"}))
+    assert holds_key(quarantined(0, after={"USER_ID": 7}), renamed, ["7"])
+    assert holds_key(quarantined(0, ID=7), CONFIG, ["7"])
