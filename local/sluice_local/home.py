@@ -72,6 +72,10 @@ class Home:
         (self.kept / _ADDRESSES).write_text(json.dumps(addresses))
         (self.kept / ASKED).touch()
 
+    def has_kept(self) -> bool:
+        """Whether the stack that was asked last kept everything; what an earlier one kept stays until then."""
+        return (self.kept / COMPLETE).exists() and not (self.kept / ASKED).exists()
+
     def kept_ports(self) -> tuple[int, int] | None:
         """The ports of emulator and stand-in when everything was kept. None where nothing is kept."""
         if not (self.kept / COMPLETE).exists():

@@ -190,7 +190,7 @@ def down(
     if not keep:
         shutil.rmtree(home.kept, ignore_errors=True)
         say(f"ended; its buckets, tables and ledger are gone, the logs of its runs stay in {home.runs}")
-    elif home.kept_ports() is None:
+    elif not home.has_kept():
         log = home.path / "emulator" / "emulator.log"
         raise CommandFailed("The stack ended, and its data was not kept", next_step=f"Its emulator's log is {log}")
     else:

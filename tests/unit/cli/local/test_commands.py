@@ -77,6 +77,14 @@ def test_down_with_keep_asks_nothing_and_fails_where_nothing_was_kept(owner, mon
     assert f"restores {home.kept}" in capsys.readouterr().err and home.kept.exists()
 
 
+def test_what_was_kept_before_is_not_taken_for_what_was_to_be_kept(owner, capsys):
+    home = Home(Path(os.environ["SLUICE_HOME"]))
+    home.kept.mkdir()
+    (home.kept / COMPLETE).touch()
+    assert run(["local", "down", "--keep"]) == 1
+    assert "was not kept" in capsys.readouterr().err and (home.kept / COMPLETE).exists()
+
+
 def test_down_without_keep_discards_what_was_kept_before(owner, monkeypatch):
     in_a_terminal(monkeypatch, True)
     home = Home(Path(os.environ["SLUICE_HOME"]))
