@@ -102,7 +102,8 @@ def rewritten(
                 pieces += [old.slice(begin, place - begin), new.slice(number, 1)]
                 begin = place + 1
             yield pa.concat_tables([*pieces, old.slice(begin)])
-        yield new.take(pa.array([number for number in range(new.num_rows) if number not in replaced], pa.int64()))
+        if len(replaced) < new.num_rows:  # else a row group without rows, which not every reader takes
+            yield new.take(pa.array([number for number in range(new.num_rows) if number not in replaced], pa.int64()))
 
     made = _written(parts(), new.schema, avro_schema)
     return Rewritten(made, stored + new.num_rows - len(replaced), len(replaced))
@@ -130,12 +131,19 @@ def _as_now(batch: pa.RecordBatch, schema: pa.Schema, file_name: str) -> pa.Tabl
     columns = [
         _repeated(file_name, count)
         if field.name == FILE_NAME
-        else batch.column(field.name).cast(field.type)
+        else _widened(batch.column(field.name), field.type)
         if field.name in held
         else pa.nulls(count, field.type)
         for field in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _widened(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The values in a wider type. A float becomes the double of its text, as in Hudi: 0.1 of 0.1."""
+    if pa.types.is_float32(values.type) and pa.types.is_float64(kind):
+        values = values.cast(pa.string())
+    return values.cast(kind)
 
 
 def _written(parts: Iterable[pa.Table], schema: pa.Schema, avro_schema: str) -> pa.Buffer:

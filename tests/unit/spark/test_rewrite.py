@@ -97,6 +97,29 @@ def test_a_file_is_written_in_row_groups_that_fit_memory(monkeypatch: pytest.Mon
     assert sum(group.num_rows for group in groups) == 1_000
 
 
+@pytest.mark.parametrize("changed", [(7, "x"), (2_000, "x")], ids=["in place", "at the end"])
+def test_no_row_group_of_a_rewritten_file_is_empty(changed: tuple[int, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    body = stored(rows(*[(id, "n" * 50) for id in range(1_000)]))
+    monkeypatch.setattr(base_file, "_ROWS_AT_ONCE", 100)
+    monkeypatch.setattr(base_file, "_ROW_GROUP_BYTES", 10_000)  # full after the last stored rows
+    new = rows(changed)
+    made = rewritten(body, new, keys(new), instant=SECOND, file_name="n", number=0, avro_schema="")
+    metadata = pq.ParquetFile(pa.BufferReader(made.body)).metadata
+    groups = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    assert min(groups) > 0 and sum(groups) == made.rows
+
+
+def test_floats_of_an_older_file_become_doubles_as_hudi_makes_them() -> None:
+    values = [0.1, 16777216.0, 3.4028235e38, -0.0, float("inf"), float("nan"), None]
+    old, new = (
+        rows(*[(id, None) for id in range(count)]).append_column("f", pa.array(found, kind))
+        for count, found, kind in ((len(values), values, pa.float32()), (1, [0.2], pa.float64()))
+    )
+    new = new.set_column(0, "id", pa.array([99], pa.int64()))
+    found, _ = after(stored(old), new)
+    assert [str(row["f"]) for row in found] == [str(value) for value in (*values, 0.2)]
+
+
 def work(tmp_path: Path, *files: FileRows) -> Rewrite:
     objects: Any = None  # files on disk need none
     spark: Any = None
