@@ -168,8 +168,15 @@ def _concealed(chunk: Chunk, first: int, plan: ReaderPlan) -> Chunk:
         return Chunk(writer, chunk.records)
     if plan.rules.hash and not plan.hash_key:
         raise NoHashKey(f"The key of {plan.table}'s hashed columns was not read", table=plan.table)
-    conceal = Concealment(plan.rules, chunk.writer.row, plan.hash_key, placeholders(plan.unavailable_value))
     sides = ("before", "after") if writer.shape == ENVELOPE else ()
+    meta = writer.meta
+    conceal = Concealment(
+        plan.rules,
+        chunk.writer.row,
+        plan.hash_key,
+        placeholders(plan.unavailable_value),
+        beside=() if sides else (meta.op, meta.deleted, meta.source_ts_ms, *meta.position.names),
+    )
     records: list[Record] = []
     for number, record in enumerate(chunk.records, first):
         if isinstance(record, BrokenRecord):

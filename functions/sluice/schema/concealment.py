@@ -15,6 +15,7 @@ from typing import Any, Callable
 from sluice.config.placeholders import Placeholders
 from sluice.config.rules.columns import ColumnRules
 from sluice.errors import SluiceError
+from sluice.names import stored_name
 from sluice.schema import columns as kinds
 from sluice.schema.columns import Column, RowSchema, plain_column
 from sluice.schema.temporal import date_text, structured_text, timestamp_text
@@ -58,11 +59,21 @@ def _ruled(column: Column, rules: ColumnRules) -> Column:
 class Concealment:
     """Conceals the rows of one writer schema."""
 
-    def __init__(self, rules: ColumnRules, row: RowSchema, key: bytes, placeholders: Placeholders) -> None:
-        """`row` is the writer's own, `key` the key of the hashes."""
+    def __init__(
+        self,
+        rules: ColumnRules,
+        row: RowSchema,
+        key: bytes,
+        placeholders: Placeholders,
+        *,
+        beside: Iterable[str | None] = (),
+    ) -> None:
+        """`row` is the writer's own, `key` the key of the hashes, `beside` the metadata fields of flattened rows."""
         self._key = key
         self._placeholders = placeholders
         self._own = frozenset(column.written_name for column in row.columns)
+        self._known = self._own.union(filter(None, beside))
+        self._named = frozenset(name.lower() for name in rules.concealed)
         self._excluded = [column.written_name for column in row.columns if rules.excludes(column.name)]
         self._changed: list[tuple[Column, Callable[[str], str]]] = []
         for column in row.columns:
@@ -78,6 +89,9 @@ class Concealment:
         Raises ValueError, TypeError, ArithmeticError or AttributeError for a value that its type doesn't have.
         """
         made = dict(values)
+        for name in made.keys() - self._known:  # a record in JSON may hold more than its schema declares
+            if stored_name(name).lower() in self._named:
+                del made[name]
         for name in self._excluded:
             made.pop(name, None)
         for column, conceal in self._changed:

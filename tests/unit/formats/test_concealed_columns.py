@@ -137,6 +137,15 @@ def test_both_sides_of_an_envelope_are_concealed_and_deletions_find_their_row():
     assert all("last_name" not in row for row in rows)
 
 
+def test_a_concealed_field_that_a_records_schema_lacks_is_not_kept_either():
+    config = table(exclude=("ssn",), hash=("email",), mask={"e_card": 0}, key="s/k")
+    more = {"SSN": SECRET, "e-card": SECRET, "other": "stays"}
+    body = lines(*wrapped(CREATE_SCHEMA, CREATE, {**CREATE, "after": {**CREATE["after"], "id": None, **more}}))
+    schemas, _ = schemas_of(body, "json", config)
+    (bad,) = decoded(body, config, schemas[0], "json").rows
+    assert bad.code == "null_record_key" and SECRET not in str(bad) and "stays" in bad.content
+
+
 def test_the_driver_stores_what_spark_is_given():
     config = table(exclude=("note",), rename={"card": "pan"}, hash=("email",), mask={"card": 4}, key="s/k")
     schema = flattened(COLUMNS)
