@@ -68,12 +68,16 @@ def forget(
         "names": config.record_key,
     }
 
+    noted = facts.forgotten
+
     def mark(position: str) -> None:
-        noted = with_mark(facts.forgotten, key, position)
-        if noted is None:
+        nonlocal noted
+        longer = with_mark(noted, key, position)
+        if longer is None:
             raise TooManyForgotten(f"{config.table} has no room for another mark", table=config.table)
         check_held()
-        hudi.jvm.update_properties(hudi.meta_client(), {own_metadata.FORGOTTEN_PROPERTY: noted})
+        hudi.jvm.update_properties(hudi.meta_client(), {own_metadata.FORGOTTEN_PROPERTY: longer})
+        noted = longer
 
     of_history = _Removed()
     if config.history:
@@ -83,7 +87,8 @@ def forget(
         if history.exists():
             held = recovered_facts(history, services.log)
             if not held.empty:
-                of_history = _remove(history, spark, held, **by_key, check_held=check_held, mark=lambda position: None)
+                # Marked too: a purge may have left the row to the history alone, which has no floor against a replay.
+                of_history = _remove(history, spark, held, **by_key, check_held=check_held, mark=mark)
     removed = _remove(hudi, spark, facts, **by_key, check_held=check_held, mark=mark)
     services.log.event("forgotten", table=config.table, rows=removed.rows, history_rows=of_history.rows)
     return SliceDone(
@@ -95,7 +100,7 @@ def forget(
             more={
                 "history_rows": of_history.rows,
                 "older_files": removed.cleaned + of_history.cleaned,
-                "marked": int(removed.position is not None or key in marks(facts.forgotten)),
+                "marked": int(key in marks(noted)),
             },
         )
     )
