@@ -89,6 +89,9 @@ def adopt(
         more = entry["report"]["more"]
         known = counted(more.get("known", 0), "key") + " known already"
         print(f"{table}: {counted(entry['report']['rows'], 'row')} adopted of {more.get('read', 0):,}, {known}")
+        if more.get("below_purge_floor"):
+            left = counted(more["below_purge_floor"], "row")
+            say(f"{left} left out: the table purges deleted rows, and no longer knows whether these were among them")
     if wait_s and (entry["open"] or entry["state"] == FAILED):
         raise typer.Exit(1)
 

@@ -29,9 +29,9 @@ def serve(
     /openapi.json describes all parameters, and /docs is a page to try them. An answer has the table's newest commit as
     its ETag, and is kept until the next one.
 
-    There is no authentication: everyone who reaches the address reads every table. It is therefore 127.0.0.1, where
-    other machines can't reach it, and so don't web pages of other sites. Put a proxy that asks for a password in front
-    of any other.
+    There is no authentication: everyone who reaches the address reads every table. The default is
+    therefore 127.0.0.1, out of reach of other machines and of web pages of other sites. Put a proxy that asks for a
+    password in front of any other.
 
     Examples:
 

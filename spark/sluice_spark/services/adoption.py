@@ -79,10 +79,12 @@ def adopt(
             left_columns=list(columns.left),
             **counts,
         )
+        purged = counts.get("below_purge_floor", 0)
         more = {
             "read": counts["read"],
             "duplicates": counts["overtaken"],
-            "known": counts["losing"],
+            "known": counts["losing"] - purged,
+            **({"below_purge_floor": purged} if purged else {}),
             "columns_absent": len(columns.absent),
             "columns_left": len(columns.left),
         }
