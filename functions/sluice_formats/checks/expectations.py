@@ -49,7 +49,7 @@ def failures(batch: pa.RecordBatch, columns: Sequence[Column], expected: Expecta
     """Every rule that a row fails: of rows that are there, by the values that their change holds."""
     if not expected.columns:
         return
-    by_name = {column.name: column for column in columns}
+    by_name = {column.name.lower(): column for column in columns}  # as in Spark, case doesn't count
     own = {name: batch.column(batch.schema.get_field_index(name)) for name in (hidden.DELETED, hidden.OP)}
     rows = [
         place
@@ -58,12 +58,13 @@ def failures(batch: pa.RecordBatch, columns: Sequence[Column], expected: Expecta
     ]
     left_out = batch.column(batch.schema.get_field_index(hidden.UNCHANGED)).to_pylist()
     for each in expected.all():
-        places = [place for place in rows if each.column not in (left_out[place] or ())]
-        column = by_name.get(each.column)
+        column = by_name.get(each.column.lower())
+        name = each.column if column is None else column.name
+        places = [place for place in rows if name not in (left_out[place] or ())]
         if column is None:
             texts: list[str | None] = [None] * len(places)
         else:
-            values = batch.column(batch.schema.get_field_index(each.column)).to_pylist()
+            values = batch.column(batch.schema.get_field_index(name)).to_pylist()
             texts = [None if values[place] is None else _text(values[place], column) for place in places]
         for place, rule in _failed(each, texts):
             yield Failure(places[place], each.column, rule)

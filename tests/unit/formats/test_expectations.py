@@ -92,6 +92,13 @@ def test_a_null_fails_no_rule_but_not_null():
     assert kept(decoded(table(n=rules, text=rules), {})) == [0]
 
 
+def test_the_case_of_an_expected_column_does_not_matter():
+    found = decoded(table(TEXT={"not_null": True, "in": ["a"]}), {"text": "a"}, {"text": "b"}, {})
+    assert kept(found) == [0] and [error.record for error in found.rows] == [1, 2]
+    unchanged = decoded(table(TEXT={"not_null": True}), {"text": "__debezium_unavailable_value", "op": "u"})
+    assert kept(unchanged) == [0]
+
+
 def test_a_column_that_no_object_has_is_null():
     assert [error.code for error in decoded(table(absent={"not_null": True}), {}).rows] == ["unexpected_value"]
 
