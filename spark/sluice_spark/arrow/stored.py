@@ -38,7 +38,7 @@ def by_key(rows: Iterable[tuple[Key, StoredRow]]) -> dict[Key, StoredRow]:
     found: dict[Key, StoredRow] = {}
     for key, row in rows:
         if key in found:
-            raise LeftToSpark("stored_twice", row.record_key)
+            raise LeftToSpark("stored_twice")  # without the key: the reason is logged
         found[key] = row
     return found
 

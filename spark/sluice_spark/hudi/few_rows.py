@@ -148,9 +148,8 @@ def write_few(
         client.setOperationType(h.common.model.WriteOperationType.UPSERT)
         records = _Records(hudi, client, schema)
         keys = [records.key(row) for row in rows.values]
-        for key, stored in zip(keys, rows.stored_keys):
-            if stored is not None and key != stored:
-                raise _not_written(hudi, f"a row's key is {stored!r} in the table and would be written as {key!r}")
+        if any(stored is not None and key != stored for key, stored in zip(keys, rows.stored_keys)):
+            raise _not_written(hudi, "Hudi would write another text of a row's key than the table has")
         instant = str(client.startCommit())
         table = _begun(hudi, client, instant)
         stats = jvm.java_list()

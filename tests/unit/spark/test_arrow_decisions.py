@@ -178,8 +178,9 @@ def test_stored_rows_are_found_in_every_file_by_their_whole_key() -> None:
         (3, "a"): StoredRow("00009", "{}", "id:3,part:a", 2),
         (2, "a"): StoredRow("00005", None, "id:2,part:a", 2),
     }
-    with pytest.raises(LeftToSpark):
+    with pytest.raises(LeftToSpark) as twice:
         stored([*files, base_file((2, "a", 5))])
+    assert "part:a" not in str(twice.value)  # which is logged
 
 
 @pytest.mark.parametrize(
