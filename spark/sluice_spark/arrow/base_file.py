@@ -23,7 +23,7 @@ _ROW_GROUP_BYTES, _PAGE_BYTES = 120 * 1024**2, 1024**2
 _CODEC = "zstd"  # as `sluice.hudi.options` has it
 _CODEC_LEVEL = 3  # parquet-mr's
 _FIRST_PAGE_ROWS = 20_000
-_ROWS_AT_ONCE = 64 * 1024  # of a file that is rewritten
+_ROWS_AT_ONCE, _BYTES_AT_ONCE = 64 * 1024, 32 * 1024**2  # of a file that is rewritten
 
 
 def can_write() -> bool:
@@ -90,7 +90,7 @@ def rewritten(
 
     def parts() -> Iterator[pa.Table]:
         nonlocal stored
-        for batch in file.iter_batches(_ROWS_AT_ONCE, use_threads=False):
+        for batch in file.iter_batches(_rows_at_once(file.metadata), use_threads=False):
             old = _as_now(batch, new.schema, file_name)
             stored += old.num_rows
             found = pc.index_in(old.column(RECORD_KEY), value_set=wanted)
@@ -123,6 +123,12 @@ def _with_hudis_columns(
     }
     schema = pa.schema([pa.field(name, pa.string()) for name in own] + list(rows.schema))
     return pa.Table.from_arrays([*own.values(), *rows.columns], schema=schema)
+
+
+def _rows_at_once(footer: pq.FileMetaData) -> int:
+    """Fewer where rows are long. Texts that a dictionary repeats count once: the footer doesn't tell more."""
+    size = sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))
+    return max(1, min(_ROWS_AT_ONCE, footer.num_rows * _BYTES_AT_ONCE // max(size, 1)))
 
 
 def _as_now(batch: pa.RecordBatch, schema: pa.Schema, file_name: str) -> pa.Table:

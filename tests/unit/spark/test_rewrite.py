@@ -109,6 +109,21 @@ def test_no_row_group_of_a_rewritten_file_is_empty(changed: tuple[int, str], mon
     assert min(groups) > 0 and sum(groups) == made.rows
 
 
+def test_fewer_rows_are_held_at_once_where_they_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = stored(rows(*[(id, f"{id:01000d}") for id in range(1_000)]))
+    held: list[int] = []
+    as_now = base_file._as_now
+
+    def counted(batch: pa.RecordBatch, *more: Any) -> pa.Table:
+        held.append(batch.nbytes)
+        return as_now(batch, *more)
+
+    monkeypatch.setattr(base_file, "_as_now", counted)
+    monkeypatch.setattr(base_file, "_BYTES_AT_ONCE", 100_000)
+    assert after(body, rows((3, "x")))[1] == 1
+    assert len(held) > 5 and max(held) < 200_000
+
+
 def test_floats_of_an_older_file_become_doubles_as_hudi_makes_them() -> None:
     values = [0.1, 16777216.0, 3.4028235e38, -0.0, float("inf"), float("nan"), None]
     old, new = (
