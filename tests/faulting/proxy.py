@@ -203,7 +203,8 @@ def fault_proxy(upstream: str) -> Iterator[FaultProxy]:
 
         def _send(self, status: int, headers: list[tuple[str, str]], content: bytes) -> None:
             lines = [f"HTTP/1.1 {status} {http.client.responses.get(status, '')}", *(f"{n}: {v}" for n, v in headers)]
-            self.wfile.write("\r\n".join([*lines, "", ""]).encode("latin-1") + content)
+            body = b"" if self.command == "HEAD" else content  # a client would take one for the next answer's head
+            self.wfile.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
 
         def _cut_off(self) -> None:
             """Reset the connection, as a load balancer does that ends."""

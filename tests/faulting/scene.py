@@ -38,6 +38,7 @@ class Scene:
     struck_at: float = 0.0
     struck_epoch_s: float = 0.0
     ended_at: float | None = None
+    judged_paused: bool = False  # the lane was paused for the verdict, so that no table service is under way
     expected_codes: frozenset[str] = frozenset()  # of quarantined objects
 
     # ---------------------------------------------------------------- time

@@ -97,7 +97,7 @@ def _unexpected_objects(scene: Scene) -> list[str]:
 
 def _unrest(scene: Scene) -> list[str]:
     lane, found = scene.lane(), []
-    if lane.state not in ("idle", "running"):
+    if lane.state not in (("paused",) if scene.judged_paused else ("idle", "running")):
         found.append(f"lane is {lane.state}: {lane.reason}")
     if lane.failures:
         found.append(f"lane counts {lane.failures} failures")

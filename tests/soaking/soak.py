@@ -83,6 +83,8 @@ class Soak:
         self.scene.wait_settled()
         self._outstanding_now()
         settled_s = time.monotonic() - began - seconds
+        self.scene.end_run()
+        self.scene.judged_paused = True
         self.say("judging: rows, verify, audit, files, the lane")
         return self._report(seconds, every_s, settled_s)
 
