@@ -147,15 +147,15 @@ def both_ways(scene: Scene) -> None:
 STORAGE: tuple[Fault, ...] = (
     Fault(
         "s3_busy",
-        "S3 answers one of ten of the driver's requests with 503 SlowDown until a round is committed",
+        "S3 answers one of three of the driver's requests with 503 SlowDown until a round is committed",
         while_a_round_is_committed(
-            lambda: every(10, of(S3)), before=refuse(503, "SlowDown", "Reduce your request rate")
+            lambda: every(3, of(S3)), before=refuse(503, "SlowDown", "Reduce your request rate")
         ),
     ),
     Fault(
         "s3_down",
-        "S3 answers each of the driver's requests with 503 until 40 are refused",
-        until_struck(lambda scene: of(S3), 40, before=refuse(503, "ServiceUnavailable")),
+        "S3 answers each of the driver's requests with 503 until 20 are refused",
+        until_struck(lambda scene: of(S3), 20, before=refuse(503, "ServiceUnavailable")),
     ),
     Fault(
         "s3_slow",
