@@ -154,8 +154,8 @@ STORAGE: tuple[Fault, ...] = (
     ),
     Fault(
         "s3_down",
-        "S3 answers each of the driver's requests with 503 until 20 are refused",
-        until_struck(lambda scene: of(S3), 20, before=refuse(503, "ServiceUnavailable")),
+        "S3 answers each of the driver's requests with 503 until 6 are refused: a run dies of three",
+        until_struck(lambda scene: of(S3), 6, before=refuse(503, "ServiceUnavailable")),
     ),
     Fault(
         "s3_slow",
