@@ -154,7 +154,7 @@ STORAGE: tuple[Fault, ...] = (
     ),
     Fault(
         "s3_down",
-        "S3 answers each of the driver's requests with 503 until 6 are refused: a run dies of three",
+        "S3 answers each of the driver's requests with 503 until 6 are refused, and runs die of it",
         until_struck(lambda scene: of(S3), 6, before=refuse(503, "ServiceUnavailable")),
     ),
     Fault(
