@@ -28,8 +28,8 @@ What becomes of three tables when something breaks while they are written, on th
 with S3 and DynamoDB emulated. `make faults` strikes each fault while a batch runs or waits, lands another round of
 objects, waits until all is committed, and judges: every table holds the rows that were put, `sluice verify` and
 `sluice audit` find nothing, no unfinished instant and no file of one is left, and the lane is at rest. Nothing helps a
-recovery but the stack's own schedules, once a minute. Made from `faults.json`, which has every run. Don't
-edit by hand.
+recovery but the stack's own schedules, once a minute. Made from `faults.json`, which has each fault's runs at the
+commit where it was run last. Don't edit by hand.
 
 `make faults ARGS="killed"` runs the faults whose names begin so, `ARGS="--times 3"` each of them three times, and
 `ARGS=--again` also those that were run at this commit. `make test` runs those marked with a star.
