@@ -20,7 +20,7 @@ from sluice.schema import columns as kinds
 from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice.schema.columns import Column, RowSchema
 from sluice.schema.table_row import row_for_table
-from sluice.schema.temporal import REAL_RANGES, date_text, days_of, time_text
+from sluice.schema.temporal import REAL_RANGES, NoTime, date_text, days_of, time_text
 from sluice.schema.union import union_of
 from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.decode import SCANNED, Decoded, decode, schemas_of
@@ -30,6 +30,8 @@ from sluice_formats.records import reader_plan
 from sluice_read.values import far_timestamp, rows_of
 
 _TIMES = frozenset((kinds.TIME_MILLIS, kinds.TIME_MICROS, kinds.TIME_NANOS))
+#: Texts that the table stores in another form.
+_PARSED = frozenset((kinds.ZONED_TIMESTAMP, kinds.ISO_DATE))
 _ZONED = re.compile(
     r"([+-]?\d{4,}-\d\d-\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:Z|([+-])(\d\d):?(\d\d)?(?::?(\d\d))?)"
 )
@@ -182,7 +184,16 @@ def stored_value(value: Any, column: Column) -> Any:
         return far_timestamp(_MICROSECONDS[column.kind](value), "us") + "Z"
     if column.kind == kinds.ZONED_TIMESTAMP and isinstance(value, str):
         return _moment(value)
+    if column.kind == kinds.ISO_DATE:
+        return _day(value)
     return value
+
+
+def _day(text: str) -> str | None:
+    """A date as the table stores it, without a zone; None for an infinity. Raises NoTime."""
+    days = days_of(text)
+    low, high = REAL_RANGES[kinds.DATE]
+    return date_text(days) if low <= days <= high else None
 
 
 def _moment(text: str) -> str | None:
@@ -225,6 +236,12 @@ def _mask(made: pa.RecordBatch, columns: Sequence[Column], record_key: Sequence[
 
 
 def _equal(values: pa.Array, column: Column, text: str) -> pa.Array:
+    if column.kind in _PARSED:
+        try:
+            meaning = stored_value(text, column)
+        except NoTime:
+            meaning = None
+        return pa.array([meaning is not None and value == meaning for value in _meanings(values, column)])
     if pa.types.is_string(values.type) and column.kind not in _TIMES:
         return pc.equal(values, text)
     if column.kind in _WHOLE:

@@ -1,8 +1,9 @@
 """Columns: how a writer encodes values (the kind), the Spark type that stores them, and the kinds of semantic types.
 
 A new temporal type of Debezium goes into `_SEMANTIC_TYPES`. If no kind fits it, add a kind with its type in
-`SPARK_TYPES` and `RAW_KINDS`, its range and text in `temporal`, its Arrow type in `sluice_formats.arrow_columns`, and
-its meaning in `sluice_spark.merge.normalize`.
+`SPARK_TYPES` and `RAW_KINDS`, its range and text in `temporal`, its Arrow type in `sluice_formats.arrow_columns`, its
+meaning in `sluice_spark.merge.normalize`, and the value that `sluice row` and `sluice verify` expect in
+`sluice_cli.trace.row_changes`. `sluice_spark.arrow.rows` leaves a kind that it doesn't know to Spark.
 """
 
 from __future__ import annotations

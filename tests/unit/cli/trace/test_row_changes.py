@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from builders import avro_object, change, flattened
 
+from sluice.batch.manifest import ManifestObject
+from sluice.config.table import TableConfig
 from sluice.schema import columns as kinds
 from sluice.schema.union import plain_column
-from sluice_cli.trace.row_changes import stored_value
+from sluice_cli.trace.row_changes import changes_in, stored_value
 
 
 @pytest.mark.parametrize(
@@ -23,3 +26,34 @@ from sluice_cli.trace.row_changes import stored_value
 )
 def test_a_zoned_timestamp_has_the_tables_zone_and_digits(raw: str, stored: str | None) -> None:
     assert stored_value(raw, plain_column("at", kinds.ZONED_TIMESTAMP, True, "t")) == stored
+
+
+@pytest.mark.parametrize(
+    ("raw", "stored"),
+    [
+        ("2021-03-01Z", "2021-03-01"),
+        ("2021-03-01", "2021-03-01"),
+        ("2021-03-01+02:00", "2021-03-01"),
+        ("infinity", None),
+    ],
+    ids=["UTC", "no zone", "east", "infinity"],
+)
+def test_an_iso_date_has_no_zone_in_the_table(raw: str, stored: str | None) -> None:
+    assert stored_value(raw, plain_column("day", kinds.ISO_DATE, True, "t")) == stored
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "asked"),
+    [
+        ("io.debezium.time.IsoDate", "2021-03-01Z", "2021-03-01"),
+        ("io.debezium.time.IsoDate", "2021-03-01Z", "2021-03-01Z"),
+        ("io.debezium.time.ZonedTimestamp", "2008-10-29T18:59:59Z", "2008-10-29T18:59:59.000000Z"),
+    ],
+)
+def test_a_time_in_a_key_is_found_by_the_tables_text_and_the_sources(name: str, raw: str, asked: str) -> None:
+    schema = flattened({"at": {"type": "string", "connect.name": name}})
+    body = avro_object(schema, [change(at=raw), change(at="2001-01-01Z" if "Iso" in name else "2001-01-01T00:00:00Z")])
+    item = ManifestObject("bronze", "k", "v1", len(body), None, "avro", "t", 0, 500, 0)
+    config = TableConfig("db.t", "db", "t", "x", ("at",))
+    assert len(changes_in(body, item, config, [asked]).changes) == 1
+    assert not changes_in(body, item, config, ["no time"]).changes
