@@ -45,6 +45,7 @@ test-all: setup  ## every test in full: all pairs of the judge's cases, every cr
 	SLUICE_WHOLE=1 $(PYTEST) -n 2 -m "not job_permissions" $(ARGS)
 	$(MAKE) test-lane test-job-permissions
 	$(MAKE) test-localstack-all JUDGED=test_judge
+	$(MAKE) faults
 
 test-unit: setup  ## the tests that need no JVM, no network and no emulator: seconds
 	$(PYTEST) -n 2 tests/unit
@@ -74,7 +75,7 @@ test-localstack: setup  ## an object to row, update and deletion on LocalStack (
 
 JUDGED ?= tickit_small-shuffled-phased-mor
 test-localstack-all: setup  ## all integration tests on LocalStack, but tests/integration/not_on_localstack.toml; of the judge's cases one (JUDGED=test_judge: all)
-	SLUICE_EMULATOR=localstack $(PYTEST) tests/integration -k "not test_judge or $(JUDGED)"
+	SLUICE_EMULATOR=localstack $(PYTEST) -n 2 tests/integration -k "not test_judge or $(JUDGED)"
 
 test-job-permissions: setup  ## Spark and Hudi under the job's role, one driver for each action taken away (minutes)
 	$(PYTEST) -m job_permissions tests/job_permissions

@@ -7,7 +7,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
-from extent import WHOLE
 
 TESTS = Path(__file__).resolve().parent
 MARKERS: Mapping[str, str] = {
@@ -18,8 +17,7 @@ MARKERS: Mapping[str, str] = {
 }
 TIMEOUT_S: Mapping[str, float] = {"integration": 300, "faults": 300, "job_permissions": 600}
 # Tests that share the session's local stack run in one worker. What is long starts first; the last three end a run.
-# The faults in full are as long as all others of them: they have a worker and a stack of their own.
-STACK, FAULTS = "the stack", "the faults"
+STACK = "the stack"
 STACK_ORDER = ("test_judge.py", "", "test_rebuilt_table.py", "test_faults.py", "test_soak.py")
 WITHOUT_THE_STACK = frozenset(
     {
@@ -63,7 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _place(item: pytest.Item) -> tuple[int, int]:
     """Where a test comes in a session; tests of one place keep their order."""
     file = item.path.relative_to(TESTS)
-    if scope_of(file.as_posix()) in (STACK, FAULTS):
+    if scope_of(file.as_posix()) == STACK:
         return 0, STACK_ORDER.index(file.name if file.name in STACK_ORDER else "")
     return 1, FOLDER_ORDER.index(file.parts[0]) if file.parts[0] in FOLDER_ORDER else len(FOLDER_ORDER)
 
@@ -71,10 +69,8 @@ def _place(item: pytest.Item) -> tuple[int, int]:
 def scope_of(path: str) -> str:
     """Tests of one scope run in one worker: those of a file, and all that share the local stack."""
     file = PurePosixPath(path)
-    folders = {"integration", "faults"} & set(file.parts)
-    if not folders or file.name in WITHOUT_THE_STACK:
-        return path
-    return FAULTS if WHOLE and "faults" in folders else STACK
+    shares = {"integration", "faults"} & set(file.parts) and file.name not in WITHOUT_THE_STACK
+    return STACK if shares else path
 
 
 @pytest.hookimpl(optionalhook=True)
