@@ -8,6 +8,7 @@ RUNS = (
     ("sluice_bench.pipeline.latency", "idle", "--changes", "30"),
     ("sluice_bench.pipeline.latency_served", "--changes", "30"),
     ("sluice_bench.pipeline.full_load",),
+    ("sluice_bench.pipeline.one_batch",),
     ("sluice_bench.pipeline.admit",),
     ("sluice_bench.pipeline.small_objects",),
     ("sluice_bench.document", "--take"),

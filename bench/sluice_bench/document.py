@@ -37,6 +37,11 @@ BENCHMARKS = (
         "python -m sluice_bench.pipeline.full_load",
     ),
     (
+        "one-batch",
+        "A change of each of 30 tables, and 1,000 changes of a million rows",
+        "python -m sluice_bench.pipeline.one_batch",
+    ),
+    (
         "merge-cost",
         "Reading and merging, compared with another commit",
         "python -m sluice_bench.tables.merge_cost CHECKOUT",

@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from judging.readers import read_session
 from judging.running_stack import RunningStack
@@ -39,6 +40,7 @@ CAVEATS = (
         "Sluice is timed from the first batch's claim to the last batch's commit, by the ledger. The times from "
         "the first put and with Spark's start are separate values."
     ),
+    "Each round begins with a new run (`sluice`); its process then loads the same rows into other tables (`warm`).",
     (
         "The peer's queries run one after the other in a running session. Its start is a separate value, since an"
         " always-on job starts only once."
@@ -54,13 +56,21 @@ SPARK_AVRO = (
     "org.apache.spark:spark-avro_2.12:3.5.7"  # Spark's Avro source is a separate package, which only the peer needs
 )
 TIMEOUT_S = 900.0
+LANE, WARM = "main", "warm"
 PEERS = {"streaming": ("streaming", False), "tuned": ("streaming", True), "bare": ("bare", False)}
 
 
-def load_with_sluice(stack: RunningStack, folder: Path, prefix: str, table_type: str) -> dict[str, object]:
-    """Put all objects into the idle system, wait until the lane is idle again, and read the times from the ledger."""
+def load_with_sluice(
+    stack: RunningStack, folder: Path, prefix: str, table_type: str, *, warm: bool
+) -> dict[str, object]:
+    """Put all objects, wait until they are settled, and read the times from the ledger.
+
+    `warm`: into the run that lingers; else a new run begins, without any other object in the lane.
+    """
     database = prefix.rstrip(".")
     stack.configure(table_rules(prefix, database, table_type))
+    if not warm:
+        _end_run(stack)
     files = sorted(path for path in folder.rglob("*.avro"))
     before = _processor_time(stack)
     put_at = time.time()
@@ -76,7 +86,7 @@ def load_with_sluice(stack: RunningStack, folder: Path, prefix: str, table_type:
     batches = [item for item in items if item["pk"] in wanted and item["sk"] == "batch"]
     claimed, committed = min(int(b["claimed_at"]) for b in batches), max(int(b["committed_at"]) for b in batches)
     return {
-        "design": "sluice",
+        "design": WARM if warm else "sluice",
         "seconds": round((committed - claimed) / 1000, 2),
         "from_first_put_s": round(committed / 1000 - put_at, 2),
         "put_s": round(put_s, 2),
@@ -96,6 +106,23 @@ def load_with_sluice(stack: RunningStack, folder: Path, prefix: str, table_type:
             for part in parts
         },
     }
+
+
+def _end_run(stack: RunningStack) -> None:
+    """Have the lane begin a new run with its next object."""
+
+    def lane() -> dict[str, Any]:
+        return ledger_times.lane_item(stack.target.client("dynamodb"), stack.target.ledger_table, LANE)
+
+    if not lane():
+        return  # no object has come yet
+    stack.sluice("pause", LANE)
+    ledger_times.await_until(
+        lambda: lane().get("state") == "paused",
+        timeout_s=TIMEOUT_S,
+        what="the end of the run before",
+    )
+    stack.sluice("resume", LANE)
 
 
 def _processor_time(stack: RunningStack) -> dict[str, float]:
@@ -164,23 +191,21 @@ def load_with_peer(stack: RunningStack, folder: Path, prefix: str, peer: str, ta
 
 
 def run(rounds: int, scale: float, peers: Sequence[str], table_type: str) -> tuple[Mapping, list[dict]]:
-    """Run Sluice and then each peer `rounds` times, on new topics and tables.
+    """Run Sluice, cold and warm, and then each peer `rounds` times, each load of Sluice on new topics and tables.
 
     Returns the summary and all measurements.
     """
     values: list[dict] = []
     with bench_stack() as stack, tempfile.TemporaryDirectory(prefix="sluice-bench-tickit-") as scratch:
         for number in range(rounds):
-            prefix = f"load{number}x{secrets.token_hex(3)}."
-            folder = Path(scratch) / prefix
-            dataset = Dataset(Sizes.scaled(scale), prefix=prefix)
-            written = write_snapshot(folder, dataset)
-            for design in ("sluice", *peers):
-                measured = (
-                    load_with_sluice(stack, folder, prefix, table_type)
-                    if design == "sluice"
-                    else load_with_peer(stack, folder, prefix, design, table_type)
-                )
+            for design in ("sluice", WARM, *peers):
+                if design in ("sluice", WARM):
+                    prefix = f"load{number}x{secrets.token_hex(3)}."
+                    folder = Path(scratch) / prefix
+                    written = write_snapshot(folder, Dataset(Sizes.scaled(scale), prefix=prefix))
+                    measured = load_with_sluice(stack, folder, prefix, table_type, warm=design == WARM)
+                else:
+                    measured = load_with_peer(stack, folder, prefix, design, table_type)
                 values.append({"round": number, "rows_put": written["rows"], "bytes_put": written["bytes"], **measured})
                 print(f"round {number} {design}: {measured['seconds']} s (local)", flush=True)
     return summarized(values, peers), values
@@ -188,7 +213,7 @@ def run(rounds: int, scale: float, peers: Sequence[str], table_type: str) -> tup
 
 def summarized(values: Sequence[Mapping], peers: Sequence[str]) -> dict[str, object]:
     """Seconds, rows and megabytes (10^6 bytes of Avro) per second for each design, and ratios to each peer."""
-    designs = ("sluice", *peers)
+    designs = ("sluice", WARM, *peers)
     mine = {design: [v for v in values if v["design"] == design] for design in designs}
     seconds = {design: [float(v["seconds"]) for v in mine[design]] for design in designs}
     found: dict[str, object] = {f"{design}_s": summary(each) for design, each in seconds.items()}
@@ -197,7 +222,8 @@ def summarized(values: Sequence[Mapping], peers: Sequence[str]) -> dict[str, obj
         found[f"{design}, MB/s"] = summary([round(v["bytes_put"] / 1e6 / v["seconds"], 2) for v in mine[design]])
         found[f"{design}_cpu_s"] = summary([float(v["cpu_s"]) for v in mine[design]])
     for peer in peers:
-        found[f"sluice_to_{peer}"] = ratios(seconds["sluice"], seconds[peer])
+        for design in ("sluice", WARM):
+            found[f"{design}_to_{peer}"] = ratios(seconds[design], seconds[peer])
     return found
 
 
