@@ -104,8 +104,8 @@ lint-template: setup  ## validate the template
 types: setup  ## static types of all packages
 	$(BIN)/mypy
 
-check: lint types  ## format, lint, types, unit and emulated tests: some two minutes
-	$(PYTEST) -n 2 -m "not whole" tests/unit tests/emulated
+check: lint types  ## format, lint, types, unit and emulated tests but long ones: a minute and a half
+	$(PYTEST) -n 2 -m "not whole and not long" tests/unit tests/emulated
 
 coverage: setup  ## unit and emulated tests with their coverage; fails below the floor in pyproject.toml
 	$(PYTEST) -n 2 --cov --cov-report=term-missing:skip-covered tests/unit tests/emulated

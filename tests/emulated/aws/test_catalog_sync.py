@@ -158,6 +158,7 @@ def test_a_view_shows_the_living_rows_and_the_sources_own_columns_in_trinos_type
     assert (types["ro"]["seen"], types["rt"]["seen"], types["ro"]["tags"]) == ("timestamp", "bigint", "array<string>")
 
 
+@pytest.mark.long
 def test_two_thousand_partitions_take_thirty_calls_and_no_change_takes_two(catalog):
     config = artists()
     catalog.commit(config, 1, partitions=[f"nationality=n{number:04d}" for number in range(2000)])

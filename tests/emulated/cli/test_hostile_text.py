@@ -17,6 +17,8 @@ from sluice_cli.main import run
 from sluice_cli.tables import inspect, query
 from sluice_cli.verbs import built
 
+pytestmark = pytest.mark.long
+
 HOSTILE = "\x1b]0;owned\x07\x9b31m\u202e\u2066\x7f\u2028\ufeff\U000e0041\b[bold]end"
 IN_KEYS = "".join(mark for mark in HOSTILE if mark >= " ")  # of others the emulator makes no XML
 TOPIC = f"crm.{IN_KEYS}"

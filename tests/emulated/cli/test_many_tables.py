@@ -12,6 +12,8 @@ from sluice.config.rules.table_rule import TableRule
 from sluice.ledger import keys as items
 from sluice_cli.main import run
 
+pytestmark = pytest.mark.long
+
 TABLES = {f"shop.public.t{number:03d}": f"many.t{number:03d}" for number in range(200)}
 NEW = [f"shop.public.new{number}" for number in range(40)]
 KEY = "topics/{0}/partition=0/{0}+0+0000000001.avro"

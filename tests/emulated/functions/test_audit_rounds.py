@@ -14,6 +14,8 @@ from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
 
+pytestmark = pytest.mark.long
+
 
 class Audited:
     """A merged stack, and rounds over it at a time that a test moves."""

@@ -25,6 +25,8 @@ from sluice_local.images.java import Java
 from sluice_local.images.pythons import PythonImage
 from sluice_local.images.spark import SparkImage
 
+pytestmark = pytest.mark.long
+
 # Stands where java does: runs the entry point with the driver's Python, as SparkSubmit does.
 FAKE_JAVA = """#!{python} -S
 import json, os, sys

@@ -14,6 +14,8 @@ from sluice_local.emulators.emulator import ACCESS_KEY, REGION, SECRET_KEY, Emul
 from sluice_local.emulators.ministack import start_ministack
 from sluice_local.emulators.ministack_program import ASKED, COMPLETE, OBJECTS, restore
 
+pytestmark = pytest.mark.long
+
 
 def client(emulator: Emulator, service: str) -> Any:
     return boto3.client(

@@ -15,6 +15,8 @@ from moto import mock_aws
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.dynamodb.models import DynamoDBBackend, dynamodb_backends
 
+pytestmark = pytest.mark.long
+
 MODULE = (
     Path(__file__).resolve().parents[3]
     / "local"

@@ -10,6 +10,8 @@ from sluice.lane.machine import HALTED, IDLE
 from sluice.ledger.records import Decision
 from sluice_spark.errors import NoBundle, SparkDied
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def client():

@@ -13,6 +13,8 @@ import pytest
 
 from sluice_aws.admission.memory import Memory
 
+pytestmark = pytest.mark.long
+
 TESTS = Path(__file__).resolve().parents[2]
 LIMIT_MB = 300  # of the 512 that reconcile has
 

@@ -17,6 +17,8 @@ from sluice_bench.data.debezium_objects import SOURCES, object_bytes, object_key
 from sluice_bench.data.tickit_rows import Sizes, row
 from sluice_bench.pipeline.admit import BRONZE, LEDGER, PER_INVOCATION, SILVER, Calls, FakeDynamoDB, FakeS3, Notice
 
+pytestmark = pytest.mark.long
+
 TABLE = "listing"
 SECONDS = 45  # of admit's 60, what it gives to the objects
 GROWTH_KIB = 64 * 1024

@@ -20,6 +20,8 @@ from sluice_aws.errors import SettingsMissing
 from sluice_aws.settings import Settings
 from sluice_aws.telemetry import milliseconds_left, observed, telemetry_of
 
+pytestmark = pytest.mark.long
+
 FUNCTIONS = Path(__file__).resolve().parents[3] / "functions"
 
 

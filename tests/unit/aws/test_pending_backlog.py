@@ -15,6 +15,8 @@ from sluice_aws.ledger import expressions as codec
 from sluice_aws.ledger.pending import EXACTLY, SAMPLED, DynamoDbPending
 from sluice_aws.ledger.table import LedgerTable
 
+pytestmark = pytest.mark.long
+
 LANE, FIRST_LOOK, BATCH_OBJECTS = "main", 100, 5_000
 PAGE = 2_500  # items of some 400 bytes in DynamoDB's 1 MB
 TABLES = tuple(f"shop.table{number}" for number in range(7))

@@ -21,6 +21,8 @@ from sluice_aws.errors import ObjectGone
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.signed_get import SignedGets
 
+pytestmark = pytest.mark.long
+
 FIRST = ObjectId("bronze", "topics/first.avro", "v0")
 ID = ObjectId("bronze", "topics/t+0+1.avro", "v1")
 EMULATOR, AWS = "http://127.0.0.1:4566", None

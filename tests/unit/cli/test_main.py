@@ -150,6 +150,7 @@ print(json.dumps(counts))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="counts in forked processes")
+@pytest.mark.long
 def test_help_of_a_verb_imports_few_modules():
     done = subprocess.run([sys.executable, "-c", COUNTED_BY], capture_output=True, text=True, timeout=60, check=True)
     counts = json.loads(done.stdout.splitlines()[-1])

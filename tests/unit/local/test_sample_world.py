@@ -13,6 +13,8 @@ from sluice_local import processes as children
 from sluice_local.stack import sample_world
 from sluice_local.stack.sample_world import main
 
+pytestmark = pytest.mark.long
+
 
 class NoEmulator(BaseHTTPRequestHandler):
     """A server that is not AWS."""

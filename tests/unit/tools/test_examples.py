@@ -11,6 +11,8 @@ import yaml
 from tools.example import EXAMPLES, ROOT, Played, names
 from tools.example_data import MADE
 
+pytestmark = pytest.mark.long
+
 
 def content(file: Path) -> object:
     """A file's bytes; of a Parquet file its rows, since the bytes depend on the writer's version."""
