@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 import traceback
@@ -15,6 +16,9 @@ from sluice.errors import SluiceError
 # Characters. Spark and Hudi put whole plans and traces into messages.
 _LONGEST_MESSAGE = 2_000
 _LONGEST_TRACE = 6_000
+_MOST_CAUSES = 5
+# The path of a module of Sluice, from its package on.
+_own = re.compile(r"sluice(?:_\w+)?/(?:\w+/)*\w+\.py$").search
 
 
 class RunLog:
@@ -56,6 +60,24 @@ def describe(error: BaseException) -> str:
     """An error as text of a limited length, for a log event or a ledger item."""
     text = str(error) or type(error).__name__
     return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "…"
+
+
+def failure_place(error: BaseException) -> str:
+    """The classes of an error and its causes, and the line of Sluice that it passed last: never a value of a row.
+
+    Messages may quote values: that of a cast in Arrow does, and so does that of a task that failed.
+    """
+    classes: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None and len(classes) < _MOST_CAUSES:
+        classes.append(type(cause).__name__)
+        cause = cause.__cause__
+    names = ", caused by ".join(classes)
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [
+        f"{frame.filename[found.start() :]}:{frame.lineno}" for frame in frames if (found := _own(frame.filename))
+    ]
+    return f"{names} at {places[-1]}" if places else names
 
 
 class Profile:

@@ -27,7 +27,7 @@ from sluice_spark.arrow.rows import LeftToSpark
 from sluice_spark.errors import KeyNotUnique
 from sluice_spark.hudi.facts import CommitResult
 from sluice_spark.hudi.recovery import roll_back_unfinished
-from sluice_spark.log import describe
+from sluice_spark.log import failure_place
 from sluice_spark.merge import shared_keys
 from sluice_spark.merge.commit import commit, commit_first_load, commit_small, raise_floor
 from sluice_spark.merge.context import MergeServices, PartContext, part_context
@@ -157,9 +157,12 @@ def _first_load(part: PartContext, prepared: Prepared) -> Outcome | None:
             judged = watched(KafkaWatch.from_dict(part.claimed.watch), taken, config)
             if judged.refused or judged.parked:
                 raise LeftToSpark("set_aside")
+    except LeftToSpark as left:
+        part.event("left_to_spark", reason=left.reason, detail=left.detail or None)
+        return None
     # Java's exceptions come as Py4J's or under Spark's own names: Spark's way meets the same, or serves.
-    except (LeftToSpark, Py4JJavaError, PySparkException) as left:
-        part.event("left_to_spark", reason=left.reason if isinstance(left, LeftToSpark) else describe(left))
+    except (Py4JJavaError, PySparkException) as failure:
+        part.event("left_to_spark", level="warning", reason="failed", detail=failure_place(failure))
         return None
     committed = commit_first_load(part, load, target=planned.target, facts=prepared.facts)
     counts = {**load.counts, "bytes_read": sum(item.size for item in objects), **committed.counts}
@@ -199,7 +202,7 @@ def _small_merge(part: PartContext, prepared: Prepared) -> Outcome | None:
         return None
     except Exception as failure:  # of any kind: nothing is written yet, and tasks try their reads again
         services.known.leave_to_spark(part.config)
-        part.event("left_to_spark", level="warning", reason="failed", detail=describe(failure))
+        part.event("left_to_spark", level="warning", reason="failed", detail=failure_place(failure))
         return None
     counts = {**merged.counts, "bytes_read": sum(item.size for item in objects)}
     committed: CommitResult | None = None

@@ -1,0 +1,88 @@
+"""A failure of the Arrow path is logged by its class and place: its message may quote a value of a row."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PythonException
+
+from sluice.config.table import TableConfig
+from sluice_spark.log import failure_place
+from sluice_spark.merge import part as merging
+from sluice_spark.merge.context import PartContext, Stages
+
+VALUE = "4111-1111"
+
+
+def cast_fails(*_: Any, **__: Any) -> None:
+    pa.array([VALUE]).cast(pa.int64())
+
+
+def task_fails(*_: Any, **__: Any) -> None:
+    raise PythonException(f"ArrowInvalid: Failed to parse string: '{VALUE}'")
+
+
+class Events:
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, dict[str, object]]] = []
+
+    def event(self, name: str, **fields: object) -> None:
+        self.seen.append((name, fields))
+
+
+def part_of(events: Events) -> PartContext:
+    config = TableConfig("crm.user", "crm", "user", "crm.user", record_key=("id",))
+    known = SimpleNamespace(is_left_to_spark=lambda _: False, leave_to_spark=lambda _: None)
+    services = SimpleNamespace(in_driver=True, known=known, objects=None, source=None)
+    part = SimpleNamespace(
+        services=services,
+        config=config,
+        hudi=SimpleNamespace(path="s3://silver/crm/user"),
+        stages=Stages(cast(Any, SimpleNamespace(now_ms=lambda: 0))),
+        claimed=SimpleNamespace(watch={}),
+        spark=SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1)),
+        event=events.event,
+    )
+    return cast(PartContext, part)
+
+
+def prepared() -> Any:
+    planned = SimpleNamespace(plan=None, target=())
+    return SimpleNamespace(planned=planned, refused=(), facts=SimpleNamespace(schema=()), objects=())
+
+
+def test_a_small_merge_that_fails_logs_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = Events()
+    monkeypatch.setattr(merging, "column_types", lambda _: {})
+    monkeypatch.setattr(merging, "merge_in_driver", cast_fails)
+    assert merging._small_merge(part_of(events), prepared()) is None
+    ((name, fields),) = events.seen
+    assert (name, fields["reason"]) == ("left_to_spark", "failed")
+    assert str(fields["detail"]).startswith("ArrowInvalid at sluice_spark/merge/part.py:")
+    assert VALUE not in str(fields)
+
+
+def test_a_first_load_that_fails_logs_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = Events()
+    for name in ("LoadPlan", "SeenObjects", "check_first_load", "shared_out", "share_reader", "part_count"):
+        monkeypatch.setattr(merging, name, lambda *_, **__: None)
+    monkeypatch.setattr(merging, "column_types", lambda _: {})
+    monkeypatch.setattr(merging, "read_first_load", task_fails)
+    assert merging._first_load(part_of(events), prepared()) is None
+    ((name, fields),) = events.seen
+    assert (name, fields["reason"]) == ("left_to_spark", "failed")
+    assert str(fields["detail"]).startswith("PythonException at sluice_spark/merge/part.py:")
+    assert VALUE not in str(fields)
+
+
+def test_a_failure_names_its_causes_and_what_is_of_sluice_last() -> None:
+    try:
+        try:
+            cast_fails()
+        except pa.ArrowInvalid as error:
+            raise KeyError(VALUE) from error
+    except KeyError as failure:
+        assert failure_place(failure) == "KeyError, caused by ArrowInvalid"
