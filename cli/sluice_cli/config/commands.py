@@ -13,7 +13,7 @@ from sluice.errors import CommandFailed
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
-from sluice_cli.config.push import File, in_force, misfits_of_waiting, read_file, summary
+from sluice_cli.config.push import File, in_force, misfits_of_stack, read_file, summary
 from sluice_cli.config.yaml_lines import ConfigurationMistakes
 from sluice_cli.terminal.guard import json_escaped
 from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, say
@@ -27,7 +27,9 @@ app = typer.Typer(
 
 WithWaitingObjects = Annotated[
     bool,
-    typer.Option("--waiting", help="Look also whether the rules fit the stack's objects that wait for new tables."),
+    typer.Option(
+        "--waiting", help="Look also at the stack: at the columns of its tables, and at objects that wait for new ones."
+    ),
 ]
 
 
@@ -62,7 +64,7 @@ def check(file: File, waiting: WithWaitingObjects = False, as_json: Json = False
         target = chosen_target(stack)
         objects, ledger = Objects(target.client("s3")), DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
         before = in_force(objects, target, ledger)
-        warnings = (*warnings, *misfits_of_waiting(objects, ledger, configuration, before))
+        warnings = (*warnings, *misfits_of_stack(objects, target, ledger, configuration, before))
     notes = freshness_notes(configuration)
     for warning in warnings:
         say(f"warning: {warning}")

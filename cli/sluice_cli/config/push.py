@@ -22,6 +22,7 @@ from sluice_aws.errors import ConfigurationUnreadable
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import CONFIGURATION_KEY, HISTORY_PREFIX, PUSHES, ConfigStore
 from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.schemas import SchemaHistory
 from sluice_aws.stack import Target
 from sluice_cli.config.plan import ObjectsWaiting, Plan, PlannedTable, known_topics, lines_of, plan_push
 from sluice_cli.config.review import TableInUse, known_tables, lane_names, raised_generations, review
@@ -162,13 +163,17 @@ def in_force(objects: Objects, target: Target, ledger: Ledger) -> Configuration 
         return None
 
 
-def misfits_of_waiting(
-    objects: Objects, ledger: Ledger, configuration: Configuration, before: Configuration | None
+def misfits_of_stack(
+    objects: Objects, target: Target, ledger: Ledger, configuration: Configuration, before: Configuration | None
 ) -> tuple[str, ...]:
-    """Return where rules don't fit the objects that wait for new tables."""
-    from sluice_cli.config.waiting import waiting_warnings  # loads Arrow
+    """Return where rules don't fit the columns of tables, or the objects that wait for new tables."""
+    from sluice_cli.config.waiting import unknown_column_warnings, waiting_warnings  # loads Arrow
 
-    return waiting_warnings(objects, ledger, configuration, before)
+    history = SchemaHistory(objects, target.silver)
+    return (
+        *unknown_column_warnings(history, ledger, configuration),
+        *waiting_warnings(objects, ledger, configuration, before),
+    )
 
 
 def summary(configuration: Configuration) -> str:
@@ -216,7 +221,7 @@ def _planned(
         waiting=waiting.by_table(parked, known),
     )
     made = replace(made, tables=waiting.with_quarantined(made.tables))
-    fit = () if found.refusals else misfits_of_waiting(stack.objects, ledger, configuration, before)
+    fit = () if found.refusals else misfits_of_stack(stack.objects, stack.target, ledger, configuration, before)
     from sluice_cli.config.source import unknown_options
 
     warnings = (*unknown_options(configuration), *(remark.text for remark in found.warnings), *fit)

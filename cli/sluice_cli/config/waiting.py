@@ -1,4 +1,4 @@
-"""Looks at the objects that wait for new tables, and warns where a configuration doesn't fit them."""
+"""Looks at tables and at the objects that wait for new ones, and warns where a configuration doesn't fit them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from sluice.config.document import Configuration
+from sluice.config.pinned_topic import pinned_topic
 from sluice.config.table import TableConfig
 from sluice.ledger.ports import Ledger
-from sluice.onboarding.fit import misfits
+from sluice.onboarding.fit import misfits, unknown_expected
 from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.schemas import SchemaHistory
 from sluice_cli.config.review import lane_names
 from sluice_cli.config.topics import THREADS, WaitingObject, sample_topic, waiting_topics
 from sluice_cli.terminal.output import visible
@@ -38,6 +40,24 @@ def waiting_warnings(
         warnings = [warning for each in pool.map(one, list(found)[:TABLES]) for warning in each]
     more = [f"{len(found) - TABLES:,} more tables have objects waiting that were not looked at"]
     return (*warnings, *(more if len(found) > TABLES else ()))
+
+
+def unknown_column_warnings(history: SchemaHistory, ledger: Ledger, configuration: Configuration) -> tuple[str, ...]:
+    """Return the columns that `expect` names and a table with data lacks. One GET per such table with `expect`."""
+    topics = [pinned_topic(state.pinned) for state in ledger.tables.all() if state.pinned]
+    found = {configuration.table_for_topic(topic) for topic in topics if topic is not None}
+    tables = sorted((table for table in found if table and table.expect.columns), key=lambda table: table.table)
+
+    def one(table: TableConfig) -> Sequence[str]:
+        try:
+            stored = history.columns(table.table)
+        except Exception as error:  # a look stops no push
+            return [f"{table.table}: its columns can't be looked at: {visible(str(error))}"]
+        unknown = () if stored is None else unknown_expected(tuple(stored.columns), table)
+        return [f"{table.table}: {each}" for each in unknown]
+
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="columns") as pool:
+        return tuple(warning for each in pool.map(one, tables) for warning in each)
 
 
 def _waiting(

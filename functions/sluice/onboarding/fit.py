@@ -1,4 +1,4 @@
-"""Says where the configuration of a new table doesn't fit the objects that wait for it."""
+"""Says where the configuration of a table doesn't fit its columns, or the objects that wait for a new one."""
 
 from __future__ import annotations
 
@@ -35,6 +35,14 @@ def _ruled(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> tu
     return replace(sample, rows=rows), replace(writer, row=ruled(writer.row, config.columns))
 
 
+def unknown_expected(columns: Sequence[str], config: TableConfig) -> tuple[str, ...]:
+    """Return the columns that `expect` names and a table with data lacks, each as a sentence."""
+    return tuple(
+        f"expect: {name} is no column of the table{_meant(name, columns)}"
+        for name in config.expect.absent_from(columns)
+    )
+
+
 def unmarked_operations(sample: TopicSample, writer: WriterSchema) -> tuple[str, tuple[str, ...]] | None:
     """Return the column of plain rows that holds operations, and those of them that delete; None where none does."""
     if writer.shape != PLAIN:
@@ -48,7 +56,9 @@ def unmarked_operations(sample: TopicSample, writer: WriterSchema) -> tuple[str,
 
 def _absent_columns(source: WriterSchema, writer: WriterSchema, config: TableConfig) -> Iterator[str]:
     for name in unknown_columns([source.row], config.columns):
-        yield f"columns: {name} is no column of the objects that wait{_meant(name, source)}"
+        yield f"columns: {name} is no column of the objects that wait{_meant(name, source.row.names)}"
+    for name in config.expect.absent_from(writer.row.names):
+        yield f"expect: {name} is no column of the objects that wait{_meant(name, writer.row.names)}"
     named = {
         "record_key": () if config.append_only else config.record_key,
         "partition_by": config.partition_by,
@@ -57,11 +67,11 @@ def _absent_columns(source: WriterSchema, writer: WriterSchema, config: TableCon
     for key, columns in named.items():
         for name in columns:
             if writer.row.column(name) is None:
-                yield f"{key}: {name} is no column of the objects that wait{_meant(name, writer)}"
+                yield f"{key}: {name} is no column of the objects that wait{_meant(name, writer.row.names)}"
 
 
-def _meant(name: str, writer: WriterSchema) -> str:
-    close = difflib.get_close_matches(name, writer.row.names, n=1)
+def _meant(name: str, columns: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, columns, n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
 

@@ -79,9 +79,10 @@ def prepare(part: PartContext) -> Prepared:
     unordered = all(writer.shape == PLAIN for writer in schemas.in_order) and all(
         item.offset is None for item in objects
     )
-    notes = _without_position(schemas.in_order)
-    if facts.empty:
-        notes += _unknown_columns(schemas.in_order, part.config)
+    notes = (
+        *_without_position(schemas.in_order),
+        *unknown_columns_notes(schemas.in_order, part.config, columns=planned.target.names, empty=facts.empty),
+    )
     return Prepared(facts, planned, objects, refused, notes, unordered)
 
 
@@ -137,7 +138,18 @@ def _without_position(writers: Sequence[WriterSchema]) -> tuple[str, ...]:
     return tuple(sorted({writer.meta.position.advice for writer in shapes if writer.meta.position.advice}))
 
 
-def _unknown_columns(writers: Sequence[WriterSchema], config: TableConfig) -> tuple[str, ...]:
-    """A note about columns that the rule names and no object of a table's first batch has."""
-    unknown = unknown_columns([writer.row for writer in writers], config.columns)
-    return (f"`columns` names {', '.join(unknown)}, which no object has: check the names",) if unknown else ()
+def unknown_columns_notes(
+    writers: Sequence[WriterSchema], config: TableConfig, *, columns: Sequence[str], empty: bool
+) -> tuple[str, ...]:
+    """Notes about columns that the rule names and nothing has. `columns` are the table's after this batch.
+
+    What `columns` names is the source's: it is compared with a table's first batch, while the table is `empty`.
+    """
+    notes = []
+    unknown = unknown_columns([writer.row for writer in writers], config.columns) if empty else ()
+    if unknown:
+        notes.append(f"`columns` names {', '.join(unknown)}, which no object has: check the names")
+    absent = config.expect.absent_from(columns)
+    if absent:
+        notes.append(f"`expect` names {', '.join(absent)}, which neither the table nor an object has: check the names")
+    return tuple(notes)

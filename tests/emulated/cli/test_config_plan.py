@@ -5,6 +5,9 @@ import typer
 from emulation.stack import describe
 
 from sluice.ledger import keys as items
+from sluice.schema.history import StoredColumns
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.schemas import SchemaHistory
 from sluice_cli.main import run
 
 TABLES = "defaults: {record_key: [id]}\ntables: [{topic: crm.public.user, table: crm.user}]\n"
@@ -54,6 +57,18 @@ def test_the_exit_code_tells_changes_refusals_and_neither(stack, push, capsys):
     assert 'record_key: ["id"] -> ["uid"]: not in place, see `sluice rebuild table`' in out
     assert "refused  crm.user has data whose record_key is ['id'] and would become ['uid']" in out
     assert push("tables: [{topic: a, tabel: b.c}]", verb="plan") == 1
+
+
+def test_a_plan_warns_of_expected_columns_that_the_table_lacks(stack, push, capsys):
+    stack.ledger.tables.pin("crm.user", PINNED)
+    SchemaHistory(Objects(stack.s3), "s-silver").keep_columns(
+        StoredColumns("crm.user", {"id": "int", "email": "string"})
+    )
+    expecting = TABLES.replace("crm.user}", "crm.user, expect: {columns: {emial: {not_null: true}, ID: {min: 1}}}}")
+    warning = "warning: crm.user: expect: emial is no column of the table; did you mean email?"
+    for verb, options in (("plan", ()), ("check", ("--waiting",)), ("push", ())):
+        push(expecting, *options, verb=verb)
+        assert [line for line in capsys.readouterr().err.splitlines() if "expect" in line] == [warning]
 
 
 def test_a_plan_counts_what_a_push_frees(stack, push, invoked, capsys):

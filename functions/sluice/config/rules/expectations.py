@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal, InvalidOperation
@@ -169,6 +169,11 @@ class Expectations:
             )
             for name, rules in self.columns.items()
         )
+
+    def absent_from(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The columns of which something is expected and that are not among the table's `names`: misspelt, maybe."""
+        known = {name.lower() for name in names}
+        return tuple(name for name in self.columns if name.lower() not in known)
 
     def of_values(self) -> tuple[str, ...]:
         """The columns of which more is expected than not to be null."""

@@ -6,6 +6,7 @@ import pytest
 
 from sluice.config.delete_when import DeleteWhen
 from sluice.config.rules.columns import ColumnRules
+from sluice.config.rules.expectations import Expectations
 from sluice.config.table import TableConfig
 from sluice.onboarding.discovery import SMALL_BYTES, propose
 from sluice.onboarding.fit import misfits
@@ -208,6 +209,19 @@ def test_a_configuration_is_warned_of_columns_that_it_misspells():
     assert misfits(sample(sales(40)), replace(table, columns=ColumnRules(rename={"SALESID": "sale"}))) == ()
     assert misfits(sample(sales(3)), replace(table, columns=ColumnRules(("pricee",), {"salesid": "sale"}))) == (
         "columns: pricee is no column of the objects that wait; did you mean price?",
+    )
+
+
+def test_a_configuration_is_warned_of_expected_columns_that_it_misspells():
+    table = TableConfig("e.s", "e", "s", "x", ("salesid",), columns=ColumnRules((), {"price": "amount"}))
+    expected = Expectations(columns={"Amount": {"min": 0}, "prise": {"min": 0}, "price": {"max": 9}})
+    assert misfits(sample(sales(3)), replace(table, expect=expected)) == (
+        "expect: prise is no column of the objects that wait",
+        "expect: price is no column of the objects that wait",
+    )
+    table = TableConfig("e.s", "e", "s", "x", ("salesid",), expect=Expectations(columns={"prise": {"min": 0}}))
+    assert misfits(sample(sales(3)), table) == (
+        "expect: prise is no column of the objects that wait; did you mean price?",
     )
 
 
