@@ -169,7 +169,6 @@ STORAGE: tuple[Fault, ...] = (
         "committed",
         both_ways,
         table_type=MOR,
-        sample=True,
     ),
     Fault(
         "dynamodb_throttled",
@@ -190,6 +189,7 @@ STORAGE: tuple[Fault, ...] = (
         "dynamodb_unheard",
         "DynamoDB carries out one of three of the driver's writes without an answer, until a round is committed",
         unheard_writes,
+        sample=True,
     ),
     Fault(
         "table_unwritable",

@@ -142,6 +142,7 @@ def test_down_with_keep_and_up_again_have_the_same_buckets_and_ledger(own: Runni
     assert not (own.home / "kept").exists()
 
 
+@pytest.mark.whole
 def test_a_killed_owner_leaves_nothing_running(own: RunningStack) -> None:
     owner = Home(own.home).owner()
     assert owner is not None

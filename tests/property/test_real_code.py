@@ -31,7 +31,8 @@ SCENARIOS = {
     ),
     "a notice comes twice": (Scenario((A,), ((0,), (0,)), supervisions=1), Bounds(1, 0), Bounds(1, 1)),
 }
-IN_WHOLE = frozenset({"a notice comes twice"})  # test_lane_model.py has it, too
+# test_lane_model.py has the one, too, and test_isolation.py the other
+IN_WHOLE = frozenset({"a notice comes twice", "an object kills its runs, a crash anywhere"})
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,7 @@ def test_an_instant_that_came_back_and_was_built_on_blocks_its_table(
         bench.merge(config, [bench.put([row("u", 5, 1, "A")], SCHEMA)], after=found)
 
 
+@pytest.mark.whole
 @KINDS
 def test_what_came_back_and_was_not_completed_is_rolled_back_below_later_commits(
     bench: Workbench, table_type: str

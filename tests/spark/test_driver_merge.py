@@ -120,7 +120,7 @@ def by(monkeypatch: pytest.MonkeyPatch) -> Ways:
 @pytest.mark.parametrize(
     "seed, keep",
     [
-        pytest.param(4, False, id="tombstones"),
+        pytest.param(4, False, id="tombstones", marks=pytest.mark.whole),
         pytest.param(4, True, id="kept values", marks=pytest.mark.whole),
         *(pytest.param(seed, False, id=f"tombstones {seed}", marks=pytest.mark.whole) for seed in (10, 18, 22)),
     ],

@@ -69,6 +69,7 @@ def test_a_first_list_of_timestamps_is_read_beside_older_logs(bench: Workbench) 
     assert [len(seen or ()) for _, seen in bench.rows_by_sluice(config, "id", "seen")] == [0, 0, 1]
 
 
+@pytest.mark.whole
 def test_a_wider_key_and_columns_are_read_from_files_with_the_narrower_type(bench: Workbench) -> None:
     config = table()
     kinds = {

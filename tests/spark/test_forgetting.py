@@ -68,6 +68,7 @@ def test_a_forgotten_row_is_in_no_file_and_no_replay_brings_it_back(bench: Workb
     assert bench.rows(config, "id", "name") == [(1, "somebody new"), (2, "kept")], "a newer change is a new row"
 
 
+@pytest.mark.whole
 def test_a_row_that_the_table_lost_is_removed_from_its_older_files(bench: Workbench) -> None:
     config = table(hudi={"hoodie.parquet.compression.codec": "uncompressed"})
     bench.merge(config, [bench.put([row("c", 1, 1, "A", SECRET.decode()), row("c", 2, 2)], SCHEMA)])

@@ -146,6 +146,7 @@ def test_types_of_schemaless_json_evolve_and_a_refusal_costs_its_object_only(
     assert outcome.counts["quarantined_rows"] == 1
 
 
+@pytest.mark.whole
 def test_a_truncate_that_is_alone_in_an_object_without_schema_empties_the_table(bench: Workbench) -> None:
     config = table("emptied", json_types={"at": "zoned_timestamp"})
 

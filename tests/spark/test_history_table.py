@@ -119,6 +119,7 @@ def test_a_write_of_the_history_that_died_is_rolled_back_and_written_again(
     assert len(bench.rows(config.history_table, "id")) == 4
 
 
+@pytest.mark.whole
 def test_a_truncate_ends_the_states_of_all_rows_and_of_those_that_come_late(bench: Workbench) -> None:
     config = table("h_truncated", history=True)
     bench.merge(config, [bench.put([row("c", 1, 1, "a"), row("c", 2, 2, "x")], SCHEMA)])

@@ -35,6 +35,7 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.whole
 def test_a_row_is_found_by_a_key_and_moves_between_folders_of_any_type(bench: Workbench) -> None:
     config = table(name="typed", record_key=tuple(KEY), partition_by=("in_b", "in_d", "in_day", "in_us"))
     folders = {

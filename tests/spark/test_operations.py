@@ -147,6 +147,7 @@ def test_envelopes_delete_with_and_without_values_truncate_and_carry_messages(be
     ]
 
 
+@pytest.mark.whole
 @MOR
 def test_a_key_change_moves_a_row_whichever_half_comes_first(bench: Workbench, table_type: str) -> None:
     config = table(table_type=table_type, partition_by=("place",))

@@ -55,6 +55,7 @@ def test_a_grown_table_gets_the_record_index_and_rows_move_and_lose_as_before(
     )  # a row that moves counts once more: to B, to C, and as deleted to the null partition
 
 
+@pytest.mark.whole
 @MOR
 def test_a_write_that_died_and_a_compaction_leave_the_record_index_true(
     bench: Workbench, table_type: str, monkeypatch: pytest.MonkeyPatch

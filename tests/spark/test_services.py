@@ -402,6 +402,7 @@ def test_rows_deleted_within_the_horizon_or_kept_by_their_table_are_not_purged(
         serve(bench, dataclasses.replace(config, delete_mode="soft"), PURGE)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
 def test_a_purge_that_died_is_finished_and_no_purged_row_returns(
     bench: Workbench, table_type: str, monkeypatch: pytest.MonkeyPatch

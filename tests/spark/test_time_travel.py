@@ -151,6 +151,7 @@ def test_states_and_changes_equal_those_of_spark_before_and_after_archival(
         as_of(bench, config, instants[1])
 
 
+@pytest.mark.whole
 def test_a_planned_compaction_hides_nothing_and_base_files_wait_for_it(bench: Workbench) -> None:
     config = table(table_type="mor", hudi={"hoodie.compact.inline": "false"})
     instants = [

@@ -236,6 +236,7 @@ def change_rows(bench: Workbench, config: TableConfig) -> None:
     assert (outcome.quarantined, outcome.quarantined_rows) == ((), ())
 
 
+@pytest.mark.whole
 def test_every_type_is_read_after_every_write_as_documented(bench: Workbench, logged: TableConfig) -> None:
     matrix = Matrix()
     load(bench, logged)
