@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import pytest
@@ -52,14 +53,16 @@ def written(bench: Workbench, *commits: Sequence[Old], options: Mapping[str, str
     return place
 
 
-def adopt(bench: Workbench, config: TableConfig, source: str) -> SliceDone:
+def adopt(
+    bench: Workbench, config: TableConfig, source: str, still_held: Callable[[], bool] = lambda: True
+) -> SliceDone:
     return serve_table(
         bench.spark,
         config=config,
         service=ADOPTION,
         services=bench.services,
         rates=SliceRates(cores=2),
-        still_held=lambda: True,
+        still_held=still_held,
         slice_s=20,
         raise_floor=lambda positions: None,
         arguments={"source": source},
@@ -182,3 +185,33 @@ def test_times_as_the_connector_counts_them_become_times(bench: Workbench) -> No
 
     values = [(id, str(day), str(moment)) for id, day, moment in bench.rows(config, "id", "born", "seen")]
     assert values[0] == (1, "2022-01-08", "2023-11-14 22:13:20")
+
+
+class Died(Exception):
+    """The run ended, before the write that it was about to do."""
+
+
+@pytest.mark.whole
+@pytest.mark.timeout(900)
+def test_an_adoption_that_died_before_any_of_its_writes_is_finished_later(bench: Workbench) -> None:
+    source = written(bench, [(1, "A", "old", 10), (2, "A", "old", 10), (3, "B", "old", 10)])
+    expected = [(1, "A", "new", False), (2, None, None, True), (3, "B", "old", False)]
+    for at in count(1):
+        config = table(f"t{at}")
+        bench.merge(config, [bench.put([row("u", 100, 1, "A", "new"), row("d", 101, 2)], SCHEMA)])
+        looks = count(1)
+
+        def dies(looks: Iterator[int] = looks, at: int = at) -> bool:
+            if next(looks) == at:
+                raise Died
+            return True
+
+        try:
+            adopt(bench, config, source, still_held=dies)
+        except Died:
+            adopt(bench, config, source)
+            assert (at, bench.rows(config, *COLUMNS)) == (at, expected)
+            assert (at, bench.rows_by_hudi_rs(config, *COLUMNS)) == (at, expected)
+        else:
+            assert at > 1, "it looks at the lane before it writes"
+            break

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -19,14 +21,16 @@ COLUMNS = ("id", "place", "name", "__deleted")
 SECRET = b"Ada-Lovelace"
 
 
-def forget(bench: Workbench, config: TableConfig, *key: str) -> SliceDone:
+def forget(
+    bench: Workbench, config: TableConfig, *key: str, still_held: Callable[[], bool] = lambda: True
+) -> SliceDone:
     return serve_table(
         bench.spark,
         config=config,
         service=FORGETTING,
         services=bench.services,
         rates=SliceRates(cores=2),
-        still_held=lambda: True,
+        still_held=still_held,
         slice_s=20,
         raise_floor=lambda positions: None,
         arguments={"key": key_hash(config.table, key)},
@@ -80,3 +84,38 @@ def test_a_row_that_the_table_lost_is_removed_from_its_older_files(bench: Workbe
     assert files_with(bench.local_path(config), 1) == []
     nothing = forget(bench, config, "7").report
     assert (nothing.rows, nothing.more["marked"]) == (0, 0)
+
+
+class Died(Exception):
+    """The run ended, before the write that it was about to do."""
+
+
+@pytest.mark.whole
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_forgetting_that_died_before_any_of_its_writes_is_finished_later(bench: Workbench, kind: str) -> None:
+    for at in count(1):
+        name = f"t{at}"
+        config = table(
+            name, table_type=kind, history=f"{name}_h", hudi={"hoodie.parquet.compression.codec": "uncompressed"}
+        )
+        bench.merge(config, [bench.put([row("c", 1, 1, "A", SECRET.decode()), row("c", 2, 2)], SCHEMA)])
+        bench.merge(config, [bench.put([row("u", 3, 1, "B", SECRET.decode()), row("u", 4, 2, "A", "kept")], SCHEMA)])
+        looks = count(1)
+
+        def dies(looks: Iterator[int] = looks, at: int = at) -> bool:
+            if next(looks) == at:
+                raise Died
+            return True
+
+        try:
+            forget(bench, config, "1", still_held=dies)
+        except Died:
+            marked = forget(bench, config, "1").report.more["marked"]
+            assert (at, marked) == (at, 1)
+        else:
+            assert at > 5, "it looks at the lane before each write"
+            break
+        for folder in (bench.local_path(config), bench.local_path(config.history_table)):
+            assert (at, files_with(folder, 1)) == (at, [])
+        assert bench.rows(config, *COLUMNS) == [(2, "A", "kept", False)] == bench.rows_by_hudi_rs(config, *COLUMNS)
