@@ -22,7 +22,7 @@ from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.services import ServicePolicy
 from sluice.config.table import TableConfig
-from sluice.services.requests import CLUSTERING
+from sluice.services.requests import CLUSTERING, COMPACTION
 from sluice_spark.arrow import first_load
 from sluice_spark.arrow.rows import LeftToSpark
 from sluice_spark.errors import LaneLost
@@ -124,6 +124,7 @@ def counts(outcome: Outcome) -> dict[str, int]:
             marks=pytest.mark.whole,
         ),
         pytest.param({"lineage": ()}, id="no lineage", marks=pytest.mark.whole),
+        pytest.param({"table_type": "mor"}, id="merge-on-read"),
     ],
 )
 def test_a_load_by_arrow_equals_the_one_by_spark(
@@ -152,7 +153,7 @@ def test_a_load_by_arrow_equals_the_one_by_spark(
 
 def metadata(bench: Workbench, config: TableConfig, name: str) -> Any:
     """What a table's only commit says beside its files, with the table's name left out."""
-    (commit,) = (bench.local_path(config) / ".hoodie").glob("*.commit")
+    (commit,) = (bench.local_path(config) / ".hoodie").glob("*commit")
     found = json.loads(commit.read_text())
     (stats,) = found["partitionToWriteStats"].values()
     assert {stat["path"] for stat in stats} == {path.name for path in bench.local_path(config).glob("*.parquet")}
@@ -200,11 +201,18 @@ def test_an_object_that_cant_be_read_is_set_aside_and_the_rest_is_loaded(bench: 
 
 
 @pytest.mark.whole
-def test_three_readers_agree_after_a_load_an_upsert_and_a_clustering(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "settings, service",
+    [
+        pytest.param({}, CLUSTERING, id="copy-on-write"),
+        pytest.param({"table_type": "mor"}, COMPACTION, id="merge-on-read"),
+    ],
+)
+def test_three_readers_agree_after_a_load_an_upsert_and_a_service(
+    bench: Workbench, settings: dict[str, Any], service: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(first_load, "STORED_BYTES_PER_PART", 2_000)
-    config = table(services=ServicePolicy(cluster_by=("name",)))
+    config = table(services=ServicePolicy(cluster_by=("name",)), **settings)
     columns = ("id", "name", "d", "ok", "big", "_sluice_position", "__deleted")
     bench.merge(config, objects(bench))
     assert left_for(bench) == []
@@ -217,19 +225,21 @@ def test_three_readers_agree_after_a_load_an_upsert_and_a_clustering(
         return here
 
     assert len(readers_agree()) == 40
-    bench.merge(config, [bench.put([row("u", 700 + id, id, name="upserted") for id in (1, 7, 8, 50)], SCHEMA)])
+    later = [row("u", 700 + id, id, name="upserted") for id in (1, 7, 8, 50)]
+    bench.merge(config, [bench.put([*later, row("d", 760, 9)], SCHEMA)])
     assert [item[1] for item in readers_agree() if item[1] == "upserted"] == ["upserted"] * 4
     served = serve_table(
         bench.spark,
         config=config,
-        service=CLUSTERING,
+        service=service,
         services=bench.services,
         rates=SliceRates(cores=1),
         still_held=lambda: True,
         slice_s=20,
         raise_floor=lambda positions: None,
     )
-    assert served.report.files_after == 1
+    assert served.report.instant is not None
+    assert served.report.files_after == 1 or service == COMPACTION
     assert len(readers_agree()) == 41
     bench.merge(config, [bench.put([row("u", 800, 7, name="after")], SCHEMA)])
     assert [item[1] for item in readers_agree() if item[0] == 7] == ["after"]
@@ -324,19 +334,19 @@ def before_the_commit(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "fail",
+    "fail, table_type",
     [
-        pytest.param(before_markers, marks=pytest.mark.whole),
-        between_files,
-        pytest.param(with_other_rows, marks=pytest.mark.whole),
-        before_the_commit,
+        pytest.param(before_markers, "cow", marks=pytest.mark.whole),
+        (between_files, "mor"),
+        pytest.param(with_other_rows, "cow", marks=pytest.mark.whole),
+        (before_the_commit, "cow"),
     ],
 )
 def test_a_load_that_died_is_rolled_back_and_done_again_by_spark(
-    bench: Workbench, fail: Fail, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, in_tasks: None
+    bench: Workbench, fail: Fail, table_type: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, in_tasks: None
 ) -> None:
     monkeypatch.setattr(first_load, "STORED_BYTES_PER_PART", 2_000)
-    config = table()
+    config = table(table_type=table_type)
     manifest = bench.manifest(config, objects(bench))
     with monkeypatch.context() as broken:
         fail(broken, tmp_path)
@@ -377,7 +387,7 @@ def test_a_load_commits_nothing_once_the_lane_is_lost(bench: Workbench, monkeypa
     monkeypatch.setattr(first_load.FirstLoad, "write", lost)
     with pytest.raises(LaneLost):
         bench.merge(config, objects(bench), still_held=lambda: bool(held))
-    assert not [name for name in bench.timeline(config) if name.endswith(".commit")]
+    assert not [name for name in bench.timeline(config) if name.endswith("commit")]
 
 
 @pytest.mark.whole

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
-from sluice.config.table import COW, IGNORE, TableConfig
+from sluice.config.table import IGNORE, TableConfig
 from sluice.hudi import options as hudi_options
 from sluice.hudi import write_choices
 from sluice_aws.s3.objects import ObjectSource, task_objects
@@ -110,7 +110,6 @@ def check_first_load(config: TableConfig, facts: TableFacts, plan: LoadPlan) -> 
     reasons = {
         "instants": facts.newest is not None,
         "floor": facts.floor is not None or facts.purged is not None,
-        "type": config.table_type != COW,
         "partitions": bool(config.partition_by),
         "history": bool(config.history),
         "index": write_choices.wants_record_index(config, has=facts.record_index, rows=0),

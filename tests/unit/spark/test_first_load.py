@@ -68,7 +68,6 @@ def batch(plan: LoadPlan, *rows: tuple[int, str | None, str, str | None], **more
         ("instants", {}, {"newest": "20260101000000000"}),
         ("floor", {}, {"floor": "0"}),
         ("floor", {}, {"purged": "0"}),
-        ("type", {"table_type": "mor"}, {}),
         ("partitions", {"partition_by": ("name",)}, {}),
         ("index", {"index": "record"}, {}),
         ("history", {"history": True}, {}),
@@ -90,9 +89,10 @@ def test_a_key_whose_text_hudi_makes_in_its_own_way_is_left_to_spark(kind: str) 
         check_first_load(config(), empty, load_plan(plain_column("id", kind, False, kind), NAME))
 
 
-def test_a_table_with_lists_is_left_to_spark_and_a_plain_one_is_not() -> None:
+def test_a_table_with_lists_is_left_to_spark_and_plain_ones_are_not() -> None:
     empty = TableFacts(newest=None, schema=None, commits=0)
     check_first_load(config(), empty, load_plan())
+    check_first_load(config(table_type="mor"), empty, load_plan(settings={"table_type": "mor"}))
     with pytest.raises(LeftToSpark, match="lists"):
         check_first_load(config(), empty, load_plan(ID, array_column("names", NAME, True)))
 
