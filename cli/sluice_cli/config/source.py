@@ -13,7 +13,7 @@ from sluice.config.document import Configuration
 from sluice.config.hudi_overrides import unknown
 from sluice.config.key_pattern import TOPIC_GROUP, groups_of
 from sluice.config.lane import LaneConfig
-from sluice.config.rules.table_rule import TableRule
+from sluice.config.rules.table_rule import TableRule, history_taken
 from sluice.config.setting import settings_of
 from sluice.config.table import HARD, IGNORE, RECORD, TableSettings
 from sluice.config.values import PLACEHOLDER
@@ -284,7 +284,7 @@ def _templates(settings: Any, path: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _check_reachable(tree: YamlLines, rules: list[tuple[int, TableRule]]) -> None:
-    """Check that no rule's topic is taken by an earlier rule, and that no two topics share a table."""
+    """Check that no rule's topic is taken by an earlier rule, and that no two share a table."""
     tables: dict[str, int] = {}
     for place, (number, rule) in enumerate(rules):
         if not PLACEHOLDER.search(rule.table):
@@ -292,6 +292,9 @@ def _check_reachable(tree: YamlLines, rules: list[tuple[int, TableRule]]) -> Non
                 tree.mistake(
                     ("tables", number, "table"), f"{rule.table} is already the table of tables[{tables[rule.table]}]"
                 )
+            taken = history_taken(rule.table, (other for _, other in rules))
+            if taken is not None:
+                tree.mistake(("tables", number, "table"), taken)
             tables.setdefault(rule.table, number)
         if rule.topic is None or "*" in rule.topic:
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from enum import Enum
 from typing import Annotated, Any
 
@@ -14,8 +15,8 @@ from sluice.catalog.table_change import is_current, synced_until
 from sluice.catalog.tables import VIEW, Wish, names_of
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_in_force
-from sluice.config.table import TableConfig
-from sluice.errors import FAILED, SluiceError
+from sluice.config.table import HISTORY, TableConfig
+from sluice.errors import FAILED, NotConfigured, SluiceError
 from sluice.ledger.ports import Ledger
 from sluice_aws.catalog.glue import AT_ONCE, GlueCatalog
 from sluice_aws.catalog.sync import CatalogSync
@@ -77,10 +78,11 @@ def sync(
     states = ledger.tables.get_many(tables) if tables else {state.table: state for state in ledger.tables.all()}
     listed = tables or [state.table for state in states.values() if state.pinned]
 
-    def one(table: str) -> dict[str, Any] | SluiceError:
+    def one(table: str) -> list[dict[str, Any]] | SluiceError:
         try:
             config = config_in_force(configuration, table, states[table].pinned)
-            return (catalog.plan(config) if dry_run else catalog.sync(config)).to_dict()
+            both = (config, config.history_table) if config.history else (config,)
+            return [(catalog.plan(each) if dry_run else catalog.sync(each)).to_dict() for each in both]
         except SluiceError as error:
             return error
 
@@ -95,7 +97,7 @@ def sync(
             if isinstance(found, SluiceError):
                 failed.append({"table": table, "code": found.code, "message": str(found)})
             else:
-                done.append(found)
+                done += found
     if as_json:
         print_json({"dry_run": dry_run, "tables": done, "failed": failed})
     else:
@@ -222,7 +224,15 @@ def _configuration(target: Target) -> Configuration | None:
 
 
 def _config(target: Target, table: str) -> TableConfig:
-    return config_in_force(_configuration(target), table, _ledger(target).tables.get(table).pinned)
+    """The configuration of a table, or of another table's history table. Raises NotConfigured."""
+    configuration, tables = _configuration(target), _ledger(target).tables
+    if table.endswith(HISTORY):
+        state = table[: -len(HISTORY)]
+        with suppress(NotConfigured):
+            config = config_in_force(configuration, state, tables.get(state).pinned)
+            if config.history:
+                return config.history_table
+    return config_in_force(configuration, table, tables.get(table).pinned)
 
 
 def _print_done(done: Sequence[Mapping[str, Any]]) -> None:

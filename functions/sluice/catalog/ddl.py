@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Callable
 
+from sluice.catalog import history_view
 from sluice.catalog.columns import shown_columns
-from sluice.catalog.history_view import SPARK as SPARK_SQL
-from sluice.catalog.history_view import history_view_sql
+from sluice.catalog.history_view import Dialect, history_view_sql
 from sluice.catalog.tables import Wish, wished_table
 from sluice.catalog.views import quoted, view_sql
 from sluice.changes.hidden_columns import DELETED
@@ -16,7 +16,6 @@ from sluice.errors import NoStatement
 from sluice.hudi.options import QUERY_AS_READ_OPTIMIZED
 
 SPARK, REDSHIFT, ATHENA = "spark", "redshift", "athena"
-_DOUBLE = '"'
 
 
 def statements(wish: Wish, engine: str, *, region: str = "") -> tuple[str, ...]:
@@ -41,11 +40,7 @@ def _spark(wish: Wish, region: str) -> tuple[str, ...]:
         )
         made.append(f"CREATE TABLE IF NOT EXISTS {table} USING hudi{reads} LOCATION {_text(wish.location)}")
         if entry.view:
-            select = f"SELECT {_names(wish, '`')} FROM {table}{_living(wish, '`')}"
-            if wish.config.is_history:
-                names = [column.name for column in shown_columns(wish.columns)]
-                keys = [name for name in names if name in wish.config.record_key]
-                select = history_view_sql(names, record_key=keys, source=table, dialect=SPARK_SQL)
+            select = _select(wish, table, history_view.SPARK)
             made.append(f"CREATE OR REPLACE VIEW {database}.{quoted(entry.view, '`')} AS {select}")
     return tuple(made)
 
@@ -59,21 +54,15 @@ def _redshift(wish: Wish, region: str) -> tuple[str, ...]:
             table=wish.config.table,
             engine=REDSHIFT,
         )
-    if wish.config.is_history:
-        raise NoStatement(
-            f"{wish.config.table} is a history table, whose states Redshift's SQL can't fill in",
-            table=wish.config.table,
-            engine=REDSHIFT,
-        )
     schema = quoted(f"{wish.names.database}_lake")
     where = f" REGION {_standard_text(region)}" if region else ""
     view = quoted(entry.view or wish.config.name)
+    select = _select(wish, f"{schema}.{quoted(entry.table)}", history_view.REDSHIFT)
     return (
         f"CREATE EXTERNAL SCHEMA IF NOT EXISTS {schema} FROM DATA CATALOG "
         f"DATABASE {_standard_text(wish.names.database)}{where} IAM_ROLE default",
         f"CREATE SCHEMA IF NOT EXISTS {quoted(wish.names.database)}",
-        f"CREATE OR REPLACE VIEW {quoted(wish.names.database)}.{view} AS SELECT {_names(wish, _DOUBLE)} "
-        f"FROM {schema}.{quoted(entry.table)}{_living(wish, _DOUBLE)} WITH NO SCHEMA BINDING",
+        f"CREATE OR REPLACE VIEW {quoted(wish.names.database)}.{view} AS {select} WITH NO SCHEMA BINDING",
     )
 
 
@@ -112,18 +101,24 @@ def _declared(columns: list[dict[str, str]]) -> str:
     )
 
 
-def _names(wish: Wish, quote: str) -> str:
-    return ", ".join(
-        quoted(column.name if quote == "`" else column.glue_name, quote) for column in shown_columns(wish.columns)
-    )
-
-
-def _living(wish: Wish, quote: str) -> str:
-    return (
-        f" WHERE NOT coalesce({quoted(DELETED, quote)}, false)"
-        if any(column.name == DELETED for column in wish.columns)
-        else ""
-    )
+def _select(wish: Wish, source: str, dialect: Dialect) -> str:
+    """The SELECT of a view over `source`, which is quoted: a table's rows, or the states of a history table."""
+    # Spark reads the names of Hudi's own schema, the others those of the catalog.
+    shown = [
+        (column.name if dialect is history_view.SPARK else column.glue_name, column.name)
+        for column in shown_columns(wish.columns)
+    ]
+    if wish.config.is_history:
+        return history_view_sql(
+            [name for name, _ in shown],
+            record_key=[name for name, stored in shown if stored in wish.config.record_key],
+            source=source,
+            dialect=dialect,
+            sources=dict(shown),
+        )
+    marked = any(column.name == DELETED for column in wish.columns)
+    living = f" WHERE NOT coalesce({dialect.quoted(DELETED)}, false)" if marked else ""
+    return f"SELECT {', '.join(dialect.quoted(name) for name, _ in shown)} FROM {source}{living}"
 
 
 def _pairs(values: Mapping[str, str]) -> str:

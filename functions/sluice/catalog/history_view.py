@@ -21,21 +21,38 @@ _NEXT = "_sluice_next"
 
 @dataclass(frozen=True)
 class Dialect:
-    """How an engine writes what differs: quotes, the time of epoch milliseconds, and lists of one value."""
+    """How an engine writes what differs: quotes, the time of epoch milliseconds, and the last value that isn't null.
+
+    `find` gives the place of a text in another, from 1; where `escapes`, a backslash escapes within a literal.
+    """
 
     quote: str
     moment: str
-    one: str
-    first: str
+    last: str = "last_value({0}) IGNORE NULLS"
+    find: str = "strpos"
+    escapes: bool = False
 
     def quoted(self, name: str) -> str:
         """A quoted identifier."""
         return self.quote + name.replace(self.quote, self.quote * 2) + self.quote
 
+    def literal(self, text: str) -> str:
+        """A quoted text."""
+        if self.escapes:
+            return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        return "'" + text.replace("'", "''") + "'"
 
-DUCKDB = Dialect('"', "(epoch_ms({0}) AT TIME ZONE 'UTC')", "[{0}]", "[1]")
-TRINO = Dialect('"', "date_add('millisecond', {0}, TIMESTAMP '1970-01-01 00:00:00.000')", "ARRAY[{0}]", "[1]")
-SPARK = Dialect("`", "timestamp_millis({0})", "array({0})", "[0]")
+
+DUCKDB = Dialect('"', "(epoch_ms({0}) AT TIME ZONE 'UTC')", last="last_value({0} IGNORE NULLS)")
+TRINO = Dialect('"', "date_add('millisecond', {0}, TIMESTAMP '1970-01-01 00:00:00.000')")
+SPARK = Dialect("`", "timestamp_millis({0})", last="last_value({0}, true)", find="instr", escapes=True)
+# Its DATEADD takes 32 bits: https://docs.aws.amazon.com/redshift/latest/dg/r_DATEADD_function.html
+REDSHIFT = Dialect(
+    '"',
+    "dateadd(ms, CAST({0} % 86400000 AS integer), "
+    "dateadd(day, CAST({0} / 86400000 AS integer), TIMESTAMP '1970-01-01 00:00:00'))",
+    escapes=True,
+)
 
 
 def history_view_sql(
@@ -77,16 +94,16 @@ def history_view_sql(
 
 
 def _filled(column: str, source: str, *, in_order: str, dialect: Dialect) -> str:
-    """A column, where its change left it unchanged with the last value before."""
-    stored = dialect.quoted(column)
+    """A column, where its change left it unchanged with the last value before, which may be null.
+
+    The last value that isn't null is the last one, unless a later change set the column to null.
+    """
+    stored, position = dialect.quoted(column), dialect.quoted(hidden.POSITION)
     # OWED is JSON that Sluice wrote: the names of unchanged columns, each with "".
-    text = (json.dumps(source, ensure_ascii=False) + ":").replace("\\", "\\\\" if dialect is SPARK else "\\")
-    literal = "'" + (text.replace("'", "\\'") if dialect is SPARK else text.replace("'", "''")) + "'"
-    find = "instr" if dialect is SPARK else "strpos"
-    is_there = f"coalesce({find}({dialect.quoted(hidden.OWED)}, {literal}), 0) = 0"
-    known = f"CASE WHEN {is_there} THEN {dialect.one.format(stored)} END"
-    ignoring = f"last_value({known}, true)" if dialect is SPARK else f"last_value({known} IGNORE NULLS)"
-    if dialect is TRINO:
-        ignoring = f"last_value({known}) IGNORE NULLS"
+    name = dialect.literal(json.dumps(source, ensure_ascii=False) + ":")
+    is_there = f"coalesce({dialect.find}({dialect.quoted(hidden.OWED)}, {name}), 0) = 0"
     over = f"OVER ({in_order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
-    return f"CASE WHEN {is_there} THEN {stored} ELSE ({ignoring} {over}){dialect.first} END AS {stored}"
+    set_at = f"max(CASE WHEN {is_there} THEN {position} END) {over}"
+    not_null_at = f"max(CASE WHEN {is_there} AND {stored} IS NOT NULL THEN {position} END) {over}"
+    last = dialect.last.format(f"CASE WHEN {is_there} THEN {stored} END")
+    return f"CASE WHEN {is_there} THEN {stored} WHEN {set_at} = {not_null_at} THEN {last} {over} END AS {stored}"

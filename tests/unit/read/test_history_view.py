@@ -11,7 +11,7 @@ import duckdb
 import pytest
 from silver_tables import SILVER_FOLDER, SilverFolder
 
-from sluice.catalog.history_view import DUCKDB, SPARK, TRINO, history_view_sql
+from sluice.catalog.history_view import DUCKDB, REDSHIFT, SPARK, TRINO, history_view_sql
 from sluice_read.sql import run_query
 from sluice_read.values import rows_of
 
@@ -79,11 +79,28 @@ def test_a_column_that_a_change_left_unchanged_has_the_value_before(value: str |
 
 
 def test_names_are_quoted_for_every_engine() -> None:
-    for dialect, quoted in ((TRINO, '"a""b"'), (SPARK, '`a"b`')):
+    for dialect, quoted in ((TRINO, '"a""b"'), (SPARK, '`a"b`'), (REDSHIFT, '"a""b"')):
         sql = history_view_sql(["id", 'a"b'], record_key=["id"], source="h", dialect=dialect)
         assert quoted in sql and "'" in sql
     assert "'\"it''s\":'" in history_view_sql(["id", "it's"], record_key=["id"], source="h", dialect=TRINO)
     assert "'\"it\\'s\":'" in history_view_sql(["id", "it's"], record_key=["id"], source="h", dialect=SPARK)
+    assert "'\"it\\'s\":'" in history_view_sql(["id", "it's"], record_key=["id"], source="h", dialect=REDSHIFT)
+
+
+def test_a_column_set_to_null_stays_so_where_later_changes_leave_it_unchanged() -> None:
+    later = (change(1, number, None, unchanged=('na\\"me',)) for number in (3, 4))
+    assert [state[1] for state in states(change(1, 1, "a"), change(1, 2, None), *later)] == ["a", None, None, None]
+
+
+@pytest.mark.parametrize("at_ms", [-1, 0, 1_790_000_000_123, 4_102_444_800_000])
+def test_redshifts_time_of_milliseconds_needs_no_more_than_32_bits(at_ms: int) -> None:
+    # DuckDB has neither Redshift's DATEADD nor its division of whole numbers.
+    sql = REDSHIFT.moment.format(at_ms).replace(" / ", " // ")
+    sql = sql.replace("dateadd(ms, ", "add_ms(").replace("dateadd(day, ", "add_days(")
+    with duckdb.connect() as connection:
+        connection.execute("CREATE MACRO add_ms(n, t) AS t + to_milliseconds(n)")
+        connection.execute("CREATE MACRO add_days(n, t) AS t + to_days(n)")
+        assert connection.execute(f"SELECT epoch_ms({sql})").fetchone() == (at_ms,)
 
 
 def test_a_query_shows_states_and_with_lineage_the_changes_themselves(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, Callable
@@ -11,7 +11,7 @@ from typing import Any, Callable
 from sluice.changes.hidden_columns import ROW
 from sluice.config.key_pattern import KeyName, named_by
 from sluice.config.setting import setting, settings_of
-from sluice.config.table import TableConfig, TableSettings
+from sluice.config.table import HISTORY, TableConfig, TableSettings
 from sluice.config.values import PLACEHOLDER, text
 from sluice.errors import InvalidConfiguration
 from sluice.names import COLUMN, NAME
@@ -57,6 +57,13 @@ class TableRule(TableSettings, _RuleTable):
         found = None if self.key_pattern is None else named_by(self.key_pattern, key)
         return found if found is None or found.topic is not None else replace(found, topic=self.topic)
 
+    def keeps_history_of(self, table: str) -> bool:
+        """Say whether the rule may make this table (`database.table`), and a history table of it."""
+        if not self.history or self.append_only:
+            return False
+        texts = PLACEHOLDER.split(self.table)[::2]  # what lies between the placeholders
+        return re.fullmatch("[a-z0-9_]*".join(map(re.escape, texts)), table) is not None
+
     def apply(self, topic: str) -> TableConfig | None:
         """Return the table that this rule makes of a topic, or None if it doesn't take the topic.
 
@@ -97,6 +104,17 @@ class TableRule(TableSettings, _RuleTable):
             name=name,
             topic=topic,
         )
+
+
+def history_taken(table: str, rules: Iterable[TableRule]) -> str | None:
+    """Why `table` (`database.table`) can't be made: it may be the history table of another; None where it can."""
+    state = table[: -len(HISTORY)]
+    for rule in rules if table.endswith(HISTORY) else ():
+        if rule.keeps_history_of(state):
+            return (
+                f"{table} is the history table of {state}, which the rule for {rule.topic or rule.topic_regex} may make"
+            )
+    return None
 
 
 def _filled(settings: Any, fill: Callable[[str], str]) -> Any:

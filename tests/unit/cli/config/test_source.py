@@ -204,6 +204,15 @@ def test_two_topics_cannot_be_sent_into_one_table():
     )
 
 
+@pytest.mark.parametrize(("topic", "table"), [("a.b", "a.b"), ("a.*", "a.{1}")])
+def test_no_table_may_be_the_history_table_of_another(topic, table):
+    taken = "  - {topic: x, table: a.b_history, record_key: id}\n"
+    found = mistakes(f"tables:\n  - {{topic: {topic}, table: '{table}', record_key: id, history: true}}\n{taken}")
+    why = f"a.b_history is the history table of a.b, which the rule for {topic} may make"
+    assert found == {(3, "tables[1].table"): why}
+    read_tables(f"tables:\n  - {{topic: {topic}, table: '{table}', record_key: id}}\n{taken}")
+
+
 def test_a_rule_takes_over_what_it_does_not_say():
     table = read_tables("""
 defaults: {record_key: id, table_type: mor, freshness: 90s, hudi: {hoodie.parquet.a: 1, hoodie.parquet.b: true}}

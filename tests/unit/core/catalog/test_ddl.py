@@ -82,5 +82,9 @@ def test_the_view_of_a_history_table_shows_states_with_their_times():
     assert 'FROM "shop"."orders_history_all"' in view_sql(asked, entry)
     assert "'\"Total\":'" in view_sql(asked, entry), "the source's name, which the catalog writes in lower case"
     assert "PARTITION BY `Id` ORDER BY `_sluice_position`" in statements(asked, "spark")[2]
-    with pytest.raises(NoStatement):
-        statements(asked, "redshift")
+    of_redshift = statements(asked, "redshift")[2]
+    assert of_redshift.startswith(
+        'CREATE OR REPLACE VIEW "shop"."orders_history" AS SELECT "id", "total", "valid_from"'
+    )
+    assert 'FROM "shop_lake"."orders_history_all") AS states' in of_redshift and "'\"Total\":'" in of_redshift
+    assert of_redshift.endswith(" WITH NO SCHEMA BINDING")

@@ -68,6 +68,20 @@ def test_a_topic_without_a_usable_table_name_is_reported_with_the_reason(topic):
     assert match.config is None and topic in match.reason
 
 
+def test_no_topic_becomes_the_history_table_of_another():
+    rules = (
+        TableRule("shop.orders", ("id",), topic="a", history=True),
+        TableRule("crm.{1}", ("id",), topic="crm.*", history=True),
+        TableRule("{1}.{2}", ("id",), topic="*.*"),
+    )
+    configuration = Configuration(rules=rules)
+    for topic, table in {"shop.orders_history": "shop.orders", "crm.user_history": "crm.user"}.items():
+        match = configuration.match_topic(topic)
+        assert match.config is None and f"the history table of {table}" in match.reason
+    for topic in ("shop.user_history", "shop.history", "ems.orders_history"):
+        assert configuration.table_for_topic(topic).table == topic
+
+
 def test_dots_in_an_exact_topic_are_dots():
     assert Configuration(rules=RULES[:1]).table_for_topic("shopxsales.order") is None
 
