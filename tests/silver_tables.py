@@ -1,8 +1,13 @@
 """The silver tables that Spark wrote for the tests, in an emulated bucket."""
 
+import json
+import shutil
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 SILVER_FOLDER = Path(__file__).resolve().parent / "data" / "hudi_tables" / "silver"
 SILVER = "sluice-silver"
@@ -35,6 +40,48 @@ class SilverFolder:
 
     def client(self, service):
         raise AssertionError(f"{service} isn't needed for a folder")
+
+
+SAME = object()  # the time of a change is that of its place in the log
+
+
+def kept_change(id, name, place, op="c", *, unchanged=(), minute=SAME):
+    """A change of `crm.user` in its history table. Its place in the log is its minute since 1970, or that is given."""
+    at = place if minute is SAME else minute
+    return {
+        "_hoodie_commit_time": "20261121080015045",
+        "_hoodie_commit_seqno": f"20261121080015045_0_{place}",
+        "_hoodie_record_key": f"id:{id},_sluice_position:{position_of(place)}",
+        "_hoodie_partition_path": "",
+        "_hoodie_file_name": "a",
+        "id": id,
+        "name": name,
+        "__deleted": op == "d",
+        "_sluice_position": position_of(place),
+        "_sluice_op": op,
+        "_sluice_offset": place,
+        "_sluice_source_ts_ms": None if at is None else at * 60_000,
+        "_sluice_object": f"b/{place}.avro?versionId=v",
+        "_sluice_owed": json.dumps(dict.fromkeys(unchanged, ""), separators=(",", ":")) if unchanged else None,
+    }
+
+
+def put_history(folder, changes):
+    """Put a history table of `crm.user` beside it: the files that Spark wrote of the table, with these rows."""
+    history = folder / "crm" / "user_history"
+    shutil.rmtree(history, ignore_errors=True)
+    shutil.copytree(SILVER_FOLDER / "crm" / "user", history)
+    properties = history / ".hoodie" / "hoodie.properties"
+    own = "hoodie.table.recordkey.fields=id"
+    properties.write_text(properties.read_text().replace(own, f"{own},_sluice_position"))
+    (file,) = history.glob("*.parquet")
+    schema = pq.read_schema(file)
+    pq.write_table(pa.Table.from_pylist([dict.fromkeys(schema.names) | row for row in changes], schema), file)
+
+
+def position_of(place):
+    """A position, as `crm.user` has them: its rows came at places 1, 2 and 3."""
+    return f"0000.{place:020d}.{place:020d}"
 
 
 def rows_by_id(table):

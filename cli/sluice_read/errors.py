@@ -81,7 +81,10 @@ class ServerBusy(CommandFailed):
 
 
 class NotRetained(CommandFailed):
-    """A moment before the earliest that can be read; facts: `table`, `asked`, `earliest` (instants)."""
+    """A moment before the earliest that can be read; facts: `table`, `asked`, `earliest` (instants).
+
+    Where a history table lacks states of the moment, the fact `rows` says of how many rows.
+    """
 
     code = "not_retained"
 

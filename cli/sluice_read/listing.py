@@ -26,7 +26,7 @@ from sluice.hudi.timeline import (
 from sluice_aws.s3.silver_files import StoredFile
 from sluice_read.errors import Damaged, NoCommit, NotRetained, UnsettledMoment
 from sluice_read.moments import moment_of
-from sluice_read.place import TableFolder
+from sluice_read.place import TableFolder, history_folder
 
 AT_ONCE = 16  # commits read at a time
 
@@ -92,7 +92,7 @@ class TableListing:
                 table=self.table,
                 asked=as_of,
                 earliest=earliest,
-                next_step=f"Ask for {earliest} or later; `time_travel` of the table says how long files are kept",
+                next_step=f"Ask for {earliest} or later; {self._beyond}",
             )
         # A named commit hides later writes that were undone. Of archived ones only the log files themselves could tell.
         seen = max((instant.time for instant in self.timeline.commits if instant.time <= as_of), default=as_of)
@@ -108,6 +108,14 @@ class TableListing:
                     next_step=f"Ask for {item.at} or later, or for a moment before {item.write}",
                 )
         return seen
+
+    @property
+    def _beyond(self) -> str:
+        """What reads earlier states."""
+        history = history_folder(self.folder)
+        if history is None:
+            return "`time_travel` of the table says how long files are kept, and `history: true` keeps every change"
+        return f"`sluice query --as-of` also reads earlier states, from {history.table}"
 
     def slices(self, instant: str) -> tuple[FileSlice, ...]:
         """The file slices as of an instant from `newest_until`."""

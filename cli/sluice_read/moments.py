@@ -143,8 +143,13 @@ def point_in_time(text: str, now: int) -> int:
     """A moment in epoch ms, by `instant_at`, that is not after `now` (epoch ms). Raises InvalidMoment."""
     instant = instant_at(text, now)
     refuse_future(instant, instant_of(now))
+    return ms_of(instant)
+
+
+def ms_of(instant: str) -> int:
+    """The epoch ms of an instant."""
     whole = datetime.strptime(instant[:14], "%Y%m%d%H%M%S").replace(tzinfo=timezone.utc)
-    return int(whole.timestamp()) * 1000 + int(instant[14:])
+    return int(whole.timestamp()) * 1000 + int(instant[14:] or 0)
 
 
 def clock(at: int | None) -> str:

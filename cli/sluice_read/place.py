@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from sluice.hudi.table_properties import PROPERTIES_FILE
+from sluice.changes.hidden_columns import POSITION
+from sluice.config.table import HISTORY
+from sluice.hudi.table_properties import PROPERTIES_FILE, record_key_of
 from sluice.hudi.timeline import Instant, Timeline
 from sluice.names import COLUMN
 from sluice_aws.s3.silver_files import SilverBucket, SilverFiles, StoredFile
@@ -119,6 +121,13 @@ def table_folder(place: SilverPlace, database: str, table: str) -> TableFolder |
         return None
     folder = TableFolder(place, f"{database}.{table}")
     return folder if folder.exists() else None
+
+
+def history_folder(folder: TableFolder) -> TableFolder | None:
+    """The folder of a table's history table; None where it has none."""
+    database, _, table = folder.table.partition(".")
+    found = table_folder(folder.place, database, table + HISTORY)
+    return found if found is not None and POSITION in record_key_of(found.properties()) else None
 
 
 def find_table(place: SilverPlace, name: str) -> tuple[TableFolder, str]:

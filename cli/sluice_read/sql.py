@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -17,10 +17,10 @@ from sluice.changes import hidden_columns
 from sluice.errors import SluiceError
 from sluice_read.errors import InvalidQuery, Unreadable
 from sluice_read.moments import NOW, Span
+from sluice_read.past_states import CHANGES, PastStates, open_as_of
 from sluice_read.place import SilverPlace, tables_in
-from sluice_read.reading import Shown, SilverTable, open_table
+from sluice_read.reading import Shown, SilverTable
 
-_CHANGES = Shown(with_deleted=True, lineage=True)
 _OWN_SCHEMAS = frozenset({"information_schema", "pg_catalog", "main", "temp"})
 _ADVICE = ("Candidate bindings", "Did you mean", "Either add")  # how DuckDB's own next steps begin
 
@@ -103,10 +103,13 @@ def run_query(
     lineage: bool = False,
     span: Span = NOW,
     files: bool = False,
+    note: Callable[[str], None] = lambda sentence: None,
 ) -> Iterator[duckdb.DuckDBPyRelation]:
     """Run one SELECT, its result readable inside the `with`. Every table is read over the same span.
 
-    With `files` the statement may also read files of this machine. Raises InvalidQuery and what `open_table` does.
+    A table whose own files begin later is read from its history table, where it has one: `note` gets a sentence that
+    says so. With `files` the statement may also read files of this machine. Raises InvalidQuery and what `open_table`
+    does.
     """
     with opened_duckdb(files=files) as connection:
         # DuckDB compares names without case, so two spellings are one table.
@@ -115,7 +118,9 @@ def run_query(
         }
         columns, shown = named_columns(connection, sql), Shown(with_deleted=with_deleted, lineage=lineage)
         opened = {
-            f"{quoted(schema)}.{quoted(table)}": open_table(place, f"{schema}.{table}", span=span)
+            f"{quoted(schema)}.{quoted(table)}": open_as_of(
+                place, f"{schema}.{table}", span=span, states=not (with_deleted or lineage)
+            )
             for (folded, _), (schema, table) in named.items()
             if folded not in _OWN_SCHEMAS
         }
@@ -127,9 +132,13 @@ def run_query(
                 _declare(connection, name, table, shown)
             connection.sql(sql)
             for name, table in opened.items():
+                if isinstance(table, PastStates):
+                    note(table.note)
+                    _load_past(connection, name, table)
+                    continue
                 stored, read = name, _only(shown, table.schema(shown).names, columns)
                 if _shows_states(table, shown):
-                    stored, read = _changes_of(name), _CHANGES
+                    stored, read = _changes_of(name), CHANGES
                 connection.execute(f"DROP TABLE {stored}")
                 load(connection, stored, table.reader(read))
             yield connection.sql(sql)
@@ -137,15 +146,30 @@ def run_query(
             raise _explained(place, error) from error
 
 
-def _declare(connection: duckdb.DuckDBPyConnection, name: str, table: SilverTable, shown: Shown) -> None:
+def _declare(connection: duckdb.DuckDBPyConnection, name: str, table: SilverTable | PastStates, shown: Shown) -> None:
     """Create a table without rows; of a history table its changes, and a view of the states that follow from them."""
-    if not _shows_states(table, shown):
+    changes = _changes_of(name)
+    if isinstance(table, PastStates):
+        kept, states = table.changes, table.select(changes)
+    elif _shows_states(table, shown):
+        key = [column for column in table.record_key if column != hidden_columns.POSITION]
+        kept, states = table, history_view_sql(table.schema().names, record_key=key, source=changes, dialect=DUCKDB)
+    else:
         load(connection, name, table.schema(shown).empty_table().to_reader())
         return
-    load(connection, _changes_of(name), table.schema(_CHANGES).empty_table().to_reader())
-    key = [column for column in table.record_key if column != hidden_columns.POSITION]
-    states = history_view_sql(table.schema().names, record_key=key, source=_changes_of(name), dialect=DUCKDB)
+    load(connection, changes, kept.schema(CHANGES).empty_table().to_reader())
     connection.execute(f"CREATE VIEW {name} AS {states}")
+
+
+def _load_past(connection: duckdb.DuckDBPyConnection, name: str, past: PastStates) -> None:
+    """Load the changes of a table, and check that they tell the state of every row. Raises NotRetained."""
+    changes, rows = _changes_of(name), _other_table(name, "rows")
+    connection.execute(f"DROP TABLE {changes}")
+    load(connection, changes, past.changes.reader(CHANGES))
+    load(connection, rows, past.now.reader(past.rows))
+    ((unknown,),) = connection.execute(past.unknown(changes, rows)).fetchall()
+    if unknown:
+        raise past.lacking(unknown)
 
 
 def _shows_states(table: SilverTable, shown: Shown) -> bool:
@@ -155,7 +179,12 @@ def _shows_states(table: SilverTable, shown: Shown) -> bool:
 
 
 def _changes_of(name: str) -> str:
-    return f"{name[:-1]} changes{name[-1]}"
+    return _other_table(name, "changes")
+
+
+def _other_table(name: str, what: str) -> str:
+    """The quoted name of a further table of DuckDB's; no table of the place has a blank in its name."""
+    return f"{name[:-1]} {what}{name[-1]}"
 
 
 def _only(shown: Shown, names: Sequence[str], columns: frozenset[str] | None) -> Shown:

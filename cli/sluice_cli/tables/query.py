@@ -95,7 +95,8 @@ def query(
 
     With --as-of every table is read as it was then. With --since or --until only rows that changed in between are read,
     each as its last change left it, deleted ones included, with the column `__deleted`. A moment is an instant
-    (`sluice table commits`), a time with its zone, or a duration ago: 15min, 2h, 7d.
+    (`sluice table commits`), a time with its zone, or a duration ago: 15min, 2h, 7d. A table with `history: true` is
+    read from its history for moments before its own files begin: as the source had it.
 
     The statement reads silver tables and nothing else, unless --files lets it read files of this machine.
 
@@ -128,11 +129,21 @@ def query(
     target = chosen_target(stack)
 
     def run(statement: str) -> None:
+        notes: list[str] = []
         with ExitStack() as held:
             with stderr_console().status("Reading the tables that the statement names"):
-                relation = held.enter_context(
-                    run_query(target, statement, with_deleted=with_deleted, lineage=lineage, span=span, files=files)
+                opened = run_query(
+                    target,
+                    statement,
+                    with_deleted=with_deleted,
+                    lineage=lineage,
+                    span=span,
+                    files=files,
+                    note=notes.append,
                 )
+                relation = held.enter_context(opened)
+            for sentence in notes:
+                say(sentence)
             long = frozenset(number for number, kind in enumerate(relation.types) if str(kind) in _LONG_INTEGERS)
             write_rows(relation.to_arrow_reader(_BATCH_ROWS), form, whole_numbers=long)
 

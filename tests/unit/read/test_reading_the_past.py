@@ -9,7 +9,7 @@ import shutil
 import fastavro
 import pyarrow.parquet as pq
 import pytest
-from silver_tables import SILVER_FOLDER, SilverFolder, rows_by_id
+from silver_tables import SILVER_FOLDER, SilverFolder, kept_change, put_history, rows_by_id
 
 from sluice_cli.main import run
 from sluice_cli.tables import catalog as catalog_commands
@@ -25,6 +25,7 @@ from sluice_read.moments import Span, instant_at, moment_of, point_in_time, span
 from sluice_read.place import find_table
 from sluice_read.reading import Shown, open_table, read_table
 from sluice_read.silver import Silver
+from sluice_read.sql import run_query
 
 FAR_MS = 32_503_680_000_000  # the year 3000
 LOADED, MOVED, NOTED = "20261121080011861", "20261121080012602", "20261121080013968"  # the commits of moma.works
@@ -235,6 +236,81 @@ def test_before_the_first_commit_the_answer_names_it(silver):
     with pytest.raises(NotRetained, match=LOADED) as refused:
         open_table(silver, "moma.works", span=Span(as_of=str(int(LOADED) - 1)))
     assert refused.value.facts["earliest"] == LOADED
+
+
+BEFORE = "1970-01-01T00:0{}:30Z"  # half a minute after the given one; the files of crm.user are of 2026
+CREATED = (kept_change(1, "old", 0), kept_change(1, "ann", 1, "u"), kept_change(2, "bob", 2))
+WHOLE = (*CREATED, kept_change(3, "c", 1), kept_change(3, None, 3, "d"))
+
+
+def states_of(place, minute, sql="select id, name from crm.user order by id", **how):
+    notes = []
+    with run_query(place, sql, span=span_of(as_of=BEFORE.format(minute)), note=notes.append, **how) as found:
+        return found.fetchall(), notes
+
+
+@pytest.mark.parametrize(
+    ("minute", "rows"),
+    [
+        (0, [(1, "old")]),
+        (1, [(1, "ann"), (3, "c")]),
+        (2, [(1, "ann"), (2, "bob"), (3, "c")]),
+        (5, [(1, "ann"), (2, "bob")]),
+    ],
+)
+def test_before_its_files_begin_a_table_is_read_from_its_history_table(own, minute, rows):
+    place, folder = own
+    put_history(folder, reversed(WHOLE))
+    found, (note,) = states_of(place, minute)
+    assert found == rows
+    assert "crm.user as of 197001010" in note and "by the source's times, from crm.user_history" in note
+    assert states_of(place, minute, "select count(*) from crm.user")[0] == [(len(rows),)]
+    assert [column[0] for column in states_of(place, minute, "describe crm.user")[0]] == ["id", "date", "name"]
+
+
+def test_a_past_state_has_the_values_that_its_change_left_unchanged(own):
+    put_history(own[1], [kept_change(2, None, 1, "u", unchanged=("name",)), kept_change(2, "first", 0), *WHOLE])
+    assert (2, "first") in states_of(own[0], 1)[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        (CREATED, "the change that the table has of a row is not in the history"),
+        ((kept_change(1, "ann", 1, "u"), *WHOLE[2:]), "the row was there before its first change"),
+        ((kept_change(1, "ann", 1, "r"), *WHOLE[2:]), "the row was there before the snapshot"),
+        ((kept_change(1, "ann", 1, minute=None), *WHOLE[2:]), "the time of a row's first change isn't known"),
+        ((*WHOLE, kept_change(1, None, 4, "d", minute=None)), "the time of a truncate isn't known"),
+    ],
+)
+def test_a_history_without_the_state_of_every_row_answers_with_their_number(own, changes, why):
+    put_history(own[1], changes)
+    with pytest.raises(NotRetained, match="crm.user_history doesn't know the state of 1 of its rows") as refused:
+        states_of(own[0], 0 if "first" in why or "snapshot" in why else 5)
+    assert refused.value.facts["rows"] == 1 and "rebuild" in refused.value.next_step, why
+
+
+def test_query_says_that_a_table_comes_from_its_history(own, monkeypatch, capsys):
+    put_history(own[1], WHOLE)
+    monkeypatch.setattr(query_command, "chosen_target", lambda stack: own[0])
+    assert run(["query", "--as-of", BEFORE.format(1), "select name from crm.user order by 1", "--csv"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.splitlines() == ["name", "ann", "c"] and "from crm.user_history" in shown.err
+
+
+def test_a_moment_before_the_files_begin_names_what_keeps_earlier_states(own):
+    place, folder = own
+    with pytest.raises(NotRetained) as refused:
+        states_of(place, 1)
+    assert "history: true" in refused.value.next_step
+    put_history(folder, WHOLE)
+    for read in (
+        lambda: states_of(place, 1, with_deleted=True),
+        lambda: open_table(place, "crm.user", span=span_of(as_of=BEFORE.format(1))),
+    ):
+        with pytest.raises(NotRetained) as refused:
+            read()
+        assert "sluice query --as-of" in refused.value.next_step and "crm.user_history" in refused.value.next_step
 
 
 def test_before_what_cleaning_keeps_the_answer_names_the_earliest_moment(own):

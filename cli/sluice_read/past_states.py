@@ -1,0 +1,98 @@
+"""Rows of a table as of a moment before its own files begin, from the changes in its history table.
+
+The table's files know the times of its commits, the history table those of the source's. So this is the table as the
+source had it. It is told only where the state of every row is known: a history that began after its table, or was
+switched off for a while, lacks changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sluice.catalog.history_view import DUCKDB, IS_CURRENT, history_view_sql
+from sluice.changes import hidden_columns as hidden
+from sluice_read.errors import NotRetained
+from sluice_read.moments import NOW, Span, moment_of, ms_of
+from sluice_read.place import READ_OPTIMIZED, SilverPlace, find_table, history_folder
+from sluice_read.reading import Shown, SilverTable, open_table
+
+CHANGES = Shown(with_deleted=True, lineage=True)  # how a history table is read
+
+
+@dataclass(frozen=True)
+class PastStates:
+    """A table as of `asked`, an instant. `now` is its newest state, `changes` its history table.
+
+    `refused` is the error of reading the table's own files as of then.
+    """
+
+    now: SilverTable
+    changes: SilverTable
+    asked: str
+    refused: NotRetained
+
+    @property
+    def note(self) -> str:
+        """A sentence that says where the rows come from."""
+        return (
+            f"{self.now.table} as of {self.asked} ({moment_of(self.asked)}) by the source's times, from "
+            f"{self.changes.table}: its own files begin with {self.refused.facts['earliest']}"
+        )
+
+    @property
+    def rows(self) -> Shown:
+        """What to read of `now` for `unknown`: which change of each row it has."""
+        return Shown(with_deleted=True, lineage=True, columns=(*self.now.record_key, hidden.POSITION))
+
+    def select(self, changes: str) -> str:
+        """The SELECT of the rows over a table of all changes. The names of tables are quoted."""
+        names = self.now.schema().names
+        until = f"(SELECT * FROM {changes} WHERE {hidden.SOURCE_TS_MS} <= {ms_of(self.asked)}) AS until"
+        states = history_view_sql(names, record_key=self.now.record_key, source=until, dialect=DUCKDB)
+        shown = ", ".join(map(DUCKDB.quoted, names))
+        return f"SELECT {shown} FROM ({states}) AS states WHERE {IS_CURRENT}"
+
+    def unknown(self, changes: str, rows: str) -> str:
+        """The SELECT of the number of rows whose state at the moment isn't known, over two quoted tables.
+
+        Such a row is newer in the table than in its history; or it was there before its first change in the history,
+        which isn't its creation; or the time of a change is not known.
+        """
+        key = ", ".join(map(DUCKDB.quoted, self.now.record_key))
+        position, at, of_source = hidden.POSITION, ms_of(self.asked), hidden.SOURCE_TS_MS
+        return f"""
+            WITH ordered AS (
+                SELECT {position} AS position, {of_source} AS came, {hidden.OP} AS op, {hidden.DELETED} AS deleted,
+                    row_number() OVER life AS number, lead({position}) OVER life AS next, lead({of_source}) OVER life
+                    AS ends, max(CASE WHEN {of_source} <= {at} THEN {position} END) OVER (PARTITION BY {key}) AS chosen
+                FROM {changes} WINDOW life AS (PARTITION BY {key} ORDER BY {position})
+            )
+            SELECT (SELECT count(*) FROM ordered WHERE
+                number = 1 AND (came IS NULL OR came > {at} AND op IS DISTINCT FROM '{hidden.CREATE}')
+                OR position = chosen AND NOT deleted AND next IS NOT NULL AND ends IS NULL)
+            + (SELECT count(*) FROM {rows} ANTI JOIN {changes} USING ({key}, {position}))"""
+
+    def lacking(self, rows: int) -> NotRetained:
+        """The error where the state of so many rows isn't known."""
+        table, history = self.now.table, self.changes.table
+        return NotRetained(
+            f"{self.refused.message}. {history} doesn't know the state of {rows:,} of its rows then",
+            **{**self.refused.facts, "rows": rows},
+            next_step=f"Ask for {self.refused.facts['earliest']} or later; "
+            f"`sluice rebuild table {table}` fills in the changes that bronze still has",
+        )
+
+
+def open_as_of(place: SilverPlace, name: str, *, span: Span = NOW, states: bool = True) -> SilverTable | PastStates:
+    """Open a table, by its history table where the span is a moment before its files begin and `states` are asked for.
+
+    Raises what `open_table` does.
+    """
+    try:
+        return open_table(place, name, span=span)
+    except NotRetained as refused:
+        folder, view = find_table(place, name)
+        kept = history_folder(folder)
+        if kept is None or view == READ_OPTIMIZED or span.changes or span.as_of is None or not states:
+            raise
+        return PastStates(open_table(place, name), open_table(place, kept.table), span.as_of, refused)
