@@ -14,6 +14,8 @@ from workbench import Workbench, flattened, row, table
 from sluice.changes.forgotten import key_hash
 from sluice.config.table import TableConfig
 from sluice.services.requests import FORGETTING, SliceDone
+from sluice_spark.hudi.late_files import remove_late_files
+from sluice_spark.hudi.table import HudiTable
 from sluice_spark.services.slice import SliceRates, serve_table
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
@@ -70,6 +72,29 @@ def test_a_forgotten_row_is_in_no_file_and_no_replay_brings_it_back(bench: Workb
 
     bench.merge(config, [bench.put([row("c", 9, 1, "C", "somebody new")], SCHEMA)])
     assert bench.rows(config, "id", "name") == [(1, "somebody new"), (2, "kept")], "a newer change is a new row"
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_a_crash_behind_the_commit_leaves_the_counts(
+    bench: Workbench, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = table(table_type=kind, history="t_history")
+    bench.merge(config, [bench.put([row("c", 1, 1), row("c", 2, 2)], SCHEMA)])
+    bench.merge(config, [bench.put([row("u", 3, 1, "B")], SCHEMA)])
+
+    def dies(hudi: HudiTable, check_held: Callable[[], None]) -> None:
+        if hudi.config.table == config.table:
+            raise RuntimeError("died behind the commit")
+        remove_late_files(hudi, check_held)
+
+    with monkeypatch.context() as dying, pytest.raises(RuntimeError, match="died behind"):
+        dying.setattr("sluice_spark.services.forgetting.remove_late_files", dies)
+        forget(bench, config, "1")
+
+    done = forget(bench, config, "1").report
+    assert (done.rows, done.more["history_rows"], done.more["marked"]) == (1, 2, 1)
+    assert done.instant is not None and bench.rows(config, "id") == [(2,)]
 
 
 @pytest.mark.whole

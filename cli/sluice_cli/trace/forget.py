@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,7 +16,10 @@ from sluice.batch.row_errors import BASE64, JSON_TEXT, MAX_CONTENT_BYTES, RowErr
 from sluice.changes.forgotten import key_hash
 from sluice.config.pinned_topic import config_in_force
 from sluice.config.table import TableConfig
-from sluice.errors import CommandFailed, UsageError
+from sluice.errors import CommandFailed, SluiceError, UsageError
+from sluice.schema.avro import read_writer_schema
+from sluice.schema.columns import STRING, Column, plain_column
+from sluice.schema.table_row import row_for_table
 from sluice.services.requests import DONE, FAILED, FORGETTING
 from sluice.silver_keys import REPLACED, rows_key
 from sluice_aws.hash_keys import HashKeys
@@ -22,6 +27,7 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.past_batches import PastBatches
+from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.stack import Target
 from sluice_cli.status.service_entries import describe_error, service_entries
@@ -33,6 +39,9 @@ if TYPE_CHECKING:
     from sluice_cli.trace.row_search import Searched
 
 OBJECTS = 10_000
+_ISO_MOMENT = re.compile(r"(\d{4,}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?Z?")
+_DECIMAL = re.compile(r"decimal\(\d+,(\d+)\)")
+_EXACT = Context(prec=100, traps=[Inexact, InvalidOperation])
 FORGOTTEN = "forgotten"
 
 
@@ -75,8 +84,15 @@ def forget(
     store = ConfigStore(objects, target.artifacts, history=ledger.history)
     config = config_in_force(store.load(), table, ledger.tables.get(table).pinned)
     _check(config, key)
+    history = SchemaHistory(objects, target.silver)
+    stored = history.columns(table)
+    key = (
+        [hashed_text(text, stored.columns.get(name, "")) for name, text in zip(config.record_key, key, strict=True)]
+        if stored
+        else key
+    )
     found = _search(target, ledger, objects, store, table, key, max_objects)
-    quarantined = list(_quarantined_rows(objects, target.silver, config, key))
+    quarantined = list(_quarantined_rows(objects, target.silver, config, key, history))
     document = {
         "table": table,
         "key_hash": key_hash(table, key),
@@ -115,6 +131,21 @@ def _check(config: TableConfig, key: Sequence[str]) -> None:
         )
 
 
+def hashed_text(text: str, spark_type: str) -> str:
+    """The text of a key's value that its hash is made of (`key_hash`), of any that means the same."""
+    moment = _ISO_MOMENT.fullmatch(text) if spark_type == "timestamp" else None
+    if moment is not None:
+        fraction = (moment[3] or "").rstrip("0")
+        return f"{moment[1]} {moment[2]}{'.' if fraction else ''}{fraction}"
+    digits = _DECIMAL.fullmatch(spark_type)
+    if digits is not None:
+        try:
+            return str(Decimal(text).quantize(Decimal(1).scaleb(-int(digits[1])), context=_EXACT))
+        except ArithmeticError:  # no number, or one with more digits than the table's
+            return text
+    return text
+
+
 def _search(
     target: Target,
     ledger: DynamoDbLedger,
@@ -150,22 +181,53 @@ def _in_bronze(found: Searched) -> list[dict[str, str]]:
 
 
 def _quarantined_rows(
-    objects: Objects, silver: str, config: TableConfig, key: Sequence[str]
+    objects: Objects, silver: str, config: TableConfig, key: Sequence[str], history: SchemaHistory
 ) -> Iterator[tuple[str, list[RowError], frozenset[int]]]:
     """The documents of quarantined rows that hold the row: key, rows, and the numbers of the records that do."""
+    columns = _Columns(config, history, SchemaStore(objects, silver))
     for batch in PastBatches(objects, silver).newest(table=config.table):
         outcome = batch.outcomes.get(config.table)
         for each in outcome.quarantined_rows if outcome is not None else ():
             name = rows_key(batch.manifest.batch, config.table, each.object)
             document = objects.get(silver, name)
             rows = [] if document is None else list(from_lines(document.data.decode("utf-8")))
-            held = frozenset(row.record for row in rows if holds_key(row, config, key))
+            named = next(
+                (item.schema for item in batch.manifest.tables[config.table].objects if item.id.hash == each.object),
+                None,
+            )
+            held = frozenset(
+                row.record for row in rows if any(holds_key(row, config, key, of) for of in columns.of(named))
+            )
             if held:
                 yield name, rows, held
 
 
-def holds_key(row: RowError, config: TableConfig, key: Sequence[str]) -> bool:
-    """Whether a quarantined record may be of this key.
+class _Columns:
+    """The columns that writers gave a table, by which a quarantined record's values are understood."""
+
+    def __init__(self, config: TableConfig, history: SchemaHistory, store: SchemaStore) -> None:
+        self._config = config
+        self._history = history
+        self._store = store
+        self._found: dict[str | None, list[tuple[Column, ...]]] = {}
+
+    def of(self, named: str | None) -> list[tuple[Column, ...]]:
+        """The columns of one schema; of all that came for the table where the record's own is unknown."""
+        if named not in self._found:
+            names = [named] if named else [schema.fingerprint for schema in self._history.schemas(self._config.table)]
+            self._found[named] = [self._read(name) for name in names] or [()]
+        return self._found[named]
+
+    def _read(self, named: str) -> tuple[Column, ...]:
+        try:
+            schema = self._store.load(named)
+            return () if schema is None else row_for_table(read_writer_schema(schema).row, self._config).columns
+        except (SluiceError, ValueError):  # values are then compared as they stand
+            return ()
+
+
+def holds_key(row: RowError, config: TableConfig, key: Sequence[str], columns: Sequence[Column] = ()) -> bool:
+    """Whether a quarantined record may be of this key. `columns` are its writer's, under the table's names.
 
     A record that was cut, or that can't be decoded, counts where it contains the texts of the key.
     """
@@ -173,19 +235,17 @@ def holds_key(row: RowError, config: TableConfig, key: Sequence[str]) -> bool:
         return all(text.encode("utf-8") in base64.b64decode(row.content) for text in key)
     if row.content_bytes > MAX_CONTENT_BYTES:
         return _is_within(row.content, key)
-    sources = {to.lower(): name.lower() for name, to in config.columns.rename.items()}
+    from sluice_cli.trace.row_changes import has_key  # loads Arrow
+
     try:
         record = json.loads(row.content)
     except ValueError:
         return _is_within(row.content, key)
-    names = [{name.lower(), sources.get(name.lower(), name.lower())} for name in config.record_key]
-    return any(
-        all(
-            any(name.lower() in own and _text(value) == text for name, value in values.items())
-            for own, text in zip(names, key, strict=True)
-        )
-        for values in _mappings(record)
-    )
+    if not columns:
+        columns = [
+            replace(plain_column(to, STRING, True, ""), field=name) for name, to in config.columns.rename.items()
+        ]
+    return any(has_key(values, columns, config.record_key, key) for values in _mappings(record))
 
 
 def _is_within(content: str, key: Sequence[str]) -> bool:
@@ -199,10 +259,6 @@ def _mappings(value: object) -> Iterator[Mapping[str, object]]:
         yield value
         for item in value.values():
             yield from _mappings(item)
-
-
-def _text(value: object) -> str | None:
-    return json.dumps(value) if isinstance(value, bool) else None if value is None else str(value)
 
 
 def _put_without(objects: Objects, silver: str, name: str, rows: Sequence[RowError], held: frozenset[int]) -> None:

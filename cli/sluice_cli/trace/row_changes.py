@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
@@ -17,11 +19,12 @@ from sluice.batch.row_errors import JSON_TEXT, RowError
 from sluice.changes import hidden_columns as hidden
 from sluice.config.table import TableConfig
 from sluice.schema import columns as kinds
-from sluice.schema.avro import WriterSchema, read_writer_schema
-from sluice.schema.columns import Column, RowSchema
+from sluice.schema.avro import read_writer_schema
+from sluice.schema.columns import Column, RowSchema, plain_column
 from sluice.schema.table_row import row_for_table
-from sluice.schema.temporal import REAL_RANGES, NoTime, date_text, days_of, time_text
+from sluice.schema.temporal import REAL_RANGES, NoTime, date_text, days_of, structured_text, time_text
 from sluice.schema.union import union_of
+from sluice.schema.values import base64_text, decimal_text, variable_decimal_text
 from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.decode import SCANNED, Decoded, decode, schemas_of
 from sluice_formats.json_schema import agreed
@@ -43,6 +46,9 @@ _MICROSECONDS: Mapping[str, Callable[[int], int]] = {
 }
 NO_BATCH = ""  # a change that is read again belongs to none yet
 _WHOLE = frozenset((kinds.INT, kinds.LONG))
+_NUMBERS = frozenset((kinds.DECIMAL, kinds.DECIMAL_TEXT, kinds.VARIABLE_DECIMAL))
+_MOMENTS = frozenset((*kinds.TIMESTAMP_KINDS, kinds.ZONED_TIMESTAMP))
+_MOMENT = re.compile(r"([+-]?\d{4,}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d*?)0*)?Z?")
 Key = tuple[Any, ...]  # JSON values of the columns of the record key
 
 
@@ -85,7 +91,7 @@ def changes_in(
     `hash_key` is the key of the columns that the table hashes.
     Raises a SluiceError where the object can't be read to its end.
     """
-    writers, row, decoded = _decoded(body, item, config, hash_key)
+    row, decoded = _decoded(body, item, config, hash_key)
     changes: list[FoundChange] = []
     truncates: list[str] = []
     for made in decoded.batches:
@@ -94,7 +100,7 @@ def changes_in(
         if mine.num_rows:
             changes += _changes(mine, row.columns, config.record_key, item)
     rows = sum(made.num_rows for made in decoded.batches) + len(decoded.rows)
-    aside = tuple(error for error in decoded.rows if _is_of(error, writers, config.record_key, key))
+    aside = tuple(error for error in decoded.rows if _is_of(error, row.columns, config.record_key, key))
     return ObjectChanges(
         item,
         rows,
@@ -121,7 +127,7 @@ def keyed_changes(
     of records that the merge set aside. `hash_key` is the key of the columns that the table hashes. Raises a
     SluiceError where the object can't be read to its end.
     """
-    _, row, decoded = _decoded(body, item, config, hash_key)
+    row, decoded = _decoded(body, item, config, hash_key)
     found: list[tuple[Key, FoundChange]] = []
     truncates: list[str] = []
     by_name = {column.name: column for column in row.columns}
@@ -157,15 +163,12 @@ def _as_wide(made: pa.RecordBatch, types: Mapping[str, pa.DataType]) -> pa.Recor
     return pa.RecordBatch.from_arrays(columns, names=made.schema.names)
 
 
-def _decoded(
-    body: bytes, item: ManifestObject, config: TableConfig, hash_key: bytes
-) -> tuple[Sequence[WriterSchema], RowSchema, Decoded]:
+def _decoded(body: bytes, item: ManifestObject, config: TableConfig, hash_key: bytes) -> tuple[RowSchema, Decoded]:
     texts = _schemas(body, item, config)
-    writers = [read_writer_schema(json.loads(text)) for text in texts]
-    row = union_of(row_for_table(writer.row, config) for writer in writers)
+    row = union_of(row_for_table(read_writer_schema(json.loads(text)).row, config) for text in texts)
     inferred = {item.id.hash: texts[0]} if item.format in SCANNED else {}
     plan = reader_plan(config, batch=NO_BATCH, columns=row.columns, inferred=inferred, hash_key=hash_key)
-    return writers, row, decode(body, item, plan)
+    return row, decode(body, item, plan)
 
 
 def stored_value(value: Any, column: Column) -> Any:
@@ -241,7 +244,8 @@ def _equal(values: pa.Array, column: Column, text: str) -> pa.Array:
             meaning = stored_value(text, column)
         except NoTime:
             meaning = None
-        return pa.array([meaning is not None and value == meaning for value in _meanings(values, column)])
+        wanted = text if meaning is None else meaning
+        return pa.array([value is not None and is_same(value, wanted, column) for value in _meanings(values, column)])
     if pa.types.is_string(values.type) and column.kind not in _TIMES:
         return pc.equal(values, text)
     if column.kind in _WHOLE:
@@ -249,7 +253,22 @@ def _equal(values: pa.Array, column: Column, text: str) -> pa.Array:
             return pc.equal(values, pa.scalar(int(text), values.type))
         except (ValueError, OverflowError, pa.ArrowInvalid):
             return pa.array([False] * len(values))
-    return pa.array([key_text(value) == text for value in _meanings(values, column)])
+    return pa.array([is_same(key_text(value), text, column) for value in _meanings(values, column)])
+
+
+def is_same(text: str, other: str, column: Column) -> bool:
+    """Whether two texts are one key: numbers whatever their scale, moments as `sluice query` or Spark writes them."""
+    if text == other:
+        return True
+    if column.kind in _NUMBERS:
+        try:
+            return Decimal(text) == Decimal(other)
+        except InvalidOperation:
+            return False
+    if column.kind in _MOMENTS:
+        own, wanted = _MOMENT.fullmatch(text), _MOMENT.fullmatch(other)
+        return own is not None and wanted is not None and own.groups("") == wanted.groups("")
+    return False
 
 
 def key_text(value: Any) -> str:
@@ -300,7 +319,52 @@ def _changes(
     return found
 
 
-def _is_of(error: RowError, writers: Sequence[WriterSchema], record_key: Sequence[str], key: Sequence[str]) -> bool:
+def has_key(
+    record: Mapping[str, Any], columns: Collection[Column], record_key: Sequence[str], key: Sequence[str]
+) -> bool:
+    """Whether a row, decoded and kept in JSON by `row_errors`, has this key. `columns` are its writer's, with the
+    table's names; a value without a column is compared as it stands.
+    """
+    own = {name.lower(): value for name, value in record.items()}
+    by_name = {column.name.lower(): column for column in columns}
+    for name, text in zip(record_key, key, strict=True):
+        column = by_name.get(name.lower(), plain_column(name, kinds.STRING, True, ""))
+        values = [own[each.lower()] for each in (name, column.written_name) if each.lower() in own]
+        if not any(is_same(found, text, column) for value in values for found in _key_texts(value, column)):
+            return False
+    return True
+
+
+def _key_texts(value: Any, column: Column) -> list[str]:
+    """The text of a value as it stands, and of what the table stores for it."""
+    if value is None:
+        return []
+    raw = _raw(value)
+    texts = [key_text(raw)] if isinstance(raw, (str, int, float)) else []
+    try:
+        if column.kind == kinds.VARIABLE_DECIMAL and isinstance(raw, Mapping):
+            texts.append(variable_decimal_text(raw))
+        elif isinstance(raw, Mapping):
+            texts.append(structured_text(raw))
+        elif isinstance(raw, bytes):
+            texts.append(decimal_text(raw, column.scale or 0) if column.kind in _NUMBERS else base64_text(raw))
+        else:
+            texts.append(key_text(stored_value(raw, column)))
+    except (ValueError, TypeError, KeyError, ArithmeticError):  # not of the column's type, which may be why it is here
+        pass
+    return texts
+
+
+def _raw(value: Any) -> Any:
+    """A value as it was before `row_errors` made it JSON."""
+    if not isinstance(value, Mapping):
+        return value
+    if set(value) == {"base64"}:
+        return base64.b64decode(value["base64"])
+    return {name: _raw(item) for name, item in value.items()}
+
+
+def _is_of(error: RowError, columns: Collection[Column], record_key: Sequence[str], key: Sequence[str]) -> bool:
     """Says whether a record that was set aside has this key, by the part of it that was kept."""
     if error.encoding != JSON_TEXT:
         return False
@@ -309,8 +373,4 @@ def _is_of(error: RowError, writers: Sequence[WriterSchema], record_key: Sequenc
     except ValueError:  # cut to its beginning
         return False
     rows = [content] + [content.get(side) for side in ("after", "before")] if isinstance(content, dict) else []
-    return any(
-        isinstance(row, dict)
-        and all(name in row and key_text(row[name]) == text for name, text in zip(record_key, key, strict=True))
-        for row in rows
-    )
+    return any(isinstance(row, dict) and has_key(row, columns, record_key, key) for row in rows)

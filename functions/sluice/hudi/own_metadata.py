@@ -13,6 +13,9 @@ METADATA_PREFIX = "sluice."
 BATCH_KEY, TABLE_KEY, RUN_KEY = "sluice.batch", "sluice.table", "sluice.run"
 ROWS_KEY = "sluice.rows_before"  # rows of the table, deleted rows included
 
+# What a commit removed of a forgotten row. Not the name of a property: Hudi compares write options with those.
+FORGOTTEN_KEY = "sluice.forgotten_row"
+
 # Properties in the table's own file live as long as the table; commit metadata goes when its commit is archived.
 FLOOR_PROPERTY = "sluice.truncated_at"
 PURGED_PROPERTY = "sluice.purged_below"  # the highest position of a row that was purged, or is about to be
@@ -47,6 +50,17 @@ def purge_metadata(table: str, positions: Mapping[int, str]) -> dict[str, str]:
     """Write options that store the highest purged position, by generation, in a purge's commit."""
     purged = {f"{METADATA_PREFIX}purged.{generation}": position for generation, position in positions.items()}
     return {"hoodie.datasource.write.commitmeta.key.prefix": METADATA_PREFIX, TABLE_KEY: table, **purged}
+
+
+def forgotten_metadata(table: str, key: str, *, rows: int, files: int) -> dict[str, str]:
+    """Write options that store, in the commit that forgets a row, the hash of its key and what was removed."""
+    return {**purge_metadata(table, {}), FORGOTTEN_KEY: json.dumps({"key": key, "rows": rows, "files": files})}
+
+
+def forgotten_counts(noted: str | None, key: str) -> tuple[int, int] | None:
+    """Rows and files of a commit that forgot this key, of its FORGOTTEN_KEY; None for any other commit."""
+    found = json.loads(noted) if noted else {}
+    return (int(found["rows"]), int(found["files"])) if found.get("key") == key else None
 
 
 def with_widened(noted: str | None, columns: Sequence[str], *, newest: str) -> str | None:

@@ -5,7 +5,7 @@ The key itself is nowhere in the request, only its hash (`sluice.changes.forgott
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Callable
 
@@ -25,6 +25,7 @@ from sluice.services.requests import ServiceReport, SliceDone
 from sluice_spark.errors import RowRemains, TooManyForgotten
 from sluice_spark.hudi import housekeeping
 from sluice_spark.hudi.facts import TableFacts
+from sluice_spark.hudi.jvm import instants
 from sluice_spark.hudi.late_files import remove_late_files
 from sluice_spark.hudi.recovery import recovered_facts
 from sluice_spark.hudi.table import HudiTable, has_timestamp_key
@@ -66,6 +67,7 @@ def forget(
     by_key: dict[str, Any] = {
         "of_key": key_hash_column(config.table, config.record_key) == F.lit(key),
         "names": config.record_key,
+        "key": key,
     }
 
     noted = facts.forgotten
@@ -113,10 +115,14 @@ def _remove(
     *,
     of_key: SparkColumn,
     names: Sequence[str],
+    key: str,
     check_held: Callable[[], None],
     mark: Callable[[str], None],
 ) -> _Removed:
-    """Remove the rows that `of_key` selects, by the columns `names`, and every older file. `mark` is called before."""
+    """Remove the rows that `of_key` selects, by the columns `names`, and every older file. `mark` is called before.
+
+    Where there is no row, the counts are those of the commit that has removed it: an attempt before may have died.
+    """
     merges = hudi.config.table_type == MOR
     if merges:  # no row may be left in a log
         check_held()
@@ -131,10 +137,17 @@ def _remove(
         if merges:
             hudi.set_purging(facts.newest or "")
         check_held()
-        _write(hudi, rows, facts)
+        _write(
+            hudi,
+            rows,
+            facts,
+            own_metadata.forgotten_metadata(hudi.config.table, key, rows=removed.rows, files=removed.files),
+        )
         if merges:
             hudi.compact_all()
             hudi.set_purging("")
+    else:
+        removed = _removed_before(hudi, key)
     check_held()
     remove_late_files(hudi, check_held)
     newest = hudi.look().newest or ""
@@ -143,11 +156,25 @@ def _remove(
     cleaned = housekeeping.clean(hudi, horizon=horizon, check_held=check_held)
     _require_gone(hudi, spark, facts, of_key=of_key, names=names, found=sorted({row[_KEY] for row in found}))
     return replace(
-        removed, cleaned=cleaned.files, bytes=cleaned.bytes, instant=cleaned.instant or (newest if found else None)
+        removed,
+        cleaned=cleaned.files,
+        bytes=cleaned.bytes,
+        instant=cleaned.instant or (newest if found else removed.instant),
     )
 
 
-def _write(hudi: HudiTable, rows: DataFrame, facts: TableFacts) -> None:
+def _removed_before(hudi: HudiTable, key: str) -> _Removed:
+    """What the newest commit that forgot this key removed; nothing where the timeline has none."""
+    timeline = hudi.meta_client().getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
+    for instant in reversed(instants(timeline)):
+        noted = timeline.readCommitMetadata(instant).getExtraMetadata().get(own_metadata.FORGOTTEN_KEY)
+        counts = own_metadata.forgotten_counts(noted, key)
+        if counts is not None:
+            return _Removed(*counts, instant=str(instant.requestedTime()))
+    return _Removed()
+
+
+def _write(hudi: HudiTable, rows: DataFrame, facts: TableFacts, metadata: Mapping[str, str]) -> None:
     """Remove rows, each at its own position, in one commit. A record index holds keys, so it is left out: Hudi then
     deletes the metadata table, and a later write makes it anew.
     """
@@ -164,7 +191,6 @@ def _write(hudi: HudiTable, rows: DataFrame, facts: TableFacts) -> None:
             for name in facts.schema.names
         ]
     )
-    metadata = own_metadata.purge_metadata(hudi.config.table, {})
     writer = marked.write.format("hudi").options(**options).options(**hudi_options.purge_options())
     writer.options(**metadata).mode("append").save(hudi.path)
 

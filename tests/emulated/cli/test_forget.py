@@ -15,10 +15,14 @@ from sluice.config.document import Configuration
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.table import TableConfig
+from sluice.schema import columns as kinds
+from sluice.schema.columns import decimal_column, plain_column
 from sluice.services.requests import FORGETTING, ServiceError, ServiceReport
 from sluice.silver_keys import manifest_key, outcome_key, rows_key
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.schemas import SchemaStore
 from sluice_cli.main import run
-from sluice_cli.trace.forget import holds_key
+from sluice_cli.trace.forget import hashed_text, holds_key
 
 TABLE = "crm.user"
 TOPIC = "crm.public.user"
@@ -35,6 +39,10 @@ def quarantined(record, **values):
 @pytest.fixture
 def users(stack):
     """A table of two objects, the first with user 7, and a quarantined record of each user."""
+    return put_users(stack, aside=[quarantined(5, id=7, name="Ada"), quarantined(6, id=8, name="Bob")])
+
+
+def put_users(stack, *, aside, schema=None):
     rule = TableRule(TABLE, ("id",), topic=TOPIC)
     stack.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=Configuration((rule,)).to_json().encode())
     stack.ledger.lanes.wake("main")
@@ -45,7 +53,7 @@ def users(stack):
         identity = stack.write(OBJECT.format(number), body)
         items.append(
             ManifestObject(
-                identity.bucket, identity.key, identity.version, len(body), None, "avro", TOPIC, 0, number, NOW
+                identity.bucket, identity.key, identity.version, len(body), schema, "avro", TOPIC, 0, number, NOW
             )
         )
     manifest = open_manifest("main", "run-1", NOW, "c", {TABLE: TablePart(CONFIG.to_dict(), tuple(items))})
@@ -56,7 +64,7 @@ def users(stack):
     for name, text in (
         (manifest_key("main", manifest.batch), manifest.to_json()),
         (outcome_key(manifest.batch, TABLE), outcome.to_json()),
-        (stack.aside, to_lines([quarantined(5, id=7, name="Ada"), quarantined(6, id=8, name="Bob")])),
+        (stack.aside, to_lines(aside)),
         (f"_sluice/replaced/{TABLE}/0001700000000/rebuild.json", "{}"),
     ):
         stack.s3.put_object(Bucket="s-silver", Key=name, Body=text.encode())
@@ -154,6 +162,57 @@ def test_a_key_with_another_number_of_values_is_refused(users, capsys):
 )
 def test_quarantined_records_are_matched_by_their_key(row, holds):
     assert holds_key(row, CONFIG, ["7"]) == holds
+
+
+DAY, MOMENT, ZONED, PRICE = (
+    plain_column("id", kinds.DATE, False, "int"),
+    plain_column("id", kinds.TIMESTAMP_MICROS, False, "long"),
+    plain_column("id", kinds.ZONED_TIMESTAMP, False, "string"),
+    decimal_column("id", 9, 2, False, "bytes"),
+)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "text"),
+    [
+        (DAY, 19_753, "2024-01-31"),
+        (MOMENT, 1_706_702_400_500_000, "2024-01-31 12:00:00.5"),
+        (MOMENT, 1_706_702_400_500_000, "2024-01-31T12:00:00.500000Z"),
+        (ZONED, "2024-01-31T13:00:00+01:00", "2024-01-31 12:00:00"),
+        (PRICE, {"base64": "AJY="}, "1.50"),
+        (PRICE, {"base64": "AJY="}, "1.5"),
+        (replace(DAY, field="born"), 19_753, "2024-01-31"),
+    ],
+    ids=["date", "moment", "iso-moment", "zoned", "decimal", "short-decimal", "renamed"],
+)
+def test_keys_of_dates_and_decimals_are_found_in_quarantined_records(column, value, text):
+    row = quarantined(0, after={column.written_name: value})
+    assert holds_key(row, CONFIG, [text], [column])
+    assert not holds_key(row, CONFIG, ["2024-02-01"], [column]) and not holds_key(row, CONFIG, ["1.51"], [column])
+
+
+@pytest.mark.parametrize(
+    ("text", "type", "hashed"),
+    [
+        ("2024-01-31T12:00:00.500000Z", "timestamp", "2024-01-31 12:00:00.5"),
+        ("2024-01-31 12:00:00", "timestamp", "2024-01-31 12:00:00"),
+        ("2024-01-31T12:00:00Z", "string", "2024-01-31T12:00:00Z"),
+        ("1.5", "decimal(9,2)", "1.50"),
+        ("1.555", "decimal(9,2)", "1.555"),
+        ("none", "decimal(9,2)", "none"),
+        ("NaN", "decimal(9,2)", "NaN"),
+    ],
+)
+def test_a_key_is_hashed_in_the_form_that_spark_gives_it(text, type, hashed):
+    assert hashed_text(text, type) == hashed
+
+
+def test_a_quarantined_record_is_read_by_the_schema_of_its_object(stack, monkeypatch, capsys):
+    day = {"type": "int", "logicalType": "date"}
+    mark = SchemaStore(Objects(stack.s3), "s-silver").keep(flattened({"id": day, "name": ["null", "string"]}))
+    put_users(stack, schema=mark, aside=[quarantined(5, id=19_753, name="Ada"), quarantined(6, id=19_754)])
+    assert run(["forget", TABLE, "2024-01-31", "--dry-run", "--json"]) == 0
+    assert describe(capsys)["quarantined_rows"] == 1
 
 
 def test_a_cut_record_holds_a_key_beyond_ascii():

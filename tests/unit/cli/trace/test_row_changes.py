@@ -48,6 +48,7 @@ def test_an_iso_date_has_no_zone_in_the_table(raw: str, stored: str | None) -> N
         ("io.debezium.time.IsoDate", "2021-03-01Z", "2021-03-01"),
         ("io.debezium.time.IsoDate", "2021-03-01Z", "2021-03-01Z"),
         ("io.debezium.time.ZonedTimestamp", "2008-10-29T18:59:59Z", "2008-10-29T18:59:59.000000Z"),
+        ("io.debezium.time.ZonedTimestamp", "2008-10-29T18:59:59Z", "2008-10-29 18:59:59"),
     ],
 )
 def test_a_time_in_a_key_is_found_by_the_tables_text_and_the_sources(name: str, raw: str, asked: str) -> None:
