@@ -23,6 +23,8 @@ _ROW_GROUP_BYTES, _PAGE_BYTES = 120 * 1024**2, 1024**2
 _CODEC = "zstd"  # as `sluice.hudi.options` has it
 _CODEC_LEVEL = 3  # parquet-mr's
 _FIRST_PAGE_ROWS = 20_000
+# Encodings that write out each value, and those of levels.
+_ONCE_EACH = frozenset(("PLAIN", "RLE", "BIT_PACKED"))
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 64 * 1024, 32 * 1024**2  # of a file that is rewritten
 
 
@@ -84,13 +86,12 @@ def rewritten(
     """
     new = _with_hudis_columns(rows, keys, instant=instant, file_name=file_name, number=number)
     wanted = new.column(RECORD_KEY).combine_chunks()
-    file = pq.ParquetFile(pa.BufferReader(body))
     replaced: set[int] = set()
     stored = 0
 
     def parts() -> Iterator[pa.Table]:
         nonlocal stored
-        for batch in file.iter_batches(_rows_at_once(file.metadata), use_threads=False):
+        for batch in _held_batches(body):
             old = _as_now(batch, new.schema, file_name)
             stored += old.num_rows
             found = pc.index_in(old.column(RECORD_KEY), value_set=wanted)
@@ -125,10 +126,54 @@ def _with_hudis_columns(
     return pa.Table.from_arrays([*own.values(), *rows.columns], schema=schema)
 
 
-def _rows_at_once(footer: pq.FileMetaData) -> int:
-    """Fewer where rows are long. Texts that a dictionary repeats count once: the footer doesn't tell more."""
-    size = sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))
-    return max(1, min(_ROWS_AT_ONCE, footer.num_rows * _BYTES_AT_ONCE // max(size, 1)))
+def _held_batches(body: bytes) -> Iterator[pa.RecordBatch]:
+    """A file's rows in batches of about _BYTES_AT_ONCE, and of one row at least.
+
+    Texts that the file has once and repeats stay so: the footer doesn't say how long they are where they are repeated.
+    """
+    buffer = pa.py_buffer(body)
+    footer = pq.read_metadata(pa.BufferReader(buffer))
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    repeated = {chunk.path_in_schema for group in groups for chunk in _chunks(group) if _repeats_texts(chunk)}
+    file = pq.ParquetFile(pa.BufferReader(buffer), metadata=footer, read_dictionary=sorted(repeated))
+    for number, group in enumerate(groups):
+        for batch in file.iter_batches(_rows_at_once(group), row_groups=[number], use_threads=False):
+            yield from _in_parts(batch)
+
+
+def _rows_at_once(group: pq.RowGroupMetaData) -> int:
+    """Fewer where rows are long. A number takes 8 bytes, however few the file has of it."""
+    size = sum(max(chunk.total_uncompressed_size, 8 * chunk.num_values) for chunk in _chunks(group))
+    return max(1, min(_ROWS_AT_ONCE, group.num_rows * _BYTES_AT_ONCE // max(size, 1)))
+
+
+def _chunks(group: pq.RowGroupMetaData) -> list[pq.ColumnChunkMetaData]:
+    return [group.column(number) for number in range(group.num_columns)]
+
+
+def _repeats_texts(chunk: pq.ColumnChunkMetaData) -> bool:
+    return chunk.physical_type == "BYTE_ARRAY" and not _ONCE_EACH.issuperset(chunk.encodings)
+
+
+def _in_parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if batch.num_rows > 1 and sum(map(_written_out, batch.columns)) > _BYTES_AT_ONCE:
+        half = batch.num_rows // 2
+        yield from _in_parts(batch.slice(0, half))
+        yield from _in_parts(batch.slice(half))
+    elif batch.num_rows:
+        yield batch
+
+
+def _written_out(values: pa.Array) -> int:
+    """The most bytes that values take once each has a text of its own.
+
+    Arrow sets aside as much as texts of a dictionary's mean length would take, even where the short ones are meant.
+    """
+    if not pa.types.is_dictionary(values.type) or not len(values.dictionary):
+        return int(values.nbytes)
+    lengths = pc.binary_length(values.dictionary).cast(pa.int64())
+    expected = int(pc.sum(lengths).as_py() or 0) * len(values) // len(lengths)
+    return max(expected, pc.sum(lengths.take(values.indices)).as_py() or 0) + 4 * len(values)
 
 
 def _as_now(batch: pa.RecordBatch, schema: pa.Schema, file_name: str) -> pa.Table:

@@ -124,6 +124,49 @@ def test_fewer_rows_are_held_at_once_where_they_are_long(monkeypatch: pytest.Mon
     assert len(held) > 5 and max(held) < 200_000
 
 
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_long_texts_that_a_dictionary_repeats_are_held_in_parts(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    count, texts = 2_000, ["short", "l" * 20_000]
+    many = rows(*[(id, texts[id // 1_000]) for id in range(count)])
+    made = base_file._with_hudis_columns(many, keys(many), instant=FIRST, file_name="f", number=0)
+    sink = pa.BufferOutputStream()
+    pq.write_table(made, sink, version="1.0" if version == "1.0" else "2.6", data_page_version=version)
+    body = sink.getvalue().to_pybytes()
+    monkeypatch.setattr(base_file, "_BYTES_AT_ONCE", 200_000)
+    monkeypatch.setattr(base_file, "_ROW_GROUP_BYTES", 2_000_000)
+    usual = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(usual)
+    pa.set_memory_pool(pool)
+    try:
+        new = many.slice(1_500, 1)
+        made = rewritten(body, new, keys(new), instant=SECOND, file_name="n", number=0, avro_schema="")
+    finally:
+        pa.set_memory_pool(usual)
+    assert (made.rows, made.updated) == (count, 1)
+    assert pool.max_memory() < 8_000_000 < many.nbytes / 2
+    assert pq.read_table(pa.BufferReader(made.body)).column("name").equals(many.column("name"))
+
+
+def test_many_short_columns_are_held_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 20_000
+    many = rows(*[(id, None) for id in range(count)])
+    for number in range(100):
+        many = many.append_column(f"n{number}", pa.array([1] * count, pa.int64()))
+    body = stored(many)
+    held: list[int] = []
+    as_now = base_file._as_now
+
+    def counted(batch: pa.RecordBatch, *more: Any) -> pa.Table:
+        held.append(batch.nbytes)
+        return as_now(batch, *more)
+
+    monkeypatch.setattr(base_file, "_as_now", counted)
+    monkeypatch.setattr(base_file, "_BYTES_AT_ONCE", 1_000_000)
+    new = many.slice(7, 1)
+    rewritten(body, new, keys(new), instant=SECOND, file_name="n", number=0, avro_schema="")
+    assert sum(held) > 16_000_000 and max(held) < 2_000_000
+
+
 def test_floats_of_an_older_file_become_doubles_as_hudi_makes_them() -> None:
     values = [0.1, 16777216.0, 3.4028235e38, -0.0, float("inf"), float("nan"), None]
     old, new = (
