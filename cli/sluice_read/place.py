@@ -123,10 +123,10 @@ def table_folder(place: SilverPlace, database: str, table: str) -> TableFolder |
     return folder if folder.exists() else None
 
 
-def history_folder(folder: TableFolder) -> TableFolder | None:
-    """The folder of a table's history table; None where it has none."""
-    database, _, table = folder.table.partition(".")
-    found = table_folder(folder.place, database, table + HISTORY)
+def history_folder(place: SilverPlace, name: str) -> TableFolder | None:
+    """The folder of the history table of `database.table`; None where it has none."""
+    database, _, table = name.partition(".")
+    found = table_folder(place, database, table + HISTORY)
     return found if found is not None and POSITION in record_key_of(found.properties()) else None
 
 

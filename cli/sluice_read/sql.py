@@ -134,7 +134,8 @@ def run_query(
             for name, table in opened.items():
                 if isinstance(table, PastStates):
                     note(table.note)
-                    _load_past(connection, name, table)
+                    connection.execute(f"DROP TABLE {_changes_of(name)}")
+                    load_past(connection, table, _changes_of(name), _other_table(name, "rows"))
                     continue
                 stored, read = name, _only(shown, table.schema(shown).names, columns)
                 if _shows_states(table, shown):
@@ -159,17 +160,6 @@ def _declare(connection: duckdb.DuckDBPyConnection, name: str, table: SilverTabl
         return
     load(connection, changes, kept.schema(CHANGES).empty_table().to_reader())
     connection.execute(f"CREATE VIEW {name} AS {states}")
-
-
-def _load_past(connection: duckdb.DuckDBPyConnection, name: str, past: PastStates) -> None:
-    """Load the changes of a table, and check that they tell the state of every row. Raises NotRetained."""
-    changes, rows = _changes_of(name), _other_table(name, "rows")
-    connection.execute(f"DROP TABLE {changes}")
-    load(connection, changes, past.changes.reader(CHANGES))
-    load(connection, rows, past.now.reader(past.rows))
-    ((unknown,),) = connection.execute(past.unknown(changes, rows)).fetchall()
-    if unknown:
-        raise past.lacking(unknown)
 
 
 def _shows_states(table: SilverTable, shown: Shown) -> bool:
@@ -235,6 +225,24 @@ def load(connection: duckdb.DuckDBPyConnection, name: str, reader: pa.RecordBatc
             table=name,
             next_step="Free some disk or memory, or read less: `sluice read` holds one batch at a time",
         ) from error
+
+
+def load_past(
+    connection: duckdb.DuckDBPyConnection,
+    past: PastStates,
+    changes: str,
+    rows: str,
+    read: Callable[[SilverTable, Shown], pa.RecordBatchReader] = SilverTable.reader,
+) -> None:
+    """Load what tells a past state into two new tables, by `read`, and check that it tells the state of every row.
+
+    The caller quotes the names. Raises NotRetained, and what `load` does.
+    """
+    load(connection, changes, read(past.changes, CHANGES))
+    load(connection, rows, read(past.now, past.rows))
+    ((unknown,),) = connection.execute(past.unknown(changes, rows)).fetchall()
+    if unknown:
+        raise past.lacking(unknown)
 
 
 @contextmanager

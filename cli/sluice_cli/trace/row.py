@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,10 +29,10 @@ from sluice_cli.terminal.output import (
     stderr_console,
     visible,
 )
-from sluice_read.moments import clock, point_in_time
+from sluice_read.moments import clock, point_in_time, span_of
 
 if TYPE_CHECKING:
-    from sluice_cli.trace.row_life import RowLife
+    from sluice_cli.trace.row_life import PastRow, RowLife
     from sluice_cli.trace.row_story import Chapter
 
 
@@ -73,18 +73,32 @@ def row(
             help="Of the newest N commits, also open the object that brought the row, and compare it with the table.",
         ),
     ] = CHECKED,
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            "--as-of",
+            metavar="MOMENT",
+            help="Only the row as it was: an instant, a time with its zone, or 15min, 2h or 7d ago.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
     """Show the life of one row: its changes, where each came from, which won and why, and the row after each commit.
 
-    Changes that won are read from the table, as far back as `time_travel` keeps its files. Objects are opened for the
-    rest: those of batches in which a change lost, those of older batches, and the ones that brought the newest versions
-    (--check). The last lines say how many were opened and which are gone.
+    Changes that won are read from the table, as far back as `time_travel` keeps its files; with `history: true` all
+    changes are read from the history table. Objects are opened for the rest: those of batches in which a change lost,
+    those of older batches, and the ones that brought the newest versions (--check). The last lines say how many were
+    opened and which are gone.
+
+    --as-of reads the row from the table, or from the history table for moments before the table's files begin.
 
     Examples:
 
       sluice row crm.user 7
+
+      sluice row crm.user 7 --as-of 2026-05-01T10:15:00Z
 
       sluice row crm.user 7 --since 2h --json | jq '.chapters[].row.values'
 
@@ -93,17 +107,21 @@ def row(
       sluice row bank.account -- -5
     """
     # Arrow and the job's readers take as long to load as all the rest.
-    from sluice_cli.trace.row_life import row_life
+    from sluice_cli.trace.row_life import row_as_of, row_life, with_history
     from sluice_cli.trace.row_search import Bounds, RowSearch
     from sluice_cli.trace.row_story import describe, describe_change, story
 
     target = chosen_target(stack)
+    if as_of is not None:
+        moment = span_of(as_of=as_of, since=since, now=epoch_ms()).as_of or ""
+        _print_past(table, key, row_as_of(target, table, key, moment), as_json)
+        return
     begins = None if since is None else point_in_time(since, epoch_ms())
     objects = Objects(target.client("s3"))
     with stderr_console().status("Reading manifests") as status:
 
         def read_life(config: TableConfig, instants: list[str]) -> RowLife:
-            return row_life(
+            life = row_life(
                 target,
                 table,
                 key,
@@ -111,6 +129,7 @@ def row(
                 purged=config.delete_mode == HARD,
                 tick=lambda instant: status.update(f"Reading {visible(table)} as of {instant}"),
             )
+            return with_history(life, target, table, key)
 
         found = RowSearch(
             ledger=DynamoDbLedger(target.client("dynamodb"), target.ledger_table),
@@ -144,6 +163,7 @@ def row(
         "objects_left_out": found.left_out,
         "skipped_documents": described_documents(found.skipped),
         "since": begins,
+        "history": found.life.history,
         "complete": found.complete and begins is None,
     }
     if as_json:
@@ -152,6 +172,19 @@ def row(
         _print(document, [chapter.row for chapter in chapters])
     say_skipped(found.skipped)
     if not chapters and not found.waiting:
+        raise typer.Exit(1)
+
+
+def _print_past(table: str, key: Sequence[str], past: PastRow, as_json: bool) -> None:
+    """Print a row as it was. Raises typer.Exit where there was none."""
+    if as_json:
+        named = dict(zip(past.key, key, strict=True))
+        described = {"as_of": past.instant, "from_history": past.from_history, "row": past.values}
+        print_json({"table": table, "key": named, **described})
+    else:
+        say(past.note)
+        print("no such row" if past.values is None else _pairs(past.values))
+    if past.values is None:
         raise typer.Exit(1)
 
 
@@ -203,7 +236,8 @@ def _print(document: Mapping[str, Any], rows: list[Row | None]) -> None:
 def _say_sources(document: Mapping[str, Any]) -> None:
     changes = sum(len(chapter["changes"]) for chapter in document["chapters"]) + len(document["waiting"])
     objects, records = counted(document["objects_read"], "object"), counted(document["records_read"], "record")
-    say(f"\n{counted(changes, 'change')} of the row; opened {objects} with {records}")
+    kept = f", others read from {document['history']}" if document["history"] else ""
+    say(f"\n{counted(changes, 'change')} of the row; opened {objects} with {records}{kept}")
     for name, state in (
         ("gone", "gone from bronze"),
         ("quarantined_objects", "in quarantine or unreadable, and not in the table"),

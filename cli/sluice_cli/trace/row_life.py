@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -14,15 +15,18 @@ import pyarrow.compute as pc
 
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.row_history import Row
-from sluice.errors import SluiceError
+from sluice.errors import SluiceError, UsageError
 from sluice.hudi.file_slices import FileSlice
 from sluice_cli.trace.row_changes import FoundChange, key_text
-from sluice_read.moments import Span
-from sluice_read.place import SilverPlace
+from sluice_read.moments import NOW, Span, moment_of
+from sluice_read.past_states import PastStates, open_as_of
+from sluice_read.place import SilverPlace, history_folder
 from sluice_read.reading import COMMIT_TIME, Shown, SilverTable, open_table
+from sluice_read.sql import load_past, opened_duckdb
 from sluice_read.values import rows_of
 
 VERSIONS = 100  # of one row: each costs a read of a file slice
+CHANGES = 10_000  # of one row in a history table: of a row with more, objects are opened
 
 
 @dataclass(frozen=True)
@@ -43,12 +47,14 @@ class RowLife:
     """The versions of a row, oldest first.
 
     They are complete from the instant `known_from` on; None: the table shows nothing. `reason` says why it shows no
-    more.
+    more. `changes` are all that the history table, `history`, has of the row; None where the table has none.
     """
 
     versions: tuple[RowVersion, ...] = ()
     known_from: str | None = None
     reason: str | None = None
+    changes: tuple[FoundChange, ...] | None = None
+    history: str | None = None
 
     def knows(self, instant: str | None) -> bool:
         """Says whether the table shows the row as of an instant."""
@@ -116,31 +122,116 @@ def row_life(
     return RowLife(tuple(reversed(versions)), known_from)
 
 
+def with_history(life: RowLife, place: SilverPlace, table: str, key: Sequence[str]) -> RowLife:
+    """The life with the changes that the table's history table has; the same where that can't be read."""
+    try:
+        folder = history_folder(place, table)
+        if folder is None:
+            return life
+        opened = open_table(place, folder.table, span=NOW)
+        versions = (
+            version
+            for batch in _RowReader(opened, key).batches(Shown(with_deleted=True, lineage=True))
+            for version in row_versions(opened, batch)
+        )
+        changes = tuple(islice((version.change for version in versions if version.change is not None), CHANGES + 1))
+    except SluiceError:
+        return life
+    return life if len(changes) > CHANGES else replace(life, changes=changes, history=opened.table)
+
+
+@dataclass(frozen=True)
+class PastRow:
+    """A row as it was. `key` names the columns of the record key, `note` says where the row is from.
+
+    `values` is None where there was no row.
+    """
+
+    key: tuple[str, ...]
+    instant: str
+    values: Mapping[str, Any] | None = field(hash=False)
+    from_history: bool
+    note: str
+
+
+def row_as_of(place: SilverPlace, table: str, key: Sequence[str], instant: str) -> PastRow:
+    """Read a row as of an instant, from its table or, before that one's files begin, from the history table.
+
+    Raises what `open_table` does, and UsageError for a key of another length.
+    """
+    opened = open_as_of(place, table, span=Span(as_of=instant))
+    if isinstance(opened, PastStates):
+        values = _past_values(opened, key)
+        return PastRow(opened.now.record_key, instant, values, from_history=True, note=opened.note)
+    version = _RowReader(opened, key).as_of(opened.instant)
+    return PastRow(
+        opened.record_key,
+        opened.instant,
+        None if version is None or version.row.deleted else version.values,
+        from_history=False,
+        note=f"{opened.table} as of {opened.instant} ({moment_of(opened.instant)})",
+    )
+
+
+def _past_values(past: PastStates, key: Sequence[str]) -> dict[str, Any] | None:
+    """The values of one row as of a moment, by the changes of this row alone. Raises NotRetained."""
+
+    def read(table: SilverTable, shown: Shown) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(table.schema(shown), _RowReader(table, key).batches(shown))
+
+    with opened_duckdb() as connection:
+        load_past(connection, past, "changes", "now", read)
+        found = connection.sql(past.select("changes")).to_arrow_reader()
+        rows = [dict(zip(found.schema.names, row, strict=True)) for batch in found for row in rows_of(batch)]
+    return rows[0] if rows else None
+
+
+def check_key(table: str, record_key: Sequence[str], key: Sequence[str]) -> None:
+    """Raises UsageError unless `key` has a value for every column of the record key."""
+    if len(key) != len(record_key):
+        raise UsageError(
+            f"The key of {table} is {', '.join(record_key)}: {len(record_key)} and not {len(key)}",
+            next_step="Give a value for each, in this order",
+        )
+
+
 class _RowReader:
-    """Reads one row of an open table as of several instants, first in the file group that held it last."""
+    """Reads one row of an open table as of several instants, first in the file group that held it last.
+
+    Of a history table it reads every change of the row.
+    """
 
     def __init__(self, opened: SilverTable, key: Sequence[str]) -> None:
         self._opened = opened
+        self._record_key = tuple(name for name in opened.record_key if name != hidden.POSITION)
         self._key = key
         self._file_id = ""
+        check_key(opened.table, self._record_key, key)
+
+    def batches(self, shown: Shown) -> Iterator[pa.RecordBatch]:
+        """The row's batches, of file slices that hold it; `shown` has the columns of the key. Raises Unreadable."""
+        for item in self._opened.slices():
+            if self._holds(self._opened, item):
+                for batch in self._opened.batches(shown, slices=[item]):
+                    yield batch.filter(_mask(batch, self._record_key, self._key))
 
     def as_of(self, moment: str) -> RowVersion | None:
         """Raises NotRetained, UnsettledMoment, Unreadable."""
         seen = replace(self._opened, instant=self._opened.listing.newest_until(moment))
-        record_key = seen.record_key
         for item in sorted(seen.slices(), key=lambda item: item.file_id != self._file_id):
-            if item.file_id == self._file_id or self._holds(seen, item, record_key):
+            if item.file_id == self._file_id or self._holds(seen, item):
                 for batch in seen.batches(Shown(with_deleted=True, lineage=True), slices=[item]):
-                    found = batch.filter(_mask(batch, record_key, self._key))
+                    found = batch.filter(_mask(batch, self._record_key, self._key))
                     if found.num_rows:
                         self._file_id = item.file_id
                         return _version(seen, found)
         return None
 
-    def _holds(self, seen: SilverTable, item: FileSlice, record_key: tuple[str, ...]) -> bool:
+    def _holds(self, seen: SilverTable, item: FileSlice) -> bool:
         """Reads the columns of the key alone."""
-        shown = Shown(with_deleted=True, lineage=True, columns=record_key)
-        return any(pc.any(_mask(batch, record_key, self._key)).as_py() for batch in seen.batches(shown, slices=[item]))
+        shown = Shown(with_deleted=True, lineage=True, columns=self._record_key)
+        batches = seen.batches(shown, slices=[item])
+        return any(pc.any(_mask(batch, self._record_key, self._key)).as_py() for batch in batches)
 
 
 def _instant(version: RowVersion) -> str:

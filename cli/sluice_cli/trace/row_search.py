@@ -1,7 +1,8 @@
 """The search for the changes of one row: which of a table's objects must be opened, and what they hold of it.
 
-The table shows the changes that won, as far back as time travel reads. Objects are opened for the rest: for changes
-that lost, for records that were set aside, and for batches older than what the table shows.
+The table shows the changes that won, as far back as time travel reads, and its history table, if it has one, all of
+them. Objects are opened for the rest: for changes that lost, for records that were set aside, and for batches older
+than what the table shows.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from sluice.batch.claim import PendingObject
-from sluice.batch.manifest import ManifestObject
+from sluice.batch.manifest import ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.batch.row_errors import RowError
 from sluice.config.document import Configuration
@@ -23,7 +24,7 @@ from sluice_aws.hash_keys import HashKeys
 from sluice_aws.s3.objects import Objects, SkippedDocument
 from sluice_aws.s3.past_batches import PastBatch, PastBatches
 from sluice_cli.trace.row_changes import FoundChange, ObjectChanges, changes_in
-from sluice_cli.trace.row_life import RowLife
+from sluice_cli.trace.row_life import RowLife, check_key
 from sluice_cli.trace.row_story import MergedBatch
 
 AT_ONCE = 8  # objects fetched ahead of the one that is decoded
@@ -118,11 +119,7 @@ class RowSearch:
             if item.table == table
         ]
         config = self._config(table, merged, waiting)
-        if len(key) != len(config.record_key):
-            raise UsageError(
-                f"The key of {table} is {', '.join(config.record_key)}: {len(config.record_key)} and not {len(key)}",
-                next_step="Give a value for each, in this order",
-            )
+        check_key(table, config.record_key, key)
         instants = [batch.outcomes[table].instant for batch in merged]
         life = read_life(config, [instant for instant in instants if instant is not None])
         found = Searched(config, life, skipped=past.skipped)
@@ -167,7 +164,10 @@ class RowSearch:
             items = []
         version = found.life.written(outcome.instant)
         brought = version.change if version is not None else None
-        changes: list[FoundChange] = []
+        changes = self._kept(batch, part, outcome, found.life, items)
+        found.columns += [name for change in changes for name in change.values if name not in found.columns]
+        if brought is not None and any(change.position == brought.position for change in changes):
+            brought = None  # in the history table, too
         truncates: list[str] = []
         for read in self._read(items, part.table_config, key, found, outcome):
             if brought is not None and (brought.key, brought.version) == (read.item.key, read.item.version):
@@ -188,6 +188,22 @@ class RowSearch:
                 tuple(truncates),
             )
         )
+
+    def _kept(
+        self,
+        batch: PastBatch,
+        part: TablePart,
+        outcome: Outcome,
+        life: RowLife,
+        opened: Sequence[ManifestObject],
+    ) -> list[FoundChange]:
+        """The changes that the history table has from a batch, but for those from objects that are `opened`."""
+        if not part.table_config.history or not life.changes:
+            return []
+        brought = {(change.key, change.version) for change in life.changes}
+        held = [item for item in part.objects if (item.key, item.version) in brought and item not in opened]
+        here = {(item.key, item.version) for item in self._merged_here(batch, held, outcome)} if held else set()
+        return [change for change in life.changes if (change.key, change.version) in here]
 
     def _merged_here(self, batch: PastBatch, items: Sequence[ManifestObject], outcome: Outcome) -> list[ManifestObject]:
         """Leaves out objects that were set aside whole, and those that another batch merged in place of this one."""
@@ -245,10 +261,14 @@ def objects_to_open(
 
     All of them where the table doesn't show the batch, or a change of it lost; else those with records that were set
     aside, and the one that brought the row where its version is to be `checked` (instants) or its object is among many.
+    Where a history table has the batch's changes, only a truncate needs all of them.
     """
     version = life.written(outcome.instant)
     shown = outcome.instant is None or life.knows(outcome.instant)
-    if not shown or may_have_lost(outcome) or config.delete_mode == IGNORE or (version and version.change is None):
+    if config.history and life.changes is not None:
+        if outcome.counts.get("truncates"):
+            return items
+    elif not shown or may_have_lost(outcome) or config.delete_mode == IGNORE or (version and version.change is None):
         return items
     hashes = {rows.object for rows in outcome.quarantined_rows}
     if version is not None and version.change is not None and (hashes or version.instant in checked):

@@ -2,6 +2,7 @@
 
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 from emulation.stack import NOW, describe
@@ -14,7 +15,8 @@ from sluice.ledger import keys as items
 from sluice.ledger.records import AdmittedObject
 from sluice.silver_keys import manifest_key, outcome_key
 from sluice_cli.main import run
-from sluice_cli.trace import row_life
+from sluice_cli.trace import row, row_life
+from sluice_cli.trace.row_changes import FoundChange
 from sluice_read.moments import iso
 from sluice_read.reading import open_table
 
@@ -333,6 +335,45 @@ def test_what_won_is_read_from_the_table_and_objects_are_opened_where_a_change_l
     assert (document["objects_read"], document["gone"], document["complete"]) == (2, [], True)
     assert run(["row", "moma.works", "6"]) == 0
     assert "confirmed by reading the table as of this commit" in capsys.readouterr().out
+
+
+def test_with_a_history_table_a_rows_changes_need_no_object_in_bronze(traced, capsys, monkeypatch):
+    config = replace(CONFIG, history=True)
+    before, created, late = (traced.put(f"{at}.json", (at, "u", 7, "x", f"v{at}")) for at in (1, 3, 2))
+    again = traced.put("4.json", (3, "u", 7, "x", "v3"))
+    traced.merged(before, read=1, instant="20260101000000001")
+    traced.merged(created, read=1, instant="20260101000000002", config=config)
+    traced.merged(late, again, read=2, instant="20260101000000003", config=config)
+    for gone in (created, late, again):
+        traced.stack.s3.delete_object(Bucket="s-bronze", Key=gone.key, VersionId=gone.version)
+    kept = tuple(
+        FoundChange(item.key, item.version, at, 0, f"0000.{at:020d}.{0:020d}", "u", False, None, {"v": f"v{at}"})
+        for at, item in ((2, late), (3, created))
+    )
+    read = {"changes": kept, "history": "crm.user_history"}
+    monkeypatch.setattr(row_life, "with_history", lambda life, *of: replace(life, **read))
+    assert run(["row", "crm.user", "7", "x", "--json"]) == 0
+    document = describe(capsys)
+    found = [[(change["key"], change["verdict"]) for change in chapter["changes"]] for chapter in document["chapters"]]
+    assert found == [[("1.json", "won")], [("3.json", "won")], [("2.json", "lost")]]
+    assert [chapter["row"]["values"] for chapter in document["chapters"]] == [{"v": "v1"}, {"v": "v3"}, {"v": "v3"}]
+    assert (document["objects_read"], document["gone"], document["complete"]) == (1, [], True)
+    assert run(["row", "crm.user", "7", "x"]) == 0
+    assert "opened 1 object with 1 record, others read from crm.user_history" in capsys.readouterr().err
+
+
+def test_a_row_is_printed_as_of_a_moment(capsys, monkeypatch):
+    monkeypatch.setattr(row, "chosen_target", lambda stack: SilverFolder(SILVER_FOLDER))
+    assert run(["row", "moma.works", "6", "--as-of", "20261121080012602", "--json"]) == 0
+    document = describe(capsys)
+    assert (document["key"], document["row"]["name"], document["from_history"]) == ({"id": "6"}, "six b", False)
+    assert run(["row", "moma.works", "6", "--as-of", "20261121080012602"]) == 0
+    shown = capsys.readouterr()
+    assert 'name="six b"' in shown.out and "moma.works as of 20261121080012602" in shown.err
+    assert run(["row", "moma.works", "99", "--as-of", "20261121080012602"]) == 1
+    assert run(["row", "moma.works", "6", "--as-of", "2020-01-01T00:00:00Z"]) == 1
+    assert "history: true" in capsys.readouterr().err
+    assert run(["row", "moma.works", "6", "--as-of", "1h", "--since", "2h"]) == 2
 
 
 def test_every_key_and_value_survives(traced, capsys):

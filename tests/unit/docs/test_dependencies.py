@@ -56,7 +56,18 @@ FLOORS = {
         "admission services",
     ),
     "sluice_spark": ("errors ports log", "engine", "hudi", "arrow", "merge", "services", "run", "trial"),
-    "sluice_read": ("errors", "moments values", "place", "listing", "reading", "past_states", "sql", "diff", "silver", "serve"),
+    "sluice_read": (
+        "errors",
+        "moments values",
+        "place",
+        "listing",
+        "reading",
+        "past_states",
+        "sql",
+        "diff",
+        "silver",
+        "serve",
+    ),
     "sluice_cli": ("errors", "terminal", "config", "ingest", "status", "tables trace ops local", "verbs", "main"),
 }
 AWS_SDK = {"boto3", "botocore"}

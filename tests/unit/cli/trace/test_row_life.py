@@ -1,15 +1,19 @@
 """The life of a row from the versions in its table, on tables that Spark wrote, and the objects to open beside it."""
 
+import shutil
+from dataclasses import replace
+
 import pytest
-from silver_tables import SILVER_FOLDER, SilverFolder
+from silver_tables import SILVER_FOLDER, SilverFolder, kept_change, position_of, put_history
 
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import COMMITTED, Outcome, RowErrorCount
 from sluice.changes.row_history import Row
 from sluice.config.table import HARD, IGNORE, TableConfig
+from sluice.errors import UsageError
 from sluice_cli.trace import row_life as life_module
 from sluice_cli.trace.row_changes import FoundChange
-from sluice_cli.trace.row_life import UNKNOWN, RowLife, RowVersion, row_life
+from sluice_cli.trace.row_life import UNKNOWN, RowLife, RowVersion, row_as_of, row_life, with_history
 from sluice_cli.trace.row_search import objects_to_open
 from sluice_cli.trace.row_story import MergedBatch, story
 
@@ -23,16 +27,12 @@ def life_of(key, *, instants=(LOADED, MOVED, NOTED), purged=False):
     return row_life(place, "moma.works", [key], instants, purged=purged, tick=lambda instant: None)
 
 
-def position(number):
-    return f"0000.{number:020d}.{number:020d}"
-
-
 def test_every_version_of_a_row_is_read_from_the_table_with_the_change_that_it_is():
     life = life_of("6")
     assert [(item.instant, item.row.position) for item in life.versions] == [
-        (LOADED, position(6)),
-        (MOVED, position(13)),
-        (NOTED, position(22)),
+        (LOADED, position_of(6)),
+        (MOVED, position_of(13)),
+        (NOTED, position_of(22)),
     ]
     assert [item.row.values["name"] for item in life.versions] == ["six", "six b", "six c"]
     change = life.versions[-1].change
@@ -141,3 +141,74 @@ def test_a_story_takes_from_the_table_what_no_object_was_opened_for():
     assert found == [[("newest", "2")], [("lost", "late")], [("won", "3")]]
     assert [chapter.row.values for chapter in chapters] == [{"a": "20"}, {"a": "20"}, {"a": "40"}]
     assert "20" in chapters[2].judged[0].why
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A place where `crm.user` has a history table, with three changes and the end of a life by a truncate."""
+    shutil.copytree(SILVER_FOLDER / "crm", tmp_path / "crm")
+    ended = {**kept_change(2, None, 4, "d"), "_sluice_object": None, "_sluice_offset": None}
+    put_history(
+        tmp_path,
+        [
+            kept_change(1, "ann", 1, "u"),
+            kept_change(2, "bob", 2),
+            kept_change(1, None, 0),
+            kept_change(1, None, 3, "u", unchanged=("name",)),
+            kept_change(3, None, 3, "d"),
+            ended,
+        ],
+    )
+    return SilverFolder(tmp_path)
+
+
+def test_every_change_of_a_row_is_read_from_the_history_table(kept):
+    life = with_history(UNKNOWN, kept, "crm.user", ["1"])
+    assert life.history == "crm.user_history"
+    found = [(change.position, change.key, change.version, change.op, change.values) for change in life.changes]
+    assert sorted(found, key=lambda change: change[0]) == [
+        (position_of(0), "0.avro", "v", "c", {"date": None, "name": None}),
+        (position_of(1), "1.avro", "v", "u", {"date": None, "name": "ann"}),
+        (position_of(3), "3.avro", "v", "u", {"date": None}),
+    ]
+    assert [change.unchanged for change in life.changes if change.offset == 3] == [{"name"}]
+    (change,) = with_history(UNKNOWN, kept, "crm.user", ["2"]).changes
+    assert change.offset == 2, "the end of a life by a truncate is no change of the source's"
+
+
+def test_a_life_without_a_readable_or_bounded_history_stays_as_it_is(kept, monkeypatch):
+    assert with_history(UNKNOWN, kept, "crm.nothing", ["1"]) is UNKNOWN
+    assert with_history(UNKNOWN, SilverFolder(SILVER_FOLDER), "crm.user", ["1"]) is UNKNOWN
+    monkeypatch.setattr(life_module, "CHANGES", 2)
+    assert with_history(UNKNOWN, kept, "crm.user", ["1"]) is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("key", "minute", "name"), [("1", 0, None), ("1", 1, "ann"), ("2", 1, "absent"), ("99", 2, "absent")]
+)
+def test_a_row_is_read_as_of_a_moment_before_its_table_begins(kept, key, minute, name):
+    past = row_as_of(kept, "crm.user", [key], f"197001010{minute:03d}30000")
+    assert (past.values or {"name": "absent"})["name"] == name
+    assert past.key == ("id",) and past.from_history and "from crm.user_history" in past.note
+
+
+def test_a_row_is_read_as_of_a_moment_from_its_table_while_that_has_it(kept):
+    past = row_as_of(kept, "crm.user", ["1"], "20261121080015045")
+    assert (past.values["name"], past.from_history) == ("ann", False)
+    assert row_as_of(kept, "crm.user", ["3"], "20261121080015045").values is None, "deleted"
+    with pytest.raises(UsageError, match="The key of crm.user is id"):
+        row_as_of(kept, "crm.user", ["1", "2"], "20261121080015045")
+
+
+def test_where_a_history_has_a_batchs_changes_only_a_truncate_opens_its_objects():
+    config = replace(CONFIG, history=True)
+    item = ManifestObject("b", "1.avro", "v", 1, None, "json", "t", 0, 0, 1)
+    life = RowLife(changes=())
+
+    def opened(life, config, **counts):
+        outcome = Outcome("b", "moma.works", COMMITTED, 1, LOADED, counts={**CLEAN, **counts})
+        return objects_to_open([item], outcome, config, life, set())
+
+    assert opened(life, config, losing=1) == [] and opened(life, config, truncates=1) == [item]
+    assert opened(life, CONFIG) == [item], "a batch from before the history began"
+    assert opened(UNKNOWN, config) == [item], "a history that can't be read"
