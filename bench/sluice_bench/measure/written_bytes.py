@@ -1,6 +1,7 @@
-"""Counts bytes written to a Hudi table's folder since the last look, by kind of file."""
+"""Counts bytes written to the folders of Hudi tables since the last look, by kind of file."""
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 BASE, LOG, TIMELINE, METADATA = "base_files", "log_files", "timeline", "metadata_table"
@@ -19,13 +20,13 @@ def kind_of(path: PurePosixPath) -> str:
 
 
 class WrittenBytes:
-    """Looks at a table's folder after each step. A new or changed file was written whole.
+    """Looks at the folders of tables after each step. A new or changed file was written whole.
 
     Files that a step writes and deletes itself aren't seen: Hudi's markers, which are empty.
     """
 
-    def __init__(self, table: Path) -> None:
-        self._table = table
+    def __init__(self, *tables: Path) -> None:
+        self._tables = tables
         self._seen: dict[Path, tuple[int, int]] = {}
         self._groups: set[tuple[Path, str]] = set()
 
@@ -33,14 +34,12 @@ class WrittenBytes:
         """Bytes by kind and REWRITTEN, and the number of completed actions, since the last look."""
         found: Counter[str] = Counter()
         began: set[tuple[Path, str]] = set()
-        for file in sorted(self._table.rglob("*")):
-            if file.suffix == ".crc" or not file.is_file():
-                continue
+        for table, file in self._files():
             about = file.stat()
             mark = (about.st_size, about.st_mtime_ns)
             if self._seen.get(file) == mark:
                 continue
-            kind = kind_of(PurePosixPath(file.relative_to(self._table)))
+            kind = kind_of(PurePosixPath(file.relative_to(table)))
             if file not in self._seen and kind == TIMELINE and file.suffix[1:] in ACTIONS:
                 found[file.suffix[1:]] += 1
             self._seen[file] = mark
@@ -54,4 +53,8 @@ class WrittenBytes:
 
     def stored(self) -> int:
         """Bytes of all files."""
-        return sum(file.stat().st_size for file in self._table.rglob("*") if file.is_file() and file.suffix != ".crc")
+        return sum(file.stat().st_size for _, file in self._files())
+
+    def _files(self) -> Iterator[tuple[Path, Path]]:
+        for table in self._tables:
+            yield from ((table, file) for file in sorted(table.rglob("*")) if file.suffix != ".crc" and file.is_file())

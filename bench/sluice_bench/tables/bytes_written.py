@@ -2,7 +2,7 @@
 
 The same batches go into four tables, copy-on-write and merge-on-read.
 
-python -m sluice_bench.tables.bytes_written [--batches 100] [--changes 1000] [--rows 170000]
+python -m sluice_bench.tables.bytes_written [--batches 100] [--changes 1000] [--rows 170000] [--history]
 """
 
 import argparse
@@ -14,8 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from sluice.batch.outcome import HISTORY_STAGE
 from sluice.changes import hidden_columns as hidden
-from sluice.config.table import COW, MOR, TableConfig
+from sluice.config.table import COW, HISTORY, MOR, TableConfig
 from sluice.hudi import options as hudi_options
 from sluice_bench.data.debezium_objects import SOURCES, object_key
 from sluice_bench.data.sale_changes import TABLE, SaleChanges
@@ -56,6 +57,7 @@ CAVEATS = (
 )
 SLUICE, HUDI = "sluice", "hudi"
 RECORDS = "manifest_and_outcome"
+HISTORY_MS = "history_ms"  # of the stage that writes the history table
 TYPES = (COW, MOR)
 DATABASE = "bench"
 
@@ -63,9 +65,9 @@ DATABASE = "bench"
 class Measured:
     """A table and the bytes that its steps wrote."""
 
-    def __init__(self, spark, path: Path) -> None:
+    def __init__(self, spark, path: Path, *more: Path) -> None:
         self._spark = spark
-        self._written = WrittenBytes(path)
+        self._written = WrittenBytes(path, *more)
         self._counted = 0
         self.path = path
         self.steps: list[dict[str, object]] = []
@@ -112,8 +114,8 @@ def living(spark, path: Path, columns: Sequence[str]) -> tuple:
     return tuple(rows.selectExpr("count(*)", *[f"sum({name})" for name in columns]).first())
 
 
-def config(table_type: str) -> TableConfig:
-    """A table's configuration with only its key and type set."""
+def config(table_type: str, *, history: bool = False) -> TableConfig:
+    """A table's configuration with only its key and type set, and whether it has a history table."""
     source = SOURCES[TABLE]
     return TableConfig(
         table=f"{DATABASE}.{TABLE}_{table_type}",
@@ -122,6 +124,7 @@ def config(table_type: str) -> TableConfig:
         topic=source.topic,
         record_key=(source.key,),
         table_type=table_type,
+        history=history,
     )
 
 
@@ -133,20 +136,24 @@ def run(
     *,
     batches: int,
     changes: int,
+    history: bool = False,
     ended: Callable[[], bool],
     progress: Callable[[str], None],
 ) -> tuple[dict[str, Measured], list[int]]:
-    """Load, then merge the batches into all four tables in turns, until `ended`.
+    """Load, then merge the batches into all four tables in turns, until `ended`; with `history` Sluice's have one too.
 
     Returns the tables' steps and each batch's bytes.
 
     Raises AssertionError if the tables differ at the end.
     """
-    ours = {kind: InProcessTable(spark, endpoint, home / SLUICE, config(kind)) for kind in TYPES}
+    ours = {kind: InProcessTable(spark, endpoint, home / SLUICE, config(kind, history=history)) for kind in TYPES}
     theirs = {kind: PlainTable(spark, home / HUDI, f"{TABLE}_{kind}", kind) for kind in TYPES}
-    measured = {f"{SLUICE} {kind}": Measured(spark, ours[kind].path) for kind in TYPES} | {
-        f"{HUDI} {kind}": Measured(spark, theirs[kind].path) for kind in TYPES
-    }
+    measured = {
+        f"{SLUICE} {kind}": Measured(
+            spark, table.path, *([table.path.with_name(table.path.name + HISTORY)] if history else [])
+        )
+        for kind, table in ours.items()
+    } | {f"{HUDI} {kind}": Measured(spark, theirs[kind].path) for kind in TYPES}
     source, offset, sizes = SaleChanges(dataset, changes), 0, []
     for batch in range(batches + 1):
         if ended():
@@ -162,8 +169,9 @@ def run(
             named = {f"{kind}/{object_key(TABLE, offset + number)}": body for number, body in enumerate(bodies)}
             mine, other = measured[f"{SLUICE} {kind}"], measured[f"{HUDI} {kind}"]
             mine.start()
-            _, records = ours[kind].merge(named, offset)
-            mine.saw(batch, "merge", **{RECORDS: records})
+            outcome, records = ours[kind].merge(named, offset)
+            spent = sum(stage.ms for stage in outcome.stages if stage.name == HISTORY_STAGE)
+            mine.saw(batch, "merge", **{RECORDS: records, HISTORY_MS: spent})
             for service, _ in ours[kind].serve() if batch else ():
                 mine.saw(batch, service)
             other.start()
@@ -199,6 +207,7 @@ def summary(measured: Mapping[str, Measured], sizes: Sequence[int]) -> dict[str,
             "by_the_jvm_mb": round(total["by_the_jvm"] / 1e6, 2),
             **{action: total[action] for action in sorted(ACTIONS)},
             "stored_mb": round(table.stored() / 1e6, 2),
+            **({"history_s": round(total[HISTORY_MS] / 1000, 1)} if total[HISTORY_MS] else {}),
         }
     found |= {"batches": len(sizes), "changed_mb": round(changed / 1e6, 3)}
     return found | {
@@ -213,6 +222,11 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=100)
     parser.add_argument("--changes", type=int, default=1_000)
     parser.add_argument("--rows", type=int, default=170_000)
+    parser.add_argument(
+        "--history",
+        action="store_true",
+        help="give Sluice's tables a history table, and count its bytes and seconds as theirs",
+    )
     parser.add_argument(
         "--at-most",
         type=float,
@@ -233,13 +247,20 @@ def main() -> None:
             dataset,
             batches=given.batches,
             changes=given.changes,
+            history=given.history,
             ended=lambda: asked_to_end.is_set() or time.monotonic() > ends,
             progress=lambda line: print(line, flush=True),
         )
         found = summary(measured, sizes)
         spark.stop()
     values = {"batch_bytes": sizes, "steps": {name: table.steps for name, table in measured.items()}}
-    file = keep("bytes", parameters=vars(given), caveats=CAVEATS, values=values, summary=found)
+    file = keep(
+        "bytes-history" if given.history else "bytes",
+        parameters=vars(given),
+        caveats=CAVEATS,
+        values=values,
+        summary=found,
+    )
     say("Bytes written per byte of change", CAVEATS, found, file)
 
 
