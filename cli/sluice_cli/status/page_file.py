@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from math import ceil
 from pathlib import Path
 from typing import Any
 
+from urllib3.exceptions import HTTPError
+
 from sluice.config.document import Configuration
-from sluice.errors import UsageError
+from sluice.errors import SluiceError, UsageError
 from sluice.ledger.ports import Ledger
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.objects import Objects, SkippedDocument
@@ -25,6 +28,8 @@ from sluice_read.moments import clock, point_in_time
 
 # Limits of the page: manifests read, waiting objects per table, batches whose runs are read.
 MANIFESTS, WAITING, RUNS = 2_000, 5_000, 200
+# What ends a look, and not the watch: AWS, its connection, and what stands in the stack's own documents.
+UNANSWERED = (*AWS_ERRORS, SluiceError, OSError, HTTPException, HTTPError)
 SHARE = 4  # times the last read is the shortest pause, so that a large stack is read less often
 
 
@@ -120,10 +125,10 @@ class PageFile:
     def watch(self, every_s: float) -> None:
         """Write the page every so many seconds until Ctrl-C, and then once more, as one that is not renewed.
 
-        While the stack can't be read, the page shows the last look and since when.
+        While the stack can't be read, the page shows the last look, since when and why.
         """
         shown = self.look(epoch_ms())
-        note = None
+        failing_since: int | None = None
         try:
             self.write(shown, every_s=every_s)
             say(f"Written to {self._path}, and again every {every_s:g} s. Ctrl-C ends it")
@@ -131,10 +136,16 @@ class PageFile:
             while True:
                 time.sleep(max(every_s, SHARE * took))
                 began, now = time.monotonic(), epoch_ms()
+                note = None
                 try:
-                    shown, note = self.look(now), None
-                except AWS_ERRORS as error:
-                    note = note or f"The stack can't be read since {clock(now)}: {error}"
+                    shown, failing_since = self.look(now), None
+                except UsageError:
+                    raise
+                except UNANSWERED as error:
+                    first, failing_since = failing_since is None, failing_since or now
+                    note = f"The stack can't be read since {clock(failing_since)}: {str(error) or type(error).__name__}"
+                    if first:
+                        say(note)
                 took = time.monotonic() - began
                 self.write(shown, every_s=every_s, note=note)
         except KeyboardInterrupt:

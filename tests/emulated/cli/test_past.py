@@ -3,13 +3,18 @@
 import io
 import shlex
 from html.parser import HTMLParser
+from http.client import IncompleteRead
 from types import SimpleNamespace
 
+import pytest
 from botocore.exceptions import EndpointConnectionError
 from emulation.stack import NOW
 from rich.console import Console
+from urllib3.exceptions import ProtocolError
 
+from sluice.errors import UnreadableManifest, UsageError
 from sluice.ledger import keys as items
+from sluice_aws.errors import LedgerBusy
 from sluice_cli.main import run
 from sluice_cli.status import page_file
 from sluice_cli.status import top as top_command
@@ -97,14 +102,27 @@ def test_a_watched_page_is_written_again_until_ctrl_c(stack, tmp_path, monkeypat
     assert "again every 5 s" in capsys.readouterr().err
 
 
-def test_a_watch_goes_on_while_the_stack_does_not_answer(stack, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "error",
+    [
+        EndpointConnectionError(endpoint_url="http://s"),
+        ConnectionResetError(104, "Connection reset by peer"),
+        TimeoutError(),
+        IncompleteRead(b"half"),
+        ProtocolError("Connection broken"),
+        LedgerBusy("A page was not answered"),
+        UnreadableManifest("A manifest can't be read"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_watch_goes_on_while_the_stack_does_not_answer(stack, tmp_path, monkeypatch, capsys, error):
     shown, seen = tmp_path / "page.html", []
     look = page_file.PageFile.look
 
     def fail():
         def unanswered(self, now):
             monkeypatch.setattr(page_file.PageFile, "look", look)
-            raise EndpointConnectionError(endpoint_url="http://s")
+            raise error
 
         monkeypatch.setattr(page_file.PageFile, "look", unanswered)
 
@@ -114,6 +132,23 @@ def test_a_watch_goes_on_while_the_stack_does_not_answer(stack, tmp_path, monkey
     sleeping(monkeypatch, fail, keep, keep)
     assert run(["status", "--html", "page.html", "--watch"]) == 0
     assert ["can&#x27;t be read since" in text for text in seen] == [True, False]
+    assert (str(error) or type(error).__name__) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [KeyError("lanes"), UsageError("wrong")], ids=lambda error: type(error).__name__)
+def test_a_watch_ends_at_mistakes_of_the_program_and_the_user(stack, tmp_path, monkeypatch, error):
+    def fail():
+        def mistaken(self, now):
+            raise error
+
+        monkeypatch.setattr(page_file.PageFile, "look", mistaken)
+
+    sleeping(monkeypatch, fail)
+    if isinstance(error, UsageError):
+        assert run(["status", "--html", "page.html", "--watch"]) == 2
+    else:
+        with pytest.raises(KeyError):
+            run(["status", "--html", "page.html", "--watch"])
 
 
 def test_a_watch_needs_a_page(stack, capsys):
