@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,26 @@ def test_a_file_behind_its_roll_back_is_removed_before_archival(bench: Workbench
     assert bench.rows_by_old_bundle(config, *COLUMNS) == whole
     assert not any(path.exists() for path in late)
     assert [path.removeprefix("file:") for path in housekept.late_files] == [str(path) for path in late]
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("partition_by", [(), ("place",)], ids=["whole", "parts"])
+def test_a_file_behind_the_commit_of_a_first_load_is_removed_before_the_next_merge(
+    bench: Workbench, partition_by: tuple[str, ...]
+) -> None:
+    config = table(partition_by=partition_by)
+    bench.merge(config, [bench.put([row("c", 1, 1, "A"), row("c", 2, 2, "B")], SCHEMA)])
+    made = sorted(files(bench, config))
+    for path in made:
+        of_group = path.name.partition("_")[2]
+        (path.parent / f"{uuid.uuid4()}-0_{of_group}").write_bytes(path.read_bytes())
+    assert len(bench.rows(config, *COLUMNS)) == 4, "readers see each row twice"
+
+    bench.merge(config, [bench.put([row("u", 3, 1, "A", "new")], SCHEMA)])
+
+    assert bench.rows(config, *COLUMNS) == [(1, "A", "new"), (2, "B", "n")] == bench.rows_by_hudi_rs(config, *COLUMNS)
+    assert bench.events.names().count("late_files_removed") == 1
+    assert set(made) <= files(bench, config) and len(files(bench, config)) == len(made) + 1
 
 
 def test_a_roll_back_ends_the_tasks_of_the_failed_write_first(bench: Workbench, tmp_path: Path) -> None:

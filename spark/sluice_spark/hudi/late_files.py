@@ -1,44 +1,77 @@
-"""Removes data files that arrived after the roll-back of their write."""
+"""Removes data files that arrived after the roll-back or the commit of their write."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable
 
 from sluice.config.table import MOR
-from sluice.hudi.late_files import undone_for_good
+from sluice.hudi.file_slices import data_file
+from sluice.hudi.late_files import looked_at, undone_for_good, unnamed
 from sluice.hudi.timeline import Timeline
 from sluice_spark.hudi.jvm import PLANNING_THREADS, instant_names, instants, written_files
 from sluice_spark.hudi.table import HudiTable
 
+MOST_PARTITIONS = 100  # that are listed for files which their commit doesn't name
+
 
 def remove_late_files(hudi: HudiTable, check_held: Callable[[], None]) -> tuple[str, ...]:
-    """Delete the files of rolled-back instants that are on no timeline, active or archived; returns their paths.
+    """Delete files that no write owns, and return their paths. `check_held` is called before anything is deleted.
 
-    For the lane's holder, between two commits, before archival. A table without a roll-back on its active timeline is
-    not listed; of others each partition is, which takes a request for each. `check_held` is called before anything is
-    deleted.
+    Those are files of rolled-back instants that are on no timeline, active or archived, and base files that their
+    completed commit doesn't name. For the lane's holder, between two commits, before archival. Takes a request for each
+    commit and partition that is looked at, and for each partition of a table with a roll-back on its active timeline.
     """
     meta_client = hudi.meta_client()
-    rollbacks = meta_client.getActiveTimeline().getRollbackTimeline().filterCompletedInstants()
-    if rollbacks.empty():
-        return ()
-    reports = [rollbacks.readRollbackMetadata(instant) for instant in instants(rollbacks)]
-    gone = _gone(meta_client, {str(time) for report in reports for time in report.getCommitsRollback().toArray()})
-    if not gone:
-        return ()
-    partitions = hudi.jvm.partitions(meta_client)
-    pattern = "*_{" + ",".join(sorted(gone)) + "}.parquet"
-    with ThreadPoolExecutor(PLANNING_THREADS) as pool:  # one listing each
-        listed = pool.map(lambda partition: hudi.jvm.files_like(hudi.path, partition, pattern), partitions)
-        late = [path for found in listed for path in found]
-    if hudi.config.table_type == MOR:
-        late += _late_logs(hudi, meta_client, partitions, gone, "".join(str(report.toString()) for report in reports))
+    late = sorted({*_behind_roll_backs(hudi, meta_client), *_behind_commits(hudi, meta_client)})
     if late:
         check_held()
         hudi.jvm.delete_files(late)
-    return tuple(sorted(late))
+    return tuple(late)
+
+
+def _behind_commits(hudi: HudiTable, meta_client: Any) -> list[str]:
+    """The base files of some commits that these don't name, in up to MOST_PARTITIONS that they wrote to."""
+    commits = meta_client.getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
+    by_time = {str(instant.requestedTime()): instant for instant in instants(commits)}
+    named: dict[str, list[str]] = {}
+    for time in looked_at(sorted(by_time)):
+        written = written_files(commits.readCommitMetadata(by_time[time]))
+        named[time] = [str(file["path"]) for file in written if file.get("path")]
+    partitions = dict.fromkeys(path.rpartition("/")[0] for paths in named.values() for path in paths)
+    if not partitions:
+        return []
+    pattern = "*_{" + ",".join(named) + "}.parquet"
+    late = []
+    for _, paths in _listed(hudi, list(partitions)[:MOST_PARTITIONS], pattern):
+        files = {path.rpartition("/")[2]: path for path in paths}
+        found = filter(None, (data_file(name, 0) for name in files))
+        late += [files[file.path] for file in unnamed(found, named)]
+    return late
+
+
+def _listed(hudi: HudiTable, partitions: Sequence[str], pattern: str) -> list[tuple[str, list[str]]]:
+    with ThreadPoolExecutor(PLANNING_THREADS) as pool:  # one listing each
+        found = pool.map(lambda partition: hudi.jvm.files_like(hudi.path, partition, pattern), partitions)
+        return list(zip(partitions, found))
+
+
+def _behind_roll_backs(hudi: HudiTable, meta_client: Any) -> list[str]:
+    """The files of rolled-back instants that are gone for good."""
+    rollbacks = meta_client.getActiveTimeline().getRollbackTimeline().filterCompletedInstants()
+    if rollbacks.empty():
+        return []
+    reports = [rollbacks.readRollbackMetadata(instant) for instant in instants(rollbacks)]
+    gone = _gone(meta_client, {str(time) for report in reports for time in report.getCommitsRollback().toArray()})
+    if not gone:
+        return []
+    partitions = hudi.jvm.partitions(meta_client)
+    pattern = "*_{" + ",".join(sorted(gone)) + "}.parquet"
+    late = [path for _, found in _listed(hudi, partitions, pattern) for path in found]
+    if hudi.config.table_type == MOR:
+        late += _late_logs(hudi, meta_client, partitions, gone, "".join(str(report.toString()) for report in reports))
+    return late
 
 
 def _gone(meta_client: Any, rolled_back: Collection[str]) -> frozenset[str]:

@@ -13,6 +13,7 @@ from sluice.schema.concealment import unknown_columns
 from sluice_formats.checks.expectations import check_patterns
 from sluice_spark.hudi.came_back import rolled_back_lately
 from sluice_spark.hudi.facts import TableFacts
+from sluice_spark.hudi.late_files import remove_late_files
 from sluice_spark.hudi.recovery import recovered_facts, refuse_missing
 from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.plan import PlannedRead, column_types, plan_read
@@ -49,6 +50,10 @@ def prepare(part: PartContext) -> Prepared:
         facts = part.services.known.take(part.config)
         if facts is None or rolled_back_lately(facts, part.services.clock.now_ms()):
             facts = _facts_of_unknown(part)
+        if facts.commits == 1:  # before a merge finds rows in files that a lost task of the first load wrote late
+            late = remove_late_files(part.hudi, part.check_held)
+            if late:
+                part.event("late_files_removed", level="warning", files=list(late))
     with part.stages.timed(SCHEMAS_STAGE):
         schemas = writer_schemas(
             part.services.objects,
