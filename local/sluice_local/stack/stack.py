@@ -15,7 +15,7 @@ from sluice_local.cache import cache_directory
 from sluice_local.emr.spark_command import Cloud, Machine
 from sluice_local.emr.spark_runner import RunnerSettings
 from sluice_local.emr.stand_in import StandIn, start_stand_in
-from sluice_local.emulators.choose import Kind, start_emulator
+from sluice_local.emulators.choose import Kind, chosen, start_emulator
 from sluice_local.emulators.emulator import ACCESS_KEY, ACCOUNT, REGION, SECRET_KEY, Emulator
 from sluice_local.emulators.ministack_program import ASKED
 from sluice_local.home import Description, Home
@@ -55,6 +55,16 @@ class LocalStack:
     stand_in: StandIn
 
 
+def kept_start(home: Home, kind: Kind) -> tuple[tuple[int | None, int | None], str | None]:
+    """The ports of the stack whose data is restored, and what to say of kept data. MiniStack alone restores it."""
+    ports = home.kept_ports()
+    if ports is None:
+        return (None, None), None
+    if kind != Kind.MINISTACK:
+        return (None, None), "Starting empty: only MiniStack restores what `sluice local down --keep` kept"
+    return ports, "Restoring the buckets, tables and ledger that `sluice local down --keep` kept"
+
+
 @contextmanager
 def local_stack(
     home: Home, options: Options, *, environment: Mapping[str, str], progress: Progress
@@ -71,12 +81,13 @@ def local_stack(
         progress("Starting the emulator")
         shutil.rmtree(home.path / "emulator", ignore_errors=True)  # remove the log of an earlier stack
         (home.kept / ASKED).unlink(missing_ok=True)  # of a stack that was killed
-        ports = home.kept_ports() or (None, None)
-        if ports[0] is not None:
-            progress("Restoring the buckets, tables and ledger that `sluice local down --keep` kept")
+        kind = options.emulator or chosen(environment)
+        ports, said = kept_start(home, kind)
+        if said is not None:
+            progress(said)
         emulator = start_emulator(
             home.path / "emulator",
-            kind=options.emulator,
+            kind=kind,
             port=options.port or ports[0],
             bind=options.bind,
             environment=environment,

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from sluice_local.emr.spark_runner import verdict
+from sluice_local.emulators.choose import Kind
+from sluice_local.emulators.ministack_program import COMPLETE
 from sluice_local.errors import AlreadyRunning, NotRunning
 from sluice_local.home import Description, Home, chosen_home, running_home
 from sluice_local.processes import bound_command, free_port, is_running
+from sluice_local.stack.stack import kept_start
 
 DESCRIPTION = Description(
     "sluice",
@@ -44,6 +47,17 @@ def test_a_stacks_description_is_removed_with_it(tmp_path: Path) -> None:
         assert home.file.stat().st_mode & 0o077 == 0, "others can read the credentials"
     with pytest.raises(NotRunning):
         home.description()
+
+
+def test_only_ministack_restores_what_a_stack_kept(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    assert kept_start(home, Kind.MINISTACK) == ((None, None), None)
+    home.ask_to_keep(DESCRIPTION)
+    (home.kept / COMPLETE).touch()
+    ports, said = kept_start(home, Kind.MINISTACK)
+    assert ports == (1, 2) and said is not None and said.startswith("Restoring the buckets")
+    ports, said = kept_start(home, Kind.LOCALSTACK)
+    assert ports == (None, None) and said is not None and said.startswith("Starting empty")
 
 
 def test_a_file_left_by_a_killed_owner_describes_nothing(tmp_path: Path) -> None:
