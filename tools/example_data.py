@@ -26,7 +26,7 @@ AT_MS = 1_767_225_600_000  # 2026-01-01
 Row = dict[str, Any]
 
 
-class Source:
+class SourceTable:
     """A table of a source database, and the objects that a connector writes of its changes."""
 
     def __init__(self, topic: str, key: str, rows: Sequence[Row]) -> None:
@@ -114,7 +114,7 @@ TITLES = ("Untitled", "Untitled, from Portfolio", "Untitled (Plate 7)")
 def moma(folder: Path) -> None:
     """Two flattened tables of PostgreSQL: a snapshot, five updates of one artist, three of one work, and a deletion."""
     chance = random.Random(299)
-    artists = Source(
+    artists = SourceTable(
         "moma.public.artists",
         "artist_id",
         [
@@ -129,7 +129,7 @@ def moma(folder: Path) -> None:
         ],
     )
     artists.changed(299, **ARTIST)
-    artworks = Source(
+    artworks = SourceTable(
         "moma.public.artworks",
         "artwork_id",
         [
@@ -145,7 +145,7 @@ def moma(folder: Path) -> None:
     )
     lsn = 10_000_000
 
-    def put(step: str, source: Source, types: Mapping[str, Any], rows: Sequence[Row], op: str) -> None:
+    def put(step: str, source: SourceTable, types: Mapping[str, Any], rows: Sequence[Row], op: str) -> None:
         nonlocal lsn
         table = source.topic.rpartition(".")[2]
         records = []
@@ -173,7 +173,7 @@ def moma(folder: Path) -> None:
 
 def pagila_query(folder: Path) -> None:
     """Rows that a JDBC source selects by `last_update`: JSON and Parquet, and a deletion that no query sees."""
-    address = Source(
+    address = SourceTable(
         "pagila.query.address",
         "address_id",
         [
@@ -181,7 +181,7 @@ def pagila_query(folder: Path) -> None:
             for number in range(1, 21)
         ],
     )
-    city = Source(
+    city = SourceTable(
         "pagila.query.city",
         "city_id",
         [{"city_id": number, "city": f"City {number}", "last_update": AT_MS} for number in range(1, 11)],
@@ -217,7 +217,7 @@ def pagila_query(folder: Path) -> None:
 
 def tickit(folder: Path) -> None:
     """Rows of SQL Server by the documented form of its connector: two changes of one transaction, and a deletion."""
-    members = Source(
+    members = SourceTable(
         "tickit.crm.member",
         "memberid",
         [{"memberid": number, "name": f"Member {number}", "city": "Gotham"} for number in range(1, 51)],
@@ -263,7 +263,7 @@ def tickit(folder: Path) -> None:
 
 def northwind_outbox(folder: Path) -> None:
     """An outbox table of orders as JSON, in folders of two of its fields: created, updated and deleted orders."""
-    orders = Source("demo.datalake.cdc_events", "order_id", [])
+    orders = SourceTable("demo.datalake.cdc_events", "order_id", [])
     lsn = 20_000_000
 
     def put(step: str, row: Row, op: str) -> None:

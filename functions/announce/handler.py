@@ -9,9 +9,8 @@ import functools
 import os
 from typing import Any
 
-from sluice_aws.announce import Announcer, EventBus, changes_of
+from sluice_aws.announce import Announcer, announcer_of, changes_of
 from sluice_aws.clients import Clients
-from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.settings import Settings
 from sluice_aws.telemetry import Telemetry, observed
@@ -23,7 +22,7 @@ NEEDED = ("region", "stack", "ledger_table", "event_bus")
 def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[str, Any]:
     """Lambda entry: takes records of the ledger's stream, returns those to deliver again."""
     records = event["Records"]
-    failed = set(announcer_of(telemetry).announce(changes_of(records)))
+    failed = set(own_announcer(telemetry).announce(changes_of(records)))
     return {
         "batchItemFailures": [
             {"itemIdentifier": record["dynamodb"]["SequenceNumber"]}
@@ -34,16 +33,9 @@ def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[s
 
 
 @functools.lru_cache(maxsize=1)
-def announcer_of(telemetry: Telemetry) -> Announcer:
+def own_announcer(telemetry: Telemetry) -> Announcer:
     """Make the announcer from the environment, once per process."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients.of(settings, call_times=telemetry.call_times)
     ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)
-    return Announcer(
-        batches=ledger.batches,
-        history=ledger.history,
-        bus=EventBus(clients.events, bus=settings.event_bus, stack=settings.stack),
-        report=telemetry,
-        now=epoch_ms,
-        table_metrics=settings.table_metrics,
-    )
+    return announcer_of(settings, clients, ledger=ledger, report=telemetry)

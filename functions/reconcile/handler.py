@@ -18,7 +18,7 @@ from sluice_aws.admission.admit import open_admission
 from sluice_aws.admission.reassign import RECENTLY_MS, Rerouted, Unparked, reroute, unpark
 from sluice_aws.admission.reconcile import Reconciler
 from sluice_aws.admission.sweep import ObjectScan, Sweeper
-from sluice_aws.announce import Announcer, EventBus
+from sluice_aws.announce import Announcer, announcer_of
 from sluice_aws.audit.rounds import Auditor
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
@@ -149,14 +149,7 @@ def parts_of(telemetry: Telemetry) -> ReconcileParts:
         config_store=ConfigStore(objects, settings.artifact_bucket, history=ledger.history),
         waker=waker,
         ledger=ledger,
-        announcer=Announcer(
-            batches=ledger.batches,
-            history=ledger.history,
-            bus=EventBus(clients.events, bus=settings.event_bus, stack=settings.stack),
-            report=telemetry,
-            now=epoch_ms,
-            table_metrics=settings.table_metrics,
-        ),
+        announcer=announcer_of(settings, clients, ledger=ledger, report=telemetry),
         auditor=Auditor(
             ledger=ledger,
             objects=objects,

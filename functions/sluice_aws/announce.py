@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -30,9 +30,15 @@ from sluice.ledger.events import (
 )
 from sluice.ledger.lane_ports import HistoryLedger
 from sluice.ledger.object_ports import BatchLedger
+from sluice.ledger.ports import Ledger
 from sluice.ports import Report
+from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import AnnouncementRefused
 from sluice_aws.ledger import expressions as codec
+from sluice_aws.settings import Settings
+
+if TYPE_CHECKING:
+    from sluice_aws.clients import Clients
 
 MISSED_PER_PASS = 100  # batches per scheduled pass: a few seconds
 ENTRIES = 10  # of one PutEvents
@@ -191,6 +197,18 @@ class Announcer:
         seconds = batch_seconds(batch)
         if seconds is not None:
             self._report.count("BatchSeconds", seconds, unit="Seconds", lane=lane)
+
+
+def announcer_of(settings: Settings, clients: Clients, *, ledger: Ledger, report: Report) -> Announcer:
+    """The announcer of a deployment."""
+    return Announcer(
+        batches=ledger.batches,
+        history=ledger.history,
+        bus=EventBus(clients.events, bus=settings.event_bus, stack=settings.stack),
+        report=report,
+        now=epoch_ms,
+        table_metrics=settings.table_metrics,
+    )
 
 
 def changes_of(records: Iterable[Mapping[str, Any]]) -> list[LedgerChange]:

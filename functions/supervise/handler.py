@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice.lane.supervision import concerned, finally_billed, read_event
-from sluice_aws.announce import Announcer, EventBus
+from sluice_aws.announce import announcer_of
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
 from sluice_aws.lanes.gauges import Gauges
@@ -75,13 +75,7 @@ def parts_of(telemetry: Telemetry) -> SuperviseParts:
             architecture=settings.architecture,
             report=telemetry,
             now=epoch_ms,
-            announcer=Announcer(
-                batches=ledger.batches,
-                history=ledger.history,
-                bus=EventBus(clients.events, bus=settings.event_bus, stack=settings.stack),
-                report=telemetry,
-                now=epoch_ms,
-            ),
+            announcer=announcer_of(settings, clients, ledger=ledger, report=telemetry),
             late_after_s=settings.late_after_s,
             table_metrics=settings.table_metrics,
         ),

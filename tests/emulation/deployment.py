@@ -116,7 +116,7 @@ def forget_processes() -> None:
         admit.handler.parts_of,
         supervise.handler.parts_of,
         reconcile.handler.parts_of,
-        announce.handler.announcer_of,
+        announce.handler.own_announcer,
         sync_catalog.handler.requests_of,
         plan_services.handler.parts_of,
         telemetry.telemetry_of,

@@ -1,4 +1,8 @@
-"""`sluice cost`: the cost of past runs by their billed resources, and estimates of monthly cost."""
+"""`sluice cost`: the cost of past runs by their billed resources, and estimates of monthly cost.
+
+`sluice cost runs` lists the job runs of EMR Serverless, which alone knows what they were billed for, trials too;
+`sluice runs` lists the runs of the ledger, which knows why they ended. They have the run's name and state in common.
+"""
 
 from __future__ import annotations
 

@@ -175,68 +175,30 @@ def _refuse_without_commit(config: TableConfig, service: str) -> None:
 
 
 def _work(given: _Slice, service: str) -> SliceDone:
-    return {
-        COMPACTION: _compact,
-        CLUSTERING: _cluster,
-        PURGE: _purge,
-        CLEANING: _clean,
-        ARCHIVAL: _archive,
-        ADOPTION: _adopt,
-        FORGETTING: _forget,
-    }[service](given)
-
-
-def _adopt(given: _Slice) -> SliceDone:
-    return adopt(
-        given.hudi,
-        spark=given.spark,
-        facts=given.facts,
-        source=given.arguments["source"],
-        services=given.services,
-        check_held=given.check_held,
-    )
-
-
-def _forget(given: _Slice) -> SliceDone:
-    return forget(
-        given.hudi,
-        spark=given.spark,
-        facts=given.facts,
-        key=given.arguments["key"],
-        services=given.services,
-        check_held=given.check_held,
-    )
-
-
-def _compact(given: _Slice) -> SliceDone:
-    return compact(
-        given.hudi,
-        facts=given.facts,
-        budget_bytes=given.budget_bytes,
-        check_held=given.check_held,
-    )
-
-
-def _cluster(given: _Slice) -> SliceDone:
-    return cluster(
-        given.hudi,
-        facts=given.facts,
-        budget_bytes=given.budget_bytes,
-        check_held=given.check_held,
-    )
-
-
-def _purge(given: _Slice) -> SliceDone:
-    return purge(
-        given.hudi,
-        spark=given.spark,
-        facts=given.facts,
-        now_ms=given.services.clock.now_ms(),
-        budget_bytes=given.budget_bytes,
-        check_held=given.check_held,
-        raise_floor=given.raise_floor,
-        only_partition=only_partition(given.watch, generation=given.hudi.config.generation),
-    )
+    hudi, spark, facts, services, held = given.hudi, given.spark, given.facts, given.services, given.check_held
+    works: dict[str, Callable[[], SliceDone]] = {
+        COMPACTION: lambda: compact(hudi, facts=facts, budget_bytes=given.budget_bytes, check_held=held),
+        CLUSTERING: lambda: cluster(hudi, facts=facts, budget_bytes=given.budget_bytes, check_held=held),
+        PURGE: lambda: purge(
+            hudi,
+            spark=spark,
+            facts=facts,
+            now_ms=services.clock.now_ms(),
+            budget_bytes=given.budget_bytes,
+            check_held=held,
+            raise_floor=given.raise_floor,
+            only_partition=only_partition(given.watch, generation=hudi.config.generation),
+        ),
+        CLEANING: lambda: _clean(given),
+        ARCHIVAL: lambda: _archive(given),
+        ADOPTION: lambda: adopt(
+            hudi, spark=spark, facts=facts, source=given.arguments["source"], services=services, check_held=held
+        ),
+        FORGETTING: lambda: forget(
+            hudi, spark=spark, facts=facts, key=given.arguments["key"], services=services, check_held=held
+        ),
+    }
+    return works[service]()
 
 
 def _clean(given: _Slice) -> SliceDone:

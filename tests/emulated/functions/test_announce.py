@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from announce.handler import announcer_of, handler
+from announce.handler import handler, own_announcer
 from emulation.deployment import REGION, context, failed_items
 from ministack.services.lambda_svc import _match_esm_filter
 from reconcile.handler import handler as reconcile
@@ -223,7 +223,7 @@ def test_what_was_not_sent_is_delivered_again_and_nothing_else_is_sent_twice(bus
     monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: Bus(bus, refuse=["1"])))
     assert failed_items(handler(event, context())) == ["1"]
     monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: Bus(bus)))
-    announcer_of.cache_clear()
+    own_announcer.cache_clear()
     # Lambda delivers the record that failed, and all that follow it.
     assert failed_items(handler({"Records": event["Records"][1:]}, context())) == []
     assert [entry["DetailType"] for entry, _ in bus] == ["Table Failed", "Object Quarantined", "Lane Halted"]
