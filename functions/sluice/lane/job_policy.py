@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice.config.document import Configuration
+from sluice.config.table import HISTORY
 from sluice.config.values import PLACEHOLDER
 from sluice.lane.trial import TRIALS_PREFIX, scratch_prefix, trial_report_key
 from sluice.silver_keys import PREFIX
@@ -22,11 +23,13 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.*-]+")
 
 
 def lane_prefixes(configuration: Configuration, lane: str) -> tuple[str, ...]:
-    """The prefixes of a lane's tables in the silver bucket, sorted, as `database/name`.
+    """The prefixes of a lane's tables and history tables in the silver bucket, sorted, as `database/name`.
 
     `*` stands for what a rule's pattern fills in. Empty for a lane without tables.
     """
-    return tuple(sorted({_prefix(rule.table) for rule in configuration.rules if rule.lane == lane}))
+    rules = [rule for rule in configuration.rules if rule.lane == lane]
+    kept = {_prefix(rule.table + HISTORY) for rule in rules if rule.history}
+    return tuple(sorted({*(_prefix(rule.table) for rule in rules), *kept}))
 
 
 @dataclass(frozen=True)
@@ -47,13 +50,14 @@ UNSCOPED = Scope()
 def scope_of(configuration: Configuration | None, lane: str, also: Iterable[str] = ()) -> Scope:
     """The scope of a lane's tables and of the tables `also` (`database.name`), of which a batch is unfinished.
 
-    Without a configuration it is everything.
+    Such a batch may write a history table, whatever the configuration says now. Without one it is everything.
     """
     if configuration is None:
         return UNSCOPED
     prefixes = lane_prefixes(configuration, lane)
     name = hashlib.sha256("\n".join(prefixes).encode()).hexdigest()[:16]
-    return Scope(name, tuple(sorted({*prefixes, *map(_prefix, also)})))
+    left = {_prefix(table + end) for table in also for end in ("", HISTORY)}
+    return Scope(name, tuple(sorted({*prefixes, *left})))
 
 
 def job_run_policy(prefixes: Iterable[str], *, lane: str, partition: str, silver: str) -> str:

@@ -1,6 +1,7 @@
 """A run may write only where its lane's tables are, by the emulator's evaluation of IAM policies."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from ministack.core.iam_evaluator import EvalContext, evaluate, parse_policy_document
@@ -107,6 +108,19 @@ def test_a_run_neither_writes_nor_reads_another_lanes_tables(key):
         assert not may(lane_prefixes(BOTH, "main"), action, f"arn:aws:s3:::silver/{key}")
 
 
+@pytest.mark.parametrize(
+    "key",
+    ["shop/orders_history/part.parquet", "shop/orders_history", stored_key("shop.orders_history"), "shop/orders/x"],
+)
+def test_a_run_writes_the_history_table_of_its_lanes_tables(key):
+    kept = lane_prefixes(Configuration((replace(ORDERS, history=True), BIG)), "main")
+    assert may(kept, "s3:PutObject", f"arn:aws:s3:::silver/{key}")
+    assert not may(lane_prefixes(BOTH, "main"), "s3:PutObject", "arn:aws:s3:::silver/shop/orders_history/part.parquet")
+    assert not may(kept, "s3:PutObject", "arn:aws:s3:::silver/shop/big_history/part.parquet")
+    unfinished = scope_of(BOTH, "main", ["crm.moved"]).prefixes
+    assert may(unfinished, "s3:PutObject", "arn:aws:s3:::silver/crm/moved_history/part.parquet")
+
+
 def test_what_a_pattern_fills_in_is_a_wildcard():
     assert lane_prefixes(BOTH, "big") == ("crm/t_*", "shop/big")
     assert may(lane_prefixes(BOTH, "big"), "s3:PutObject", "arn:aws:s3:::silver/crm/t_user/part.parquet")
@@ -144,7 +158,9 @@ def test_a_policy_has_at_most_2048_characters_and_is_as_narrow_as_that_allows(ta
 
 
 def test_tables_of_an_unfinished_batch_belong_to_the_scope_and_not_to_its_name():
-    assert scope_of(BOTH, "main", ["crm.moved"]) == Scope(scope_of(BOTH, "main").name, ("crm/moved", "shop/orders"))
+    assert scope_of(BOTH, "main", ["crm.moved"]) == Scope(
+        scope_of(BOTH, "main").name, ("crm/moved", "crm/moved_history", "shop/orders")
+    )
 
 
 def test_a_scope_changes_its_name_with_its_lanes_tables_alone():
