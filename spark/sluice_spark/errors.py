@@ -49,7 +49,7 @@ class TableDiffers(SluiceError):
 
     code = "table_differs"
     next_step = (
-        "Restore the table's configuration, or rebuild the table: "
+        "Restore the table's configuration, or rebuild the table, with --history if it is a history table: "
         "`sluice pause LANE`, `sluice rebuild table TABLE`, `sluice resume LANE`"
     )
 

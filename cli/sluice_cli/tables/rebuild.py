@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import typer
 
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_topic, config_in_force
-from sluice.config.table import TableConfig
+from sluice.config.table import HISTORY, TableConfig
 from sluice.errors import NotConfigured
 from sluice.hudi.table_properties import PROPERTIES_FILE
 from sluice.ledger.records import ObjectRecord
@@ -60,6 +60,14 @@ def table(
         ),
     ] = False,
     yes: Yes = False,
+    history: Annotated[
+        bool,
+        typer.Option(
+            "--history",
+            help="Also write its history table anew: for another key, columns to conceal, or after damage. "
+            "It then has only the changes that bronze still has.",
+        ),
+    ] = False,
     without_gone: Annotated[
         bool,
         typer.Option(
@@ -75,7 +83,8 @@ def table(
 
     The data is moved to a folder under `_sluice/replaced/` of the silver bucket and kept there. The table's objects
     become pending, and are merged again once the lane is resumed. Until then readers see an empty table, and a complete
-    one only after `sluice wait`. Quarantined objects stay in quarantine; retry them afterwards.
+    one only after `sluice wait`. Quarantined objects stay in quarantine; retry them afterwards. A history table stays,
+    and gets the changes that it lacks; --history writes it anew.
 
     The lane must be paused, so that nothing else writes the table. Repeat the command to finish an interrupted rebuild.
 
@@ -88,7 +97,7 @@ def table(
       sluice config push tables.yaml && sluice resume main && sluice wait
     """
     target = chosen_target(stack)
-    rebuild = Rebuild(target, name)
+    rebuild = Rebuild(target, name, history=history)
     with counting(as_json) as tick:
         plan = rebuild.plan(tick)
     say_skipped(plan.skipped)
@@ -121,9 +130,9 @@ def table(
 
 
 class Rebuild:
-    """One table's rebuild on one stack, new or interrupted before."""
+    """One table's rebuild on one stack, new or interrupted before; with its history table where `history`."""
 
-    def __init__(self, target: Target, table: str) -> None:
+    def __init__(self, target: Target, table: str, *, history: bool = False) -> None:
         self._target = target
         self._table = table
         self._objects = Objects(target.client("s3"))
@@ -134,6 +143,7 @@ class Rebuild:
         config = self._config(configuration)
         self.lane: str = self._begun.get("lane", config.lane)
         self.to: str = self._begun.get("to", replaced_prefix(table, epoch_ms()))
+        self.history: bool = self._begun.get("history", history)
         self._config_now = config
 
     def plan(self, tick: Callable[[str, int], None]) -> ReplayPlan:
@@ -150,7 +160,7 @@ class Rebuild:
 
     def silver_bytes(self) -> int:
         """The bytes to move aside."""
-        return sum(self._mover.sizes(self._folder).values())
+        return sum(sum(self._mover.sizes(folder).values()) for _, folder in self._folders())
 
     def obstacles(self, plan: ReplayPlan, without_gone: bool) -> tuple[str, ...]:
         """The reasons why the table can't be rebuilt now."""
@@ -172,22 +182,27 @@ class Rebuild:
             "command": command_line.get(),
             "by": operator_of(self._target),
             "without_gone": bool(plan.gone or plan.archived),
+            "history": self.history,
         }
         mark = self._ledger.rebuilds.begin(self._table, self.lane, mark)
-        self.lane, self.to = mark["lane"], mark["to"]
+        self.lane, self.to, self.history = mark["lane"], mark["to"], mark.get("history", False)
         # Beside the old data, since outcomes of earlier batches describe that data.
         self._objects.put_json(
             self._target.silver,
             f"{self.to}{BEGUN}",
             {**mark, "table": self._table, "gone": [{"key": item.key, "version": item.version} for item in plan.gone]},
         )
-        self._mover.move(
-            self._folder,
-            f"{self.to}table/",
-            first=(PROPERTIES_FILE,),
-            tick=lambda done, total: advance("Moving files", done, total),
-        )
+        for moved, folder in self._folders():
+            self._mover.move(
+                folder,
+                f"{self.to}{moved}/",
+                first=(PROPERTIES_FILE,),
+                tick=lambda done, total: advance("Moving files", done, total),
+            )
         self._mover.move(stored_key(self._table), f"{self.to}stored.json", tick=lambda done, total: None)
+        if self.history:
+            known = stored_key(self._table + HISTORY)
+            self._mover.move(known, f"{self.to}history_stored.json", tick=lambda done, total: None)
         return self._replay(plan, advance)
 
     def _replay(self, plan: ReplayPlan, advance: Callable[[str, int, int], None]) -> int:
@@ -209,6 +224,7 @@ class Rebuild:
             "objects": counts_of(plan),
             "bytes": plan.bytes,
             "silver_bytes": silver,
+            "history": self.history,
             "kept_in": f"s3://{self._target.silver}/{self.to}",
             "gone": [{"key": item.key, "version": item.version} for item in plan.gone],
             "archived": [{"key": item.key, "version": item.version} for item in plan.archived],
@@ -216,9 +232,12 @@ class Rebuild:
             "other_generations": sum(number != self._config_now.generation for number in plan.generations.values()),
         }
 
-    @property
-    def _folder(self) -> str:
-        return f"{self._config_now.database}/{self._config_now.name}/"
+    def _folders(self) -> Iterator[tuple[str, str]]:
+        """The folders to move, each with its name at the new place."""
+        folder = f"{self._config_now.database}/{self._config_now.name}"
+        yield "table", f"{folder}/"
+        if self.history:
+            yield "history", f"{folder}{HISTORY}/"
 
     def _config(self, configuration: Configuration | None) -> TableConfig:
         topic = self._begun.get("topic")
@@ -239,7 +258,8 @@ def _print_plan(rebuild: Rebuild, plan: ReplayPlan, silver: int) -> None:
     print(f"table: {described['table']}, in lane {described['lane']}{begun}")
     objects = counted(len(plan.replay) + len(plan.waiting), "object")
     print(f"to merge again: {objects}, {human_bytes(plan.bytes)}, {len(plan.waiting):,} of them pending already")
-    print(f"to move aside: {human_bytes(silver)}, to {described['kept_in']}")
+    both = " with the history table" if described["history"] else ""
+    print(f"to move aside: {human_bytes(silver)}{both}, to {described['kept_in']}")
     for title, records in (
         ("in quarantine, unchanged", plan.quarantined),
         ("parked, unchanged", plan.parked),

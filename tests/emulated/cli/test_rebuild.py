@@ -199,6 +199,37 @@ def test_a_rebuild_moves_the_data_and_makes_every_object_pending_as_it_was_merge
     assert run(["resume", "main"]) == 0
 
 
+HISTORY = ("crm/user_history/.hoodie/hoodie.properties", "crm/user_history/a.parquet", stored_key(f"{TABLE}_history"))
+
+
+@pytest.fixture
+def kept(merged):
+    """The same with a history table, and its lane paused."""
+    for name in HISTORY:
+        merged.stack.s3.put_object(Bucket="s-silver", Key=name, Body=b"x")
+    merged.stack.ledger.lanes.pause("main")
+    return merged
+
+
+def test_a_rebuild_leaves_the_history_table_which_may_hold_more_than_bronze(kept):
+    assert run(["rebuild", "table", TABLE, "--yes"]) == 0
+    assert set(HISTORY) <= kept.silver()
+
+
+def test_a_rebuild_that_was_begun_with_its_history_table_moves_that_too(kept, monkeypatch, capsys):
+    assert run(["rebuild", "table", TABLE, "--history", "--dry-run", "--json"]) == 0
+    assert describe(capsys)["history"] is True
+    with monkeypatch.context() as patched:
+        patched.setattr(Mover, "_copy", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises((KeyboardInterrupt, SystemExit)):
+            raise SystemExit(run(["rebuild", "table", TABLE, "--history", "--yes"]))
+    capsys.readouterr()
+    assert run(["rebuild", "table", TABLE, "--yes", "--json"]) == 0
+    moved = describe(capsys)["kept_in"].removeprefix("s3://s-silver/")
+    wanted = {"history/.hoodie/hoodie.properties", "history/a.parquet", "history_stored.json", "table/a.parquet"}
+    assert {f"{moved}{name}" for name in wanted} <= kept.silver() and not set(HISTORY) & kept.silver()
+
+
 def test_a_rebuild_allows_objects_of_another_table_and_refuses_lost_records(merged, capsys):
     merged.stack.ledger.lanes.pause("main")
     merged.batch("b-3", merged.other, generation=1, at=NOW + 2)  # it went to crm.other between plan and claim
