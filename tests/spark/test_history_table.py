@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from workbench import Silver, Workbench, change, flattened, table
 
+from sluice.catalog.history_view import SPARK, history_view_sql
 from sluice.config.table import TableConfig
+from sluice_read.errors import NotRetained
+from sluice_read.moments import span_of
 from sluice_read.sql import run_query
 from sluice_spark.merge import part as parts
 
@@ -36,6 +39,26 @@ def states(bench: Workbench, config: TableConfig) -> list[tuple[Any, ...]]:
         f"from {config.history_table.table} order by 1, 4"
     )
     with run_query(Silver(bench.services.tables_uri), sql) as found:
+        return found.fetchall()
+
+
+def states_by_spark(bench: Workbench, config: TableConfig) -> list[tuple[Any, ...]]:
+    """The same by the view's statement for Spark."""
+    bench.spark.read.format("hudi").load(bench.path(config.history_table)).createOrReplaceTempView("changes")
+    view = history_view_sql(["id", "name", "big"], record_key=["id"], source="changes", dialect=SPARK)
+    minutes = ", ".join(f"unix_seconds({name}) div 60" for name in ("valid_from", "valid_to"))
+    return [
+        tuple(row)
+        for row in bench.spark.sql(f"SELECT id, name, big, {minutes}, is_current FROM ({view}) ORDER BY 1, 4").collect()
+    ]
+
+
+def past_rows(bench: Workbench, config: TableConfig, *, minute: int) -> list[tuple[Any, ...]]:
+    """The table's rows half a minute after a minute, long before its files."""
+    span = span_of(as_of=f"1970-01-01T00:{minute:02d}:30Z")
+    with run_query(
+        Silver(bench.services.tables_uri), f"select id, name, big from {config.table} order by id", span=span
+    ) as found:
         return found.fetchall()
 
 
@@ -71,7 +94,9 @@ def test_any_order_gives_the_same_states_and_a_replay_changes_neither_table(
     objects = [bench.put(changes, SCHEMA) for changes in CHANGES]
     for number in order:
         bench.merge(config, [objects[number]])
-    assert states(bench, config) == STATES
+    assert states(bench, config) == STATES == states_by_spark(bench, config)
+    assert past_rows(bench, config, minute=2) == [(1, "a", "big"), (2, "x", "big")]
+    assert past_rows(bench, config, minute=4) == [(1, "b", "big")]
     kept = bench.rows(config.history_table, *COLUMNS)
     assert len(kept) == 6 and bench.rows_by_hudi_rs(config.history_table, *COLUMNS) == kept
     before = bench.timeline(config.history_table), bench.timeline(config)
@@ -126,6 +151,9 @@ def test_a_truncate_ends_the_states_of_all_rows_and_of_those_that_come_late(benc
     bench.merge(config, [bench.put([truncate(5), row("c", 7, 2, "again")], SCHEMA)])
     bench.new_run()
     bench.merge(config, [bench.put([row("c", 3, 3, "late")], SCHEMA)])
+    assert past_rows(bench, config, minute=2) == [(1, "a", "big"), (2, "x", "big")]
+    with pytest.raises(NotRetained, match="doesn't know the state of 1 of its rows"):
+        past_rows(bench, config, minute=8)
     assert states(bench, config) == [
         (1, "a", "big", 1, 5, False),
         (2, "x", "big", 2, 5, False),
