@@ -77,12 +77,12 @@ def row(op: str, lsn: int, id: int, **values: Any) -> dict[str, Any]:
     return change(op, lsn, id=id, code=f"c{id}, d:{id}", **values)
 
 
-def objects(bench: Workbench) -> list[ManifestObject]:
-    """Objects with changes of forty rows: updated, deleted, created again, out of order and twice delivered."""
-    later = [row("u", 300 + id, id, name="later") for id in range(0, 40, 3)]
+def objects(bench: Workbench, rows: int = 40) -> list[ManifestObject]:
+    """Objects with changes of so many rows: updated, deleted, created again, out of order and twice delivered."""
+    later = [row("u", 300 + id, id, name="later") for id in range(0, rows, 3)]
     later += [row("d", 400 + id, id) for id in range(5)] + [row("c", 500, 2, name="again")]
     later += [row("u", 600, 6, day=-622191234)]  # an infinity
-    first = [row("c", 10 + id, id) for id in range(40)]
+    first = [row("c", 10 + id, id) for id in range(rows)]
     return [bench.put(later, SCHEMA), bench.put(first, SCHEMA), bench.put([row("u", 200, 39, name="late")], SCHEMA)]
 
 
@@ -96,11 +96,20 @@ def by_spark(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return lambda: monkeypatch.setattr(merging, "check_first_load", leave)
 
 
+TEXTS = ["A", "", None, "a/b", "50%", "x=y:z", "\u00e9 \u00fc", " ", "..", "__HIVE_DEFAULT_PARTITION__", "\t\x7f"]
+TEXTS += ["{[^]}", "#?*'\"\\", "\U0001f40c"]
+DAYS = (-2_440_588, -719_529, -719_528, -141_428, 2_932_896, 2_932_897, None)
+
+
 def stored(bench: Workbench, config: TableConfig) -> pa.Table:
     """All rows of the newest files with all columns but those of one commit alone."""
-    files = [str(path) for path in bench.local_path(config).glob("*.parquet")]
-    rows = pa.concat_tables(pq.ParquetFile(file).read() for file in files)
+    rows = pa.concat_tables(pq.ParquetFile(file).read() for file in base_files(bench, config))
     return rows.drop_columns(list(OWN)).sort_by([(name, "ascending") for name in config.record_key])
+
+
+def base_files(bench: Workbench, config: TableConfig) -> list[Path]:
+    """The base files of all partitions and commits."""
+    return sorted(bench.local_path(config).rglob("*.parquet"))
 
 
 def left_for(bench: Workbench) -> list[str]:
@@ -125,15 +134,29 @@ def counts(outcome: Outcome) -> dict[str, int]:
         ),
         pytest.param({"lineage": ()}, id="no lineage", marks=pytest.mark.whole),
         pytest.param({"table_type": "mor"}, id="merge-on-read"),
+        pytest.param({"partition_by": ("name", "day")}, id="partitions of texts and dates"),
+        pytest.param(
+            {"partition_by": ("big", "id"), "keep_deleted_values": True, "table_type": "mor"},
+            id="partitions of numbers",
+            marks=pytest.mark.whole,
+        ),
+        pytest.param(
+            {"partition_by": ("code",), "record_key": ("id", "name")},
+            id="partitions, key of two columns",
+            marks=pytest.mark.whole,
+        ),
     ],
 )
 def test_a_load_by_arrow_equals_the_one_by_spark(
     bench: Workbench, settings: dict[str, Any], by_spark: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(first_load, "STORED_BYTES_PER_PART", 2_000)
-    found = objects(bench)
+    found = objects(bench, rows=8 if "partition_by" in settings else 40)
     if settings.get("record_key") == ("big",):
         found = [bench.put([row("c", id, id) for id in range(1, 7)], SCHEMA)]
+    if "name" in settings.get("partition_by", ()):
+        found.append(bench.put([row("c", 700 + id, 50 + id, name=TEXTS[id]) for id in range(14)], SCHEMA))
+        found.append(bench.put([row("c", 800 + at, 80 + at, name="A", day=day) for at, day in enumerate(DAYS)], SCHEMA))
     arrow, spark = table("t", **settings), table("u", topic="src.public.t", **settings)
     by_arrow = bench.merge(arrow, found)
     assert left_for(bench) == []
@@ -155,11 +178,29 @@ def metadata(bench: Workbench, config: TableConfig, name: str) -> Any:
     """What a table's only commit says beside its files, with the table's name left out."""
     (commit,) = (bench.local_path(config) / ".hoodie").glob("*commit")
     found = json.loads(commit.read_text())
-    (stats,) = found["partitionToWriteStats"].values()
-    assert {stat["path"] for stat in stats} == {path.name for path in bench.local_path(config).glob("*.parquet")}
-    assert all(stat["fileSizeInBytes"] == (bench.local_path(config) / stat["path"]).stat().st_size for stat in stats)
-    assert all(stat["path"].startswith(stat["fileId"]) and stat["numInserts"] == stat["numWrites"] for stat in stats)
-    text = json.dumps({"keys": sorted(stats[0]), "extra": found["extraMetadata"], "type": found["operationType"]})
+    stats, folder = (
+        [stat for each in found["partitionToWriteStats"].values() for stat in each],
+        bench.local_path(config),
+    )
+    assert {folder / stat["path"] for stat in stats} == set(base_files(bench, config))
+    for stat in stats:
+        place, _, file = stat["path"].rpartition("/")
+        assert file.startswith(stat["fileId"]) and stat["numInserts"] == stat["numWrites"]
+        assert (stat["fileSizeInBytes"], stat["partitionPath"]) == ((folder / stat["path"]).stat().st_size, place)
+    known = {
+        str(path.parent.relative_to(folder)): sorted(
+            line.replace(commit.name.partition(".")[0], "") for line in path.read_text().splitlines()
+        )
+        for path in folder.rglob(".hoodie_partition_metadata")
+    }
+    assert {place or "." for place in found["partitionToWriteStats"]} == set(known)
+    shared = {
+        "keys": sorted(stats[0]),
+        "extra": found["extraMetadata"],
+        "type": found["operationType"],
+        "partitions": {place: [line for line in known[place] if line[0] != "#"] for place in sorted(known)},
+    }
+    text = json.dumps(shared)
     found = json.loads(text.replace(f"hoodie.{name}", "").replace(f"{name}_record", "").replace(f"db.{name}", ""))
     del found["extra"]["sluice.batch"]
     return found
@@ -172,7 +213,7 @@ def test_a_base_file_is_like_that_of_hudis_own_writer(bench: Workbench, by_spark
     by_spark()
     bench.merge(hudi, changes)
 
-    made, wanted = (pq.ParquetFile(next(bench.local_path(config).glob("*.parquet"))) for config in (arrow, hudi))
+    made, wanted = (pq.ParquetFile(base_files(bench, config)[0]) for config in (arrow, hudi))
 
     assert made.metadata.metadata == wanted.metadata.metadata
     assert str(made.schema).splitlines()[2:] == str(wanted.schema).splitlines()[2:]  # but for the record's name
@@ -206,12 +247,17 @@ def test_an_object_that_cant_be_read_is_set_aside_and_the_rest_is_loaded(bench: 
     [
         pytest.param({}, CLUSTERING, id="copy-on-write"),
         pytest.param({"table_type": "mor"}, COMPACTION, id="merge-on-read"),
+        pytest.param({"partition_by": ("name",)}, CLUSTERING, id="copy-on-write, partitions"),
+        pytest.param({"table_type": "mor", "partition_by": ("name",)}, COMPACTION, id="merge-on-read, partitions"),
     ],
 )
 def test_three_readers_agree_after_a_load_an_upsert_and_a_service(
     bench: Workbench, settings: dict[str, Any], service: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(first_load, "STORED_BYTES_PER_PART", 2_000)
+    monkeypatch.setattr(
+        first_load, "tasks_by_partition", lambda sizes, _: {place: range(2) for each in sizes for place in each}
+    )
     config = table(services=ServicePolicy(cluster_by=("name",)), **settings)
     columns = ("id", "name", "d", "ok", "big", "_sluice_position", "__deleted")
     bench.merge(config, objects(bench))
@@ -239,7 +285,7 @@ def test_three_readers_agree_after_a_load_an_upsert_and_a_service(
         raise_floor=lambda positions: None,
     )
     assert served.report.instant is not None
-    assert served.report.files_after == 1 or service == COMPACTION
+    assert served.report.files_after == 1 or service == COMPACTION or settings
     assert len(readers_agree()) == 41
     bench.merge(config, [bench.put([row("u", 800, 7, name="after")], SCHEMA)])
     assert [item[1] for item in readers_agree() if item[0] == 7] == ["after"]
@@ -294,7 +340,7 @@ def test_a_task_that_writes_twice_leaves_one_file_that_counts(
 
     monkeypatch.setattr(first_load, "_written", twice)
     bench.merge(config, objects(bench))
-    (file,) = bench.local_path(config).glob("*.parquet")
+    (file,) = base_files(bench, config)
     assert "_0-0-99_" not in file.name
     assert len(bench.rows_by_hudi_rs(config, "id")) == len(bench.rows(config, "id")) == 40
 
@@ -334,26 +380,33 @@ def before_the_commit(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "fail, table_type",
+    "fail, settings",
     [
-        pytest.param(before_markers, "cow", marks=pytest.mark.whole),
-        (between_files, "mor"),
-        pytest.param(with_other_rows, "cow", marks=pytest.mark.whole),
-        (before_the_commit, "cow"),
+        pytest.param(before_markers, {}, marks=pytest.mark.whole),
+        (between_files, {"table_type": "mor"}),
+        pytest.param(between_files, {"table_type": "mor", "partition_by": ("name",)}, marks=pytest.mark.whole),
+        pytest.param(with_other_rows, {}, marks=pytest.mark.whole),
+        (before_the_commit, {}),
+        pytest.param(before_the_commit, {"partition_by": ("name",)}, marks=pytest.mark.whole),
     ],
 )
 def test_a_load_that_died_is_rolled_back_and_done_again_by_spark(
-    bench: Workbench, fail: Fail, table_type: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, in_tasks: None
+    bench: Workbench,
+    fail: Fail,
+    settings: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    in_tasks: None,
 ) -> None:
     monkeypatch.setattr(first_load, "STORED_BYTES_PER_PART", 2_000)
-    config = table(table_type=table_type)
+    config = table(**settings)
     manifest = bench.manifest(config, objects(bench))
     with monkeypatch.context() as broken:
         fail(broken, tmp_path)
         with pytest.raises(Exception, match="killed here|40 rows were written, and 41 counted"):
             bench.merge_manifest(manifest, config)
     assert bench.resolve(manifest, config) is None
-    assert list(bench.local_path(config).glob("*.parquet")) == []
+    assert base_files(bench, config) == []
     again = bench.merge_manifest(manifest, config)
     assert (again.counts["winning"], left_for(bench)) == (40, ["instants"])
     assert len(bench.rows_by_hudi_rs(config, "id")) == 40

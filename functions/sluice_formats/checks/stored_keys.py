@@ -23,7 +23,7 @@ MAX_FOLDERS_BYTES = (
 )
 _INEXACT = r"infinity|^[+-]\d{6}|\.\d{6}\d*[1-9]"  # of a date or timestamp as text
 # Hudi's PartitionPathEncodeUtils escapes each of these to three bytes.
-_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(map(chr, range(1, 32)))
+ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(map(chr, range(1, 32)))
 
 
 def check_key_texts(key: dict[str, pa.Array], numbers: Sequence[int], *, empty_parts: bool) -> None:
@@ -123,7 +123,7 @@ def _folder_bytes(name: str, values: pa.Array) -> pa.Array:
     if (pc.max(bytes_).as_py() or 0) * 3 <= MAX_FOLDER_BYTES:
         return bytes_
     marks = [
-        None if value is None else 2 * sum(map(_ESCAPED.__contains__, value[:MAX_FOLDER_BYTES]))
+        None if value is None else 2 * sum(map(ESCAPED.__contains__, value[:MAX_FOLDER_BYTES]))
         for value in values.to_pylist()
     ]
     return pc.add(bytes_, pa.array(marks, pa.int32()))

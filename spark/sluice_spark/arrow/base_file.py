@@ -14,10 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sluice.schema.temporal import date_text
+from sluice_formats.checks.stored_keys import EMPTY_PART, ESCAPED
 from sluice_spark.hudi.few_rows import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY, SEQUENCE
 
 # Key types whose text is the same in Java, Arrow and Python.
 PLAIN_KEYS = frozenset(("string", "int", "bigint"))
+_PLAIN_PARTITIONS = PLAIN_KEYS | {"date"}
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # of null and of empty text
 # Hudi's defaults, which are parquet-mr's but for the first.
 _ROW_GROUP_BYTES, _PAGE_BYTES = 120 * 1024**2, 1024**2
 _CODEC = "zstd"  # as `sluice.hudi.options` has it
@@ -39,24 +43,62 @@ def has_plain_key(types: Mapping[str, str], record_key: Sequence[str]) -> bool:
 
 
 def key_text(rows: pa.Table, record_key: Sequence[str]) -> pa.ChunkedArray:
-    """The rows' record keys as Hudi's key generator for unpartitioned tables writes them; `has_plain_key` holds."""
+    """The rows' record keys as Hudi's key generators write them; `has_plain_key` holds.
+
+    A key of several columns has no empty part in an unpartitioned table (`check_key_texts`).
+    """
     texts = [rows.column(name).cast(pa.string()) for name in record_key]
     if len(texts) == 1:
         return texts[0]
+    texts = [pc.if_else(pc.equal(text, ""), EMPTY_PART, text) for text in texts]
     named = [part for name, text in zip(record_key, texts) for part in (pa.scalar(f",{name}:"), text)]
     named[0] = pa.scalar(f"{record_key[0]}:")
     return pc.binary_join_element_wise(*named, "")
 
 
+def has_plain_partitions(types: Mapping[str, str], partition_by: Sequence[str]) -> bool:
+    """Whether `partition_paths` makes the same paths as Hudi's key generator; `types` are Spark's names, by column."""
+    return all(types.get(name) in _PLAIN_PARTITIONS for name in partition_by)
+
+
+def partition_paths(rows: pa.Table, partition_by: Sequence[str]) -> pa.Array:
+    """The rows' partition paths as Hudi's key generator writes them; `has_plain_partitions` holds.
+
+    Hive's form: `place=A%2FB/day=2026-01-31` (`values_of` in `sluice.catalog.partitions` reads it).
+    """
+    folders = [_folders(name, rows.column(name)) for name in partition_by]
+    return folders[0] if len(folders) == 1 else pc.binary_join_element_wise(*folders, "/")
+
+
+def _folders(name: str, values: pa.ChunkedArray) -> pa.Array:
+    encoded = values.combine_chunks().dictionary_encode()
+    is_date = pa.types.is_date(values.type)
+    plain = encoded.dictionary.cast(pa.int32()) if is_date else encoded.dictionary
+    texts = [date_text(value, plus=True) if is_date else str(value) for value in plain.to_pylist()]
+    made = pa.array([f"{name}={''.join(map(_escaped, text)) or _NO_VALUE}" for text in texts], pa.string())
+    return pc.fill_null(made.take(encoded.indices), f"{name}={_NO_VALUE}")
+
+
+def _escaped(character: str) -> str:
+    return f"%{ord(character):02X}" if character in ESCAPED else character
+
+
 def parquet_of(
-    rows: pa.Table, keys: pa.ChunkedArray, *, instant: str, file_name: str, number: int, avro_schema: str
+    rows: pa.Table,
+    keys: pa.ChunkedArray,
+    *,
+    instant: str,
+    file_name: str,
+    number: int,
+    avro_schema: str,
+    partition: str = "",
 ) -> pa.Buffer:
-    """The base file of these rows, in this order, for an unpartitioned table.
+    """The base file of these rows, in this order, in the folder `partition`.
 
     `number` is unique among the commit's files. `avro_schema` (JSON) has Hudi's columns in front of the rows' own;
     columns that aren't unions there are required.
     """
-    made = _with_hudis_columns(rows, keys, instant=instant, file_name=file_name, number=number)
+    made = _with_hudis_columns(rows, keys, instant=instant, file_name=file_name, number=number, partition=partition)
     return _written([made], made.schema, avro_schema)
 
 
@@ -111,7 +153,7 @@ def rewritten(
 
 
 def _with_hudis_columns(
-    rows: pa.Table, keys: pa.ChunkedArray, *, instant: str, file_name: str, number: int
+    rows: pa.Table, keys: pa.ChunkedArray, *, instant: str, file_name: str, number: int, partition: str = ""
 ) -> pa.Table:
     count = rows.num_rows
     numbers = pa.array(range(1, count + 1), pa.int64()).cast(pa.string())
@@ -119,7 +161,7 @@ def _with_hudis_columns(
         COMMIT_TIME: _repeated(instant, count),
         SEQUENCE: pc.binary_join_element_wise(pa.scalar(f"{instant}_{number}"), numbers, "_"),
         RECORD_KEY: keys,
-        PARTITION_PATH: _repeated("", count),
+        PARTITION_PATH: _repeated(partition, count),
         FILE_NAME: _repeated(file_name, count),
     }
     schema = pa.schema([pa.field(name, pa.string()) for name in own] + list(rows.schema))

@@ -1,7 +1,8 @@
 """Loads an empty table by Arrow: tasks decode objects, pass Arrow batches through one shuffle, and write base files.
 
 Two Spark jobs: one reads the objects into the shuffle and counts the changes, so that everything is decided before
-Hudi's instant begins; the other writes a file per part of the shuffle. No row becomes one of Spark's.
+Hudi's instant begins; the other writes a file per part of the shuffle. No row becomes one of Spark's. Of a table with
+partitions the other job passes each key's newest change through a second shuffle, to the tasks of its partition.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import time
 import uuid
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from typing import Any, Callable
 
 import pyarrow as pa
@@ -26,12 +28,19 @@ from sluice.hudi import options as hudi_options
 from sluice.hudi import write_choices
 from sluice_aws.s3.objects import ObjectSource, task_objects
 from sluice_formats.records import ReaderPlan
-from sluice_spark.arrow.base_file import can_write, has_plain_key, key_text, parquet_of
+from sluice_spark.arrow.base_file import (
+    can_write,
+    has_plain_key,
+    has_plain_partitions,
+    key_text,
+    parquet_of,
+    partition_paths,
+)
 from sluice_spark.arrow.decide import as_tombstones, may_share_keys, newest_places, with_batch
 from sluice_spark.arrow.rows import LeftToSpark, arrow_rows, check_columns
 from sluice_spark.arrow.table_files import write_file
 from sluice_spark.errors import RowsDiffer
-from sluice_spark.hudi.base_files import NewFiles, marker
+from sluice_spark.hudi.base_files import NewFiles, marker, partition_metadata
 from sluice_spark.hudi.facts import BaseFile, TableFacts
 
 MIB = 1024**2
@@ -41,11 +50,14 @@ STORED_BYTES_PER_PART, MOST_PARTS = 16 * MIB, 128
 MOST_PART_BYTES = 128 * MIB
 # A read task holds the rows of one object twice, at least so many bytes of small objects, and messages to other tasks.
 GATHERED_BYTES, MESSAGE_BYTES = 8 * MIB, MIB
+# Files of a table with partitions, each of which the commit names. A task writes several at once.
+MOST_FILES, FILES_AT_ONCE = 500, 8
 
 Share = Sequence[ManifestObject]
 # Reads a share's objects in a task. Objects and records that can't be read are left in S3 (`merge.read`).
 ReadShare = Callable[[Share], Iterator[pa.RecordBatch]]
-_KEY = "key"
+_KEY, _PARTITION, _BYTES = "key", "partition", "bytes"
+_SUMS = ("read", "winning", "deleted", "inexact")
 _NO_ROW = pa.array([hidden.TRUNCATE, hidden.MESSAGE])
 
 
@@ -76,21 +88,29 @@ class FirstLoad:
     _parts: RDD[Any] = field(repr=False)
     _filled: Sequence[int] = field(repr=False)
     _plan: LoadPlan = field(repr=False)
+    _tasks: Mapping[str, range] = field(default_factory=dict, repr=False)  # of each partition, where there are several
 
     def write(self, new: NewFiles) -> list[BaseFile]:
-        """Write each key's newest change into base files, one per part.
+        """Write each key's newest change into base files: one per part, or per partition and task.
 
         Raises RowsDiffer: where an executor was lost its objects are read again, and one may be gone by then.
         """
-        plan = self._plan
+        plan, tasks = self._plan, self._tasks
 
         def task(messages: Iterable[tuple[int, bytes]]) -> Iterator[BaseFile]:
             context = TaskContext.get()
             assert context is not None
             token = f"{context.partitionId()}-{context.stageId()}-{context.taskAttemptId()}"
-            yield _written(messages, plan, new, number=context.partitionId(), token=token)
+            yield from _written(messages, plan, new, number=context.partitionId(), token=token)
 
-        files = self._spark.sparkContext.runJob(self._parts, task, self._filled)
+        def to_partitions(messages: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, bytes]]:
+            return _to_partitions(messages, plan, tasks)
+
+        parts, filled = self._parts, self._filled
+        if tasks:
+            filled = range(max(own.stop for own in tasks.values()))
+            parts = parts.mapPartitions(to_partitions).partitionBy(len(filled), _same)
+        files = self._spark.sparkContext.runJob(parts, task, filled)
         written, counted = sum(file.rows for file in files), self.counts["winning"]
         if written != counted:
             raise RowsDiffer(
@@ -110,7 +130,7 @@ def check_first_load(config: TableConfig, facts: TableFacts, plan: LoadPlan) -> 
     reasons = {
         "instants": facts.newest is not None,
         "floor": facts.floor is not None or facts.purged is not None,
-        "partitions": bool(config.partition_by),
+        "partitions": not has_plain_partitions(plan.target, config.partition_by),
         "history": bool(config.history),
         "index": write_choices.wants_record_index(config, has=facts.record_index, rows=0),
         "pyarrow": not can_write(),
@@ -152,13 +172,38 @@ def read_first_load(
     reasons = [one for one in found if isinstance(one, str)]
     if reasons:
         raise LeftToSpark(min(reasons))
-    totals: dict[str, int] = {name: sum(one[name] for one in found) for name in found[0]}
+    totals: dict[str, int] = {name: sum(one[name] for one in found) for name in _SUMS}
     if not totals["winning"]:
         raise LeftToSpark("empty")
     if not totals["inexact"]:
         del totals["inexact"]
     counts = {**totals, "overtaken": totals["read"] - totals["winning"], "losing": 0, "repeated": 0}
-    return FirstLoad(counts, spark, shuffled, [part for part, one in enumerate(found) if one["winning"]], plan)
+    filled = [part for part, one in enumerate(found) if one["winning"]]
+    tasks = tasks_by_partition([one["bytes"] for one in found], parts)
+    return FirstLoad(counts, spark, shuffled, filled, plan, tasks if parts > 1 else {})
+
+
+def tasks_by_partition(sizes: Sequence[Mapping[str, int]], parts: int) -> dict[str, range]:
+    """The tasks that write each partition, of some `parts` in all: several share a task, or a large one has several.
+
+    `sizes` are the bytes of rows by partition. Raises LeftToSpark for more files than a commit should have.
+    """
+    totals: dict[str, int] = {}
+    for each in sizes:
+        for partition, size in each.items():
+            totals[partition] = totals.get(partition, 0) + size
+    most, held, next_task = max(1, -(-sum(totals.values()) // parts)), 0, 0
+    tasks = {}
+    for partition, size in sorted(totals.items()):
+        if held and held + size > most:
+            held, next_task = 0, next_task + 1
+        last = next_task + max(0, size - 1) // most
+        tasks[partition] = range(next_task, last + 1)
+        held, next_task = (0, last + 1) if size > most else (held + size, next_task)
+    files = sum(map(len, tasks.values()))
+    if files > MOST_FILES:
+        raise LeftToSpark("partitions", f"{files:,} files")
+    return tasks
 
 
 def _same(part: int) -> int:
@@ -176,17 +221,59 @@ def _messages(batches: Iterable[pa.RecordBatch], plan: LoadPlan, parts: int) -> 
         if reason is not None:
             yield parts, reason
             return
-        for part, own in _divided(rows, plan, parts):
+        for part, own in _divided(rows, _by_key(rows, plan, [range(parts)] * rows.num_rows)):
             sent[part] += own.nbytes
             if sent[part] > plan.most_part_bytes:
                 yield parts, "size"
                 return
-            for message in own.to_batches(max_chunksize=max(1, own.num_rows * MESSAGE_BYTES // max(own.nbytes, 1))):
-                whole = pa.Table.from_batches([message])
-                counted = whole.select([hidden.POSITION, hidden.OP, hidden.DELETED, hidden.INEXACT])
-                counted = counted.append_column(_KEY, key_text(whole, plan.record_key))
+            for whole in _chunks(own):
                 yield part, _ipc(whole)
-                yield parts + part, (whole.nbytes, _ipc(counted))
+                yield parts + part, (whole.nbytes, _ipc(_to_count(whole, plan)))
+
+
+def _to_count(rows: pa.Table, plan: LoadPlan) -> pa.Table:
+    """What is counted of rows."""
+    counted = rows.select([hidden.POSITION, hidden.OP, hidden.DELETED, hidden.INEXACT])
+    counted = counted.append_column(_KEY, key_text(rows, plan.record_key))
+    if not plan.reader.partition_by:
+        return counted
+    texts = [column for column in rows.columns if pa.types.is_string(column.type) or pa.types.is_binary(column.type)]
+    sizes = reduce(pc.add, (pc.fill_null(pc.binary_length(column), 0) for column in texts)).cast(pa.int64())
+    counted = counted.append_column(_BYTES, pc.add(sizes, 8 * rows.num_columns))
+    return counted.append_column(_PARTITION, _paths(rows, plan))
+
+
+def _paths(rows: pa.Table, plan: LoadPlan) -> pa.Array:
+    """The partition paths of rows as they are stored: a deleted one has no values, or those that it keeps."""
+    places = rows.select(list(dict.fromkeys((*plan.reader.partition_by, hidden.DELETED))))
+    if not plan.keep_deleted_values:
+        places = as_tombstones(places, record_key=plan.record_key)
+    return partition_paths(places, plan.reader.partition_by)
+
+
+def _to_partitions(
+    messages: Iterable[tuple[int, Any]], plan: LoadPlan, tasks: Mapping[str, range]
+) -> Iterator[tuple[int, bytes]]:
+    """The newest change of each key of a part, in messages to the tasks of its partition."""
+    found = [body for _, body in messages if isinstance(body, bytes)]  # else what was counted
+    if not found:
+        return
+    rows = _newest(found, plan)
+    own_tasks = [tasks[path] for path in _paths(rows, plan).to_pylist()]
+    for task, own in _divided(rows, _by_key(rows, plan, own_tasks)):
+        for message in _chunks(own):
+            yield task, _ipc(message)
+
+
+def _newest(messages: Iterable[bytes], plan: LoadPlan) -> pa.Table:
+    rows = pa.concat_tables(pa.ipc.open_stream(body).read_all() for body in messages)
+    return rows.take(newest_places([key_text(rows, plan.record_key)], rows.column(hidden.POSITION)))
+
+
+def _chunks(rows: pa.Table) -> Iterator[pa.Table]:
+    """The rows in messages."""
+    for message in rows.to_batches(max_chunksize=max(1, rows.num_rows * MESSAGE_BYTES // max(rows.nbytes, 1))):
+        yield pa.Table.from_batches([message])
 
 
 def _gathered(batches: Iterable[pa.RecordBatch], plan: LoadPlan) -> Iterator[pa.Table]:
@@ -213,14 +300,26 @@ def _unusual(rows: pa.Table) -> str | None:
     return None
 
 
-def _divided(rows: pa.Table, plan: LoadPlan, parts: int) -> Iterator[tuple[int, pa.Table]]:
-    if parts == 1:
-        yield 0, rows
-        return
+def _by_key(rows: pa.Table, plan: LoadPlan, tasks: Sequence[range]) -> pa.Array:
+    """Of the tasks that each row may go to the one that its key chooses."""
+    if max(map(len, set(tasks)), default=1) == 1:
+        return pa.array([own.start for own in tasks], pa.int32())
     keys = key_text(rows, plan.record_key).to_pylist()
-    of_row = pa.array([zlib.crc32(key.encode()) % parts for key in keys], pa.int32())
-    for part in pc.unique(of_row).to_pylist():
-        yield part, rows.filter(pc.equal(of_row, part)).combine_chunks()
+    chosen = (own[zlib.crc32(key.encode()) % len(own)] for key, own in zip(keys, tasks))
+    return pa.array(chosen, pa.int32())
+
+
+def _divided(rows: pa.Table, groups: pa.Array) -> Iterator[tuple[Any, pa.Table]]:
+    """The rows of each group, in their order. `groups` has a group for each row."""
+    encoded = groups.dictionary_encode()
+    if len(encoded.dictionary) < 2:
+        yield from ((group, rows) for group in encoded.dictionary.to_pylist())
+        return
+    rows, begin = rows.take(pc.sort_indices(encoded.indices)).combine_chunks(), 0
+    counts = {each["values"]: each["counts"] for each in pc.value_counts(encoded.indices).to_pylist()}
+    for number, group in enumerate(encoded.dictionary.to_pylist()):
+        yield group, rows.slice(begin, counts[number])
+        begin += counts[number]
 
 
 def _ipc(rows: pa.Table) -> bytes:
@@ -239,7 +338,7 @@ def _counted(messages: Iterable[tuple[int, Any]], plan: LoadPlan) -> list[Any]:
     if sum(size for size, _ in found) > plan.most_part_bytes:
         return ["size"]
     if not found:
-        return [{"read": 0, "winning": 0, "deleted": 0, "inexact": 0}]
+        return [{**dict.fromkeys(_SUMS, 0), "bytes": {}}]
     rows = pa.concat_tables(pa.ipc.open_stream(body).read_all() for _, body in found)
     keys, positions = [rows.column(_KEY)], rows.column(hidden.POSITION)
     if not plan.reader.append_only and may_share_keys(keys, positions, rows.column(hidden.OP)):
@@ -251,28 +350,49 @@ def _counted(messages: Iterable[tuple[int, Any]], plan: LoadPlan) -> list[Any]:
             "winning": newest.num_rows,
             "deleted": pc.sum(newest.column(hidden.DELETED)).as_py(),
             "inexact": pc.sum(newest.column(hidden.INEXACT)).as_py(),
+            "bytes": _bytes(newest) if plan.reader.partition_by else {},
         }
     ]
 
 
+def _bytes(rows: pa.Table) -> dict[str, int]:
+    """The bytes of rows by partition."""
+    sums = rows.group_by(_PARTITION).aggregate([(_BYTES, "sum")])
+    return dict(zip(sums.column(_PARTITION).to_pylist(), sums.column(f"{_BYTES}_sum").to_pylist()))
+
+
 def _written(
     messages: Iterable[tuple[int, bytes]], plan: LoadPlan, new: NewFiles, *, number: int, token: str
-) -> BaseFile:
-    """Write a part's file, Hudi's marker first. Each attempt has a file of its own, which its marker lets Hudi find."""
+) -> list[BaseFile]:
+    """Write the files of a part: one, or one per partition."""
+    rows = _newest((body for _, body in messages), plan)
+    shares = [("", rows)]
+    if plan.reader.partition_by:
+        shares = list(_divided(rows, _paths(rows, plan)))
+    with ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="file") as pool:
+        return list(
+            pool.map(
+                lambda place: _file(*shares[place], plan, new, number=number * MOST_FILES + place, token=token),
+                range(len(shares)),
+            )
+        )
+
+
+def _file(partition: str, rows: pa.Table, plan: LoadPlan, new: NewFiles, *, number: int, token: str) -> BaseFile:
+    """Write a file, Hudi's marker first. Each attempt has a file of its own, which its marker lets Hudi find."""
     began = time.monotonic()
-    rows = pa.concat_tables(pa.ipc.open_stream(body).read_all() for _, body in messages)
-    keys = key_text(rows, plan.record_key)
-    places = newest_places([keys], rows.column(hidden.POSITION))
-    rows, keys = stored_rows(rows.take(places), plan), keys.take(places)
+    keys, rows = key_text(rows, plan.record_key), stored_rows(rows, plan)
     name = f"{uuid.uuid4()}-0_{token}_{new.instant}.parquet"
-    body = parquet_of(
-        rows, keys, instant=new.instant, file_name=name, number=number, avro_schema=new.avro_schema
-    ).to_pybytes()
+    own: Any = {"instant": new.instant, "file_name": name, "number": number, "avro_schema": new.avro_schema}
+    body = parquet_of(rows, keys, partition=partition, **own).to_pybytes()
+    file = BaseFile(name, rows.num_rows, len(body), 0, inserted=rows.num_rows, partition=partition)
     objects = task_objects(plan.source)
-    write_file(objects, f"{plan.table_uri}/{marker(name, new.instant, 'CREATE')}", b"")
-    write_file(objects, f"{plan.table_uri}/{name}", body)
-    ms = int((time.monotonic() - began) * 1000)
-    return BaseFile(name, rows.num_rows, len(body), ms, inserted=rows.num_rows)
+    write_file(objects, f"{plan.table_uri}/{marker(file.path, new.instant, 'CREATE')}", b"")
+    if partition:
+        place, content = partition_metadata(partition, new.instant)
+        write_file(objects, f"{plan.table_uri}/{place}", content)
+    write_file(objects, f"{plan.table_uri}/{file.path}", body)
+    return replace(file, ms=int((time.monotonic() - began) * 1000))
 
 
 def stored_rows(newest: pa.Table, plan: LoadPlan) -> pa.Table:

@@ -22,9 +22,15 @@ class NewFiles:
     avro_schema: str
 
 
-def marker(name: str, instant: str, kind: str) -> str:
-    """The path below the table's folder of Hudi's marker for a file: `kind` is CREATE, or MERGE of one rewritten."""
-    return f".hoodie/.temp/{instant}/{name}.marker.{kind}"
+def marker(path: str, instant: str, kind: str) -> str:
+    """The path of Hudi's marker for a file, both below the table's folder: CREATE, or MERGE of one rewritten."""
+    return f".hoodie/.temp/{instant}/{path}.marker.{kind}"
+
+
+def partition_metadata(partition: str, instant: str) -> tuple[str, bytes]:
+    """Path below the table's folder and content of the file by which Hudi's readers know a folder for a partition."""
+    content = f"#partition metadata\ncommitTime={instant}\npartitionDepth={partition.count('/') + 1}\n"
+    return f"{partition}/.hoodie_partition_metadata", content.encode()
 
 
 def commit_base_files(
@@ -57,7 +63,7 @@ def commit_base_files(
         metadata[own_metadata.WIDENED_PROPERTY] = facts.widened
     client = jvm.write_client(hudi.path, config.name, options, avro)
     try:
-        instant = jvm.begin_write(client, facts.meta_client, operation)
+        instant = jvm.begin_write(client, facts.meta_client, operation, partitioned=bool(config.partition_by))
         files = write(NewFiles(instant, jvm.with_meta_columns(avro)))
         jvm.commit_files(client, facts.meta_client, instant, files, own_metadata.stored_metadata(metadata))
     finally:

@@ -66,7 +66,7 @@ class CommitResult:
 
 @dataclass(frozen=True)
 class BaseFile:
-    """A base file as it was written, in an unpartitioned table. `ms` is how long that took.
+    """A base file as it was written. `ms` is how long that took; `partition` is its folder's path below the table's.
 
     `before` is the name of the file that it replaces in its file group, None for a new group; `updated` and `inserted`
     are the rows that the commit changed in it and added to it.
@@ -79,6 +79,12 @@ class BaseFile:
     before: str | None = None
     updated: int = 0
     inserted: int = 0
+    partition: str = ""
+
+    @property
+    def path(self) -> str:
+        """The path below the table's folder."""
+        return f"{self.partition}/{self.name}" if self.partition else self.name
 
     @property
     def file_id(self) -> str:

@@ -239,16 +239,16 @@ class HudiJvm:
         parsed = self._jvm.org.apache.avro.Schema.Parser().parse(avro_schema)
         return str(self._hudi.avro.HoodieAvroUtils.addMetadataFields(parsed).toString())
 
-    def begin_write(self, client: Any, meta_client: Any, operation: str) -> str:
-        """Begin an instant that writes an unpartitioned table; it is inflight when this returns."""
+    def begin_write(self, client: Any, meta_client: Any, operation: str, *, partitioned: bool) -> str:
+        """Begin an instant that writes a table; it is inflight when this returns."""
         client.setOperationType(self._hudi.common.model.WriteOperationType.fromValue(operation))
         instant = str(client.startCommit())
         requested = self._hudi.common.table.timeline.HoodieInstant.State.REQUESTED
         begun = meta_client.createNewInstant(requested, meta_client.getCommitActionType(), instant)
         meta_client.getActiveTimeline().transitionRequestedToInflight(begun, self.none())
-        # By this file Hudi's readers know the table's folder for a partition.
-        base, format = meta_client.getBasePath(), self.none()
-        self._hudi.common.model.HoodiePartitionMetadata(meta_client.getStorage(), instant, base, base, format).trySave()
+        if not partitioned:  # by this file Hudi's readers know the table's folder for a partition
+            base, metadata = meta_client.getBasePath(), self._hudi.common.model.HoodiePartitionMetadata
+            metadata(meta_client.getStorage(), instant, base, base, self.none()).trySave()
         return instant
 
     def commit_files(
@@ -259,8 +259,8 @@ class HudiJvm:
         for file in files:
             stat, times = model.HoodieWriteStat(), model.HoodieWriteStat.RuntimeStats()
             stat.setFileId(file.file_id)
-            stat.setPath(file.name)
-            stat.setPartitionPath("")
+            stat.setPath(file.path)
+            stat.setPartitionPath(file.partition)
             stat.setNumWrites(file.rows)
             stat.setNumInserts(file.inserted)
             stat.setNumUpdateWrites(file.updated)

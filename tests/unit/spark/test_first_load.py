@@ -8,19 +8,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sluice.catalog.partitions import values_of
 from sluice.changes import hidden_columns as hidden
 from sluice.config.table import TableConfig
 from sluice.schema.columns import Column, array_column, plain_column
 from sluice_aws.s3.objects import ObjectSource
 from sluice_formats.arrow_batches import batch_schema
 from sluice_formats.records import ReaderPlan, reader_plan
+from sluice_spark.arrow.base_file import partition_paths
 from sluice_spark.arrow.first_load import (
     LoadPlan,
     _counted,
     _messages,
+    _to_partitions,
     _written,
     check_first_load,
     stored_rows,
+    tasks_by_partition,
 )
 from sluice_spark.arrow.rows import LeftToSpark
 from sluice_spark.hudi.base_files import NewFiles
@@ -68,7 +72,6 @@ def batch(plan: LoadPlan, *rows: tuple[int, str | None, str, str | None], **more
         ("instants", {}, {"newest": "20260101000000000"}),
         ("floor", {}, {"floor": "0"}),
         ("floor", {}, {"purged": "0"}),
-        ("partitions", {"partition_by": ("name",)}, {}),
         ("index", {"index": "record"}, {}),
         ("history", {"history": True}, {}),
         ("options", {"hudi": {"hoodie.parquet.compression.codec": "gzip"}}, {}),
@@ -104,14 +107,9 @@ def test_each_key_is_in_one_part_and_its_newest_change_is_written(tmp_path: Any)
     for part, message in _messages(batches, plan, 3):
         parts[part].append((part, message))
     counts = [_counted(parts[part], plan)[0] for part in (3, 4, 5)]
-    assert {name: sum(one[name] for one in counts) for name in counts[0]} == {
-        "read": 60,
-        "winning": 20,
-        "deleted": 0,
-        "inexact": 0,
-    }
+    assert [sum(one[name] for one in counts) for name in ("read", "winning", "deleted", "inexact")] == [60, 20, 0, 0]
 
-    files = [_written(parts[part], plan, NEW, number=part, token=f"{part}-1-2") for part in range(3)]
+    files = [_written(parts[part], plan, NEW, number=part, token=f"{part}-1-2")[0] for part in range(3)]
 
     assert [file.rows for file in files] == [one["winning"] for one in counts]
     made = [pq.read_table(tmp_path / file.name).to_pylist() for file in files]
@@ -123,6 +121,75 @@ def test_each_key_is_in_one_part_and_its_newest_change_is_written(tmp_path: Any)
     markers = {path.name for path in (tmp_path / ".hoodie/.temp" / NEW.instant).iterdir()}
     assert markers == {f"{file.name}.marker.CREATE" for file in files}
     assert all(file.file_id + f"_{part}-1-2_{NEW.instant}.parquet" == file.name for part, file in enumerate(files))
+
+
+def test_a_partition_of_usual_size_gets_one_file_and_a_large_one_several(tmp_path: Any) -> None:
+    settings = {"partition_by": ("name",)}
+    plan = load_plan(uri=f"file://{tmp_path}", settings=settings)
+    moved = [(1, "large", "8", "u"), (2, "small", "8", "u"), (3, "large", "9", "d"), (4, None, "8", "u")]
+    batches = [batch(plan, *[(id, "large", "1", "c") for id in range(50)]), batch(plan, *moved)]
+    first: dict[int, list[Any]] = {part: [] for part in range(4)}
+    for part, message in _messages(batches, plan, 2):
+        first[part].append((part, message))
+    found = [_counted(first[part], plan)[0] for part in (2, 3)]
+    tasks = tasks_by_partition([one["bytes"] for one in found], 2)
+    assert sum(one["winning"] for one in found) == 50
+    nulls = "name=__HIVE_DEFAULT_PARTITION__"
+    assert tasks == {nulls: range(0, 1), "name=large": range(1, 3), "name=small": range(3, 4)}
+
+    second: dict[int, list[Any]] = {task: [] for task in range(4)}
+    for part in first:
+        for task, message in _to_partitions(first[part], plan, tasks):
+            second[task].append((task, message))
+    files = [file for task in second for file in _written(second[task], plan, NEW, number=task, token=f"{task}-1-2")]
+
+    assert sorted(file.partition for file in files) == [nulls, "name=large", "name=large", "name=small"]
+    made = [pq.ParquetFile(tmp_path / file.path).read().to_pylist() for file in files]
+    rows = {row["id"]: row for found in made for row in found}
+    assert len(rows) == sum(map(len, made)) == 50
+    assert len({row["_hoodie_commit_seqno"] for row in rows.values()}) == 50
+    assert [(id, rows[id]["name"]) for id in range(1, 6)] == [
+        *[(1, "large"), (2, "small"), (3, None), (4, None), (5, "large")]
+    ]
+    for file, found in zip(files, made):
+        assert {row["_hoodie_partition_path"] for row in found} == {file.partition}
+        written = (tmp_path / file.partition / ".hoodie_partition_metadata").read_text()
+        assert written == f"#partition metadata\ncommitTime={NEW.instant}\npartitionDepth=1\n"
+        assert (tmp_path / f".hoodie/.temp/{NEW.instant}/{file.path}.marker.CREATE").exists()
+
+
+def test_small_partitions_share_a_task_and_too_many_files_are_left_to_spark() -> None:
+    assert tasks_by_partition([{"a": 3, "b": 3}, {"c": 4, "a": 2}], 2) == {
+        "a": range(0, 1),
+        "b": range(1, 2),
+        "c": range(2, 3),
+    }
+    assert tasks_by_partition([{str(number): 1 for number in range(6)}], 2)["2"] == range(0, 1)
+    assert tasks_by_partition([{"a": 1}, {"z": 100}], 4) == {"a": range(0, 1), "z": range(1, 5)}
+    with pytest.raises(LeftToSpark, match="partitions: 501 files"):
+        tasks_by_partition([{str(number): 1 for number in range(501)}], 2)
+
+
+@pytest.mark.parametrize("kind", ["double", "boolean", "timestamp_micros", "bytes", "float"])
+def test_partitions_whose_text_hudi_makes_in_its_own_way_are_left_to_spark(kind: str) -> None:
+    empty = TableFacts(newest=None, schema=None, commits=0)
+    plan = load_plan(ID, plain_column("at", kind, True, kind))
+    with pytest.raises(LeftToSpark, match="partitions"):
+        check_first_load(config(partition_by=("at",)), empty, plan)
+
+
+def test_a_partition_path_is_escaped_text_and_reads_back() -> None:
+    texts = ["A", "", None, "a/b", "50%", "é ü", "x=y:z", "\t\x7f{[^]}#?*'\"\\"]
+    days = pa.array([0, None, -719_529, 2_932_897, *[20_000] * 4], pa.date32())
+    rows = pa.table({"name": texts, "day": days, "n": pa.array([-5, 2**40, None, *[0] * 5], pa.int64())})
+    paths = partition_paths(rows, ("name", "day", "n")).to_pylist()
+    assert paths[:4] == [
+        "name=A/day=1970-01-01/n=-5",
+        "name=__HIVE_DEFAULT_PARTITION__/day=__HIVE_DEFAULT_PARTITION__/n=1099511627776",
+        "name=__HIVE_DEFAULT_PARTITION__/day=-0001-12-31/n=__HIVE_DEFAULT_PARTITION__",
+        "name=a%2Fb/day=+10000-01-01/n=0",
+    ]
+    assert [values_of("t", path, ("name", "day", "n"))[0] for path in paths[3:]] == texts[3:]
 
 
 @pytest.mark.parametrize(

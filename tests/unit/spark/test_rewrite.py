@@ -24,6 +24,7 @@ FIRST, SECOND = "20261122205211687", "20261122205311687"
 KINDS = {"id": "long", "name": ["null", "string"], hidden.POSITION: "string"}
 AVRO = json.dumps({"fields": [{"name": name, "type": kind} for name, kind in KINDS.items()]})
 NEW = NewFiles(SECOND, AVRO)
+POOLS: list[pa.MemoryPool] = []  # never freed: what is allocated from one may outlive its test
 
 
 def rows(*found: tuple[int, str | None], kind: str = "int64") -> pa.Table:
@@ -136,6 +137,7 @@ def test_long_texts_that_a_dictionary_repeats_are_held_in_parts(version: str, mo
     monkeypatch.setattr(base_file, "_ROW_GROUP_BYTES", 2_000_000)
     usual = pa.default_memory_pool()
     pool = pa.proxy_memory_pool(usual)
+    POOLS.append(pool)
     pa.set_memory_pool(pool)
     try:
         new = many.slice(1_500, 1)
