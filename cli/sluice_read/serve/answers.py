@@ -16,10 +16,11 @@ class Answer:
 
 
 class AnswerCache:
-    """The answers used last, up to `max_bytes` of questions and bodies. Safe to use from several threads."""
+    """The answers used last. Safe to use from several threads."""
 
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes, self._bytes = max_bytes, 0
+    def __init__(self, max_bytes: int, max_answers: int) -> None:
+        """`max_bytes` bounds the questions and bodies, `max_answers` what each answer takes besides."""
+        self._max_bytes, self._max_answers, self._bytes = max_bytes, max_answers, 0
         self._answers: OrderedDict[tuple[str, ...], Answer] = OrderedDict()
         self._lock = Lock()
 
@@ -41,7 +42,7 @@ class AnswerCache:
                 return
             self._answers[question] = answer
             self._bytes += _size(question, answer)
-            while self._bytes > self._max_bytes:
+            while self._bytes > self._max_bytes or len(self._answers) > self._max_answers:
                 self._bytes -= _size(*self._answers.popitem(last=False))
 
 

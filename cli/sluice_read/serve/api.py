@@ -33,11 +33,12 @@ IfNoneMatch = Annotated[str | None, Header(description="The ETag of an answer th
 
 @dataclass(frozen=True)
 class ServeLimits:
-    """Limits of a server: rows of a page, tables read at once, bytes of answers kept, and those of each page."""
+    """Limits of a server: rows of a page, tables read at once, answers kept and their bytes, and those of each page."""
 
     max_rows: int = 10_000
     at_once: int = 4
     cached_bytes: int = 64 * 1024**2
+    cached_answers: int = 10_000  # of about half a KiB each besides their bytes
     page: PageLimits = field(default_factory=PageLimits)
 
 
@@ -131,7 +132,7 @@ class Tables:
 
     def __init__(self, place: SilverPlace, limits: ServeLimits) -> None:
         self._place, self._limits = place, limits
-        self._cache = AnswerCache(limits.cached_bytes)
+        self._cache = AnswerCache(limits.cached_bytes, limits.cached_answers)
         self._reading = BoundedSemaphore(limits.at_once)
 
     def names(self) -> TableNames:

@@ -212,7 +212,7 @@ def test_an_answer_is_kept_until_the_next_commit_of_its_table(tmp_path, monkeypa
 
 
 def test_kept_answers_take_no_more_memory_than_allowed():
-    kept = AnswerCache(12)
+    kept = AnswerCache(12, 10)
     for name, size in (("a", 4), ("b", 4)):
         kept.keep((name,), Answer("1", b"x" * size))
     assert kept.get(("a",), "1") is not None and kept.get(("a",), "2") is None
@@ -222,11 +222,19 @@ def test_kept_answers_take_no_more_memory_than_allowed():
 
 
 def test_a_long_question_takes_of_the_memory_for_answers():
-    kept = AnswerCache(100)
+    kept = AnswerCache(100, 10)
     for name in "ab":
         kept.keep((name * 60,), Answer("1", b"x"))
     kept.keep(("c" * 101,), Answer("1", b"x"))
     assert [name for name, length in (("a", 60), ("b", 60), ("c", 101)) if kept.get((name * length,), "1")] == ["b"]
+
+
+def test_small_answers_are_bounded_by_their_number():
+    kept = AnswerCache(1_000, 2)
+    for name in "abcb":
+        kept.keep((name,), Answer("1", b""))
+    kept.keep(("d",), Answer("1", b""))
+    assert [name for name in "abcd" if kept.get((name,), "1")] == ["b", "d"]
 
 
 def limited(**page):
