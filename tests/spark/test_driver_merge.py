@@ -93,13 +93,14 @@ def test_a_few_changes_are_merged_without_a_job_as_spark_merges_them(bench: Work
     assert (jobs, again.instant, again.counts["repeated"]) == (0, None, 4)
 
 
-def plain_changes(draw: random.Random) -> list[dict[str, Any]]:
-    """Changes of six keys, in the order of their positions."""
+def plain_changes(draw: random.Random, *, moves: bool) -> list[dict[str, Any]]:
+    """Changes of six keys, in the order of their positions; without `moves` each keeps its place."""
     ops = [draw.choice("cuud") for _ in range(40)]
-    return [
+    made = [
         row(op, 10 + number, draw.randint(1, 6), draw.choice(("A", None)), f"n{number}")
         for number, op in enumerate(ops)
     ]
+    return made if moves else [{**each, "place": (None, "A")[each["id"] % 2]} for each in made]
 
 
 Ways = Callable[[str], None]
@@ -118,21 +119,25 @@ def by(monkeypatch: pytest.MonkeyPatch) -> Ways:
 
 
 @pytest.mark.parametrize(
-    "seed, keep",
+    "seed, settings",
     [
-        pytest.param(4, False, id="tombstones", marks=pytest.mark.whole),
-        pytest.param(4, True, id="kept values", marks=pytest.mark.whole),
-        *(pytest.param(seed, False, id=f"tombstones {seed}", marks=pytest.mark.whole) for seed in (10, 18, 22)),
+        pytest.param(4, {}, id="tombstones", marks=pytest.mark.whole),
+        pytest.param(4, {"keep_deleted_values": True}, id="kept values", marks=pytest.mark.whole),
+        pytest.param(
+            4, {"keep_deleted_values": True, "partition_by": ("place",)}, id="partitions", marks=pytest.mark.whole
+        ),
+        *(pytest.param(seed, {}, id=f"tombstones {seed}", marks=pytest.mark.whole) for seed in (10, 18, 22)),
     ],
 )
 def test_any_order_gives_the_same_rows_and_counts_by_each_way(
-    bench: Workbench, seed: int, keep: bool, by: Ways
+    bench: Workbench, seed: int, settings: dict[str, Any], by: Ways
 ) -> None:
     draw = random.Random(seed)
-    spark, *others = (table(name, keep_deleted_values=keep, lineage=("object", "offset")) for name in "shdt")
+    spark, *others = (table(name, lineage=("object", "offset"), **settings) for name in "shdt")
     bench.services.known.leave_to_spark(spark)
     merged = []
-    for objects in deliveries(draw, plain_changes(draw), objects_at_once=6):  # type: ignore[arg-type]
+    made = plain_changes(draw, moves="partition_by" not in settings)
+    for objects in deliveries(draw, made, objects_at_once=6):  # type: ignore[arg-type]
         items = [bench.put(changes, SCHEMA) for changes in objects]  # type: ignore[arg-type]
         wanted = bench.merge(spark, items)
         rows = bench.rows_by_hudi_rs(spark, *STORED)
@@ -143,6 +148,39 @@ def test_any_order_gives_the_same_rows_and_counts_by_each_way(
             assert (way, told(found)) == (way, told(wanted))
             assert bench.rows_by_hudi_rs(config, *STORED) == rows
     assert sum(merged) > 3 * len(WAYS) - 3, "a seed whose history shows something"
+
+
+@pytest.mark.parametrize("way", [pytest.param("handle", marks=pytest.mark.whole), "pyarrow in tasks"])
+def test_rows_that_stay_in_their_partition_are_merged_as_spark_merges_them(
+    bench: Workbench, way: str, by: Ways
+) -> None:
+    driver, tasks = (table(name, partition_by=("place",), keep_deleted_values=True) for name in "dt")
+    bench.services.known.leave_to_spark(tasks)
+    first = [bench.put([row("c", id, id, place) for id, place in enumerate(("A/B", "A/B", None, "", "C"), 1)], SCHEMA)]
+    for config in (driver, tasks):
+        bench.merge(config, first)
+    by(way)
+
+    def merge(*changes: dict[str, Any]) -> Any:
+        item = bench.put(changes, SCHEMA)
+        here, why = bench.merge(driver, [item]), in_tasks(bench)
+        there = bench.merge(tasks, [item])
+        assert told(here) == told(there)
+        columns = ("_hoodie_partition_path", "_hoodie_record_key", *STORED)
+        batch = columns.index("_sluice_batch")
+        found, wanted = (
+            [(*each[:batch], *each[batch + 1 :]) for each in bench.rows(config, *columns)] for config in (driver, tasks)
+        )
+        assert found == wanted and bench.rows_by_hudi_rs(driver, *columns) == bench.rows(driver, *columns)
+        return why, {item[2]: item[0].partition("=")[2] for item in found}
+
+    none = "__HIVE_DEFAULT_PARTITION__"
+    wanted = {1: "A%2FB", 2: "A%2FB", 3: none, 4: none, 5: "C"}
+    stay = [row("u", 11, 1, "A/B", "new"), row("d", 12, 4, ""), row("c", 13, 7, "C"), row("c", 14, 8, None)]
+    assert merge(*stay) == (None, {**wanted, 7: "C", 8: none})
+    assert merge(row("u", 20, 1, "C"), row("u", 21, 3, None)) == ("moves", {**wanted, 7: "C", 8: none, 1: "C"})
+    assert merge(row("c", 30, 9, "new")) == ("moves", {**wanted, 7: "C", 8: none, 1: "C", 9: "new"})
+    assert merge(row("u", 40, 1, "C", "later"), row("u", 41, 9, "new"))[0] is None
 
 
 @pytest.mark.parametrize("way", [pytest.param("handle", marks=pytest.mark.whole), "pyarrow in tasks"])
@@ -222,12 +260,16 @@ AT_FILES = {
 
 
 @pytest.mark.parametrize(
-    "at", [pytest.param(at, marks=() if at == "between the files" else pytest.mark.whole) for at in AT_FILES]
+    "at, settings",
+    [
+        *(pytest.param(at, {}, marks=() if at == "between the files" else pytest.mark.whole) for at in AT_FILES),
+        pytest.param("between the files", {"partition_by": ("place",)}, id="partitions", marks=pytest.mark.whole),
+    ],
 )
 def test_a_rewrite_that_died_is_rolled_back_and_runs_again(
-    bench: Workbench, at: str, by: Ways, monkeypatch: pytest.MonkeyPatch
+    bench: Workbench, at: str, settings: dict[str, Any], by: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = two_files(bench, monkeypatch)
+    config = two_files(bench, monkeypatch, **settings)
     files, rows = base_files(bench, config), bench.rows(config, "id", "name")
     manifest = bench.manifest(config, [bench.put([row("u", 50, id, name="new") for id in range(21)], SCHEMA)])
     by("pyarrow in the driver")
@@ -256,11 +298,22 @@ def two_files(bench: Workbench, monkeypatch: pytest.MonkeyPatch, **settings: Any
 
 def base_files(bench: Workbench, config: TableConfig) -> list[str]:
     """The names of the table's base files of all commits."""
-    return sorted(path.name for path in bench.local_path(config).glob("*.parquet"))
+    return sorted(path.name for path in bench.local_path(config).rglob("*.parquet"))
 
 
-def test_a_rewritten_file_and_its_commit_are_like_hudis_own(bench: Workbench, by: Ways) -> None:
-    arrow, hudi = table(), table(database="other")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({}, id="plain"),
+        pytest.param(
+            {"partition_by": ("place",), "keep_deleted_values": True}, id="partitions", marks=pytest.mark.whole
+        ),
+    ],
+)
+def test_a_rewritten_file_and_its_commit_are_like_hudis_own(
+    bench: Workbench, settings: dict[str, Any], by: Ways
+) -> None:
+    arrow, hudi = table(**settings), table(database="other", **settings)
     first = [bench.put([row("c", id, id) for id in range(1, 30)], SCHEMA)]
     changes = [bench.put([row("u", 50, 3, name="new"), row("d", 51, 4), row("c", 52, 40), row("u", 53, 5)], SCHEMA)]
     bench.services.known.leave_to_spark(hudi)
@@ -269,9 +322,10 @@ def test_a_rewritten_file_and_its_commit_are_like_hudis_own(bench: Workbench, by
     for config in (arrow, hudi):
         loaded = bench.merge(config, first)
         merged = bench.merge(config, changes, after=loaded)
-        (stat,) = commit_file(bench, config, merged)["partitionToWriteStats"][""]
+        ((stat,),) = commit_file(bench, config, merged)["partitionToWriteStats"].values()
         (old, _) = sorted(base_files(bench, config), key=lambda name: name.rpartition("_")[2])
         assert (stat["prevCommit"], stat["prevBaseFile"]) == (loaded.instant, old)
+        assert stat["partitionPath"] == stat["path"].rpartition("/")[0]
         own = ("fileId", "path", "prevCommit", "prevBaseFile", "totalWriteBytes", "fileSizeInBytes", "runtimeStats")
         file = pq.ParquetFile(bench.local_path(config) / stat["path"])
         rows = [
@@ -288,7 +342,7 @@ def test_a_rewritten_file_and_its_commit_are_like_hudis_own(bench: Workbench, by
                 "columns": [(column.path_in_schema, column.compression, column.num_values) for column in columns],
                 "commits": sorted(set(file.read().column("_hoodie_commit_time").to_pylist()))
                 == [loaded.instant, merged.instant],
-                "file": {*file.read().column("_hoodie_file_name").to_pylist()} == {stat["path"]},
+                "file": {*file.read().column("_hoodie_file_name").to_pylist()} == {stat["path"].rpartition("/")[2]},
             }
         )
     assert found[0] == found[1]

@@ -66,6 +66,8 @@ def partition_paths(rows: pa.Table, partition_by: Sequence[str]) -> pa.Array:
 
     Hive's form: `place=A%2FB/day=2026-01-31` (`values_of` in `sluice.catalog.partitions` reads it).
     """
+    if not partition_by:
+        return _repeated("", rows.num_rows)
     folders = [_folders(name, rows.column(name)) for name in partition_by]
     return folders[0] if len(folders) == 1 else pc.binary_join_element_wise(*folders, "/")
 
@@ -120,13 +122,14 @@ def rewritten(
     file_name: str,
     number: int,
     avro_schema: str,
+    partition: str = "",
 ) -> Rewritten:
     """The base file `body` with each of the rows in the place of the one with its key, or at the end.
 
     The arguments are as in `parquet_of`. Rows that stay keep what Hudi's columns say of them but for the file's name,
     as in Hudi's own rewrite. Holds the file before and after, and some row groups' worth of rows.
     """
-    new = _with_hudis_columns(rows, keys, instant=instant, file_name=file_name, number=number)
+    new = _with_hudis_columns(rows, keys, instant=instant, file_name=file_name, number=number, partition=partition)
     wanted = new.column(RECORD_KEY).combine_chunks()
     replaced: set[int] = set()
     stored = 0

@@ -1,4 +1,4 @@
-"""Whether a part is merged by Arrow: plain changes of an unpartitioned copy-on-write table, few enough for the driver.
+"""Whether a part is merged by Arrow: plain changes of a copy-on-write table, few enough for the driver.
 
 Everything unusual is left to the Spark path by `LeftToSpark`, whose reasons are words for the log.
 """
@@ -16,7 +16,7 @@ from sluice.changes import hidden_columns as hidden
 from sluice.config.table import IGNORE, MOR, TableConfig
 from sluice.hudi import options as hudi_options
 from sluice.hudi.write_choices import MIB, wants_record_index
-from sluice_spark.arrow.base_file import can_write
+from sluice_spark.arrow.base_file import can_write, has_plain_partitions
 from sluice_spark.arrow.rows import LeftToSpark
 from sluice_spark.hudi.facts import TableFacts
 
@@ -52,9 +52,10 @@ def check_part(
         ("first_load", facts.empty),
         ("merge_on_read", config.table_type == MOR),
         ("history", bool(config.history)),
-        ("partitions", bool(config.partition_by)),
+        ("partitions", not has_plain_partitions(target, config.partition_by)),
         ("hudi_options", bool(config.hudi)),  # sizes of files among them
         ("record_index", facts.rows is None or _index_changes(config, facts)),
+        ("record_index", facts.record_index and bool(config.partition_by)),
         ("ignored_deletes", config.delete_mode == IGNORE),
         ("floor", bool(facts.floor or facts.purged or facts.purging)),
         ("unfinished", facts.unfinished),
@@ -100,10 +101,10 @@ def by_merge_handle(sizes: Sequence[int], facts: TableFacts, *, changes: int, ta
     return False
 
 
-def file_for_new_rows(sizes: Sequence[int], touched: Collection[int]) -> int | None:
-    """The number of the file that takes new rows; None for a new file.
+def file_for_new_rows(sizes: Mapping[int, int], touched: Collection[int]) -> int | None:
+    """The number of the file that takes new rows of a partition; None for a new file. `sizes` are those by number.
 
     The smallest of those that are rewritten anyway, else the smallest, if it is small.
     """
-    small = [number for number, size in enumerate(sizes) if size < SMALL_FILE_BYTES]
+    small = [number for number, size in sizes.items() if size < SMALL_FILE_BYTES]
     return min(small, key=lambda number: (number not in touched, sizes[number], number), default=None)

@@ -22,7 +22,7 @@ from sluice.errors import SluiceError
 from sluice_aws.s3.objects import Objects, ObjectSource
 from sluice_formats.decode import decode
 from sluice_formats.records import ReaderPlan
-from sluice_spark.arrow.base_file import has_plain_key, key_text
+from sluice_spark.arrow.base_file import has_plain_key, key_text, partition_paths
 from sluice_spark.arrow.covers import (
     BYTES_IN_DRIVER,
     MOST_CHANGES,
@@ -101,10 +101,13 @@ def merge_in_driver(
     rows = with_batch(decided.rows, lineage=config.lineage, batch=plan.batch)
     _check_nulls(rows, facts)
     held = [stored.get(key) for key in decided.keys]
+    partitions = partition_paths(rows, config.partition_by).to_pylist()
+    _check_moves(partitions, held, files)
     if by_handle:
-        made: FewRows | Rewrite = _few_rows(rows, held, files)
+        made: FewRows | Rewrite = _few_rows(rows, held, files, partitions)
     else:
-        made = Rewrite(config.table, hudi.path, _by_file(rows, held, files, target, config.record_key), work)
+        shares = _by_file(rows, held, files, partitions, target, config.record_key)
+        made = Rewrite(config.table, hudi.path, shares, work)
     return MergedInDriver(made, decided.counts, judged, unexpected_in(seen))
 
 
@@ -114,13 +117,26 @@ def _stored(
     return rows_in(read_file(objects, path), wanted, record_key, number)
 
 
-def _few_rows(rows: pa.Table, held: Sequence[StoredRow | None], files: Sequence[FileToMerge]) -> FewRows:
+def _check_moves(partitions: Sequence[str], held: Sequence[StoredRow | None], files: Sequence[FileToMerge]) -> None:
+    """Raise LeftToSpark for a row that leaves its partition, and for one whose partition has no file yet."""
+    there = {file.partition for file in files}
+    if any(
+        partition not in there if row is None else partition != files[row.file].partition
+        for partition, row in zip(partitions, held)
+    ):
+        raise LeftToSpark("moves")
+
+
+def _few_rows(
+    rows: pa.Table, held: Sequence[StoredRow | None], files: Sequence[FileToMerge], partitions: Sequence[str]
+) -> FewRows:
+    # New rows go into their partition's first file, as Hudi's own choice among small files does while there is room.
+    first = {file.partition: file for file in reversed(files)}
     columns = {name: as_counts(rows.column(name).combine_chunks()).to_pylist() for name in rows.schema.names}
     return FewRows(
         values=[{name: values[place] for name, values in columns.items()} for place in range(rows.num_rows)],
         ordering=columns[hidden.POSITION],
-        # New rows go into the first file, as Hudi's own choice among small files does while there is room.
-        files=[files[0 if row is None else row.file] for row in held],
+        files=[first[place] if row is None else files[row.file] for row, place in zip(held, partitions)],
         stored_keys=[None if row is None else row.record_key for row in held],
     )
 
@@ -129,6 +145,7 @@ def _by_file(
     rows: pa.Table,
     held: Sequence[StoredRow | None],
     files: Sequence[FileToMerge],
+    partitions: Sequence[str],
     target: Mapping[str, str],
     record_key: Sequence[str],
 ) -> list[FileRows]:
@@ -140,18 +157,24 @@ def _by_file(
     texts = key_text(rows, record_key).to_pylist() if new else []
     keys = [texts[place] if row is None else row.record_key for place, row in enumerate(held)]
     touched = {number for number in numbers if number is not None}
-    for_new = file_for_new_rows([file.size for file in files], touched)
-    places: dict[int | None, list[int]] = {}
-    for place, number in enumerate(numbers):
-        places.setdefault(for_new if number is None else number, []).append(place)
+    for_new = {
+        partition: file_for_new_rows(
+            {number: file.size for number, file in enumerate(files) if file.partition == partition}, touched
+        )
+        for partition in {partitions[place] for place, number in enumerate(numbers) if number is None}
+    }
+    places: dict[tuple[str, int | None], list[int]] = {}
+    for place, (partition, number) in enumerate(zip(partitions, numbers)):
+        places.setdefault((partition, for_new[partition] if number is None else number), []).append(place)
     return [
         FileRows(
             None if number is None else files[number].path,
             rows.take(pa.array(own, pa.int64())),
             pa.array([keys[place] for place in own], pa.string()),
             sum(held[place] is not None for place in own),
+            partition,
         )
-        for number, own in places.items()
+        for (partition, number), own in places.items()
     ]
 
 

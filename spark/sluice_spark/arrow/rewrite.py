@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Callable, TypeVar
 
@@ -53,7 +53,7 @@ class FileWork:
 
 @dataclass(frozen=True)
 class FileRows:
-    """Rows for one base file at `path`, None for a new one, in the table's columns.
+    """Rows for one base file at `path`, None for a new one, in the table's columns; `partition` is its folder's path.
 
     `keys` are Hudi's texts of their keys, `updates` how many of them the file holds already.
     """
@@ -62,11 +62,12 @@ class FileRows:
     rows: pa.Table
     keys: pa.Array
     updates: int
+    partition: str = ""
 
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A part's rows to write, by file of an unpartitioned table whose folder is `table_uri`."""
+    """A part's rows to write, by file of a table whose folder is `table_uri`."""
 
     table: str
     table_uri: str
@@ -87,6 +88,7 @@ def _write(
     name = f"{before.split('_', 1)[0] if before else f'{uuid.uuid4()}-0'}_{token}_{new.instant}.parquet"
     rows = share.rows.cast(_schema(share.rows.schema, new.avro_schema))
     own: Any = {"instant": new.instant, "file_name": name, "number": number, "avro_schema": new.avro_schema}
+    own["partition"] = share.partition
     if share.path is None:
         made, count, updated = parquet_of(rows, share.keys, **own), rows.num_rows, 0
     else:
@@ -99,11 +101,11 @@ def _write(
             counted=share.updates,
             written=updated,
         )
-    write_file(objects, f"{table_uri}/{marker(name, new.instant, 'CREATE' if before is None else 'MERGE')}", b"")
     body = made.to_pybytes()
-    write_file(objects, f"{table_uri}/{name}", body)
-    ms = int((time.monotonic() - began) * 1000)
-    return BaseFile(name, count, len(body), ms, before, updated, rows.num_rows - updated)
+    file = BaseFile(name, count, len(body), 0, before, updated, rows.num_rows - updated, share.partition)
+    write_file(objects, f"{table_uri}/{marker(file.path, new.instant, 'CREATE' if before is None else 'MERGE')}", b"")
+    write_file(objects, f"{table_uri}/{file.path}", body)
+    return replace(file, ms=int((time.monotonic() - began) * 1000))
 
 
 def _schema(rows: pa.Schema, avro_schema: str) -> pa.Schema:

@@ -74,17 +74,18 @@ _NEEDED_BY_RECORD_INDEX = (
 
 @dataclass(frozen=True)
 class FileToMerge:
-    """One of a table's newest base files; `handle` is Hudi's own object for it."""
+    """One of a table's newest base files, in the folder `partition`; `handle` is Hudi's own object for it."""
 
     path: str
     file_id: str
     size: int
     handle: Any
+    partition: str = ""
 
 
 @dataclass(frozen=True)
 class FewRows:
-    """Rows to upsert into base files of an unpartitioned copy-on-write table.
+    """Rows to upsert into base files of a copy-on-write table.
 
     `values` are the rows, column -> value: dates as days, timestamps as microseconds since 1970. `ordering` are their
     positions. `files` has for each row the base file that it goes into, and `stored_keys` Hudi's text of its key where
@@ -125,11 +126,14 @@ def _java_name(name: str) -> str:
 
 
 def base_files(hudi: HudiTable, facts: TableFacts, most: int) -> list[FileToMerge] | None:
-    """The newest base files of an unpartitioned copy-on-write table, in Hudi's order; None for more than `most`."""
-    found = hudi.jvm.newest_base_files(facts.meta_client, most)
+    """The newest base files of a copy-on-write table, in Hudi's order; None for more than `most`, or partitions."""
+    found = hudi.jvm.newest_base_files(facts.meta_client, most, partitioned=bool(hudi.config.partition_by))
     if found is None:
         return None
-    return [FileToMerge(str(file.getPath()), str(file.getFileId()), int(file.getFileSize()), file) for file in found]
+    return [
+        FileToMerge(str(file.getPath()), str(file.getFileId()), int(file.getFileSize()), file, str(partition))
+        for partition, file in found
+    ]
 
 
 def write_few(
@@ -147,9 +151,11 @@ def write_few(
     try:
         client.setOperationType(h.common.model.WriteOperationType.UPSERT)
         records = _Records(hudi, client, schema)
-        keys = [records.key(row) for row in rows.values]
+        keys, partitions = zip(*(records.key(row) for row in rows.values))
         if any(stored is not None and key != stored for key, stored in zip(keys, rows.stored_keys)):
             raise _not_written(hudi, "Hudi would write another text of a row's key than the table has")
+        if any(partition != file.partition for partition, file in zip(partitions, rows.files)):
+            raise _not_written(hudi, "Hudi would write a row into another partition")
         instant = str(client.startCommit())
         table = _begun(hudi, client, instant)
         stats = jvm.java_list()
@@ -157,11 +163,11 @@ def write_few(
             places = [place for place, other in enumerate(rows.files) if other.file_id == file.file_id]
             made = jvm.java_map()
             for count, place in enumerate(places):
-                meta = _meta(instant, f"{instant}_{number}_{count}", keys[place])
+                meta = _meta(instant, f"{instant}_{number}_{count}", keys[place], file.partition)
                 row = {**rows.values[place], **meta}
-                made.put(keys[place], records.record(row, keys[place], rows.ordering[place]))
+                made.put(keys[place], records.record(row, keys[place], file.partition, rows.ordering[place]))
             new = _new_rows(rows, places)
-            for stat in _written(hudi, table.handleUpdate(instant, "", file.file_id, made, file.handle)):
+            for stat in _written(hudi, table.handleUpdate(instant, file.partition, file.file_id, made, file.handle)):
                 if (int(stat.getNumInserts()), int(stat.getNumUpdateWrites())) != (new, len(places) - new):
                     raise _not_written(
                         hudi,
@@ -211,9 +217,11 @@ def _new_rows(rows: FewRows, places: Sequence[int]) -> int:
     return sum(rows.stored_keys[place] is None for place in places)
 
 
-def _meta(instant: str | None = None, sequence: str | None = None, key: str | None = None) -> dict[str, str | None]:
+def _meta(
+    instant: str | None = None, sequence: str | None = None, key: str | None = None, partition: str = ""
+) -> dict[str, str | None]:
     """Hudi's own columns of a row; its writer sets the file's name."""
-    return {COMMIT_TIME: instant, SEQUENCE: sequence, RECORD_KEY: key, PARTITION_PATH: "", FILE_NAME: ""}
+    return {COMMIT_TIME: instant, SEQUENCE: sequence, RECORD_KEY: key, PARTITION_PATH: partition, FILE_NAME: ""}
 
 
 class _Records:
@@ -228,15 +236,16 @@ class _Records:
             client.getConfig().getProps()
         )
 
-    def key(self, row: Mapping[str, Any]) -> str:
-        """Hudi's text of a row's key."""
-        return str(self._generator.getKey(self._avro({**row, **_meta()})).getRecordKey())
+    def key(self, row: Mapping[str, Any]) -> tuple[str, str]:
+        """Hudi's text of a row's key, and its partition."""
+        key = self._generator.getKey(self._avro({**row, **_meta()}))
+        return str(key.getRecordKey()), str(key.getPartitionPath())
 
-    def record(self, row: Mapping[str, Any], key: str, ordering: str) -> Any:
+    def record(self, row: Mapping[str, Any], key: str, partition: str, ordering: str) -> Any:
         """A record with Hudi's own columns."""
         model = self._h.common.model
         payload = model.DefaultHoodieRecordPayload(self._avro(row), ordering)
-        return model.HoodieAvroRecord(model.HoodieKey(key, ""), payload)
+        return model.HoodieAvroRecord(model.HoodieKey(key, partition), payload)
 
     def _avro(self, row: Mapping[str, Any]) -> Any:
         body = io.BytesIO()

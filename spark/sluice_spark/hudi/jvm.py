@@ -173,13 +173,24 @@ class HudiJvm:
     def newest_files(self, meta_client: Any, most: int) -> list[str] | None:
         """The paths of an unpartitioned copy-on-write table's newest base files; None for more than `most`."""
         files = self.newest_base_files(meta_client, most)
-        return None if files is None else [str(file.getPath()) for file in files]
+        return None if files is None else [str(file.getPath()) for _, file in files]
 
-    def newest_base_files(self, meta_client: Any, most: int) -> list[Any] | None:
-        """Hudi's objects for the same files."""
+    def newest_base_files(
+        self, meta_client: Any, most: int, *, partitioned: bool = False
+    ) -> list[tuple[str, Any]] | None:
+        """Hudi's objects for a copy-on-write table's newest base files, each with its partition; None as above.
+
+        Partitions are listed in the driver, without a Spark job.
+        """
+        context = self._hudi.common.engine.HoodieLocalEngineContext(self.storage_conf())
+        partitions = self.partitions(meta_client, context) if partitioned else [""]
+        files: list[tuple[str, Any]] = []
         with self._file_view(meta_client) as view:
-            files = list(view.getLatestBaseFiles("").toArray())
-            return files if len(files) <= most else None
+            for partition in partitions if len(partitions) <= most else ():
+                files += [(partition, file) for file in view.getLatestBaseFiles(partition).toArray()]
+                if len(files) > most:
+                    break
+        return files if max(len(partitions), len(files)) <= most else None
 
     def size_bytes(self, meta_client: Any) -> int:
         """Bytes of the table's newest base and log files."""
@@ -200,11 +211,14 @@ class HudiJvm:
         finally:
             view.close()
 
-    def partitions(self, meta_client: Any) -> list[str]:
+    def partitions(self, meta_client: Any, context: Any = None) -> list[str]:
         """The paths of the table's partitions, below its folder; "" alone for an unpartitioned one."""
         return list(
             self._hudi.common.fs.FSUtils.getAllPartitionPaths(
-                self._engine_context(), meta_client.getStorage(), self._no_metadata_table(), meta_client.getBasePath()
+                context or self._engine_context(),
+                meta_client.getStorage(),
+                self._no_metadata_table(),
+                meta_client.getBasePath(),
             )
         )
 

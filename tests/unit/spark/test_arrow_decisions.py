@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.types import StructType
 
+from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
 from sluice.config.table import TableConfig
-from sluice_spark.arrow.covers import MOST_CHANGES, check_changes
+from sluice_spark.arrow.covers import MOST_CHANGES, check_changes, check_part
 from sluice_spark.arrow.decide import StoredRow, as_counts, decide_changes, newest_changes, with_batch
 from sluice_spark.arrow.rows import LeftToSpark, rows_schema
 from sluice_spark.arrow.stored import by_key, rows_in
+from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.few_rows import RECORD_KEY
 
 TARGET = {"id": "int", "part": "string", "tags": "array<int>", **{c.name: c.spark_type for c in hidden.HIDDEN}}
@@ -131,6 +135,25 @@ def test_what_needs_more_than_the_newest_change_is_left_to_spark() -> None:
     ):
         assert decided(*whole).counts["winning"] == len({row["id"] for row in whole})
     assert decided(change(1, 1, "r"), change(1, 2, "r"), append_only=True).counts["overtaken"] == 1
+
+
+@pytest.mark.parametrize(
+    "reason, settings, facts",
+    [
+        (None, {}, {"record_index": True}),
+        (None, {"partition_by": ("part", "id")}, {}),
+        ("partitions", {"partition_by": ("tags",)}, {}),
+        ("record_index", {"partition_by": ("part",)}, {"record_index": True}),
+    ],
+)
+def test_a_table_with_partitions_is_merged_where_hudis_paths_and_index_are_known(
+    reason: str | None, settings: dict[str, Any], facts: dict[str, Any]
+) -> None:
+    item = ManifestObject("b", "k", "v", 10, None, "avro", "t", 0, 0, 1)
+    found = TableFacts(newest="1", schema=StructType(), commits=1, rows=10, **facts)
+    config = table(index="record" if facts else "simple", **settings)
+    with nullcontext() if reason is None else pytest.raises(LeftToSpark, match=reason):
+        check_part(config, found, before=TARGET, target=TARGET, objects=[item])
 
 
 def test_truncates_messages_none_and_many_changes_are_left_to_spark() -> None:

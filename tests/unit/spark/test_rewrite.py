@@ -248,10 +248,10 @@ def test_what_pyarrow_does_not_rewrite_is_left_to_spark(reason: str, sizes: list
 
 
 def test_new_rows_go_into_the_smallest_file_that_is_rewritten_anyway() -> None:
-    sizes = [30 * MIB, 10 * MIB, 20 * MIB, 80 * MIB]
+    sizes = dict(enumerate([30 * MIB, 10 * MIB, 20 * MIB, 80 * MIB]))
     assert covers.file_for_new_rows(sizes, {0, 2, 3}) == 2
     assert covers.file_for_new_rows(sizes, {3}) == 1
-    assert covers.file_for_new_rows([80 * MIB], {0}) is None
+    assert covers.file_for_new_rows({0: 80 * MIB}, {0}) is None
 
 
 def test_columns_have_a_dictionary_where_their_values_repeat() -> None:
