@@ -106,6 +106,8 @@ def test_a_file_behind_the_commit_of_a_first_load_is_removed_before_the_next_mer
     assert bench.rows(config, *COLUMNS) == [(1, "A", "new"), (2, "B", "n")] == bench.rows_by_hudi_rs(config, *COLUMNS)
     assert bench.events.names().count("late_files_removed") == 1
     assert set(made) <= files(bench, config) and len(files(bench, config)) == len(made) + 1
+    hudi = HudiTable(bench.spark, bench.path(config), config)
+    assert hudi.jvm.files_like(hudi.path, "place=gone", "*.parquet") == []
 
 
 def test_a_roll_back_ends_the_tasks_of_the_failed_write_first(bench: Workbench, tmp_path: Path) -> None:

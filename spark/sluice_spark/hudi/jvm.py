@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, cast
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -68,11 +69,16 @@ class HudiJvm:
         hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration()).delete(hadoop_path, True)
 
     def files_like(self, table: str, partition: str, pattern: str) -> list[str]:
-        """The paths of a partition's files whose names match a pattern of Hadoop's."""
+        """The paths of a partition's files whose names match a pattern of Hadoop's; none where it has no folder."""
         hadoop = self._jvm.org.apache.hadoop.fs
         folder = hadoop.Path(table, partition) if partition else hadoop.Path(table)
         system = folder.getFileSystem(self.spark._jsc.hadoopConfiguration())
-        found = system.listStatus(folder, hadoop.GlobFilter(pattern))
+        try:
+            found = system.listStatus(folder, hadoop.GlobFilter(pattern))
+        except Py4JJavaError as error:
+            if str(error.java_exception.getClass().getName()) == "java.io.FileNotFoundException":
+                return []
+            raise
         return [str(status.getPath().toString()) for status in found]
 
     def newest_logs(self, meta_client: Any, partitions: Sequence[str]) -> list[str]:

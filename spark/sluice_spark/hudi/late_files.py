@@ -44,17 +44,17 @@ def _behind_commits(hudi: HudiTable, meta_client: Any) -> list[str]:
         return []
     pattern = "*_{" + ",".join(named) + "}.parquet"
     late = []
-    for _, paths in _listed(hudi, list(partitions)[:MOST_PARTITIONS], pattern):
+    for paths in _listed(hudi, list(partitions)[:MOST_PARTITIONS], pattern):
         files = {path.rpartition("/")[2]: path for path in paths}
         found = filter(None, (data_file(name, 0) for name in files))
         late += [files[file.path] for file in unnamed(found, named)]
     return late
 
 
-def _listed(hudi: HudiTable, partitions: Sequence[str], pattern: str) -> list[tuple[str, list[str]]]:
+def _listed(hudi: HudiTable, partitions: Sequence[str], pattern: str) -> list[list[str]]:
+    """The paths of each partition's files that match the pattern."""
     with ThreadPoolExecutor(PLANNING_THREADS) as pool:  # one listing each
-        found = pool.map(lambda partition: hudi.jvm.files_like(hudi.path, partition, pattern), partitions)
-        return list(zip(partitions, found))
+        return list(pool.map(lambda partition: hudi.jvm.files_like(hudi.path, partition, pattern), partitions))
 
 
 def _behind_roll_backs(hudi: HudiTable, meta_client: Any) -> list[str]:
@@ -68,7 +68,7 @@ def _behind_roll_backs(hudi: HudiTable, meta_client: Any) -> list[str]:
         return []
     partitions = hudi.jvm.partitions(meta_client)
     pattern = "*_{" + ",".join(sorted(gone)) + "}.parquet"
-    late = [path for _, found in _listed(hudi, partitions, pattern) for path in found]
+    late = [path for found in _listed(hudi, partitions, pattern) for path in found]
     if hudi.config.table_type == MOR:
         late += _late_logs(hudi, meta_client, partitions, gone, "".join(str(report.toString()) for report in reports))
     return late
