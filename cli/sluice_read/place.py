@@ -12,9 +12,11 @@ from urllib.parse import unquote, urlsplit
 
 from sluice.changes.hidden_columns import POSITION
 from sluice.config.table import HISTORY
+from sluice.errors import UnreadableHistory
 from sluice.hudi.table_properties import PROPERTIES_FILE, record_key_of
 from sluice.hudi.timeline import Instant, Timeline
 from sluice.names import COLUMN
+from sluice.schema.history import StoredColumns, stored_key
 from sluice_aws.s3.silver_files import SilverBucket, SilverFiles, StoredFile
 from sluice_aws.s3.timelines import TimelineReader, table_prefix
 from sluice_read.errors import UnknownTable
@@ -126,8 +128,17 @@ def table_folder(place: SilverPlace, database: str, table: str) -> TableFolder |
 def history_folder(place: SilverPlace, name: str) -> TableFolder | None:
     """The folder of the history table of `database.table`; None where it has none."""
     database, _, table = name.partition(".")
-    found = table_folder(place, database, table + HISTORY)
+    found = table_folder(place, database, _history_name(place, name) or table + HISTORY)
     return found if found is not None and POSITION in record_key_of(found.properties()) else None
+
+
+def _history_name(place: SilverPlace, name: str) -> str | None:
+    """The name of a table's history table, where it is not `<table>_history`."""
+    document = files_of(place).read(stored_key(name))
+    try:
+        return StoredColumns.from_json(document.decode()).history if document is not None else None
+    except (UnreadableHistory, UnicodeDecodeError):
+        return None
 
 
 def find_table(place: SilverPlace, name: str) -> tuple[TableFolder, str]:

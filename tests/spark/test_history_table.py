@@ -164,7 +164,7 @@ def test_a_truncate_ends_the_states_of_all_rows_and_of_those_that_come_late(benc
 
 @pytest.mark.whole
 def test_a_new_and_a_wider_column_are_those_of_the_history_too(bench: Workbench) -> None:
-    config = table("h_evolves", history=True)
+    config = table("h_evolves", history="h_log")
     narrow = flattened({"id": "int", "n": ["null", "int"]})
     wide = flattened({"id": "int", "n": ["null", "long"], "more": TEXT})
     bench.merge(config, [bench.put([change("c", 1, id=1, n=1)], narrow)])
@@ -172,3 +172,4 @@ def test_a_new_and_a_wider_column_are_those_of_the_history_too(bench: Workbench)
     wanted = [(1, 1, None), (1, 2**40, "m")]
     assert bench.rows(config.history_table, "id", "n", "more") == wanted
     assert bench.rows_by_sluice(config.history_table, "id", "n", "more") == wanted
+    assert config.history_table.name == "h_log" and bench.services.history.columns(config.table).history == "h_log"

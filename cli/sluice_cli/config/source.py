@@ -270,6 +270,11 @@ def _check_templates(tree: YamlLines, rule: TableRule, groups: Mapping[str, int]
     elif set(groups.values()) - used:
         missing = ", ".join(f"{{{number}}}" for number in sorted(set(groups.values()) - used))
         tree.mistake((*path, "table"), f"must use {missing}: otherwise two topics would be written into one table")
+    if isinstance(rule.history, str):
+        kept = {groups[name] for name in PLACEHOLDER.findall(rule.history_table or "") if name in groups}
+        missing = ", ".join(f"{{{number}}}" for number in sorted(used - kept))
+        if missing:
+            tree.mistake((*path, "history"), f"must use {missing}: otherwise two tables would have one history")
 
 
 def _templates(settings: Any, path: Path) -> Iterator[tuple[Path, str]]:
@@ -277,7 +282,7 @@ def _templates(settings: Any, path: Path) -> Iterator[tuple[Path, str]]:
     for setting in settings_of(type(settings)):
         value = getattr(settings, setting.name)
         if setting.template:
-            for template in (value,) if isinstance(value, str) else value or ():
+            for template in (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ():
                 yield (*path, *setting.path), template
         elif setting.value is None:
             yield from _templates(value, (*path, setting.key))
@@ -295,6 +300,10 @@ def _check_reachable(tree: YamlLines, rules: list[tuple[int, TableRule]]) -> Non
             taken = history_taken(rule.table, (other for _, other in rules))
             if taken is not None:
                 tree.mistake(("tables", number, "table"), taken)
+            if isinstance(rule.history, str) and rule.history_table is not None:
+                taken = history_taken(rule.history_table, (other for _, other in rules if other is not rule))
+                if taken is not None:
+                    tree.mistake(("tables", number, "history"), taken)
             tables.setdefault(rule.table, number)
         if rule.topic is None or "*" in rule.topic:
             continue

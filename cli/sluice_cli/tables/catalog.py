@@ -15,7 +15,7 @@ from sluice.catalog.table_change import is_current, synced_until
 from sluice.catalog.tables import VIEW, Wish, names_of
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_in_force
-from sluice.config.table import HISTORY, TableConfig
+from sluice.config.table import TableConfig
 from sluice.errors import FAILED, NotConfigured, SluiceError
 from sluice.ledger.ports import Ledger
 from sluice_aws.catalog.glue import AT_ONCE, GlueCatalog
@@ -226,13 +226,15 @@ def _configuration(target: Target) -> Configuration | None:
 def _config(target: Target, table: str) -> TableConfig:
     """The configuration of a table, or of another table's history table. Raises NotConfigured."""
     configuration, tables = _configuration(target), _ledger(target).tables
-    if table.endswith(HISTORY):
-        state = table[: -len(HISTORY)]
-        with suppress(NotConfigured):
-            config = config_in_force(configuration, state, tables.get(state).pinned)
-            if config.history:
-                return config.history_table
-    return config_in_force(configuration, table, tables.get(table).pinned)
+    try:
+        return config_in_force(configuration, table, tables.get(table).pinned)
+    except NotConfigured:
+        for state in tables.all():
+            with suppress(NotConfigured):
+                config = config_in_force(configuration, state.table, state.pinned)
+                if config.history and config.history_table.table == table:
+                    return config.history_table
+        raise
 
 
 def _print_done(done: Sequence[Mapping[str, Any]]) -> None:

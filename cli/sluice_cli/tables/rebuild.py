@@ -9,7 +9,7 @@ import typer
 
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_topic, config_in_force
-from sluice.config.table import HISTORY, TableConfig
+from sluice.config.table import TableConfig
 from sluice.errors import NotConfigured
 from sluice.hudi.table_properties import PROPERTIES_FILE
 from sluice.ledger.records import ObjectRecord
@@ -201,7 +201,7 @@ class Rebuild:
             )
         self._mover.move(stored_key(self._table), f"{self.to}stored.json", tick=lambda done, total: None)
         if self.history:
-            known = stored_key(self._table + HISTORY)
+            known = stored_key(self._config_now.history_table.table)
             self._mover.move(known, f"{self.to}history_stored.json", tick=lambda done, total: None)
         return self._replay(plan, advance)
 
@@ -234,10 +234,10 @@ class Rebuild:
 
     def _folders(self) -> Iterator[tuple[str, str]]:
         """The folders to move, each with its name at the new place."""
-        folder = f"{self._config_now.database}/{self._config_now.name}"
-        yield "table", f"{folder}/"
+        config = self._config_now
+        yield "table", f"{config.database}/{config.name}/"
         if self.history:
-            yield "history", f"{folder}{HISTORY}/"
+            yield "history", f"{config.database}/{config.history_table.name}/"
 
     def _config(self, configuration: Configuration | None) -> TableConfig:
         topic = self._begun.get("topic")

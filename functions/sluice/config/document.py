@@ -10,7 +10,7 @@ from typing import Any
 
 from sluice.config.key_pattern import KeyName
 from sluice.config.lane import LaneConfig
-from sluice.config.rules.table_rule import TableRule, history_taken
+from sluice.config.rules.table_rule import TableRule, histories_taken
 from sluice.config.setting import restored, stored
 from sluice.config.table import TableConfig
 from sluice.errors import InvalidConfiguration
@@ -69,7 +69,7 @@ class Configuration:
             except InvalidConfiguration as error:
                 return TopicMatch(None, error.message)
             if config is not None:
-                taken = history_taken(config.table, self.rules)
+                taken = histories_taken(config, rule, self.rules)
                 return TopicMatch(config) if taken is None else TopicMatch(None, taken)
         return TopicMatch(None, "no rule of tables.yaml takes this topic")
 

@@ -27,6 +27,7 @@ from sluice.config.values import (
     COORDINATES,
     DURATION,
     GIB,
+    HISTORY_TABLE,
     HOURS,
     HUDI_OPTIONS,
     JSON_TYPES,
@@ -53,7 +54,7 @@ EVOLVE, FREEZE = "evolve", "freeze"
 SCHEMA_MODES = (EVOLVE, FREEZE)
 FORMATS = ("avro", "json", "parquet", "csv")
 
-HISTORY = "_history"  # the end of a history table's name
+HISTORY = "_history"  # the end of a history table's name, where `history` gives no other
 
 REWRITE_LIMIT_BYTES = 10 * GIB  # some minutes of one run's work
 
@@ -235,11 +236,13 @@ class TableSettings:
             SWITCH, "Rows have no key. Each record of each object is one row, however often the object arrives."
         ),
     )
-    history: bool = field(
+    history: bool | str = field(
         default=False,
         metadata=setting(
-            SWITCH,
-            "Also writes every change, late ones included, into `<table>_history`. Begins with the next batch.",
+            HISTORY_TABLE,
+            "Also writes every change, late ones included, into `<table>_history`, or into a table of the database "
+            "with the name that is given in place of `true`. Begins with the next batch; the name then is fixed.",
+            template=True,
             page="reading.md#every-change-of-a-row",
         ),
     )
@@ -344,8 +347,8 @@ class TableConfig(TableSettings, _TableIdentity):
         """The history table: copy on write, and keyed by this table's key and the position of the change."""
         return replace(
             self,
-            table=self.table + HISTORY,
-            name=self.name + HISTORY,
+            table=f"{self.database}.{history_name(self.history, self.name)}",
+            name=history_name(self.history, self.name),
             record_key=(*self.record_key, POSITION_COLUMN),
             partition_by=(),
             table_type=COW,
@@ -364,7 +367,12 @@ class TableConfig(TableSettings, _TableIdentity):
     def pinned(self) -> dict[str, Any]:
         """What the ledger keeps of a table that has data: its topic, and the settings that can't change any more."""
         values = self.to_dict()
-        return {**{name: values[name] for name in (*FIXED, "topic")}, **self._hashed_key}
+        return {**{name: values[name] for name in (*FIXED, "topic")}, **self._hashed_key, **self._named_history}
+
+    @property
+    def _named_history(self) -> dict[str, str]:
+        """The name of the history table; empty without one."""
+        return {_HISTORY: self.history_table.name} if self.history else {}
 
     @property
     def _hashed_key(self) -> dict[str, Any]:
@@ -374,7 +382,24 @@ class TableConfig(TableSettings, _TableIdentity):
 
 
 FIXED = tuple(each.name for each in settings_of(TableSettings) if each.fixed)
-_HASHED_KEY = "hashed_key"
+_HASHED_KEY, _HISTORY = "hashed_key", "history"
+
+
+def history_name(history: bool | str, name: str) -> str:
+    """The name of a table's history table, by its setting `history` and its own name; templates give a template."""
+    return history if isinstance(history, str) else name + HISTORY
+
+
+def kept_history(pinned: Mapping[str, Any] | None) -> str | None:
+    """The name of the history table that a table has written, by what the ledger pinned; None: it has none."""
+    name = (pinned or {}).get(_HISTORY)
+    return name if isinstance(name, str) and name else None
+
+
+def with_kept_history(pinned: Mapping[str, Any], held: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What to pin where `held` is pinned: a history that is switched off keeps its name."""
+    name = kept_history(pinned) or kept_history(held)
+    return {**pinned, **({_HISTORY: name} if name else {})}
 
 
 def refuse_changes(config: TableConfig, pinned: Mapping[str, Any] | None) -> None:
@@ -388,6 +413,9 @@ def refuse_changes(config: TableConfig, pinned: Mapping[str, Any] | None) -> Non
     changes = {name: (pinned[name], wanted[name]) for name in FIXED if name in pinned and pinned[name] != wanted[name]}
     if pinned.get(_HASHED_KEY) != wanted.get(_HASHED_KEY):
         changes[_HASHED_KEY] = (pinned.get(_HASHED_KEY), wanted.get(_HASHED_KEY))
+    had, given = kept_history(pinned), kept_history(wanted)
+    if had and given and had != given:
+        changes[_HISTORY] = (had, given)
     if changes:
         described = "; ".join(
             f"{name} is {had!r} and would become {new!r}" for name, (had, new) in sorted(changes.items())

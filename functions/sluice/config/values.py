@@ -14,7 +14,7 @@ from sluice.config.hudi_overrides import refusal
 from sluice.config.json_types import JSON_TYPE_PATTERN, UnknownType, declared_type
 from sluice.config.placeholders import placeholders
 from sluice.config.setting import Value
-from sluice.names import COLUMN, LANE
+from sluice.names import COLUMN, LANE, NAME
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
 MIB, GIB = 1024**2, 1024**3
@@ -131,6 +131,17 @@ def _switch(written: Any) -> bool:
 
 
 SWITCH = Value(_switch, {"type": "boolean"})
+
+
+def _history(written: Any) -> bool | str:
+    if isinstance(written, bool):
+        return written
+    if not isinstance(written, str) or not NAME.fullmatch(PLACEHOLDER.sub("a", written)):
+        raise ValueError("is true or a name without a database: a lower-case letter, then such, digits and _")
+    return written
+
+
+HISTORY_TABLE = Value(_history, {"anyOf": [{"type": "boolean"}, {"type": "string", "minLength": 1, "maxLength": 128}]})
 
 
 def _checked(names: Iterable[str], *, reserved: bool = True) -> None:

@@ -28,8 +28,8 @@ def lane_prefixes(configuration: Configuration, lane: str) -> tuple[str, ...]:
     `*` stands for what a rule's pattern fills in. Empty for a lane without tables.
     """
     rules = [rule for rule in configuration.rules if rule.lane == lane]
-    kept = {_prefix(rule.table + HISTORY) for rule in rules if rule.history}
-    return tuple(sorted({*(_prefix(rule.table) for rule in rules), *kept}))
+    tables = (table for rule in rules for table in (rule.table, rule.history_table) if table)
+    return tuple(sorted(set(map(_prefix, tables))))
 
 
 @dataclass(frozen=True)

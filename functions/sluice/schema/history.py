@@ -86,22 +86,27 @@ class SeenSchema:
 
 @dataclass(frozen=True)
 class StoredColumns:
-    """A table's columns in its newest commit, hidden columns included: name -> Spark's type name, in order."""
+    """A table's columns in its newest commit, hidden columns included: name -> Spark's type name, in order.
+
+    `history` is the name of its history table, by which readers find it; None where it has no other than
+    `<table>_history`.
+    """
 
     table: str
     columns: Mapping[str, str]
+    history: str | None = None
 
     def to_json(self) -> str:
-        return _canonical(
-            {"format": FORMAT, "table": self.table, "columns": [[name, kind] for name, kind in self.columns.items()]}
-        )
+        columns = [[name, kind] for name, kind in self.columns.items()]
+        kept = {} if self.history is None else {"history": self.history}
+        return _canonical({"format": FORMAT, "table": self.table, "columns": columns, **kept})
 
     @classmethod
     def from_json(cls, text: str) -> StoredColumns:
         """Read the JSON of `to_json`. Raises UnreadableHistory."""
         content = _content(text)
         try:
-            return cls(content["table"], {name: kind for name, kind in content["columns"]})
+            return cls(content["table"], {name: kind for name, kind in content["columns"]}, content.get("history"))
         except (KeyError, TypeError, ValueError) as error:
             raise UnreadableHistory(f"Not the columns of a table: {error}", found=text[:200]) from error
 

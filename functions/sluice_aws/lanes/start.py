@@ -12,6 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sluice.batch.claim import first_due_at
 from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
+from sluice.config.table import kept_history
 from sluice.errors import SluiceError
 from sluice.lane.job_policy import scope_of
 from sluice.lane.job_request import JobEnvironment, start_job_run
@@ -90,6 +91,9 @@ class Starter:
     def _request(self, lane: str, run_id: str, configuration: Configuration | None) -> dict[str, Any]:
         """The StartJobRun request. The run may write the lane's tables and those of the lane's unfinished batches."""
         unfinished = {table for pointer in self._ledger.batches.unsettled(lane) for table in pointer.tables}
+        states = self._ledger.tables.get_many(sorted(unfinished)) if unfinished else {}
+        histories = ((table, kept_history(state.pinned)) for table, state in states.items())
+        unfinished |= {f"{table.partition('.')[0]}.{name}" for table, name in histories if name}
         return start_job_run(
             self._environment, lane_config(configuration, lane), run_id, scope_of(configuration, lane, unfinished)
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sluice.batch.claim import TableState
+from sluice.config.table import with_kept_history
 from sluice.errors import SluiceError
 from sluice.ledger.keys import TABLES_LISTED_AS, listed_at, table_key
 from sluice.services.policy import CATALOG
@@ -91,9 +92,16 @@ class DynamoDbTables:
         return self._table.update(table_key(table), changes, condition=when(last_instant=seen))[1] is None
 
     def pin(self, table: str, pinned: Mapping[str, Any]) -> bool:
-        """Store the settings that a table's data is written with. False when others are stored already."""
-        condition = when(pinned=None) | when(pinned=dict(pinned))
-        return self._table.update(table_key(table), {"pinned": dict(pinned), **LISTED}, condition=condition)[1] is None
+        """Store the settings that a table's data is written with. False when others are stored already.
+
+        The name of a history table is added where there is none yet, and stays where the history is switched off.
+        """
+        held = (self._table.get(table_key(table)) or {}).get("pinned")
+        wanted = with_kept_history(pinned, held)
+        if held is not None and with_kept_history(held, pinned) != wanted:
+            return False
+        changes = {"pinned": wanted, **LISTED}
+        return self._table.update(table_key(table), changes, condition=when(pinned=held))[1] is None
 
     def raise_purge_floor(self, table: str, positions: Mapping[int, str]) -> None:
         """Store, before a purge, the highest position by generation of the rows it removes. A floor never falls."""

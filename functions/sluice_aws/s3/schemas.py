@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Callable
 
 from sluice.catalog.columns import source_comments
@@ -62,7 +63,7 @@ class SchemaHistory:
         self._objects = objects
         self._bucket = bucket
         self._noted: dict[tuple[str, str], SeenSchema] = {}
-        self._columns: dict[str, Mapping[str, str]] = {}
+        self._kept: dict[str, StoredColumns] = {}
         self._skipped = SkippedDocuments()
         self._lock = threading.Lock()
 
@@ -84,14 +85,15 @@ class SchemaHistory:
                 del self._noted[next(iter(self._noted))]
 
     def keep_columns(self, stored: StoredColumns) -> None:
-        """Store a table's columns if they changed."""
-        if self._columns.get(stored.table) == stored.columns:
+        """Store a table's columns and the name of its history if they changed. Without one, a stored name stays."""
+        if self._kept.get(stored.table) == stored:
             return
         with self._lock:
             found = self.columns(stored.table)
-            if found is None or list(found.columns.items()) != list(stored.columns.items()):
-                self._put(stored_key(stored.table), stored.to_json())
-            self._columns[stored.table] = stored.columns
+            wanted = stored if found is None or stored.history else replace(stored, history=found.history)
+            if found is None or found.to_json() != wanted.to_json():
+                self._put(stored_key(stored.table), wanted.to_json())
+            self._kept[stored.table] = stored
 
     def columns(self, table: str) -> StoredColumns | None:
         """A table's stored columns; None while it has none."""

@@ -248,6 +248,7 @@ def remember_schemas(
 
 
 def remember_columns(history: SchemaHistory, config: TableConfig, stored: StructType | None) -> None:
-    """Record the table's columns as of its newest commit; admission compares with them."""
+    """Record the table's columns as of its newest commit, with which admission compares, and its history's own name."""
     if stored is not None:
-        history.keep_columns(StoredColumns(config.table, column_types(stored)))
+        named = config.history if isinstance(config.history, str) else None
+        history.keep_columns(StoredColumns(config.table, column_types(stored), named))

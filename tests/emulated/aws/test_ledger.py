@@ -721,6 +721,14 @@ class TestTables:
         assert not ledger.tables.pin("shop.orders", {**pinned, "table_type": "mor"})
         assert ledger.tables.get_many(["shop.orders", "shop.unknown"])["shop.orders"].pinned == pinned
 
+    def test_the_name_of_a_history_is_pinned_when_it_begins_and_stays_after_its_end(self, ledger):
+        pinned = {"record_key": ["id"], "topic": "t"}
+        kept = {**pinned, "history": "log"}
+        assert all(ledger.tables.pin("shop.orders", each) for each in (pinned, kept, pinned, kept))
+        assert not ledger.tables.pin("shop.orders", {**pinned, "history": "other"})
+        assert not ledger.tables.pin("shop.orders", {**kept, "record_key": ["no"]})
+        assert ledger.tables.get("shop.orders").pinned == kept
+
 
 class TestHistory:
     def test_ignored_parts_of_messages_are_listed_once_with_bounded_excerpts(self, ledger):

@@ -70,22 +70,24 @@ def test_what_the_catalog_has_is_shown_with_the_commit_it_is_synced_up_to(moma, 
     assert "moma.works_all_ro\ttable\t20261121080013968" in capsys.readouterr().out
 
 
-def test_a_history_table_is_synced_shown_and_declared_as_its_table_is(moma, capsys):
-    rule = TableRule("moma.artists", ("id",), topic="moma.public.artists", partition_by=("nationality",), history=True)
+@pytest.mark.parametrize(("history", "name"), [(True, "artists_history"), ("log", "log")])
+def test_a_history_table_is_synced_shown_and_declared_as_its_table_is(moma, capsys, history, name):
+    key = {"partition_by": ("nationality",), "history": history}
+    rule = TableRule("moma.artists", ("id",), topic="moma.public.artists", **key)
     configuration = Configuration((rule,)).to_json().encode()
     moma.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=configuration)
     for item in moma.s3.list_objects_v2(Bucket="s-silver", Prefix="moma/artists/")["Contents"]:
         body = moma.s3.get_object(Bucket="s-silver", Key=item["Key"])["Body"].read()
-        key = item["Key"].replace("moma/artists/", "moma/artists_history/", 1)
-        moma.s3.put_object(Bucket="s-silver", Key=key, Body=body.replace(b"moma.artists", b"moma.artists_history"))
+        key = item["Key"].replace("moma/artists/", f"moma/{name}/", 1)
+        moma.s3.put_object(Bucket="s-silver", Key=key, Body=body.replace(b"moma.artists", f"moma.{name}".encode()))
     assert run(["catalog", "sync", "moma.artists", "--json"]) == 0
-    assert [table["table"] for table in describe(capsys)["tables"]] == ["moma.artists", "moma.artists_history"]
-    assert run(["catalog", "show", "moma.artists_history", "--json"]) == 0
+    assert [table["table"] for table in describe(capsys)["tables"]] == ["moma.artists", f"moma.{name}"]
+    assert run(["catalog", "show", f"moma.{name}", "--json"]) == 0
     assert {entry["is"] for entry in describe(capsys)["entries"]} == {"table", "view"}
     for engine in ("spark", "redshift", "athena"):
-        assert run(["table", "ddl", "moma.artists_history", "--engine", engine]) == 0
+        assert run(["table", "ddl", f"moma.{name}", "--engine", engine]) == 0
         shown = capsys.readouterr().out
-        assert "is_current" in shown and "artists_history_all" in shown
+        assert "is_current" in shown and f"{name}_all" in shown
 
 
 def test_statements_are_printed_for_each_engine(moma, capsys):

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from silver_tables import SILVER_FOLDER, SilverFolder, kept_change, put_history, rows_by_id
 
+from sluice.schema.history import StoredColumns, stored_key
 from sluice_cli.main import run
 from sluice_cli.tables import catalog as catalog_commands
 from sluice_cli.tables import inspect as table_commands
@@ -288,6 +289,22 @@ def test_a_history_without_the_state_of_every_row_answers_with_their_number(own,
     with pytest.raises(NotRetained, match="crm.user_history doesn't know the state of 1 of its rows") as refused:
         states_of(own[0], 0 if "first" in why or "snapshot" in why else 5)
     assert refused.value.facts["rows"] == 1 and "rebuild" in refused.value.next_step, why
+
+
+def test_a_history_table_is_found_by_the_name_that_its_table_has_noted(own):
+    place, folder = own
+    put_history(folder, WHOLE)
+    (folder / "crm" / "user_history").rename(folder / "crm" / "log")
+    with pytest.raises(NotRetained, match="history: true"):
+        states_of(place, 1)
+    note = folder / stored_key("crm.user")
+    note.parent.mkdir(parents=True)
+    note.write_text("no note")
+    with pytest.raises(NotRetained, match="history: true"):
+        states_of(place, 1)
+    note.write_text(StoredColumns("crm.user", {}, "log").to_json())
+    found, (sentence,) = states_of(place, 1)
+    assert found == [(1, "ann"), (3, "c")] and "from crm.log" in sentence
 
 
 def test_query_says_that_a_table_comes_from_its_history(own, monkeypatch, capsys):

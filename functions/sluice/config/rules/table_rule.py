@@ -11,7 +11,7 @@ from typing import Any, Callable
 from sluice.changes.hidden_columns import ROW
 from sluice.config.key_pattern import KeyName, named_by
 from sluice.config.setting import setting, settings_of
-from sluice.config.table import HISTORY, TableConfig, TableSettings
+from sluice.config.table import TableConfig, TableSettings, history_name
 from sluice.config.values import PLACEHOLDER, text
 from sluice.errors import InvalidConfiguration
 from sluice.names import COLUMN, NAME
@@ -57,12 +57,11 @@ class TableRule(TableSettings, _RuleTable):
         found = None if self.key_pattern is None else named_by(self.key_pattern, key)
         return found if found is None or found.topic is not None else replace(found, topic=self.topic)
 
-    def keeps_history_of(self, table: str) -> bool:
-        """Say whether the rule may make this table (`database.table`), and a history table of it."""
-        if not self.history or self.append_only:
-            return False
-        texts = PLACEHOLDER.split(self.table)[::2]  # what lies between the placeholders
-        return re.fullmatch("[a-z0-9_]*".join(map(re.escape, texts)), table) is not None
+    @property
+    def history_table(self) -> str | None:
+        """The template of its history tables' names, `database.name`; None without any."""
+        database, _, name = self.table.partition(".")
+        return f"{database}.{history_name(self.history, name)}" if self.history and not self.append_only else None
 
     def apply(self, topic: str) -> TableConfig | None:
         """Return the table that this rule makes of a topic, or None if it doesn't take the topic.
@@ -87,6 +86,13 @@ class TableRule(TableSettings, _RuleTable):
                 topic=topic,
                 table=filled.table,
             )
+        if isinstance(filled.history, str) and not NAME.fullmatch(filled.history):
+            raise InvalidConfiguration(
+                f"The rule for {self.topic or self.topic_regex} gives topic {topic} the history table "
+                f"{filled.history!r}, which is no table's name. Give the topic a rule of its own",
+                topic=topic,
+                table=filled.table,
+            )
         services = _filled(filled.services, fill)
         record_key = (ROW,) if self.append_only else filled.record_key
         for column in (*record_key, *filled.partition_by, *services.cluster_by, *filled.position_columns):
@@ -107,14 +113,25 @@ class TableRule(TableSettings, _RuleTable):
 
 
 def history_taken(table: str, rules: Iterable[TableRule]) -> str | None:
-    """Why `table` (`database.table`) can't be made: it may be the history table of another; None where it can."""
-    state = table[: -len(HISTORY)]
-    for rule in rules if table.endswith(HISTORY) else ():
-        if rule.keeps_history_of(state):
-            return (
-                f"{table} is the history table of {state}, which the rule for {rule.topic or rule.topic_regex} may make"
-            )
+    """Why `table` (`database.table`) can't be made: a rule may make it the history of another; None where it can."""
+    for rule in rules:
+        texts = PLACEHOLDER.split(rule.history_table or "")[::2]  # what lies between the placeholders
+        if rule.history_table and re.fullmatch("[a-z0-9_]*".join(map(re.escape, texts)), table):
+            return f"{table} may be a history table of the rule for {rule.topic or rule.topic_regex}"
     return None
+
+
+def histories_taken(config: TableConfig, own: TableRule, rules: Iterable[TableRule]) -> str | None:
+    """Why a table or its history can't be made: another rule may write the same; None where both can.
+
+    Names of the form `<table>_history` differ wherever the tables do.
+    """
+    reason = history_taken(config.table, rules)
+    if reason is not None or not config.history:
+        return reason
+    named = isinstance(config.history, str)
+    others = (rule for rule in rules if rule is not own and (named or isinstance(rule.history, str)))
+    return history_taken(config.history_table.table, others)
 
 
 def _filled(settings: Any, fill: Callable[[str], str]) -> Any:

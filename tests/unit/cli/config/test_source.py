@@ -208,9 +208,26 @@ def test_two_topics_cannot_be_sent_into_one_table():
 def test_no_table_may_be_the_history_table_of_another(topic, table):
     taken = "  - {topic: x, table: a.b_history, record_key: id}\n"
     found = mistakes(f"tables:\n  - {{topic: {topic}, table: '{table}', record_key: id, history: true}}\n{taken}")
-    why = f"a.b_history is the history table of a.b, which the rule for {topic} may make"
+    why = f"a.b_history may be a history table of the rule for {topic}"
     assert found == {(3, "tables[1].table"): why}
     read_tables(f"tables:\n  - {{topic: {topic}, table: '{table}', record_key: id}}\n{taken}")
+
+
+@pytest.mark.parametrize("name", ["'1log'", "Log", "a.log", "''", "7", "'{9}_log'", "b"])
+def test_a_history_tables_name_is_that_of_a_table_and_of_no_other(name):
+    found = mistakes(f"tables:\n  - {{topic: a.b, table: a.b, record_key: id, history: {name}}}\n")
+    assert [where for _, where in found] == [f"tables[0].{'table' if name == 'b' else 'history'}"]
+
+
+def test_a_history_tables_name_tells_all_tables_of_its_rule_apart():
+    text = "tables:\n  - {{topic: '*.*', table: '{1}.{2}', record_key: id, history: {}}}\n"
+    text = text.replace("{{", "{").replace("}}", "}")
+    assert "must use {2}" in mistakes(text.replace("history: {}", "history: log"))[2, "tables[0].history"]
+    read_tables(text.replace("history: {}", "history: '{2}_log'"))
+    both = "tables:\n" + "".join(
+        f"  - {{topic: {at}, table: a.{at}, record_key: id, history: log}}\n" for at in ("x", "y")
+    )
+    assert [where for _, where in mistakes(both)] == ["tables[0].history", "tables[1].history"]
 
 
 def test_a_rule_takes_over_what_it_does_not_say():

@@ -77,9 +77,32 @@ def test_no_topic_becomes_the_history_table_of_another():
     configuration = Configuration(rules=rules)
     for topic, table in {"shop.orders_history": "shop.orders", "crm.user_history": "crm.user"}.items():
         match = configuration.match_topic(topic)
-        assert match.config is None and f"the history table of {table}" in match.reason
+        assert match.config is None and f"{topic} may be a history table" in match.reason, table
     for topic in ("shop.user_history", "shop.history", "ems.orders_history"):
         assert configuration.table_for_topic(topic).table == topic
+
+
+def test_a_history_table_has_the_name_that_its_rule_makes_and_no_two_have_one():
+    rules = (
+        TableRule("shop.orders", ("id",), topic="a", history="log"),
+        TableRule("shop.users", ("id",), topic="b", history="log"),
+        TableRule("shop.log", ("id",), topic="c"),
+        TableRule("crm.{1}", ("id",), topic="crm.*", history="{1}_log"),
+        TableRule("ems.{1}", ("id",), topic="ems.*", history=True),
+        TableRule("ems.sale", ("id",), topic="sale", history=True),
+        TableRule("p.t_{1}", ("id",), topic="p.*", history="{1}"),
+    )
+    configuration = Configuration(rules=rules)
+    assert Configuration.from_json(configuration.to_json()) == configuration
+    for topic, name in {
+        "crm.user": "crm.user_log",
+        "ems.venue": "ems.venue_history",
+        "sale": "ems.sale_history",
+    }.items():
+        assert configuration.table_for_topic(topic).history_table.table == name
+    for topic in ("a", "b", "c", "crm.user_log"):
+        assert "may be a history table" in configuration.match_topic(topic).reason
+    assert "which is no table's name" in configuration.match_topic("p.1").reason
 
 
 def test_dots_in_an_exact_topic_are_dots():

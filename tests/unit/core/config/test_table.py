@@ -34,6 +34,21 @@ def test_changing_key_partition_or_type_of_a_table_with_data_asks_for_a_rebuild(
     assert list(refused.value.facts["changes"]) == list(change)
 
 
+def test_the_name_of_a_history_table_is_fixed_once_it_was_written():
+    kept = json.loads(json.dumps(replace(TABLE, history="order_log").pinned))
+    for may in (False, "order_log"):
+        refuse_changes(replace(TABLE, history=may), kept)
+    for other in (True, "orders_log"):
+        with pytest.raises(ChangeRefused, match="history is 'order_log'"):
+            refuse_changes(replace(TABLE, history=other), kept)
+    refuse_changes(replace(TABLE, history="order_log"), TABLE.pinned)
+    by_default = replace(TABLE, history=True)
+    refuse_changes(replace(TABLE, history="orders_history"), by_default.pinned)
+    assert by_default.history_table.table == "sales.orders_history"
+    named = replace(TABLE, history="order_log").history_table
+    assert (named.table, named.database, named.name) == ("sales.order_log", "sales", "order_log")
+
+
 def test_what_may_change_in_place_does_and_a_table_without_data_takes_anything():
     refuse_changes(replace(TABLE, freshness_s=1, lane="other", generation=2, topic="moved.topic"), TABLE.pinned)
     refuse_changes(replace(TABLE, record_key=("other",)), None)

@@ -117,6 +117,8 @@ def test_a_run_writes_the_history_table_of_its_lanes_tables(key):
     assert may(kept, "s3:PutObject", f"arn:aws:s3:::silver/{key}")
     assert not may(lane_prefixes(BOTH, "main"), "s3:PutObject", "arn:aws:s3:::silver/shop/orders_history/part.parquet")
     assert not may(kept, "s3:PutObject", "arn:aws:s3:::silver/shop/big_history/part.parquet")
+    named = lane_prefixes(Configuration((replace(ORDERS, history="log"),)), "main")
+    assert may(named, "s3:PutObject", "arn:aws:s3:::silver/shop/log/part.parquet")
     unfinished = scope_of(BOTH, "main", ["crm.moved"]).prefixes
     assert may(unfinished, "s3:PutObject", "arn:aws:s3:::silver/crm/moved_history/part.parquet")
 

@@ -13,6 +13,8 @@ def test_a_schema_and_its_verdict_are_written_and_read_back(schema):
 
 
 def test_a_tables_columns_keep_their_order():
+    named = StoredColumns(TABLE, STORED, "log")
+    assert StoredColumns.from_json(named.to_json()) == named
     assert list(StoredColumns.from_json(StoredColumns(TABLE, STORED).to_json()).columns.items()) == list(STORED.items())
 
 
