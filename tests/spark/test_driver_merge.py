@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from change_histories import deliveries
+from extent import WHOLE
 from workbench import Workbench, flattened, row, table
 
 from sluice.batch.outcome import Outcome
@@ -126,6 +127,7 @@ def by(monkeypatch: pytest.MonkeyPatch) -> Ways:
         pytest.param(
             4, {"keep_deleted_values": True, "partition_by": ("place",)}, id="partitions", marks=pytest.mark.whole
         ),
+        pytest.param(4, {"partition_by": ("place",)}, id="moves", marks=pytest.mark.whole),
         *(pytest.param(seed, {}, id=f"tombstones {seed}", marks=pytest.mark.whole) for seed in (10, 18, 22)),
     ],
 )
@@ -136,7 +138,7 @@ def test_any_order_gives_the_same_rows_and_counts_by_each_way(
     spark, *others = (table(name, lineage=("object", "offset"), **settings) for name in "shdt")
     bench.services.known.leave_to_spark(spark)
     merged = []
-    made = plain_changes(draw, moves="partition_by" not in settings)
+    made = plain_changes(draw, moves=len(settings) < 2)
     for objects in deliveries(draw, made, objects_at_once=6):  # type: ignore[arg-type]
         items = [bench.put(changes, SCHEMA) for changes in objects]  # type: ignore[arg-type]
         wanted = bench.merge(spark, items)
@@ -151,9 +153,7 @@ def test_any_order_gives_the_same_rows_and_counts_by_each_way(
 
 
 @pytest.mark.parametrize("way", [pytest.param("handle", marks=pytest.mark.whole), "pyarrow in tasks"])
-def test_rows_that_stay_in_their_partition_are_merged_as_spark_merges_them(
-    bench: Workbench, way: str, by: Ways
-) -> None:
+def test_rows_that_stay_move_and_start_partitions_are_merged_as_by_spark(bench: Workbench, way: str, by: Ways) -> None:
     driver, tasks = (table(name, partition_by=("place",), keep_deleted_values=True) for name in "dt")
     bench.services.known.leave_to_spark(tasks)
     first = [bench.put([row("c", id, id, place) for id, place in enumerate(("A/B", "A/B", None, "", "C"), 1)], SCHEMA)]
@@ -175,20 +175,31 @@ def test_rows_that_stay_in_their_partition_are_merged_as_spark_merges_them(
         return why, {item[2]: item[0].partition("=")[2] for item in found}
 
     none = "__HIVE_DEFAULT_PARTITION__"
-    wanted = {1: "A%2FB", 2: "A%2FB", 3: none, 4: none, 5: "C"}
-    stay = [row("u", 11, 1, "A/B", "new"), row("d", 12, 4, ""), row("c", 13, 7, "C"), row("c", 14, 8, None)]
-    assert merge(*stay) == (None, {**wanted, 7: "C", 8: none})
-    assert merge(row("u", 20, 1, "C"), row("u", 21, 3, None)) == ("moves", {**wanted, 7: "C", 8: none, 1: "C"})
-    assert merge(row("c", 30, 9, "new")) == ("moves", {**wanted, 7: "C", 8: none, 1: "C", 9: "new"})
-    assert merge(row("u", 40, 1, "C", "later"), row("u", 41, 9, "new"))[0] is None
+    wanted = {1: "C", 2: "A%2FB", 3: none, 4: none, 5: "C", 7: "C", 8: "new"}
+    changes = [row("u", 11, 1, "C", "moved"), row("d", 12, 4, ""), row("c", 13, 7, "C"), row("c", 14, 8, "new")]
+    assert merge(*changes) == (None, wanted)
+    steps: tuple[dict[int, str], ...] = ({2: "A/B", 9: "new"}, {2: "C", 8: "C", 9: "C"}, {2: "A/B", 9: "new"})
+    for number, step in enumerate(steps if WHOLE else ()):  # staying, leaving two partitions empty, coming back
+        wanted.update({id: place.replace("/", "%2F") for id, place in step.items()})
+        assert merge(*(row("u", 20 + number, id, place, "later") for id, place in step.items())) == (None, wanted)
 
 
-@pytest.mark.parametrize("way", [pytest.param("handle", marks=pytest.mark.whole), "pyarrow in tasks"])
-def test_three_readers_and_hudis_own_writer_take_what_was_written(bench: Workbench, way: str, by: Ways) -> None:
-    config = table()
-    bench.merge(config, [bench.put([row("r", 10, id) for id in range(6)], SCHEMA)])
+@pytest.mark.parametrize(
+    "way, settings",
+    [
+        pytest.param("handle", {}, id="handle", marks=pytest.mark.whole),
+        pytest.param("pyarrow in tasks", {}, id="pyarrow in tasks"),
+        pytest.param("handle", {"partition_by": ("place",)}, id="moves", marks=pytest.mark.whole),
+    ],
+)
+def test_three_readers_and_hudis_own_writer_take_what_was_written(
+    bench: Workbench, way: str, settings: dict[str, Any], by: Ways
+) -> None:
+    config = table(**settings)
+    bench.merge(config, [bench.put([*(row("r", 10, id) for id in range(6)), row("r", 11, 8, "Z")], SCHEMA)])
     by(way)
-    bench.merge(config, [bench.put([row("u", 30, 1, "C", "newest"), row("d", 31, 2, None, None)], SCHEMA)])
+    changes = [row("u", 30, 1, "C", "newest"), row("d", 31, 2, None, None), row("u", 32, 8, "A")]
+    bench.merge(config, [bench.put(changes, SCHEMA)])
     assert in_tasks(bench) is None
     columns = ("id", "place", "name", "_sluice_position", "__deleted")
     here = bench.rows(config, *columns)
@@ -198,7 +209,7 @@ def test_three_readers_and_hudis_own_writer_take_what_was_written(bench: Workben
 
     bench.in_tasks().merge(config, [bench.put([row("u", 40, 1, "D", "spark"), row("c", 41, 7)], SCHEMA)])
     found = bench.rows(config, "id", "place", "name")
-    assert found[1] == (1, "D", "spark") and len(found) == 7
+    assert found[1] == (1, "D", "spark") and len(found) == 8
     assert bench.rows_by_hudi_rs(config, "id", "place", "name") == found
 
 
@@ -305,9 +316,7 @@ def base_files(bench: Workbench, config: TableConfig) -> list[str]:
     "settings",
     [
         pytest.param({}, id="plain"),
-        pytest.param(
-            {"partition_by": ("place",), "keep_deleted_values": True}, id="partitions", marks=pytest.mark.whole
-        ),
+        pytest.param({"partition_by": ("place",)}, id="a row that moves", marks=pytest.mark.whole),
     ],
 )
 def test_a_rewritten_file_and_its_commit_are_like_hudis_own(
@@ -322,31 +331,34 @@ def test_a_rewritten_file_and_its_commit_are_like_hudis_own(
     for config in (arrow, hudi):
         loaded = bench.merge(config, first)
         merged = bench.merge(config, changes, after=loaded)
-        ((stat,),) = commit_file(bench, config, merged)["partitionToWriteStats"].values()
-        (old, _) = sorted(base_files(bench, config), key=lambda name: name.rpartition("_")[2])
-        assert (stat["prevCommit"], stat["prevBaseFile"]) == (loaded.instant, old)
-        assert stat["partitionPath"] == stat["path"].rpartition("/")[0]
-        own = ("fileId", "path", "prevCommit", "prevBaseFile", "totalWriteBytes", "fileSizeInBytes", "runtimeStats")
-        file = pq.ParquetFile(bench.local_path(config) / stat["path"])
-        rows = [
-            {name: value for name, value in item.items() if name not in ("_hoodie_commit_seqno", "_hoodie_file_name")}
-            for item in file.read().drop_columns(["_hoodie_commit_time", "_sluice_batch"]).to_pylist()
-        ]
-        columns = [file.metadata.row_group(0).column(place) for place in range(file.metadata.num_columns)]
-        found.append(
-            {
-                "stat": {name: value for name, value in stat.items() if name not in own},
-                "rows": rows,  # in the same order
-                "footer": file.metadata.metadata,
-                "schema": str(file.schema).splitlines()[2:],  # but for the record's name
-                "columns": [(column.path_in_schema, column.compression, column.num_values) for column in columns],
-                "commits": sorted(set(file.read().column("_hoodie_commit_time").to_pylist()))
-                == [loaded.instant, merged.instant],
-                "file": {*file.read().column("_hoodie_file_name").to_pylist()} == {stat["path"].rpartition("/")[2]},
-            }
-        )
-    assert found[0] == found[1]
-    assert found[0]["commits"] and found[0]["file"]
+        stats = commit_file(bench, config, merged)["partitionToWriteStats"]
+        (old, *_) = sorted(base_files(bench, config), key=lambda name: name.rpartition("_")[2])
+        found.append([like_hudis(bench, config, stat, loaded.instant, old) for _, (stat,) in sorted(stats.items())])
+    assert found[0] == found[1] and len(found[0]) == 1 + len(settings)
+    assert [sorted(each["commits"]) for each in found[0]] == [["new", "old"]] + [["new"]] * len(settings)
+
+
+def like_hudis(
+    bench: Workbench, config: TableConfig, stat: dict[str, Any], loaded: str | None, old: str
+) -> dict[str, Any]:
+    """What a file that a merge wrote has in common with Hudi's own; `old` is the one of the commit `loaded`."""
+    place, _, name = stat["path"].rpartition("/")
+    assert stat["partitionPath"] == place and stat["prevCommit"] in (loaded, "null")
+    assert stat.get("prevBaseFile") == (old if stat["prevCommit"] == loaded else None)
+    own = ("fileId", "path", "prevCommit", "prevBaseFile", "totalWriteBytes", "fileSizeInBytes", "runtimeStats")
+    file = pq.ParquetFile(bench.local_path(config) / stat["path"])
+    rows = file.read()
+    assert {*rows.column("_hoodie_file_name").to_pylist()} == {name}
+    other = ["_hoodie_commit_seqno", "_hoodie_file_name", "_hoodie_commit_time", "_sluice_batch"]
+    columns = [file.metadata.row_group(0).column(number) for number in range(file.metadata.num_columns)]
+    return {
+        "stat": {name: value for name, value in stat.items() if name not in own},
+        "rows": rows.drop_columns(other).to_pylist(),  # in the same order
+        "footer": file.metadata.metadata,
+        "schema": str(file.schema).splitlines()[2:],  # but for the record's name
+        "columns": [(column.path_in_schema, column.compression, column.num_values) for column in columns],
+        "commits": {"old" if at == loaded else "new" for at in rows.column("_hoodie_commit_time").to_pylist()},
+    }
 
 
 @pytest.mark.whole

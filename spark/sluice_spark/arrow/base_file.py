@@ -5,7 +5,7 @@ Hudi's row writer, which has no Avro schema in the footer, makes the same column
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -106,11 +106,12 @@ def parquet_of(
 
 @dataclass(frozen=True)
 class Rewritten:
-    """A base file with other rows in it: its bytes, its rows, and how many of them are in place of older ones."""
+    """A base file with other rows in it: its bytes and rows, how many replace older ones, and how many are gone."""
 
     body: pa.Buffer
     rows: int
     updated: int
+    removed: int
 
 
 def rewritten(
@@ -123,19 +124,22 @@ def rewritten(
     number: int,
     avro_schema: str,
     partition: str = "",
+    removed: Collection[str] = (),
 ) -> Rewritten:
     """The base file `body` with each of the rows in the place of the one with its key, or at the end.
 
-    The arguments are as in `parquet_of`. Rows that stay keep what Hudi's columns say of them but for the file's name,
-    as in Hudi's own rewrite. Holds the file before and after, and some row groups' worth of rows.
+    Rows with the keys `removed` are left out, so that a file can be without rows. The arguments are as in `parquet_of`.
+    Rows that stay keep what Hudi's columns say of them but for the file's name, as in Hudi's own rewrite. Holds the
+    file before and after, and some row groups' worth of rows.
     """
     new = _with_hudis_columns(rows, keys, instant=instant, file_name=file_name, number=number, partition=partition)
-    wanted = new.column(RECORD_KEY).combine_chunks()
+    own_keys = new.column(RECORD_KEY).combine_chunks()
+    wanted = pa.concat_arrays([own_keys, pa.array(removed, pa.string())])
     replaced: set[int] = set()
-    stored = 0
+    stored = gone = 0
 
     def parts() -> Iterator[pa.Table]:
-        nonlocal stored
+        nonlocal stored, gone
         for batch in _held_batches(body):
             old = _as_now(batch, new.schema, file_name)
             stored += old.num_rows
@@ -144,15 +148,19 @@ def rewritten(
             pieces = []
             for place in pc.indices_nonzero(pc.is_valid(found)).to_pylist():
                 number = found[place].as_py()
-                replaced.add(number)
-                pieces += [old.slice(begin, place - begin), new.slice(number, 1)]
+                pieces.append(old.slice(begin, place - begin))
                 begin = place + 1
+                if number < new.num_rows:
+                    replaced.add(number)
+                    pieces.append(new.slice(number, 1))
+                else:
+                    gone += 1
             yield pa.concat_tables([*pieces, old.slice(begin)])
         if len(replaced) < new.num_rows:  # else a row group without rows, which not every reader takes
             yield new.take(pa.array([number for number in range(new.num_rows) if number not in replaced], pa.int64()))
 
     made = _written(parts(), new.schema, avro_schema)
-    return Rewritten(made, stored + new.num_rows - len(replaced), len(replaced))
+    return Rewritten(made, stored + new.num_rows - len(replaced) - gone, len(replaced), gone)
 
 
 def _with_hudis_columns(
@@ -245,7 +253,7 @@ def _widened(values: pa.Array, kind: pa.DataType) -> pa.Array:
 def _written(parts: Iterable[pa.Table], schema: pa.Schema, avro_schema: str) -> pa.Buffer:
     """The parts' rows as a base file, in row groups of at most _ROW_GROUP_BYTES as Arrow holds them."""
     sink, rest = pa.BufferOutputStream(), iter(parts)
-    first = next(rest)
+    first = next(rest, schema.empty_table())
     with pq.ParquetWriter(
         sink,
         schema,
@@ -260,6 +268,8 @@ def _written(parts: Iterable[pa.Table], schema: pa.Schema, avro_schema: str) -> 
         held: list[pa.Table] = []
         size = 0
         for part in chain((first,), rest):
+            if not part.num_rows:  # not every reader takes a row group without rows
+                continue
             held.append(part)
             size += part.nbytes
             if size >= _ROW_GROUP_BYTES:

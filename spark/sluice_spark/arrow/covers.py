@@ -82,13 +82,16 @@ def check_changes(rows: pa.Table) -> None:
         raise LeftToSpark("truncate")
 
 
-def by_merge_handle(sizes: Sequence[int], facts: TableFacts, *, changes: int, target: Mapping[str, str]) -> bool:
+def by_merge_handle(
+    sizes: Sequence[int], facts: TableFacts, *, changes: int, target: Mapping[str, str], moves: bool = False
+) -> bool:
     """Whether Hudi's merge handle writes the changes into files of these sizes, and not pyarrow.
 
-    Raises LeftToSpark for what neither does.
+    `moves`: rows leave their partition or start one, which the handle doesn't write. Raises LeftToSpark for what
+    neither does.
     """
     small = len(sizes) <= FEW_FILES and sum(sizes) <= FEW_FILE_BYTES and (facts.rows or 0) <= FEW_STORED_ROWS
-    if small and changes <= FEW_CHANGES and not facts.record_index:
+    if small and changes <= FEW_CHANGES and not facts.record_index and not moves:
         return True
     unusual = (
         ("pyarrow", not can_write()),

@@ -102,7 +102,8 @@ def merge_in_driver(
     _check_nulls(rows, facts)
     held = [stored.get(key) for key in decided.keys]
     partitions = partition_paths(rows, config.partition_by).to_pylist()
-    _check_moves(partitions, held, files)
+    if by_handle and _moves(partitions, held, files):
+        by_handle = by_merge_handle(sizes, facts, changes=changes.num_rows, target=target, moves=True)
     if by_handle:
         made: FewRows | Rewrite = _few_rows(rows, held, files, partitions)
     else:
@@ -117,14 +118,13 @@ def _stored(
     return rows_in(read_file(objects, path), wanted, record_key, number)
 
 
-def _check_moves(partitions: Sequence[str], held: Sequence[StoredRow | None], files: Sequence[FileToMerge]) -> None:
-    """Raise LeftToSpark for a row that leaves its partition, and for one whose partition has no file yet."""
+def _moves(partitions: Sequence[str], held: Sequence[StoredRow | None], files: Sequence[FileToMerge]) -> bool:
+    """Whether a row leaves its partition, or starts one."""
     there = {file.partition for file in files}
-    if any(
+    return any(
         partition not in there if row is None else partition != files[row.file].partition
         for partition, row in zip(partitions, held)
-    ):
-        raise LeftToSpark("moves")
+    )
 
 
 def _few_rows(
@@ -149,30 +149,41 @@ def _by_file(
     target: Mapping[str, str],
     record_key: Sequence[str],
 ) -> list[FileRows]:
-    """The rows by the file that they go into. Raises LeftToSpark where Java alone makes the text of a new row's key."""
-    numbers = [None if row is None else row.file for row in held]
-    new = None in numbers
+    """The rows by the file that they go into, and the keys of those that leave a file for another partition.
+
+    Raises LeftToSpark where Java alone makes the text of a new row's key.
+    """
+    stays = [row is not None and files[row.file].partition == place for row, place in zip(held, partitions)]
+    numbers = [row.file if row is not None and stayed else None for row, stayed in zip(held, stays)]
+    new = None in held
     if new and not has_plain_key(target, record_key):
         raise LeftToSpark("key")
     texts = key_text(rows, record_key).to_pylist() if new else []
     keys = [texts[place] if row is None else row.record_key for place, row in enumerate(held)]
-    touched = {number for number in numbers if number is not None}
+    touched = {row.file for row in held if row is not None}
+    leaving: dict[int, list[str]] = {}
+    for row, stayed in zip(held, stays):
+        if row is not None and not stayed:
+            leaving.setdefault(row.file, []).append(row.record_key)
     for_new = {
         partition: file_for_new_rows(
             {number: file.size for number, file in enumerate(files) if file.partition == partition}, touched
         )
         for partition in {partitions[place] for place, number in enumerate(numbers) if number is None}
     }
-    places: dict[tuple[str, int | None], list[int]] = {}
+    places: dict[tuple[str, int | None], list[int]] = {(files[number].partition, number): [] for number in leaving}
     for place, (partition, number) in enumerate(zip(partitions, numbers)):
         places.setdefault((partition, for_new[partition] if number is None else number), []).append(place)
+    there = {file.partition for file in files}
     return [
         FileRows(
             None if number is None else files[number].path,
             rows.take(pa.array(own, pa.int64())),
             pa.array([keys[place] for place in own], pa.string()),
-            sum(held[place] is not None for place in own),
+            sum(stays[place] for place in own),
             partition,
+            () if number is None else leaving.get(number, ()),
+            starts=partition not in there,
         )
         for (partition, number), own in places.items()
     ]

@@ -16,10 +16,10 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from sluice_aws.s3.objects import Objects, ObjectSource, task_objects
-from sluice_spark.arrow.base_file import parquet_of, rewritten
+from sluice_spark.arrow.base_file import Rewritten, parquet_of, rewritten
 from sluice_spark.arrow.table_files import read_file, write_file
 from sluice_spark.errors import RowsDiffer
-from sluice_spark.hudi.base_files import NewFiles, marker
+from sluice_spark.hudi.base_files import NewFiles, marker, partition_metadata
 from sluice_spark.hudi.facts import BaseFile
 
 AT_ONCE_IN_DRIVER = 4
@@ -55,7 +55,8 @@ class FileWork:
 class FileRows:
     """Rows for one base file at `path`, None for a new one, in the table's columns; `partition` is its folder's path.
 
-    `keys` are Hudi's texts of their keys, `updates` how many of them the file holds already.
+    `keys` are Hudi's texts of their keys, `updates` how many of them the file holds already, and `removed` the keys of
+    rows that leave the file. `starts`: the partition is new.
     """
 
     path: str | None
@@ -63,6 +64,8 @@ class FileRows:
     keys: pa.Array
     updates: int
     partition: str = ""
+    removed: Sequence[str] = ()
+    starts: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,19 +93,24 @@ def _write(
     own: Any = {"instant": new.instant, "file_name": name, "number": number, "avro_schema": new.avro_schema}
     own["partition"] = share.partition
     if share.path is None:
-        made, count, updated = parquet_of(rows, share.keys, **own), rows.num_rows, 0
+        found = Rewritten(parquet_of(rows, share.keys, **own), rows.num_rows, 0, 0)
     else:
-        found = rewritten(read_file(objects, share.path), rows, share.keys, **own)
-        made, count, updated = found.body, found.rows, found.updated
-    if updated != share.updates:
+        found = rewritten(read_file(objects, share.path), rows, share.keys, removed=share.removed, **own)
+    counted, written = share.updates + len(share.removed), found.updated + found.removed
+    if (found.updated, written) != (share.updates, counted):
         raise RowsDiffer(
-            f"{table}: {share.updates:,} rows of {before} were to be updated, and {updated:,} were",
+            f"{table}: {counted:,} rows of {before} were to be updated or removed, and {written:,} were",
             table=table,
-            counted=share.updates,
-            written=updated,
+            counted=counted,
+            written=written,
         )
-    body = made.to_pybytes()
-    file = BaseFile(name, count, len(body), 0, before, updated, rows.num_rows - updated, share.partition)
+    body, inserted = found.body.to_pybytes(), rows.num_rows - found.updated
+    file = BaseFile(
+        name, found.rows, len(body), 0, before, found.updated, inserted, share.partition, removed=found.removed
+    )
+    if share.starts:
+        place, content = partition_metadata(share.partition, new.instant)
+        write_file(objects, f"{table_uri}/{place}", content)
     write_file(objects, f"{table_uri}/{marker(file.path, new.instant, 'CREATE' if before is None else 'MERGE')}", b"")
     write_file(objects, f"{table_uri}/{file.path}", body)
     return replace(file, ms=int((time.monotonic() - began) * 1000))

@@ -69,7 +69,7 @@ class BaseFile:
     """A base file as it was written. `ms` is how long that took; `partition` is its folder's path below the table's.
 
     `before` is the name of the file that it replaces in its file group, None for a new group; `updated` and `inserted`
-    are the rows that the commit changed in it and added to it.
+    are the rows that the commit changed in it and added to it, `removed` those that moved to another partition.
     """
 
     name: str
@@ -80,6 +80,7 @@ class BaseFile:
     updated: int = 0
     inserted: int = 0
     partition: str = ""
+    removed: int = 0
 
     @property
     def path(self) -> str:

@@ -284,6 +284,7 @@ class HudiJvm:
             stat.setNumWrites(file.rows)
             stat.setNumInserts(file.inserted)
             stat.setNumUpdateWrites(file.updated)
+            stat.setNumDeletes(file.removed)
             stat.setTotalWriteBytes(file.bytes)
             stat.setFileSizeInBytes(file.bytes)
             if file.before is None:

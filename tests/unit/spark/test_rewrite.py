@@ -210,6 +210,32 @@ def test_files_keep_their_group_and_a_new_one_is_a_group_of_its_own(tmp_path: Pa
     assert [schema.field(column).nullable for column in KINDS] == [False, True, False]
 
 
+def test_rows_leave_a_file_for_a_partition_that_begins_and_may_leave_none_behind(tmp_path: Path) -> None:
+    name, old, new = f"group-0_0-1-2_{FIRST}.parquet", "place=A", "place=B"
+    (tmp_path / old).mkdir()
+    (tmp_path / old / name).write_bytes(stored(rows((1, "a"), (2, "b")), name))
+    path, none, moved = f"file:{tmp_path}/{old}/{name}", rows(), rows((1, "A"))
+    emptied, begun = work(
+        tmp_path,
+        FileRows(path, none, keys(none), 0, old, removed=("2", "1")),
+        FileRows(None, moved, keys(moved), 0, new, starts=True),
+    ).write(NEW)
+    assert (emptied.before, emptied.rows, emptied.removed, emptied.inserted) == (name, 0, 2, 0)
+    assert (begun.partition, begun.rows, begun.removed, begun.inserted) == (new, 1, 0, 1)
+    left = pq.ParquetFile(tmp_path / emptied.path)
+    assert (left.metadata.num_row_groups, left.schema_arrow.names[5:]) == (0, list(KINDS))
+    assert pq.ParquetFile(tmp_path / begun.path).read().column("_hoodie_partition_path").to_pylist() == [new]
+    assert "partitionDepth=1\n" in (tmp_path / new / ".hoodie_partition_metadata").read_text()
+    assert not (tmp_path / old / ".hoodie_partition_metadata").exists()
+
+    (again,) = work(tmp_path, FileRows(f"file:{tmp_path}/{emptied.path}", moved, keys(moved), 0, old)).write(
+        NewFiles("20261122205411687", AVRO)
+    )
+    assert (again.rows, again.updated, again.inserted) == (1, 0, 1)
+    with pytest.raises(RowsDiffer, match="1 rows of .* were to be updated or removed, and 0 were"):
+        work(tmp_path, FileRows(path, none, keys(none), 0, old, removed=("3",))).write(NEW)
+
+
 def test_a_file_without_a_row_that_was_found_in_it_is_not_written(tmp_path: Path) -> None:
     name = f"group-0_0-1-2_{FIRST}.parquet"
     (tmp_path / name).write_bytes(stored(rows((1, "a")), name))
@@ -224,12 +250,12 @@ PLAIN = {"id": "int", "name": "string"}
 
 
 def test_hudis_handle_writes_few_changes_into_small_files_and_pyarrow_the_others() -> None:
-    def handle(*sizes: int, stored: int = 10, changes: int = 10, index: bool = False) -> bool:
+    def handle(*sizes: int, stored: int = 10, changes: int = 10, index: bool = False, moves: bool = False) -> bool:
         facts = TableFacts(newest=FIRST, schema=None, commits=1, rows=stored, record_index=index)
-        return covers.by_merge_handle(sizes, facts, changes=changes, target=PLAIN)
+        return covers.by_merge_handle(sizes, facts, changes=changes, target=PLAIN, moves=moves)
 
     assert handle(MIB) and handle(*[MIB] * 4)
-    assert not handle(9 * MIB) and not handle(*[MIB] * 5)
+    assert not handle(MIB, moves=True) and not handle(9 * MIB) and not handle(*[MIB] * 5)
     assert not handle(MIB, changes=201) and not handle(MIB, stored=200_001) and not handle(MIB, index=True)
 
 
