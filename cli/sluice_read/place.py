@@ -17,7 +17,7 @@ from sluice.hudi.table_properties import PROPERTIES_FILE, record_key_of
 from sluice.hudi.timeline import Instant, Timeline
 from sluice.names import COLUMN
 from sluice.schema.history import StoredColumns, stored_key
-from sluice_aws.s3.silver_files import SilverBucket, SilverFiles, StoredFile
+from sluice_aws.s3.silver_files import SilverBucket, SilverFiles, StoredFile, read_if_allowed
 from sluice_aws.s3.timelines import TimelineReader, table_prefix
 from sluice_read.errors import UnknownTable
 
@@ -134,7 +134,7 @@ def history_folder(place: SilverPlace, name: str) -> TableFolder | None:
 
 def _history_name(place: SilverPlace, name: str) -> str | None:
     """The name of a table's history table, where it is not `<table>_history`."""
-    document = files_of(place).read(stored_key(name))
+    document = read_if_allowed(files_of(place), stored_key(name))
     try:
         return StoredColumns.from_json(document.decode()).history if document is not None else None
     except (UnreadableHistory, UnicodeDecodeError):

@@ -106,7 +106,10 @@ class StoredColumns:
         """Read the JSON of `to_json`. Raises UnreadableHistory."""
         content = _content(text)
         try:
-            return cls(content["table"], {name: kind for name, kind in content["columns"]}, content.get("history"))
+            history = content.get("history")
+            if not isinstance(history, (str, type(None))):
+                raise TypeError("history")
+            return cls(content["table"], {name: kind for name, kind in content["columns"]}, history)
         except (KeyError, TypeError, ValueError) as error:
             raise UnreadableHistory(f"Not the columns of a table: {error}", found=text[:200]) from error
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from botocore.exceptions import ClientError
+
 from sluice_aws.s3.objects import Objects
 
 
@@ -70,3 +72,13 @@ class SilverBucket:
 
     def _pages(self, **request: str) -> Iterator[dict[str, Any]]:
         yield from self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, **request)
+
+
+def read_if_allowed(files: SilverFiles, key: str) -> bytes | None:
+    """A small file's bytes; None also where it may not be read, as by a reader of one database alone."""
+    try:
+        return files.read(key)
+    except ClientError as error:
+        if error.response.get("Error", {}).get("Code") in ("AccessDenied", "403"):
+            return None
+        raise

@@ -5,13 +5,16 @@ import datetime as dt
 import io
 import json
 import shutil
+from types import SimpleNamespace
 
 import fastavro
 import pyarrow.parquet as pq
 import pytest
+from botocore.exceptions import ClientError
 from silver_tables import SILVER_FOLDER, SilverFolder, kept_change, put_history, rows_by_id
 
 from sluice.schema.history import StoredColumns, stored_key
+from sluice_aws.s3.silver_files import read_if_allowed
 from sluice_cli.main import run
 from sluice_cli.tables import catalog as catalog_commands
 from sluice_cli.tables import inspect as table_commands
@@ -305,6 +308,19 @@ def test_a_history_table_is_found_by_the_name_that_its_table_has_noted(own):
     note.write_text(StoredColumns("crm.user", {}, "log").to_json())
     found, (sentence,) = states_of(place, 1)
     assert found == [(1, "ann"), (3, "c")] and "from crm.log" in sentence
+
+
+@pytest.mark.parametrize(("code", "refused"), [("AccessDenied", None), ("SlowDown", ClientError)])
+def test_what_lies_beside_a_table_is_read_where_its_reader_may(code, refused):
+    def read(key):
+        raise ClientError({"Error": {"Code": code}}, "GetObject")
+
+    files = SimpleNamespace(read=read)
+    if refused is None:
+        assert read_if_allowed(files, "k") is None
+    else:
+        with pytest.raises(refused):
+            read_if_allowed(files, "k")
 
 
 def test_query_says_that_a_table_comes_from_its_history(own, monkeypatch, capsys):
