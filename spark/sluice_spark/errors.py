@@ -24,6 +24,14 @@ class SparkDied(SluiceError):
     next_step = "Look at the driver's stderr for the end of the JVM; too little memory is the usual cause"
 
 
+class WriteUndone(SluiceError):
+    """A task wrote a file of a write that was rolled back meanwhile, and removed it again. Facts: `instant`."""
+
+    code = "write_undone"
+    retriable = True
+    next_step = "Nothing to do: the part is merged again"
+
+
 class NoBundle(SluiceError):
     """Spark's class path has no Hudi bundle."""
 

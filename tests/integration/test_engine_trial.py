@@ -43,4 +43,5 @@ def test_one_job_tries_both_table_types_and_leaves_only_its_report(
     run = stack.target.client("emr-serverless").get_job_run(
         applicationId=stack.target.outputs["ApplicationId"], jobRunId=trial["job_run"]
     )["jobRun"]
-    assert (run["name"], run["tags"]) == (trial["trial"], {"sluice:trial": trial["trial"]})
+    tags = {"sluice:stack": stack.target.stack, "sluice:trial": trial["trial"]}
+    assert (run["name"], run["tags"]) == (trial["trial"], tags)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -365,6 +366,25 @@ def between_files(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(first_load, "_written", once)
 
 
+def behind_the_roll_back(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """One task fails, and the Python worker of another writes its file once the load is rolled back."""
+    written = first_load._written
+
+    def late(messages: Any, plan: Any, *given: Any, **named: Any) -> Any:
+        if not attempts(folder / "files", 1):
+            die()
+        timeline = Path(plan.table_uri.removeprefix("file:")) / ".hoodie"
+        until = time.monotonic() + 60
+        while not list(timeline.glob("*.rollback")) and time.monotonic() < until:
+            time.sleep(0.02)
+        try:
+            return written(messages, plan, *given, **named)
+        finally:
+            (folder / "written").touch()
+
+    monkeypatch.setattr(first_load, "_written", late)
+
+
 def with_other_rows(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     read = merging.read_first_load
 
@@ -409,6 +429,27 @@ def test_a_load_that_died_is_rolled_back_and_done_again_by_spark(
     assert base_files(bench, config) == []
     again = bench.merge_manifest(manifest, config)
     assert (again.counts["winning"], left_for(bench)) == (40, ["instants"])
+    assert len(bench.rows_by_hudi_rs(config, "id")) == 40
+
+
+@pytest.mark.whole  # two tasks at the same time
+def test_a_file_that_arrives_behind_the_roll_back_of_its_load_gives_no_row(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, in_tasks: None
+) -> None:
+    monkeypatch.setattr(first_load, "STORED_BYTES_PER_PART", 2_000)
+    config = table()
+    manifest = bench.manifest(config, objects(bench))
+    with monkeypatch.context() as broken:
+        behind_the_roll_back(broken, tmp_path)
+        with pytest.raises(Exception, match="killed here"):
+            bench.merge_manifest(manifest, config)
+    assert bench.resolve(manifest, config) is None
+    until = time.monotonic() + 60
+    while not (tmp_path / "written").exists():
+        assert time.monotonic() < until, "the worker was killed before it wrote"
+        time.sleep(0.02)
+    assert base_files(bench, config) == []
+    assert bench.merge_manifest(manifest, config).counts["winning"] == 40
     assert len(bench.rows_by_hudi_rs(config, "id")) == 40
 
 

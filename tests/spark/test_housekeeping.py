@@ -156,12 +156,13 @@ def test_a_table_that_no_service_came_to_is_compacted_beside_its_housekeeping(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write_choices, "UNSERVED_DELTA_COMMITS", 4)
-    config, known = table(table_type="mor"), KnownTables()
+    config, known = table(table_type="mor"), bench.services.known
     hudi = HudiTable(bench.spark, bench.path(config), config)
     merged: list[str | None] = []
     for number in range(6):
         bench.merge(config, [bench.put([change("u", 10 + number, id=1, place="A", name=f"at {number}")], SCHEMA)])
         merged.append(keep_house(hudi, now_ms=0, known=known).compacted)
+        known.keep(config, hudi.look())
     assert [instant is not None for instant in merged] == [False, False, False, True, False, False]
     assert bench.rows(config, "name") == [("at 5",)]
 

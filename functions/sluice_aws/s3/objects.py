@@ -261,6 +261,10 @@ class Objects:
     def put(self, bucket: str, key: str, data: bytes, *, content_type: str = "application/octet-stream") -> None:
         self._s3.put_object(Bucket=bucket, Key=key, Body=data, ContentType=content_type)
 
+    def delete(self, bucket: str, key: str) -> None:
+        """Delete an object, if there is one."""
+        self._s3.delete_object(Bucket=bucket, Key=key)
+
     def put_if(self, bucket: str, key: str, data: bytes, *, replaces: str | None, content_type: str) -> bool:
         """Write an object if there is none yet, or if it still has the ETag `replaces`. False where that isn't so."""
         condition = {"IfNoneMatch": "*"} if replaces is None else {"IfMatch": replaces}

@@ -38,9 +38,9 @@ from sluice_spark.arrow.base_file import (
 )
 from sluice_spark.arrow.decide import as_tombstones, may_share_keys, newest_places, with_batch
 from sluice_spark.arrow.rows import LeftToSpark, arrow_rows, check_columns
-from sluice_spark.arrow.table_files import write_file
+from sluice_spark.arrow.table_files import write_data_file, write_file
 from sluice_spark.errors import RowsDiffer
-from sluice_spark.hudi.base_files import NewFiles, marker, partition_metadata
+from sluice_spark.hudi.base_files import NewFiles, partition_metadata
 from sluice_spark.hudi.facts import BaseFile, TableFacts
 
 MIB = 1024**2
@@ -379,7 +379,7 @@ def _written(
 
 
 def _file(partition: str, rows: pa.Table, plan: LoadPlan, new: NewFiles, *, number: int, token: str) -> BaseFile:
-    """Write a file, Hudi's marker first. Each attempt has a file of its own, which its marker lets Hudi find."""
+    """Write a file. Each attempt has a file of its own, which its marker lets Hudi find."""
     began = time.monotonic()
     keys, rows = key_text(rows, plan.record_key), stored_rows(rows, plan)
     name = f"{uuid.uuid4()}-0_{token}_{new.instant}.parquet"
@@ -387,11 +387,10 @@ def _file(partition: str, rows: pa.Table, plan: LoadPlan, new: NewFiles, *, numb
     body = parquet_of(rows, keys, partition=partition, **own).to_pybytes()
     file = BaseFile(name, rows.num_rows, len(body), 0, inserted=rows.num_rows, partition=partition)
     objects = task_objects(plan.source)
-    write_file(objects, f"{plan.table_uri}/{marker(file.path, new.instant, 'CREATE')}", b"")
     if partition:
         place, content = partition_metadata(partition, new.instant)
         write_file(objects, f"{plan.table_uri}/{place}", content)
-    write_file(objects, f"{plan.table_uri}/{file.path}", body)
+    write_data_file(objects, plan.table_uri, file.path, body, new=new, kind="CREATE")
     return replace(file, ms=int((time.monotonic() - began) * 1000))
 
 

@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 
 from sluice_aws.s3.objects import Objects, ObjectSource, task_objects
 from sluice_spark.arrow.base_file import Rewritten, parquet_of, rewritten
-from sluice_spark.arrow.table_files import read_file, write_file
+from sluice_spark.arrow.table_files import read_file, write_data_file, write_file
 from sluice_spark.errors import RowsDiffer
-from sluice_spark.hudi.base_files import NewFiles, marker, partition_metadata
+from sluice_spark.hudi.base_files import NewFiles, partition_metadata
 from sluice_spark.hudi.facts import BaseFile
 
 AT_ONCE_IN_DRIVER = 4
@@ -111,8 +111,8 @@ def _write(
     if share.starts:
         place, content = partition_metadata(share.partition, new.instant)
         write_file(objects, f"{table_uri}/{place}", content)
-    write_file(objects, f"{table_uri}/{marker(file.path, new.instant, 'CREATE' if before is None else 'MERGE')}", b"")
-    write_file(objects, f"{table_uri}/{file.path}", body)
+    kind = "CREATE" if before is None else "MERGE"
+    write_data_file(objects, table_uri, file.path, body, new=new, kind=kind)
     return replace(file, ms=int((time.monotonic() - began) * 1000))
 
 

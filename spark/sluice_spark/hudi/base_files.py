@@ -8,18 +8,25 @@ from typing import Callable
 
 from pyspark.sql.types import StructType
 
+from sluice.config.table import MOR
 from sluice.hudi import options as hudi_options
 from sluice.hudi import own_metadata
+from sluice.hudi.timeline import COMMIT, DELTA_COMMIT, FOLDER, INFLIGHT, Instant
 from sluice_spark.hudi.facts import BaseFile, CommitResult, TableFacts
 from sluice_spark.hudi.table import HudiTable
 
 
 @dataclass(frozen=True)
 class NewFiles:
-    """What a writer of base files needs: the instant and the rows' schema (Avro, with Hudi's own columns)."""
+    """What a writer of base files needs: the instant and the rows' schema (Avro, with Hudi's own columns).
+
+    `inflight` is the file of the begun instant, below the table's folder: it stays with the completed one, and a
+    roll-back removes it.
+    """
 
     instant: str
     avro_schema: str
+    inflight: str
 
 
 def marker(path: str, instant: str, kind: str) -> str:
@@ -64,7 +71,8 @@ def commit_base_files(
     client = jvm.write_client(hudi.path, config.name, options, avro)
     try:
         instant = jvm.begin_write(client, facts.meta_client, operation, partitioned=bool(config.partition_by))
-        files = write(NewFiles(instant, jvm.with_meta_columns(avro)))
+        begun = Instant(instant, DELTA_COMMIT if config.table_type == MOR else COMMIT, INFLIGHT)
+        files = write(NewFiles(instant, jvm.with_meta_columns(avro), f"{FOLDER}{begun.file}"))
         jvm.commit_files(client, facts.meta_client, instant, files, own_metadata.stored_metadata(metadata))
     finally:
         client.close()

@@ -51,6 +51,7 @@ OF_OTHERS = {
     "schema_not_inferred": "a mistake of the program",
     "announcement_refused": "announce",
     "batch_taken": "the driver",
+    "write_undone": "the driver",
     "change_refused": "config push",
     "cleaning_unfinished": "housekeeping",
     "clock_behind": "the driver",

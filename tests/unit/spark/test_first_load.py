@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -31,7 +32,14 @@ from sluice_spark.hudi.base_files import NewFiles
 from sluice_spark.hudi.facts import TableFacts
 
 ID, NAME = plain_column("id", "int", False, "int"), plain_column("name", "string", True, "string")
-NEW = NewFiles("20261122205211687", '{"type": "record"}')
+NEW = NewFiles("20261122205211687", '{"type": "record"}', ".hoodie/20261122205211687.inflight")
+
+
+@pytest.fixture(autouse=True)
+def begun(tmp_path: Path) -> None:
+    """The instant is begun."""
+    (tmp_path / NEW.inflight).parent.mkdir()
+    (tmp_path / NEW.inflight).touch()
 
 
 def config(**settings: Any) -> TableConfig:

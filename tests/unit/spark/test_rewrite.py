@@ -16,14 +16,24 @@ from sluice_spark.arrow import base_file, covers
 from sluice_spark.arrow.base_file import parquet_of, rewritten
 from sluice_spark.arrow.rewrite import FileRows, FileWork, Rewrite
 from sluice_spark.arrow.rows import LeftToSpark
-from sluice_spark.errors import RowsDiffer
+from sluice_spark.arrow.table_files import write_data_file
+from sluice_spark.errors import RowsDiffer, WriteUndone
 from sluice_spark.hudi.base_files import NewFiles
 from sluice_spark.hudi.facts import TableFacts
 
 FIRST, SECOND = "20261122205211687", "20261122205311687"
 KINDS = {"id": "long", "name": ["null", "string"], hidden.POSITION: "string"}
 AVRO = json.dumps({"fields": [{"name": name, "type": kind} for name, kind in KINDS.items()]})
-NEW = NewFiles(SECOND, AVRO)
+NEW = NewFiles(SECOND, AVRO, f".hoodie/{SECOND}.inflight")
+
+
+@pytest.fixture(autouse=True)
+def begun(tmp_path: Path) -> None:
+    """The instant is begun."""
+    (tmp_path / NEW.inflight).parent.mkdir()
+    (tmp_path / NEW.inflight).touch()
+
+
 POOLS: list[pa.MemoryPool] = []  # never freed: what is allocated from one may outlive its test
 
 
@@ -229,7 +239,7 @@ def test_rows_leave_a_file_for_a_partition_that_begins_and_may_leave_none_behind
     assert not (tmp_path / old / ".hoodie_partition_metadata").exists()
 
     (again,) = work(tmp_path, FileRows(f"file:{tmp_path}/{emptied.path}", moved, keys(moved), 0, old)).write(
-        NewFiles("20261122205411687", AVRO)
+        NewFiles("20261122205411687", AVRO, NEW.inflight)
     )
     assert (again.rows, again.updated, again.inserted) == (1, 0, 1)
     with pytest.raises(RowsDiffer, match="1 rows of .* were to be updated or removed, and 0 were"):
@@ -242,7 +252,7 @@ def test_a_file_without_a_row_that_was_found_in_it_is_not_written(tmp_path: Path
     gone = rows((2, "B"))
     with pytest.raises(RowsDiffer):
         work(tmp_path, FileRows(f"file:{tmp_path}/{name}", gone, keys(gone), 1)).write(NEW)
-    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert [path.name for path in tmp_path.glob("*.parquet")] == [name]
 
 
 MIB = 1024**2
@@ -286,3 +296,12 @@ def test_columns_have_a_dictionary_where_their_values_repeat() -> None:
     columns = [group.column(place) for place in range(group.num_columns)]
     without = {column.path_in_schema for column in columns if column.dictionary_page_offset is None}
     assert without == {"_hoodie_commit_seqno", "_hoodie_record_key", "id", hidden.POSITION}
+
+
+def test_a_file_that_arrives_behind_the_roll_back_of_its_write_is_removed(tmp_path: Path) -> None:
+    own: Any = {"objects": None, "table_uri": f"file:{tmp_path}", "body": b"rows", "new": NEW, "kind": "CREATE"}
+    write_data_file(path="early.parquet", **own)
+    (tmp_path / NEW.inflight).unlink()
+    with pytest.raises(WriteUndone):
+        write_data_file(path="late.parquet", **own)
+    assert sorted(path.name for path in tmp_path.glob("*.parquet")) == ["early.parquet"]
