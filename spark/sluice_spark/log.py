@@ -17,8 +17,7 @@ from sluice.errors import SluiceError
 _LONGEST_MESSAGE = 2_000
 _LONGEST_TRACE = 6_000
 _MOST_CAUSES = 5
-# The path of a module of Sluice, from its package on.
-_own = re.compile(r"sluice(?:_\w+)?/(?:\w+/)*\w+\.py$").search
+_own = re.compile(r"sluice(_\w+)?\.").match  # the name of a module of Sluice
 
 
 class RunLog:
@@ -73,10 +72,8 @@ def failure_place(error: BaseException) -> str:
         classes.append(type(cause).__name__)
         cause = cause.__cause__
     names = ", caused by ".join(classes)
-    frames = traceback.extract_tb(error.__traceback__)
-    places = [
-        f"{frame.filename[found.start() :]}:{frame.lineno}" for frame in frames if (found := _own(frame.filename))
-    ]
+    frames = ((str(frame.f_globals.get("__name__")), line) for frame, line in traceback.walk_tb(error.__traceback__))
+    places = [f"{module.replace('.', '/')}.py:{line}" for module, line in frames if _own(module)]
     return f"{names} at {places[-1]}" if places else names
 
 

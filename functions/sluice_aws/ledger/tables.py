@@ -12,7 +12,7 @@ from sluice.ledger.keys import TABLES_LISTED_AS, listed_at, table_key
 from sluice.services.policy import CATALOG
 from sluice.services.requests import SERVICES
 from sluice_aws.errors import LedgerBusy
-from sluice_aws.ledger.expressions import when
+from sluice_aws.ledger.expressions import Condition, when
 from sluice_aws.ledger.settlement import TOTAL_PREFIX
 from sluice_aws.ledger.table import LedgerTable
 
@@ -96,12 +96,17 @@ class DynamoDbTables:
 
         The name of a history table is added where there is none yet, and stays where the history is switched off.
         """
+        wanted = dict(pinned)
+        if self._pin(table, wanted, when(pinned=None) | when(pinned=wanted)):
+            return True
         held = (self._table.get(table_key(table)) or {}).get("pinned")
         wanted = with_kept_history(pinned, held)
         if held is not None and with_kept_history(held, pinned) != wanted:
             return False
-        changes = {"pinned": wanted, **LISTED}
-        return self._table.update(table_key(table), changes, condition=when(pinned=held))[1] is None
+        return self._pin(table, wanted, when(pinned=held))
+
+    def _pin(self, table: str, pinned: Mapping[str, Any], condition: Condition) -> bool:
+        return self._table.update(table_key(table), {"pinned": pinned, **LISTED}, condition=condition)[1] is None
 
     def raise_purge_floor(self, table: str, positions: Mapping[int, str]) -> None:
         """Store, before a purge, the highest position by generation of the rows it removes. A floor never falls."""
