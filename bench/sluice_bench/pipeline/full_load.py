@@ -60,15 +60,12 @@ LANE, WARM = "main", "warm"
 PEERS = {"streaming": ("streaming", False), "tuned": ("streaming", True), "bare": ("bare", False)}
 
 
-def load_with_sluice(
-    stack: RunningStack, folder: Path, prefix: str, table_type: str, *, warm: bool
-) -> dict[str, object]:
+def load_with_sluice(stack: RunningStack, folder: Path, prefix: str, *, warm: bool) -> dict[str, object]:
     """Put all objects, wait until they are settled, and read the times from the ledger.
 
     `warm`: into the run that lingers; else a new run begins, without any other object in the lane.
     """
     database = prefix.rstrip(".")
-    stack.configure(table_rules(prefix, database, table_type))
     if not warm:
         _end_run(stack)
     files = sorted(path for path in folder.rglob("*.avro"))
@@ -198,12 +195,17 @@ def run(rounds: int, scale: float, peers: Sequence[str], table_type: str) -> tup
     values: list[dict] = []
     with bench_stack() as stack, tempfile.TemporaryDirectory(prefix="sluice-bench-tickit-") as scratch:
         for number in range(rounds):
+            prefixes = {design: f"{design}{number}x{secrets.token_hex(3)}." for design in ("sluice", WARM)}
+            # Both before the run begins: it ends where a push gives it tables that it may not write.
+            stack.configure(
+                [rule for each in prefixes.values() for rule in table_rules(each, each.rstrip("."), table_type)]
+            )
             for design in ("sluice", WARM, *peers):
-                if design in ("sluice", WARM):
-                    prefix = f"load{number}x{secrets.token_hex(3)}."
+                if design in prefixes:
+                    prefix = prefixes[design]
                     folder = Path(scratch) / prefix
                     written = write_snapshot(folder, Dataset(Sizes.scaled(scale), prefix=prefix))
-                    measured = load_with_sluice(stack, folder, prefix, table_type, warm=design == WARM)
+                    measured = load_with_sluice(stack, folder, prefix, warm=design == WARM)
                 else:
                     measured = load_with_peer(stack, folder, prefix, design, table_type)
                 values.append({"round": number, "rows_put": written["rows"], "bytes_put": written["bytes"], **measured})
