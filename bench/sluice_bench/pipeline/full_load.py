@@ -8,7 +8,6 @@ python -m sluice_bench.pipeline.full_load [--rounds 3] [--scale 1.0] [--peers st
 import argparse
 import json
 import os
-import resource
 import secrets
 import subprocess
 import sys
@@ -162,7 +161,6 @@ def load_with_peer(stack: RunningStack, folder: Path, prefix: str, peer: str, ta
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_SUBMIT_ARGS": f'--driver-memory {DRIVER_MEMORY} --driver-java-options "{options}" pyspark-shell',
     }
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("peer.py")), mode, json.dumps(session), json.dumps(job)],
         capture_output=True,
@@ -173,14 +171,13 @@ def load_with_peer(stack: RunningStack, folder: Path, prefix: str, peer: str, ta
     )
     if done.returncode != 0:
         raise RuntimeError(f"the peer {peer} ended with {done.returncode}:\n{done.stderr[-4000:]}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     total = next(line for line in lines if line.get("total"))
     return {
         "design": peer,
         "seconds": total["writes_s"] if mode == "bare" else total["seconds"],
         "session_s": total["session_s"],
-        "cpu_s": round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 2),
+        "cpu_s": total["cpu_s"],
         "load": round(os.getloadavg()[0], 2),
         "rows": total["rows"],
         "tables": {line["table"]: line["seconds"] for line in lines if "table" in line},

@@ -7,9 +7,11 @@ only the write, of rows in memory. Both use Hudi's defaults, apart from table ve
 
 import argparse
 import json
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -93,6 +95,12 @@ def load_bare(spark: SparkSession, name: str, source: str, schema, key: str, job
     return seconds
 
 
+def _cpu_seconds(pid: int) -> float:
+    """Processor seconds of a living process: of the JVM, which is no child that is waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def main() -> None:
     """Load every table of the job, one after the other."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -115,6 +123,7 @@ def main() -> None:
         writes += seconds
         print(json.dumps({"table": name, "seconds": round(seconds, 2)}), flush=True)
     total_s = time.perf_counter() - began
+    cpu_s = time.process_time() + _cpu_seconds(spark.sparkContext._gateway.proc.pid)
     rows = sum(spark.read.format("hudi").load(f"{job.into}/{name}").count() for name in job.tables)
     print(
         json.dumps(
@@ -123,6 +132,7 @@ def main() -> None:
                 "seconds": round(total_s, 2),
                 "writes_s": round(writes, 2),
                 "session_s": round(session_s, 2),
+                "cpu_s": round(cpu_s, 2),
                 "rows": rows,
             }
         ),
