@@ -180,7 +180,8 @@ def test_a_trace_accounts_for_the_time_between_the_put_and_the_commit(source: So
     for key in source.records:
         trace = source.describe("trace", key, "--json", "--svg", str(tmp_path / "w.svg"))
         spans = [span for span in trace["spans"] if span["began_at"] < trace["readable_at"]]
-        assert [span["name"] for span in spans][-2:] == (
+        # Bookkeeping of some milliseconds may lie between two stages.
+        assert [span["name"] for span in spans if span["name"] != "between"][-2:] == (
             ["read", "commit"] if trace["instant"] else ["schemas", "read"]
         )
         assert sum(span["ms"] for span in spans) == pytest.approx(trace["to_readable_ms"], rel=0.1, abs=300), (
