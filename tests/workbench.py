@@ -62,6 +62,22 @@ def row(op: str, lsn: int, id: int, place: str | None = "A", name: str | None = 
     return change(op, lsn, id=id, place=place, name=name)
 
 
+class Died(Exception):
+    """The run ended, before the write that it was about to do."""
+
+
+def dies_at(number: int) -> Callable[[], bool]:
+    """A look at the lane that finds it held, until the run dies at the look of this number (from 1)."""
+    looks = itertools.count(1)
+
+    def still_held() -> bool:
+        if next(looks) == number:
+            raise Died
+        return True
+
+    return still_held
+
+
 def table(name: str = "t", **settings: Any) -> TableConfig:
     """A table's configuration with a key `id`."""
     known = {"record_key": ("id",), "database": "db", "topic": f"src.public.{name}", **settings}

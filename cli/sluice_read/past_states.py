@@ -1,7 +1,7 @@
 """Rows of a table as of a moment before its own files begin, from the changes in its history table.
 
 The table's files know the times of its commits, the history table those of the source's. So this is the table as the
-source had it. It is told only where the state of every row is known: a history that began after its table, or was
+source had it. It is known only where the state of every row is known: a history that began after its table, or was
 switched off for a while, lacks changes.
 """
 

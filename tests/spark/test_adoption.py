@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
 import pytest
-from workbench import Workbench, change, flattened, row, table
+from workbench import Died, Workbench, change, dies_at, flattened, row, table
 
 from sluice.changes.forgotten import key_hash, with_mark
 from sluice.changes.position import is_adopted
@@ -187,10 +187,6 @@ def test_times_as_the_connector_counts_them_become_times(bench: Workbench) -> No
     assert values[0] == (1, "2022-01-08", "2023-11-14 22:13:20")
 
 
-class Died(Exception):
-    """The run ended, before the write that it was about to do."""
-
-
 @pytest.mark.whole
 @pytest.mark.timeout(900)
 def test_an_adoption_that_died_before_any_of_its_writes_is_finished_later(bench: Workbench) -> None:
@@ -199,15 +195,8 @@ def test_an_adoption_that_died_before_any_of_its_writes_is_finished_later(bench:
     for at in count(1):
         config = table(f"t{at}")
         bench.merge(config, [bench.put([row("u", 100, 1, "A", "new"), row("d", 101, 2)], SCHEMA)])
-        looks = count(1)
-
-        def dies(looks: Iterator[int] = looks, at: int = at) -> bool:
-            if next(looks) == at:
-                raise Died
-            return True
-
         try:
-            adopt(bench, config, source, still_held=dies)
+            adopt(bench, config, source, still_held=dies_at(at))
         except Died:
             adopt(bench, config, source)
             assert (at, bench.rows(config, *COLUMNS)) == (at, expected)

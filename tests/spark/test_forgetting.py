@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from workbench import Workbench, flattened, row, table
+from workbench import Died, Workbench, dies_at, flattened, row, table
 
 from sluice.changes.forgotten import key_hash
 from sluice.config.table import TableConfig
@@ -111,10 +111,6 @@ def test_a_row_that_the_table_lost_is_removed_from_its_older_files(bench: Workbe
     assert (nothing.rows, nothing.more["marked"]) == (0, 0)
 
 
-class Died(Exception):
-    """The run ended, before the write that it was about to do."""
-
-
 @pytest.mark.whole
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", ["cow", "mor"])
@@ -126,15 +122,8 @@ def test_forgetting_that_died_before_any_of_its_writes_is_finished_later(bench: 
         )
         bench.merge(config, [bench.put([row("c", 1, 1, "A", SECRET.decode()), row("c", 2, 2)], SCHEMA)])
         bench.merge(config, [bench.put([row("u", 3, 1, "B", SECRET.decode()), row("u", 4, 2, "A", "kept")], SCHEMA)])
-        looks = count(1)
-
-        def dies(looks: Iterator[int] = looks, at: int = at) -> bool:
-            if next(looks) == at:
-                raise Died
-            return True
-
         try:
-            forget(bench, config, "1", still_held=dies)
+            forget(bench, config, "1", still_held=dies_at(at))
         except Died:
             marked = forget(bench, config, "1").report.more["marked"]
             assert (at, marked) == (at, 1)

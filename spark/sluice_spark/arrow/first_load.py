@@ -226,7 +226,7 @@ def _messages(batches: Iterable[pa.RecordBatch], plan: LoadPlan, parts: int) -> 
             if sent[part] > plan.most_part_bytes:
                 yield parts, "size"
                 return
-            for whole in _chunks(own):
+            for whole in _in_messages(own):
                 yield part, _ipc(whole)
                 yield parts + part, (whole.nbytes, _ipc(_to_count(whole, plan)))
 
@@ -261,7 +261,7 @@ def _to_partitions(
     rows = _newest(found, plan)
     own_tasks = [tasks[path] for path in _paths(rows, plan).to_pylist()]
     for task, own in _divided(rows, _by_key(rows, plan, own_tasks)):
-        for message in _chunks(own):
+        for message in _in_messages(own):
             yield task, _ipc(message)
 
 
@@ -270,7 +270,7 @@ def _newest(messages: Iterable[bytes], plan: LoadPlan) -> pa.Table:
     return rows.take(newest_places([key_text(rows, plan.record_key)], rows.column(hidden.POSITION)))
 
 
-def _chunks(rows: pa.Table) -> Iterator[pa.Table]:
+def _in_messages(rows: pa.Table) -> Iterator[pa.Table]:
     """The rows in messages."""
     for message in rows.to_batches(max_chunksize=max(1, rows.num_rows * MESSAGE_BYTES // max(rows.nbytes, 1))):
         yield pa.Table.from_batches([message])
