@@ -2,6 +2,7 @@
 
 import io
 import shlex
+import time
 from html.parser import HTMLParser
 from http.client import IncompleteRead
 from types import SimpleNamespace
@@ -78,7 +79,8 @@ def sleeping(monkeypatch, *between):
             raise KeyboardInterrupt
         left.pop(0)()
 
-    monkeypatch.setattr(page_file.time, "sleep", sleep)
+    # The module's own clock, not the process's: other threads of the tests' process sleep, too.
+    monkeypatch.setattr(page_file, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
     return pauses
 
 
@@ -189,7 +191,7 @@ def test_top_looks_again_until_ctrl_c_and_leaves_its_last_look(stack, monkeypatc
             raise KeyboardInterrupt
         stack.admit(stack.write("b"))
 
-    monkeypatch.setattr(top_command.time, "sleep", sleep)
+    monkeypatch.setattr(top_command, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
     stack.ledger.lanes.wake("main")
     store = SimpleNamespace(load=lambda: None)
     top_command._watch(stack.ledger, store, top_command.look(stack.ledger, NOW, None), 2.0, console)
