@@ -25,7 +25,8 @@ def indexed(bench: Workbench, config: Any) -> bool:
 def test_a_grown_table_gets_the_record_index_and_rows_move_and_lose_as_before(
     bench: Workbench, table_type: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write_choices, "RECORD_INDEX_ROWS", 4)
+    for limit in ("RECORD_INDEX_ROWS", "RECORD_INDEX_ROWS_BY_ARROW"):
+        monkeypatch.setattr(write_choices, limit, 4)
     config = table(table_type=table_type, partition_by=("place",))
     bench.merge(config, [bench.put([row("c", 1, 1), row("c", 2, 2), row("c", 3, 3)], SCHEMA)])
     bench.merge(config, [bench.put([row("c", 4, 4), row("u", 5, 1, name="simple")], SCHEMA)])

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from sluice.config.table import AUTO, HARD, MOR, RECORD, TableConfig
+from sluice.config.table import AUTO, HARD, IGNORE, MOR, RECORD, TableConfig
 
+MIB = 1024**2
 RECORD_INDEX = "record_index"
 # The simple index reads every key of the table to find a row, the record index some keys of its metadata table: on one
 # core 13 us a row against 4 s in all (local; docs/decisions/index.md). Each commit then commits to the metadata table
 # too, so the record index is chosen where it saves several times its cost.
 RECORD_INDEX_ROWS = 500_000
+# Arrow reads a key in 0.1 us, and Hudi's commit to the metadata table takes some seconds more. What Arrow leaves to
+# Spark bounds these rows.
+RECORD_INDEX_ROWS_BY_ARROW = 2_000_000
+MOST_BYTES_BY_ARROW = 512 * MIB  # of a table whose small parts Arrow merges: it reads all files
 
 
 def has_record_index(metadata_partitions: str | None) -> bool:
@@ -16,8 +21,8 @@ def has_record_index(metadata_partitions: str | None) -> bool:
     return RECORD_INDEX in (metadata_partitions or "").split(",")
 
 
-def wants_record_index(config: TableConfig, *, has: bool, rows: int | None) -> bool:
-    """Whether the next write uses the record index: as configured, else by the table's rows. Once there, it stays.
+def wants_record_index(config: TableConfig, *, has: bool, rows: int | None, table_bytes: int = 0) -> bool:
+    """Whether the next write uses the record index: as configured, else by the table's size. Once there, it stays.
 
     Not where rows are purged: a removed row is a delete block in the metadata table, and Hudi 1.0.2 reads it in threads
     that may lack Hudi's classes (ClassCastException to HoodieDeleteRecord, docs/decisions/index.md).
@@ -25,11 +30,16 @@ def wants_record_index(config: TableConfig, *, has: bool, rows: int | None) -> b
     if config.delete_mode == HARD:
         return False
     if config.index == AUTO:
-        return has or (rows or 0) >= RECORD_INDEX_ROWS
+        by_arrow = may_go_by_arrow(config) and table_bytes <= MOST_BYTES_BY_ARROW
+        return has or (rows or 0) >= (RECORD_INDEX_ROWS_BY_ARROW if by_arrow else RECORD_INDEX_ROWS)
     return config.index == RECORD
 
 
-MIB = 1024**2
+def may_go_by_arrow(config: TableConfig) -> bool:
+    """Whether Arrow merges small parts of such a table, as far as its configuration tells."""
+    return config.table_type != MOR and not config.history and not config.hudi and config.delete_mode != IGNORE
+
+
 # New rows of a merge-on-read table can't go into a log: Hudi puts them into a base file below this limit that has no
 # log, and rewrites that file with every commit. At Hudi's limit of 100 MiB a small table is half copy-on-write. So the
 # file that takes new rows is at most about a twentieth of the table, at 64 bytes per compressed row: less to rewrite

@@ -15,7 +15,7 @@ from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
 from sluice.config.table import IGNORE, MOR, TableConfig
 from sluice.hudi import options as hudi_options
-from sluice.hudi.write_choices import MIB, wants_record_index
+from sluice.hudi.write_choices import MIB, MOST_BYTES_BY_ARROW, wants_record_index
 from sluice_spark.arrow.base_file import can_write, has_plain_partitions
 from sluice_spark.arrow.rows import LeftToSpark
 from sluice_spark.hudi.facts import TableFacts
@@ -27,7 +27,7 @@ MOST_DECODED_BYTES = 64 * MIB  # of one object, whose bytes may be compressed
 FEW_CHANGES, FEW_FILES, FEW_FILE_BYTES, FEW_STORED_ROWS = 200, 4, 8 * MIB, 200_000
 # The others are written by pyarrow. A file is held before and after, beside a row group of it; keys are looked up in
 # all files, which are read whole.
-MOST_FILES, MOST_FILE_BYTES, MOST_TABLE_BYTES = 64, 96 * MIB, 512 * MIB
+MOST_FILES, MOST_FILE_BYTES = 64, 96 * MIB
 BYTES_IN_DRIVER = 8 * MIB  # of all files; larger ones are read and written in Spark tasks
 # New rows go into a file below this size, and into a new one where there is none.
 SMALL_FILE_BYTES = 64 * MIB
@@ -96,7 +96,7 @@ def by_merge_handle(
     unusual = (
         ("pyarrow", not can_write()),
         ("lists", any(map(hudi_options.is_list, target.values()))),
-        ("files", max(sizes) > MOST_FILE_BYTES or sum(sizes) > MOST_TABLE_BYTES),
+        ("files", max(sizes) > MOST_FILE_BYTES or sum(sizes) > MOST_BYTES_BY_ARROW),
     )
     for reason, found in unusual:
         if found:

@@ -3,7 +3,9 @@
 from sluice.config.table import TableConfig
 from sluice.hudi.write_choices import (
     HOUR_MS,
+    MOST_BYTES_BY_ARROW,
     RECORD_INDEX_ROWS,
+    RECORD_INDEX_ROWS_BY_ARROW,
     cleaning_due,
     cleaning_horizon_ms,
     has_record_index,
@@ -20,7 +22,7 @@ def table(**settings) -> TableConfig:
 
 
 def test_the_record_index_starts_at_a_size_stays_and_excludes_purged_tables() -> None:
-    many, few = RECORD_INDEX_ROWS, RECORD_INDEX_ROWS - 1
+    many, few = RECORD_INDEX_ROWS_BY_ARROW, RECORD_INDEX_ROWS_BY_ARROW - 1
     assert [
         wants_record_index(table(), has=has, rows=rows)
         for has, rows in ((False, few), (False, None), (False, many), (True, few))
@@ -32,6 +34,15 @@ def test_the_record_index_starts_at_a_size_stays_and_excludes_purged_tables() ->
         wants_record_index(table(index=index, delete_mode="hard"), has=True, rows=many) for index in ("auto", "record")
     )
     assert [has_record_index(text) for text in (None, "", "files", "files,record_index")] == [False, False, False, True]
+
+
+def test_tables_that_arrow_does_not_merge_get_the_record_index_earlier() -> None:
+    rows = RECORD_INDEX_ROWS
+    others = ({"table_type": "mor"}, {"history": "db.t_history"}, {"hudi": {"a": "b"}}, {"delete_mode": "ignore"})
+    assert [wants_record_index(table(**settings), has=False, rows=rows) for settings in others] == [True] * len(others)
+    assert not any(wants_record_index(table(**settings), has=False, rows=rows - 1) for settings in others)
+    sizes = (MOST_BYTES_BY_ARROW, MOST_BYTES_BY_ARROW + 1)
+    assert [wants_record_index(table(), has=False, rows=rows, table_bytes=size) for size in sizes] == [False, True]
 
 
 def test_a_shuffle_has_a_task_per_64_mib_and_bounds() -> None:
