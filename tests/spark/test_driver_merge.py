@@ -114,7 +114,8 @@ def by(monkeypatch: pytest.MonkeyPatch) -> Ways:
 
     def leave(way: str) -> None:
         monkeypatch.setattr(covers, "FEW_CHANGES", 200 if way == "handle" else 0)
-        monkeypatch.setattr(driver_merge, "BYTES_IN_DRIVER", 0 if way == "pyarrow in tasks" else covers.BYTES_IN_DRIVER)
+        for limit in ("BYTES_IN_DRIVER", "OBJECTS_IN_DRIVER"):
+            monkeypatch.setattr(driver_merge, limit, 0 if way == "pyarrow in tasks" else getattr(covers, limit))
 
     return leave
 
@@ -150,6 +151,29 @@ def test_any_order_gives_the_same_rows_and_counts_by_each_way(
             assert (way, told(found)) == (way, told(wanted))
             assert bench.rows_by_hudi_rs(config, *STORED) == rows
     assert sum(merged) > 3 * len(WAYS) - 3, "a seed whose history shows something"
+
+
+def test_thousands_of_changes_are_read_in_tasks_and_merged_as_by_spark(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, tasks, large = (table(name) for name in "dtl")
+    bench.services.known.leave_to_spark(tasks)
+    first = [bench.put([row("c", number, number) for number in range(1, 3_001)], SCHEMA)]
+    changes = [row("cud"[at % 3], 4_000 + at, 1 + at * 7 % 6_000, name=f"n{at}") for at in range(6_000)]
+    # One after the other in time, not in the order of their changes.
+    later = [bench.put(changes[at::30], SCHEMA) for at in range(30)]
+    for config in (driver, tasks):
+        bench.merge(config, first)
+    here, why = bench.merge(driver, later), in_tasks(bench)
+    there = bench.merge(tasks, later)
+    assert why is None and told(here) == told(there)
+    assert here.counts["read"] == here.counts["winning"] == 6_000
+    assert bench.rows(driver, *STORED) == bench.rows(tasks, *STORED) == bench.rows_by_hudi_rs(driver, *STORED)
+
+    bench.merge(large, first)
+    monkeypatch.setattr(driver_merge, "MOST_DECODED_BYTES", 64 * 1024)
+    bench.merge(large, later[:26])
+    assert in_tasks(bench) == "size: decoded"
 
 
 @pytest.mark.parametrize("way", [pytest.param("handle", marks=pytest.mark.whole), "pyarrow in tasks"])

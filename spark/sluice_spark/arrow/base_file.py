@@ -135,6 +135,7 @@ def rewritten(
     new = _with_hudis_columns(rows, keys, instant=instant, file_name=file_name, number=number, partition=partition)
     own_keys = new.column(RECORD_KEY).combine_chunks()
     wanted = pa.concat_arrays([own_keys, pa.array(removed, pa.string())])
+    own_places = pa.array(range(_ROWS_AT_ONCE), pa.int64())
     replaced: set[int] = set()
     stored = gone = 0
 
@@ -143,19 +144,14 @@ def rewritten(
         for batch in _held_batches(body):
             old = _as_now(batch, new.schema, file_name)
             stored += old.num_rows
-            found = pc.index_in(old.column(RECORD_KEY), value_set=wanted)
-            begin = 0
-            pieces = []
-            for place in pc.indices_nonzero(pc.is_valid(found)).to_pylist():
-                number = found[place].as_py()
-                pieces.append(old.slice(begin, place - begin))
-                begin = place + 1
-                if number < new.num_rows:
-                    replaced.add(number)
-                    pieces.append(new.slice(number, 1))
-                else:
-                    gone += 1
-            yield pa.concat_tables([*pieces, old.slice(begin)])
+            found = pc.index_in(old.column(RECORD_KEY), value_set=wanted).combine_chunks()
+            replaced.update(found.drop_null().to_pylist())
+            leaves = pc.fill_null(pc.greater_equal(found, new.num_rows), False)
+            gone += leaves.true_count
+            # Each row's place among the old ones and, behind them, the new ones.
+            places = pc.coalesce(pc.add(found.cast(pa.int64()), old.num_rows), own_places.slice(0, old.num_rows))
+            yield pa.concat_tables([old, new]).combine_chunks().take(places.filter(pc.invert(leaves)))
+        replaced.intersection_update(range(new.num_rows))
         if len(replaced) < new.num_rows:  # else a row group without rows, which not every reader takes
             yield new.take(pa.array([number for number in range(new.num_rows) if number not in replaced], pa.int64()))
 

@@ -1,4 +1,4 @@
-"""Whether a part is merged by Arrow: plain changes of a copy-on-write table, few enough for the driver.
+"""Whether a part is merged by Arrow: plain changes of a copy-on-write table, few enough to decide in the driver.
 
 Everything unusual is left to the Spark path by `LeftToSpark`, whose reasons are words for the log.
 """
@@ -20,9 +20,11 @@ from sluice_spark.arrow.base_file import can_write, has_plain_partitions
 from sluice_spark.arrow.rows import LeftToSpark
 from sluice_spark.hudi.facts import TableFacts
 
-# Parts that are read and decided in the driver: a Spark job takes longer to plan than so many objects to read.
-MOST_OBJECTS, MOST_BYTES, MOST_CHANGES = 25, MIB, 5_000
-MOST_DECODED_BYTES = 64 * MIB  # of one object, whose bytes may be compressed
+# Parts that are decided in the driver: Spark's plan of a merge takes longer than so many changes.
+MOST_OBJECTS, MOST_BYTES, MOST_CHANGES = 100, 16 * MIB, 50_000
+MOST_DECODED_BYTES = 32 * MIB  # of all objects, whose bytes may be compressed
+# Parts whose objects are read in the driver, too: a Spark job takes longer to plan. Others are read in tasks.
+OBJECTS_IN_DRIVER, OBJECT_BYTES_IN_DRIVER = 25, MIB
 # Of these, changes that Hudi's merge handle writes in the driver: each is a call, and so is each stored row in the JVM.
 FEW_CHANGES, FEW_FILES, FEW_FILE_BYTES, FEW_STORED_ROWS = 200, 4, 8 * MIB, 200_000
 # The others are written by pyarrow. A file is held before and after, beside a row group of it; keys are looked up in

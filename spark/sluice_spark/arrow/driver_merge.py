@@ -1,4 +1,4 @@
-"""Reads and decides a small part in the driver: its objects, and the keys in its table's base files.
+"""Decides a small part in the driver, by its objects and by the keys in its table's base files.
 
 `covers` says which parts are small, and whether Hudi's merge handle or pyarrow writes their rows. Nothing is put
 anywhere before a part is decided, so that the Spark path can take it over at any point.
@@ -20,7 +20,7 @@ from sluice.changes import hidden_columns as hidden
 from sluice.changes.log_restart import SeenObject
 from sluice.errors import SluiceError
 from sluice_aws.s3.objects import Objects, ObjectSource
-from sluice_formats.decode import decode
+from sluice_formats.decode import Decoded, decode
 from sluice_formats.records import ReaderPlan
 from sluice_spark.arrow.base_file import has_plain_key, key_text, partition_paths
 from sluice_spark.arrow.covers import (
@@ -28,6 +28,8 @@ from sluice_spark.arrow.covers import (
     MOST_CHANGES,
     MOST_DECODED_BYTES,
     MOST_FILES,
+    OBJECT_BYTES_IN_DRIVER,
+    OBJECTS_IN_DRIVER,
     by_merge_handle,
     check_changes,
     check_part,
@@ -64,7 +66,7 @@ def merge_in_driver(
     *,
     objects: Objects,
     source: ObjectSource,
-    items: Sequence[ManifestObject],
+    shares: Sequence[Sequence[ManifestObject]],
     plan: ReaderPlan,
     before: Mapping[str, str],
     target: Mapping[str, str],
@@ -72,15 +74,18 @@ def merge_in_driver(
 ) -> MergedInDriver:
     """Read a part's objects and decide which rows they write.
 
-    `objects` is the driver's S3, `source` that of tasks; `before` and `target` are the table's columns and their types
-    without and with this batch; `watch` is what is known of the table's log. Raises LeftToSpark.
+    `objects` is the driver's S3, `source` that of tasks, which read one of the `shares` each; `before` and `target` are
+    the table's columns and their types without and with this batch; `watch` is what is known of the table's log. Raises
+    LeftToSpark.
     """
-    config = hudi.config
+    config, items = hudi.config, [item for share in shares for item in share]
     check_part(config, facts, before=before, target=target, objects=items)
     missing = missing_in_engine(hudi.jvm.spark, facts.record_index)
     if missing:
         raise LeftToSpark("engine", ", ".join(missing))
-    changes, seen = _changes(objects, items, plan, target)
+    few = len(items) <= OBJECTS_IN_DRIVER and sum(item.size for item in items) <= OBJECT_BYTES_IN_DRIVER
+    reading = FileWork(hudi.jvm.spark, objects, source, in_tasks=not few)
+    changes, seen = _changes(reading, [items] if few else shares, plan, target)
     check_changes(changes)
     judged = watched(watch, seen, config)
     if judged.refused or judged.parked:
@@ -107,8 +112,8 @@ def merge_in_driver(
     if by_handle:
         made: FewRows | Rewrite = _few_rows(rows, held, files, partitions)
     else:
-        shares = _by_file(rows, held, files, partitions, target, config.record_key)
-        made = Rewrite(config.table, hudi.path, shares, work)
+        files_rows = _by_file(rows, held, files, partitions, target, config.record_key)
+        made = Rewrite(config.table, hudi.path, files_rows, work)
     return MergedInDriver(made, decided.counts, judged, unexpected_in(seen))
 
 
@@ -189,29 +194,58 @@ def _by_file(
     ]
 
 
+@dataclass(frozen=True)
+class _Read:
+    """The objects of a share, decoded, or why they are left to Spark: the arguments of LeftToSpark."""
+
+    decoded: Sequence[Decoded] = ()
+    left: tuple[str, ...] = ()
+
+
 def _changes(
-    objects: Objects, items: Sequence[ManifestObject], plan: ReaderPlan, target: Mapping[str, str]
+    reading: FileWork, shares: Sequence[Sequence[ManifestObject]], plan: ReaderPlan, target: Mapping[str, str]
 ) -> tuple[pa.Table, list[SeenObject]]:
     """The changes of all objects in the table's columns, and each object's place in Kafka, in order of admission."""
-    in_order = sorted(items, key=lambda item: (item.admitted_at, item.id))
-    batches: list[pa.RecordBatch] = []
-    seen: list[SeenObject] = []
     limits = replace(
         plan.limits,
         object_rows=min(MOST_CHANGES, plan.limits.object_rows),
         decoded_bytes=min(MOST_DECODED_BYTES, plan.limits.decoded_bytes),
     )
-    plan = replace(plan, limits=limits)
+    most_bytes = MOST_DECODED_BYTES // len(shares)
+    found = reading.each(partial(_read, plan=replace(plan, limits=limits), most_bytes=most_bytes), shares)
+    for read in found:
+        if read.left:
+            raise LeftToSpark(*read.left)
+    # In order of admission, whichever share an object is in.
+    places = {item.id.hash: (item.admitted_at, item.id) for share in shares for item in share}
+    decoded = sorted((each for read in found for each in read.decoded), key=lambda each: places[each.seen.object])
+    batches = [batch for each in decoded for batch in each.batches]
+    return arrow_rows(batches, plan=plan, target=target), [each.seen for each in decoded]
+
+
+def _read(
+    objects: Objects,
+    token: str,
+    number: int,
+    items: Sequence[ManifestObject],
+    *,
+    plan: ReaderPlan,
+    most_bytes: int,
+) -> _Read:
+    """Read and decode objects, up to `most_bytes` as Arrow holds them. A failed task would be tried again."""
+    decoded: list[Decoded] = []
+    size = 0
     try:
-        for item, body in zip(in_order, _bodies(objects, in_order, plan.limits.object_bytes)):
-            decoded = decode(body, item, plan)
-            if decoded.rows:
-                raise LeftToSpark("rows_aside")
-            batches += decoded.batches
-            seen.append(decoded.seen)
-    except SluiceError as error:  # a task puts the reason in S3, and asks S3 again
-        raise LeftToSpark("object", error.code) from error
-    return arrow_rows(batches, plan=plan, target=target), seen
+        for item, body in zip(items, _bodies(objects, items, plan.limits.object_bytes)):
+            decoded.append(decode(body, item, plan))
+            size += sum(batch.nbytes for batch in decoded[-1].batches)
+            if decoded[-1].rows:
+                return _Read(left=("rows_aside",))
+            if size > most_bytes:
+                return _Read(left=("size", "decoded"))
+    except SluiceError as error:  # a task of Spark's way puts the reason in S3, and asks S3 again
+        return _Read(left=("object", error.code))
+    return _Read(decoded)
 
 
 def _bodies(objects: Objects, items: Sequence[ManifestObject], limit: int) -> list[bytes]:

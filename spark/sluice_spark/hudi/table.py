@@ -138,9 +138,7 @@ class HudiTable:
             rows = self.stored(facts, *self.config.record_key[:1]).count()
         few = (rows or 0) < write_choices.RECORD_INDEX_ROWS
         table_bytes = 0 if few or facts.record_index else self.size_bytes(facts)
-        return write_choices.wants_record_index(
-            self.config, has=facts.record_index, rows=rows, table_bytes=table_bytes
-        )
+        return write_choices.wants_record_index(self.config, has=facts.record_index, rows=rows, table_bytes=table_bytes)
 
     def raise_floor(
         self,

@@ -178,7 +178,7 @@ def _first_load(part: PartContext, prepared: Prepared) -> Outcome | None:
 
 
 def _small_merge(part: PartContext, prepared: Prepared) -> Outcome | None:
-    """Merge a few changes in the driver; None, before anything is written, for what is left to Spark."""
+    """Merge some changes by Arrow; None, before anything is written, for what is left to Spark."""
     services, objects = part.services, prepared.objects
     if not services.in_driver or services.known.is_left_to_spark(part.config):
         return None
@@ -191,7 +191,7 @@ def _small_merge(part: PartContext, prepared: Prepared) -> Outcome | None:
                 prepared.facts,
                 objects=services.objects,
                 source=services.source,
-                items=objects,
+                shares=shared_out(objects, part.spark.sparkContext.defaultParallelism),
                 plan=prepared.planned.plan,
                 before=column_types(prepared.facts.schema),
                 target=column_types(prepared.planned.target),

@@ -1,5 +1,7 @@
 """The Merger port on Spark. Each table works in a scheduler pool of its own.
 
+Merges and services are imported beside the claim, which needs none of their libraries: half a second (local).
+
 Python workers are kept alive while nothing arrives: Spark ends idle ones after a minute, and a new one takes a second.
 """
 
@@ -11,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from pyspark.sql import SparkSession
 
@@ -24,9 +26,11 @@ from sluice_spark.engine.session import SparkProcess
 from sluice_spark.engine.tasks import work_on
 from sluice_spark.errors import SparkDied
 from sluice_spark.merge.context import MergeServices
-from sluice_spark.merge.part import merge_part, resolve_part
-from sluice_spark.services.slice import SliceRates, serve_table
 
+if TYPE_CHECKING:
+    from sluice_spark.services.slice import SliceRates
+
+_MERGES = "sluice_spark.merge.part"
 WARM_EVERY_S = 30.0  # Spark ends Python workers that were idle for a minute
 
 
@@ -46,13 +50,14 @@ class SparkMerger:
         self._rates: SliceRates | None = None
 
     def prepare(self) -> None:
-        """Start Spark, then the Python workers of executors.
+        """Start Spark, then the Python workers of executors, and import merges beside.
 
         Where tasks run in the driver's own process, the first batch starts its workers: earlier they would take the
         processors from the start of Spark and from the claim.
         """
         self._begun()
         self._spark.session()
+        threading.Thread(target=importlib.import_module, args=(_MERGES,), name="imports", daemon=True).start()
         self._warm_in_background(only_executors=True)
 
     def merge_part(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome:
@@ -60,6 +65,8 @@ class SparkMerger:
         asked_at, ready = self._services.clock.now_ms(), self._spark.ready()
         with self._pool(table, manifest.batch) as spark:
             waited = () if ready else (Stage(SPARK_STAGE, asked_at, self._services.clock.now_ms() - asked_at),)
+            from sluice_spark.merge.part import merge_part
+
             return merge_part(
                 spark, manifest=manifest, table=table, services=self._services, still_held=still_held, before=waited
             )
@@ -67,6 +74,8 @@ class SparkMerger:
     def resolve_part(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome | None:
         """Roll back what is unfinished and look for the part on the timeline."""
         with self._pool(table, manifest.batch) as spark:
+            from sluice_spark.merge.part import resolve_part
+
             return resolve_part(spark, manifest=manifest, table=table, services=self._services, still_held=still_held)
 
     def serve_table(
@@ -82,6 +91,8 @@ class SparkMerger:
     ) -> SliceDone:
         """Do one slice of a table service."""
         with self._pool(config.table, service) as spark:
+            from sluice_spark.services.slice import SliceRates, serve_table
+
             if self._rates is None:
                 self._rates = SliceRates(cores=spark.sparkContext.defaultParallelism)
             return serve_table(
