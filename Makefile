@@ -125,7 +125,7 @@ $(SITE)/.made: pyproject.toml
 	@touch $@
 
 docs: $(SITE)/.made  ## build the documentation's site into build/site; a broken link fails
-	$(SITE)/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --quiet
 
 SCANNERS = $(VENV)-scan
 $(SCANNERS)/.made: pyproject.toml

@@ -19,7 +19,7 @@ from sluice_read.errors import InvalidQuery, Unreadable
 from sluice_read.moments import NOW, Span
 from sluice_read.past_states import CHANGES, PastStates, open_as_of
 from sluice_read.place import SilverPlace, tables_in
-from sluice_read.reading import Shown, SilverTable
+from sluice_read.reading import ALL, BATCH_ROWS, Shown, SilverTable
 
 _OWN_SCHEMAS = frozenset({"information_schema", "pg_catalog", "main", "temp"})
 _ADVICE = ("Candidate bindings", "Did you mean", "Either add")  # how DuckDB's own next steps begin
@@ -243,6 +243,16 @@ def load_past(
     ((unknown,),) = connection.execute(past.unknown(changes, rows)).fetchall()
     if unknown:
         raise past.lacking(unknown)
+
+
+@contextmanager
+def past_rows(past: PastStates, shown: Shown = ALL) -> Iterator[pa.RecordBatchReader]:
+    """Read the rows of a past state, inside the `with`. Raises UnknownColumn, and what `load_past` does."""
+    names = ", ".join(map(quoted, past.now.schema(shown).names))
+    with opened_duckdb() as connection:
+        changes = quoted("changes")
+        load_past(connection, past, changes, quoted("rows"))
+        yield connection.sql(f"SELECT {names} FROM ({past.select(changes)}) AS states").to_arrow_reader(BATCH_ROWS)
 
 
 @contextmanager

@@ -185,9 +185,10 @@ def read(
 ) -> None:
     """Print or save a table's rows, without Spark, holding one batch of rows in memory.
 
-    --as-of reads the table as it was, as far back as `time_travel` keeps its files. For an earlier moment the error
-    names the earliest that can be read. --since and --until read changes: every row whose last change lies in between,
-    once, deleted ones with `__deleted` true. --until alone reads every row that was ever written until then.
+    --as-of reads the table as it was, as far back as `time_travel` keeps its files, and with `history: true` as the
+    source had it before. Where neither has it, the error names the earliest moment that can be read. --since and
+    --until read changes: every row whose last change lies in between, once, deleted ones with `__deleted` true. --until
+    alone reads every row that was ever written until then.
 
     A moment is an instant (`sluice table commits`), a time with its zone, or a duration ago: 15min, 2h, 7d. Rows come
     in no order. The columns are those of the newest commit, whatever the moment.
@@ -204,17 +205,24 @@ def read(
 
       sluice read tickit.sales --as-of '2026-05-01 12:15:00+02:00' --parquet sales.parquet
     """
-    from sluice_read.reading import Shown, open_table
+    from sluice_read.past_states import PastStates, open_as_of
+    from sluice_read.reading import Shown
+    from sluice_read.sql import past_rows
 
     form = Form(json_lines=json_lines, csv=as_csv, parquet=parquet, spreadsheet=spreadsheet)
     span = span_of(as_of=as_of, since=since, until=until, now=epoch_ms())
-    opened = open_table(chosen_target(stack), table, span=span)
-    say(
-        f"{opened.table}{opened.view} as of {opened.instant} ({moment_of(opened.instant)})"
-        + ("" if span.since is None else f", changed after {span.since} ({moment_of(span.since)})")
-    )
+    opened = open_as_of(chosen_target(stack), table, span=span, states=not (with_deleted or lineage))
     shown = Shown(with_deleted=with_deleted, lineage=lineage, columns=tuple(columns) if columns else None)
-    count = write_rows(opened.reader(shown), form)
+    with ExitStack() as held:
+        if isinstance(opened, PastStates):
+            say(opened.note)
+            count = write_rows(held.enter_context(past_rows(opened, shown)), form)
+        else:
+            say(
+                f"{opened.table}{opened.view} as of {opened.instant} ({moment_of(opened.instant)})"
+                + ("" if span.since is None else f", changed after {span.since} ({moment_of(span.since)})")
+            )
+            count = write_rows(opened.reader(shown), form)
     say(counted(count, "row") if form.parquet is None else f"{counted(count, 'row')} written to {form.parquet}")
 
 

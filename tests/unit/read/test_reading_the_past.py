@@ -331,6 +331,18 @@ def test_query_says_that_a_table_comes_from_its_history(own, monkeypatch, capsys
     assert shown.out.splitlines() == ["name", "ann", "c"] and "from crm.user_history" in shown.err
 
 
+def test_read_takes_the_columns_of_a_past_state_from_the_history(own, monkeypatch, capsys):
+    put_history(own[1], WHOLE)
+    monkeypatch.setattr(query_command, "chosen_target", lambda stack: own[0])
+    assert run(["read", "crm.user", "--as-of", BEFORE.format(1), "-c", "name", "--csv"]) == 0
+    shown = capsys.readouterr()
+    assert sorted(shown.out.splitlines()) == ["ann", "c", "name"]
+    assert "from crm.user_history" in shown.err and "2 rows" in shown.err
+    assert run(["read", "crm.user", "--as-of", BEFORE.format(1), "-c", "nothing"]) == 2
+    assert "shows no column" in capsys.readouterr().err
+    assert run(["read", "crm.user", "--as-of", BEFORE.format(1), "--lineage"]) != 0
+
+
 def test_a_moment_before_the_files_begin_names_what_keeps_earlier_states(own):
     place, folder = own
     with pytest.raises(NotRetained) as refused:
@@ -343,7 +355,7 @@ def test_a_moment_before_the_files_begin_names_what_keeps_earlier_states(own):
     ):
         with pytest.raises(NotRetained) as refused:
             read()
-        assert "sluice query --as-of" in refused.value.next_step and "crm.user_history" in refused.value.next_step
+        assert "with `--as-of`" in refused.value.next_step and "crm.user_history" in refused.value.next_step
 
 
 def test_before_what_cleaning_keeps_the_answer_names_the_earliest_moment(own):
