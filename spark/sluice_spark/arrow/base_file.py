@@ -145,13 +145,18 @@ def rewritten(
             old = _as_now(batch, new.schema, file_name)
             stored += old.num_rows
             found = pc.index_in(old.column(RECORD_KEY), value_set=wanted).combine_chunks()
-            replaced.update(found.drop_null().to_pylist())
+            if not pc.any(pc.is_valid(found)).as_py():
+                yield old
+                continue
             leaves = pc.fill_null(pc.greater_equal(found, new.num_rows), False)
             gone += leaves.true_count
-            # Each row's place among the old ones and, behind them, the new ones.
-            places = pc.coalesce(pc.add(found.cast(pa.int64()), old.num_rows), own_places.slice(0, old.num_rows))
-            yield pa.concat_tables([old, new]).combine_chunks().take(places.filter(pc.invert(leaves)))
-        replaced.intersection_update(range(new.num_rows))
+            changes = pc.fill_null(pc.less(found, new.num_rows), False)
+            numbers = found.filter(changes)
+            replaced.update(numbers.to_pylist())
+            # The places of the batch's rows among the old ones and, behind them, those that replace some.
+            behind = pc.add(pc.cumulative_sum(changes.cast(pa.int64())), old.num_rows - 1)
+            places = pc.if_else(changes, behind, own_places.slice(0, old.num_rows)).filter(pc.invert(leaves))
+            yield pa.concat_tables([old, new.take(numbers)]).combine_chunks().take(places)
         if len(replaced) < new.num_rows:  # else a row group without rows, which not every reader takes
             yield new.take(pa.array([number for number in range(new.num_rows) if number not in replaced], pa.int64()))
 
