@@ -137,6 +137,7 @@ class SparkProcess:
         self._create = create
         self._made: Future[SparkSession] | None = None
         self._lock = threading.Lock()
+        self.stopped = False
 
     def session(self) -> Future[SparkSession]:
         """The session or the error of its start. The first call begins the start; every call returns at once."""
@@ -160,6 +161,7 @@ class SparkProcess:
 
     def stop(self) -> None:
         """Stop Spark if it was started, after its start has ended."""
+        self.stopped = True
         if self._made is not None and self._made.exception() is None:
             self._made.result().stop()
 

@@ -128,7 +128,10 @@ class SparkMerger:
         self._warming.start()
 
     def _warm(self, only_executors: bool) -> None:
-        """Start or use the Python workers. A failure is only logged: the next batch meets it again."""
+        """Start or use the Python workers. A failure is only logged: the next batch meets it again.
+
+        The end of the run cuts a warm-up off, which is no failure.
+        """
         began = time.monotonic()
         try:
             spark = self._spark.session().result()
@@ -136,7 +139,8 @@ class SparkMerger:
                 return
             warm_python_workers(spark)
         except Exception as error:
-            self._log.failure("warm_up_failed", error)
+            if not self._spark.stopped:
+                self._log.failure("warm_up_failed", error)
         else:
             self._log.event("warmed_up", seconds=round(time.monotonic() - began, 3))
 

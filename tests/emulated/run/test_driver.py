@@ -24,8 +24,10 @@ from sluice_aws.s3.objects import Objects
 from sluice_spark.engine.session import SparkProcess, executor_java_options, required_settings, task_cores
 from sluice_spark.errors import UnknownJobRun
 from sluice_spark.log import Profile, RunLog
+from sluice_spark.run import spark_engine
 from sluice_spark.run.driver import EXIT_OK, Arguments, drive, parse, settings_of
 from sluice_spark.run.hold import job_run_id_from, job_run_id_of_application
+from sluice_spark.run.spark_engine import SparkMerger
 
 TOLD = [
     "--lane",
@@ -242,6 +244,29 @@ def test_a_session_that_cannot_be_made_fails_whoever_needs_it():
         process.session().result()
     assert not process.ready()
     process.stop()
+
+
+@pytest.mark.parametrize("ends, logged", [(True, []), (False, ["warm_up_failed"])], ids=["run ends", "run goes on"])
+def test_a_warm_up_fails_only_in_a_run_that_goes_on(monkeypatch, ends, logged):
+    began, go_on, log = threading.Event(), threading.Event(), io.StringIO()
+
+    def warm(spark):
+        began.set()
+        assert go_on.wait(30)
+        raise RuntimeError("Spark's context was shut down")
+
+    monkeypatch.setattr(spark_engine, "warm_python_workers", warm)
+    monkeypatch.setattr(spark_engine, "WARM_EVERY_S", 0.0)
+    process = SparkProcess(lambda: SimpleNamespace(stop=lambda: None))
+    process.session().result()
+    merger = SparkMerger(process, None, RunLog(log, lambda: 17))
+    merger.keep_warm()
+    assert began.wait(30)
+    if ends:
+        process.stop()
+    go_on.set()
+    merger._warming.join(30)
+    assert [json.loads(line)["event"] for line in log.getvalue().splitlines()] == logged
 
 
 def test_manifests_and_outcomes_come_back_from_s3_as_they_were_put():
