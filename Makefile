@@ -38,7 +38,7 @@ example: setup  ## play an example on a stack of its own, and compare its rows: 
 PYTEST := $(BIN)/python -m pytest
 # Two processes share the work by tests/conftest.py. A smaller part: make test ARGS="tests/spark -k truncate".
 ARGS ?=
-test: setup  ## every kind of test, on two processes: unit, emulated, property, Spark, local stack (some fifteen minutes on two cores)
+test: setup  ## every kind of test, on two processes: unit, emulated, property, Spark, local stack (some ten minutes on two cores)
 	$(PYTEST) -n 2 -m "not whole and not job_permissions" $(ARGS)
 
 test-all: setup  ## every test in full: all pairs of the judge's cases, every crash point, LocalStack, job permissions (hours)
