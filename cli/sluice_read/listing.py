@@ -43,7 +43,8 @@ class RolledBack:
 class TableListing:
     """A table's timeline and files at one moment. All times are instants.
 
-    From `horizon` on, cleaning keeps every file that a reader needs; None: nothing was cleaned yet.
+    From `horizon` on, cleaning keeps every file that a reader needs; None: nothing was cleaned yet. It is
+    a commit, unless those until then are archived.
     """
 
     folder: TableFolder
@@ -147,7 +148,7 @@ def table_listing(folder: TableFolder) -> TableListing:
         timeline=timeline,
         listed=listed,
         files=files,
-        horizon=max(_horizons(folder, later), default=None),
+        horizon=_readable_from(max(_horizons(folder, later), default=None), later),
         replaced=tuple(_replaced(folder, timeline)),
         rolled_back=tuple(_rolled_back(folder, later)) if has_logs else (),
     )
@@ -187,6 +188,11 @@ def _horizons(folder: TableFolder, timeline: Timeline) -> Iterator[str]:
                 or plan.get("lastCompletedCommitTimestamp")
                 or instant.time
             )
+
+
+def _readable_from(horizon: str | None, timeline: Timeline) -> str | None:
+    """The newest commit until a cleaning's horizon: nothing changed in between, so the same files hold its rows."""
+    return max((commit.time for commit in timeline.commits if horizon and commit.time <= horizon), default=horizon)
 
 
 def _rolled_back(folder: TableFolder, timeline: Timeline) -> Iterator[RolledBack]:

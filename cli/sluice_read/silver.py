@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sluice_aws.stack import find_target
 from sluice_read.diff import RowDifference, differences
-from sluice_read.moments import NOW, Moment, Span, moment_of, span_of
+from sluice_read.moments import NOW, Moment, Span, instant_at, moment_of, span_of
 from sluice_read.place import SilverPlace, tables_in
 from sluice_read.reading import Shown, SilverTable, open_table
 
@@ -86,7 +86,7 @@ class Silver:
         Raises NotRetained before the earliest readable moment (`facts["earliest"]`), UnsettledMoment, InvalidMoment,
         and what `snapshot` does.
         """
-        return self._reader(table, span_of(as_of=moment), columns, with_deleted, lineage)
+        return self._reader(table, Span(as_of=instant_at(moment)), columns, with_deleted, lineage)
 
     def changes(
         self,
@@ -112,7 +112,8 @@ class Silver:
         Raises what `as_of` does.
         """
         return differences(
-            self._open(table, span_of(as_of=before)), self._open(table, NOW if after is None else span_of(as_of=after))
+            self._open(table, Span(as_of=instant_at(before))),
+            self._open(table, NOW if after is None else Span(as_of=instant_at(after))),
         )
 
     def _open(self, table: str, span: Span) -> SilverTable:

@@ -160,6 +160,13 @@ def test_a_datetime_without_its_zone_is_refused(silver, moment):
         Silver(silver).as_of("moma.works", moment)
 
 
+def test_no_moment_is_refused_where_one_is_asked_for(silver):
+    tables = Silver(silver)
+    for read in (lambda: tables.as_of("crm.user", None), lambda: tables.differences("crm.user", None)):
+        with pytest.raises(InvalidMoment, match="is not a moment"):
+            read()
+
+
 def test_a_datetime_with_its_zone_is_a_moment(silver):
     moved = dt.datetime.fromisoformat(moment_of(MOVED).replace("Z", "+00:00"))
     zone = dt.timezone(dt.timedelta(hours=-5))
@@ -368,6 +375,27 @@ def test_before_what_cleaning_keeps_the_answer_names_the_earliest_moment(own):
     with pytest.raises(NotRetained, match=MOVED):
         read_table(place, "moma.works", span=Span(as_of=LOADED))
     assert names(read_table(place, "moma.works", span=Span(as_of=MOVED)))[6] == ("six b", "German")
+
+
+@pytest.mark.parametrize(
+    ("name", "record"),
+    [
+        ("clean", {"earliestCommitToRetain": str(int(NOTED) + 1), "lastCompletedCommitTimestamp": NOTED}),
+        ("clean.requested", {"earliestInstantToRetain": {"timestamp": str(int(NOTED) + 1)}}),
+    ],
+    ids=["done", "planned"],
+)
+def test_the_newest_commit_is_readable_whatever_was_cleaned_before(own, name, record):
+    place, folder = own
+    as_now = names(read_table(place, "moma.works"))
+    timeline = folder / "moma/works/.hoodie"
+    avro_file(timeline / f"20261121080020000.{name}", CLEANED if name == "clean" else PLANNED, record)
+    opened = open_table(place, "moma.works", span=Span(as_of=NOTED))
+    assert (opened.listing.earliest, opened.instant) == (NOTED, NOTED)
+    assert names(read_table(place, "moma.works", span=Span(as_of=NOTED))) == as_now
+    for before in (str(int(NOTED) - 1), MOVED):
+        with pytest.raises(NotRetained, match=NOTED):
+            read_table(place, "moma.works", span=Span(as_of=before))
 
 
 def test_a_planned_cleaning_counts_since_files_may_be_deleted(own):
