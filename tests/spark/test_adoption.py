@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
@@ -39,6 +40,23 @@ STREAMER = {
 COMPLEX = {**STREAMER, "hoodie.datasource.write.keygenerator.class": GENERATORS + "ComplexKeyGenerator"}
 IN_LOGS = {**COMPLEX, "hoodie.datasource.write.table.type": "MERGE_ON_READ"}
 VERSION_8 = {**IN_LOGS, "hoodie.write.table.version": "8"}
+# What Flink hands to the same Hudi client for a table with `changelog.enabled` and a bucket index.
+FLINK_PAYLOAD = "org.apache.hudi.common.model.EventTimeAvroPayload"
+CHANGELOG = {
+    "hoodie.table.name": "orders",
+    "hoodie.allow.operation.metadata.field": "true",
+    "hoodie.datasource.write.operation": "upsert",
+    "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+    "hoodie.datasource.write.recordkey.field": "id",
+    "hoodie.datasource.write.partitionpath.field": "place",
+    "hoodie.datasource.write.precombine.field": "updated_at",
+    "hoodie.datasource.write.payload.class": FLINK_PAYLOAD,
+    "hoodie.index.type": "BUCKET",
+    "hoodie.bucket.index.num.buckets": "1",
+    "hoodie.metadata.enable": "false",
+    "hoodie.compact.inline": "false",
+    "hoodie.upsert.shuffle.parallelism": "1",
+}
 KINDS = {"streamer": STREAMER, "logs": IN_LOGS, "version-8": VERSION_8}
 
 Old = tuple[int, str, str, int]
@@ -50,6 +68,39 @@ def written(bench: Workbench, *commits: Sequence[Old], options: Mapping[str, str
     for rows in commits:
         frame = bench.spark.createDataFrame(list(rows), "id int, place string, name string, updated_at bigint")
         frame.write.format("hudi").options(**options).mode("append").save(place)
+    return place
+
+
+def written_as_changelog(bench: Workbench, version: str, *commits: Sequence[tuple[str, Old]]) -> str:
+    """A merge-on-read table that keeps each row's operation, with one more column, of moments; its URI.
+
+    Spark's data source can't write such rows. Hudi's client takes them, which Flink's writer uses too.
+    """
+    place = bench.services.tables_uri + "/old/orders"
+    jvm = HudiTable(bench.spark, place, table()).jvm
+    moment = {"type": "long", "logicalType": "local-timestamp-millis"}  # Flink's TIMESTAMP_LTZ
+    fields = {"id": "int", "place": "string", "name": "string", "updated_at": "int", "seen": moment}
+    described = [{"name": name, "type": kind} for name, kind in fields.items()]
+    schema = json.dumps({"type": "record", "name": "orders", "fields": described})
+    made = jvm.classes.common.table.HoodieTableMetaClient.newTableBuilder().setTableName("orders")
+    made = made.setTableType("MERGE_ON_READ").setTableVersion(int(version)).setRecordKeyFields("id")
+    made = made.setPartitionFields("place").setPreCombineField("updated_at").setPayloadClassName(FLINK_PAYLOAD)
+    made.setKeyGeneratorClassProp(GENERATORS + "SimpleAvroKeyGenerator").initTable(jvm.storage_conf(), place)
+    model, parsed, option = jvm.classes.common.model, jvm.parsed_avro(schema), jvm.classes.common.util.Option
+    for commit in commits:
+        options = {**CHANGELOG, "hoodie.write.table.version": version}
+        client = jvm.write_client(place, "orders", options, schema)
+        records = jvm.java_list()
+        for operation, old in commit:
+            values = bench.spark._jvm.org.apache.avro.generic.GenericData.Record(parsed)
+            for name, value in zip(fields, (*old, 1_700_000_000_000)):
+                values.put(name, value)
+            key, payload = model.HoodieKey(str(old[0]), old[1]), model.EventTimeAvroPayload(option.of(values))
+            records.add(model.HoodieAvroRecord(key, payload, model.HoodieOperation.fromName(operation)))
+        instant = client.startCommit()
+        statuses = client.upsert(bench.spark.sparkContext._jsc.parallelize(records, 1), instant)
+        assert client.commit(instant, statuses)
+        client.close()
     return place
 
 
@@ -204,3 +255,28 @@ def test_an_adoption_that_died_before_any_of_its_writes_is_finished_later(bench:
         else:
             assert at > 1, "it looks at the lane before it writes"
             break
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("version", ["6", "8"])
+def test_rows_that_a_changelog_keeps_as_deleted_are_not_adopted(bench: Workbench, version: str) -> None:
+    config = table()
+    first = [("I", (1, "A", "old", 10)), ("I", (2, "A", "deleted", 10)), ("I", (3, "B", "before the move", 10))]
+    gone = [("D", (2, "A", "deleted", 11)), ("-U", (3, "B", "before the move", 10))]
+    source = written_as_changelog(
+        bench, version, first, [("U", (1, "A", "new", 11)), *gone, ("U", (3, "C", "moved", 11))]
+    )
+    seen = {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}
+    schema = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"], "seen": ["null", seen]})
+    bench.merge(config, [bench.put([change("c", 100, id=9, place="A", name="own", seen=1)], schema)])
+    shown = bench.spark.read.format("hudi").load(source)
+    kept = sorted((tuple(row) for row in shown.select("id", "place", "_hoodie_operation").collect()), key=str)
+    assert kept == [(1, "A", "U"), (2, "A", "D"), (3, "B", "-U"), (3, "C", None)]
+
+    done = adopt(bench, config, source)
+
+    expected = [(1, "A", "new", False), (3, "C", "moved", False), (9, "A", "own", False)]
+    assert bench.rows(config, *COLUMNS) == expected == bench.rows_by_hudi_rs(config, *COLUMNS)
+    moments = [str(moment) for (moment,) in bench.rows(config, "seen")]
+    assert moments[1:] == ["2023-11-14 22:13:20"] * 2, "the other table counts another unit than the source"
+    assert (done.report.more["read"], done.report.more["duplicates"]) == (3, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from sluice.config.table import TableConfig
 from sluice.errors import Incompatible, NotAdoptable
 from sluice.hudi import table_properties
 from sluice.schema import columns as kinds
-from sluice.schema.columns import Column
+from sluice.schema.columns import Column, plain_column
 from sluice.schema.evolution import NARROWER, SAME, widen
 
 FOLDERS = (".hoodie/", ".hoodie/timeline/")  # of the timeline: of versions up to 6, and of version 8
@@ -27,6 +28,12 @@ RAW_TYPES: Mapping[str, str] = {
     kinds.TIMESTAMP_NANOS: "bigint",
     kinds.ZONED_TIMESTAMP: "string",
     kinds.ISO_DATE: "string",
+}
+# Moments that Spark shows as counts without a unit, by Avro's logical type. Flink writes its TIMESTAMP_LTZ as these.
+_LOCAL_MOMENTS: Mapping[str, str] = {
+    "local-timestamp-millis": kinds.TIMESTAMP_MILLIS,
+    "local-timestamp-micros": kinds.TIMESTAMP_MICROS,
+    "local-timestamp-nanos": kinds.TIMESTAMP_NANOS,
 }
 
 
@@ -111,7 +118,7 @@ def check_adoptable(properties: Mapping[str, str], config: TableConfig) -> Forei
 class AdoptedColumns:
     """The columns that both tables have, and those that only one of them has, by name.
 
-    `raw` are those of `both` whose values are the connector's: a count of days or milliseconds, or text of a time.
+    `raw` are those of `both` whose values are a count of days or of a unit of time, or text of a time.
     """
 
     both: tuple[str, ...]
@@ -125,9 +132,10 @@ def adopted_columns(
 ) -> AdoptedColumns:
     """Compare the columns of another tool's table with the adopting one's; types are Spark's names.
 
-    `source` are the columns of the source's newest schema, which say what a raw value means. A column that only the
-    adopting table has becomes null, one that it doesn't have is left. Raises NotAdoptable for a column that the
-    adopting table's type can't hold, and for a missing one of the key or of the partitions.
+    `source` says what raw values mean: the columns of the source's newest schema, or those that the other table states
+    itself (`stated_moments`). A column that only the adopting table has becomes null, one that it doesn't have is left.
+    Raises NotAdoptable for a column that the adopting table's type can't hold, and for a missing one of the key or of
+    the partitions.
     """
     own = {name: kind for name, kind in table.items() if name not in NAMES}
     both = tuple(name for name in own if name in found)
@@ -148,6 +156,22 @@ def adopted_columns(
         absent=tuple(name for name in own if name not in found),
         left=tuple(name for name in found if name not in own and not name.startswith(HUDIS_COLUMNS)),
     )
+
+
+def stated_moments(avro_schema: str, table: Mapping[str, str]) -> dict[str, Column]:
+    """The columns whose unit of time another table's own Avro schema (JSON) states, and Spark doesn't show, by name.
+
+    Only those that are moments in the adopting table, `table` (Spark's types by name). The source may count another
+    unit. Without a schema ("", of a table without a commit) there are none.
+    """
+    found = {}
+    for field in json.loads(avro_schema)["fields"] if avro_schema else ():
+        name, written = field["name"], field["type"]
+        for kind in written if isinstance(written, list) else [written]:
+            logical = str(kind.get("logicalType")) if isinstance(kind, dict) else ""
+            if logical in _LOCAL_MOMENTS and table.get(name) == "timestamp":
+                found[name] = plain_column(name, _LOCAL_MOMENTS[logical], True, logical)
+    return found
 
 
 def _holds(stored: str, written: str) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Callable
 
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
@@ -19,7 +20,7 @@ from sluice.changes import hidden_columns as hidden
 from sluice.changes.position import ADOPTED
 from sluice.config.table import TableConfig
 from sluice.hudi import options as hudi_options
-from sluice.hudi.foreign_table import adopted_columns, check_adoptable
+from sluice.hudi.foreign_table import adopted_columns, check_adoptable, stated_moments
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.columns import Column, RowSchema
 from sluice.schema.evolution import INCOMPATIBLE
@@ -37,6 +38,9 @@ from sluice_spark.merge.plan import column_types
 from sluice_spark.merge.working_columns import INEXACT
 
 _COMMIT = "_hoodie_commit_time"
+# Flink's `changelog.enabled` keeps deleted rows, and Hudi's reader for Spark shows them among the others.
+_OPERATION = "_hoodie_operation"
+_DELETE, _BEFORE_UPDATE = "D", "-U"
 RUN = "adoption"
 
 
@@ -56,9 +60,10 @@ def adopt(
     assert facts.schema is not None  # the table has a commit
     other = hudi.jvm.meta_client(source)
     check_adoptable(hudi.jvm.table_properties(other), hudi.config)
-    rows = spark.read.format("hudi").options(**hudi_options.read_options()).load(source)
-    known = _source_columns(services, hudi.config)
-    columns = adopted_columns(column_types(rows.schema), column_types(facts.schema), hudi.config, known)
+    rows = _live(spark.read.format("hudi").options(**hudi_options.read_options()).load(source))
+    own = column_types(facts.schema)
+    known = {**_source_columns(services, hudi.config), **stated_moments(hudi.jvm.avro_schema(other), own)}
+    columns = adopted_columns(column_types(rows.schema), own, hudi.config, known)
     target = StructType([StructField(field.name, field.dataType) for field in facts.schema.fields])
     size = hudi.jvm.size_bytes(other)
     changes = _as_changes(rows, target, raw={name: known[name] for name in columns.raw})
@@ -116,11 +121,24 @@ def _source_columns(services: MergeServices, config: TableConfig) -> dict[str, C
     return {column.name: column for column in row.columns}
 
 
+def _live(rows: DataFrame) -> DataFrame:
+    """The rows of another table without those that it keeps as deleted."""
+    return rows.where(~F.col(_OPERATION).eqNullSafe(_DELETE)) if _OPERATION in rows.columns else rows
+
+
+def _written(rows: DataFrame) -> SparkColumn:
+    """The instant that wrote a row. The state before an update, which a changelog keeps, counts as the oldest."""
+    instant = F.col(_COMMIT)
+    return (
+        F.when(F.col(_OPERATION) == _BEFORE_UPDATE, "0").otherwise(instant) if _OPERATION in rows.columns else instant
+    )
+
+
 def _as_changes(rows: DataFrame, target: StructType, raw: Mapping[str, Column]) -> DataFrame:
     """The rows of another table as normalized changes, in the columns of `target`; `raw` has those to convert."""
     held = set(rows.columns)
     known = {
-        hidden.POSITION: F.concat(F.lit(ADOPTED), F.col(_COMMIT)),
+        hidden.POSITION: F.concat(F.lit(ADOPTED), _written(rows)),
         hidden.DELETED: F.lit(False),
         hidden.OP: F.lit(hidden.SNAPSHOT_READ),
     }
