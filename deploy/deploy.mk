@@ -1,5 +1,5 @@
 # Deploys the stack with SAM: `make deploy`, and `make deploy ENV=prod` for an environment of samconfig.toml.
-# Needs `sluice` (pip install sluice-lakehouse) and `sam` (pip install aws-sam-cli).
+# Needs `sluice` and `sam` (pip install aws-sam-cli).
 ENV ?= default
 STACK := sluice$(if $(filter-out default,$(ENV)),-$(ENV))
 LAMBDA_PYTHON ?= 3.13

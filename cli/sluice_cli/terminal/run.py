@@ -75,9 +75,26 @@ def _run(command: Callable[..., Any], arguments: Sequence[str] | None) -> int:
         part = PARTS.get((error.name or "").partition(".")[0])
         if part is None:
             raise
-        say_error(f"this needs {error.name}", f"Install it: pip install '{DISTRIBUTION}[{part}]'")
+        say_error(f"this needs {error.name}", f"Install it: {installation_of(part)}")
         return FAILED
     return 0
+
+
+def installation_of(part: str) -> str:
+    """The command that adds an extra to this interpreter's packages.
+
+    By its name pip finds the distribution that is installed, without the index, where it is not published.
+    """
+    from importlib import metadata
+
+    try:
+        metadata.distribution(DISTRIBUTION)
+        whole = DISTRIBUTION
+    except metadata.PackageNotFoundError:
+        from sluice_deploy.release import source_root
+
+        whole = str(source_root())
+    return shlex.join([sys.executable, "-m", "pip", "install", f"{whole}[{part}]"])
 
 
 def _failed(error: Exception) -> int:

@@ -3,14 +3,18 @@
 import inspect
 import json
 import os
+import shlex
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 import typer.main
 
 from sluice_cli.main import run
+from sluice_cli.terminal.run import installation_of
 from sluice_cli.verbs import VERBS, app
+from sluice_deploy.release import source_root
 
 LOADED_BY = """
 import json, sys
@@ -24,7 +28,7 @@ import sys
 for name in ("fcntl", "resource", "pty", "termios", "tty", "pwd", "grp", "readline", "curses", "_curses"):
     sys.modules[name] = None
 """
-# As after `pip install sluice-lakehouse`, without extras.
+# As after `pip install .`, without extras.
 WITHOUT_EXTRAS = """
 import sys
 from sluice_cli.terminal.run import PARTS
@@ -94,7 +98,15 @@ def test_a_missing_extra_is_named_with_its_installation(monkeypatch, capsys, tmp
     monkeypatch.delitem(sys.modules, "sluice_read.sql", raising=False)
     monkeypatch.setenv("SLUICE_HOME", str(tmp_path))
     assert run(["query", "select 1"]) == 1
-    assert "pip install 'sluice-lakehouse[read]'" in capsys.readouterr().err
+    assert f"{sys.executable} -m pip install 'sluice-lakehouse[read]'" in capsys.readouterr().err
+
+
+def test_where_nothing_is_installed_an_extra_comes_from_the_sources(monkeypatch):
+    def missing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.distribution", missing)
+    assert shlex.split(installation_of("read"))[-1] == f"{source_root()}[read]"
 
 
 # Sends SIGINT, as Ctrl-C does, when a module is imported.
