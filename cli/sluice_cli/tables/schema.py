@@ -82,7 +82,9 @@ def history(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
     """List every writer schema of a table, oldest first, each with its verdict and its changes.
 
     A verdict is new_table, same, dropped, narrower, added, promoted, rewritten or incompatible: the strongest of the
-    columns'. It judges the table as it was when the schema first came. Times in --json are epoch milliseconds.
+    columns'. It judges the table as it was when the schema first came, with the schemas before it. Schemas of one batch
+    follow their objects: by offset within a Kafka partition, otherwise as the objects were admitted. Times in --json
+    are epoch milliseconds.
 
     Examples:
 

@@ -25,8 +25,8 @@ _DESCRIPTIONS = {
     ADDED: "{column} is new ({new}): null in rows from before",
     DROPPED: "{column} ({old}) is no longer sent: kept, null in rows that change from now on",
     NARROWER: "{column} comes as {new}: kept as {old}",
-    PROMOTED: "{column} becomes {to} ({new} came, {old} was stored)",
-    REWRITTEN: "{column} becomes {to} ({new} came, {old} was stored): the commit that brings it rewrites the table",
+    PROMOTED: "{column} becomes {to} ({new} came, it was {old})",
+    REWRITTEN: "{column} becomes {to} ({new} came, it was {old}): the commit that brings it rewrites the table",
 }
 
 
@@ -124,6 +124,22 @@ def compare(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[ColumnChang
         if found.change != SAME:
             changes.append(_change(name, found.change, kind, new[name], found.type))
     return (*changes, *(_change(name, ADDED, None, kind, kind) for name, kind in new.items() if name not in old))
+
+
+def evolve_further(stored: Mapping[str, str] | None, so_far: Mapping[str, str], written: RowSchema) -> Evolution:
+    """The verdict on a later schema of one batch, which fits: compared with the columns that the earlier ones make.
+
+    `stored` are the table's own columns, None while there is no table. A type that no file has is changed in place.
+    """
+    changes = tuple(
+        _change(change.column, PROMOTED, change.old, change.new, change.to or "")
+        if change.change == REWRITTEN and change.column not in (stored or {})
+        else change
+        for change in compare(so_far, {column.name: column.spark_type for column in written.columns})
+        if change.column not in NAMES
+    )
+    verdict = max((change.change for change in changes), key=_BY_STRENGTH.index, default=SAME)
+    return Evolution(verdict, changes, {**so_far, **{change.column: change.to or "" for change in changes}})
 
 
 def refused(error: Incompatible) -> Evolution:

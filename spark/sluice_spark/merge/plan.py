@@ -32,6 +32,7 @@ from sluice.schema.evolution import (
     Evolution,
     compare,
     evolve_empty,
+    evolve_further,
     evolve_table,
     incompatible,
     refused,
@@ -59,8 +60,8 @@ class PlannedRead:
     """The plan of the read, and `target`, the table's schema after this batch.
 
     `refused` has the reason by the fingerprint of each writer schema that doesn't fit, `verdicts` the meaning of every
-    writer schema for the table as it was. `widened` are the table's columns whose type changes, `rewritten` those of
-    them whose change rewrites every file of the table.
+    writer schema for the table as those before it make it. `widened` are the table's columns whose type changes,
+    `rewritten` those of them whose change rewrites every file of the table.
     """
 
     plan: ReaderPlan
@@ -100,11 +101,12 @@ def plan_read(
             verdicts[writer.fingerprint] = evolve_empty(before or {})
             continue
         try:
-            verdicts[writer.fingerprint] = evolve_table(before, row, config)
+            alone = evolve_table(before, row, config)
             merged = merge_schemas(agreed, row) if agreed is not None else row
             after = evolve_table(before, merged, config).target
             if not may_rewrite:
                 _refuse_rewriting(before or {}, after, config)
+            verdicts[writer.fingerprint] = alone if agreed is None else evolve_further(before, target, row)
             agreed, target = merged, after
         except Incompatible as error:
             refusals[writer.fingerprint] = error

@@ -6,6 +6,7 @@ tasks, since their records may carry several schemas or none.
 
 from __future__ import annotations
 
+import heapq
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import ObjectError
 from sluice.config.table import TableConfig
 from sluice.errors import SluiceError
+from sluice.objects import ObjectId
 from sluice.schema.avro import WriterSchema, fingerprint, read_writer_schema
 from sluice.schema.evolution import DROPPED, NARROWER, SAME, Evolution
 from sluice.schema.history import StoredColumns, seen
@@ -121,7 +123,7 @@ Scan = Callable[[Sequence[ManifestObject]], Scanned]
 
 @dataclass(frozen=True)
 class WriterSchemas:
-    """The distinct schemas, in the order in which their first objects were admitted, and each object's own.
+    """The distinct schemas, in the order in which their first objects came, and each object's own.
 
     `inferred` has the schemas (JSON) of objects whose records carry none, by the object's hash: read tasks need them.
     `errors` has the objects without a schema.
@@ -149,7 +151,7 @@ def writer_schemas(
     known: dict[str, WriterSchema] = {}
     of_object: dict[str, tuple[str, ...]] = {}
     errors: list[ObjectError] = []
-    in_order = sorted(items, key=lambda item: (item.admitted_at, item.offset or 0, item.id))
+    in_order = _in_order(items)
     texts, inferred = _by_scan(
         objects, silver_bucket, [item for item in in_order if item.format in SCANNED], scan, stored or {}, errors
     )
@@ -176,6 +178,25 @@ def writer_schemas(
             known.setdefault(writer.fingerprint, writer)
         of_object[item.id.hash] = tuple(writer.fingerprint for writer in found)
     return WriterSchemas(tuple(known.values()), of_object, tuple(errors), inferred)
+
+
+def _in_order(items: Sequence[ManifestObject]) -> list[ManifestObject]:
+    """The objects in the order in which their source wrote them, as far as their names say.
+
+    Objects of one Kafka partition follow their offsets. Those without an offset, and partitions among each other,
+    follow the order of admission.
+    """
+    queues: dict[tuple[str, int | None] | None, list[ManifestObject]] = {}
+    for item in sorted(items, key=_admission):
+        queues.setdefault(None if item.offset is None else (item.topic, item.kafka_partition), []).append(item)
+    for queue in queues.values():
+        queue.sort(key=lambda item: item.offset or 0)
+    # The merge takes the first of the queue whose first was admitted earliest: it needs no queue sorted by that.
+    return list(heapq.merge(*queues.values(), key=_admission))
+
+
+def _admission(item: ManifestObject) -> tuple[int, ObjectId]:
+    return item.admitted_at, item.id
 
 
 def _by_scan(
@@ -236,15 +257,16 @@ def remember_schemas(
     """Record every writer schema with its verdict, before the commit, so that no merged object is without its schema.
 
     `inferred` are the schemas (JSON) of records that carry none. Of these only the ones that change the table are
-    recorded, since there any selection of the table's columns is a schema of its own. `at` is in epoch milliseconds.
+    recorded, since there any selection of the table's columns is a schema of its own. `at` is in epoch milliseconds, of
+    the first one; each further one is a millisecond later, so that the history keeps their order.
     """
     made_up = {fingerprint(json.loads(text)) for text in set(inferred)}
-    for writer in writers:
+    for number, writer in enumerate(writers):
         verdict = verdicts[writer.fingerprint]
         if writer.fingerprint in made_up and verdict.verdict in _CHANGES_NO_TABLE:
             continue
         row = row_for_table(writer.row, config)
-        history.note(seen(config.table, writer.fingerprint, row, verdict, at=at, batch=batch))
+        history.note(seen(config.table, writer.fingerprint, row, verdict, at=at + number, batch=batch))
 
 
 def remember_columns(history: SchemaHistory, config: TableConfig, stored: StructType | None) -> None:

@@ -16,8 +16,8 @@ from pyspark.sql.types import (
 from sluice.batch.manifest import ManifestObject
 from sluice.changes.hidden_columns import NAMES
 from sluice.config.table import TableConfig
-from sluice.schema.avro import read_writer_schema
-from sluice_spark.merge.plan import changed_columns, plan_read
+from sluice.schema.avro import WriterSchema, read_writer_schema
+from sluice_spark.merge.plan import PlannedRead, changed_columns, plan_read
 from sluice_spark.merge.read import balanced, task_count
 
 CONFIG = TableConfig(table="db.t", database="db", name="t", topic="x", record_key=("id",), partition_by=("place",))
@@ -137,19 +137,43 @@ def test_a_new_table_needs_its_partition_column_in_some_object() -> None:
     assert dict(later.refused) == {}
 
 
-def test_every_writer_schema_has_a_verdict_against_the_table_as_it_was() -> None:
+def test_each_writer_schema_of_a_batch_is_judged_after_those_before_it() -> None:
     table = stored(id=IntegerType(), n=IntegerType())
-    same, more, wrong = (
-        writer(id="int", n="int"),
+    more, as_before, wrong = (
         writer(id="int", n="long", extra="string"),
+        writer(id="int", n="int"),
         writer(id="int", n="string"),
     )
-    planned = plan_read(CONFIG, batch="b", writers=[more, same, wrong], stored=table)
-    assert [planned.verdicts[each.fingerprint].verdict for each in (same, more, wrong)] == [
-        "same",
-        "promoted",
-        "incompatible",
-    ]
+    planned = plan_read(CONFIG, batch="b", writers=[more, wrong, as_before], stored=table)
+    assert described(planned, more) == ("promoted", [("n", "promoted"), ("extra", "added")])
+    assert described(planned, as_before) == ("narrower", [("n", "narrower"), ("extra", "dropped")])
+    assert described(planned, wrong) == ("incompatible", [("n", "incompatible")])
+
+
+def test_of_a_first_batch_only_the_first_writer_schema_makes_the_table() -> None:
+    first, second, third = (
+        writer(id="int", place="string", gender="string", d=decimal(18, 4)),
+        writer(id="int", place="string", born="int", d=decimal(24, 6)),
+        writer(id="long", place="string", born="int", d=decimal(24, 6)),
+    )
+    planned = plan_read(CONFIG, batch="b", writers=[first, second, third], stored=None)
+    assert described(planned, first) == ("new_table", [])
+    # No commit rewrites a table for a type that no file of it has yet.
+    assert described(planned, second) == ("promoted", [("gender", "dropped"), ("d", "promoted"), ("born", "added")])
+    assert described(planned, third) == ("promoted", [("id", "promoted"), ("gender", "dropped")])
+
+
+def test_types_that_only_a_first_batch_can_join_have_a_verdict() -> None:
+    keyed = replace(CONFIG, partition_by=())
+    short, long = writer(id=decimal(9, 2)), writer(id=decimal(18, 2))
+    planned = plan_read(keyed, batch="b", writers=[short, long], stored=None)
+    assert (dict(planned.refused), planned.target["id"].dataType) == ({}, DecimalType(18, 2))
+    assert described(planned, long) == ("promoted", [("id", "promoted")])
+
+
+def described(planned: PlannedRead, judged: WriterSchema) -> tuple[str, list[tuple[str, str]]]:
+    verdict = planned.verdicts[judged.fingerprint]
+    return verdict.verdict, [(change.column, change.change) for change in verdict.changes]
 
 
 def item(size: int, number: int = 0) -> ManifestObject:

@@ -3,13 +3,18 @@
 import json
 from dataclasses import replace
 
+import pytest
+
+from sluice.batch.manifest import ManifestObject
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.rules.expectations import Expectations
 from sluice.config.table import TableConfig
-from sluice.schema.avro import read_writer_schema
+from sluice.schema.avro import fingerprint, read_writer_schema
 from sluice.schema.evolution import evolve
+from sluice.silver_keys import schema_key
+from sluice_aws.s3.objects import Document
 from sluice_spark.merge.prepare import unknown_columns_notes
-from sluice_spark.merge.schemas import remember_schemas
+from sluice_spark.merge.schemas import remember_schemas, writer_schemas
 
 CONFIG = TableConfig(table="db.t", database="db", name="t", topic="x", record_key=("id",))
 STORED = {"id": "bigint", "a": "bigint", "b": "string"}
@@ -18,8 +23,10 @@ STORED = {"id": "bigint", "a": "bigint", "b": "string"}
 class Notes:
     def __init__(self) -> None:
         self.taken: list[tuple[str, str]] = []
+        self.times: list[int] = []
 
     def note(self, schema) -> None:
+        self.times.append(schema.judged[0].at)
         self.taken.append((schema.fingerprint, schema.verdict))
 
 
@@ -64,3 +71,55 @@ def test_of_inferred_schemas_only_those_that_change_the_table_are_noted() -> Non
         batch="b",
     )
     assert notes.taken == [(writers[0].fingerprint, "dropped"), (writers[2].fingerprint, "added")]
+
+
+def test_schemas_of_one_batch_are_noted_a_millisecond_apart_in_their_order() -> None:
+    writers = [read_writer_schema(schema(id="long", **{name: "string"})) for name in ("b", "c", "a")]
+    verdicts = {writer.fingerprint: evolve(None, writer.row, record_key=("id",), partition_by=()) for writer in writers}
+    notes = Notes()
+    remember_schemas(notes, CONFIG, writers=writers, inferred=[], verdicts=verdicts, at=1_000, batch="b")
+    assert notes.taken == [(writer.fingerprint, "new_table") for writer in writers]
+    assert notes.times == [1_000, 1_001, 1_002]
+
+
+class Schemas:
+    """A silver bucket with one schema for each name, whose fingerprint an item carries."""
+
+    def __init__(self, *names: str) -> None:
+        self.of = {name: schema(id="long", **{name: "string"}) for name in names}
+        self._texts = {schema_key(fingerprint(each)): json.dumps(each) for each in self.of.values()}
+
+    def get(self, bucket: str, key: str) -> Document:
+        return Document(self._texts[key].encode(), "etag")
+
+    def item(self, name: str, *, at: int, partition: int | None = 0, offset: int | None = None) -> ManifestObject:
+        key = f"{at}-{partition}-{offset}-{name}"
+        return ManifestObject("b", key, "v", 1, fingerprint(self.of[name]), "avro", "x", partition, offset, at)
+
+    def order(self, *items: ManifestObject) -> list[str]:
+        names = {fingerprint(each): name for name, each in self.of.items()}
+        found = writer_schemas(self, "silver", items, scan=lambda _: pytest.fail("nothing to scan"))
+        return [names[writer.fingerprint] for writer in found.in_order]
+
+
+def test_schemas_of_one_kafka_partition_come_in_the_order_of_its_offsets() -> None:
+    kept = Schemas("old", "new")
+    old, new = kept.item("old", at=9, offset=100), kept.item("new", at=1, offset=200)
+    assert kept.order(new, old) == kept.order(old, new) == ["old", "new"]
+
+
+def test_schemas_of_several_kafka_partitions_come_as_they_were_admitted() -> None:
+    kept = Schemas("old", "new", "newest")
+    items = [
+        kept.item("new", at=2, partition=0, offset=9),
+        kept.item("old", at=5, partition=0, offset=1),
+        kept.item("newest", at=7, partition=1, offset=3),
+    ]
+    assert kept.order(*items) == ["old", "new", "newest"]
+    assert kept.order(*items, kept.item("newest", at=4, partition=1, offset=2)) == ["newest", "old", "new"]
+
+
+def test_schemas_of_objects_without_an_offset_come_as_they_were_admitted() -> None:
+    kept = Schemas("old", "new")
+    items = [kept.item("new", at=3, partition=None), kept.item("old", at=2, partition=None)]
+    assert kept.order(*items) == ["old", "new"]
