@@ -127,6 +127,8 @@ def list_entries(
             for record in shown
         ],
         right=(2,),
+        shorten=(6, 7),
+        minor=(1, 5, 3),
     )
     if more:
         say(f"Only the first {limit:,} are shown; --limit shows more")
@@ -298,6 +300,8 @@ def _list_decided(ledger: Ledger, choice: Selection, limit: int, as_json: bool) 
             for item in shown
         ],
         right=(2,),
+        shorten=(7, 8, 9),
+        minor=(7, 6, 2, 5, 3),
     )
     if more:
         say(f"Only the first {limit:,} are shown; --limit shows more")

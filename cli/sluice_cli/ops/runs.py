@@ -110,6 +110,8 @@ def runs(
             for run in found
         ],
         right=(3, 5, 6, 7),
+        shorten=(0, 8),
+        minor=(1, 5, 6),
     )
 
 

@@ -10,7 +10,7 @@ from sluice.config.document import Configuration
 from sluice.services.planning import by_table, due_tables
 from sluice.services.policy import CATALOG
 from sluice.services.requests import DONE, FAILED, ServiceRequest
-from sluice_cli.terminal.output import counted, human_age, human_bytes
+from sluice_cli.terminal.output import counted, human_age, human_bytes, print_table
 
 
 def service_entries(states: Iterable[TableState], requests: Iterable[ServiceRequest]) -> list[dict[str, Any]]:
@@ -47,22 +47,24 @@ def service_entries(states: Iterable[TableState], requests: Iterable[ServiceRequ
     return sorted(entries, key=lambda entry: (entry["table"], entry["service"]))
 
 
-def service_rows(entries: Iterable[Mapping[str, Any]], now: int) -> list[tuple[str, ...]]:
-    """The entries as rows of a table with `COLUMNS`."""
-    return [
-        (
-            entry["table"],
-            entry["service"],
-            entry["state"],
-            describe_since(entry, now),
-            describe_report(entry["report"]),
-            describe_error(entry["error"]),
-        )
-        for entry in entries
-    ]
-
-
-COLUMNS = ("table", "service", "state", "for", "result", "error")
+def print_services(entries: Iterable[Mapping[str, Any]], now: int) -> None:
+    """Print the entries as a table; `now` is in epoch ms."""
+    print_table(
+        ("table", "service", "state", "for", "result", "error"),
+        [
+            (
+                entry["table"],
+                entry["service"],
+                entry["state"],
+                describe_since(entry, now),
+                describe_report(entry["report"]),
+                describe_error(entry["error"]),
+            )
+            for entry in entries
+        ],
+        shorten=(0, 5),
+        minor=(4,),
+    )
 
 
 def _request(request: ServiceRequest) -> dict[str, Any]:
@@ -143,7 +145,10 @@ def describe_report(report: Mapping[str, Any] | None) -> str:
         f"{counted(report[f'files_{when}'], 'file')} of {human_bytes(report[f'bytes_{when}'])}"
         for when in ("before", "after")
     )
-    return f"{before} -> {after}, {counted(report['rows'], 'row')}, {report['ms'] / 1000:.1f} s"
+    took = f"{report['ms'] / 1000:.1f} s"
+    if not any(report[name] for name in ("files_before", "files_after", "rows")):
+        return f"nothing to do, {took}"
+    return f"{before} -> {after}, {counted(report['rows'], 'row')}, {took}"
 
 
 def describe_error(error: Mapping[str, Any] | None) -> str:

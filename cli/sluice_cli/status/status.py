@@ -19,7 +19,7 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import LOCAL, Target
 from sluice_cli.status.overview import describe_trouble, gather
-from sluice_cli.status.service_entries import COLUMNS, describe_due, service_rows
+from sluice_cli.status.service_entries import describe_due, print_services
 from sluice_cli.terminal.durations import seconds
 from sluice_cli.terminal.output import (
     Json,
@@ -37,6 +37,10 @@ from sluice_cli.terminal.output import (
 
 REASONS_SHOWN = 10
 _MEANT = {TEST_EVENT: "S3 sends one when a bucket's notifications are set"}  # explanations of reasons
+NOTHING_ARRIVED = (
+    "No table has an object yet. Next: `sluice put FILES` or any S3 client brings objects into bronze; "
+    "`sluice config discover` proposes rules for them"
+)
 PAGE_LOOKS_BACK = "24h"
 EVERY_S, LEAST_EVERY_S = 60.0, 2.0  # of a watch
 
@@ -106,7 +110,7 @@ def status(
     if as_json:
         print_json(document)
     elif html is None:
-        _print(document, now)
+        print_status(document, now)
         if target.kind != LOCAL:  # local runs cost nothing
             for each in document["advice"]:
                 print(f"\nlane {each['lane']}: {each['described']}")
@@ -121,7 +125,24 @@ def configuration_in_force(target: Target) -> Configuration | None:
         return None
 
 
-def _print(document: Mapping[str, Any], now: int) -> None:
+def print_status(document: Mapping[str, Any], now: int) -> None:
+    """Print the state that `gather` found at `now` (epoch ms)."""
+    if not document["lanes"] and not document["tables"]:
+        say(NOTHING_ARRIVED)
+    else:
+        _print_lanes_and_tables(document, now)
+    if document["services"]:
+        print()
+        print_services(document["services"], now)
+    for each in document["services_due"]:
+        print(describe_due(each))
+    for state, found in document["set_aside"].items():
+        _print_reasons(state, found, "objects")
+    _print_reasons("quarantined rows of committed objects", document["quarantined_rows"], "rows")
+    _print_reasons("ignored messages", document["ignored_messages"], "messages")
+
+
+def _print_lanes_and_tables(document: Mapping[str, Any], now: int) -> None:
     print_table(
         ("lane", "state", "pending", "bytes", "oldest", "unsettled", "run"),
         [
@@ -137,6 +158,8 @@ def _print(document: Mapping[str, Any], now: int) -> None:
             for lane in document["lanes"]
         ],
         right=(2, 3, 4, 5),
+        shorten=(6,),
+        minor=(6, 5, 3),
     )
     print()
     print_table(
@@ -170,16 +193,9 @@ def _print(document: Mapping[str, Any], now: int) -> None:
             for table in document["tables"]
         ],
         right=(2, 3, 4, 5, 6, 7, 8),
+        shorten=(0, 10),
+        minor=(1, 3, 5, 6, 4, 8),
     )
-    if document["services"]:
-        print()
-        print_table(COLUMNS, service_rows(document["services"], now))
-    for each in document["services_due"]:
-        print(describe_due(each))
-    for state, found in document["set_aside"].items():
-        _print_reasons(state, found, "objects")
-    _print_reasons("quarantined rows of committed objects", document["quarantined_rows"], "rows")
-    _print_reasons("ignored messages", document["ignored_messages"], "messages")
 
 
 def _print_reasons(title: str, found: Mapping[str, Any], unit: str) -> None:

@@ -144,6 +144,7 @@ def commits(
             for row in rows
         ],
         right=(3, 4, 5, 6, 7, 8, 9),
+        minor=(9, 6, 8, 1),
     )
     left = len(listing.timeline.instants) - len(rows)
     if left:
@@ -193,6 +194,7 @@ def files(
             for row in rows
         ],
         right=(3, 4, 5),
+        shorten=(0, 1),
     )
     say(f"{counted(len(rows), 'file group')}, {sum(1 for row in rows if row.logs):,} with logs")
 

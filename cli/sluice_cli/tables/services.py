@@ -19,13 +19,12 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
-from sluice_cli.status.service_entries import COLUMNS, describe_due, due_entries, service_entries, service_rows
+from sluice_cli.status.service_entries import describe_due, due_entries, print_services, service_entries
 from sluice_cli.terminal.output import (
     Json,
     Stack,
     chosen_target,
     print_json,
-    print_table,
 )
 from sluice_cli.terminal.services import request_services, wait_for_services
 
@@ -74,7 +73,7 @@ def list_services(
     if as_json:
         print_json({"services": entries, "due": due})
         return
-    print_table(COLUMNS, service_rows(entries, now))
+    print_services(entries, now)
     for each in due:
         print(describe_due(each))
 
@@ -133,7 +132,7 @@ def run_services(
     if as_json:
         print_json({"services": entries})
     else:
-        print_table(COLUMNS, service_rows(entries, epoch_ms()))
+        print_services(entries, epoch_ms())
     if wait_s and any(request.open or request.state == FAILED for request in ended):
         raise typer.Exit(1)
 

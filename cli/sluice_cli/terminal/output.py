@@ -6,7 +6,7 @@ import html
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextvars import ContextVar
 from itertools import chain
 from pathlib import Path
@@ -74,6 +74,8 @@ def say_error(message: str, next_step: str = "") -> None:
 
 DOCUMENTS_SHOWN = 5
 GAP, WRAPPED_WIDTH = 2, 24  # between columns of a table; of a text that is wrapped, at least
+SHORTEST, LONGEST_SHORTENED = 14, 24  # characters that the narrowest table leaves of an id and of a long key
+_BLANK = frozenset({"", "-", "0", "0 B"})
 
 
 def say_skipped(documents: Sequence[SkippedDocument]) -> None:
@@ -108,42 +110,94 @@ def stderr_console() -> Console:
     return escaping_console(stderr=True)
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -> None:
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: Iterable[int] = (),
+    shorten: Collection[int] = (),
+    minor: Sequence[int] = (),
+    whole: bool = False,
+) -> None:
     """Print a table: aligned in a terminal, tab-separated in a pipe. `right` are the columns to align right.
 
-    Where the terminal is too narrow, texts are wrapped between words. Where that doesn't suffice, each row is printed
-    below the other, a line for each column, so that ids and keys stay whole.
+    Where the terminal is too narrow, texts are wrapped between words, and `fitted_columns` decides what else gives way:
+    columns that are empty or zero in every row, ids and keys (`shorten`), whole columns (`minor`, the first one first).
+    Where that doesn't suffice, each row is printed below the other, a line for each column, every value in full.
+    `whole` is for tables of data: no column and no value of theirs gives way.
     """
     if not sys.stdout.isatty():
         for row in chain([columns], rows):
             print("\t".join(_cell(value) for value in row))
         return
     console = escaping_console()
-    # As Text a cell holds no markup. Escaped here, since the table measures it.
-    cells = [[Text(_cell(value)) for value in row] for row in chain([columns], rows)]
-    widths = column_widths([[text.plain for text in row] for row in cells], console.width)
-    if widths is None:
+    # Escaped here, since the table measures the cells.
+    cells = [[_cell(value) for value in row] for row in chain([columns], rows)]
+    fitted = fitted_columns(cells, console.width, shorten=shorten, minor=minor, whole=whole)
+    if fitted is None:
         _print_below_each_other(console, cells)
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
     aligned = set(right)
-    for number, (heading, width) in enumerate(zip(cells[0], widths, strict=True)):
+    for number, width in fitted.items():
+        # As Text a cell holds no markup.
+        heading = Text(cells[0][number])
         table.add_column(heading, justify="right" if number in aligned else "left", width=width, overflow="fold")
-    for texts in cells[1:]:
-        table.add_row(*texts)
+    for row in cells[1:]:
+        table.add_row(
+            *(
+                Text(_words_shortened(row[number], width) if number in shorten else row[number])
+                for number, width in fitted.items()
+            )
+        )
     console.print(table)
+    if left_out := [cells[0][number] for number in minor if number not in fitted and not _is_blank(cells, number)]:
+        say(f"Too narrow for {', '.join(left_out)}: a wider terminal, a pipe or --json shows everything")
 
 
-def column_widths(rows: Sequence[Sequence[str]], width: int) -> list[int] | None:
+def fitted_columns(
+    rows: Sequence[Sequence[str]],
+    width: int,
+    *,
+    shorten: Collection[int] = (),
+    minor: Sequence[int] = (),
+    whole: bool = False,
+) -> dict[int, int] | None:
+    """The columns that a terminal of `width` columns shows, each with its width. None if too few would be left.
+
+    `rows` include the headings. See `print_table` for what gives way, in the order that it names.
+    """
+    everything = tuple(range(len(rows[0])))
+    filled = tuple(number for number in everything if number == 0 or not _is_blank(rows, number))
+    attempts: list[tuple[tuple[int, ...], Collection[int]]] = [(everything, ())]
+    if not whole:
+        attempts += [(filled, ()), (filled, shorten)]
+        gone = [set(minor[: position + 1]) for position in range(len(minor))]
+        attempts += [(tuple(number for number in filled if number not in each), shorten) for each in gone]
+    for kept, short in attempts:
+        shown = [[row[number] for number in kept] for row in rows]
+        widths = column_widths(shown, width, shorten=[kept.index(number) for number in short if number in kept])
+        if widths is not None:
+            return dict(zip(kept, widths, strict=True))
+    return None
+
+
+def _is_blank(rows: Sequence[Sequence[str]], number: int) -> bool:
+    """True if a column is empty or zero in every row; rows[0] are the headings."""
+    return len(rows) > 1 and all(row[number] in _BLANK for row in rows[1:])
+
+
+def column_widths(rows: Sequence[Sequence[str]], width: int, *, shorten: Collection[int] = ()) -> list[int] | None:
     """The widths of a table's columns in a terminal of `width` columns, headings included. None if they don't fit.
 
-    A column is never narrower than its longest word; a text that is wrapped gets at least WRAPPED_WIDTH.
+    A column is never narrower than its longest word, or what `shorten` leaves of it; a text that is wrapped gets at
+    least WRAPPED_WIDTH.
     """
     columns = list(zip(*rows, strict=True))
     natural = [max(map(cell_len, column)) for column in columns]
     least = [
-        max(min(full, WRAPPED_WIDTH), *(cell_len(word) for value in column for word in value.split(" ")))
-        for full, column in zip(natural, columns, strict=True)
+        max(_least_width(value, short=bool(row) and number in shorten) for row, value in enumerate(column))
+        for number, column in enumerate(columns)
     ]
     left = width - GAP * (len(columns) - 1) - sum(least)
     if left < 0:
@@ -157,13 +211,24 @@ def column_widths(rows: Sequence[Sequence[str]], width: int) -> list[int] | None
     return widths
 
 
-def _print_below_each_other(console: Console, cells: Sequence[Sequence[Text]]) -> None:
-    headings = max(cell_len(heading.plain) for heading in cells[0])
+def _least_width(value: str, *, short: bool) -> int:
+    words = [cell_len(word) for word in value.split(" ")]
+    if short:
+        words = [min(length, max(SHORTEST, min(length // 3, LONGEST_SHORTENED))) for length in words]
+    return max(*words, min(cell_len(value), WRAPPED_WIDTH)) if len(words) > 1 else words[0]
+
+
+def _words_shortened(value: str, width: int) -> str:
+    return " ".join(shortened(word, width) for word in value.split(" "))
+
+
+def _print_below_each_other(console: Console, cells: Sequence[Sequence[str]]) -> None:
+    headings = max(map(cell_len, cells[0]))
     for number, row in enumerate(cells[1:]):
         if number:
             console.print()
         for heading, value in zip(cells[0], row, strict=True):
-            line = Text.assemble((heading.plain.ljust(headings + GAP), "bold"), value)
+            line = Text.assemble((heading.ljust(headings + GAP), "bold"), value)
             console.print(line, soft_wrap=True, highlight=False)
 
 
@@ -207,3 +272,9 @@ def shortened(text: str, length: int) -> str:
         return text
     head = (length - 1) // 3
     return f"{text[:head]}…{text[len(text) - (length - 1 - head) :]}"
+
+
+def is_named(given: str, name: str) -> bool:
+    """True if `given` is the beginning of a name, or the name as `shortened` shows it: `b-97…8fa55e00f`."""
+    head, cut, tail = given.partition("…")
+    return name.startswith(head) and (not cut or len(name) > len(head) + len(tail) and name.endswith(tail))

@@ -154,6 +154,7 @@ def _print_rows(names: tuple[str, ...], rows: _Counted) -> None:
         [tuple(cell(value) for value in row) for row in islice(rows, limit)]
         if limit is not None
         else (tuple(cell(value) for value in row) for row in rows),
+        whole=True,
     )
     if limit is not None and next(rows, None) is not None:
         say(f"Only the first {limit:,} rows are shown. --json, --csv and --parquet give all of them")

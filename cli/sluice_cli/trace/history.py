@@ -30,7 +30,6 @@ from sluice_cli.trace.object_history import Claim, Entry, describe_entry, totals
 from sluice_read.moments import clock, instant_of, iso, point_in_time, refuse_backwards
 
 LIMIT, LARGEST_LIMIT = 50, 100_000
-NAME_CHARACTERS = 14  # of batches and runs, in a terminal
 
 
 def history(
@@ -111,16 +110,19 @@ def history(
             }
         )
     else:
-        _print(found, sums)
+        print_history(found, sums)
     say_skipped(found.skipped)
 
 
-def _print(found: Gathered, sums: Mapping[str, Any]) -> None:
+def print_history(found: Gathered, sums: Mapping[str, Any]) -> None:
+    """Print the found objects and their sums as `totals` counts them."""
     short = sys.stdout.isatty()
     print_table(
         ("put", "admitted", "claimed", "readable", "state", "table", "batch", "run", "changes", "bytes", "key"),
         [_row(entry, short) for entry in found.entries],
         right=(1, 2, 3, 8, 9),
+        shorten=(6, 7, 10),
+        minor=(7, 2, 1, 9, 8, 6, 3),
     )
     states = ", ".join(f"{count:,} {state}" for state, count in sorted(sums["states"].items()))
     counts = sums["counts"]
@@ -151,8 +153,8 @@ def _row(entry: Entry, short: bool) -> tuple[str, ...]:
         _after(claim.readable_at if claim else None, began),
         _state(entry, short),
         (entry.record.table if entry.record else None) or "-",
-        _name(claim.batch if claim else None, short),
-        _name(claim.run if claim else None, short),
+        claim.batch if claim else "-",
+        (claim.run if claim else None) or "-",
         _changes(claim),
         str(entry.record.size) if entry.record else "-",
         visible(entry.id.key),
@@ -175,10 +177,6 @@ def _changes(claim: Claim | None) -> str:
     if claim is None or read is None:
         return "-"
     return f"{read:,}" if claim.part_objects == 1 else f"{read:,} / {claim.part_objects:,}"
-
-
-def _name(name: str | None, short: bool) -> str:
-    return "-" if name is None else shortened(name, NAME_CHARACTERS) if short else name
 
 
 def _after(at: int | None, began: int | None) -> str:

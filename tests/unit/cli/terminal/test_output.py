@@ -9,7 +9,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from sluice_cli.terminal.output import column_widths, counted, human_age, human_bytes, print_table, say
+from sluice_cli.terminal.output import column_widths, counted, human_age, human_bytes, is_named, print_table, say
 from sluice_read.values import column_names, far_timestamp, rows_of
 
 
@@ -102,10 +102,10 @@ ID, KEY = "3f2a9c3f2a9c", "topics/crm.public.user/partition=0/crm.public.user+0+
 REASON = "The Avro container ends inside a block, and so the last of its rows are not there to be read"
 
 
-def printed(monkeypatch, capsys, columns, rows, width=80):
+def printed(monkeypatch, capsys, columns, rows, width=80, **how):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", str(width))
-    print_table(columns, rows)
+    print_table(columns, rows, **how)
     return re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
 
 
@@ -119,6 +119,51 @@ def test_a_row_that_fits_no_terminal_is_printed_as_lines_with_every_value_whole(
     lines = printed(monkeypatch, capsys, ("id", "key", "reason"), [(ID, KEY, REASON), (ID, KEY, "no")])
     assert lines[:3] == [f"id      {ID}", f"key     {KEY}", f"reason  {REASON}"]
     assert (lines[3], lines[4]) == ("", f"id      {ID}")
+
+
+STATUS = ("table", "pending", "bytes", "oldest", "quarantined", "last commit", "last error")
+AT_REST = [(f"tickit.table_{n}", "0", "0 B", "-", "0", f"{n} min {n} s ago", "-") for n in range(10)]
+
+
+def test_a_narrow_table_leaves_out_columns_without_a_value(monkeypatch, capsys):
+    lines = printed(monkeypatch, capsys, STATUS, AT_REST, width=60)
+    assert lines[0].split() == ["table", "last", "commit"]
+    assert len(lines) == 11 and all(row[0] in line and row[5] in line for row, line in zip(AT_REST, lines[1:]))
+
+
+def test_a_wide_table_keeps_columns_without_a_value(monkeypatch, capsys):
+    lines = printed(monkeypatch, capsys, STATUS, AT_REST, width=120)
+    assert lines[0].split() == [*STATUS[:5], "last", "commit", "last", "error"]
+
+
+def test_a_narrow_table_of_data_shows_every_value_whole(monkeypatch, capsys):
+    lines = printed(monkeypatch, capsys, ("id", "n", "key"), [(ID, "0", KEY)], whole=True)
+    assert lines == [f"id   {ID}", "n    0", f"key  {KEY}"]
+
+
+def test_a_narrow_table_shortens_ids_and_keys_in_the_middle(monkeypatch, capsys):
+    batch = "b-8a85abb73509df04e8c7fccfb81fb18e"
+    lines = printed(monkeypatch, capsys, ("batch", "key"), [(batch, KEY)] * 2, shorten=(0, 1), width=60)
+    assert len(lines) == 3 and all(len(line) <= 60 for line in lines)
+    shown_batch, shown_key = lines[1].split()
+    assert is_named(shown_batch, batch) and is_named(shown_key, KEY) and shown_key.endswith("0000000010.avro")
+
+
+def test_a_narrow_table_leaves_out_minor_columns_and_names_them(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "40")
+    print_table(("id", "began", "run"), [("a" * 20, "b" * 20, "c" * 12)], minor=(1, 2))
+    shown = capsys.readouterr()
+    assert "a" * 20 in shown.out and "c" * 12 in shown.out and "b" * 20 not in shown.out
+    assert "began" in shown.err and "run" not in shown.err
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [("b-97", True), ("b-97…01", True), ("b-97…02", False), ("b-98", False), ("b-97abcd…abcd01", False), ("…01", True)],
+)
+def test_a_name_is_found_by_its_beginning_or_its_shortened_form(given, named):
+    assert is_named(given, "b-97abcd01") is named
 
 
 def test_nothing_is_left_out_of_a_table_in_a_pipe(capsys):

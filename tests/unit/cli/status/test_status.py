@@ -1,0 +1,49 @@
+"""What `sluice status` prints in a terminal of 80 columns, and before anything has arrived."""
+
+import re
+
+from sluice_cli.status.status import print_status
+from tools.status_pictures import NOW, sample_status, table
+
+
+def lines_of(document, monkeypatch, capsys, width=80):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", str(width))
+    print_status(document, NOW)
+    shown = capsys.readouterr()
+    return re.sub(r"\x1b\[[0-9;]*m", "", shown.out).splitlines(), shown.err
+
+
+def quiet(tables):
+    document = sample_status()
+    nothing = {"objects": 0, "rows": 0, "messages": 0, "reasons": [], "more": False}
+    aside = {name: nothing for name in document["set_aside"]}
+    parts = {"set_aside": aside, "quarantined_rows": nothing, "ignored_messages": nothing}
+    return {**document, **parts, "tables": tables, "services": [], "services_due": []}
+
+
+def test_a_terminal_of_80_columns_shows_each_table_in_one_line(monkeypatch, capsys):
+    tables = [table(f"tickit.table_{n}", "main", 0, None, 40, 60_000 * n) for n in range(10)]
+    lines, _ = lines_of(quiet(tables), monkeypatch, capsys)
+    assert all(sum(each["table"] in line for line in lines) == 1 for each in tables)
+    assert len(lines) < 25 and all(len(line) <= 80 for line in lines)
+
+
+def test_waiting_objects_and_errors_stay_in_a_narrow_table(monkeypatch, capsys):
+    document = sample_status()
+    lines, left_out = lines_of({**document, "services": []}, monkeypatch, capsys)
+    header = next(line for line in lines if line.startswith("table "))
+    assert "pending" in header and "last error" in header and "quarantined" in header
+    assert "lane" in left_out and "--json" in left_out
+    assert any(line.startswith("shop.orders ") and "1840" in line for line in lines)
+
+
+def test_services_are_a_table_in_80_columns(monkeypatch, capsys):
+    document = sample_status()
+    lines, _ = lines_of(document, monkeypatch, capsys)
+    assert any(line.startswith("shop.orders") and "cluster" in line and "running" in line for line in lines)
+
+
+def test_a_stack_that_nothing_reached_says_what_to_do_next(monkeypatch, capsys):
+    lines, said = lines_of({**quiet([]), "lanes": []}, monkeypatch, capsys)
+    assert lines == [] and "sluice put" in said and "sluice config discover" in said
