@@ -14,6 +14,7 @@ from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 
+OBJECTS, OBJECTS_QUARANTINED = "objects", "objects_quarantined"  # the totals that count a table's objects by state
 TABLE_QUARANTINED = "table_quarantined"  # the code of an object that was quarantined with its whole part
 
 
@@ -157,7 +158,21 @@ class Recovery:
             known[table] = KnownTable()
             for outcome, part, found in sorted(parts, key=lambda each: (each[0].committed_at, each[0].batch)):
                 known[table] = known[table].after(outcome, part, found)
-        return known
+        # An object that several batches settled counts once, as its last one left it.
+        ended = Counter(
+            (settled.record.table, settled.record.state) for settled in self._objects.values() if settled.record.batch
+        )
+        return {
+            table: replace(
+                found,
+                totals={
+                    **found.totals,
+                    OBJECTS: ended[table, COMMITTED],
+                    OBJECTS_QUARANTINED: ended[table, QUARANTINED],
+                },
+            )
+            for table, found in known.items()
+        }
 
     def _keep(
         self,
@@ -216,7 +231,7 @@ def counts_of(outcome: Outcome, found: Mapping[ObjectId, EndState]) -> dict[str,
     ended = Counter(end.state for end in found.values())
     return {
         **outcome.counts,
-        "objects": ended[COMMITTED],
-        "objects_quarantined": ended[QUARANTINED],
+        OBJECTS: ended[COMMITTED],
+        OBJECTS_QUARANTINED: ended[QUARANTINED],
         "commits": int(outcome.instant is not None),
     }

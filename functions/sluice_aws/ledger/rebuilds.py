@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 from sluice.lane.machine import PAUSED
 from sluice.ledger import keys as items
 from sluice.ledger.records import ObjectRecord
+from sluice.ledger.recovery import OBJECTS
 from sluice.objects import ObjectId
 from sluice_aws.errors import LaneNotPaused
 from sluice_aws.ledger.expressions import when
 from sluice_aws.ledger.groups import GuardRefused, write_groups
 from sluice_aws.ledger.objects import pending_item
+from sluice_aws.ledger.settlement import TOTAL_PREFIX
 from sluice_aws.ledger.table import LedgerTable, TransactionRefused, Values
 
 # Fields of a table's item that survive; all others describe the data that is moved aside.
@@ -64,12 +67,20 @@ class DynamoDbRebuilds:
         Returns the number of objects. `generations` are those that objects were merged under. They are kept with the
         objects, since positions depend on them. A rebuild replays `while_paused`, and raises LaneNotPaused; objects
         that were written before stay pending. Otherwise a run may claim the objects at once: the caller wakes the lane.
+        Such objects no longer count as committed, until they are so again.
         """
         groups = [self._group(record, lane, generations.get(record.id), now) for record in records]
         if not groups:
             return 0
+
+        def uncounted(positions: Sequence[int]) -> list[Values]:
+            return self._uncounted([records[position] for position in positions])
+
         try:
-            refused = write_groups(self._table, groups, guard=self._paused(lane) if while_paused else None)
+            if while_paused:  # the rebuild emptied the table's item, and its counts with it
+                refused = write_groups(self._table, groups, guard=self._paused(lane))
+            else:
+                refused = write_groups(self._table, groups, tally=uncounted)
         except GuardRefused as error:
             raise _not_paused(records[0].table or "", lane) from error
         return len(groups) - len(refused)
@@ -117,6 +128,14 @@ class DynamoDbRebuilds:
         return [
             self._table.update_action(items.object_key(record.id), changes, condition=there),
             self._table.put_action(pending_item(moved)),
+        ]
+
+    def _uncounted(self, records: Sequence[ObjectRecord]) -> list[Values]:
+        """Take committed objects back from the totals of their tables: the batch that merges them counts them anew."""
+        tables = Counter(record.table for record in records if record.table and record.state == items.COMMITTED)
+        return [
+            self._table.update_action(items.table_key(table), {}, add={TOTAL_PREFIX + OBJECTS: -number})
+            for table, number in tables.items()
         ]
 
     def _paused(self, lane: str) -> Values:

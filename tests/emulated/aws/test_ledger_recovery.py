@@ -121,6 +121,19 @@ def test_an_older_ledger_is_corrected_and_keeps_its_later_records(simulated):
     assert older.tables.get("shop.orders").totals == simulated.ledger.tables.get("shop.orders").totals
 
 
+def test_an_object_that_was_merged_twice_counts_once_in_a_recovered_ledger(simulated):
+    listing = simulated.put("shop.orders", 3)
+    simulated.run()
+    records = list(simulated.ledger.objects.get(listing[:2]).values())
+    simulated.ledger.rebuilds.replay(records, LANE, {}, simulated.clock.now_ms(), while_paused=False)
+    simulated.ledger.lanes.wake(LANE)
+    simulated.run()
+    empty = DynamoDbLedger(simulated._client, "other", threads=1)
+    recover(simulated, empty, listing)
+    assert empty.tables.get("shop.orders").totals["objects"] == 3
+    assert empty.tables.get("shop.orders").totals == simulated.ledger.tables.get("shop.orders").totals
+
+
 def test_rows_and_objects_that_were_set_aside_or_parked_are_so_again():
     found = Recovery({})
     with emulated_dynamodb() as client:

@@ -88,14 +88,34 @@ def test_replayed_objects_are_merged_in_another_batch_under_their_generation(sim
     records = simulated.ledger.objects.get(ids)
     before = {record.batch for record in records.values()}
     now = simulated.clock.now_ms()
+    assert objects_merged(simulated) == 2
     written = simulated.ledger.rebuilds.replay(
         list(records.values()), LANE, dict.fromkeys(ids, 0), now, while_paused=False
     )
+    assert objects_merged(simulated) == 0, "none of them is committed any more"
     assert written == 2 and [simulated.state_of(id) for id in ids] == ["pending"] * 2
     again = simulated.ledger.rebuilds.replay(list(records.values()), LANE, {}, now, while_paused=False)
-    assert again == 0, "what is pending already is not doubled"
+    assert again == 0 == objects_merged(simulated), "what is pending already is not doubled"
     simulated.ledger.lanes.wake(LANE)
     simulated.run()
     found = simulated.ledger.objects.get(ids).values()
     assert {(record.state, record.attempt, record.generation) for record in found} == {("committed", 1, 0)}
     assert {record.batch for record in found}.isdisjoint(before)
+    assert objects_merged(simulated) == 2, "an object counts once, however often it is merged"
+
+
+def test_objects_of_several_tables_that_are_replayed_together_count_once_each(simulated):
+    orders, lines = simulated.put("shop.orders", 70), simulated.put("shop.lines", 50)
+    simulated.run()
+    records = list(simulated.ledger.objects.get(orders + lines).values())
+    now = simulated.clock.now_ms()
+    assert simulated.ledger.rebuilds.replay(records[:1], LANE, {}, now, while_paused=False) == 1
+    assert simulated.ledger.rebuilds.replay(records, LANE, {}, now, while_paused=False) == 119
+    assert objects_merged(simulated) == objects_merged(simulated, "shop.lines") == 0
+    simulated.ledger.lanes.wake(LANE)
+    simulated.run()
+    assert (objects_merged(simulated), objects_merged(simulated, "shop.lines")) == (70, 50)
+
+
+def objects_merged(simulated, table="shop.orders"):
+    return simulated.ledger.tables.get(table).totals["objects"]

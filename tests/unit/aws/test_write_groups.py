@@ -45,3 +45,16 @@ def test_without_a_guard_threads_share_the_transactions():
     table = RecordingTable()
     assert write_groups(table, GROUPS) == {}
     assert table.in_threads and len(table.transactions) == 3
+
+
+def test_a_tally_sums_up_the_groups_that_its_transaction_writes():
+    table = RecordingTable({2: Refusal(None)})
+    refused = write_groups(table, GROUPS[:3], tally=lambda positions: [{"Update": list(positions)}])
+    assert list(refused) == [1] and not table.in_threads
+    assert [actions[-1] for actions in table.transactions] == [{"Update": [0, 1, 2]}, {"Update": [0, 2]}]
+
+
+def test_a_transaction_has_room_for_a_tally_of_each_of_its_groups():
+    table = RecordingTable()
+    assert write_groups(table, GROUPS, tally=lambda positions: [{"Update": n} for n in positions]) == {}
+    assert max(map(len, table.transactions)) <= 100 and sum(map(len, table.transactions)) == 360
