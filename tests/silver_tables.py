@@ -6,8 +6,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from sluice.changes.forgotten import key_hash, with_mark
 
 SILVER_FOLDER = Path(__file__).resolve().parent / "data" / "hudi_tables" / "silver"
 SILVER = "sluice-silver"
@@ -77,6 +80,26 @@ def put_history(folder, changes):
     (file,) = history.glob("*.parquet")
     schema = pq.read_schema(file)
     pq.write_table(pa.Table.from_pylist([dict.fromkeys(schema.names) | row for row in changes], schema), file)
+
+
+FORGOTTEN_AT = "20261121090000000"
+
+
+def put_forgetting(folder, table, key, until, at=FORGOTTEN_AT):
+    """Leave in a table what forgetting a row leaves there: a mark, a commit, and a cleaning of all older files."""
+    timeline = folder / table.replace(".", "/") / ".hoodie"
+    hash = key_hash(table, key)
+    with (timeline / "hoodie.properties").open("a") as file:
+        file.write(f"\nsluice.forgotten={with_mark(None, hash, until)}\n".replace(":", "\\:"))
+    newest = max(path for path in timeline.iterdir() if path.suffix in (".commit", ".deltacommit"))
+    noted = json.dumps({"key": hash, "rows": 1, "files": 1})
+    commit = {**json.loads(newest.read_text()), "partitionToWriteStats": {}}
+    commit["extraMetadata"] = {"schema": commit["extraMetadata"]["schema"], "sluice.forgotten_row": noted}
+    (timeline / f"{at}{newest.suffix}").write_text(json.dumps(commit))
+    names = ("earliestCommitToRetain", "lastCompletedCommitTimestamp")
+    schema = {"type": "record", "name": "C", "fields": [{"name": name, "type": "string"} for name in names]}
+    with (timeline / f"{int(at) + 5}.clean").open("wb") as file:
+        fastavro.writer(file, schema, [dict(zip(names, (str(int(at) + 1), at), strict=True))])
 
 
 def position_of(place):

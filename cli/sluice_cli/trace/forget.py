@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sluice.batch.row_errors import BASE64, JSON_TEXT, MAX_CONTENT_BYTES, RowError, from_lines, to_lines
-from sluice.changes.forgotten import key_hash
+from sluice.changes.forgotten import hashed_text, key_hash
 from sluice.config.pinned_topic import config_in_force
 from sluice.config.table import TableConfig
 from sluice.errors import CommandFailed, SluiceError, UsageError
@@ -39,9 +37,6 @@ if TYPE_CHECKING:
     from sluice_cli.trace.row_search import Searched
 
 OBJECTS = 10_000
-_ISO_MOMENT = re.compile(r"(\d{4,}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?Z?")
-_DECIMAL = re.compile(r"decimal\(\d+,(\d+)\)")
-_EXACT = Context(prec=100, traps=[Inexact, InvalidOperation])
 FORGOTTEN = "forgotten"
 
 
@@ -129,21 +124,6 @@ def _check(config: TableConfig, key: Sequence[str]) -> None:
             f"The key of {config.table} is {', '.join(config.record_key)}: {len(config.record_key)} and not {len(key)}",
             next_step="Give a value for each, in this order",
         )
-
-
-def hashed_text(text: str, spark_type: str) -> str:
-    """The text of a key's value that its hash is made of (`key_hash`), of any that means the same."""
-    moment = _ISO_MOMENT.fullmatch(text) if spark_type == "timestamp" else None
-    if moment is not None:
-        fraction = (moment[3] or "").rstrip("0")
-        return f"{moment[1]} {moment[2]}{'.' if fraction else ''}{fraction}"
-    digits = _DECIMAL.fullmatch(spark_type)
-    if digits is not None:
-        try:
-            return str(Decimal(text).quantize(Decimal(1).scaleb(-int(digits[1])), context=_EXACT))
-        except ArithmeticError:  # no number, or one with more digits than the table's
-            return text
-    return text
 
 
 def _search(

@@ -107,7 +107,7 @@ def row(
       sluice row bank.account -- -5
     """
     # Arrow and the job's readers take as long to load as all the rest.
-    from sluice_cli.trace.row_life import row_as_of, row_life, with_history
+    from sluice_cli.trace.row_life import row_as_of, row_life, with_forgetting, with_history
     from sluice_cli.trace.row_search import Bounds, RowSearch
     from sluice_cli.trace.row_story import describe, describe_change, story
 
@@ -129,7 +129,7 @@ def row(
                 purged=config.delete_mode == HARD,
                 tick=lambda instant: status.update(f"Reading {visible(table)} as of {instant}"),
             )
-            return with_history(life, target, table, key)
+            return with_forgetting(with_history(life, target, table, key), target, table, key)
 
         found = RowSearch(
             ledger=DynamoDbLedger(target.client("dynamodb"), target.ledger_table),
@@ -145,6 +145,7 @@ def row(
         life=found.life,
         ignore_deletes=found.config.delete_mode == IGNORE,
         from_the_start=found.from_the_start and begins is None,
+        rebuilt_at=found.rebuilt_at,
     )
     checked = [chapter.instant for chapter in chapters if chapter.instant is not None][-check:] if check else []
     document = {
@@ -154,6 +155,7 @@ def row(
             {**describe(chapter), "table": _held(found.life, chapter) if chapter.instant in checked else None}
             for chapter in chapters
         ],
+        "forgotten": _forgotten(found.life),
         "waiting": [describe_change(change) for change in found.waiting],
         "set_aside": [{"object": name, **asdict(error)} for name, error in found.set_aside],
         "quarantined_objects": [asdict(item) for item in found.quarantined],
@@ -188,6 +190,12 @@ def _print_past(table: str, key: Sequence[str], past: PastRow, as_json: bool) ->
         raise typer.Exit(1)
 
 
+def _forgotten(life: RowLife) -> dict[str, Any] | None:
+    """The JSON form of a row's mark. Times are epoch ms."""
+    gone = life.forgotten
+    return None if gone is None else {"at": gone.at, "instant": gone.instant, "until": gone.until}
+
+
 def _held(life: RowLife, chapter: Chapter) -> dict[str, Any]:
     """What the table holds of the row from a chapter's commit on. `agrees` says whether the chapter says the same."""
     instant, row = str(chapter.instant), chapter.row
@@ -213,9 +221,18 @@ def _held(life: RowLife, chapter: Chapter) -> dict[str, Any]:
 def _print(document: Mapping[str, Any], rows: list[Row | None]) -> None:
     print(f"{visible(document['table'])} {_pairs(document['key'])}")
     before: Row | None = None
+    gone = document["forgotten"]
     for chapter, after in zip(document["chapters"], rows, strict=True):
+        if gone is not None and gone["at"] is not None and gone["at"] < chapter["committed_at"]:
+            _print_forgotten(gone)
+            before, gone = None, None
         instant = f"instant {chapter['instant']}" if chapter["instant"] else "no commit: the table did not change"
         print(f"\n{clock(chapter['committed_at'])}  {instant}  batch {chapter['batch']}")
+        if chapter["rebuilt_at"]:
+            print(
+                f"  rebuilt    at {clock(chapter['rebuilt_at'])}: the table was emptied, and its objects merged again"
+            )
+            before = None
         if chapter["truncated_at"]:
             print(f"  truncate   at {chapter['truncated_at']}: older rows are removed")
         for change in chapter["changes"]:
@@ -225,12 +242,21 @@ def _print(document: Mapping[str, Any], rows: list[Row | None]) -> None:
         if chapter["table"] is not None:
             print(f"    {_comparison(chapter['table'])}")
         before = after
+    if gone is not None:
+        _print_forgotten(gone)
     for change in document["waiting"]:
         print(f"\nwaits        {_change(change)}")
     for item in document["set_aside"]:
         record = f"record {item['record']} of {visible(item['object'])}"
         print(f"\nquarantined  {record}: {item['code']}: {visible(item['reason'])}")
     _say_sources(document)
+
+
+def _print_forgotten(gone: Mapping[str, Any]) -> None:
+    known = f"{clock(gone['at'])}  instant {gone['instant']}"
+    print(f"\n{known if gone['instant'] else 'at a time that is not known, since its commit is archived'}")
+    print(f"  forgotten  by `sluice forget`: changes until position {gone['until']} stay out of the table")
+    print("  = nothing")
 
 
 def _say_sources(document: Mapping[str, Any]) -> None:
@@ -252,6 +278,11 @@ def _say_sources(document: Mapping[str, Any]) -> None:
         say(
             "No record with this key was found. "
             f"The values of a key are compared as text, in the order of `record_key`{listed}"
+        )
+    if document["forgotten"] and document["objects_read"]:
+        say(
+            "The row was forgotten. Values from before then are not in silver: they are read from objects in bronze. "
+            "`sluice forget --dry-run` lists those"
         )
     if document["since"] is not None:
         say(f"Only batches claimed since {clock(document['since'])} were read")

@@ -14,13 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.changes import hidden_columns as hidden
+from sluice.changes.forgotten import hashed_text, key_hash, marks
 from sluice.changes.row_history import Row
 from sluice.errors import SluiceError, UsageError
 from sluice.hudi.file_slices import FileSlice
+from sluice.hudi.own_metadata import FORGOTTEN_KEY, FORGOTTEN_PROPERTY, forgotten_counts
 from sluice_cli.trace.row_changes import FoundChange, key_text
-from sluice_read.moments import NOW, Span, moment_of
+from sluice_read.errors import NotRetained
+from sluice_read.moments import NOW, Span, moment_of, ms_of
 from sluice_read.past_states import PastStates, open_as_of
-from sluice_read.place import SilverPlace, history_folder
+from sluice_read.place import SilverPlace, find_table, history_folder
 from sluice_read.reading import COMMIT_TIME, Shown, SilverTable, open_table
 from sluice_read.sql import load_past, opened_duckdb
 from sluice_read.values import rows_of
@@ -43,11 +46,28 @@ class RowVersion:
 
 
 @dataclass(frozen=True)
+class ForgottenRow:
+    """A row that was forgotten: its changes until the position `until` stay out of the table.
+
+    `instant` is the commit that removed it; None where that is archived.
+    """
+
+    until: str
+    instant: str | None
+
+    @property
+    def at(self) -> int | None:
+        """When it was removed (epoch ms)."""
+        return None if self.instant is None else ms_of(self.instant)
+
+
+@dataclass(frozen=True)
 class RowLife:
     """The versions of a row, oldest first.
 
     They are complete from the instant `known_from` on; None: the table shows nothing. `reason` says why it shows no
     more. `changes` are all that the history table, `history`, has of the row; None where the table has none.
+    `forgotten` is set of a row that was forgotten.
     """
 
     versions: tuple[RowVersion, ...] = ()
@@ -55,6 +75,7 @@ class RowLife:
     reason: str | None = None
     changes: tuple[FoundChange, ...] | None = None
     history: str | None = None
+    forgotten: ForgottenRow | None = None
 
     def knows(self, instant: str | None) -> bool:
         """Says whether the table shows the row as of an instant."""
@@ -104,8 +125,9 @@ def row_life(
     earlier = len(commits)
     try:
         if commits:
-            opened = open_table(place, table, span=Span(as_of=commits[-1]))
+            opened = open_from(place, table, commits[-1])
             reader = _RowReader(opened, key)
+            commits[-1] = max(commits[-1], opened.instant)
         while earlier:
             moment = commits[earlier - 1]
             tick(moment)
@@ -120,6 +142,58 @@ def row_life(
     except SluiceError as error:
         return RowLife(tuple(reversed(versions)), known_from, error.message)
     return RowLife(tuple(reversed(versions)), known_from)
+
+
+def open_from(place: SilverPlace, table: str, instant: str) -> SilverTable:
+    """Open a table as of an instant, or as of the earliest one that forgetting a row has left.
+
+    Raises what `open_table` does.
+    """
+    try:
+        return open_table(place, table, span=Span(as_of=instant))
+    except NotRetained as refused:
+        return open_table(place, table, span=Span(as_of=str(refused.facts["earliest"])))
+
+
+def forgotten_row(place: SilverPlace, table: str, key: Sequence[str]) -> ForgottenRow | None:
+    """The mark of a forgotten row, and the commit that removed it; None where the table has no such mark.
+
+    Raises what `open_table` does where the table has any mark.
+    """
+    folder, _ = find_table(place, table)
+    noted = marks(folder.properties().get(FORGOTTEN_PROPERTY))
+    if not noted:
+        return None
+    opened = open_table(place, table, span=NOW)
+    hash = stored_key_hash(opened, key)
+    if hash not in noted:
+        return None
+    for instant in reversed(opened.listing.timeline.commits):
+        if forgotten_counts(opened.listing.commit(instant).extra.get(FORGOTTEN_KEY), hash) is not None:
+            return ForgottenRow(noted[hash], instant.time)
+    return ForgottenRow(noted[hash], None)
+
+
+def with_forgetting(life: RowLife, place: SilverPlace, table: str, key: Sequence[str]) -> RowLife:
+    """The life with the mark of the row, if it was forgotten; the same where the table can't be read."""
+    try:
+        return replace(life, forgotten=forgotten_row(place, table, key))
+    except SluiceError:
+        return life
+
+
+def stored_key_hash(opened: SilverTable, key: Sequence[Any]) -> str:
+    """The hash by which a row is forgotten. `key` has JSON values, or texts, in the order of the record key."""
+    types = [opened.stored_schema.field(name).type for name in opened.record_key]
+    texts = [hashed_text(key_text(value), _spark_type(kind)) for value, kind in zip(key, types, strict=True)]
+    return key_hash(opened.table, texts)
+
+
+def _spark_type(kind: pa.DataType) -> str:
+    """Spark's name of a type, where the form of a key's text depends on it."""
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    return "timestamp" if pa.types.is_timestamp(kind) else ""
 
 
 def with_history(life: RowLife, place: SilverPlace, table: str, key: Sequence[str]) -> RowLife:

@@ -21,8 +21,9 @@ from sluice.errors import SluiceError, UsageError
 from sluice.ledger.ports import Ledger
 from sluice_aws.errors import ObjectGone
 from sluice_aws.hash_keys import HashKeys
-from sluice_aws.s3.objects import Objects, SkippedDocument
+from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
 from sluice_aws.s3.past_batches import PastBatch, PastBatches
+from sluice_aws.s3.past_rebuilds import PastRebuilds
 from sluice_cli.trace.row_changes import FoundChange, ObjectChanges, changes_in
 from sluice_cli.trace.row_life import RowLife, check_key
 from sluice_cli.trace.row_story import MergedBatch
@@ -55,7 +56,11 @@ class Unread:
 
 @dataclass
 class Searched:
-    """The result of a search. `left_out` counts objects that should have been opened and are beyond the bounds."""
+    """The result of a search.
+
+    `left_out` counts objects that should have been opened and are beyond the bounds. `rebuilt_at` is when the table was
+    rebuilt (epoch ms).
+    """
 
     config: TableConfig
     life: RowLife
@@ -68,6 +73,7 @@ class Searched:
     objects: int = 0
     records: int = 0
     left_out: int = 0
+    rebuilt_at: tuple[int, ...] = ()
     skipped: Sequence[SkippedDocument] = ()
 
     @property
@@ -122,7 +128,9 @@ class RowSearch:
         check_key(table, config.record_key, key)
         instants = [batch.outcomes[table].instant for batch in merged]
         life = read_life(config, [instant for instant in instants if instant is not None])
-        found = Searched(config, life, skipped=past.skipped)
+        unread = SkippedDocuments()
+        rebuilds = PastRebuilds.read(self._objects, self._silver, unread, table=table)
+        found = Searched(config, life, rebuilt_at=rebuilds.times(table), skipped=(*past.skipped, *unread.found))
         checked = {version.instant for version in found.life.versions[-bounds.checked :]} if bounds.checked else set()
         for batch in merged:
             self._search_batch(batch, table, key, bounds, checked, found)

@@ -10,7 +10,7 @@ from sluice.changes.row_history import NEVER, Change, Row, row_after
 from sluice_cli.trace.row_changes import FoundChange
 from sluice_cli.trace.row_life import UNKNOWN, RowLife, RowVersion
 
-WON, OVERTAKEN, LOST, REPEATED, TRUNCATED, IGNORED_DELETE, SUPPLIED = (
+WON, OVERTAKEN, LOST, REPEATED, TRUNCATED, IGNORED_DELETE, SUPPLIED, FORGOTTEN = (
     "won",
     "overtaken",
     "lost",
@@ -18,7 +18,11 @@ WON, OVERTAKEN, LOST, REPEATED, TRUNCATED, IGNORED_DELETE, SUPPLIED = (
     "truncated",
     "ignored",
     "supplied",
+    "forgotten",
 )
+_FIRST = "first change of this row"
+_FIRST_AFTER_REBUILD = "the first change of this row since the table was rebuilt"
+_FIRST_AFTER_FORGETTING = "the first change of this row since it was forgotten"
 NEWEST = "newest"  # it looks like the winner, but what the table held before was not read
 
 
@@ -47,7 +51,10 @@ class JudgedChange:
 
 @dataclass(frozen=True)
 class Chapter:
-    """One batch in the row's life. `row` is the row after it: None for nothing (yet), `deleted` for a hidden row."""
+    """One batch in the row's life. `row` is the row after it: None for nothing (yet), `deleted` for a hidden row.
+
+    `rebuilt_at` (epoch ms) is when a rebuild emptied the table since the chapter before.
+    """
 
     batch: str
     instant: str | None
@@ -56,6 +63,7 @@ class Chapter:
     row: Row | None
     changed: bool
     truncated_at: str | None = None
+    rebuilt_at: int | None = None
 
 
 def story(
@@ -65,43 +73,66 @@ def story(
     life: RowLife = UNKNOWN,
     ignore_deletes: bool = False,
     from_the_start: bool = True,
+    rebuilt_at: Iterable[int] = (),
 ) -> tuple[Chapter, ...]:
     """Tell the row's life batch by batch, in the order of the commits. Batches that don't concern the row are left out.
 
     The row before a batch is what the table shows in `life`, or else what the batches before it make of it. `columns`
-    are all but the key's. Without `from_the_start` an older batch was not read.
+    are all but the key's. Without `from_the_start` an older batch was not read. Each rebuild (epoch ms) emptied the
+    table, and the row was gone when it was forgotten.
     """
     row: Row | None = None
-    floor = NEVER
+    floor, first, since = NEVER, _FIRST, -1
+    rebuilt: int | None = None
+    removed = life.forgotten.at if life.forgotten is not None else None
     chapters: list[Chapter] = []
     names = tuple(dict.fromkeys([*columns, *(name for item in life.versions for name in item.row.values)]))
     for batch in sorted(batches, key=lambda item: (item.committed_at, item.batch)):
+        emptied = max((at for at in rebuilt_at if since < at <= batch.committed_at), default=None)
+        if emptied is not None:
+            row, floor = None, NEVER
+            rebuilt, first = (emptied, _FIRST_AFTER_REBUILD) if chapters else (None, _FIRST)
+        gone = removed is not None and removed < batch.committed_at
+        if gone and since <= (removed or 0):
+            row, first = None, _FIRST_AFTER_FORGETTING
+        since = batch.committed_at
         raised = max([floor, *batch.truncates])
         known = life.knows_before(batch.instant)
         before = _row(life.before(batch.instant)) if known and batch.instant is not None else row
         version = life.written(batch.instant)
-        changes = batch.changes
-        if changes is None:
-            changes = (version.change,) if version is not None and version.change is not None else ()
+        brought = batch.changes
+        if brought is None:
+            brought = (version.change,) if version is not None and version.change is not None else ()
+        out = [found for found in brought if gone and life.forgotten and found.position <= life.forgotten.until]
+        changes = [found for found in brought if found not in out]
+        if batch.changes is None:
             after = before if version is None else version.row
         elif changes or raised > floor:
             plain = [_change(found) for found in changes]
             after = row_after(before, plain, columns=names, floor=raised, ignore_deletes=ignore_deletes)
         else:
             after = before
-        if changes or (raised != floor and before is not None):
+        if brought or (raised != floor and before is not None):
             judged = [
-                _judged(found, before, after, changes, raised, ignore_deletes)
+                _judged(found, before, after, changes, raised, ignore_deletes, first)
                 for found in sorted(changes, key=lambda found: found.position)
             ]
             if not from_the_start and not chapters and not known:
                 judged = [_without_the_past(item) for item in judged]
-            truncated = raised if raised > floor else None
+            judged = [*(JudgedChange(found, FORGOTTEN, "the row was forgotten before") for found in out), *judged]
             chapters.append(
                 Chapter(
-                    batch.batch, batch.instant, batch.committed_at, _once(judged), after, after != before, truncated
+                    batch.batch,
+                    batch.instant,
+                    batch.committed_at,
+                    _once(judged),
+                    after,
+                    after != before,
+                    raised if raised > floor else None,
+                    rebuilt,
                 )
             )
+            rebuilt = None
         row, floor = after, raised
         if life.knows(batch.instant) and batch.instant is not None:
             row = _row(life.at(batch.instant))
@@ -119,6 +150,7 @@ def _judged(
     together: Sequence[FoundChange],
     floor: str,
     ignore_deletes: bool,
+    first: str,
 ) -> JudgedChange:
     newest = max(change.position for change in together)
     if found.position <= floor:
@@ -129,7 +161,7 @@ def _judged(
         return JudgedChange(found, IGNORED_DELETE, "the table ignores deletes; older changes still lose to it")
     if after is not None and found.position == after.position and (before is None or before.position < found.position):
         older = [change for change in together if floor < change.position < found.position]
-        why = "first change of this row" if before is None else f"newer than the stored row, {before.position}"
+        why = first if before is None else f"newer than the stored row, {before.position}"
         return JudgedChange(found, WON, f"{why}{f'; newer than {len(older)} more in this batch' if older else ''}")
     supplied = _supplied(found, before, after)
     if supplied:
@@ -183,6 +215,7 @@ def describe(chapter: Chapter) -> dict[str, Any]:
         "committed_at": chapter.committed_at,
         "changed": chapter.changed,
         "truncated_at": chapter.truncated_at,
+        "rebuilt_at": chapter.rebuilt_at,
         "changes": [
             {**describe_change(item.change), "verdict": item.verdict, "why": item.why} for item in chapter.judged
         ],

@@ -14,9 +14,11 @@ from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import COMMITTED as COMMITTED_PART
 from sluice.batch.outcome import Outcome
 from sluice.batch.row_errors import from_lines
+from sluice.changes.forgotten import marks
 from sluice.changes.row_history import NEVER, Change, Row, adopted, disagreement, row_after
 from sluice.config.table import IGNORE, TableConfig
 from sluice.errors import SluiceError, UsageError
+from sluice.hudi.own_metadata import FORGOTTEN_PROPERTY
 from sluice.ledger.keys import COMMITTED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.recovery import end_states
@@ -26,10 +28,9 @@ from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.s3.past_rebuilds import PastRebuilds
 from sluice_cli.trace.row_changes import Key, keyed_changes
-from sluice_cli.trace.row_life import row_versions
-from sluice_read.moments import Span
+from sluice_cli.trace.row_life import open_from, row_versions, stored_key_hash
 from sluice_read.place import SilverPlace
-from sluice_read.reading import Shown, SilverTable, open_table
+from sluice_read.reading import Shown, SilverTable
 from sluice_read.values import rows_of
 
 KEYS_AT_ONCE = 100_000  # of one pass over the objects: their changes are held in memory
@@ -108,7 +109,9 @@ class Verification:
         are found in a sample, too. Raises UsageError where no batch of the table is kept.
         """
         merged, instant = self._merged(table)
-        opened = open_table(self._place, table, span=Span(as_of=instant))
+        opened = open_from(self._place, table, instant)
+        if opened.instant > instant:  # a row was forgotten since, when every batch before had its outcome
+            merged, _ = self._merged(table, until=opened.instant)
         found = Verified(table, opened.instant)
         rows = sum(batch.num_rows for batch in opened.batches(Shown(with_deleted=True, columns=opened.record_key)))
         found.share = max(1, -(-rows // (sample or self._keys_at_once)))
@@ -119,14 +122,19 @@ class Verification:
         found.skipped = (*self._past.skipped, *self._skipped.found)
         return found
 
-    def _merged(self, table: str) -> tuple[list[MergedObject], str]:
-        """The objects that the table is made of, each by its last batch, and the instant of the newest commit."""
+    def _merged(self, table: str, until: str | None = None) -> tuple[list[MergedObject], str]:
+        """The objects that the table is made of, each by its last batch, and the instant of the newest commit.
+
+        `until` leaves out batches that were committed later.
+        """
         rebuilt = PastRebuilds.read(self._objects, self._silver, self._skipped).last_at.get(table, -1)
         taken: dict[str, MergedObject] = {}
         newest = ""
         for batch in self._past.newest(table=table):
             outcome = batch.outcomes.get(table)
             if outcome is None or outcome.state != COMMITTED_PART or batch.manifest.created_at <= rebuilt:
+                continue
+            if until is not None and outcome.instant is not None and outcome.instant > until:
                 continue
             newest = max(newest, outcome.instant or "")
             part = batch.manifest.tables[table]
@@ -174,13 +182,19 @@ class Verification:
                     one.position, one.op, one.deleted, one.values, one.unchanged
                 )
         stored = dict(self._stored(opened, wanted))
+        noted = marks(opened.listing.folder.properties().get(FORGOTTEN_PROPERTY))
         columns = [name for name in opened.schema(Shown()).names if name not in opened.record_key]
         ignore = any(each.config.delete_mode == IGNORE for each in merged[:1])
         for key in sorted({*changes, *stored}, key=lambda key: json.dumps(key)):
-            own = changes.get(key, {}).values()
+            own = list(changes.get(key, {}).values())
             row = stored.get(key)
             expected = row_after(adopted(row), own, columns=columns, floor=floor, ignore_deletes=ignore)
             kind = disagreement(expected, row)
+            if kind is not None and noted:
+                until = noted.get(stored_key_hash(opened, key), NEVER)
+                own = [change for change in own if change.position > until]
+                expected = row_after(adopted(row), own, columns=columns, floor=floor, ignore_deletes=ignore)
+                kind = disagreement(expected, row)
             if kind is not None:
                 found.disagreements.append(Disagreement(key, kind, expected, row))
         found.keys += len({*changes, *stored})

@@ -21,10 +21,12 @@ class PastRebuilds:
         self._marks = marks
 
     @classmethod
-    def read(cls, objects: Objects, silver: str, skipped: SkippedDocuments) -> PastRebuilds:
-        """Read all marks; `skipped` gets those that can't be read."""
+    def read(
+        cls, objects: Objects, silver: str, skipped: SkippedDocuments, *, table: str | None = None
+    ) -> PastRebuilds:
+        """Read all marks, or those of one table; `skipped` gets those that can't be read."""
         found: dict[str, dict[str, dict[str, Any]]] = {}
-        for key in objects.keys(silver, REPLACED):
+        for key in objects.keys(silver, REPLACED if table is None else f"{REPLACED}{table}/"):
             if key.endswith(f"/{BEGUN}") and key.count("/") == REPLACED.count("/") + 2:
                 mark = skipped.parsed(key, objects.get(silver, key), _mark)
                 if mark is not None:
@@ -35,6 +37,10 @@ class PastRebuilds:
     def last_at(self) -> dict[str, int]:
         """When each table was last rebuilt (epoch ms)."""
         return {table: max(mark["at"] for mark in marks.values()) for table, marks in self._marks.items()}
+
+    def times(self, table: str) -> tuple[int, ...]:
+        """When a table was rebuilt (epoch ms), the first time first."""
+        return tuple(sorted(mark["at"] for mark in self._marks.get(table, {}).values()))
 
     def newest(self, table: str) -> Mapping[str, Any]:
         """The mark of a table's last rebuild."""

@@ -10,7 +10,7 @@ from emulation.stack import NOW, describe
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, Outcome, RowErrorCount
 from sluice.batch.row_errors import BASE64, JSON_TEXT, RowError, from_lines, to_lines
-from sluice.changes.forgotten import key_hash
+from sluice.changes.forgotten import hashed_text, key_hash
 from sluice.config.document import Configuration
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.rules.table_rule import TableRule
@@ -22,7 +22,7 @@ from sluice.silver_keys import manifest_key, outcome_key, rows_key
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaStore
 from sluice_cli.main import run
-from sluice_cli.trace.forget import hashed_text, holds_key
+from sluice_cli.trace.forget import holds_key
 
 TABLE = "crm.user"
 TOPIC = "crm.public.user"

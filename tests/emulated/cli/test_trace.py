@@ -1,12 +1,13 @@
 """`sluice history`, `trace` and `row` on an emulated stack, over batches that a run has written to S3."""
 
 import json
+import shutil
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
 from emulation.stack import NOW, describe
-from silver_tables import SILVER_FOLDER, SilverFolder
+from silver_tables import FORGOTTEN_AT, SILVER_FOLDER, SilverFolder, put_forgetting
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, Stage
@@ -17,7 +18,8 @@ from sluice.silver_keys import manifest_key, outcome_key
 from sluice_cli.main import run
 from sluice_cli.trace import row, row_life
 from sluice_cli.trace.row_changes import FoundChange
-from sluice_read.moments import iso
+from sluice_read.moments import iso, ms_of
+from sluice_read.place import find_table
 from sluice_read.reading import open_table
 
 CONFIG = TableConfig("crm.user", "crm", "user", "crm.public.user", ("id", "name"), ("v",))
@@ -335,6 +337,58 @@ def test_what_won_is_read_from_the_table_and_objects_are_opened_where_a_change_l
     assert (document["objects_read"], document["gone"], document["complete"]) == (2, [], True)
     assert run(["row", "moma.works", "6"]) == 0
     assert "confirmed by reading the table as of this commit" in capsys.readouterr().out
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A copy of the tables, which `sluice row` reads."""
+    shutil.copytree(SILVER_FOLDER, tmp_path / "silver")
+    silver = SilverFolder(tmp_path / "silver")
+    monkeypatch.setattr(row_life, "open_table", lambda place, table, span: open_table(silver, table, span=span))
+    monkeypatch.setattr(row_life, "find_table", lambda place, table: find_table(silver, table))
+    return tmp_path / "silver"
+
+
+WORKS = TableConfig("moma.works", "moma", "works", "crm.public.user", ("id",))
+
+
+def test_a_forgotten_row_is_told_with_its_time_and_the_source_of_its_values(traced, own, capsys):
+    brought = traced.put("1.json", (40, "c", 99, "secret", "v"), table=WORKS.table)
+    traced.merged(brought, read=1, instant="20261121080013968", config=WORKS)
+    assert run(["row", "moma.works", "99", "--json"]) == 0
+    document = describe(capsys)
+    position = document["chapters"][0]["changes"][0]["position"]
+    assert document["forgotten"] is None
+    put_forgetting(own, "moma.works", ["99"], position)
+
+    assert run(["row", "moma.works", "99", "--json"]) == 0
+    told = describe(capsys)["forgotten"]
+    assert told == {"at": ms_of(FORGOTTEN_AT), "instant": FORGOTTEN_AT, "until": position}
+    assert run(["row", "moma.works", "99"]) == 0
+    out, err = capsys.readouterr()
+    assert out.index("won") < out.index(
+        f"2026-11-21T09:00:00Z  instant {FORGOTTEN_AT}\n  forgotten  by `sluice forget`"
+    )
+    assert out.endswith("= nothing\n") and "they are read from objects in bronze" in err
+
+
+def test_a_row_of_a_rebuilt_table_is_written_anew(traced, capsys):
+    brought = traced.put("1.json", (1, "c", 1, "x", "a"))
+    traced.merged(brought, read=1)
+    mark = {"table": "crm.user", "lane": "main", "to": "_sluice/replaced/crm.user/1/", "at": traced.at}
+    traced.stack.s3.put_object(
+        Bucket="s-silver", Key="_sluice/replaced/crm.user/1/rebuild.json", Body=json.dumps(mark).encode()
+    )
+    traced.at += 1_000
+    again = traced.put("2.json", (1, "c", 1, "x", "a"))
+    traced.merged(again, read=1, instant="20260101000000002")
+    assert run(["row", "crm.user", "1", "x", "--json"]) == 0
+    chapters = describe(capsys)["chapters"]
+    assert [chapter["changes"][0]["verdict"] for chapter in chapters] == ["won", "won"]
+    assert [chapter["rebuilt_at"] for chapter in chapters] == [None, mark["at"]]
+    assert run(["row", "crm.user", "1", "x"]) == 0
+    out = capsys.readouterr().out
+    assert "rebuilt    at " in out and out.count('  = v="a"') == 2 and "since the table was rebuilt" in out
 
 
 def test_with_a_history_table_a_rows_changes_need_no_object_in_bronze(traced, capsys, monkeypatch):

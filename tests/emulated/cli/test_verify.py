@@ -1,9 +1,11 @@
 """`sluice verify`: tables that Spark wrote are compared with objects of the changes that they were made of."""
 
+import shutil
+
 import pytest
 from builders import avro_object, change, flattened
 from emulation.stack import NOW
-from silver_tables import SILVER_FOLDER, SilverFolder
+from silver_tables import FORGOTTEN_AT, SILVER_FOLDER, SilverFolder, put_forgetting
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount
@@ -180,7 +182,7 @@ def test_a_change_that_is_gone_from_bronze_leaves_the_table_unproven(source):
 
 def test_the_command_fails_with_the_rows_that_differ(source, monkeypatch, capsys):
     monkeypatch.setattr(
-        "sluice_cli.trace.verification.open_table", lambda _, table, span: open_table(source.place, table, span=span)
+        "sluice_cli.trace.row_life.open_table", lambda _, table, span: open_table(source.place, table, span=span)
     )
     source.merged()
     assert run(["verify", source.table]) == 0
@@ -191,6 +193,27 @@ def test_the_command_fails_with_the_rows_that_differ(source, monkeypatch, capsys
     assert run(["verify", source.table]) == 1
     out = capsys.readouterr().out
     assert f"other_position: [{row['id']}]: " in out and f"sluice rebuild table {source.table}" in out
+
+
+@pytest.fixture
+def forgotten(source, tmp_path):
+    """The source with a row 99 that was merged and then forgotten, and its object in bronze."""
+    shutil.copytree(SILVER_FOLDER, tmp_path / "silver")
+    source.place = SilverFolder(tmp_path / "silver")
+    row = {**alive(source)[0], "id": 99}
+    source.put(row, op="c")
+    source.merged()
+    put_forgetting(tmp_path / "silver", source.table, ["99"], row["_sluice_position"])
+    return source, row
+
+
+def test_a_forgotten_row_is_no_lost_one_and_its_table_is_still_compared(forgotten):
+    source, row = forgotten
+    found = source.verify()
+    assert kinds(found) == set() and found.proven and found.instant == FORGOTTEN_AT
+    source.put(row, op="u", back=-900)
+    source.merged()
+    assert kinds(source.verify()) == {((99,), "lost")}, "a later change is a new row"
 
 
 def test_a_table_without_a_kept_batch_is_refused(source):

@@ -4,10 +4,9 @@ import json
 import shutil
 from dataclasses import replace
 
-import fastavro
 import pytest
 from fastapi.testclient import TestClient
-from silver_tables import SILVER_FOLDER, SilverFolder
+from silver_tables import FORGOTTEN_AT, SILVER_FOLDER, SilverFolder, position_of, put_forgetting
 
 from sluice_read.serve import api as served
 from sluice_read.serve.answers import Answer, AnswerCache
@@ -133,18 +132,14 @@ def test_the_next_page_is_read_as_of_the_instant_of_the_first(client):
     assert len(following["rows"]) == then - 1
 
 
-def test_a_listing_is_finished_after_all_older_files_were_cleaned(tmp_path):
+def test_a_listing_is_finished_after_a_row_was_forgotten(tmp_path):
     shutil.copytree(SILVER_FOLDER, tmp_path / "silver")
     silver = SilverFolder(tmp_path / "silver")
-    newest = Silver(silver).commits("moma.works")[-1][0]
-    fields = [{"name": name, "type": "string"} for name in ("earliestCommitToRetain", "lastCompletedCommitTimestamp")]
-    with (tmp_path / "silver/moma/works/.hoodie/20261121080020000.clean").open("wb") as file:
-        record = {"earliestCommitToRetain": str(int(newest) + 1), "lastCompletedCommitTimestamp": newest}
-        fastavro.writer(file, {"type": "record", "name": "HoodieCleanMetadata", "fields": fields}, [record])
+    put_forgetting(tmp_path / "silver", "moma.works", ["99"], position_of(1))
     client = TestClient(api(silver))
     page = client.get(WORKS, params={"limit": 1}).json()
     following = client.get(WORKS, params={"limit": 50, "cursor": page["next"]}).json()
-    assert (page["instant"], len(page["rows"]), len(following["rows"])) == (newest, 1, 5)
+    assert (page["instant"], len(page["rows"]), len(following["rows"])) == (FORGOTTEN_AT, 1, 5)
 
 
 @pytest.mark.parametrize(

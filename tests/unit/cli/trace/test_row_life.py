@@ -4,7 +4,15 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from silver_tables import SILVER_FOLDER, SilverFolder, kept_change, position_of, put_history
+from silver_tables import (
+    FORGOTTEN_AT,
+    SILVER_FOLDER,
+    SilverFolder,
+    kept_change,
+    position_of,
+    put_forgetting,
+    put_history,
+)
 
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import COMMITTED, Outcome, RowErrorCount
@@ -13,7 +21,16 @@ from sluice.config.table import HARD, IGNORE, TableConfig
 from sluice.errors import UsageError
 from sluice_cli.trace import row_life as life_module
 from sluice_cli.trace.row_changes import FoundChange
-from sluice_cli.trace.row_life import UNKNOWN, RowLife, RowVersion, row_as_of, row_life, with_history
+from sluice_cli.trace.row_life import (
+    UNKNOWN,
+    ForgottenRow,
+    RowLife,
+    RowVersion,
+    forgotten_row,
+    row_as_of,
+    row_life,
+    with_history,
+)
 from sluice_cli.trace.row_search import objects_to_open
 from sluice_cli.trace.row_story import MergedBatch, story
 
@@ -68,6 +85,22 @@ def test_a_moment_before_the_readable_history_is_refused_with_its_limit():
     assert life.known_from == LOADED and f"It can from {LOADED}" in life.reason
     nothing = row_life(SilverFolder(SILVER_FOLDER), "moma.none", ["6"], [LOADED], purged=False, tick=print)
     assert nothing.known_from is None and "moma.none" in nothing.reason and not nothing.knows(NOTED)
+
+
+def test_after_another_row_was_forgotten_the_newest_version_is_still_read(tmp_path):
+    shutil.copytree(SILVER_FOLDER, tmp_path / "silver")
+    put_forgetting(tmp_path / "silver", "moma.works", ["99"], position_of(30))
+    place = SilverFolder(tmp_path / "silver")
+    life = row_life(place, "moma.works", ["6"], (LOADED, MOVED, NOTED), purged=False, tick=print)
+    assert [item.instant for item in life.versions] == [NOTED] and life.known_from == NOTED
+    assert f"It can from {FORGOTTEN_AT}" in life.reason
+    assert forgotten_row(place, "moma.works", ["6"]) is None
+    assert forgotten_row(place, "moma.works", ["99"]) == ForgottenRow(position_of(30), FORGOTTEN_AT)
+    gone = row_life(place, "moma.works", ["99"], (LOADED, NOTED), purged=False, tick=print)
+    assert gone.versions == () and not gone.knows(NOTED)
+    for file in (tmp_path / "silver/moma/works/.hoodie").glob(f"{FORGOTTEN_AT}*"):
+        file.unlink()
+    assert forgotten_row(place, "moma.works", ["99"]) == ForgottenRow(position_of(30), None)
 
 
 def test_of_a_row_that_changes_all_the_time_only_the_newest_versions_are_read(monkeypatch):

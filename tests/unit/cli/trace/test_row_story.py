@@ -3,6 +3,7 @@
 import pytest
 
 from sluice_cli.trace.row_changes import FoundChange
+from sluice_cli.trace.row_life import ForgottenRow, RowLife
 from sluice_cli.trace.row_story import MergedBatch, describe, story
 
 
@@ -39,6 +40,43 @@ def test_a_redelivered_change_repeats_what_the_table_holds():
         columns=["a"],
     )
     assert verdicts(chapters) == [[("1", "won"), ("1", "repeated")], [("1", "repeated")]]
+
+
+def test_after_a_rebuild_a_repeated_change_writes_the_row_anew():
+    first, again, third = (batch(f"b{at}", at, change("1", "c", a=1)) for at in (1, 3, 4))
+    chapters = story([first, again, third], columns=["a"], rebuilt_at=[2])
+    assert verdicts(chapters) == [[("1", "won")], [("1", "won")], [("1", "repeated")]]
+    assert chapters[1].judged[0].why == "the first change of this row since the table was rebuilt"
+    assert [chapter.rebuilt_at for chapter in chapters] == [None, 2, None] and chapters[1].changed
+    assert describe(chapters[1])["rebuilt_at"] == 2
+
+
+def test_a_rebuild_ends_the_floor_of_a_truncate():
+    chapters = story(
+        [batch("b1", 1, change("1", "c", a=1), truncates=("5",)), batch("b2", 3, change("1", "c", a=1))],
+        columns=["a"],
+        rebuilt_at=[2],
+    )
+    assert verdicts(chapters)[1] == [("1", "won")]
+
+
+def test_a_forgotten_row_stays_out_in_a_replay_and_a_newer_change_is_a_new_row():
+    chapters = story(
+        [
+            batch("b1", 1, change("2", "c", a=1)),
+            batch("b2", 3, change("2", "c", a=1)),
+            batch("b3", 4, change("4", "u", a=4), change("1", a=0)),
+        ],
+        columns=["a"],
+        life=RowLife(forgotten=ForgottenRow("2", "19700101000000002")),
+    )
+    assert verdicts(chapters) == [[("2", "won")], [("2", "forgotten")], [("1", "forgotten"), ("4", "won")]]
+    assert chapters[1].row is None and chapters[2].row.values == {"a": 4}
+    assert chapters[2].judged[1].why == "the first change of this row since it was forgotten"
+    unknown = story(
+        [batch("b1", 1, change("2", "c", a=1))], columns=["a"], life=RowLife(forgotten=ForgottenRow("2", None))
+    )
+    assert verdicts(unknown) == [[("2", "won")]]
 
 
 def test_a_change_that_loses_supplies_the_column_that_the_winner_came_without():
