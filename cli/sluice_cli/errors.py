@@ -5,6 +5,16 @@ from __future__ import annotations
 from sluice.errors import CommandFailed
 
 
+class OutputLost(CommandFailed):
+    """Stdout could not be written, on a full disk for example."""
+
+    code = "output_lost"
+
+
+class ReaderGone(Exception):
+    """The program at the other end of a pipe has ended. The command ends as if by SIGPIPE, without a message."""
+
+
 class NoPlaceForRules(CommandFailed):
     """The form of tables.yaml allows no rules to be added as text; facts: none."""
 

@@ -1,12 +1,14 @@
-"""Output that can't steer a terminal, whichever module prints it.
+"""Output that can't steer a terminal, whichever module prints it, and that is never lost without a word.
 
 Keys, topics, values and messages come from others. `guard_output` escapes what is written to stdout and stderr, and
-`escaping_console` what rich writes.
+`escaping_console` what rich writes. A write that fails raises OutputLost, or ReaderGone.
 """
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -17,6 +19,8 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.status import Status
 from rich.text import Text
+
+from sluice_cli.errors import OutputLost, ReaderGone
 
 # Unicode's categories Cc, Cf, Cs, Zl and Zp: control and format characters (bidirectional ones and tags, too), lone
 # surrogates, separators of lines. Left out are newline, tab, and the two joiners, which some scripts need.
@@ -86,11 +90,57 @@ def escaping_console(**settings: Any) -> Console:
     return _EscapingConsole(markup=False, **settings)
 
 
+class _CheckedStream:
+    """A text stream whose failed writes raise OutputLost or ReaderGone: Typer would take an OSError.
+
+    Of a stream for messages only ReaderGone is raised, since no other place is left to report the failure.
+    """
+
+    def __init__(self, stream: TextIO, *, for_messages: bool) -> None:
+        self._stream = stream
+        self._for_messages = for_messages
+
+    def write(self, text: str) -> int:
+        if text:  # Typer writes nothing as a trial, and takes a failure for an answer
+            with self._checked():
+                self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with self._checked():
+            self._stream.flush()
+
+    @contextmanager
+    def _checked(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            _discard_rest(self._stream)
+            if error.errno == errno.EPIPE:
+                raise ReaderGone from error
+            if not self._for_messages:
+                raise OutputLost(f"the output can't be written: {error.strerror or error}") from error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _discard_rest(stream: TextIO) -> None:
+    """Send what is still buffered nowhere: the interpreter's end would try to write it again, and fail."""
+    try:
+        number = stream.fileno()
+    except (OSError, ValueError):
+        return  # it has no file
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, number)
+    os.close(nowhere)
+
+
 class _EscapingStream:
     """A text stream that escapes what is written to it. Consoles of rich write to `rich_proxied_file`."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self.rich_proxied_file = stream
+    def __init__(self, stream: _CheckedStream) -> None:
+        self.rich_proxied_file = cast(TextIO, stream)
 
     def write(self, text: str) -> int:
         self.rich_proxied_file.write(escaped(text))
@@ -106,10 +156,13 @@ class _EscapingStream:
 
 def guard_output() -> None:
     """Escape from now on what is written to stdout and stderr, tracebacks too."""
-    sys.stdout, sys.stderr = (
-        stream if isinstance(stream, _EscapingStream) else cast(TextIO, _EscapingStream(stream))
-        for stream in (sys.stdout, sys.stderr)
-    )
+    sys.stdout, sys.stderr = _guarded(sys.stdout), _guarded(sys.stderr, for_messages=True)
+
+
+def _guarded(stream: TextIO, *, for_messages: bool = False) -> TextIO:
+    if isinstance(stream, _EscapingStream):
+        return stream
+    return cast(TextIO, _EscapingStream(_CheckedStream(stream, for_messages=for_messages)))
 
 
 @contextmanager

@@ -14,12 +14,14 @@ from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionEr
 from typer.core import TyperGroup
 
 from sluice.errors import FAILED, CommandFailed, NoTarget, SluiceError
+from sluice_cli.errors import OutputLost, ReaderGone
 from sluice_cli.terminal.guard import escaped, guarded_output
 from sluice_cli.terminal.output import command_line, say_error
 
 DISTRIBUTION = "sluice-lakehouse"
 AWS_ERRORS = (ClientError, BotoCoreError)  # AWS or the emulator refused, or nothing answered
 NO_STACK, REFUSED = 5, 6  # exit codes: no stack or no credentials; AWS or the emulator refused, or nothing answered
+READER_GONE = 141  # exit code: as shells report SIGPIPE
 debugging: ContextVar[bool] = ContextVar("debugging", default=False)  # the root command sets it
 # The modules that only a part of the distribution brings, by the extra of pyproject.toml that names it.
 PARTS = {
@@ -59,7 +61,15 @@ def run_command(command: Callable[..., Any], arguments: Sequence[str] | None = N
     """
     command_line.set(shlex.join(["sluice", *(sys.argv[1:] if arguments is None else arguments)]))
     with guarded_output():
-        return _run(command, arguments)
+        try:
+            code = _run(command, arguments)
+            sys.stdout.flush()
+        except OutputLost as error:
+            say_error(error.message)
+            return FAILED
+        except ReaderGone:
+            return READER_GONE
+        return code
 
 
 def _run(command: Callable[..., Any], arguments: Sequence[str] | None) -> int:

@@ -161,7 +161,7 @@ def test_guards_do_not_pile_up_and_are_taken_away():
         guard = sys.stdout
         with guarded_output():
             assert sys.stdout is guard
-        assert sys.stdout is guard and Console().file is before
+        assert sys.stdout is guard and Console().file.fileno() == before.fileno()
     assert sys.stdout is before
 
 

@@ -1,0 +1,56 @@
+"""Output that can't be written ends a command with a line, and a reader that has gone ends it quietly."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from silver_tables import SILVER_FOLDER, SilverFolder
+
+from sluice_cli.main import run
+from sluice_cli.tables import query
+
+FULL = Path("/dev/full")
+COMMAND = [sys.executable, "-c", "from sluice_cli.main import main; main()"]
+LINE = "error: the output can't be written: No space left on device"
+VERBS = [["--version"], ["--help"], ["put", "--help"]]
+
+pytestmark = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
+
+
+@pytest.mark.parametrize("arguments", VERBS, ids=" ".join)
+def test_a_full_disk_is_reported_in_one_line(arguments):
+    with FULL.open("w") as full:
+        done = subprocess.run([*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stderr.splitlines()) == (1, [LINE])
+
+
+@pytest.mark.parametrize("arguments", VERBS, ids=" ".join)
+def test_a_reader_that_has_gone_ends_a_command_quietly_with_141(arguments):
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "wb") as gone:
+        done = subprocess.run([*COMMAND, *arguments], stdout=gone, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("form", [[], ["--json"], ["--csv"], ["--spreadsheet"]], ids=" ".join)
+def test_rows_that_do_not_fit_on_the_disk_are_reported_in_one_line(form, monkeypatch, capsys):
+    monkeypatch.setattr(query, "chosen_target", lambda stack: SilverFolder(SILVER_FOLDER))
+    with FULL.open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert run(["read", "moma.works", *form]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == LINE
+
+
+def test_errors_that_can_not_be_written_leave_the_exit_code():
+    with FULL.open("w") as full:
+        done = subprocess.run(
+            [*COMMAND, "status"],
+            stdout=full,
+            stderr=full,
+            timeout=60,
+            env={**os.environ, "SLUICE_HOME": str(FULL), "SLUICE_STACK": ""},
+        )
+    assert done.returncode == 5
