@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from sluice.batch import row_errors
@@ -21,8 +21,10 @@ from sluice.ledger.records import DISCARDED, RETRIED, Decision, ObjectRecord
 from sluice.silver_keys import manifest_key, rows_key
 from sluice_aws.admission.admit import Admission
 from sluice_aws.s3.objects import Objects, SkippedDocuments
+from sluice_cli.terminal.output import counted
 
 SHORT_ID, SHORTEST_ID = 12, 6  # hexadecimal digits that are shown, and the fewest that identify an entry
+COUNTED_AT_MOST = 10_000  # entries: a count of more says so
 THREADS = 16
 TABLES_NAMED = 3  # in a question
 OBJECT, ROWS = "object", "rows"
@@ -71,6 +73,34 @@ class Decided:
     done: bool
     reason: str | None = None
     lane: str | None = None
+
+
+@dataclass(frozen=True)
+class InQuarantine:
+    """What is in quarantine: whole objects, and `rows` of `holed` objects. `more` if there is more than was counted."""
+
+    objects: int = 0
+    rows: int = 0
+    holed: int = 0
+    more: bool = False
+
+    @property
+    def described(self) -> str:
+        """In words: `1 object, and 1,888 rows of 12 objects`."""
+        whole = counted(self.objects, "object") if self.objects else ""
+        rows = f"{counted(self.rows, 'row')} of {counted(self.holed, 'object')}" if self.holed else ""
+        return ("at least " if self.more else "") + ", and ".join(part for part in (whole, rows) if part)
+
+
+def in_quarantine(ledger: Ledger, table: str | None = None) -> InQuarantine:
+    """Count the objects and rows in quarantine, of one table or of all, over COUNTED_AT_MOST entries of each."""
+    objects, holed = (
+        iter(entries) for entries in (ledger.objects.in_state(QUARANTINED), ledger.quarantine.objects_with_rows())
+    )
+    whole = [record for record in islice(objects, COUNTED_AT_MOST) if table in (None, record.table)]
+    others = [record for record in islice(holed, COUNTED_AT_MOST) if table in (None, record.table)]
+    more = any(next(left, None) is not None for left in (objects, holed))
+    return InQuarantine(len(whole), sum(record.quarantined_rows for record in others), len(others), more)
 
 
 class Quarantine:

@@ -12,7 +12,6 @@ from rich.text import Text
 from sluice.batch.claim import TableState
 from sluice.errors import SluiceError, TableWentBack
 from sluice.lane.machine import HALTED, PAUSED
-from sluice.ledger.keys import QUARANTINED
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
@@ -22,6 +21,7 @@ from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.settings import NO_RELEASE
 from sluice_aws.stack import Target
 from sluice_cli.errors import BucketElsewhere
+from sluice_cli.ingest.set_aside import in_quarantine
 from sluice_cli.ingest.survey import describe_lane
 from sluice_cli.ops.adopt_bucket import announces, configured, queue_arn, region_of
 from sluice_cli.ops.engine import EngineTrial
@@ -284,11 +284,16 @@ def _went_back(table: TableState, silver: TimelineReader) -> bool:
 
 
 def _set_aside(target: Target) -> Iterator[Finding]:
-    if next(DynamoDbLedger(target.client("dynamodb"), target.ledger_table).objects.in_state(QUARANTINED), None) is None:
+    found = in_quarantine(DynamoDbLedger(target.client("dynamodb"), target.ledger_table))
+    if not found.objects and not found.rows:
         yield Finding("quarantine", OK, "empty")
     else:
         yield Finding(
-            "quarantine", WARN, "some objects could not be merged", "`sluice quarantine list` shows which and why"
+            "quarantine",
+            WARN,
+            f"not merged: {found.described}",
+            "`sluice quarantine list` shows which and why",
+            facts={"objects": found.objects, "rows": found.rows},
         )
 
 

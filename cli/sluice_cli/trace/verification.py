@@ -27,6 +27,7 @@ from sluice_aws.hash_keys import HashKeys
 from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.s3.past_rebuilds import PastRebuilds
+from sluice_cli.ingest.set_aside import InQuarantine, in_quarantine
 from sluice_cli.trace.row_changes import Key, keyed_changes
 from sluice_cli.trace.row_life import open_from, row_versions, stored_key_hash
 from sluice_read.place import SilverPlace
@@ -59,7 +60,10 @@ class Disagreement:
 
 @dataclass
 class Verified:
-    """The result. `unread` are objects that are gone or can't be read: rows that they changed may disagree for that."""
+    """The result. `unread` are objects that are gone or can't be read: rows that they changed may disagree for that.
+
+    `quarantined` is what the table lacks now because it is in quarantine. The comparison leaves it out.
+    """
 
     table: str
     instant: str
@@ -71,6 +75,7 @@ class Verified:
     disagreements: list[Disagreement] = field(default_factory=list)
     unread: list[tuple[str, str]] = field(default_factory=list)
     skipped: tuple[SkippedDocument, ...] = ()
+    quarantined: InQuarantine = InQuarantine()
 
     @property
     def proven(self) -> bool:
@@ -119,6 +124,7 @@ class Verification:
             self._compare(opened, merged, division, found)
         if sample is None:
             found.share = 1
+        found.quarantined = in_quarantine(self._ledger, table)
         found.skipped = (*self._past.skipped, *self._skipped.found)
         return found
 

@@ -51,7 +51,8 @@ def verify(
 
     Each key's changes are folded by the definition that the merge follows, and compared with the table as hudi-rs reads
     it as of its last batch. All of the table's objects are read, with --sample too. The whole table takes one pass over
-    them for every 100,000 rows. Rows that only objects hold that are gone from bronze can't be proven.
+    them for every 100,000 rows. Rows that only objects hold that are gone from bronze can't be proven. Rows and objects
+    of the table that are in quarantine are not compared: their number stands below the verdict.
 
     The exit code is 1 if a row differs, or if an object or a document could not be read.
 
@@ -108,6 +109,7 @@ def document_of(found: Verified) -> dict[str, Any]:
             for each in found.disagreements
         ],
         "unread": [{"key": key, "code": code} for key, code in found.unread],
+        "quarantined": {"objects": found.quarantined.objects, "rows": found.quarantined.rows},
         "skipped_documents": described_documents(found.skipped),
     }
 
@@ -134,3 +136,9 @@ def _print(found: Verified) -> None:
         )
     elif found.proven:
         print("every row is what its objects say")
+    aside = found.quarantined
+    if aside.objects or aside.rows:
+        print(
+            f"in quarantine, and not in the table: {aside.described}: "
+            f"`sluice quarantine list --table {visible(found.table)}`"
+        )

@@ -235,6 +235,23 @@ def test_an_object_is_retried_for_its_rows_and_counted_once(configured, invoked,
     assert "decision\t" in capsys.readouterr().out
 
 
+def quarantine_by_doctor(capsys):
+    run(["doctor", "--json"])
+    (found,) = (item for item in describe(capsys) if item["about"] == "quarantine")
+    return found["result"], found["found"]
+
+
+def test_doctor_says_how_many_rows_and_objects_are_in_quarantine(configured, capsys, monkeypatch):
+    holed, other, bad = (configured.admit(put(configured, n)) for n in (1, 2, 3))
+    settled(configured, [holed], rows={holed: [a_row(0), a_row(1)]})
+    assert quarantine_by_doctor(capsys) == ("warn", "not merged: 2 rows of 1 object")
+    settled(configured, [other], rows={other: [a_row(0), a_row(1)]})
+    settled(configured, [bad], bad=[bad])
+    assert quarantine_by_doctor(capsys) == ("warn", "not merged: 1 object, and 4 rows of 2 objects")
+    monkeypatch.setattr("sluice_cli.ingest.set_aside.COUNTED_AT_MOST", 1)
+    assert quarantine_by_doctor(capsys) == ("warn", "not merged: at least 1 object, and 2 rows of 1 object")
+
+
 def test_unmerged_rows_are_known_until_a_batch_reports_them_again(configured, invoked, capsys):
     holed = configured.admit(put(configured, 1))
     first = settled(configured, [holed], rows={holed: [a_row(0), a_row(1)]})

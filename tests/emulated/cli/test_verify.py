@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 from builders import avro_object, change, flattened
-from emulation.stack import NOW
+from emulation.stack import NOW, describe
 from silver_tables import FORGOTTEN_AT, SILVER_FOLDER, SilverFolder, put_forgetting
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
@@ -12,8 +12,10 @@ from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount
 from sluice.batch.row_errors import row_error, to_lines
 from sluice.config.table import TableConfig
 from sluice.errors import SluiceError, UsageError
+from sluice.ledger import keys
 from sluice.silver_keys import manifest_key, outcome_key, rows_key
 from sluice_aws.hash_keys import HashKeys
+from sluice_aws.ledger.objects import listing_fields
 from sluice_aws.s3.objects import Objects
 from sluice_cli.main import run
 from sluice_cli.trace import verify
@@ -219,3 +221,25 @@ def test_a_forgotten_row_is_no_lost_one_and_its_table_is_still_compared(forgotte
 def test_a_table_without_a_kept_batch_is_refused(source):
     with pytest.raises(UsageError, match="No commit of a table"):
         source.verify()
+
+
+def test_the_verdict_says_how_much_of_the_table_is_in_quarantine(source, monkeypatch, capsys):
+    monkeypatch.setattr(
+        "sluice_cli.trace.verification.open_table", lambda _, table, span: open_table(source.place, table, span=span)
+    )
+    source.merged()
+    for n, table in enumerate((source.table, source.table, "other.table")):
+        holed = source.stack.admit(source.stack.write(f"holed-{n}"), keys.COMMITTED, table=table)
+        fields = {"quarantined_rows": 900, "row_codes": {"null_record_key": 900}}
+        source.stack.ledger.objects._table.update(
+            keys.object_key(holed), {**fields, **listing_fields(keys.ROWS, holed, NOW)}
+        )
+    source.stack.admit(source.stack.write("bad"), keys.QUARANTINED, table=source.table, code="corrupt_object")
+    assert run(["verify", source.table]) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "every row is what its objects say",
+        "in quarantine, and not in the table: 1 object, and 1,800 rows of 2 objects: "
+        f"`sluice quarantine list --table {source.table}`",
+    ]
+    assert run(["verify", source.table, "--json"]) == 0
+    assert describe(capsys)["quarantined"] == {"objects": 1, "rows": 1_800}
