@@ -225,7 +225,7 @@ def test_a_table_without_a_kept_batch_is_refused(source):
 
 def test_the_verdict_says_how_much_of_the_table_is_in_quarantine(source, monkeypatch, capsys):
     monkeypatch.setattr(
-        "sluice_cli.trace.verification.open_table", lambda _, table, span: open_table(source.place, table, span=span)
+        "sluice_cli.trace.row_life.open_table", lambda _, table, span: open_table(source.place, table, span=span)
     )
     source.merged()
     for n, table in enumerate((source.table, source.table, "other.table")):
