@@ -64,7 +64,7 @@ def check(file: File, waiting: WithWaitingObjects = False, as_json: Json = False
         target = chosen_target(stack)
         objects, ledger = Objects(target.client("s3")), DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
         before = in_force(objects, target, ledger)
-        warnings = (*warnings, *misfits_of_stack(objects, target, ledger, configuration, before))
+        warnings = (*warnings, *map(str, misfits_of_stack(objects, target, ledger, configuration, before)))
     notes = freshness_notes(configuration)
     for warning in warnings:
         say(f"warning: {warning}")

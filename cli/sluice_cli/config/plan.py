@@ -14,6 +14,7 @@ from sluice.config.lane import LaneConfig
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.setting import Setting, settings_of
 from sluice.config.table import TableConfig, TableSettings
+from sluice.onboarding.fit import COLUMNS, PARTITION_BY, Misfit
 from sluice_cli.config.review import Remark, Review
 from sluice_cli.config.risks import risk_of
 from sluice_cli.terminal.output import counted
@@ -63,8 +64,22 @@ class ObjectsWaiting:
 
 
 @dataclass(frozen=True)
+class TableMisfit:
+    """Where the rule of a table doesn't fit its columns, or the objects that wait. No `table`: about several."""
+
+    table: str
+    misfit: Misfit
+
+    def __str__(self) -> str:
+        return f"{self.table}: {self.misfit.text}" if self.table else self.misfit.text
+
+
+@dataclass(frozen=True)
 class PlannedTable:
-    """What changes for one table. `risk` is what the table's removal stops."""
+    """What changes for one table. `risk` is what the table's removal stops.
+
+    `unfit` are columns of changed settings that nothing has: data would be stored otherwise than meant.
+    """
 
     table: str
     topic: str
@@ -74,12 +89,17 @@ class PlannedTable:
     refusals: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     waiting: ObjectsWaiting = ObjectsWaiting()
+    unfit: tuple[str, ...] = ()
 
     @property
     def risks(self) -> tuple[str, ...]:
         """What the push can lose or stop for the table."""
         found = [f"{each.key}: {each.risk}" for each in self.settings if each.risk]
-        return (*([self.risk] if self.risk else []), *found)
+        return (*([self.risk] if self.risk else []), *found, *self.unfit)
+
+    def sets(self, setting: str) -> bool:
+        """True if the push makes the table, or changes this setting or one of its group."""
+        return self.kind == NEW or any(each.key.partition(".")[0] == setting for each in self.settings)
 
     @property
     def retry(self) -> bool:
@@ -170,6 +190,25 @@ def plan_push(
         tuple(dict.fromkeys(remark.text for remark in review.warnings)),
         sum(each.parked for each in waiting.values()),
     )
+
+
+def with_misfits(plan: Plan, found: Iterable[TableMisfit]) -> tuple[Plan, tuple[TableMisfit, ...]]:
+    """Add the misfits that need a yes to their tables, and return the others, which are warnings.
+
+    A yes is needed where the push itself names a column in `columns` or `partition_by` that nothing has: what it was
+    meant to conceal would be stored in the clear, or the table would be partitioned by nothing.
+    """
+    tables = {table.table: table for table in plan.tables}
+    others = []
+    for each in found:
+        table = tables.get(each.table)
+        setting = each.misfit.setting
+        if table is None or setting not in (COLUMNS, PARTITION_BY) or not table.sets(setting):
+            others.append(each)
+            continue
+        effect = ": what it names would be stored as it comes" if setting == COLUMNS else ""
+        tables[each.table] = replace(table, unfit=(*table.unfit, f"{each.misfit.text}{effect}"))
+    return replace(plan, tables=tuple(tables.values())), tuple(others)
 
 
 def known_topics(configuration: Configuration, topics: Iterable[str]) -> dict[str, TableConfig]:
@@ -280,14 +319,15 @@ def lines_of(plan: Plan, *, refusals: bool) -> Iterator[str]:
     """The plan for people: tables with the same change in one paragraph, then lanes, rules and `refusals`."""
     groups: dict[tuple[Any, ...], list[PlannedTable]] = {}
     for table in plan.tables:
-        alike = (table.kind, tuple(map(_setting_line, table.settings)), bool(table.risk), _waiting_lines(table))
+        settings = tuple(map(_setting_line, table.settings))
+        alike = (table.kind, settings, bool(table.risk), _waiting_lines(table), table.unfit)
         groups.setdefault(alike, []).append(table)
-    for (kind, settings, _, waiting), tables in groups.items():
+    for (kind, settings, _, waiting, unfit), tables in groups.items():
         names = ", ".join(table.table for table in tables[:NAMED])
         more = f" and {len(tables) - NAMED:,} more" if len(tables) > NAMED else ""
         yield f"{kind:<8} {names}{more}"
         risk = tables[0].risk if len(tables) == 1 else "objects of their topics are parked until a rule takes them"
-        yield from (f"  ! {line}" for line in ([risk] if tables[0].risk else []) if line)
+        yield from (f"  ! {line}" for line in (*([risk] if tables[0].risk else []), *unfit) if line)
         yield from (f"  {line}" for line in (*settings, *waiting))
     for title, changes in (("lane", plan.lanes), ("rule", plan.rules)):
         for change in changes:

@@ -24,7 +24,16 @@ from sluice_aws.s3.configuration import CONFIGURATION_KEY, HISTORY_PREFIX, PUSHE
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory
 from sluice_aws.stack import Target
-from sluice_cli.config.plan import ObjectsWaiting, Plan, PlannedTable, known_topics, lines_of, plan_push
+from sluice_cli.config.plan import (
+    ObjectsWaiting,
+    Plan,
+    PlannedTable,
+    TableMisfit,
+    known_topics,
+    lines_of,
+    plan_push,
+    with_misfits,
+)
 from sluice_cli.config.review import TableInUse, known_tables, lane_names, raised_generations, review
 from sluice_cli.config.yaml_lines import ConfigurationMistakes
 from sluice_cli.terminal.guard import visible
@@ -165,14 +174,14 @@ def in_force(objects: Objects, target: Target, ledger: Ledger) -> Configuration 
 
 def misfits_of_stack(
     objects: Objects, target: Target, ledger: Ledger, configuration: Configuration, before: Configuration | None
-) -> tuple[str, ...]:
+) -> tuple[TableMisfit, ...]:
     """Return where rules don't fit the columns of tables, or the objects that wait for new tables."""
-    from sluice_cli.config.waiting import unknown_column_warnings, waiting_warnings  # loads Arrow
+    from sluice_cli.config.waiting import misfits_of_tables, misfits_of_waiting  # loads Arrow
 
     history = SchemaHistory(objects, target.silver)
     return (
-        *unknown_column_warnings(history, ledger, configuration),
-        *waiting_warnings(objects, ledger, configuration, before),
+        *misfits_of_tables(history, ledger, configuration, before),
+        *misfits_of_waiting(objects, ledger, configuration, before),
     )
 
 
@@ -222,9 +231,10 @@ def _planned(
     )
     made = replace(made, tables=waiting.with_quarantined(made.tables))
     fit = () if found.refusals else misfits_of_stack(stack.objects, stack.target, ledger, configuration, before)
+    made, unasked = with_misfits(made, fit)
     from sluice_cli.config.source import unknown_options
 
-    warnings = (*unknown_options(configuration), *(remark.text for remark in found.warnings), *fit)
+    warnings = (*unknown_options(configuration), *(remark.text for remark in found.warnings), *map(str, unasked))
     return made, warnings, before
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sluice.config.delete_when import are_operations, deletions_among, operation_columns
 from sluice.config.table import TableConfig
@@ -13,16 +13,27 @@ from sluice.onboarding.samples import SampledRow, TopicSample, column_facts, dis
 from sluice.schema.avro import PLAIN, WriterSchema
 from sluice.schema.concealment import ruled, unknown_columns
 
+#: Settings that the next objects are stored by for good. A name in them that nothing has must not pass unasked.
+COLUMNS, PARTITION_BY = "columns", "partition_by"
 
-def misfits(sample: TopicSample, config: TableConfig) -> tuple[str, ...]:
-    """Return what a merge of the sampled objects would refuse them for, each as a sentence about the table's rule."""
+
+@dataclass(frozen=True)
+class Misfit:
+    """Where a table's rule doesn't fit: a sentence, and the setting that it is about, if any."""
+
+    text: str
+    setting: str | None = None
+
+
+def misfits(sample: TopicSample, config: TableConfig) -> tuple[Misfit, ...]:
+    """Return what a merge of the sampled objects would refuse them for, and columns of the rule that they lack."""
     if sample.writer is None:
         return ()
     ruled_sample, writer = _ruled(sample, sample.writer, config)
     return (
         *_absent_columns(sample.writer, writer, config),
-        *_shared_key(ruled_sample, writer, config),
-        *_operations(sample, sample.writer, writer, config),
+        *map(Misfit, _shared_key(ruled_sample, writer, config)),
+        *map(Misfit, _operations(sample, sample.writer, writer, config)),
     )
 
 
@@ -35,11 +46,18 @@ def _ruled(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> tu
     return replace(sample, rows=rows), replace(writer, row=ruled(writer.row, config.columns))
 
 
-def unknown_expected(columns: Sequence[str], config: TableConfig) -> tuple[str, ...]:
-    """Return the columns that `expect` names and a table with data lacks, each as a sentence."""
-    return tuple(
-        f"expect: {name} is no column of the table{_meant(name, columns)}"
-        for name in config.expect.absent_from(columns)
+def unknown_in_table(
+    stored: Sequence[str], written: Sequence[str], config: TableConfig, before: TableConfig | None
+) -> tuple[Misfit, ...]:
+    """Return the columns that `expect` or `columns` names and a table with data lacks.
+
+    `stored` are the table's columns, `written` those of all its writer schemas. Names that `columns` has in `before`,
+    the rule in force, are known: an excluded column may be in neither.
+    """
+    known = {name.lower() for name in (*stored, *written, *(before.columns.named if before else ()))}
+    return (
+        *(_no_column("expect", name, "the table", stored) for name in config.expect.absent_from(stored)),
+        *(_no_column(COLUMNS, name, "the table", stored) for name in config.columns.named if name.lower() not in known),
     )
 
 
@@ -54,20 +72,25 @@ def unmarked_operations(sample: TopicSample, writer: WriterSchema) -> tuple[str,
     return None
 
 
-def _absent_columns(source: WriterSchema, writer: WriterSchema, config: TableConfig) -> Iterator[str]:
+def _absent_columns(source: WriterSchema, writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:
+    waiting = "the objects that wait"
     for name in unknown_columns([source.row], config.columns):
-        yield f"columns: {name} is no column of the objects that wait{_meant(name, source.row.names)}"
+        yield _no_column(COLUMNS, name, waiting, source.row.names)
     for name in config.expect.absent_from(writer.row.names):
-        yield f"expect: {name} is no column of the objects that wait{_meant(name, writer.row.names)}"
+        yield _no_column("expect", name, waiting, writer.row.names)
     named = {
         "record_key": () if config.append_only else config.record_key,
-        "partition_by": config.partition_by,
+        PARTITION_BY: config.partition_by,
         "position": config.position_columns,
     }
     for key, columns in named.items():
         for name in columns:
             if writer.row.column(name) is None:
-                yield f"{key}: {name} is no column of the objects that wait{_meant(name, writer.row.names)}"
+                yield _no_column(key, name, waiting, writer.row.names)
+
+
+def _no_column(setting: str, name: str, of: str, columns: Sequence[str]) -> Misfit:
+    return Misfit(f"{setting}: {name} is no column of {of}{_meant(name, columns)}", setting)
 
 
 def _meant(name: str, columns: Sequence[str]) -> str:

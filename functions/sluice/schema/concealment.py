@@ -44,8 +44,7 @@ def ruled(row: RowSchema, rules: ColumnRules) -> RowSchema:
 def unknown_columns(rows: Iterable[RowSchema], rules: ColumnRules) -> tuple[str, ...]:
     """The columns that the rules name and no row has: misspelt, maybe, and then stored as they come."""
     written = {name.lower() for row in rows for name in row.names}
-    named = dict.fromkeys((*rules.concealed, *rules.rename))
-    return tuple(name for name in named if name.lower() not in written)
+    return tuple(name for name in rules.named if name.lower() not in written)
 
 
 def _ruled(column: Column, rules: ColumnRules) -> Column:

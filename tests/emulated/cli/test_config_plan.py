@@ -2,6 +2,7 @@
 
 import pytest
 import typer
+from bad_input import plain_parquet
 from emulation.stack import describe
 
 from sluice.ledger import keys as items
@@ -69,6 +70,51 @@ def test_a_plan_warns_of_expected_columns_that_the_table_lacks(stack, push, caps
     for verb, options in (("plan", ()), ("check", ("--waiting",)), ("push", ())):
         push(expecting, *options, verb=verb)
         assert [line for line in capsys.readouterr().err.splitlines() if "expect" in line] == [warning]
+
+
+MISSPELT_COLUMNS = [
+    pytest.param("columns: {mask: {emaill: 3}}", "columns: emaill", id="mask"),
+    pytest.param("columns: {hash: emaill, key: s/k}", "columns: emaill", id="hash"),
+    pytest.param("columns: {exclude: emaill}", "columns: emaill", id="exclude"),
+    pytest.param("columns: {rename: {emaill: mail}}", "columns: emaill", id="rename"),
+]
+MISSPELT_PARTITION = pytest.param("partition_by: emaill", "partition_by: emaill", id="partition_by")
+
+
+@pytest.mark.parametrize(("setting", "name"), [*MISSPELT_COLUMNS, MISSPELT_PARTITION])
+def test_a_column_that_waiting_objects_lack_needs_a_yes(stack, push, capsys, setting, name):
+    key = "topics/crm.public.user/partition=0/crm.public.user+0+0000000000.parquet"
+    waits = stack.write(key, plain_parquet({"id": 1, "email": "a@b.de"}))
+    stack.admit(waits, items.PARKED, table=None, lane=None, topic="crm.public.user", reason="no rule", format="parquet")
+    text = TABLES.replace("crm.user}", f"crm.user, {setting}}}")
+    assert push(text, verb="plan") == 3
+    assert f"  ! {name} is no column of the objects that wait; did you mean email?" in capsys.readouterr().out
+    assert push(text) == 2 and in_force(stack) is None, "unasked, nothing is pushed"
+    assert push(text, "--yes") == 0
+    assert push(text) == 0, "what is in force is not asked about again"
+
+
+@pytest.mark.parametrize(("setting", "name"), MISSPELT_COLUMNS)
+def test_a_column_that_a_table_with_data_lacks_needs_a_yes(stack, push, capsys, setting, name):
+    assert push(TABLES) == 0
+    stack.ledger.tables.pin("crm.user", PINNED)
+    columns = StoredColumns("crm.user", {"id": "int", "email": "string"})
+    SchemaHistory(Objects(stack.s3), "s-silver").keep_columns(columns)
+    text = TABLES.replace("crm.user}", f"crm.user, {setting}}}")
+    capsys.readouterr()
+    assert push(text, verb="plan") == 3
+    assert f"  ! {name} is no column of the table; did you mean email?" in capsys.readouterr().out
+    assert push(text) == 2
+    assert push(text, "--yes") == 0
+
+
+def test_a_column_that_the_rule_excluded_before_is_known(stack, push, capsys):
+    excluding = TABLES.replace("crm.user}", "crm.user, columns: {exclude: phone}}")
+    assert push(excluding) == 0
+    stack.ledger.tables.pin("crm.user", PINNED)
+    SchemaHistory(Objects(stack.s3), "s-silver").keep_columns(StoredColumns("crm.user", {"id": "int"}))
+    push(excluding.replace("exclude: phone", "mask: phone"), verb="plan")
+    assert "is no column" not in capsys.readouterr().out
 
 
 def test_a_plan_counts_what_a_push_frees(stack, push, invoked, capsys):

@@ -104,6 +104,11 @@ class ColumnRules:
         """The source's columns whose values are not stored as they come."""
         return (*self.exclude, *self.hash, *self.mask)
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The source's columns that the rules name, each once."""
+        return tuple(dict.fromkeys((*self.concealed, *self.rename)))
+
     def excludes(self, column: str) -> bool:
         """True if the table doesn't take a source's column. As in Spark, case doesn't count, here and below."""
         return column.lower() in _lower(self.exclude)

@@ -8,8 +8,8 @@ from sluice.config.delete_when import DeleteWhen
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.rules.expectations import Expectations
 from sluice.config.table import TableConfig
+from sluice.onboarding import fit
 from sluice.onboarding.discovery import SMALL_BYTES, propose
-from sluice.onboarding.fit import misfits
 from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, Choice
 from sluice.onboarding.samples import SampledRow, TopicSample, sampled_row
 from sluice.schema.avro import read_writer_schema
@@ -185,6 +185,10 @@ def test_a_column_of_operations_is_proposed_as_the_mark_of_deletions():
     assert "Op holds operations: rows with D are deletions" in found.notes
     (rule,) = read_tables(whole_text([replace(found, record_key=Choice(("film_id",), LIKELY, ("x",)))])).rules
     assert (rule.delete_when.column, rule.delete_when.values, rule.position) == ("Op", ("D",), "seq")
+
+
+def misfits(found, table):
+    return tuple(each.text for each in fit.misfits(found, table))
 
 
 def test_a_configuration_is_warned_of_operations_that_it_does_not_name():
