@@ -21,6 +21,13 @@ class NoJava(LocalError):
     )
 
 
+class UnusablePython(LocalError):
+    """Spark 3.5 runs on no Python above 3.11."""
+
+    code = "unusable_python"
+    next_step = "Install Sluice with its extra `local` into an environment of Python 3.11"
+
+
 class UnknownEmulator(LocalError):
     """SLUICE_EMULATOR names an unknown emulator; facts: `given`, `known`."""
 

@@ -27,7 +27,7 @@ from sluice_local.errors import DidNotStart
 from sluice_local.home import Description, Home, chosen_home, running_home
 from sluice_local.processes import LOOPBACK, is_running
 from sluice_local.stack.deploy import Timers
-from sluice_local.stack.stack import Options, local_stack, wait_for_end
+from sluice_local.stack.stack import Options, local_stack, require_parts, wait_for_end
 
 _SLUICE = [sys.executable, "-c", "from sluice_cli.main import main; main()"]
 _END_SECONDS, _KEEP_SECONDS = 30.0, 180.0
@@ -112,6 +112,7 @@ def up(
 
       aws --endpoint-url "$(sluice local info --json | jq -r .endpoint)" s3 cp events.avro s3://...
     """
+    require_parts(emulator)  # a detached process would report it in its log
     home = chosen_home(os.environ, Path.cwd())
     if config is not None:
         from sluice_cli.config.source import read_tables

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sluice.cost import Assumptions
-from sluice.errors import UsageError
+from sluice.errors import SluiceError, UsageError
 from sluice.prices import AS_OF, REGION, spark_usd
 from sluice_aws.clock import epoch_ms
 from sluice_aws.stack import local_target
@@ -68,8 +69,8 @@ def demo(
 
     read_tables(tables.read_text(encoding="utf-8"))
     began, drawn = time.monotonic(), Path.cwd() / (picture or "")
-    with tempfile.TemporaryDirectory(prefix="sluice-demo-") as folder:
-        home = Home(Path(folder) / "home")
+    with _temporary_folder() as folder:
+        home = Home(folder / "home")
         try:
             with (
                 _interruptible() as interrupted,
@@ -86,7 +87,7 @@ def demo(
                         context.find_root().command,
                         home,
                         bronze,
-                        Path(folder) / "made",
+                        folder / "made",
                         began,
                         interrupted,
                         None if picture is None else drawn,
@@ -263,6 +264,21 @@ def cost_line(batches: Sequence[PastBatch], runs_s: Sequence[float]) -> str:
         f"Cost: {done}. EMR Serverless would bill {vcpu:.3f} vCPU hours, {usd:.4f} USD at list prices of {REGION},"
         f" {AS_OF}, with a driver and one executor; the local stack costs nothing"
     )
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    """A folder that is removed in the end, unless an error names a log in it."""
+    folder = Path(tempfile.mkdtemp(prefix="sluice-demo-"))
+    named = ""
+    try:
+        yield folder
+    except SluiceError as error:
+        named = str(error.facts.get("log", ""))
+        raise
+    finally:
+        if not (named and Path(named).is_relative_to(folder)):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

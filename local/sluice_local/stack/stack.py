@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +20,7 @@ from sluice_local.emr.stand_in import StandIn, start_stand_in
 from sluice_local.emulators.choose import Kind, chosen, start_emulator
 from sluice_local.emulators.emulator import ACCESS_KEY, ACCOUNT, REGION, SECRET_KEY, Emulator
 from sluice_local.emulators.ministack_program import ASKED
+from sluice_local.errors import UnusablePython
 from sluice_local.home import Description, Home
 from sluice_local.images.jars import HUDI, ensure_jars, hudi_bundle
 from sluice_local.images.java import find_java
@@ -55,6 +58,23 @@ class LocalStack:
     stand_in: StandIn
 
 
+# What the extra `local` brings, by module. A Java may be the machine's own; LocalStack has packages of its own.
+_PARTS = ("pyspark", "pandas", "pyarrow", "aws_lambda_powertools")
+_MINISTACKS_PARTS = ("ministack", "samtranslator")
+_NEWEST_PYTHON = (3, 11)  # of Spark 3.5
+
+
+def require_parts(kind: Kind) -> None:
+    """Raises ModuleNotFoundError for a part that isn't installed, UnusablePython where Spark can't be."""
+    version = tuple(sys.version_info[:2])
+    for name in (*(_MINISTACKS_PARTS if kind == Kind.MINISTACK else ()), *_PARTS):
+        if importlib.util.find_spec(name) is not None:
+            continue
+        if name == "pyspark" and version > _NEWEST_PYTHON:
+            raise UnusablePython(f"Spark 3.5 doesn't run on Python {version[0]}.{version[1]}")
+        raise ModuleNotFoundError(name, name=name)
+
+
 def kept_start(home: Home, kind: Kind) -> tuple[tuple[int | None, int | None], str | None]:
     """The ports of the stack whose data is restored, and what to say of kept data. MiniStack alone restores it."""
     ports = home.kept_ports()
@@ -72,16 +92,17 @@ def local_stack(
     """Run a local stack for the length of a block. All its processes have ended afterwards.
 
     Raises AlreadyRunning, NoJava, JarsUnavailable, DidNotStart, DeploymentFailed, WheelsUnavailable, UnknownEmulator,
-    NoPython313.
+    NoPython313, UnusablePython, and ModuleNotFoundError where a part isn't installed.
     """
     began = time.monotonic()
+    kind = options.emulator or chosen(environment)
+    require_parts(kind)
     with ExitStack() as undo:
         undo.enter_context(home.own())
         java = find_java(environment)
         progress("Starting the emulator")
         shutil.rmtree(home.path / "emulator", ignore_errors=True)  # remove the log of an earlier stack
         (home.kept / ASKED).unlink(missing_ok=True)  # of a stack that was killed
-        kind = options.emulator or chosen(environment)
         ports, said = kept_start(home, kind)
         if said is not None:
             progress(said)

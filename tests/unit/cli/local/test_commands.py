@@ -1,4 +1,4 @@
-"""`sluice local down`: what it discards is asked about once, in a terminal."""
+"""`sluice local`: what it needs before it starts, and what `down` discards is asked about once, in a terminal."""
 
 import os
 import signal
@@ -115,3 +115,29 @@ def test_an_address_to_listen_on_is_checked_before_anything_starts(tmp_path, mon
     assert run(["local", "up", "--bind", "everywhere"]) == 2
     assert "everywhere is no IPv4 address" in capsys.readouterr().err
     assert not (tmp_path / "home").exists()
+
+
+@pytest.fixture
+def nothing_starts(tmp_path, monkeypatch):
+    def started(*given, **more):
+        raise AssertionError("something was started")
+
+    monkeypatch.setattr("sluice_local.stack.stack.start_emulator", started)
+    monkeypatch.setattr("sluice_cli.local.commands._start_detached", started)
+    monkeypatch.setenv("SLUICE_HOME", str(tmp_path / "home"))
+
+
+@pytest.mark.parametrize("verb", [["local", "up"], ["local", "up", "--detach"], ["demo"]], ids=" ".join)
+def test_a_missing_extra_is_named_before_anything_starts(verb, nothing_starts, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ministack", None)
+    assert run(verb) == 1
+    error, hint = capsys.readouterr().err.splitlines()
+    assert error == "error: this needs ministack" and hint.endswith(" -m pip install 'sluice-lakehouse[local]'")
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_python_for_which_there_is_no_spark_is_refused(nothing_starts, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.setattr(sys, "version_info", (3, 13, 0))
+    assert run(["local", "up"]) == 1
+    assert "error: Spark 3.5 doesn't run on Python 3.13" in capsys.readouterr().err

@@ -1,9 +1,11 @@
 """The demonstration's change objects follow the bundled ones in the real form, and its cost line shows the bill."""
 
 import io
+from contextlib import contextmanager
 from pathlib import Path
 
 import fastavro
+import pytest
 
 from sluice.admission.routing import classify
 from sluice.batch.manifest import Manifest, TablePart
@@ -13,6 +15,8 @@ from sluice.schema.avro import read_writer_schema
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.local.demo import cost_line
 from sluice_cli.local.demo_changes import ChangeWriter
+from sluice_cli.main import run
+from sluice_local.errors import DeploymentFailed, DidNotStart
 
 BRONZE = Path(__file__).resolve().parents[3] / "data" / "tickit_small" / "bronze"
 
@@ -47,3 +51,22 @@ def test_the_cost_of_a_run_is_at_least_a_minute_of_its_smallest_size():
     )
     whole = spark_usd("x86_64", vcpu_hours=4 * 2, memory_gb_hours=14 * 2)
     assert f"bill 8.000 vCPU hours, {whole:.4f} USD at list prices of us-east-1" in cost_line(batches, [3600, 3600])
+
+
+@pytest.mark.parametrize("names_its_log", [True, False], ids=["with a log", "without"])
+def test_a_log_that_an_error_names_outlives_the_demonstration(names_its_log, tmp_path, monkeypatch, capsys):
+    @contextmanager
+    def failing(home, *given, **more):
+        log = home.path / "emulator" / "emulator.log"
+        log.parent.mkdir(parents=True)
+        log.write_text("out of memory")
+        if names_its_log:
+            raise DidNotStart(f"MiniStack was killed; its output is in {log}", log=str(log))
+        raise DeploymentFailed("a resource was refused")
+        yield
+
+    monkeypatch.setattr("sluice_cli.local.demo.local_stack", failing)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert run(["demo"]) == 1
+    assert [path.read_text() for path in tmp_path.rglob("*.log")] == ["out of memory"] * names_its_log
+    assert names_its_log or not list(tmp_path.iterdir())
