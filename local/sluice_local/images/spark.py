@@ -23,7 +23,7 @@ from pathlib import Path
 from sluice_local.cache import only_one
 from sluice_local.images.java import Java
 from sluice_local.images.pythons import PythonImage, build_spark_image
-from sluice_local.processes import bound_command
+from sluice_local.processes import bound_command, signal_of
 
 # Spark's launcher adds these for Java 17 (org.apache.spark.launcher.JavaModuleOptions of 3.5).
 _MODULES = (
@@ -161,10 +161,13 @@ class ClassArchive:
         done = subprocess.run(
             bound_command(command, parent=os.getpid()), capture_output=True, text=True, errors="replace", check=False
         )
-        if done.returncode < 0:
-            return False  # the stack ended first; the list stays for the next one
+        if signal_of(done.returncode) is not None:
+            partial.unlink(missing_ok=True)
+            return False  # the stack ended first, by Ctrl-C for example; the list stays for the next one
         if done.returncode != 0 or not partial.exists():
-            _LOG.warning("class data archive was not built: %s", (done.stdout + done.stderr)[-2000:])
+            log = self.path.with_suffix(".log")
+            log.write_text(done.stdout + done.stderr)
+            _LOG.warning("Jobs start slower: no archive of class data was built, see %s", log)
             partial.unlink(missing_ok=True)
             self._forget()  # a second build would fail, too
             return False

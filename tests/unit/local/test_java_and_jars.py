@@ -198,11 +198,28 @@ def test_a_job_that_loaded_little_leaves_no_archive(tmp_path: Path) -> None:
     assert not shared.build()
 
 
-def test_an_archive_that_can_not_be_built_is_not_tried_for_ever(tmp_path: Path) -> None:
-    shared = archive(tmp_path, f"{DUMP}; exit 1")
+def test_an_archive_that_can_not_be_built_is_not_tried_for_ever(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shared = archive(tmp_path, f"{DUMP}; echo [cds] no proxy; echo [cds] no class; exit 1")
     a_list(tmp_path, 9_000)
     assert shared.remember(tmp_path) and not shared.build()
-    assert not [path for path in (tmp_path / "cache").iterdir() if path.name != "lock"]
+    log = shared.path.with_suffix(".log")
+    assert {path.name for path in (tmp_path / "cache").iterdir()} == {"lock", log.name}
+    assert log.read_text() == "[cds] no proxy\n[cds] no class\n"
+    (line,) = caplog.messages
+    assert str(log) in line and "\n" not in line
+
+
+@pytest.mark.parametrize("status", [130, 143, 137], ids=["Ctrl-C", "ended", "killed"])
+def test_an_archive_that_a_stacks_end_interrupts_is_left_to_the_next_without_a_word(
+    status: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shared = archive(tmp_path, f"{DUMP}; echo [cds] Preload Warning; exit {status}")
+    a_list(tmp_path, 9_000)
+    assert shared.remember(tmp_path) and not shared.build()
+    assert caplog.messages == [] and shared.classes.exists() and not shared.path.exists()
+    assert not list((tmp_path / "cache").glob("*.partial"))
 
 
 def test_another_jar_is_another_archive(tmp_path: Path) -> None:
