@@ -15,6 +15,13 @@ class ReaderGone(Exception):
     """The program at the other end of a pipe has ended. The command ends as if by SIGPIPE, without a message."""
 
 
+class CannotListen(CommandFailed):
+    """Another program listens on the port, or it is not this machine's address; facts: `host`, `port`."""
+
+    code = "cannot_listen"
+    next_step = "Name another port with --port (0 takes a free one), or an address of this machine with --host"
+
+
 class NoPlaceForRules(CommandFailed):
     """The form of tables.yaml allows no rules to be added as text; facts: none."""
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import os
+import socket
 from typing import Annotated
 
 import typer
 
+from sluice_cli.errors import CannotListen
 from sluice_cli.terminal.output import Stack, chosen_target, say
 
 _LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
@@ -59,11 +62,21 @@ def serve(
     config = uvicorn.Config(
         app, host=host, port=port, log_level="warning", server_header=False, proxy_headers=False, lifespan="off"
     )
-    listening = config.bind_socket()
+    listening = _listening(host, port)
     say(f"Serving silver tables at http://{shown}:{listening.getsockname()[1]}/tables until Ctrl-C")
     if not local:
         say("Whoever reaches this address reads every table: there is no authentication")
     uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that listens. uvicorn's own ends the process where it can't. Raises CannotListen."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        # Python adds the address to some of these texts.
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        raise CannotListen(f"port {port} of {host} can't be listened on: {reason}", host=host, port=port) from error
 
 
 def _is_local(host: str) -> bool:

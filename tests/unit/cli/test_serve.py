@@ -1,5 +1,7 @@
 """`sluice serve` as a command: the address, and who may ask."""
 
+import socket
+
 import pytest
 import uvicorn
 from fastapi.testclient import TestClient
@@ -51,3 +53,18 @@ def test_its_limits_are_those_of_the_command_line(started):
     ((app, _),) = started
     page = TestClient(app, base_url="http://127.0.0.1").get("/tables/moma.works/rows", params={"limit": 50}).json()
     assert len(page["rows"]) == 2 and page["next"]
+
+
+def test_a_taken_port_is_named_with_the_option_that_chooses_another(started, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert run(["serve", "--port", str(port)]) == 1
+    printed = capsys.readouterr().err
+    assert f"error: port {port} of 127.0.0.1 can't be listened on: Address already in use\n" in printed
+    assert "--port" in printed.splitlines()[-1] and started == []
+
+
+def test_an_address_of_another_machine_is_named_with_its_option(started, capsys):
+    assert run(["serve", "--host", "192.0.2.1"]) == 1
+    printed = capsys.readouterr().err
+    assert "of 192.0.2.1 can't be listened on" in printed and "--host" in printed.splitlines()[-1]
