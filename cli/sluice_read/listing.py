@@ -73,7 +73,8 @@ class TableListing:
                 raise NoCommit(
                     f"{self.table} has no commit yet",
                     table=self.table,
-                    next_step="`sluice wait` until its objects are merged",
+                    next_step="`sluice wait` until its objects are merged; "
+                    f"`sluice quarantine list --table {self.table}` shows those that can't be",
                 )
             return newest.time
         return first

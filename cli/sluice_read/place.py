@@ -132,6 +132,17 @@ def history_folder(place: SilverPlace, name: str) -> TableFolder | None:
     return found if found is not None and POSITION in record_key_of(found.properties()) else None
 
 
+def table_of_history(place: SilverPlace, name: str) -> str | None:
+    """The table that the history table `database.name` belongs to; None for any other table."""
+    database, _, kept = name.partition(".")
+    found = table_folder(place, database, kept)
+    if found is None or POSITION not in record_key_of(found.properties()):
+        return None
+    likely = [name[: -len(HISTORY)]] if name.endswith(HISTORY) else []
+    owners = (table for tables in (likely, tables_in(place)) for table in tables)
+    return next((table for table in owners if history_folder(place, table) == found), None)
+
+
 def _history_name(place: SilverPlace, name: str) -> str | None:
     """The name of a table's history table, where it is not `<table>_history`."""
     document = read_if_allowed(files_of(place), stored_key(name))
@@ -178,6 +189,6 @@ def _unknown(place: SilverPlace, name: str) -> UnknownTable:
     known = (
         f"Tables: {', '.join(tables[:20])}{' ...' if len(tables) > 20 else ''}"
         if tables
-        else "Tables appear with their first commit: `sluice wait`"
+        else "Tables appear with their first commit: `sluice wait`; `sluice quarantine list` shows what can't be merged"
     )
     return UnknownTable(f"No table {name!r} in {place.silver_url}", table=name, tables=tables, next_step=known)

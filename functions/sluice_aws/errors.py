@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sluice.errors import ObjectTooLarge, SluiceError
+from sluice.errors import ObjectTooLarge, SluiceError, UsageError
 
 
 class AnnouncementRefused(SluiceError):
@@ -167,6 +167,13 @@ class SettingsMissing(SluiceError):
 
     code = "settings_missing"
     next_step = "Deploy the template again: it sets these variables on every function"
+
+
+class NoSuchBucket(UsageError):
+    """S3 has no bucket of this name; facts: `bucket`."""
+
+    code = "no_such_bucket"
+    next_step = "Check the name: `aws s3 ls` lists your buckets"
 
 
 def too_large(size: int, limit: int) -> ObjectTooLarge:

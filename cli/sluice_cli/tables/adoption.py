@@ -97,7 +97,7 @@ def adopt(
 
 
 def _read(target: Target, source: str, check: Callable[[Mapping[str, str]], ForeignTable]) -> ForeignTable:
-    """The other table, checked. Raises UsageError, NotAdoptable."""
+    """The other table, checked. Raises UsageError, NoSuchBucket, NotAdoptable."""
     place = urlsplit(source)
     bucket, prefix = place.netloc, place.path.strip("/")
     if place.scheme not in ("s3", "s3a") or not bucket or not prefix:
@@ -108,7 +108,7 @@ def _read(target: Target, source: str, check: Callable[[Mapping[str, str]], Fore
             next_step="Copy it into another bucket (`aws s3 sync`) while nothing writes it, and adopt the copy",
         )
     files = SilverBucket(target.client("s3"), bucket)
-    data = files.read(f"{prefix}/{PROPERTIES_FILE}")
+    data = files.read_elsewhere(f"{prefix}/{PROPERTIES_FILE}")
     if data is None:
         raise UsageError(f"{source} has no {PROPERTIES_FILE}", next_step="Name the folder that holds `.hoodie`")
     properties = parse_properties(data.decode("utf-8", "replace"))

@@ -88,10 +88,11 @@ def forget(
     )
     found = _search(target, ledger, objects, store, table, key, max_objects)
     quarantined = list(_quarantined_rows(objects, target.silver, config, key, history))
-    document = {
+    document: dict[str, Any] = {
         "table": table,
         "key_hash": key_hash(table, key),
         "state": "dry_run",
+        "found": None,
         "removed": None,
         "quarantined_rows": sum(len(rows) for _, _, rows in quarantined),
         "still_held_by": {
@@ -101,7 +102,9 @@ def forget(
             "objects_not_searched": found.left_out,
         },
     }
-    if not dry_run:
+    if dry_run:
+        document["found"] = _in_table(target, table, key)
+    else:
         if not yes:
             ask(f"Remove this row of {table}? The table can't be read as of any moment before then")
         _remove(target, ledger, config, document, wait_s)
@@ -149,6 +152,18 @@ def _search(
             tick=lambda read: status.update(f"{counted(read, 'object')} read"),
         )
         return search.search(table, key, Bounds(most), lambda config, instants: RowLife(reason="not read"))
+
+
+def _in_table(target: Target, table: str, key: Sequence[str]) -> dict[str, int] | None:
+    """How many rows and changes the table and its history table have of a key; None where one can't be read."""
+    from sluice_cli.trace.row_life import stored_changes
+
+    try:
+        rows, changes = stored_changes(target, table, key)
+    except SluiceError as error:
+        say(f"Whether the table has the row can't be said: {error.message}")
+        return None
+    return {"rows": rows, "history_rows": changes}
 
 
 def _in_bronze(found: Searched) -> list[dict[str, str]]:
@@ -273,6 +288,11 @@ def _remove(target: Target, ledger: DynamoDbLedger, config: TableConfig, documen
 def _print(document: Mapping[str, Any]) -> None:
     held, removed = document["still_held_by"], document["removed"]
     print(f"{visible(document['table'])}, key hash {document['key_hash']}: {document['state']}")
+    found = document["found"]
+    if found is not None:
+        print(f"table:   {'has the row' if found['rows'] else 'no such row'}")
+        if found["history_rows"]:
+            print(f"history: {counted(found['history_rows'], 'change')} of it")
     if removed is not None:
         more = removed["more"]
         print(

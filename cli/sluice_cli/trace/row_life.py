@@ -182,6 +182,16 @@ def with_forgetting(life: RowLife, place: SilverPlace, table: str, key: Sequence
         return life
 
 
+def stored_changes(place: SilverPlace, table: str, key: Sequence[str]) -> tuple[int, int]:
+    """How many rows the table has of a key, deleted ones included, and how many changes its history table.
+
+    Raises what `open_table` does.
+    """
+    rows = _RowReader(open_table(place, table, span=NOW), key).count()
+    folder = history_folder(place, table)
+    return rows, 0 if folder is None else _RowReader(open_table(place, folder.table, span=NOW), key).count()
+
+
 def stored_key_hash(opened: SilverTable, key: Sequence[Any]) -> str:
     """The hash by which a row is forgotten. `key` has JSON values, or texts, in the order of the record key."""
     types = [opened.stored_schema.field(name).type for name in opened.record_key]
@@ -301,6 +311,12 @@ class _RowReader:
                         return _version(seen, found)
         return None
 
+    def count(self) -> int:
+        """How many rows have the key. Raises Unreadable."""
+        shown = Shown(with_deleted=True, lineage=True, columns=self._record_key)
+        batches = self._opened.batches(shown)
+        return sum(pc.sum(_mask(batch, self._record_key, self._key)).as_py() or 0 for batch in batches)
+
     def _holds(self, seen: SilverTable, item: FileSlice) -> bool:
         """Reads the columns of the key alone."""
         shown = Shown(with_deleted=True, lineage=True, columns=self._record_key)
@@ -327,7 +343,10 @@ def _equal(values: pa.Array, text: str) -> pa.Array:
             return pc.equal(values, pa.scalar(int(text), values.type))
         except (ValueError, OverflowError, pa.ArrowInvalid):
             return pa.array([False] * len(values))
-    return pa.array([key_text(row[0]) == text for row in rows_of(pa.RecordBatch.from_arrays([values], names=["key"]))])
+    kind = _spark_type(values.type)
+    wanted = hashed_text(text, kind)  # of the forms that mean the same
+    rows = rows_of(pa.RecordBatch.from_arrays([values], names=["key"]))
+    return pa.array([hashed_text(key_text(row[0]), kind) == wanted for row in rows])
 
 
 def _version(seen: SilverTable, found: pa.RecordBatch) -> RowVersion:

@@ -30,7 +30,7 @@ from sluice_aws.s3.past_rebuilds import PastRebuilds
 from sluice_cli.ingest.set_aside import InQuarantine, in_quarantine
 from sluice_cli.trace.row_changes import Key, keyed_changes
 from sluice_cli.trace.row_life import open_from, row_versions, stored_key_hash
-from sluice_read.place import SilverPlace
+from sluice_read.place import SilverPlace, table_of_history
 from sluice_read.reading import Shown, SilverTable
 from sluice_read.values import rows_of
 
@@ -153,6 +153,12 @@ class Verification:
                     aside = _has_aside(outcome, item)
                     taken[item.id.hash] = MergedObject(item, outcome.batch, part.table_config, aside)
         if not newest:
+            owner = table_of_history(self._place, table)
+            if owner is not None:
+                raise UsageError(
+                    f"{table} is a history table, and `sluice verify` compares tables of the present state",
+                    next_step=f"`sluice verify {owner}` compares its table",
+                )
             raise UsageError(
                 f"No commit of a table {table!r} is kept",
                 next_step="`sluice status` lists the tables; names are database.table",

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from botocore.exceptions import ClientError
 
+from sluice_aws.errors import NoSuchBucket
 from sluice_aws.s3.objects import Objects
 
 
@@ -50,6 +51,15 @@ class SilverBucket:
     def read(self, key: str) -> bytes | None:
         document = self._objects.get(self._bucket, key)
         return None if document is None else document.data
+
+    def read_elsewhere(self, key: str) -> bytes | None:
+        """`read` of a bucket that a user named. Raises NoSuchBucket."""
+        try:
+            return self.read(key)
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") != "NoSuchBucket":
+                raise
+            raise NoSuchBucket(f"There is no bucket {self._bucket}", bucket=self._bucket) from error
 
     def exists(self, key: str) -> bool:
         found = self._s3.list_objects_v2(Bucket=self._bucket, Prefix=key, MaxKeys=1)

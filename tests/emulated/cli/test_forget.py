@@ -1,11 +1,13 @@
 """`sluice forget`: what is asked of the lane, what is removed beside the table, and what the receipt lists."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
 from builders import avro_object, change, flattened
 from emulation.stack import NOW, describe
+from silver_tables import SILVER_FOLDER, SilverFolder, kept_change, put_history
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, Outcome, RowErrorCount
@@ -22,7 +24,10 @@ from sluice.silver_keys import manifest_key, outcome_key, rows_key
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaStore
 from sluice_cli.main import run
+from sluice_cli.trace import row_life
 from sluice_cli.trace.forget import holds_key
+from sluice_read.place import history_folder
+from sluice_read.reading import open_table
 
 TABLE = "crm.user"
 TOPIC = "crm.public.user"
@@ -109,6 +114,30 @@ def test_a_dry_run_lists_what_holds_the_row_and_changes_nothing(users, invoked, 
         "objects_not_searched": 0,
     }
     assert users.ledger.services.get("main", TABLE, FORGETTING) is None and aside(users) == before and invoked == []
+
+
+@pytest.mark.parametrize(
+    ("id", "history", "lines"),
+    [
+        (1, False, ["table:   has the row"]),
+        (99, False, ["table:   no such row"]),
+        (1, True, ["table:   has the row", "history: 1 change of it"]),
+        (99, True, ["table:   no such row", "history: 1 change of it"]),
+    ],
+    ids=["there", "absent", "with-history", "history-alone"],
+)
+def test_a_dry_run_says_whether_the_table_has_the_row(users, tmp_path, monkeypatch, capsys, id, history, lines):
+    shutil.copytree(SILVER_FOLDER, tmp_path / "silver")
+    silver = SilverFolder(tmp_path / "silver")
+    if history:
+        put_history(tmp_path / "silver", [kept_change(1, "a", 1), kept_change(99, "b", 2)])
+    monkeypatch.setattr(row_life, "open_table", lambda place, table, span: open_table(silver, table, span=span))
+    monkeypatch.setattr(row_life, "history_folder", lambda place, table: history_folder(silver, table))
+    assert run(["forget", TABLE, str(id), "--dry-run"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert [line for line in out if line.startswith(("table:", "history:"))] == lines
+    assert run(["forget", TABLE, str(id), "--dry-run", "--json"]) == 0
+    assert describe(capsys)["found"] == {"rows": int(id == 1), "history_rows": 1 if history else 0}
 
 
 def test_the_receipt_says_what_was_removed_and_the_ledger_has_no_key(users, monkeypatch, capsys):

@@ -5,7 +5,7 @@ import shutil
 import pytest
 from builders import avro_object, change, flattened
 from emulation.stack import NOW, describe
-from silver_tables import FORGOTTEN_AT, SILVER_FOLDER, SilverFolder, put_forgetting
+from silver_tables import FORGOTTEN_AT, SILVER_FOLDER, SilverFolder, kept_change, put_forgetting, put_history
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount
@@ -79,7 +79,7 @@ class Source:
             self.stack.s3.put_object(Bucket=SILVER, Key=key, Body=text.encode())
         return manifest.batch
 
-    def verify(self, sample=None, **how):
+    def verify(self, sample=None, table=None, **how):
         return Verification(
             self.place,
             ledger=self.stack.ledger,
@@ -88,7 +88,7 @@ class Source:
             hash_keys=HashKeys(None, Objects(self.stack.s3), SILVER, leaves_marks=False),
             tick=lambda what, done: None,
             **how,
-        ).run(self.table, sample)
+        ).run(table or self.table, sample)
 
 
 @pytest.fixture(params=["moma.artists", "moma.works"])
@@ -243,3 +243,13 @@ def test_the_verdict_says_how_much_of_the_table_is_in_quarantine(source, monkeyp
     ]
     assert run(["verify", source.table, "--json"]) == 0
     assert describe(capsys)["quarantined"] == {"objects": 1, "rows": 1_800}
+
+
+def test_a_history_table_is_refused_with_the_name_of_its_table(stack, tmp_path):
+    shutil.copytree(SILVER_FOLDER, tmp_path / "silver")
+    put_history(tmp_path / "silver", [kept_change(1, "a", 1)])
+    source = Source(stack, "crm.user")
+    source.place = SilverFolder(tmp_path / "silver")
+    with pytest.raises(UsageError, match=r"crm\.user_history is a history table") as refused:
+        source.verify(table="crm.user_history")
+    assert "`sluice verify crm.user`" in refused.value.next_step

@@ -481,8 +481,9 @@ def test_a_table_without_a_commit_is_reported(own):
         file.unlink()
     for file in (folder / "crm/user").glob("*.parquet"):
         file.unlink()
-    with pytest.raises(NoCommit):
+    with pytest.raises(NoCommit) as refused:
         table_listing(find_table(place, "crm.user")[0]).newest_until(None)
+    assert "`sluice quarantine list --table crm.user`" in refused.value.next_step, "no wait ends if all are there"
 
 
 def test_changes_are_rows_as_their_last_change_left_them_with_deletions(silver):
