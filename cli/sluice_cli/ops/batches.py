@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -19,7 +20,16 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
-from sluice_cli.terminal.output import Json, Stack, chosen_target, human_age, human_bytes, print_json, print_table
+from sluice_cli.terminal.output import (
+    Json,
+    Stack,
+    chosen_target,
+    human_age,
+    human_bytes,
+    is_named,
+    print_json,
+    print_table,
+)
 from sluice_cli.terminal.stack import operator_of, supervise_now
 
 MAX_REASON = 500
@@ -150,10 +160,14 @@ def _open_batches(target: Target, ledger: Ledger, named: str | None) -> Sequence
         _OpenBatch(state.lane, pointer, manifests.manifest(pointer.s3_key))
         for state in ledger.lanes.all()
         for pointer in ledger.batches.unsettled(state.lane)
-        if named is None or pointer.batch.startswith(named)
+        if named is None or is_named(named, pointer.batch)
     ]
     if named is not None and not found:
-        raise UsageError(f"No open batch begins with {named!r}", next_step="`sluice batch show` lists the open batches")
+        raise UsageError(
+            f"No open batch begins with {named!r}",
+            next_step="`sluice batch show` lists the open batches, "
+            f"`sluice history --batch {shlex.quote(named)}` the objects of a finished one",
+        )
     return found
 
 

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timezone
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,11 +21,12 @@ from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import STACK_VARIABLE, Target
 from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import following
-from sluice_cli.terminal.output import Stack, chosen_target, say, stack_before_verb
+from sluice_cli.terminal.output import Stack, chosen_target, is_named, say, stack_before_verb
 from sluice_cli.terminal.stack import output_of
 from sluice_local.home import Home, running_home
 
 LONGEST_LINE = 1024 * 1024  # characters; the rest of a longer line is shown as a line of its own
+RUNS_SEARCHED = 2_000  # newest first, for the beginning of an id
 _HEAD = ("at", "event", "level", "run", "lane")  # of an event; shown in front or not at all
 _BLOCKS = ("trace",)  # texts of several lines
 
@@ -33,7 +35,9 @@ def logs(
     run: Annotated[
         str | None,
         typer.Argument(
-            metavar="[RUN]", help="A run, or its job run at EMR Serverless; by default the newest.", show_default=False
+            metavar="[RUN]",
+            help="A run or the beginning of its id, or its job run at EMR Serverless; by default the newest.",
+            show_default=False,
         ),
     ] = None,
     stderr: Annotated[
@@ -109,7 +113,11 @@ def _text(value: Any) -> str:
 
 def _local(home: Home, run: str | None, name: str, follow: bool) -> Iterator[str]:
     requests = sorted(home.runs.glob("*/request.json"), key=lambda path: path.stat().st_mtime)
-    chosen = [path.parent for path in requests if run is None or run in (path.parent.name, _name_of(path))]
+    names = {path.parent: (path.parent.name, _name_of(path) or "") for path in requests}
+    chosen = [folder for folder, named in names.items() if run is None or run in named]
+    if not chosen and run is not None:
+        chosen = [folder for folder, named in names.items() if any(is_named(run, name) for name in named)]
+        _refuse_several(run, len(chosen))
     if not chosen:
         raise UsageError(
             f"No run {run} is in {home.runs}" if run else f"No run has begun yet in {home.path}",
@@ -118,6 +126,11 @@ def _local(home: Home, run: str | None, name: str, follow: bool) -> Iterator[str
     folder = chosen[-1]
     say(f"job run {folder.name}")
     return _lines(following(folder / name, until=lambda: not follow or not (folder / "work").exists()))
+
+
+def _refuse_several(run: str, found: int) -> None:
+    if found > 1:
+        raise UsageError(f"{found} runs begin with {run}", next_step="Give more of the id; `sluice runs` lists them")
 
 
 def _name_of(request: Path) -> str | None:
@@ -164,6 +177,10 @@ def _job_run(target: Target, run: str | None) -> str:
             raise CommandFailed("No run is known", next_step="Name a job run of EMR Serverless")
         return str(newest["job_run_id"])
     item = history.run(run)
+    if item is None:
+        begun = [each for each in islice(history.runs(), RUNS_SEARCHED) if is_named(run, each["run"])]
+        _refuse_several(run, len(begun))
+        item = begun[0] if begun else None
     if item is not None and not item.get("job_run_id"):
         raise CommandFailed(f"The run {run} never began", next_step=f"`sluice runs` says why: {item.get('reason')}")
     return str(item["job_run_id"]) if item else run

@@ -46,6 +46,12 @@ def history(
             show_default=False,
         ),
     ] = None,
+    batch: Annotated[
+        str | None,
+        typer.Option(
+            "--batch", metavar="ID", help="The objects of one batch: its id, or its beginning.", show_default=False
+        ),
+    ] = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", metavar="N", min=1, max=LARGEST_LIMIT, help="The newest N objects.")
     ] = LIMIT,
@@ -83,6 +89,8 @@ def history(
 
       sluice history --key topics/crm.public.user/partition=0/crm.public.user+0+0000000000.avro
 
+      sluice history --batch b-3f2a9c
+
       sluice history --json --limit 10000 | jq '.objects[] | select(.state == "quarantined") | .key'
     """
     if key is not None and (table is not None or since is not None or before is not None):
@@ -90,6 +98,8 @@ def history(
             "--key names one object, and --table, --since and --before choose among many",
             next_step="Give one or the other",
         )
+    if batch is not None and (key, table, since, before) != (None, None, None, None):
+        raise UsageError("--batch takes all objects of one batch", next_step="Give it without the other choices")
     now = epoch_ms()
     begins, ends = (None if moment is None else point_in_time(moment, now) for moment in (since, before))
     if begins is not None and ends is not None:
@@ -97,7 +107,10 @@ def history(
     target = chosen_target(stack)
     query = HistoryQuery(limit, table, begins, ends)
     with stderr_console().status("Reading manifests and the ledger"):
-        found = histories(target).of_key(key) if key is not None else histories(target).newest(query)
+        if batch is not None:
+            found = histories(target).of_batch(batch, limit)
+        else:
+            found = histories(target).of_key(key) if key is not None else histories(target).newest(query)
     sums = totals(found.entries, found.batches)
     if as_json:
         print_json(
@@ -135,7 +148,8 @@ def print_history(found: Gathered, sums: Mapping[str, Any]) -> None:
         )
         say(f"{counted(counts.get('read', 0), 'change')} in {batches} and {parts}{rows}")
     if found.more:
-        say(f"There are older objects: --before {iso(found.entries[0].since)} shows them, --limit shows more")
+        pages = "" if found.of_batch else f"--before {iso(found.entries[0].since)} shows them, "
+        say(f"There are older objects: {pages}--limit shows more")
     if found.unread:
         say(
             f"{found.unread:,} older manifests were not read: the limit is {MANIFESTS_AT_MOST:,}. "

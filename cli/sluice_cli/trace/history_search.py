@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 
+from sluice.errors import UsageError
 from sluice.ledger.keys import DISCARDED, LISTED_STATES
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
@@ -15,6 +16,7 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects, SkippedDocument
 from sluice_aws.s3.past_batches import PastBatch, PastBatches
 from sluice_aws.stack import Target
+from sluice_cli.terminal.output import is_named
 from sluice_cli.trace.object_history import Entry, by_object, claims_of
 from sluice_cli.trace.tracking import Tracker, tracker
 
@@ -41,7 +43,7 @@ class HistoryQuery:
 class Gathered:
     """The found objects, oldest first. `more`: there are older ones. `unread`: manifests beyond the limit.
 
-    `skipped`: documents that can't be read.
+    `skipped`: documents that can't be read. `of_batch`: they are those of one batch.
     """
 
     entries: tuple[Entry, ...]
@@ -49,6 +51,7 @@ class Gathered:
     more: bool = False
     unread: int = 0
     skipped: Sequence[SkippedDocument] = ()
+    of_batch: bool = False
 
 
 class Histories:
@@ -127,6 +130,30 @@ class Histories:
         oldest_first = tuple(sorted(entries, key=lambda entry: (entry.since, entry.id)))
         return Gathered(oldest_first, tuple(batches.values()), skipped=self._past.skipped)
 
+    def of_batch(self, named: str, limit: int) -> Gathered:
+        """Gather the newest objects of one batch, open or finished, by its id, the beginning of it or its shown form.
+
+        Raises UsageError.
+        """
+        keys = [each.key for each in self._past.listed() if is_named(named, _batch_of(each.key))]
+        keys = [key for key in keys if _batch_of(key) == named] or keys
+        if len(keys) > 1:
+            raise UsageError(f"{len(keys):,} batches begin with {named!r}", next_step="Give more of the id")
+        batches = tuple(self._past.read(keys))
+        if not batches:
+            raise UsageError(
+                f"No batch begins with {named!r}", next_step="`sluice history` names the batches of the newest objects"
+            )
+        objects = sorted(batches[0].manifest.objects, key=lambda item: (item.admitted_at, item.id))
+        newest = [item.id for item in objects[-limit:]]
+        return Gathered(
+            self._entries(newest, batches),
+            batches,
+            more=len(objects) > limit,
+            skipped=self._past.skipped,
+            of_batch=True,
+        )
+
     def _entries(self, ids: list[ObjectId], batches: Iterable[PastBatch]) -> tuple[Entry, ...]:
         records = self._ledger.objects.get(ids)
         claimed = by_object(batches)
@@ -167,6 +194,10 @@ def histories(target: Target) -> Histories:
 def _decided_about(record: ObjectRecord) -> bool:
     """Says whether somebody decided about the object; it spares a call for the others."""
     return bool(record.attempt or record.discarded_rows or record.rule == DISCARDED)
+
+
+def _batch_of(manifest_key: str) -> str:
+    return manifest_key.rpartition("/")[2].removesuffix(".json")
 
 
 def _nth_newest(admitted: dict[ObjectId, int], n: int) -> int:

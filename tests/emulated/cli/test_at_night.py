@@ -121,7 +121,9 @@ class TestLogs:
             stack.s3.put_object(Bucket="s-artifacts", Key=folder + name, Body=gzip.compress(body.encode()))
         return text
 
-    @pytest.mark.parametrize("named", [[], ["run-1"], ["job-1"]], ids=["newest", "run", "job run"])
+    @pytest.mark.parametrize(
+        "named", [[], ["run-1"], ["job-1"], ["run-"]], ids=["newest", "run", "job run", "beginning"]
+    )
     def test_a_runs_events_are_readable_and_have_times(self, logged, named, capsys):
         assert run(["logs", *named]) == 0
         assert capsys.readouterr().out.splitlines() == [

@@ -48,6 +48,37 @@ def test_open_batches_are_listed_with_what_the_next_run_does(stack, batch, capsy
     assert "merge it again with nothing beside it" in capsys.readouterr().out
 
 
+def test_a_batch_is_found_by_its_shortened_form(stack, batch, capsys):
+    assert run(["batch", "show", f"{batch[:4]}…{batch[-9:]}", "--json"]) == 0
+    assert [each["batch"] for each in describe(capsys)["batches"]] == [batch]
+
+
+@pytest.mark.parametrize("form", ["{0}", "{0:.6}", "b-…{1}"], ids=["whole", "beginning", "as shown"])
+def test_the_history_of_a_batch_lists_its_objects(stack, batch, form, capsys):
+    named = form.format(batch, batch[-9:])
+    stack.admit(stack.write("other"))
+    assert run(["history", "--batch", named, "--json"]) == 0
+    assert sorted(found["key"] for found in describe(capsys)["objects"]) == ["k0", "k1", "k2"]
+    assert run(["history", "--batch", named, "--limit", "2"]) == 0
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 3 and "--limit shows" in shown.err and "--before" not in shown.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["b-nothing"], "No batch begins with"), (["b-", "--table", "crm.user"], "--batch")],
+    ids=["no batch", "with a table"],
+)
+def test_the_history_of_no_batch_is_a_mistake(stack, batch, arguments, message, capsys):
+    assert run(["history", "--batch", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_finished_batch_is_looked_for_in_the_history(stack, batch, capsys):
+    assert run(["batch", "show", "b-nothing"]) == 2
+    assert "sluice history --batch b-nothing" in capsys.readouterr().err
+
+
 def test_a_table_of_an_open_batch_is_given_up_with_the_note_and_the_lane_woken(stack, batch, invoked, capsys):
     assert run(["batch", "give-up", batch[:6], "--table", "crm.task", "--note", "hangs"]) == 0
     assert f"{batch}: the next run quarantines crm.task" in capsys.readouterr().out

@@ -27,7 +27,8 @@ def home(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "job_run"), [([], "00f2"), (["run-main-1"], "00f1"), (["00f1"], "00f1"), (["-f"], "00f2")]
+    ("arguments", "job_run"),
+    [([], "00f2"), (["run-main-1"], "00f1"), (["00f1"], "00f1"), (["-f"], "00f2"), (["run-m…-1"], "00f1")],
 )
 def test_a_local_run_is_found_by_either_name_though_no_stack_runs(home, capsys, arguments, job_run):
     assert run(["logs", *arguments]) == 0
@@ -44,6 +45,11 @@ def test_sparks_output_of_a_local_run_is_printed_as_it_is(home, capsys):
 def test_an_unknown_local_run_names_the_next_step(home, capsys):
     assert run(["logs", "run-main-9"]) == 2
     assert "No run run-main-9 is in" in capsys.readouterr().err
+
+
+def test_a_beginning_that_several_local_runs_share_names_none(home, capsys):
+    assert run(["logs", "run-main"]) == 2
+    assert "2 runs begin with run-main" in capsys.readouterr().err
 
 
 def test_the_date_stands_before_the_first_event_and_each_new_day():
