@@ -9,8 +9,12 @@ TEMPLATE ?= template.yaml
 SLUICE_COMMAND ?= sluice
 SAM ?= sam
 export SAM_CLI_TELEMETRY := 0
+# boto3, and so SAM, reads the one and not the other.
+ifneq ($(AWS_REGION),)
+export AWS_DEFAULT_REGION := $(AWS_REGION)
+endif
 
-.PHONY: build package deploy on-aws delete
+.PHONY: build package deploy on-aws upload delete
 
 build:  ## build the functions for Lambda
 	$(SLUICE_COMMAND) package --functions .aws-sam/functions.zip --python $(LAMBDA_PYTHON)
@@ -27,13 +31,16 @@ SLUICE = $(SLUICE_COMMAND) --stack $(STACK)
 RELEASE = .aws-sam/release
 UPLOAD = $(SLUICE) package --arch $(SPARK_ARCHITECTURE) --upload --release-file $(RELEASE)
 GIVEN = $(SLUICE_COMMAND) package --parameters "$(ENV) Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE) $(PARAMETERS)"
-deploy: on-aws build  ## upload the Spark artifacts under their content hash, and sam deploy with that release
-	@rm -f $(RELEASE)
-	$(UPLOAD) --if-deployed
+deploy: on-aws upload build  ## upload the Spark artifacts under their content hash, and sam deploy with that release
 	$(SLUICE) standstill begin --yes --before-deploy $(TEMPLATE) --parameter-overrides "$$($(GIVEN))"
 	test -s $(RELEASE) || { $(SAM) deploy --config-env $(ENV) --parameter-overrides "$$($(GIVEN))" && $(UPLOAD); }
 	$(SAM) deploy --config-env $(ENV) --parameter-overrides "$$($(GIVEN) --parameters Release=$$(cat $(RELEASE)))"
 	$(SLUICE) standstill end
+
+# The first of the steps that reach AWS: without a Region or credentials a deployment ends here.
+upload:
+	@rm -f $(RELEASE)
+	$(UPLOAD) --if-deployed
 
 on-aws:
 	@if [ -n "$$AWS_ENDPOINT_URL" ] && grep -q AWS::EMRServerless::Application $(TEMPLATE); then \

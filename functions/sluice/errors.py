@@ -209,6 +209,13 @@ class NoTarget(CommandFailed):
     code = "no_target"
 
 
+class NoRegion(NoTarget):
+    """Neither the environment nor the AWS profile names a Region."""
+
+    code = "no_region"
+    next_step = "Set AWS_REGION, or a region in the AWS profile"
+
+
 class UnreadableManifest(SluiceError):
     """A manifest or outcome that this release cannot read; facts: `found`."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from sluice.errors import NoTarget
+from sluice.errors import NoRegion, NoTarget
 
 if TYPE_CHECKING:  # boto3 takes longer to load than all the rest, and a command's help needs none of it
     from sluice_aws.clients import Clients, Credentials
@@ -153,14 +153,14 @@ def local_target(file: Path) -> Target:
 def deployed_target(stack: str, environment: Mapping[str, str]) -> Target:
     """The deployed stack of a name, by its CloudFormation outputs.
 
-    Raises NoTarget when it does not exist, is not Sluice's, or no region is configured.
+    Raises NoTarget when it does not exist or is not Sluice's, NoRegion when no region is configured.
     """
     endpoint = environment.get("AWS_ENDPOINT_URL") or None
     emr_endpoint = environment.get("AWS_ENDPOINT_URL_EMR_SERVERLESS")
     clients = _clients(environment)
     region = clients.session.region_name
     if not region:
-        raise NoTarget("No AWS region is configured", next_step="Set AWS_REGION, or a region in the AWS profile")
+        raise NoRegion("No AWS region is configured")
     outputs = _outputs(clients.client("cloudformation"), stack, region)
     missing = [name for name in _OUTPUTS.values() if name not in outputs]
     if missing:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from sluice.errors import NoTarget, UsageError
+from sluice.errors import NoRegion, NoTarget, UsageError
 from sluice_cli.terminal.output import Json, Stack, chosen_target, human_bytes, print_json, print_table, say
 from sluice_deploy.functions import build_functions
 from sluice_deploy.parameters import given_parameters
@@ -92,7 +92,7 @@ def package(
     try:
         target = chosen_target(stack) if upload else None
     except NoTarget as missing:
-        if not if_deployed:
+        if not if_deployed or isinstance(missing, NoRegion):
             raise
         say(f"{missing}: nothing is uploaded")
         return

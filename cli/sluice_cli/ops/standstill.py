@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sluice.errors import NoTarget
+from sluice.errors import NoRegion, NoTarget
 from sluice.lane.machine import IDLE, PAUSED
 from sluice.ledger.ports import Ledger
 from sluice_aws.ledger.ledger import DynamoDbLedger
@@ -81,6 +81,8 @@ def begin(
     """
     try:
         target = chosen_target(stack)
+    except NoRegion:
+        raise
     except NoTarget as missing:
         say(f"{missing}: nothing to stop")
         named = stack or stack_before_verb.get() or os.environ.get(STACK_VARIABLE)
@@ -144,6 +146,8 @@ def end(note: Note = None, stack: Stack = None) -> None:
     """
     try:
         target = chosen_target(stack)
+    except NoRegion:
+        raise
     except NoTarget as missing:
         say(f"{missing}: no lane is paused")
         return

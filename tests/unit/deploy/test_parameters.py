@@ -49,7 +49,7 @@ def test_parameters_of_the_command_line_add_to_those_of_the_environment() -> Non
 
 
 def test_new_functions_never_meet_the_old_release() -> None:
-    pack, build, upload, begin, first, deploy, end = steps()
+    upload, pack, build, begin, first, deploy, end = steps()
     assert "package --functions" in pack and "sam build" in build
     assert "standstill begin" in begin and "standstill end" in end
     assert "package" in upload and "--upload" in upload and "--if-deployed" in upload
@@ -78,6 +78,20 @@ def test_a_deployment_that_can_succeed_is_not_refused(variables: dict[str, str],
     template = [f"TEMPLATE={emulated}"] if variables else []
     allowed = made("on-aws", *template, **variables)
     assert (allowed.returncode, allowed.stderr) == (0, "")
+
+
+def test_a_deployment_without_a_region_ends_at_its_first_step() -> None:
+    ended = made("deploy", AWS_CONFIG_FILE=os.devnull)
+    assert ended.returncode != 0 and "next step: Set AWS_REGION" in ended.stderr
+    assert [line for line in ended.stdout.splitlines() if ".venv/bin/" in line] == steps()[:1]
+
+
+def test_sam_deploys_to_the_region_that_sluice_works_in() -> None:
+    """boto3, and so SAM, doesn't read AWS_REGION."""
+    shown = ["build", "SLUICE_COMMAND=true", "SAM=printenv AWS_DEFAULT_REGION #"]
+    assert made(*shown, AWS_REGION="eu-west-1", AWS_DEFAULT_REGION="us-east-1").stdout.splitlines()[-1] == "eu-west-1"
+    assert made(*shown, AWS_DEFAULT_REGION="us-east-1").stdout.splitlines()[-1] == "us-east-1"
+    assert made(*shown).returncode != 0, "an empty variable would hide the region of a profile"
 
 
 def test_each_step_is_a_command_that_a_shell_reads() -> None:
