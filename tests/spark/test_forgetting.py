@@ -9,11 +9,17 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from silver_tables import SilverFolder
 from workbench import Died, Workbench, dies_at, flattened, row, table
 
 from sluice.changes.forgotten import key_hash
 from sluice.config.table import TableConfig
+from sluice.hudi.timeline import instant_ms, instant_of_ms
 from sluice.services.requests import FORGETTING, SliceDone
+from sluice_cli.trace.row_life import forgotten_row
+from sluice_read.errors import NotRetained
+from sluice_read.moments import Span
+from sluice_read.reading import open_table, read_table
 from sluice_spark.hudi.late_files import remove_late_files
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.services.slice import SliceRates, serve_table
@@ -64,6 +70,14 @@ def test_a_forgotten_row_is_in_no_file_and_no_replay_brings_it_back(bench: Workb
     assert [files_with(folder, 1) for folder in own] == [[], []]
     assert (done.report.rows, done.report.more["history_rows"], done.report.more["marked"]) == (1, 2, 1)
     assert bench.rows(config, *COLUMNS) == [(2, "A", "kept", False)] == bench.rows_by_hudi_rs(config, *COLUMNS)
+
+    place = SilverFolder(bench.local_path(config).parent.parent)
+    newest = open_table(place, config.table).instant
+    assert read_table(place, config.table, span=Span(as_of=newest)).column("id").to_pylist() == [2]
+    with pytest.raises(NotRetained):
+        open_table(place, config.table, span=Span(as_of=instant_of_ms(instant_ms(newest) - 1)))
+    marked = forgotten_row(place, config.table, ["1"])
+    assert marked is not None and marked.instant is not None and marked.instant <= newest
 
     again = [dataclasses.replace(item, attempt=1) for item in (first, second)]
     replayed = bench.merge(config, again)
