@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from sluice.errors import UsageError
 from sluice.ledger.ports import Ledger
+from sluice.ledger.records import Decision, ObjectRecord
 from sluice_aws.admission.admit import open_admission
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
@@ -16,6 +18,7 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.ingest.set_aside import (
+    COUNTED_AT_MOST,
     SHORT_ID,
     Decided,
     Quarantine,
@@ -27,6 +30,7 @@ from sluice_cli.ingest.set_aside import (
     kind,
 )
 from sluice_cli.terminal.interaction import Yes, ask_in_terminal
+from sluice_cli.terminal.known_names import check_code, check_table, check_topic
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -98,14 +102,17 @@ def list_entries(
 
       sluice quarantine list --code incompatible_schema --json | jq -r '.entries[].key'
     """
-    quarantine, ledger, _ = _opened(stack)
+    quarantine, ledger, target = _opened(stack)
     if decided:
         if topic is not None:
             raise UsageError("Decisions are not kept by topic", next_step="Use --table or --code")
-        _list_decided(ledger, Selection(table=table, code=code), limit, as_json)
+        _list_decided(target, ledger, Selection(table=table, code=code), limit, as_json)
         return
-    found = quarantine.entries(Selection(table=table, topic=topic, code=code, parked=parked))
+    choice = Selection(table=table, topic=topic, code=code, parked=parked)
+    found = quarantine.entries(choice)
     shown = list(islice(found, limit))
+    if not shown:
+        _check_names(target, choice, quarantine.everything())
     more = next(found, None) is not None
     if as_json:
         print_json({"entries": [describe(record) for record in shown], "more": more})
@@ -201,7 +208,10 @@ def retry(
     objects = Objects(target.client("s3"))
     configuration = ConfigStore(objects, target.artifacts).load()
     admission = open_admission(objects, ledger=ledger, silver_bucket=target.silver, now=epoch_ms)
-    records = quarantine.chosen(Selection(tuple(names or ()), table, code, all))
+    choice = Selection(tuple(names or ()), table, code, all)
+    records = quarantine.chosen(choice)
+    if not records:
+        _check_names(target, choice, quarantine.everything())
     decided = quarantine.retry(
         records,
         admission=admission,
@@ -248,12 +258,14 @@ def discard(
       sluice quarantine discard 'topics/crm.public.user/partition=0/crm.public.user+0+0000000010.avro'
     """
     quarantine, _, target = _opened(stack)
-    records = quarantine.chosen(Selection(tuple(names or ()), table, code, all, parked, topic))
-    if records:
+    choice = Selection(tuple(names or ()), table, code, all, parked, topic)
+    records = quarantine.chosen(choice)
+    if not records:
+        _check_names(target, choice, quarantine.everything())
+    else:
         ask_in_terminal(f"Discard {described(records)}? Their changes will be missing from the tables.", yes=yes)
-    _print(
-        quarantine.discard(records, command=command_line.get(), by=operator_of(target), note=note), "discarded", as_json
-    )
+    decided = quarantine.discard(records, command=command_line.get(), by=operator_of(target), note=note)
+    _print(decided, "discarded", as_json, parked=parked)
 
 
 def _value(value: Any) -> str:
@@ -270,13 +282,30 @@ def _opened(stack: str | None) -> tuple[Quarantine, Ledger, Target]:
     )
 
 
-def _list_decided(ledger: Ledger, choice: Selection, limit: int, as_json: bool) -> None:
+def _check_names(target: Target, choice: Selection, entries: Iterable[ObjectRecord | Decision]) -> None:
+    """Raises UsageError for a table, topic or code of an empty choice that neither the stack nor an entry has."""
+    others = list(islice(entries, COUNTED_AT_MOST))
+    check_table(target, choice.table, (item.table for item in others))
+    check_topic(target, choice.topic, (item.topic for item in others if isinstance(item, ObjectRecord)))
+    check_code(
+        choice.code,
+        (
+            code
+            for item in others
+            for code in (codes(item) if isinstance(item, ObjectRecord) else (item.code,) if item.code else ())
+        ),
+    )
+
+
+def _list_decided(target: Target, ledger: Ledger, choice: Selection, limit: int, as_json: bool) -> None:
     found = (
         item
         for item in ledger.quarantine.decisions()
         if choice.table in (None, item.table) and choice.code in (None, item.code)
     )
     shown = list(islice(found, limit))
+    if not shown:
+        _check_names(target, choice, ledger.quarantine.decisions())
     more = next(found, None) is not None
     if as_json:
         print_json({"decisions": [describe_decision(item) for item in shown], "more": more})
@@ -307,7 +336,7 @@ def _list_decided(ledger: Ledger, choice: Selection, limit: int, as_json: bool) 
         say(f"Only the first {limit:,} are shown; --limit shows more")
 
 
-def _print(decided: list[Decided], verb: str, as_json: bool) -> None:
+def _print(decided: list[Decided], verb: str, as_json: bool, *, parked: bool = False) -> None:
     done = [item for item in decided if item.done]
     left = [item for item in decided if not item.done]
     if as_json:
@@ -318,7 +347,8 @@ def _print(decided: list[Decided], verb: str, as_json: bool) -> None:
             }
         )
     else:
-        print(f"{counted(len(done), 'entry') if len(done) == 1 else f'{len(done):,} entries'} {verb}")
+        none = "" if decided else f": none {'is parked' if parked else 'is in quarantine'} for this choice"
+        print(f"{counted(len(done), 'entry', 'entries')} {verb}{none}")
         for item in left:
             print(f"left\t{visible(item.record.id.key)}\t{visible(item.reason or '')}")
     if left or not done:

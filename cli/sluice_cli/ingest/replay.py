@@ -22,6 +22,7 @@ from sluice_aws.stack import Target
 from sluice_cli.ingest.workload import RATE, DryRun, Rate, Throttle, Workload
 from sluice_cli.terminal.durations import seconds
 from sluice_cli.terminal.interaction import Yes, ask, bars, counting
+from sluice_cli.terminal.known_names import check_table
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, visible
 from sluice_cli.terminal.stack import supervise_now
 from sluice_read.moments import instant_of, point_in_time, refuse_backwards
@@ -106,6 +107,8 @@ def replay(
     run = Replay(target, ReplaySelection(prefix or "", table, batch, begins, ends))
     with counting(as_json) as tick:
         plan = run.plan(tick)
+    if not plan.total and not plan.left:
+        check_table(target, table)
     document: dict[str, Any] = {**plan.described(target, rate), "replayed": 0}
     if not as_json:
         print("\n".join(plan.lines(target, rate)))

@@ -122,6 +122,10 @@ class Quarantine:
         parked = self._ledger.objects.in_state(PARKED) if choice.about_parked else ()
         return filter(choice.takes, chain(quarantined, parked))
 
+    def everything(self) -> Iterator[ObjectRecord]:
+        """Every entry, and every parked object."""
+        return chain(self.entries(Selection(all=True)), self.entries(Selection(all=True, parked=True)))
+
     def chosen(self, choice: Selection) -> list[ObjectRecord]:
         """The entries to decide about. Raises UsageError for a name that fits no entry or several."""
         if choice.empty:

@@ -6,16 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from sluice.errors import CommandFailed, UsageError
+from sluice.errors import CommandFailed
 from sluice.lane.machine import HALTED, LaneState
 from sluice.ledger.ports import Ledger
-from sluice.names import LANE
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
-from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.ingest.survey import describe_lane
+from sluice_cli.terminal.known_names import check_lane
 from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json
 from sluice_cli.terminal.stack import supervise_now
 
@@ -68,15 +66,8 @@ def _decided_by_hand(ledger: Ledger, lane: str) -> None:
 
 def _known(target: Target, lane: str) -> Ledger:
     """The ledger, after a check that the lane exists: a mistyped name would create an item."""
-    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
-    configuration = ConfigStore(Objects(target.client("s3")), target.artifacts).load()
-    names = {state.lane for state in ledger.lanes.all()} | set(
-        configuration.lane_names() if configuration else ("main",)
-    )
-    if lane not in names:
-        like = "" if LANE.fullmatch(lane) else " (names are lower-case letters, digits and -)"
-        raise UsageError(f"There is no lane {lane!r}{like}", next_step=f"Lanes: {', '.join(sorted(names))}")
-    return ledger
+    check_lane(target, lane)
+    return DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
 
 
 def _print(state: LaneState, as_json: bool) -> None:

@@ -14,6 +14,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.past_batches import PastBatch, PastBatches
+from sluice_cli.terminal.known_names import check_lane
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -77,6 +78,8 @@ def runs(
     history = DynamoDbLedger(target.client("dynamodb"), target.ledger_table).history
     wanted = (item for item in history.runs() if lane in (None, item.get("lane")) and not (failed and not _died(item)))
     items = list(islice(wanted, last))
+    if not items:
+        check_lane(target, lane)
     past = PastBatches(Objects(target.client("s3")), target.silver)
     since = min((item.get("requested_at") or item.get("started_at") or 0 for item in items), default=None)
     batches = list(past.newest(since=since, at_most=MANIFESTS_READ)) if items else []

@@ -20,6 +20,7 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.status.service_entries import describe_due, due_entries, print_services, service_entries
+from sluice_cli.terminal.known_names import check_table
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -60,6 +61,7 @@ def list_services(
     )
     states = [state for state in ledger.tables.all() if table in (None, state.table)]
     if table is not None and not states:
+        check_table(target, table)
         raise _no_table(table)
     known = {state.table for state in states}
     requests = [
@@ -120,6 +122,7 @@ def run_services(
     configuration = _configuration(target)
     config = config_by_pinned_topic(configuration, table, state.pinned)
     if config is None:
+        check_table(target, table)
         raise _no_table(table)
     wanted = _wanted(service, config)
     if state.last_instant is None:

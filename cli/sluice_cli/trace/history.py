@@ -10,6 +10,7 @@ import typer
 
 from sluice.errors import UsageError
 from sluice_aws.clock import epoch_ms
+from sluice_cli.terminal.known_names import check_table
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -111,6 +112,8 @@ def history(
             found = histories(target).of_batch(batch, limit)
         else:
             found = histories(target).of_key(key) if key is not None else histories(target).newest(query)
+    if not found.entries:
+        check_table(target, table)
     sums = totals(found.entries, found.batches)
     if as_json:
         print_json(

@@ -59,7 +59,7 @@ def test_without_a_name_all_that_concern_the_table_are_asked_for(served, invoked
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["shop.other"], "No table 'shop.other'"),
+        (["shop.other"], "There is no table 'shop.other'"),
         ([TABLE, "-s", "vacuum"], "'vacuum' is not a service"),
         ([TABLE, "-s", "clustering"], "names no clustering columns"),
         ([TABLE, "-s", "purge"], "delete_mode isn't hard"),

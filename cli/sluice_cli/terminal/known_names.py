@@ -1,0 +1,100 @@
+"""Refuses names of tables, lanes, topics and codes that the stack doesn't know, and says which ones it does.
+
+A command asks only once it has found nothing: a name that finds something is known.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+import sluice_formats.errors  # noqa: F401  # these define the codes
+from sluice.changes.log_restart import LOG_RESTARTED
+from sluice.config.document import Configuration
+from sluice.config.pinned_topic import pinned_topic
+from sluice.errors import SluiceError, UsageError
+from sluice.ledger.ports import Ledger
+from sluice.ledger.recovery import TABLE_QUARANTINED
+from sluice.names import LANE
+from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.objects import Objects
+from sluice_aws.stack import Target
+
+NAMED = 20  # at most, in a message
+# Codes of rows and objects that errors of the job have: commands don't import it.
+OF_THE_JOB = frozenset({"below_purge_floor", "key_not_unique"})
+
+
+def check_table(target: Target, table: str | None, also: Iterable[str | None] = ()) -> None:
+    """Raises UsageError for a table without data, objects and configuration that isn't among `also` either."""
+    if table is None:
+        return
+    ledger, configuration = _ledger(target), _configuration(target)
+    known = {state.table for state in ledger.tables.all()}
+    known |= {rule.table for rule in (configuration.rules if configuration else ()) if "{" not in rule.table}
+    known |= {waiting for lane in ledger.lanes.all() for waiting in ledger.pending.counts(lane.lane)}
+    _refuse("table", table, known | {name for name in also if name})
+
+
+def check_lane(target: Target, lane: str | None) -> None:
+    """Raises UsageError for a lane that neither the ledger nor the configuration has."""
+    if lane is None:
+        return
+    configuration = _configuration(target)
+    known = {state.lane for state in _ledger(target).lanes.all()}
+    known |= set(configuration.lane_names() if configuration else ("main",))
+    _refuse("lane", lane, known, "" if LANE.fullmatch(lane) else " (names are lower-case letters, digits and -)")
+
+
+def check_topic(target: Target, topic: str | None, also: Iterable[str | None] = ()) -> None:
+    """Raises UsageError for a topic that feeds no table, that no rule takes, and that isn't among `also` either."""
+    configuration = _configuration(target)
+    if topic is None or configuration is not None and configuration.table_for_topic(topic) is not None:
+        return
+    known = {name for state in _ledger(target).tables.all() if (name := pinned_topic(state.pinned)) is not None}
+    _refuse("topic", topic, known | {name for name in also if name})
+
+
+def check_code(code: str | None, also: Iterable[str] = ()) -> None:
+    """Raises UsageError for a code that no error has, and that isn't among `also`, those in use, either."""
+    used = set(also)
+    known = {error.code for error in _errors(SluiceError)} | {LOG_RESTARTED, TABLE_QUARANTINED} | OF_THE_JOB | used
+    if code is not None and code not in known:
+        raise UsageError(
+            f"There is no code {code!r}{_meant(code, known)}",
+            next_step=f"In use: {_listed(used)}. docs/errors.md has every code",
+        )
+
+
+def _refuse(kind: str, given: str, known: set[str], remark: str = "") -> None:
+    if given not in known:
+        raise UsageError(
+            f"There is no {kind} {given!r}{remark}{_meant(given, known)}",
+            next_step=f"{kind.capitalize()}s: {_listed(known)}",
+        )
+
+
+def _meant(given: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(given, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _listed(known: Iterable[str]) -> str:
+    names = sorted(known)
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return (", ".join(names[:NAMED]) or "none") + more
+
+
+def _errors(kind: type[SluiceError]) -> Iterable[type[SluiceError]]:
+    yield kind
+    for each in kind.__subclasses__():
+        yield from _errors(each)
+
+
+def _ledger(target: Target) -> Ledger:
+    return DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+
+
+def _configuration(target: Target) -> Configuration | None:
+    return ConfigStore(Objects(target.client("s3")), target.artifacts).load()

@@ -1,0 +1,92 @@
+"""Commands refuse names of tables, lanes, topics and codes that the stack doesn't know, and say what it knows."""
+
+import pytest
+from emulation.stack import describe
+
+from sluice.ledger import keys as items
+from sluice_cli.main import run
+
+TABLES = """
+tables:
+  - {topic: "crm.public.user", table: crm.user, record_key: id}
+  - {topic: "crm.public.*", table: "crm.{1}", record_key: id}
+"""
+
+
+@pytest.fixture
+def configured(stack, invoked, tmp_path, capsys):
+    (tmp_path / "tables.yaml").write_text(TABLES)
+    assert run(["config", "push", "tables.yaml"]) == 0
+    stack.admit(stack.write("topics/crm.public.city/1"), items.PENDING, table="crm.city", topic="crm.public.city")
+    stack.ledger.lanes.wake("main")
+    capsys.readouterr()
+    return stack
+
+
+MISTYPED_TABLE = "There is no table 'crm.usr'; did you mean crm.user?"
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["replay", "--table", "crm.usr", "--yes"], MISTYPED_TABLE),
+        (["replay", "--table", "crm.usr", "--dry-run", "--json"], MISTYPED_TABLE),
+        (["history", "--table", "crm.usr"], MISTYPED_TABLE),
+        (["services", "run", "crm.usr"], MISTYPED_TABLE),
+        (["quarantine", "list", "--table", "crm.usr"], MISTYPED_TABLE),
+        (["quarantine", "list", "--decided", "--table", "crm.usr"], MISTYPED_TABLE),
+        (["quarantine", "retry", "--table", "crm.usr"], MISTYPED_TABLE),
+        (["quarantine", "discard", "--table", "crm.usr", "--yes"], MISTYPED_TABLE),
+        (["quarantine", "list", "--topic", "shop.public.usr"], "There is no topic 'shop.public.usr'"),
+        (["quarantine", "discard", "--topic", "shop.public.usr", "--yes"], "There is no topic 'shop.public.usr'"),
+        (["quarantine", "list", "--code", "nope"], "There is no code 'nope'"),
+        (["quarantine", "list", "--decided", "--code", "nope"], "There is no code 'nope'"),
+        (["quarantine", "retry", "--code", "nope"], "There is no code 'nope'"),
+        (["runs", "--lane", "mian"], "There is no lane 'mian'; did you mean main?"),
+        (["pause", "mian"], "There is no lane 'mian'; did you mean main?"),
+    ],
+)
+def test_an_unknown_name_is_a_wrong_command_line(configured, capsys, arguments, message):
+    assert run(arguments) == 2
+    written = capsys.readouterr()
+    assert message in written.err and written.out == ""
+
+
+def test_the_next_step_lists_the_known_names(configured, capsys):
+    assert run(["history", "--table", "nope"]) == 2
+    assert "Tables: crm.city, crm.user" in capsys.readouterr().err
+    assert run(["runs", "--lane", "nope"]) == 2
+    assert "Lanes: main" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["replay", "--table", "crm.user", "--dry-run"],
+        ["history", "--table", "crm.user"],
+        ["history", "--table", "crm.city"],
+        ["quarantine", "list", "--table", "crm.user"],
+        ["quarantine", "list", "--topic", "crm.public.user"],
+        ["quarantine", "list", "--topic", "crm.public.any"],
+        ["quarantine", "list", "--code", "corrupt_object"],
+        ["quarantine", "list", "--code", "unexpected_value"],
+        ["quarantine", "list", "--code", "below_purge_floor"],
+        ["quarantine", "list", "--code", "log_restarted"],
+        ["runs", "--lane", "main"],
+    ],
+)
+def test_a_known_name_for_which_nothing_is_found_succeeds(configured, capsys, arguments):
+    assert run([*arguments, "--json"]) == 0
+    assert describe(capsys) is not None
+
+
+def test_a_table_that_only_quarantine_knows_is_known(configured, capsys):
+    stack = configured
+    stack.admit(stack.write("topics/old/1"), items.QUARANTINED, table="crm.old", topic="old", code="corrupt_object")
+    assert run(["quarantine", "list", "--table", "crm.old", "--code", "overlap", "--json"]) == 0
+    assert describe(capsys)["entries"] == []
+
+
+def test_a_retry_of_nothing_says_that_nothing_is_chosen(configured, capsys):
+    assert run(["quarantine", "retry", "--table", "crm.user"]) == 1
+    assert "0 entries retried: none is in quarantine for this choice" in capsys.readouterr().out
