@@ -1,9 +1,11 @@
 """The demonstration's change objects follow the bundled ones in the real form, and its cost line shows the bill."""
 
 import io
+import shlex
 from contextlib import contextmanager
 from pathlib import Path
 
+import duckdb
 import fastavro
 import pytest
 
@@ -13,10 +15,11 @@ from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.prices import spark_usd
 from sluice.schema.avro import read_writer_schema
 from sluice_aws.s3.past_batches import PastBatch
-from sluice_cli.local.demo import cost_line
+from sluice_cli.local.demo import TABLES, Story, cost_line
 from sluice_cli.local.demo_changes import ChangeWriter
 from sluice_cli.main import run
 from sluice_local.errors import DeploymentFailed, DidNotStart
+from sluice_local.home import Home
 
 BRONZE = Path(__file__).resolve().parents[3] / "data" / "tickit_small" / "bronze"
 
@@ -70,3 +73,17 @@ def test_a_log_that_an_error_names_outlives_the_demonstration(names_its_log, tmp
     assert run(["demo"]) == 1
     assert [path.read_text() for path in tmp_path.rglob("*.log")] == ["out of memory"] * names_its_log
     assert names_its_log or not list(tmp_path.iterdir())
+
+
+def test_the_statement_that_counts_rows_is_shown_as_it_runs(monkeypatch, capsys, tmp_path):
+    ran = []
+    monkeypatch.setattr("sluice_cli.local.demo.run_command", lambda command, arguments: ran.append(arguments) or 0)
+    Story(None, Home(tmp_path), BRONZE, tmp_path, 0.0, [], None)._land()
+    shown = [shlex.split(text)[1:] for text in capsys.readouterr().err.split("\n$ ")[1:]]
+    *_, (verb, statement) = ran
+    assert verb == "query" and shown[-1][:2] == ["query", statement]
+    with duckdb.connect() as connection:
+        for table in TABLES:
+            database, name = table.split(".")
+            connection.execute(f'create schema if not exists {database}; create table {database}."{name}" (id int)')
+        assert connection.execute(statement).fetchall() == [(table, 0) for table in TABLES]
