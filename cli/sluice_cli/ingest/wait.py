@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -47,6 +47,7 @@ PAUSE_PER_POLL = 3  # a pause lasts three times as long as the poll before it
 LISTING_EVERY_S = 10.0  # while objects are unseen, since their versions may have been deleted
 LINE_EVERY_S = 10.0  # without a terminal
 KEYS_SHOWN = 50
+JUST_BEFORE_MS = 60_000  # what was set aside so shortly before a wait is of the same work, and clocks differ
 _FINAL = frozenset({COMMITTED, SUPERSEDED_STATE, IGNORED})  # states that an object only leaves by a command
 
 
@@ -63,8 +64,9 @@ def wait(
     """Wait until every object version in bronze is settled.
 
     Compares a listing of bronze with the ledger until nothing is pending, claimed or unseen. A Spark
-    run that only lingers does not delay it. Prints objects that are parked or quarantined or have
-    quarantined rows. Progress counts the tables that are settled, and names those that a run merges.
+    run that only lingers does not delay it. Lists the objects that were parked or quarantined, wholly or in
+    rows, since a minute before the wait, and counts the others. Progress counts the tables that are settled,
+    and names those that a run merges.
 
     Exits with 1 after the timeout, when the objects' lane is halted or paused, when their table is blocked,
     and with --strict when anything is parked or quarantined.
@@ -101,10 +103,14 @@ def _active(store: ConfigStore) -> Configuration | None:
 
 @dataclass(frozen=True)
 class WaitResult:
-    """The result of a wait, and its seconds. `blocked` are tables whose objects no run will claim."""
+    """The result of a wait that began at `began` (epoch ms), and its seconds.
+
+    `blocked` are tables whose objects no run will claim.
+    """
 
     found: Survey
     seconds: float
+    began: int
     blocked: tuple[BlockedTable, ...] = ()
 
     def succeeded(self, *, strict: bool) -> bool:
@@ -159,7 +165,7 @@ class Waiter:
 
     def wait(self, timeout_s: float) -> WaitResult:
         """Wait until everything is settled, a lane is halted or paused, a table is blocked, or the timeout."""
-        began = self._clock()
+        began, began_ms = self._clock(), self._now()
         listed, listed_at = self._bronze.identities(), began
         final: dict[ObjectId, ObjectRecord] = {}
         waited_for: frozenset[str] = frozenset()
@@ -174,13 +180,13 @@ class Waiter:
             if found.settled:
                 again = self._bronze.identities()
                 if set(again) <= set(listed):
-                    return WaitResult(found, self._clock() - began)
+                    return WaitResult(found, self._clock() - began, began_ms)
                 listed, listed_at = again, self._clock()
                 continue
             stopped = found.halted or found.paused
             blocked = () if stopped else blocked_tables(records.values(), self._configuration, self._ledger)
             if stopped or blocked or seconds >= timeout_s:
-                return WaitResult(found, seconds, blocked)
+                return WaitResult(found, seconds, began_ms, blocked)
             # Only if every object is pending can freshness or a back-off be what delays them.
             held = (
                 describe_tables(found, self._ledger.tables.all(), self._configuration(), self._now())
@@ -223,15 +229,8 @@ class Shower:
 
 def _print(outcome: WaitResult, timeout_s: float) -> None:
     found = outcome.found
-    for title, records in (("parked", found.parked), ("quarantined", found.quarantined)):
-        for record in records[:KEYS_SHOWN]:
-            print(f"{title}\t{visible(record.id.key)}\t{visible(record.reason or record.code or '')}")
-        if len(records) > KEYS_SHOWN:
-            print(f"{title}\t... and {len(records) - KEYS_SHOWN:,} more (--json lists all)")
-    for record in found.with_rows[:KEYS_SHOWN]:
-        print(f"rows quarantined\t{visible(record.id.key)}\t{_by_code(record)}")
-    if len(found.with_rows) > KEYS_SHOWN:
-        print(f"rows quarantined\t... and {len(found.with_rows) - KEYS_SHOWN:,} more objects (--json lists all)")
+    for line in set_aside_lines(found, outcome.began):
+        print(line)
     if not found.settled:
         for item in found.waiting[:KEYS_SHOWN]:
             print(f"{item.state}\t{visible(item.id.key)}\t{item.table or ''}")
@@ -258,6 +257,31 @@ def _print(outcome: WaitResult, timeout_s: float) -> None:
         say_error(f"{table.table} {table.reason}, and {counted(table.objects, 'object')} will wait", table.next_step)
     if not found.settled and not found.halted and not found.paused and not outcome.blocked:
         say_error(f"not settled within {timeout_s:.0f} s", "`sluice status` shows the lanes")
+
+
+def set_aside_lines(found: Survey, began: int) -> Iterator[str]:
+    """List the objects that were set aside since a wait began (epoch ms), or just before; count those from before."""
+
+    def fresh(records: Sequence[ObjectRecord]) -> list[ObjectRecord]:
+        return [each for each in records if each.listed_at is None or int(each.listed_at) >= began - JUST_BEFORE_MS]
+
+    for title, records, option in (("parked", found.parked, " --parked"), ("quarantined", found.quarantined, "")):
+        new = fresh(records)
+        for record in new[:KEYS_SHOWN]:
+            yield f"{title}\t{visible(record.id.key)}\t{visible(record.reason or record.code or '')}"
+        if len(new) > KEYS_SHOWN:
+            yield f"{title}\t... and {len(new) - KEYS_SHOWN:,} more (--json lists all)"
+        if len(records) > len(new):
+            yield f"{title}\t{counted(len(records) - len(new), 'object')} from before: `sluice quarantine list{option}`"
+    new = fresh(found.with_rows)
+    for record in new[:KEYS_SHOWN]:
+        yield f"rows quarantined\t{visible(record.id.key)}\t{_by_code(record)}"
+    if len(new) > KEYS_SHOWN:
+        yield f"rows quarantined\t... and {len(new) - KEYS_SHOWN:,} more objects (--json lists all)"
+    if len(found.with_rows) > len(new):
+        rows = found.quarantined_rows - sum(record.quarantined_rows for record in new)
+        objects = counted(len(found.with_rows) - len(new), "object")
+        yield f"rows quarantined\t{counted(rows, 'row')} of {objects} from before: `sluice quarantine list`"
 
 
 def _document(outcome: WaitResult, strict: bool) -> dict[str, Any]:

@@ -158,6 +158,16 @@ def test_parked_and_quarantined_objects_fail_a_wait_only_when_it_is_strict(stack
     stack.admit(stack.write("p"), items.PARKED, reason="no rule of tables.yaml takes this topic")
     stack.admit(stack.write("q"), items.QUARANTINED, reason="not Avro", code="not_avro")
     assert run(["wait", *arguments]) == code
+    out = capsys.readouterr().out.splitlines()
+    assert "parked\t1 object from before: `sluice quarantine list --parked`" in out
+    assert "quarantined\t1 object from before: `sluice quarantine list`" in out and out[-1].startswith("1 parked, 1")
+
+
+def test_wait_lists_what_is_set_aside_while_it_waits(stack, capsys, monkeypatch):
+    monkeypatch.setattr("sluice_cli.ingest.wait.JUST_BEFORE_MS", 10**13)
+    stack.admit(stack.write("p"), items.PARKED, reason="no rule of tables.yaml takes this topic")
+    stack.admit(stack.write("q"), items.QUARANTINED, reason="not Avro", code="not_avro")
+    assert run(["wait"]) == 0
     out = capsys.readouterr().out
     assert "parked\tp\tno rule of tables.yaml takes this topic" in out and "quarantined\tq\tnot Avro" in out
 

@@ -479,7 +479,9 @@ def test_status_and_wait_count_quarantined_rows(configured, capsys):
         document["with_quarantined_rows"][0]["rows_by_code"],
     ) == (True, 2, {"null_record_key": 1, "value_out_of_range": 1})
     assert run(["wait", "--timeout", "0", "--strict"]) == 1
-    assert "rows quarantined\t" in capsys.readouterr().out and run(["status"]) == 0
+    out = capsys.readouterr().out
+    assert "rows quarantined\t2 rows of 1 object from before: `sluice quarantine list`" in out
+    assert "1 committed, 2 rows quarantined after" in out and run(["status"]) == 0
 
 
 def test_status_counts_what_admission_quarantined_and_names_the_lane_of_a_table(configured, capsys):
@@ -496,7 +498,8 @@ def test_status_counts_what_admission_quarantined_and_names_the_lane_of_a_table(
     )
 
 
-def test_no_verb_lets_an_objects_key_steer_the_terminal_or_break_a_line(configured, capsys):
+def test_no_verb_lets_an_objects_key_steer_the_terminal_or_break_a_line(configured, capsys, monkeypatch):
+    monkeypatch.setattr("sluice_cli.ingest.wait.JUST_BEFORE_MS", 10**13)
     key = "topics/crm.public.user/<b>&amp; %2B+é=\u202e\ttab\nline 'q\" $(x).avro"
     configured.admit(configured.write(key), items.QUARANTINED, code="not_avro", reason=f"no: \x1b[2J {key}")
     waiting = configured.admit(configured.write(key + "2"))

@@ -11,7 +11,7 @@ from sluice.lane.machine import LaneState
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.ingest.survey import describe_lane, progress_line, survey
-from sluice_cli.ingest.wait import LONGEST_PAUSE_S, Waiter
+from sluice_cli.ingest.wait import LONGEST_PAUSE_S, Waiter, set_aside_lines
 
 NOW = 1_700_000_000_000
 CONFIGURATION = Configuration(
@@ -109,6 +109,47 @@ def test_progress_counts_the_tables_that_are_settled_and_names_those_in_work():
     assert "merging crm.city (1 object), crm.land (1 object) and 1 more" in progress_line(
         seen("claimed", "claimed", "claimed", "claimed"), NOW, 1.0
     )
+
+
+def aside(key, state, at, rows=0):
+    codes = {"null_record_key": rows} if rows else {}
+    return ObjectRecord(
+        ObjectId("bronze", key, "v1"),
+        state,
+        NOW,
+        lane="main",
+        table="crm.user",
+        reason="no rule takes it" if state != "committed" else None,
+        quarantined_rows=rows,
+        row_codes=codes,
+        listed_at=None if at is None else f"{at:013d}",
+    )
+
+
+def lines_of(*records, began=NOW):
+    return list(set_aside_lines(survey([r.id for r in records], {r.id: r for r in records}, []), began))
+
+
+def test_only_what_was_set_aside_since_the_wait_began_is_listed():
+    assert lines_of(
+        aside("old-q", "quarantined", NOW - 3_600_000),
+        aside("new-q", "quarantined", NOW + 5_000),
+        aside("old-r", "committed", NOW - 3_600_000, rows=188),
+        aside("older-r", "committed", NOW - 7_200_000, rows=1_700),
+        aside("new-r", "committed", NOW + 5_000, rows=2),
+        aside("old-p", "parked", NOW - 3_600_000),
+    ) == [
+        "parked\t1 object from before: `sluice quarantine list --parked`",
+        "quarantined\tnew-q\tno rule takes it",
+        "quarantined\t1 object from before: `sluice quarantine list`",
+        "rows quarantined\tnew-r\t2 null_record_key",
+        "rows quarantined\t1,888 rows of 2 objects from before: `sluice quarantine list`",
+    ]
+
+
+def test_what_was_put_a_moment_before_the_wait_began_is_listed_too():
+    assert lines_of(aside("a", "quarantined", NOW - 30_000)) == ["quarantined\ta\tno rule takes it"]
+    assert lines_of(aside("a", "quarantined", None)) == ["quarantined\ta\tno rule takes it"]
 
 
 @pytest.mark.parametrize(
