@@ -20,7 +20,7 @@ from sluice_aws.s3.objects import COLD, Objects, pages_of_bronze
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.stack import Target
 from sluice_cli.ingest.workload import RATE, DryRun, Rate, Throttle, Workload
-from sluice_cli.terminal.durations import seconds
+from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.interaction import Yes, ask, bars, counting
 from sluice_cli.terminal.known_names import check_table
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, visible
@@ -74,8 +74,8 @@ def replay(
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all are merged, and say what changed.")] = False,
     timeout: Annotated[
         float,
-        typer.Option("--timeout", metavar="TIME", parser=seconds, help="With --wait: give up after 90s, 5m, 2h."),
-    ] = 900.0,
+        typer.Option("--timeout", metavar="DURATION", parser=seconds, help="With --wait: give up after 90s, 5m, 2h."),
+    ] = TimeSpan(900),
     dry_run: DryRun = False,
     yes: Yes = False,
     as_json: Json = False,

@@ -29,7 +29,7 @@ from sluice_cli.ingest.survey import (
     progress_line,
     survey,
 )
-from sluice_cli.terminal.durations import seconds
+from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -53,8 +53,9 @@ _FINAL = frozenset({COMMITTED, SUPERSEDED_STATE, IGNORED})  # states that an obj
 
 def wait(
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="TIME", parser=seconds, help="Give up after this time: 90s, 5m, 2h.")
-    ] = 900.0,
+        float,
+        typer.Option("--timeout", metavar="DURATION", parser=seconds, help="Give up after this time: 90s, 5m, 2h."),
+    ] = TimeSpan(900),
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail also for parked or quarantined objects and quarantined rows.")
     ] = False,

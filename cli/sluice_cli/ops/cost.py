@@ -28,12 +28,12 @@ from sluice.cost import (
     sluice_monthly,
     streaming_monthly,
 )
-from sluice.errors import UsageError
 from sluice.prices import AS_OF, REGION, spark_usd
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.past_batches import PastBatch, PastBatches
 from sluice_aws.stack import Target
+from sluice_cli.terminal.durations import TimeSpan, at_least, seconds
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -52,7 +52,6 @@ LOADS = (
     Load("100 GB a day over seven tables, a batch a minute", tables=7, every_s=60, objects=70, mb=100_000 / 1440),
 )
 DEFAULT_FRESHNESS_S = TableSettings().freshness_s
-DEFAULT_FRESHNESS = DURATION.write(DEFAULT_FRESHNESS_S)
 PAID = ("dynamodb", "s3", "sqs", "lambda", "step_functions", "eventbridge", "logs", "cloudwatch")
 GB = 1e9
 OWN = ("run-", "trial-")  # prefixes of runs and trials; an existing application may have other jobs too
@@ -130,13 +129,15 @@ def estimate(
         int | None, typer.Option("--tables", metavar="N", min=1, help="Number of tables.", show_default=False)
     ] = None,
     every: Annotated[
-        float, typer.Option("--every", metavar="SECONDS", min=1.0, help="Seconds between two arrivals.")
-    ] = 60.0,
+        float,
+        typer.Option("--every", metavar="DURATION", parser=at_least(1), help="Time between two arrivals: 90s, 5m, 2h."),
+    ] = TimeSpan(60),
     objects: Annotated[int, typer.Option("--objects", min=1, help="Objects per arrival.")] = 1,
     mb: Annotated[float, typer.Option("--mb", min=0.0, help="Megabytes per arrival, as stored.")] = 0.1,
     freshness: Annotated[
-        str, typer.Option("--freshness", metavar="DURATION", help="How old a table may get, as in tables.yaml.")
-    ] = DEFAULT_FRESHNESS,
+        float,
+        typer.Option("--freshness", metavar="DURATION", parser=seconds, help="How old a table may get: 90s, 5m, 2h."),
+    ] = TimeSpan(DEFAULT_FRESHNESS_S),
     as_json: Json = False,
 ) -> None:
     """Estimate the monthly cost of a load with Sluice, a streaming job per table, and an hourly job per table.
@@ -146,14 +147,11 @@ def estimate(
 
     Examples:
 
-      sluice cost estimate --tables 7 --every 3600 --objects 700 --mb 350
+      sluice cost estimate --tables 7 --every 1h --objects 700 --mb 350
 
       sluice cost estimate --tables 1 --freshness 10m
     """
-    try:
-        freshness_s = DURATION.parse(freshness)
-    except ValueError as error:
-        raise UsageError(f"--freshness {freshness!r} {error}") from error
+    freshness_s = int(freshness)
     loads = (Load("as given", tables, every, objects, mb),) if tables is not None else LOADS
     if as_json:
         print_json(

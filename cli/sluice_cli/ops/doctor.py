@@ -25,7 +25,7 @@ from sluice_cli.ingest.set_aside import in_quarantine
 from sluice_cli.ingest.survey import describe_lane
 from sluice_cli.ops.adopt_bucket import announces, configured, queue_arn, region_of
 from sluice_cli.ops.engine import EngineTrial
-from sluice_cli.terminal.durations import seconds
+from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.findings import FAIL, OK, WARN, Finding
 from sluice_cli.terminal.output import (
     Json,
@@ -55,11 +55,11 @@ def doctor(
         float,
         typer.Option(
             "--timeout",
-            metavar="TIME",
+            metavar="DURATION",
             parser=seconds,
             help="With --job: time limit of the job, its wait for workers included.",
         ),
-    ] = 1200.0,
+    ] = TimeSpan(1200),
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:

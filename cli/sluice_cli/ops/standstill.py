@@ -17,7 +17,7 @@ from sluice.ledger.ports import Ledger
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.stack import STACK_VARIABLE, Target, remove_failed_creation
 from sluice_cli.errors import NotAtRest
-from sluice_cli.terminal.durations import seconds
+from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.interaction import Yes, ask_in_terminal
 from sluice_cli.terminal.output import Stack, chosen_target, say, stack_before_verb
 from sluice_cli.terminal.stack import supervise_now
@@ -61,8 +61,8 @@ def begin(
     ] = "",
     timeout: Annotated[
         float,
-        typer.Option("--timeout", metavar="TIME", parser=seconds, help="Time for runs to end: 90s, 5m, 2h."),
-    ] = 1800.0,
+        typer.Option("--timeout", metavar="DURATION", parser=seconds, help="Time for runs to end: 90s, 5m, 2h."),
+    ] = TimeSpan(1800),
     yes: Yes = False,
     stack: Stack = None,
 ) -> None:

@@ -20,7 +20,7 @@ from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import LOCAL, Target
 from sluice_cli.status.overview import describe_trouble, gather
 from sluice_cli.status.service_entries import describe_due, print_services
-from sluice_cli.terminal.durations import seconds
+from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -42,7 +42,7 @@ NOTHING_ARRIVED = (
     "`sluice config discover` proposes rules for them"
 )
 PAGE_LOOKS_BACK = "24h"
-EVERY_S, LEAST_EVERY_S = 60.0, 2.0  # of a watch
+EVERY_S, LEAST_EVERY_S = TimeSpan(60), 2.0  # of a watch
 
 
 def status(

@@ -20,18 +20,22 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_cli.status.overview import describe_trouble, lanes_and_tables
+from sluice_cli.terminal.durations import TimeSpan, at_least
 from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.output import Json, Stack, chosen_target, human_age, human_bytes, print_json, visible
 from sluice_read.moments import clock
 
-EVERY_S = 2.0
+EVERY_S, LEAST_EVERY_S = TimeSpan(2), 0.5
 PIPE_WIDTH = 180
 SHARE = 4  # times the last read is the shortest pause, so that a long backlog is read less often
 
 
 def top(
     every: Annotated[
-        float, typer.Option("--every", metavar="S", min=0.5, help="Seconds between two refreshes.")
+        float,
+        typer.Option(
+            "--every", metavar="DURATION", parser=at_least(LEAST_EVERY_S), help="Time between two refreshes: 5s, 1m."
+        ),
     ] = EVERY_S,
     once: Annotated[bool, typer.Option("--once", help="Show the state once and exit.")] = False,
     as_json: Json = False,
@@ -45,7 +49,7 @@ def top(
 
       sluice top
 
-      sluice top --every 5
+      sluice top --every 5s
 
       sluice top --json | jq '.tables[] | select(.late)'
     """

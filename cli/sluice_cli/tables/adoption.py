@@ -21,6 +21,7 @@ from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.stack import Target
 from sluice_cli.status.service_entries import describe_error, service_entries
 from sluice_cli.tables.inspect import TableName
+from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.interaction import ask
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say
 from sluice_cli.terminal.services import request_services, wait_for_services
@@ -32,8 +33,9 @@ def adopt(
         str, typer.Option("--from", metavar="URI", help="The other table: s3://bucket/path", show_default=False)
     ],
     wait_s: Annotated[
-        int, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait up to SECONDS for the commit.")
-    ] = 0,
+        float,
+        typer.Option("--wait", metavar="DURATION", parser=seconds, help="Wait so long for the commit: 90s, 5m."),
+    ] = TimeSpan(0),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the other table and change nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
     as_json: Json = False,
@@ -47,7 +49,7 @@ def adopt(
 
     Example:
 
-      sluice table adopt crm.user --from s3://lake/crm/user --wait 600
+      sluice table adopt crm.user --from s3://lake/crm/user --wait 10m
     """
     target = chosen_target(stack)
     ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from sluice_cli.errors import CannotListen
+from sluice_cli.terminal.durations import TimeSpan, at_least
 from sluice_cli.terminal.output import Stack, chosen_target, say
 
 _LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
@@ -19,7 +20,12 @@ def serve(
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="The port; 0 takes a free one.")] = 8017,
     rows: Annotated[int, typer.Option("--rows", min=1, max=100_000, help="At most so many rows a page.")] = 10_000,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="At most so long for one answer.")] = 30,
+    seconds: Annotated[
+        float,
+        typer.Option(
+            "--seconds", metavar="DURATION", parser=at_least(0.1), help="At most so long for one answer: 30s, 2m."
+        ),
+    ] = TimeSpan(30),
     at_once: Annotated[int, typer.Option("--at-once", min=1, max=64, help="Tables read at the same time.")] = 4,
     page: Annotated[
         bool, typer.Option("--page/--no-page", help="Swagger UI at /docs; its script comes from a public CDN.")
@@ -66,7 +72,10 @@ def serve(
     say(f"Serving silver tables at http://{shown}:{listening.getsockname()[1]}/tables until Ctrl-C")
     if not local:
         say("Whoever reaches this address reads every table: there is no authentication")
-    uvicorn.Server(config).run(sockets=[listening])
+    try:
+        uvicorn.Server(config).run(sockets=[listening])
+    except KeyboardInterrupt:  # uvicorn raises it again after it has answered what was asked
+        say("Ended")
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -20,6 +20,7 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.status.service_entries import describe_due, due_entries, print_services, service_entries
+from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.known_names import check_table
 from sluice_cli.terminal.output import (
     Json,
@@ -94,14 +95,14 @@ def run_services(
         ),
     ] = None,
     wait_s: Annotated[
-        int,
+        float,
         typer.Option(
             "--wait",
-            metavar="SECONDS",
-            min=0,
-            help="Wait up to SECONDS until the requests end. The exit code is 1 if one failed or is still open.",
+            metavar="DURATION",
+            parser=seconds,
+            help="Wait so long until the requests end: 90s, 5m. The exit code is 1 if one failed or is still open.",
         ),
-    ] = 0,
+    ] = TimeSpan(0),
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -114,7 +115,7 @@ def run_services(
 
       sluice services run moma.artworks
 
-      sluice services run moma.artworks --service compaction --wait 300
+      sluice services run moma.artworks --service compaction --wait 5m
     """
     target = chosen_target(stack)
     ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -11,9 +12,31 @@ _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s?(s|m|min|h|d)?")
 _UNIT_S = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
 
 
+class TimeSpan(float):
+    """Seconds that help shows as people write them, for an option's default: `15m`, `1h`, `90s`."""
+
+    def __str__(self) -> str:
+        for unit in ("h", "m"):
+            if self and self % _UNIT_S[unit] == 0:
+                return f"{self / _UNIT_S[unit]:.0f}{unit}"
+        return f"{float(self):g}s"
+
+
 def seconds(given: Any) -> float:
     """`90`, `90s`, `5m`, `5min`, `2h` or `1d` in seconds, for an option's `parser`. Raises typer.BadParameter."""
     found = _DURATION.fullmatch(str(given).strip())
     if found is None:
         raise typer.BadParameter(f"{given} is no duration: give seconds, or 90s, 5m, 2h")
     return float(found[1]) * _UNIT_S[found[2]]
+
+
+def at_least(least_s: float) -> Callable[[Any], float]:
+    """A parser as `seconds` that refuses less than `least_s`."""
+
+    def parse(given: Any) -> float:
+        found = seconds(given)
+        if found < least_s:
+            raise typer.BadParameter(f"{given} is less than {TimeSpan(least_s)}")
+        return found
+
+    return parse

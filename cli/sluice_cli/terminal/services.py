@@ -66,7 +66,7 @@ def _ask(
     return asked
 
 
-def wait_for_services(ledger: Ledger, requests: Sequence[ServiceRequest], seconds: int) -> list[ServiceRequest]:
+def wait_for_services(ledger: Ledger, requests: Sequence[ServiceRequest], seconds: float) -> list[ServiceRequest]:
     """Wait for the end of the requests, or for `seconds`; the requests as they are then."""
     deadline = time.monotonic() + seconds
     with stderr_console().status("Waiting") as shown:

@@ -29,6 +29,7 @@ from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.stack import Target
 from sluice_cli.status.service_entries import describe_error, service_entries
+from sluice_cli.terminal.durations import TimeSpan, at_least
 from sluice_cli.terminal.interaction import ask
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, stderr_console, visible
 from sluice_cli.terminal.services import request_services, wait_for_services
@@ -51,8 +52,11 @@ def forget(
         ),
     ],
     wait_s: Annotated[
-        int, typer.Option("--wait", metavar="SECONDS", min=1, help="Wait up to SECONDS for the lane's run.")
-    ] = 900,
+        float,
+        typer.Option(
+            "--wait", metavar="DURATION", parser=at_least(1), help="Wait so long for the lane's run: 90s, 5m."
+        ),
+    ] = TimeSpan(900),
     max_objects: Annotated[
         int, typer.Option("--max-objects", metavar="N", min=1, help="Search at most N objects of bronze.")
     ] = OBJECTS,
@@ -265,7 +269,9 @@ def _put_without(objects: Objects, silver: str, name: str, rows: Sequence[RowErr
     objects.put(silver, name, to_lines(kept).encode("ascii"), content_type="application/json")
 
 
-def _remove(target: Target, ledger: DynamoDbLedger, config: TableConfig, document: dict[str, Any], wait_s: int) -> None:
+def _remove(
+    target: Target, ledger: DynamoDbLedger, config: TableConfig, document: dict[str, Any], wait_s: float
+) -> None:
     """Have the lane's run remove the row. The ledger gets the hash of the key, and no command line."""
     asked = request_services(
         target,

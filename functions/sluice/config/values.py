@@ -23,7 +23,7 @@ RAW_ALL = "*"  # in a table's `raw`: every column
 PLACEHOLDER = re.compile(r"\{([A-Za-z0-9_]+)\}")  # a part of the topic, in a template
 
 _UNITS = {"s": 1, "m": MINUTE_S, "h": HOUR_S, "d": DAY_S}
-_DURATION = r"^(0|[1-9][0-9]{0,6}[smhd])$"
+_DURATION = r"^(0[smhd]?|[1-9][0-9]{0,6}[smhd])$"
 _SIZES = {"MiB": MIB, "GiB": GIB}
 _SIZE = r"^[1-9][0-9]{0,5}(MiB|GiB)$"
 
@@ -32,7 +32,7 @@ def _seconds(written: Any) -> int:
     text = str(written) if isinstance(written, (str, int)) and not isinstance(written, bool) else ""
     if not re.fullmatch(_DURATION, text):
         raise ValueError("is a number with its unit: 0, 30s, 15m, 24h or 7d")
-    return 0 if text == "0" else int(text[:-1]) * _UNITS[text[-1]]
+    return 0 if text.startswith("0") else int(text[:-1]) * _UNITS[text[-1]]
 
 
 def _duration_text(seconds: int) -> str:

@@ -48,6 +48,15 @@ def test_another_address_is_served_with_a_warning(started, capsys):
     assert inside.get("/tables").status_code == 200 and inside.get("/docs").status_code == 404
 
 
+def test_ctrl_c_is_the_regular_end_of_serving(started, monkeypatch):
+    def interrupted(server, sockets):
+        sockets[0].close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(uvicorn.Server, "run", interrupted)
+    assert run(["serve", "--port", "0"]) == 0
+
+
 def test_its_limits_are_those_of_the_command_line(started):
     assert run(["serve", "--port", "0", "--rows", "2"]) == 0
     ((app, _),) = started

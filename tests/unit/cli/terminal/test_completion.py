@@ -6,7 +6,7 @@ import typer
 from sluice.errors import NoTarget
 from sluice_cli.main import run
 from sluice_cli.terminal import completion
-from sluice_cli.terminal.durations import seconds
+from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.verbs import built
 
 
@@ -54,6 +54,40 @@ def test_without_a_stack_nothing_is_completed(monkeypatch, capsys):
     monkeypatch.setattr(completion, "find_target", missing)
     assert completed("read", "table") == []
     assert capsys.readouterr() == ("", "")
+
+
+def parameters_below(command, *path):
+    for each in command.params:
+        yield path, each
+    for name in getattr(command, "commands", {}):
+        yield from parameters_below(command.commands[name], *path, name)
+
+
+def test_every_option_for_a_time_span_takes_a_duration():
+    spans = [
+        (path, each)
+        for path, each in parameters_below(built())
+        if {"--every", "--timeout", "--wait", "--seconds", "--freshness"} & set(each.opts)
+        and not getattr(each, "is_flag", False)
+    ]
+    assert len(spans) >= 9
+    for path, each in spans:
+        assert each.metavar == "DURATION" and isinstance(each.default, TimeSpan), (path, each.name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["--every", "1m"], 0), (["--every", "90"], 0), (["--every", "1x"], 2), (["--every", "0.2s"], 2)],
+)
+def test_the_estimate_takes_durations(arguments, code, capsys):
+    assert run(["cost", "estimate", "--tables", "2", *arguments]) == code
+
+
+@pytest.mark.parametrize(
+    ("span", "shown"), [(900, "15m"), (1800, "30m"), (3600, "1h"), (90, "90s"), (2, "2s"), (0.5, "0.5s"), (0, "0s")]
+)
+def test_a_default_is_shown_as_people_write_it(span, shown):
+    assert str(TimeSpan(span)) == shown and seconds(TimeSpan(span)) == span
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,7 @@ def test_an_unknown_name_is_an_error_in_a_whole_and_ignored_in_differences():
         (choice("a", "b"), "b", "b"),
         (choice(1, 2), 2, 2),
         (SWITCH, True, True),
+        (DURATION, "0s", 0),
         (text(3), "abc", "abc"),
         (COLUMNS, "id", ("id",)),
         (COLUMNS, ["id", "{1}id"], ("id", "{1}id")),
