@@ -20,6 +20,7 @@ from sluice_aws.stack import Target
 from sluice_cli.ingest.set_aside import (
     COUNTED_AT_MOST,
     SHORT_ID,
+    SHORTEST_ID,
     Decided,
     Quarantine,
     Selection,
@@ -56,7 +57,7 @@ Names = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="ID...",
-        help="Ids as `list` shows them (the beginning is enough), or keys of objects.",
+        help=f"Ids as `list` shows them (the first {SHORTEST_ID} characters are enough), or keys of objects.",
         show_default=False,
     ),
 ]
@@ -143,7 +144,13 @@ def list_entries(
 
 @app.command("show")
 def show(
-    name: Annotated[str, typer.Argument(metavar="ID", help="An id as `list` shows it, or an object's key.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID",
+            help=f"An id as `list` shows it (the first {SHORTEST_ID} characters are enough), or an object's key.",
+        ),
+    ],
     rows: Annotated[int, typer.Option("--rows", metavar="N", min=0, help="At most so many of its rows.")] = ROWS_SHOWN,
     as_json: Json = False,
     stack: Stack = None,

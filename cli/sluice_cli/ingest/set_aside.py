@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
+from string import hexdigits
 from typing import Any
 
 from sluice.batch import row_errors
@@ -137,6 +138,11 @@ class Quarantine:
         found = list(self.entries(choice))
         for name in choice.named:
             matching = {record.id for record in found if _names(name, record)}
+            if not matching and len(name) < SHORTEST_ID and set(name) <= set(hexdigits):
+                raise UsageError(
+                    f"{name} is too short for the beginning of an id: {SHORTEST_ID} characters are the fewest",
+                    next_step="Write more of the id, as `sluice quarantine list` shows it",
+                )
             if not matching:
                 raise UsageError(
                     f"No entry in quarantine and no parked object is called {name!r}",

@@ -57,19 +57,28 @@ def status(
         ),
     ] = None,
     since: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--since", metavar="TIME", help="Start of the page's time span: 2h or 7d ago, or a time with its zone."
+            "--since",
+            metavar="TIME",
+            help="Start of the page's time span: 2h or 7d ago, or a time with its zone.",
+            show_default=PAGE_LOOKS_BACK,
         ),
-    ] = PAGE_LOOKS_BACK,
+    ] = None,
     watch: Annotated[
         bool,
         typer.Option("--watch", help="Write the page again and again until Ctrl-C; a browser that shows it follows."),
     ] = False,
     every: Annotated[
-        float,
-        typer.Option("--every", metavar="DURATION", parser=seconds, help="The pause between two pages: 30s, 5m."),
-    ] = EVERY_S,
+        float | None,
+        typer.Option(
+            "--every",
+            metavar="DURATION",
+            parser=seconds,
+            help="The pause between two pages of a watch: 30s, 5m.",
+            show_default=f"{EVERY_S:.0f}s",
+        ),
+    ] = None,
     stack: Stack = None,
 ) -> None:
     """Show lanes and tables: objects by state, bytes, ages, active runs, last commits and errors.
@@ -89,6 +98,10 @@ def status(
     """
     if watch and (html is None or as_json):
         raise UsageError("--watch needs --html", next_step="Name the page's file, without --json")
+    if since is not None and html is None:
+        raise UsageError("--since needs --html", next_step="Name the page's file, or use `sluice history --since`")
+    if every is not None and not watch:
+        raise UsageError("--every needs --watch", next_step="Add --watch, or leave --every out")
     target = chosen_target(stack)
     now = epoch_ms()
     ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
@@ -96,9 +109,9 @@ def status(
     if html is not None:
         from sluice_cli.status.page_file import PageFile  # which only the page needs
 
-        page = PageFile(target, ledger, configured, html, since, remembers=watch)
+        page = PageFile(target, ledger, configured, html, since or PAGE_LOOKS_BACK, remembers=watch)
         if watch:
-            page.watch(max(every, LEAST_EVERY_S))
+            page.watch(max(EVERY_S if every is None else every, LEAST_EVERY_S))
             return
         shown = page.look(now)
         page.write(shown)

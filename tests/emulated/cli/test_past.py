@@ -153,9 +153,19 @@ def test_a_watch_ends_at_mistakes_of_the_program_and_the_user(stack, tmp_path, m
             run(["status", "--html", "page.html", "--watch"])
 
 
-def test_a_watch_needs_a_page(stack, capsys):
-    assert run(["status", "--watch"]) == 2
-    assert "--watch needs --html" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("option", "needs"),
+    [
+        (["--watch"], "--watch needs --html"),
+        (["--since", "1h"], "--since needs --html"),
+        (["--since", "24h"], "--since needs --html"),
+        (["--html", "page.html", "--every", "5s"], "--every needs --watch"),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, list) else None,
+)
+def test_an_option_of_the_page_is_refused_without_it(stack, capsys, option, needs):
+    assert run(["status", *option]) == 2
+    assert f"error: {needs}" in capsys.readouterr().err
 
 
 def test_the_pictures_show_a_state_with_the_fields_of_a_real_one(stack):

@@ -163,6 +163,18 @@ def test_an_entry_is_shown_with_its_rows_and_their_bytes(configured, capsys):
     assert capsys.readouterr().out.count("row\t") == 1
 
 
+def test_a_beginning_of_an_id_that_is_too_short_is_refused_with_the_fewest_characters(configured, capsys):
+    assert run(["quarantine", "show", "3f2a9"]) == 2
+    assert (
+        "error: 3f2a9 is too short for the beginning of an id: 6 characters are the fewest" in capsys.readouterr().err
+    )
+    assert run(["quarantine", "show", "no-id"]) == 2
+    assert "is called 'no-id'" in capsys.readouterr().err
+    for verb in ("show", "retry", "discard"):
+        assert run(["quarantine", verb, "--help"]) == 0
+        assert "6 characters" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_retried_object_keeps_its_age_and_goes_to_another_batch(configured, invoked, capsys):
     bad = configured.admit(put(configured, 1))
     before = settled(configured, [bad], bad=[bad])
