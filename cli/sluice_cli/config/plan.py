@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +12,7 @@ from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.setting import Setting, settings_of
-from sluice.config.table import TableConfig, TableSettings
+from sluice.config.table import TableConfig, TableSettings, in_words
 from sluice.onboarding.fit import COLUMNS, PARTITION_BY, Misfit
 from sluice_cli.config.review import Remark, Review
 from sluice_cli.config.risks import risk_of
@@ -322,13 +321,13 @@ def lines_of(plan: Plan, *, refusals: bool) -> Iterator[str]:
         settings = tuple(map(_setting_line, table.settings))
         alike = (table.kind, settings, bool(table.risk), _waiting_lines(table), table.unfit)
         groups.setdefault(alike, []).append(table)
-    for (kind, settings, _, waiting, unfit), tables in groups.items():
+    for (kind, settings, _, _, unfit), tables in groups.items():
         names = ", ".join(table.table for table in tables[:NAMED])
         more = f" and {len(tables) - NAMED:,} more" if len(tables) > NAMED else ""
         yield f"{kind:<8} {names}{more}"
         risk = tables[0].risk if len(tables) == 1 else "objects of their topics are parked until a rule takes them"
         yield from (f"  ! {line}" for line in (*([risk] if tables[0].risk else []), *unfit) if line)
-        yield from (f"  {line}" for line in (*settings, *waiting))
+        yield from (f"  {line}" for line in (*settings, *_waiting_lines(tables[0], len(tables))))
     for title, changes in (("lane", plan.lanes), ("rule", plan.rules)):
         for change in changes:
             yield f"{change.kind:<8} {title} {change.name}"
@@ -340,20 +339,16 @@ def lines_of(plan: Plan, *, refusals: bool) -> Iterator[str]:
 
 def _setting_line(change: SettingChange) -> str:
     mark = "! " if change.risk else ""
-    line = f"{mark}{change.key}: {_shown(change.old)} -> {_shown(change.new)}"
+    line = f"{mark}{change.key}: {in_words(change.old)} -> {in_words(change.new)}"
     if change.rebuild:
         return f"{line}: not in place, see `sluice rebuild table`"
     return f"{line}: {change.risk}" if change.risk else line
 
 
-def _shown(value: Any) -> str:
-    if value is None or value in ([], {}, ""):
-        return "none"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _waiting_lines(table: PlannedTable) -> tuple[str, ...]:
+def _waiting_lines(table: PlannedTable, tables: int = 1) -> tuple[str, ...]:
+    """What waits for a table, or for each of several `tables` for which as much waits."""
     waiting, more = table.waiting, "" if table.waiting.counted_all else " or more"
+    more += " each" if tables > 1 else ""
     lines = []
     if waiting.parked:
         lines.append(f"become pending: {counted(waiting.parked, 'parked object')}{more}")

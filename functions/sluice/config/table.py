@@ -6,6 +6,7 @@ the JSON Schema and the documentation follow from the field.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -402,6 +403,15 @@ def with_kept_history(pinned: Mapping[str, Any], held: Mapping[str, Any] | None)
     return {**pinned, **({_HISTORY: name} if name else {})}
 
 
+def in_words(value: Any) -> str:
+    """A setting's value for people: columns as `id, name`, what is empty as `none`."""
+    if value is None or value in ("", [], (), {}):
+        return "none"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(in_words, value))
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 def refuse_changes(config: TableConfig, pinned: Mapping[str, Any] | None) -> None:
     """Refuse fixed settings that differ from `pinned`, those that the table's data has (None: no data).
 
@@ -418,6 +428,7 @@ def refuse_changes(config: TableConfig, pinned: Mapping[str, Any] | None) -> Non
         changes[_HISTORY] = (had, given)
     if changes:
         described = "; ".join(
-            f"{name} is {had!r} and would become {new!r}" for name, (had, new) in sorted(changes.items())
+            f"{name} is {in_words(had)} and would become {in_words(new)}"
+            for name, (had, new) in sorted(changes.items())
         )
         raise ChangeRefused(f"{config.table} has data whose {described}", table=config.table, changes=changes)

@@ -55,8 +55,8 @@ def test_the_exit_code_tells_changes_refusals_and_neither(stack, push, capsys):
     stack.ledger.tables.pin("crm.user", PINNED)
     assert push(TABLES.replace("[id]", "[uid]"), verb="plan") == 4
     out = capsys.readouterr().out
-    assert 'record_key: ["id"] -> ["uid"]: not in place, see `sluice rebuild table`' in out
-    assert "refused  crm.user has data whose record_key is ['id'] and would become ['uid']" in out
+    assert "record_key: id -> uid: not in place, see `sluice rebuild table`" in out
+    assert "refused  crm.user has data whose record_key is id and would become uid" in out
     assert push("tables: [{topic: a, tabel: b.c}]", verb="plan") == 1
 
 

@@ -38,6 +38,14 @@ def test_parked_objects_that_a_repeated_push_frees_are_a_change():
     assert "  become pending: 3 parked objects" in lines_of(plan, refusals=True)
 
 
+def test_objects_of_several_tables_that_wait_alike_are_said_to_be_of_each():
+    waiting = {"ecomm.date": ObjectsWaiting(parked=2, pending=1), "ems.event": ObjectsWaiting(parked=2, pending=1)}
+    after = HEAD + "tables: [{topic: a, table: ecomm.date}, {topic: b, table: ems.event}]\n"
+    lines = list(lines_of(planned(None, after, waiting=waiting), refusals=True))
+    assert lines[0].split() == ["new", "ecomm.date,", "ems.event"]
+    assert lines[1:3] == ["  become pending: 2 parked objects each", "  can be claimed: 1 pending object each"]
+
+
 def test_each_tables_settings_are_shown_with_old_and_new_value():
     after = HEAD + (
         "tables: [{topic: crm.user, table: crm.user, freshness: 5m, services: {cleaning: {commits: 7}}},"
