@@ -1,8 +1,8 @@
-"""`sluice table show|commits|files|stats`: a table's schema, commits and files. `ddl` is in `catalog`."""
+"""`sluice table list|show|commits|files|stats`: tables, and one table's schema, commits and files."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -34,6 +34,54 @@ app = typer.Typer(
 )
 
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="database.table", show_default=False)]
+
+
+@app.command("list")
+def list_tables(as_json: Json = False, stack: Stack = None) -> None:
+    """List the tables with data, by the ledger: type, record key, committed changes, and the newest commit.
+
+    Examples:
+
+      sluice table list
+
+      sluice table list --json | jq -r '.tables[].table'
+    """
+    from sluice_aws.ledger.ledger import DynamoDbLedger
+    from sluice_read.moments import clock
+
+    target = chosen_target(stack)
+    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    found: list[dict[str, Any]] = [
+        {
+            "table": state.table,
+            "type": (state.pinned or {}).get("table_type"),
+            "record_key": (state.pinned or {}).get("record_key"),
+            "changes": state.totals.get("read", 0),
+            "newest_commit": state.last_instant,
+            "last_commit_at": state.last_commit_at,
+        }
+        for state in sorted(ledger.tables.all(), key=lambda state: state.table)
+        if state.last_instant is not None
+    ]
+    if as_json:
+        print_json({"tables": found})
+        return
+    print_table(
+        ("table", "type", "record key", "changes", "newest commit", "at"),
+        [
+            (
+                each["table"],
+                each["type"] or "-",
+                ", ".join(each["record_key"] or ()) or "-",
+                f"{each['changes']:,}",
+                each["newest_commit"],
+                clock(each["last_commit_at"]),
+            )
+            for each in found
+        ],
+        right=(3,),
+        minor=(4, 2),
+    )
 
 
 @app.command("show")

@@ -12,23 +12,33 @@ from pathlib import Path
 from typing import Any
 
 from sluice.errors import SluiceError
-from sluice_cli.terminal.output import say, say_error
+from sluice_cli.terminal.output import say, say_error, visible
 
 HISTORY_LINES = 1_000
 _KEYWORDS = (
     "all and as between by case count desc describe distinct else end exclude from group having in is join left like "
     "limit not null on or order select sum summarize then union using when where with"
 ).split()
+_LISTS_TABLES = re.compile(r"\s*(\.tables|show\s+tables)\s*", re.IGNORECASE)
 _BREAKS = " \t\n\"'(),;=<>+*/"
 
 
 def prompt(run: Callable[[str], None], tables: Callable[[], Sequence[str]], history: Path) -> None:
-    """Read statements and run each, until the end of input. An error of Sluice ends its statement alone."""
-    say("One SELECT, ended by `;`. Tab completes keywords and tables, Ctrl-C drops a statement, Ctrl-D ends")
+    """Read statements and run each, until the end of input. An error of Sluice ends its statement alone.
+
+    `.tables` and `show tables` list the tables; any other line that begins with a dot is refused.
+    """
+    say("One SELECT, ended by `;`. `.tables` lists tables, Tab completes them, Ctrl-C drops a statement, Ctrl-D ends")
     with _line_editing(history, _once(tables)):
         for statement in statements(input):
             try:
-                run(statement)
+                if _LISTS_TABLES.fullmatch(statement):
+                    for table in sorted(map(quoted_table, tables())):
+                        print(visible(table))
+                elif statement.startswith("."):
+                    say(f"{visible(statement)} is no command. `.tables` lists the tables, `exit` ends")
+                else:
+                    run(statement)
             except SluiceError as error:
                 say_error(error.message, error.next_step)
             except KeyboardInterrupt:
@@ -52,6 +62,9 @@ def statements(read: Callable[[str], str]) -> Iterator[str]:
             continue
         if not lines and line.strip().rstrip(";").lower() in ("exit", "quit"):
             return
+        if not lines and line.startswith("."):
+            yield line.strip().rstrip(";").strip()
+            continue
         lines.append(line)
         if line.rstrip().endswith(";"):
             statement = "\n".join(lines).strip().rstrip(";")
@@ -72,7 +85,7 @@ def _once(tables: Callable[[], Sequence[str]]) -> Callable[[], Sequence[str]]:
     def listed() -> Sequence[str]:
         if not known:
             try:
-                known.append([_quoted(table) for table in tables()])
+                known.append([quoted_table(table) for table in tables()])
             except Exception:  # completion must not end the prompt, whatever S3 answers
                 known.append([])
         return known[0]
@@ -80,7 +93,8 @@ def _once(tables: Callable[[], Sequence[str]]) -> Callable[[], Sequence[str]]:
     return listed
 
 
-def _quoted(table: str) -> str:
+def quoted_table(table: str) -> str:
+    """`database.table` as a statement names it."""
     database, _, name = table.partition(".")
     return table if re.fullmatch(r"[a-z][a-z0-9_]*", name) and name not in ("user", "table") else f'{database}."{name}"'
 

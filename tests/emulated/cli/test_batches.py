@@ -1,9 +1,11 @@
 """`sluice batch`: what is open, what the next run does with it, and giving it up."""
 
 import pytest
+from builders import note_commit
 from emulation.stack import NOW, describe
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
+from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.table import TableConfig
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.s3.objects import Objects
@@ -46,6 +48,18 @@ def test_open_batches_are_listed_with_what_the_next_run_does(stack, batch, capsy
     assert [item["key"] for part in found["tables"] for item in part["objects"]] == ["k2", "k0", "k1"]
     assert run(["batch", "show", batch[:6]]) == 0
     assert "merge it again with nothing beside it" in capsys.readouterr().out
+
+
+def test_tables_with_data_are_listed_by_the_ledger(stack, capsys):
+    outcome = Outcome("b-1", "crm.user", COMMITTED, NOW, instant="20260101000000000", counts={"read": 7})
+    stack.ledger.tables.pin("crm.user", {"record_key": ["id"], "table_type": "mor"})
+    note_commit(stack.ledger, outcome, {"read": 7})
+    stack.ledger.tables.pin("crm.empty", {"record_key": ["id"], "table_type": "cow"})
+    assert run(["table", "list"]) == 0
+    header, row = capsys.readouterr().out.splitlines()
+    assert row.split("\t") == ["crm.user", "mor", "id", "7", "20260101000000000", "2023-11-14T22:13:20Z"]
+    assert run(["table", "list", "--json"]) == 0
+    assert [each["table"] for each in describe(capsys)["tables"]] == ["crm.user"]
 
 
 def test_a_batch_is_found_by_its_shortened_form(stack, batch, capsys):

@@ -33,6 +33,7 @@ SCHEMA = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "long
 ELSEWHERE = {
     "adopt-bucket", "catalog show", "catalog sync", "config schema", "cost estimate", "cost runs", "demo", "doctor",
     "local down", "local info", "local up", "package", "serve", "services run", "standstill begin", "standstill end",
+    "table list",
 }  # fmt: skip
 SELECT = f"select '{HOSTILE}' as \"{HOSTILE}\", [{{'a': '{HOSTILE}'}}] as nested"
 COMMANDS = {

@@ -29,8 +29,9 @@ def lines(*given):
         (["exit", "select 1;"], []),
         (["select 1"], []),
         ([";", "select 1 ; "], ["select 1"]),
+        ([".tables", "select 1;"], [".tables", "select 1"]),
     ],
-    ids=["one line", "two lines", "Ctrl-C drops it", "exit", "unfinished", "empty"],
+    ids=["one line", "two lines", "Ctrl-C drops it", "exit", "unfinished", "empty", "a command"],
 )
 def test_a_statement_ends_with_a_semicolon(given, expected):
     assert [found.strip() for found in statements(lines(*given))] == expected
@@ -41,6 +42,15 @@ def test_tab_completes_keywords_and_tables():
     assert completions("EC", lambda: tables) == ["ecomm.sale", "ecomm.listing"]
     assert completions("sel", lambda: tables) == ["select"]
     assert completions("crm", lambda: tables) == ['crm."user"']
+
+
+def test_the_prompt_lists_tables_and_refuses_other_commands(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("builtins.input", lines(".tables", "Show Tables;", ".schema", "select 1;"))
+    ran = []
+    prompt(ran.append, lambda: ["ecomm.sale", "crm.user"], tmp_path / "history")
+    shown = capsys.readouterr()
+    assert shown.out.splitlines() == ['crm."user"', "ecomm.sale"] * 2
+    assert ".schema is no command" in shown.err and ran == ["select 1"]
 
 
 def test_an_error_ends_its_statement_alone_and_the_history_is_kept(tmp_path, monkeypatch, capsys):
