@@ -163,7 +163,7 @@ def test_an_entry_is_shown_with_its_rows_and_their_bytes(configured, capsys):
     assert capsys.readouterr().out.count("row\t") == 1
 
 
-def test_a_beginning_of_an_id_that_is_too_short_is_refused_with_the_fewest_characters(configured, capsys):
+def test_too_short_a_beginning_of_an_id_is_refused_with_the_fewest_characters(configured, capsys):
     assert run(["quarantine", "show", "3f2a9"]) == 2
     assert (
         "error: 3f2a9 is too short for the beginning of an id: 6 characters are the fewest" in capsys.readouterr().err
