@@ -91,7 +91,7 @@ def _fitted(document: dict[str, Any], console: Console) -> RenderableType:
 
 
 _COLOURS = {"running": "green", "starting": "yellow", "paused": "yellow", "halted": "red"}
-WIDE = 120  # characters of a terminal that shows all columns
+WIDE, NARROW = 120, 80  # characters of a terminal that shows all columns, and of one that shows the fewest
 
 
 def look(
@@ -169,11 +169,11 @@ def _sum(tables: Iterable[Mapping[str, Any]], name: str) -> int:
 
 
 def screen(document: Mapping[str, Any], *, height: int, width: int) -> RenderableType:
-    """The state for a terminal, in about `height` lines and with fewer columns below WIDE.
+    """The state for a terminal, in about `height` lines, with fewer columns below WIDE and the fewest below NARROW.
 
     Tables that are late or have work come first.
     """
-    wide = width >= WIDE
+    wide, narrow = width >= WIDE, width < NARROW
     waiting = _sum(document["tables"], "waiting")
     rates = document["rates"]
     head = Text.assemble(
@@ -181,19 +181,19 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
         f"  {waiting:,} waiting, {_sum(document['tables'], 'claimed'):,} being merged",
         f"  {rates['objects']:,} objects/s, {rates['changes']:,} changes/s" if rates else "",
     )
-    lanes = _grid("lane", "activity", "#waiting", "#oldest", "#open batches")
+    lanes = _grid("lane", "activity", "#waiting", "#oldest", *(() if narrow else ("#open batches",)))
     for lane in document["lanes"]:
         lanes.add_row(
             Text(lane["lane"], "bold"),
             Text(visible(lane["summary"]), _COLOURS.get(lane["state"], "")),
             f"{lane['pending']['objects']:,}",
             _age(lane["pending"]["oldest_ms"]),
-            str(len(lane["unsettled_batches"])),
+            *(() if narrow else (str(len(lane["unsettled_batches"])),)),
         )
     tables = _grid(
         "table",
         "#waiting",
-        "#oldest",
+        *(() if narrow else ("#oldest",)),
         "#last commit",
         *(("#bytes", "#merging", "#freshness", "#objects", "#changes") if wide else ()),
         "trouble",
@@ -211,18 +211,18 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
         tables.add_row(
             Text(table["table"], "bold red" if table["late"] else "bold"),
             f"{table['waiting']:,}",
-            _age(table["oldest_ms"]),
+            *(() if narrow else (_age(table["oldest_ms"]),)),
             "-" if table["age_ms"] is None else f"{human_age(table['age_ms'])} ago",
             *(more if wide else ()),
             Text(_trouble(table, document["at"]), "red"),
         )
-    runs = _grid("run", "state", "#held for", "#batches", "reason")
+    runs = _grid("run", "state", *(() if narrow else ("#held for", "#batches")), "reason")
     for run in document["runs"]:
+        counts = (_age(run["held_ms"]), "-" if run["batches"] is None else str(run["batches"]))
         runs.add_row(
             Text(run["run"]),
             Text(run["state"] or "expired"),
-            _age(run["held_ms"]),
-            "-" if run["batches"] is None else str(run["batches"]),
+            *(() if narrow else counts),
             Text(visible(run["reason"] or "")[:120], "red"),
         )
     left = len(order) - room

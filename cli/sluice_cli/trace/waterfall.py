@@ -68,16 +68,23 @@ def text_lines(trace: Trace, width: int) -> list[Text]:
         first = int(scale.at(span.began_at))
         cells = int(scale.at(span.ended_at)) - first
         bar = " " * first + (_BAR * cells if cells else _SHORT)
+        note, before, below = f"  {visible(span.note)}" if span.note else "", "", ""
+        if len(bar) + len(note) + _NAME + 2 * _NUMBER + 2 > width:
+            # Where there is no room behind the bar: in front of it, or on a line of its own.
+            before, bar = (f"{note[2:]:>{first - 1}} ", bar[first:]) if first >= len(note) else ("", bar)
+            below, note = ("", "") if before else (note, "")
         lines.append(
             Text.assemble(
                 (f"{visible(span.name):<{_NAME}}", "bold"),
                 f"{_seconds(span.began_at - scale.origin):>{_NUMBER}}",
                 f"{_seconds(span.ms):>{_NUMBER}}  ",
+                (before, "bright_black"),
                 (bar, _STYLES.get(span.kind, "")),
+                (note, "bright_black"),
             )
         )
-        if span.note and len(bar) + len(span.note) + _NAME + 2 * _NUMBER + 4 <= width:
-            lines[-1].append(f"  {visible(span.note)}", style="bright_black")
+        if below:
+            lines.append(Text(f"{'':<{_NAME}}{below}"[:width], "bright_black"))
     if trace.to_readable_ms is not None:
         lines.append(
             Text(f"{'readable':<{_NAME}}{_seconds(trace.to_readable_ms):>{_NUMBER}}  after its put", style="bold green")

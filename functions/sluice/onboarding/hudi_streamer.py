@@ -294,7 +294,7 @@ def _why_left_out(option: str, value: str) -> str | None:
     if option == "include":
         return "the included file is read too, if it exists"
     if not option.startswith(PREFIX):
-        return "not an option of Hudi: Connect's sink reads Kafka, and `lanes` sizes Spark"
+        return "not an option of Hudi: what connects to a source or Kafka, or sizes Spark, has no place in a rule"
     streamed = next((option[len(prefix) :] for prefix in _STREAMERS if option.startswith(prefix)), None)
     if streamed is not None:
         return _first_match(_STREAMER_LEFT_OUT, streamed) or "it configures the Streamer, which Sluice replaces"

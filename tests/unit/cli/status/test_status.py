@@ -2,6 +2,7 @@
 
 import re
 
+from sluice_cli.status.service_entries import describe_report
 from sluice_cli.status.status import print_status
 from tools.status_pictures import NOW, sample_status, table
 
@@ -42,6 +43,12 @@ def test_services_are_a_table_in_80_columns(monkeypatch, capsys):
     document = sample_status()
     lines, _ = lines_of(document, monkeypatch, capsys)
     assert any(line.startswith("shop.orders") and "cluster" in line and "running" in line for line in lines)
+
+
+def test_a_service_that_found_nothing_to_do_says_so():
+    report = {"files_before": 0, "files_after": 0, "bytes_before": 0, "bytes_after": 0, "rows": 0, "ms": 2_000}
+    assert describe_report(report) == "nothing to do, 2.0 s"
+    assert describe_report({**report, "rows": 3}).endswith("3 rows, 2.0 s")
 
 
 def test_a_stack_that_nothing_reached_says_what_to_do_next(monkeypatch, capsys):

@@ -145,9 +145,17 @@ def test_clocks_that_disagree_make_no_negative_times():
 
 def test_the_lines_show_every_period_within_the_width():
     lines = [line.plain for line in text_lines(trace_of(FACTS), 100)]
-    assert [line.split()[0] for line in lines[1:]] == [*(name for name, *_ in spans(trace_of(FACTS))), "readable"]
     assert max(map(len, lines)) <= 100
-    assert "7.580 s" in lines[3] and lines[3].count("█") > lines[10].count("█") > 0
+    periods = [line for line in lines if not line.startswith(" ")]  # others explain the period above
+    assert [line.split()[0] for line in periods] == [*(name for name, *_ in spans(trace_of(FACTS))), "readable"]
+    assert "7.580 s" in periods[2] and periods[2].count("█") > periods[9].count("█") > 0
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_every_period_has_its_explanation_at_any_width(width):
+    text = "\n".join(line.plain for line in text_lines(trace_of(FACTS), width))
+    notes = [span.note for span in trace_of(FACTS).spans if span.note]
+    assert "other tables of the batch" in notes and [note for note in notes if note not in text] == []
 
 
 def test_the_picture_is_one_document_with_nothing_to_fetch_and_every_name_escaped():
