@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 import traceback
@@ -51,6 +52,8 @@ def _messages_escaped() -> Iterator[None]:
     except Exception as error:
         if hasattr(error, "format_message") and hasattr(error, "message"):  # Click's, whose class Typer keeps to itself
             error.message = escaped(error.message)
+            if re.match("-[0-9]", getattr(error, "option_name", "")):
+                error.message += ". Put `--` before values that begin with a dash"
         raise
 
 

@@ -6,17 +6,21 @@ verbs' docstrings.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import typer
 import typer.main
-from typer.core import CompletionItem
+from typer.core import CompletionItem, TyperGroup
 
 from sluice_cli.terminal.completion import complete
 from sluice_cli.terminal.run import Commands
+
+_LONGEST_SUMMARY = 400  # characters of a verb's first sentence
+_VALUES = {"int": "N", "float": "N", "str": "TEXT", "path": "PATH"}  # of options without a name for their value
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Verb:
         root.callback()(_nothing)
         found = _named(self.where)
         if isinstance(found, typer.Typer):
-            root.add_typer(found, name=name)
+            root.add_typer(found, name=name, cls=Group)
             for each, where in self.more.items():
                 if each not in (command.name for command in found.registered_commands):
                     found.command(each)(_named(where))
@@ -45,6 +49,7 @@ class Verb:
             root.command(name)(found)
         command = typer.main.get_group(root).commands[name]
         complete(command)
+        _without_types(command)
         return command
 
 
@@ -55,6 +60,44 @@ def _named(where: str) -> Any:
 
 def _nothing() -> None:
     """A callback makes a Typer app a group, however many commands it has."""
+
+
+class Group(TyperGroup):
+    """A group of verbs, whose help shows their summaries in full."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write each verb with the first sentence of its help."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, each.get_short_help_str(_LONGEST_SUMMARY)) for name, each in self.commands.items()]
+            )
+
+
+def _without_types(command: Any) -> None:
+    """Have the help of a command, and of those below it, name values by what they are, not by Python's types."""
+    for parameter in command.params:
+        if parameter.param_type_name == "argument":
+            shown = (parameter.metavar or parameter.name.upper()).strip("[]")
+            usage = shown if parameter.required else f"[{shown}]"
+            parameter.display_type_rich = partial(_nothing_shown)
+            parameter.get_usage_pieces = partial(_pieces, usage)
+        elif parameter.metavar is None and not parameter.is_flag:
+            parameter.display_type_rich = partial(_value_shown, parameter.display_type)
+    for each in getattr(command, "commands", {}).values():
+        _without_types(each)
+
+
+def _nothing_shown(ctx: Any) -> str:
+    return ""
+
+
+def _pieces(usage: str, ctx: Any) -> list[str]:
+    return [usage]
+
+
+def _value_shown(display: Callable[..., str], ctx: Any) -> str:
+    label = display(ctx=ctx).strip("<>")
+    return _VALUES.get(label.removesuffix(" range"), label)
 
 
 class LazyCommands(MutableMapping[str, Any]):

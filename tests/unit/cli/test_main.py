@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import typer.main
 
 from sluice_cli.main import run
 from sluice_cli.terminal.run import installation_of
-from sluice_cli.verbs import VERBS, app
+from sluice_cli.verbs import VERBS, app, built
 from sluice_deploy.release import source_root
 
 LOADED_BY = """
@@ -51,6 +52,25 @@ def loaded_by_help_of(*verbs):
     found = json.loads(ended.stderr)
     assert found["codes"] == [0] * len(verbs) and "sluice_cli.main" in found["modules"]
     return set(found["modules"])
+
+
+def paths(command, *path):
+    yield path, command
+    for name in getattr(command, "commands", {}):
+        yield from paths(command.commands[name], *path, name)
+
+
+def test_help_shows_no_types_and_cuts_no_summary(capsys):
+    for path, _ in paths(built()):
+        assert run([*path, "-h"]) == 0
+        text = capsys.readouterr().out
+        assert not re.search(r"<(list|str|int|float|path|bool)|\[\[|\{[A-Z]", text.partition("Examples:")[0]), path
+        assert "..." not in text.partition("Commands:")[2], path
+
+
+def test_a_negative_value_is_answered_with_the_way_to_give_it(capsys):
+    assert run(["row", "crm.user", "-5"]) == 2
+    assert "Put `--` before values that begin with a dash" in capsys.readouterr().err
 
 
 def test_help_loads_no_module_of_any_verb():
