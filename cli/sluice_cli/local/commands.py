@@ -128,6 +128,7 @@ def up(
         options += [f"--cores={cores}"] * (cores is not None) + ["--deployed-timers"] * deployed_timers
         options += [f"--executors={executors}"] * (executors > 0)
         _start_detached(home, options, push=_pusher(home, config), as_json=as_json)
+        say(next_step(config))
         return
     timers = _DEPLOYED_TIMERS if deployed_timers else Timers()
     with _ended_by_signals(), progress_lines() as progress:
@@ -144,6 +145,7 @@ def up(
             _pusher(home, config)()
             progress.stop()
             _show(stack.description, home, as_json=as_json)
+            say(next_step(config))
             say("Ctrl-C ends it")
             try:
                 asked = wait_for_end(stack, threading.Event())
@@ -262,6 +264,13 @@ def _start_detached(home: Home, options: Sequence[str], *, push: Callable[[], No
             child.wait()
         raise
     _show(home.description(), home, as_json=as_json)
+
+
+def next_step(config: Path | None) -> str:
+    """What to do with a stack that has just started, with or without a configuration."""
+    if config is not None:
+        return "Next: `sluice put FILES && sluice wait`, then `sluice query`"
+    return "Next: `sluice put FILES`, then `sluice config discover`: it proposes rules for them"
 
 
 def _pusher(home: Home, config: Path | None) -> Callable[[], None]:

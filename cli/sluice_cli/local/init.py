@@ -13,7 +13,6 @@ from sluice_deploy.release import source_root
 
 # The files of a project by their source.
 FILES = {
-    "tables.yaml": "tables.yaml",
     "tables.schema.json": "docs/tables.schema.json",
     "template.yaml": "template.yaml",
     "statemachines/table_services.asl.json": "statemachines/table_services.asl.json",
@@ -21,6 +20,28 @@ FILES = {
     "Makefile": "deploy/deploy.mk",
 }
 _IGNORED = ".aws-sam/\n.sluice/\n"
+_TABLES = """\
+# yaml-language-server: $schema=tables.schema.json
+# Maps topics to Hudi tables. `sluice config check` names every mistake with its line, `sluice config push` puts the
+# file in force with the next batch, and `sluice config schema` prints the schema of all keys.
+# `sluice config discover` proposes rules for objects that wait: with `--write --file tables.yaml` it adds them here.
+
+defaults:               # for rules that don't set these keys themselves
+  table_type: cow       # cow: copy on write, fast to read. mor: merge on read, fast to write
+  freshness: 60s        # how old a table may get; 0 commits at once
+
+tables:                 # the first rule that takes a topic counts
+  # An example: put your own rules in its place.
+  - topic: example.public.user
+    table: example.user # database.table
+    record_key: id      # several columns: [id, country]
+"""
+_HELP = """
+.DEFAULT_GOAL := help
+.PHONY: help
+help:  ## list the targets
+\t@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\\t/' | expand -t 20
+"""
 
 
 def init(
@@ -39,7 +60,8 @@ def init(
     """
     root = source_root()
     contents = {name: (root / source).read_text(encoding="utf-8") for name, source in FILES.items()}
-    contents["tables.yaml"] = contents["tables.yaml"].replace("docs/tables.schema.json", "tables.schema.json")
+    contents["tables.yaml"] = _TABLES
+    contents["Makefile"] += _HELP
     contents[".gitignore"] = _IGNORED
     there = [name for name in contents if (folder / name).exists()]
     if there:
@@ -54,4 +76,7 @@ def init(
             print(path, flush=True)
     except OSError as error:
         raise UsageError(f"{error.filename or folder} can't be written: {error.strerror}") from error
-    say("Next: edit tables.yaml, then run `make deploy` there. It needs make and aws-sam-cli")
+    say(
+        "Next: edit tables.yaml, then try it there with `sluice local up --config tables.yaml`, or run `make deploy`, "
+        "which needs make and aws-sam-cli. `make help` lists the targets"
+    )

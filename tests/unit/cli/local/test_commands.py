@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from builders import in_a_terminal
 
+from sluice_cli.local.commands import next_step
 from sluice_cli.main import run
 from sluice_local.emulators.ministack_program import ASKED, COMPLETE
 from sluice_local.home import Description, Home
@@ -141,3 +142,8 @@ def test_a_python_for_which_there_is_no_spark_is_refused(nothing_starts, monkeyp
     monkeypatch.setattr(sys, "version_info", (3, 13, 0))
     assert run(["local", "up"]) == 1
     assert "error: Spark 3.5 doesn't run on Python 3.13" in capsys.readouterr().err
+
+
+def test_a_started_stack_names_the_next_step():
+    assert "sluice config discover" in next_step(None)
+    assert "sluice wait" in next_step(Path("tables.yaml"))

@@ -1,5 +1,6 @@
 """`sluice init` writes a project, whole or not at all, and a distribution holds what it needs."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,21 @@ def test_a_project_has_what_its_template_and_its_makefile_name(tmp_path):
     named = {each["Properties"].get(key) for each in template["Resources"].values() for key in NAMED} - {None}
     assert {name for name in named if not (project / name).exists()} == {".aws-sam/functions.zip"}
     assert "package --functions .aws-sam/functions.zip " in (project / "Makefile").read_text()
+
+
+def test_a_new_project_has_one_example_rule_and_names_nothing_that_is_not_there(tmp_path, capsys):
+    assert run(["init", str(tmp_path)]) == 0
+    text = (tmp_path / "tables.yaml").read_text()
+    assert [rule.topic for rule in read_tables(text).rules] == ["example.public.user"]
+    assert "tickit" not in text and "docs/" not in text
+    assert "sluice local up" in capsys.readouterr().err
+
+
+def test_a_new_project_lists_its_targets(tmp_path):
+    assert run(["init", str(tmp_path)]) == 0
+    made = subprocess.run(["make", "help"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=30)
+    assert [line.split()[0] for line in made.stdout.splitlines()] == ["build", "package", "deploy", "delete", "help"]
+    assert made.stderr == ""
 
 
 @pytest.mark.parametrize("there", ["Makefile", "template.yaml"])
