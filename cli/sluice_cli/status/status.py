@@ -70,15 +70,14 @@ def status(
         typer.Option("--watch", help="Write the page again and again until Ctrl-C; a browser that shows it follows."),
     ] = False,
     every: Annotated[
-        float | None,
+        float,
         typer.Option(
             "--every",
             metavar="DURATION",
             parser=seconds,
             help="The pause between two pages of a watch: 30s, 5m.",
-            show_default=f"{EVERY_S:.0f}s",
         ),
-    ] = None,
+    ] = EVERY_S,
     stack: Stack = None,
 ) -> None:
     """Show lanes and tables: objects by state, bytes, ages, active runs, last commits and errors.
@@ -100,7 +99,7 @@ def status(
         raise UsageError("--watch needs --html", next_step="Name the page's file, without --json")
     if since is not None and html is None:
         raise UsageError("--since needs --html", next_step="Name the page's file, or use `sluice history --since`")
-    if every is not None and not watch:
+    if every != EVERY_S and not watch:
         raise UsageError("--every needs --watch", next_step="Add --watch, or leave --every out")
     target = chosen_target(stack)
     now = epoch_ms()
@@ -111,7 +110,7 @@ def status(
 
         page = PageFile(target, ledger, configured, html, since or PAGE_LOOKS_BACK, remembers=watch)
         if watch:
-            page.watch(max(EVERY_S if every is None else every, LEAST_EVERY_S))
+            page.watch(max(every, LEAST_EVERY_S))
             return
         shown = page.look(now)
         page.write(shown)
