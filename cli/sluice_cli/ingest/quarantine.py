@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from sluice.batch.row_errors import JSON_TEXT, RowError
 from sluice.errors import UsageError
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import Decision, ObjectRecord
@@ -29,6 +30,7 @@ from sluice_cli.ingest.set_aside import (
     describe_decision,
     described,
     kind,
+    lines_of,
 )
 from sluice_cli.terminal.interaction import Yes, ask_in_terminal
 from sluice_cli.terminal.known_names import check_code, check_table, check_topic
@@ -45,6 +47,7 @@ from sluice_cli.terminal.output import (
     visible,
 )
 from sluice_cli.terminal.stack import operator_of, supervise_now
+from sluice_read.moments import clock
 
 LISTED, ROWS_SHOWN = 200, 20
 
@@ -114,6 +117,7 @@ def list_entries(
     shown = list(islice(found, limit))
     if not shown:
         _check_names(target, choice, quarantine.everything())
+    shown = quarantine.explained(shown)
     more = next(found, None) is not None
     if as_json:
         print_json({"entries": [describe(record) for record in shown], "more": more})
@@ -162,30 +166,44 @@ def show(
       sluice quarantine show 3f2a9c --json | jq '.rows_shown[].content'
     """
     quarantine, ledger, _ = _opened(stack)
-    document = []
-    for record in quarantine.chosen(Selection(named=(name,))):
-        kept = [vars(row) for row in quarantine.rows(record)[:rows]]
-        document.append(
+    found = [
+        (record, quarantine.rows(record)[:rows], ledger.quarantine.decisions_about(record.id))
+        for record in quarantine.explained(quarantine.chosen(Selection(named=(name,))))
+    ]
+    if as_json:
+        document = [
             {
                 **describe(record),
-                "rows_shown": kept,
-                "decisions": [describe_decision(item) for item in ledger.quarantine.decisions_about(record.id)],
+                "rows_shown": [vars(row) for row in kept],
+                "decisions": [describe_decision(item) for item in decisions],
             }
-        )
-    if as_json:
+            for record, kept, decisions in found
+        ]
         print_json(document[0] if len(document) == 1 else document)
         return
-    for entry in document:
-        for field, value in entry.items():
-            if field not in ("rows_shown", "decisions"):
-                print(f"{field}\t{_value(value)}")
-        for row in entry["rows_shown"]:
-            print("row\t" + "\t".join(f"{field}={_value(value)}" for field, value in row.items()))
-        for decision in entry["decisions"]:
-            print(
-                "decision\t"
-                + "\t".join(f"{field}={_value(value)}" for field, value in decision.items() if value is not None)
-            )
+    for number, (record, kept, decisions) in enumerate(found):
+        if number:
+            print()
+        _print_entry(record, kept, decisions)
+
+
+def _print_entry(record: ObjectRecord, rows: Sequence[RowError], decisions: Sequence[Decision]) -> None:
+    lines = lines_of(record)
+    width = max(len(name) for name, _ in lines)
+    for name, value in lines:
+        print(f"{name:<{width}}  {visible(value)}")
+    if rows or decisions:
+        print()
+    for row in rows:
+        offset = "" if row.offset is None else f", offset {row.offset}"
+        print(f"row {row.record}{offset}: {visible(row.code)}: {visible(row.reason)}")
+        if row.content:
+            cut = row.content_bytes > len(row.content) if row.encoding == JSON_TEXT else True
+            size = f" (of {row.content_bytes:,} bytes)" if cut else ""
+            print(f"  {'' if row.encoding == JSON_TEXT else 'base64: '}{visible(row.content)}{size}")
+    for item in decisions:
+        note = f" ({visible(item.note)})" if item.note else ""
+        print(f"{item.verb} at {clock(item.at)} by {visible(item.by)}: {visible(item.command)}{note}")
 
 
 @app.command("retry")
@@ -273,10 +291,6 @@ def discard(
         ask_in_terminal(f"Discard {described(records)}? Their changes will be missing from the tables.", yes=yes)
     decided = quarantine.discard(records, command=command_line.get(), by=operator_of(target), note=note)
     _print(decided, "discarded", as_json, parked=parked)
-
-
-def _value(value: Any) -> str:
-    return "-" if value is None else visible(str(value))
 
 
 def _opened(stack: str | None) -> tuple[Quarantine, Ledger, Target]:

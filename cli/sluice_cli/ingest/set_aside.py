@@ -15,17 +15,19 @@ from sluice.batch.manifest import Manifest
 from sluice.changes.log_restart import LOG_RESTARTED
 from sluice.config.document import Configuration
 from sluice.config.table import TableConfig
-from sluice.errors import UsageError
+from sluice.errors import UnreadableManifest, UsageError
 from sluice.ledger.keys import PARKED, PENDING, QUARANTINED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import DISCARDED, RETRIED, Decision, ObjectRecord
 from sluice.silver_keys import manifest_key, rows_key
 from sluice_aws.admission.admit import Admission
 from sluice_aws.s3.objects import Objects, SkippedDocuments
-from sluice_cli.terminal.output import counted
+from sluice_cli.terminal.output import counted, human_bytes
+from sluice_read.moments import clock
 
 SHORT_ID, SHORTEST_ID = 12, 6  # hexadecimal digits that are shown, and the fewest that identify an entry
 COUNTED_AT_MOST = 10_000  # entries: a count of more says so
+REASON_BYTES = 65_536  # read of an object's rows for their reason: at least one row, of 16 KiB before it is escaped
 THREADS = 16
 TABLES_NAMED = 3  # in a question
 OBJECT, ROWS = "object", "rows"
@@ -158,6 +160,18 @@ class Quarantine:
             return []
         document = self._objects.get(self._silver, rows_key(record.batch, record.table, record.id.hash))
         return [] if document is None else list(row_errors.from_lines(document.data.decode("utf-8")))
+
+    def explained(self, records: Sequence[ObjectRecord]) -> list[ObjectRecord]:
+        """The entries, each for rows with the most frequent reason of its first ones. One GET for each of these."""
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="reasons") as pool:
+            return list(pool.map(self._explained, records))
+
+    def _explained(self, record: ObjectRecord) -> ObjectRecord:
+        if not record.quarantined_rows or record.batch is None or record.table is None:
+            return record
+        key = rows_key(record.batch, record.table, record.id.hash)
+        document = self._objects.get(self._silver, key, limit=REASON_BYTES)
+        return record if document is None else replace(record, reason=_reason_of_rows(document.data))
 
     def retry(
         self,
@@ -304,6 +318,47 @@ def describe_decision(decision: Decision) -> dict[str, Any]:
     found = asdict(decision)
     identity = found.pop("id")
     return {"id": decision.id.hash, **identity, **found}
+
+
+def lines_of(record: ObjectRecord) -> list[tuple[str, str]]:
+    """An entry for people: what it has, each with its name."""
+    listed = clock(int(record.listed_at)) if record.listed_at else None
+    parked = record.state == PARKED
+    by_code = ", ".join(f"{rows:,} {code}" for code, rows in sorted(record.row_codes.items()))
+    named = {
+        "id": record.id.hash,
+        "kind": kind(record),
+        "key": record.id.key,
+        "bucket": record.id.bucket,
+        "version": record.id.version,
+        "size": human_bytes(record.size),
+        "table": record.table,
+        "topic": record.topic,
+        "code": None if record.quarantined_rows else ", ".join(codes(record)),
+        "rows": by_code if record.quarantined_rows else None,
+        "reason": record.reason,
+        "batch": record.batch,
+        "attempt": str(record.attempt),
+        "admitted": clock(record.admitted_at),
+        "parked": listed if parked else None,
+        "quarantined": None if parked else listed,
+    }
+    return [(name, value) for name, value in named.items() if value]
+
+
+def _reason_of_rows(beginning: bytes) -> str | None:
+    """The most frequent reason of the whole lines at the beginning of an object's rows; None if none is readable."""
+    lines = beginning.decode("utf-8", "replace").splitlines(keepends=True)
+    try:
+        found = Counter(
+            row.reason for row in row_errors.from_lines("".join(line for line in lines if line[-1] == "\n"))
+        )
+    except UnreadableManifest:
+        return None
+    if not found:
+        return None
+    others = len(found) - 1
+    return found.most_common(1)[0][0] + (f"; and {counted(others, 'other reason')}" if others else "")
 
 
 def _way_in(record: ObjectRecord) -> str:

@@ -233,8 +233,8 @@ class Objects:
             raise
         return int(answer["LastModified"].timestamp() * 1000)
 
-    def get(self, bucket: str, key: str, *, unless: str | None = None) -> Document | None:
-        """Read a small object of Sluice's own. None when there is none.
+    def get(self, bucket: str, key: str, *, unless: str | None = None, limit: int | None = None) -> Document | None:
+        """Read a small object of Sluice's own, or at most `limit` bytes from its start. None when there is none.
 
         With `unless`, an ETag, raises Unchanged if the object still has that ETag.
         """
@@ -247,7 +247,12 @@ class Objects:
             if _code(error) in ("304", "NotModified"):
                 raise Unchanged("The object has not changed", bucket=bucket, key=key) from None
             raise
-        return Document(answer["Body"].read(), answer["ETag"])
+        if limit is None:
+            return Document(answer["Body"].read(), answer["ETag"])
+        try:
+            return Document(answer["Body"].read(limit), answer["ETag"])
+        finally:
+            answer["Body"].close()
 
     def data_file(self, bucket: str, key: str) -> bytes:
         """All bytes of a file of a table, in one call; files are written once and never change."""

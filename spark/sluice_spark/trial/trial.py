@@ -216,9 +216,9 @@ class ScratchObjects(Objects):
         super().__init__(s3)
         self._prefix = prefix
 
-    def get(self, bucket: str, key: str, *, unless: str | None = None) -> Document | None:
+    def get(self, bucket: str, key: str, *, unless: str | None = None, limit: int | None = None) -> Document | None:
         """As Objects.get."""
-        return super().get(bucket, self._prefix + key, unless=unless)
+        return super().get(bucket, self._prefix + key, unless=unless, limit=limit)
 
     def put(self, bucket: str, key: str, data: bytes, *, content_type: str = "application/octet-stream") -> None:
         """As Objects.put."""

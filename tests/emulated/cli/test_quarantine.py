@@ -158,9 +158,73 @@ def test_an_entry_is_shown_with_its_rows_and_their_bytes(configured, capsys):
         (2, 72, '{"id":null}'),
         (7, 77, '{"id":null}'),
     ]
-    assert document["decisions"] == []
+    assert document["decisions"] == [] and document["admitted_at"] == NOW
     assert run(["quarantine", "show", holed.key, "--rows", "1"]) == 0
-    assert capsys.readouterr().out.count("row\t") == 1
+    assert capsys.readouterr().out.count("\nrow ") == 1
+
+
+def test_an_entry_is_shown_in_words_with_every_time_in_one_form(configured, capsys):
+    holed = configured.admit(put(configured, 1))
+    batch = settled(configured, [holed], rows={holed: [a_row(7), a_row(2)]})
+    assert run(["quarantine", "show", holed.hash]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"id           {holed.hash}",
+        "kind         rows",
+        f"key          {holed.key}",
+        "bucket       s-bronze",
+        f"version      {holed.version}",
+        "size         1 B",
+        "table        crm.user",
+        "topic        crm.public.user",
+        "rows         2 null_record_key",
+        "reason       The key column id is null",
+        f"batch        {batch}",
+        "attempt      0",
+        "admitted     2023-11-14T22:13:20Z",
+        "quarantined  2023-11-14T22:13:20Z",
+        "",
+        "row 2, offset 72: null_record_key: The key column id is null",
+        '  {"id":null}',
+        "row 7, offset 77: null_record_key: The key column id is null",
+        '  {"id":null}',
+    ]
+
+
+def test_a_parked_object_and_a_whole_one_are_shown_without_what_they_lack(configured, capsys):
+    bad = configured.admit(configured.write("bad"), items.QUARANTINED, code="not_avro", reason="no Avro")
+    assert run(["quarantine", "discard", bad.hash, "--note", "a test"]) == 0
+    waits = configured.admit(configured.write("waits"), items.PARKED, table=None, reason="no rule takes it")
+    again = configured.admit(configured.write("again"), items.QUARANTINED, code="not_avro", reason="no Avro")
+    capsys.readouterr()
+    assert run(["quarantine", "show", waits.hash]) == 0
+    shown = capsys.readouterr().out
+    assert "\nreason    no rule takes it\n" in shown and "\nparked    2023-11-14T22:13:20Z\n" in shown
+    assert "rows" not in shown and "table" not in shown and "-\n" not in shown
+    assert run(["quarantine", "show", again.hash]) == 0
+    assert "\ncode         not_avro\n" in capsys.readouterr().out
+
+
+def test_the_list_says_which_rule_excluded_rows(configured, capsys):
+    one, other = configured.admit(put(configured, 1)), configured.admit(put(configured, 2))
+    rows = [replace(a_row(n, "unexpected_value"), reason="Column age isn't as `expect` says: min") for n in range(3)]
+    odd = replace(a_row(9, "unexpected_value"), reason="Column name isn't as `expect` says: not_null")
+    settled(configured, [one], rows={one: rows})
+    settled(configured, [other], rows={other: [*rows, odd]})
+    assert run(["quarantine", "list", "--json"]) == 0
+    assert {entry["key"]: entry["reason"] for entry in describe(capsys)["entries"]} == {
+        one.key: "Column age isn't as `expect` says: min",
+        other.key: "Column age isn't as `expect` says: min; and 1 other reason",
+    }
+    assert run(["quarantine", "list"]) == 0
+    assert "Column age isn't as `expect` says: min" in capsys.readouterr().out
+
+
+def test_only_the_beginning_of_many_rows_is_read_for_their_reason(configured, capsys, monkeypatch):
+    holed = configured.admit(put(configured, 1))
+    settled(configured, [holed], rows={holed: [a_row(n) for n in range(40)]})
+    monkeypatch.setattr("sluice_cli.ingest.set_aside.REASON_BYTES", 500)
+    assert run(["quarantine", "list", "--json"]) == 0
+    assert describe(capsys)["entries"][0]["reason"] == "The key column id is null"
 
 
 def test_too_short_a_beginning_of_an_id_is_refused_with_the_fewest_characters(configured, capsys):
@@ -244,7 +308,7 @@ def test_an_object_is_retried_for_its_rows_and_counted_once(configured, invoked,
         "discarded_rows": 0,
     }
     assert run(["quarantine", "show", holed.hash]) == 0
-    assert "decision\t" in capsys.readouterr().out
+    assert "\nretried at 20" in capsys.readouterr().out
 
 
 def quarantine_by_doctor(capsys):
@@ -397,7 +461,7 @@ def test_what_waits_for_a_rule_is_discarded_only_where_it_is_named(configured, c
         bad: "ignored",
     }
     assert run(["quarantine", "show", untaken.hash[:8]]) == 0
-    assert "kind\tparked" in capsys.readouterr().out
+    assert "kind      parked" in capsys.readouterr().out
     assert run(["quarantine", "discard", untaken.key]) == 0
     assert configured.ledger.objects.get([untaken])[untaken].rule == "discarded"
 
