@@ -106,6 +106,17 @@ class Scene:
         body = json.dumps({"endpoint": self.proxy.endpoint, **behaviour}).encode()
         _put(f"{self.stack.target.emr_endpoint}/_stand-in/behaviour", body)
 
+    @contextmanager
+    def behind_proxy(self) -> Iterator[None]:
+        """Have a new run reach AWS through the proxy for the length of a block, and another one by itself after it."""
+        self.behave()
+        try:
+            self.fresh_run()
+            yield
+        finally:
+            _put(f"{self.stack.target.emr_endpoint}/_stand-in/behaviour", b"{}")
+            self.fresh_run()
+
     def job_run(self, job_run: str) -> dict[str, Any]:
         """A job run as EMR Serverless describes it."""
         target = self.stack.target
