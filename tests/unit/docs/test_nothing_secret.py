@@ -12,8 +12,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 NOT_OURS = {
     ".git",
-    ".venv",
-    ".venv-scan",
     ".aws-sam",
     ".sluice",
     ".pytest_cache",
@@ -62,7 +60,11 @@ MADE_UP = {
 def texts() -> Iterator[tuple[str, bytes]]:
     """Every file of ours, by its path."""
     for folder, folders, files in os.walk(ROOT):
-        folders[:] = [name for name in folders if name not in NOT_OURS and not name.endswith(".egg-info")]
+        folders[:] = [
+            name
+            for name in folders
+            if name not in NOT_OURS and not name.startswith(".venv") and not name.endswith(".egg-info")
+        ]
         for name in files:
             path = Path(folder, name)
             if path.is_file() and path.stat().st_size <= LARGEST and path != Path(__file__).resolve():
