@@ -19,6 +19,10 @@ def _if_off(consequence: str) -> _Risk:
     return lambda old, new: consequence if old and not new else None
 
 
+def _if_there(consequence: str) -> _Risk:
+    return lambda old, new: consequence if new else None
+
+
 def _always(consequence: str) -> _Risk:
     return lambda old, new: consequence
 
@@ -57,7 +61,7 @@ RISKS: Mapping[str, _Risk] = {
     "raw": _always(UNFIT),
     "types": _always(UNFIT),
     "schema": lambda old, new: "objects with new columns or wider types are quarantined" if new == FREEZE else None,
-    "expect.": _always("rows with other values are quarantined or counted from now on"),
+    "expect.": _if_there("rows with other values are quarantined or counted from now on"),
     "columns.": _always("rows from before keep their values until `sluice rebuild table`; objects may no longer fit"),
     "csv.": _always("the same text is stored as another value from now on"),
     "key_pattern": lambda old, new: "objects whose keys it doesn't match are parked" if old is not None else None,

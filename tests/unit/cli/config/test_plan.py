@@ -121,6 +121,8 @@ def test_only_what_can_lose_or_stop_something_is_a_risk(setting, risky):
 
 
 def test_taking_a_risk_back_is_none():
+    rules = {"gender": {"in": ["Male"]}}
+    assert risk_of("expect.columns", rules, {}) is None and risk_of("expect.columns", {}, rules) is not None
     assert [risk_of(key, old, new) for key, old, new in [("paused", True, False), ("time_travel", 24, 48)]] == [
         None
     ] * 2
