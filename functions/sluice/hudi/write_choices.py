@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Callable
+
 from sluice.config.table import AUTO, HARD, IGNORE, MOR, RECORD, TableConfig
 
 MIB = 1024**2
@@ -21,8 +23,12 @@ def has_record_index(metadata_partitions: str | None) -> bool:
     return RECORD_INDEX in (metadata_partitions or "").split(",")
 
 
-def wants_record_index(config: TableConfig, *, has: bool, rows: int | None, table_bytes: int = 0) -> bool:
+def wants_record_index(
+    config: TableConfig, *, has: bool, rows: int | None, table_bytes: Callable[[], int] = lambda: 0
+) -> bool:
     """Whether the next write uses the record index: as configured, else by the table's size. Once there, it stays.
+
+    `table_bytes` lists the table's files, and is called only where their size decides.
 
     Not where rows are purged: a removed row is a delete block in the metadata table, and Hudi 1.0.2 reads it in threads
     that may lack Hudi's classes (ClassCastException to HoodieDeleteRecord, docs/decisions/index.md).
@@ -30,8 +36,10 @@ def wants_record_index(config: TableConfig, *, has: bool, rows: int | None, tabl
     if config.delete_mode == HARD:
         return False
     if config.index == AUTO:
-        by_arrow = may_go_by_arrow(config) and table_bytes <= MOST_BYTES_BY_ARROW
-        return has or (rows or 0) >= (RECORD_INDEX_ROWS_BY_ARROW if by_arrow else RECORD_INDEX_ROWS)
+        count = rows or 0
+        if has or count >= RECORD_INDEX_ROWS_BY_ARROW:
+            return True
+        return count >= RECORD_INDEX_ROWS and (not may_go_by_arrow(config) or table_bytes() > MOST_BYTES_BY_ARROW)
     return config.index == RECORD
 
 

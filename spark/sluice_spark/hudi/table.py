@@ -136,9 +136,9 @@ class HudiTable:
         rows = facts.rows
         if rows is None and self.config.index == AUTO and not facts.record_index:
             rows = self.stored(facts, *self.config.record_key[:1]).count()
-        few = (rows or 0) < write_choices.RECORD_INDEX_ROWS
-        table_bytes = 0 if few or facts.record_index else self.size_bytes(facts)
-        return write_choices.wants_record_index(self.config, has=facts.record_index, rows=rows, table_bytes=table_bytes)
+        return write_choices.wants_record_index(
+            self.config, has=facts.record_index, rows=rows, table_bytes=lambda: self.size_bytes(facts)
+        )
 
     def raise_floor(
         self,

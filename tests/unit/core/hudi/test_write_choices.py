@@ -42,7 +42,12 @@ def test_tables_that_arrow_does_not_merge_get_the_record_index_earlier() -> None
     assert [wants_record_index(table(**settings), has=False, rows=rows) for settings in others] == [True] * len(others)
     assert not any(wants_record_index(table(**settings), has=False, rows=rows - 1) for settings in others)
     sizes = (MOST_BYTES_BY_ARROW, MOST_BYTES_BY_ARROW + 1)
-    assert [wants_record_index(table(), has=False, rows=rows, table_bytes=size) for size in sizes] == [False, True]
+    assert [
+        wants_record_index(table(), has=False, rows=rows, table_bytes=lambda size=size: size) for size in sizes
+    ] == [
+        False,
+        True,
+    ]
 
 
 def test_a_shuffle_has_a_task_per_64_mib_and_bounds() -> None:
