@@ -6,6 +6,7 @@ import dataclasses
 import io
 import itertools
 import json
+import random
 import subprocess
 import sys
 import uuid
@@ -60,6 +61,26 @@ def change(op: str, lsn: int, **values: Any) -> dict[str, Any]:
 def row(op: str, lsn: int, id: int, place: str | None = "A", name: str | None = "n") -> dict[str, Any]:
     """One flattened change of a row with a place and a name."""
     return change(op, lsn, id=id, place=place, name=name)
+
+
+# Of the rows that `row` makes.
+SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
+
+
+def plain_changes(draw: random.Random, *, moves: bool) -> list[dict[str, Any]]:
+    """Changes of six keys, in the order of their positions; without `moves` each keeps its place."""
+    ops = [draw.choice("cuud") for _ in range(40)]
+    made = [
+        row(op, 10 + number, draw.randint(1, 6), draw.choice(("A", None)), f"n{number}")
+        for number, op in enumerate(ops)
+    ]
+    return made if moves else [{**each, "place": (None, "A")[each["id"] % 2]} for each in made]
+
+
+def told(outcome: Outcome) -> dict[str, Any]:
+    """What an outcome says of its changes, but for the bytes of its files."""
+    counts = {name: count for name, count in outcome.counts.items() if name != "bytes_written"}
+    return {"state": outcome.state, "no_change": outcome.no_change, "counts": counts, "notes": outcome.notes}
 
 
 class Died(Exception):
@@ -200,6 +221,22 @@ class Workbench:
         """Merge every part in Spark tasks from now on; the workbench itself."""
         self.services = dataclasses.replace(self.services, in_driver=False)
         return self
+
+    def jobs_of(self, work: Callable[[], Any]) -> tuple[Any, int]:
+        """What `work` gives, and how many Spark jobs it started."""
+        context, group = self.spark.sparkContext, uuid.uuid4().hex
+        context.setJobGroup(group, group)
+        try:
+            return work(), len(context.statusTracker().getJobIdsForGroup(group))
+        finally:
+            context.setJobGroup("", "")
+
+    def left_to_spark(self) -> str | None:
+        """Why the newest part was left to Spark; None where nothing was said of it."""
+        places = [place for place, (name, _) in enumerate(self.events.seen) if name == "merged"]
+        first, last = (places[-2] if len(places) > 1 else 0), places[-1]
+        told = [fields for name, fields in self.events.seen[first:last] if name == "left_to_spark"]
+        return ": ".join(filter(None, (told[-1]["reason"], told[-1].get("detail")))) if told else None
 
     def new_run(self) -> None:
         """Forget what a run keeps in memory."""

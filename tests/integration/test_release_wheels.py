@@ -39,6 +39,7 @@ def members(release, host):
         return {member.name: tar.extractfile(member).read() for member in tar.getmembers() if member.isfile()}
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("host", HOSTS, ids=lambda host: host.architecture)
 def test_every_library_is_for_the_archives_processor_and_the_jobs_python(release, host):
     files = members(release, host)

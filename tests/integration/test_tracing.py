@@ -158,6 +158,7 @@ def test_the_sums_over_history_equal_those_of_the_manifests_and_sources(source: 
         assert times == sorted(times) and claim["instant"] in {outcome.instant for outcome in outcomes}
 
 
+@pytest.mark.whole
 def test_the_sums_over_the_whole_history_equal_the_sums_in_all_manifests(source: Source) -> None:
     manifests = {manifest.batch: manifest for manifest in map(Manifest.from_json, source.documents("manifests"))}
     outcomes = [

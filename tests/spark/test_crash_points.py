@@ -83,6 +83,7 @@ def test_a_part_whose_rows_were_lost_with_an_executor_fails_and_runs_again(bench
     assert bench.rows(config, "id", "name") == [(1, "new"), (2, "n"), (3, "n")]
 
 
+@pytest.mark.whole
 def test_a_part_leaves_no_rows_in_memory(bench: Workbench) -> None:
     config = table()
     already = len(kept_rdds(bench))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import threading
-import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from change_histories import deliveries
 from extent import WHOLE
-from workbench import Workbench, flattened, row, table
+from workbench import SCHEMA, Workbench, plain_changes, row, table, told
 
 from sluice.batch.outcome import Outcome
 from sluice.changes.hidden_columns import NAMES
@@ -33,37 +32,12 @@ from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge import part as merging
 from sluice_spark.services.slice import SliceRates, serve_table
 
-SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 STORED = ("id", "place", "name", *NAMES)
-
-
-def jobs_of(bench: Workbench, work: Callable[[], Any]) -> tuple[Any, int]:
-    """What `work` gives, and how many Spark jobs it started."""
-    context, group = bench.spark.sparkContext, uuid.uuid4().hex
-    context.setJobGroup(group, group)
-    try:
-        return work(), len(context.statusTracker().getJobIdsForGroup(group))
-    finally:
-        context.setJobGroup("", "")
-
-
-def in_tasks(bench: Workbench) -> str | None:
-    """Why the newest part was left to Spark; None where nothing was said of it."""
-    places = [place for place, (name, _) in enumerate(bench.events.seen) if name == "merged"]
-    first, last = (places[-2] if len(places) > 1 else 0), places[-1]
-    told = [fields for name, fields in bench.events.seen[first:last] if name == "left_to_spark"]
-    return ": ".join(filter(None, (told[-1]["reason"], told[-1].get("detail")))) if told else None
 
 
 def commit_file(bench: Workbench, config: TableConfig, outcome: Outcome) -> dict[str, Any]:
     """The metadata of a commit."""
     return json.loads((bench.local_path(config) / ".hoodie" / f"{outcome.instant}.commit").read_text())
-
-
-def told(outcome: Outcome) -> dict[str, Any]:
-    """What an outcome says of its changes, but for the bytes of its files."""
-    counts = {name: count for name, count in outcome.counts.items() if name != "bytes_written"}
-    return {"state": outcome.state, "no_change": outcome.no_change, "counts": counts, "notes": outcome.notes}
 
 
 def test_a_few_changes_are_merged_without_a_job_as_spark_merges_them(bench: Workbench) -> None:
@@ -75,10 +49,10 @@ def test_a_few_changes_are_merged_without_a_job_as_spark_merges_them(bench: Work
     changes = [row("u", 11, 1, name="new"), row("d", 12, 2), row("c", 13, 9), row("u", 10, 9), row("u", 1, 3)]
     objects = [bench.put(changes, SCHEMA), bench.put([row("u", 14, 4, name=None)], SCHEMA)]
 
-    here, jobs = jobs_of(bench, lambda: bench.merge(driver, objects))
+    here, jobs = bench.jobs_of(lambda: bench.merge(driver, objects))
     # Hudi's client deletes the commit's marker in a job of one task.
-    assert (jobs, in_tasks(bench)) == (1, None)
-    there, jobs = jobs_of(bench, lambda: bench.merge(tasks, objects))
+    assert (jobs, bench.left_to_spark()) == (1, None)
+    there, jobs = bench.jobs_of(lambda: bench.merge(tasks, objects))
     assert jobs > 5
 
     assert told(here) == told(there)
@@ -90,18 +64,8 @@ def test_a_few_changes_are_merged_without_a_job_as_spark_merges_them(bench: Work
     written, expected = (json.loads(found["extraMetadata"]["schema"])["fields"] for found in (wrote, wanted))
     assert written == expected
 
-    again, jobs = jobs_of(bench, lambda: bench.merge(driver, objects))
+    again, jobs = bench.jobs_of(lambda: bench.merge(driver, objects))
     assert (jobs, again.instant, again.counts["repeated"]) == (0, None, 4)
-
-
-def plain_changes(draw: random.Random, *, moves: bool) -> list[dict[str, Any]]:
-    """Changes of six keys, in the order of their positions; without `moves` each keeps its place."""
-    ops = [draw.choice("cuud") for _ in range(40)]
-    made = [
-        row(op, 10 + number, draw.randint(1, 6), draw.choice(("A", None)), f"n{number}")
-        for number, op in enumerate(ops)
-    ]
-    return made if moves else [{**each, "place": (None, "A")[each["id"] % 2]} for each in made]
 
 
 Ways = Callable[[str], None]
@@ -147,7 +111,7 @@ def test_any_order_gives_the_same_rows_and_counts_by_each_way(
         for way, config in zip(WAYS, others):
             by(way)
             found = bench.merge(config, items)
-            merged.append(in_tasks(bench) is None and found.instant is not None)
+            merged.append(bench.left_to_spark() is None and found.instant is not None)
             assert (way, told(found)) == (way, told(wanted))
             assert bench.rows_by_hudi_rs(config, *STORED) == rows
     assert sum(merged) > 3 * len(WAYS) - 3, "a seed whose history shows something"
@@ -164,7 +128,7 @@ def test_thousands_of_changes_are_read_in_tasks_and_merged_as_by_spark(
     later = [bench.put(changes[at::30], SCHEMA) for at in range(30)]
     for config in (driver, tasks):
         bench.merge(config, first)
-    here, why = bench.merge(driver, later), in_tasks(bench)
+    here, why = bench.merge(driver, later), bench.left_to_spark()
     there = bench.merge(tasks, later)
     assert why is None and told(here) == told(there)
     assert here.counts["read"] == here.counts["winning"] == 6_000
@@ -173,7 +137,7 @@ def test_thousands_of_changes_are_read_in_tasks_and_merged_as_by_spark(
     bench.merge(large, first)
     monkeypatch.setattr(driver_merge, "MOST_DECODED_BYTES", 64 * 1024)
     bench.merge(large, later[:26])
-    assert in_tasks(bench) == "size: decoded"
+    assert bench.left_to_spark() == "size: decoded"
 
 
 @pytest.mark.parametrize("way", [pytest.param("handle", marks=pytest.mark.whole), "pyarrow in tasks"])
@@ -187,7 +151,7 @@ def test_rows_that_stay_move_and_start_partitions_are_merged_as_by_spark(bench: 
 
     def merge(*changes: dict[str, Any]) -> Any:
         item = bench.put(changes, SCHEMA)
-        here, why = bench.merge(driver, [item]), in_tasks(bench)
+        here, why = bench.merge(driver, [item]), bench.left_to_spark()
         there = bench.merge(tasks, [item])
         assert told(here) == told(there)
         columns = ("_hoodie_partition_path", "_hoodie_record_key", *STORED)
@@ -212,7 +176,7 @@ def test_rows_that_stay_move_and_start_partitions_are_merged_as_by_spark(bench: 
     "way, settings",
     [
         pytest.param("handle", {}, id="handle", marks=pytest.mark.whole),
-        pytest.param("pyarrow in tasks", {}, id="pyarrow in tasks"),
+        pytest.param("pyarrow in tasks", {}, id="pyarrow in tasks", marks=pytest.mark.whole),
         pytest.param("handle", {"partition_by": ("place",)}, id="moves", marks=pytest.mark.whole),
     ],
 )
@@ -224,7 +188,7 @@ def test_three_readers_and_hudis_own_writer_take_what_was_written(
     by(way)
     changes = [row("u", 30, 1, "C", "newest"), row("d", 31, 2, None, None), row("u", 32, 8, "A")]
     bench.merge(config, [bench.put(changes, SCHEMA)])
-    assert in_tasks(bench) is None
+    assert bench.left_to_spark() is None
     columns = ("id", "place", "name", "_sluice_position", "__deleted")
     here = bench.rows(config, *columns)
     assert [item[:3] for item in here[1:3]] == [(1, "C", "newest"), (2, None, None)]
@@ -272,7 +236,7 @@ def test_a_merge_that_died_in_the_driver_is_rolled_back_and_runs_again(
     assert "rolled_back" in bench.events.names() and roll_back_unfinished(hudi) == ()
     files = sorted(bench.local_path(config).glob("*.parquet"))
     assert len(files) == 1
-    again, jobs = jobs_of(bench, lambda: bench.merge_manifest(manifest, config))
+    again, jobs = bench.jobs_of(lambda: bench.merge_manifest(manifest, config))
     assert jobs > 5, "what failed in the driver is left to Spark by the same run"
     assert again.counts["winning"] == 2
     assert bench.rows(config, "id", "name") == [(1, "new"), (2, "n")]
@@ -392,7 +356,7 @@ def test_new_rows_without_a_small_file_start_one(bench: Workbench, by: Ways, mon
     by("pyarrow in the driver")
     monkeypatch.setattr(covers, "SMALL_FILE_BYTES", 0)
     merged = bench.merge(config, [bench.put([row("u", 3, 1, name="new"), row("c", 4, 3)], SCHEMA)])
-    assert (merged.counts["inserted"], merged.counts["files_written"], in_tasks(bench)) == (1, 2, None)
+    assert (merged.counts["inserted"], merged.counts["files_written"], bench.left_to_spark()) == (1, 2, None)
     assert bench.rows_by_hudi_rs(config, "id", "name") == bench.rows(config, "id", "name")
     bench.in_tasks().merge(config, [bench.put([row("u", 5, 3, name="later"), row("u", 6, 1)], SCHEMA)])
     assert bench.rows(config, "id", "name") == [(1, "n"), (2, "n"), (3, "later")]
@@ -406,7 +370,7 @@ def test_hudi_cleans_and_clusters_what_pyarrow_rewrote(
     by("pyarrow in the driver")
     for at in (50, 100):
         last = bench.merge(config, [bench.put([row("u", at + id, id, name=f"n{at}") for id in range(22)], SCHEMA)])
-        assert in_tasks(bench) is None and last.instant is not None
+        assert bench.left_to_spark() is None and last.instant is not None
     rows = bench.rows(config, "id", "name")
     assert len(base_files(bench, config)) == 6
 
@@ -429,7 +393,7 @@ def test_hudi_cleans_and_clusters_what_pyarrow_rewrote(
     assert served.report.files_after == 1
     assert bench.rows(config, "id", "name") == bench.rows_by_hudi_rs(config, "id", "name") == rows
     bench.merge(config, [bench.put([row("u", 200 + id, id, name="after") for id in range(22)], SCHEMA)])
-    assert in_tasks(bench) is None
+    assert bench.left_to_spark() is None
     assert {name for _, name in bench.rows(config, "id", "name")} == {"after"}
 
 
@@ -451,7 +415,7 @@ def test_a_commit_of_a_driver_that_died_after_it_is_found(
     assert bench.timeline(config) == before and bench.rows(config, "id", "name") == [(1, "new")]
     bench.new_run()
     replayed = bench.merge(config, list(manifest.tables[config.table].objects))
-    assert (replayed.instant, in_tasks(bench), bench.timeline(config)) == (None, None, before)
+    assert (replayed.instant, bench.left_to_spark(), bench.timeline(config)) == (None, None, before)
 
 
 def test_a_driver_that_lost_its_lane_writes_nothing(bench: Workbench) -> None:
@@ -481,7 +445,7 @@ def test_an_engine_without_a_needed_method_merges_in_tasks_and_says_so(
     few_rows.missing_in_engine.cache_clear()
     try:
         bench.merge(config, [bench.put([row("u", 2, 1, name="new")], SCHEMA)])
-        assert in_tasks(bench) == "engine: client.SparkRDDWriteClient.startCommit"
+        assert bench.left_to_spark() == "engine: client.SparkRDDWriteClient.startCommit"
     finally:
         few_rows.missing_in_engine.cache_clear()
     assert bench.rows(config, "id", "name") == [(1, "new")]
@@ -492,5 +456,5 @@ def test_a_read_that_fails_in_the_driver_is_done_in_tasks(bench: Workbench, monk
     bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
     monkeypatch.setattr(driver_merge, "rows_in", dies)
     bench.merge(config, [bench.put([row("u", 2, 1, name="new")], SCHEMA)])
-    assert in_tasks(bench) is not None and str(in_tasks(bench)).startswith("failed")
+    assert bench.left_to_spark() is not None and str(bench.left_to_spark()).startswith("failed")
     assert bench.rows(config, "id", "name") == [(1, "new")]

@@ -190,6 +190,7 @@ def test_a_truncate_that_is_alone_in_an_object_without_schema_empties_the_table(
     assert bench.rows(new, "id", "__deleted") == [(2, False)]
 
 
+@pytest.mark.whole
 def test_rows_of_a_query_are_ordered_by_their_column_and_appended_rows_stay_single(bench: Workbench) -> None:
     query = table("queried", position="last_update")
     new, old = (

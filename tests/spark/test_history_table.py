@@ -105,6 +105,7 @@ def test_any_order_gives_the_same_states_and_a_replay_changes_neither_table(
     assert (bench.timeline(config.history_table), bench.timeline(config)) == before
 
 
+@pytest.mark.whole
 def test_a_part_that_dies_between_the_two_commits_writes_no_change_twice(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,6 +126,7 @@ def test_a_table_that_was_deleted_or_restored_is_not_written_by_the_next_run(ben
     assert folder.exists() == restored and (not restored or bench.timeline(config) == before)
 
 
+@pytest.mark.whole
 def test_no_job_runs_between_the_last_look_at_the_lane_and_the_first_instant(bench: Workbench) -> None:
     """With adaptive execution, as large lanes have it: it runs the shuffles of a plan before the plan is asked to."""
     config = table()

@@ -1,4 +1,4 @@
-"""Whether a part is merged by Arrow: plain changes of a copy-on-write table, few enough to decide in the driver.
+"""Whether a part is merged by Arrow: plain changes of a table, few enough to decide in the driver.
 
 Everything unusual is left to the Spark path by `LeftToSpark`, whose reasons are words for the log.
 """
@@ -16,9 +16,10 @@ from sluice.changes import hidden_columns as hidden
 from sluice.config.table import IGNORE, MOR, TableConfig
 from sluice.hudi import options as hudi_options
 from sluice.hudi.write_choices import MIB, MOST_BYTES_BY_ARROW, wants_record_index
-from sluice_spark.arrow.base_file import can_write, has_plain_partitions
+from sluice_spark.arrow.base_file import can_write, has_plain_key, has_plain_partitions
 from sluice_spark.arrow.rows import LeftToSpark
 from sluice_spark.hudi.facts import TableFacts
+from sluice_spark.hudi.few_rows import FileToMerge
 
 # Parts that are decided in the driver: Spark's plan of a merge takes longer than so many changes.
 MOST_OBJECTS, MOST_BYTES, MOST_CHANGES = 100, 16 * MIB, 50_000
@@ -31,6 +32,8 @@ FEW_CHANGES, FEW_FILES, FEW_FILE_BYTES, FEW_STORED_ROWS = 200, 4, 8 * MIB, 200_0
 # all files, which are read whole.
 MOST_FILES, MOST_FILE_BYTES = 64, 96 * MIB
 BYTES_IN_DRIVER = 8 * MIB  # of all files; larger ones are read and written in Spark tasks
+# Of a merge-on-read table Hudi's handles write all changes in the driver, mostly into logs; logs are read in the JVM.
+FEW_FOR_LOGS, FEW_LOGS, FEW_LOG_BYTES = 1_000, 8, 8 * MIB
 # New rows go into a file below this size, and into a new one where there is none.
 SMALL_FILE_BYTES = 64 * MIB
 # Numbers that equal each other in more than one form, and values that are no key.
@@ -52,12 +55,13 @@ def check_part(
     size = sum(item.size for item in objects)
     unusual = (
         ("first_load", facts.empty),
-        ("merge_on_read", config.table_type == MOR),
         ("history", bool(config.history)),
         ("partitions", not has_plain_partitions(target, config.partition_by)),
         ("hudi_options", bool(config.hudi)),  # sizes of files among them
         ("record_index", facts.rows is None or _index_changes(config, facts)),
-        ("record_index", facts.record_index and bool(config.partition_by)),
+        ("record_index", facts.record_index and (bool(config.partition_by) or config.table_type == MOR)),
+        ("lists", config.table_type == MOR and any(map(hudi_options.is_list, target.values()))),
+        ("key_type", config.table_type == MOR and not has_plain_key(target, config.record_key)),
         ("ignored_deletes", config.delete_mode == IGNORE),
         ("floor", bool(facts.floor or facts.purged or facts.purging)),
         ("unfinished", facts.unfinished),
@@ -104,6 +108,19 @@ def by_merge_handle(
         if found:
             raise LeftToSpark(reason)
     return False
+
+
+def check_logs(files: Sequence[FileToMerge], *, changes: int) -> None:
+    """Raise LeftToSpark where too much would be read or written in the driver of a merge-on-read table."""
+    with_logs = [file for file in files if file.logs]
+    unusual = (
+        ("changes", changes > FEW_FOR_LOGS),
+        ("logs", len(with_logs) > FEW_LOGS or sum(file.log_bytes for file in with_logs) > FEW_LOG_BYTES),
+        ("files", sum(file.size for file in files) > MOST_FILE_BYTES),
+    )
+    for reason, found in unusual:
+        if found:
+            raise LeftToSpark(reason)
 
 
 def file_for_new_rows(sizes: Mapping[int, int], touched: Collection[int]) -> int | None:

@@ -18,7 +18,9 @@ from sluice.batch.manifest import ManifestObject
 from sluice.batch.unexpected import unexpected_in
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.log_restart import SeenObject
+from sluice.config.table import MOR
 from sluice.errors import SluiceError
+from sluice.hudi.write_choices import small_file_bytes
 from sluice_aws.s3.objects import Objects, ObjectSource
 from sluice_formats.decode import Decoded, decode
 from sluice_formats.records import ReaderPlan
@@ -32,16 +34,18 @@ from sluice_spark.arrow.covers import (
     OBJECTS_IN_DRIVER,
     by_merge_handle,
     check_changes,
+    check_logs,
     check_part,
     file_for_new_rows,
 )
-from sluice_spark.arrow.decide import Key, StoredRow, as_counts, decide_changes, newest_changes, with_batch
+from sluice_spark.arrow.decide import Key, StoredRow, as_counts, decide_changes, keys_of, newest_changes, with_batch
 from sluice_spark.arrow.rewrite import FileRows, FileWork, Rewrite
 from sluice_spark.arrow.rows import LeftToSpark, arrow_rows
 from sluice_spark.arrow.stored import by_key, rows_in
 from sluice_spark.arrow.table_files import read_file
 from sluice_spark.hudi.facts import TableFacts
-from sluice_spark.hudi.few_rows import FewRows, FileToMerge, base_files, missing_in_engine
+from sluice_spark.hudi.few_rows import FewRows, FileToMerge, base_files, missing_in_engine, new_file
+from sluice_spark.hudi.log_rows import rows_in_logs
 from sluice_spark.hudi.table import HudiTable
 
 READS_AT_ONCE = 8
@@ -80,7 +84,8 @@ def merge_in_driver(
     """
     config, items = hudi.config, [item for share in shares for item in share]
     check_part(config, facts, before=before, target=target, objects=items)
-    missing = missing_in_engine(hudi.jvm.spark, facts.record_index)
+    logs = config.table_type == MOR
+    missing = missing_in_engine(hudi.jvm.spark, facts.record_index, logs)
     if missing:
         raise LeftToSpark("engine", ", ".join(missing))
     few = len(items) <= OBJECTS_IN_DRIVER and sum(item.size for item in items) <= OBJECT_BYTES_IN_DRIVER
@@ -95,11 +100,16 @@ def merge_in_driver(
     if not files:
         raise LeftToSpark("files")
     sizes = [file.size for file in files]
-    by_handle = by_merge_handle(sizes, facts, changes=changes.num_rows, target=target)
+    if logs:
+        check_logs(files, changes=changes.num_rows)
+    by_handle = logs or by_merge_handle(sizes, facts, changes=changes.num_rows, target=target)
     work = FileWork(hudi.jvm.spark, objects, source, in_tasks=sum(sizes) > BYTES_IN_DRIVER)
     wanted = newest.select(list(config.record_key))
     found = work.each(partial(_stored, wanted=wanted, record_key=config.record_key), [file.path for file in files])
     stored = by_key(row for rows in found for row in rows)
+    if logs:
+        texts = key_text(wanted, config.record_key).to_pylist()
+        stored = _with_logs(hudi, facts, stored, files, dict(zip(texts, keys_of(wanted, config.record_key))))
     decided = decide_changes(newest, read=changes.num_rows, stored=stored, config=config, columns=tuple(target))
     if not decided.keys:
         return MergedInDriver(None, decided.counts, judged, unexpected_in(seen))
@@ -107,10 +117,16 @@ def merge_in_driver(
     _check_nulls(rows, facts)
     held = [stored.get(key) for key in decided.keys]
     partitions = partition_paths(rows, config.partition_by).to_pylist()
+    if logs:
+        return MergedInDriver(
+            _for_logs(rows, held, files, partitions, facts), decided.counts, judged, unexpected_in(seen)
+        )
     if by_handle and _moves(partitions, held, files):
         by_handle = by_merge_handle(sizes, facts, changes=changes.num_rows, target=target, moves=True)
     if by_handle:
-        made: FewRows | Rewrite = _few_rows(rows, held, files, partitions)
+        # New rows go into their partition's first file, as Hudi's own choice among small files does.
+        first = {file.partition: file for file in reversed(files)}
+        made: FewRows | Rewrite = _few_rows(rows, held, files, partitions, first)
     else:
         files_rows = _by_file(rows, held, files, partitions, target, config.record_key)
         made = Rewrite(config.table, hudi.path, files_rows, work)
@@ -132,16 +148,64 @@ def _moves(partitions: Sequence[str], held: Sequence[StoredRow | None], files: S
     )
 
 
-def _few_rows(
-    rows: pa.Table, held: Sequence[StoredRow | None], files: Sequence[FileToMerge], partitions: Sequence[str]
+def _with_logs(
+    hudi: HudiTable,
+    facts: TableFacts,
+    stored: Mapping[Key, StoredRow],
+    files: Sequence[FileToMerge],
+    keys: Mapping[str, Key],
+) -> dict[Key, StoredRow]:
+    """The stored rows as the logs of their files leave them. `keys` are the wanted ones by Hudi's text.
+
+    Raises LeftToSpark for a key that a log removes, and for one that two file groups hold.
+    """
+    newest = dict(stored)
+    for number, file in enumerate(files):
+        found = rows_in_logs(hudi, facts, file.logs, partition=file.partition, keys=keys) if file.logs else {}
+        for text, row in found.items():
+            held = newest.get(keys[text])
+            if row is None:
+                raise LeftToSpark("removed")
+            if held is not None and held.file != number:
+                raise LeftToSpark("stored_twice")
+            if held is None or row.position >= held.position:
+                newest[keys[text]] = StoredRow(row.position, row.owed, text, number)
+    return newest
+
+
+def _for_logs(
+    rows: pa.Table,
+    held: Sequence[StoredRow | None],
+    files: Sequence[FileToMerge],
+    partitions: Sequence[str],
+    facts: TableFacts,
 ) -> FewRows:
-    # New rows go into their partition's first file, as Hudi's own choice among small files does while there is room.
-    first = {file.partition: file for file in reversed(files)}
+    """The rows by the file that they go into: new ones into a small file without logs, as Hudi chooses, or a new one.
+
+    Raises LeftToSpark for a row that leaves its partition.
+    """
+    if any(row is not None and files[row.file].partition != place for row, place in zip(held, partitions)):
+        raise LeftToSpark("moves")
+    small = small_file_bytes(facts.rows)
+    for_new: dict[str, FileToMerge] = {}
+    for place in {place for row, place in zip(held, partitions) if row is None}:
+        fitting = [file for file in files if file.partition == place and not file.logs and file.size < small]
+        for_new[place] = min(fitting, key=lambda file: file.size) if fitting else new_file(place)
+    return _few_rows(rows, held, files, partitions, for_new)
+
+
+def _few_rows(
+    rows: pa.Table,
+    held: Sequence[StoredRow | None],
+    files: Sequence[FileToMerge],
+    partitions: Sequence[str],
+    for_new: Mapping[str, FileToMerge],
+) -> FewRows:
     columns = {name: as_counts(rows.column(name).combine_chunks()).to_pylist() for name in rows.schema.names}
     return FewRows(
         values=[{name: values[place] for name, values in columns.items()} for place in range(rows.num_rows)],
         ordering=columns[hidden.POSITION],
-        files=[first[place] if row is None else files[row.file] for row, place in zip(held, partitions)],
+        files=[for_new[place] if row is None else files[row.file] for row, place in zip(held, partitions)],
         stored_keys=[None if row is None else row.record_key for row in held],
     )
 

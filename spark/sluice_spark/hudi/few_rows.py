@@ -1,15 +1,17 @@
-"""Upserts a few rows in the driver, without a Spark job: by Hudi's own merge handle on a local engine context.
+"""Upserts a few rows in the driver, without a Spark job: by Hudi's own handles on a local engine context.
 
-The rows go through the calls that Hudi's compaction makes of a table (`HoodieCompactionHandler.handleUpdate`), and the
-commit through Hudi's write client, so its marker, statistics and metadata are those of any upsert.
+Rows for base files go through the calls that Hudi's compaction makes of a table (`HoodieCompactionHandler`), updates of
+a merge-on-read table through Hudi's append handle into logs, and the commit through Hudi's write client. So its
+markers, statistics and metadata are those of any upsert.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -18,11 +20,13 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from sluice.catalog.columns import META_COLUMNS
+from sluice.config.table import MOR
 from sluice.hudi import options as hudi_options
 from sluice.hudi import own_metadata
-from sluice.hudi.timeline import COMMIT
+from sluice.hudi.timeline import COMMIT, DELTA_COMMIT
 from sluice_spark.errors import RowsNotWritten
 from sluice_spark.hudi.facts import CommitResult, TableFacts
+from sluice_spark.hudi.log_rows import NEEDED_TO_READ
 from sluice_spark.hudi.table import HudiTable
 
 COMMIT_TIME, SEQUENCE, RECORD_KEY, PARTITION_PATH, FILE_NAME = META_COLUMNS
@@ -70,26 +74,54 @@ _NEEDED_BY_RECORD_INDEX = (
         ("String", ".common.model.HoodieWriteStat", "Integer", "String", ".storage.HoodieStorage"),
     ),
 )
+# How rows come into merge-on-read tables: into logs, and new ones into new files.
+_NEEDED_BY_LOGS = (
+    (
+        ".io.HoodieAppendHandle",
+        "",
+        (
+            ".config.HoodieWriteConfig",
+            "String",
+            ".table.HoodieTable",
+            "String",
+            "String",
+            "java.util.Iterator",
+            ".common.engine.TaskContextSupplier",
+        ),
+    ),
+    (".io.HoodieAppendHandle", "doAppend", ()),
+    (".io.HoodieAppendHandle", "close", ()),
+    (".common.model.HoodieRecord", "setCurrentLocation", (".common.model.HoodieRecordLocation",)),
+    (".common.model.HoodieRecordLocation", "", ("String", "String")),
+    (".table.HoodieCompactionHandler", "handleInsert", ("String", "String", "String", "java.util.Map")),
+    *NEEDED_TO_READ,
+)
 
 
 @dataclass(frozen=True)
 class FileToMerge:
-    """One of a table's newest base files, in the folder `partition`; `handle` is Hudi's own object for it."""
+    """A file slice: the newest base file of a file group in the folder `partition`, and the log files to merge into it.
+
+    `handle` is Hudi's own object for the base file, and None for a new file group, which has none yet. `logs` are
+    paths, oldest first.
+    """
 
     path: str
     file_id: str
     size: int
     handle: Any
     partition: str = ""
+    logs: tuple[str, ...] = ()
+    log_bytes: int = 0
 
 
 @dataclass(frozen=True)
 class FewRows:
-    """Rows to upsert into base files of a copy-on-write table.
+    """Rows to upsert into file groups.
 
     `values` are the rows, column -> value: dates as days, timestamps as microseconds since 1970. `ordering` are their
-    positions. `files` has for each row the base file that it goes into, and `stored_keys` Hudi's text of its key where
-    that file holds the row, else None.
+    positions. `files` has for each row the file that it goes into, and `stored_keys` Hudi's text of its key where that
+    file holds the row, else None. Of a merge-on-read table, files without a new row get a log file more.
     """
 
     values: Sequence[Mapping[str, Any]]
@@ -99,15 +131,16 @@ class FewRows:
 
 
 @lru_cache(maxsize=2)
-def missing_in_engine(spark: SparkSession, record_index: bool) -> tuple[str, ...]:
+def missing_in_engine(spark: SparkSession, record_index: bool, logs: bool = False) -> tuple[str, ...]:
     """The members that this engine's Hudi lacks for commits of small parts, as `class.method`; empty for none.
 
-    `record_index`: the table has one.
+    `record_index`: the table has one. `logs`: it is a merge-on-read table.
     """
     context: Any = spark.sparkContext
     gateway, reflection = context._gateway, context._jvm.py4j.reflection.ReflectionUtil
     missing = []
-    for name, method, parameters in _NEEDED + (_NEEDED_BY_RECORD_INDEX if record_index else ()):
+    needed = _NEEDED + (_NEEDED_BY_RECORD_INDEX if record_index else ()) + (_NEEDED_BY_LOGS if logs else ())
+    for name, method, parameters in needed:
         try:
             types = gateway.new_array(context._jvm.java.lang.Class, len(parameters))
             for place, parameter in enumerate(parameters):
@@ -126,14 +159,33 @@ def _java_name(name: str) -> str:
 
 
 def base_files(hudi: HudiTable, facts: TableFacts, most: int) -> list[FileToMerge] | None:
-    """The newest base files of a copy-on-write table, in Hudi's order; None for more than `most`, or partitions."""
-    found = hudi.jvm.newest_base_files(facts.meta_client, most, partitioned=bool(hudi.config.partition_by))
-    if found is None:
+    """The newest base files of a table, in Hudi's order, with their log files; None for more than `most`.
+
+    None, too, where a file group of a merge-on-read table has logs alone.
+    """
+    partitioned = bool(hudi.config.partition_by)
+    if hudi.config.table_type != MOR:
+        found = hudi.jvm.newest_base_files(facts.meta_client, most, partitioned=partitioned)
+        return None if found is None else [_file(file, partition) for partition, file in found]
+    slices = hudi.jvm.newest_slices(facts.meta_client, most, partitioned=partitioned)
+    if slices is None or not all(item.getBaseFile().isPresent() for _, item in slices):
         return None
-    return [
-        FileToMerge(str(file.getPath()), str(file.getFileId()), int(file.getFileSize()), file, str(partition))
-        for partition, file in found
-    ]
+    return [_with_logs(_file(item.getBaseFile().get(), partition), item) for partition, item in slices]
+
+
+def new_file(partition: str) -> FileToMerge:
+    """A file group that doesn't exist yet."""
+    return FileToMerge("", f"{uuid.uuid4()}-0", 0, None, partition)
+
+
+def _file(file: Any, partition: str) -> FileToMerge:
+    return FileToMerge(str(file.getPath()), str(file.getFileId()), int(file.getFileSize()), file, str(partition))
+
+
+def _with_logs(file: FileToMerge, file_slice: Any) -> FileToMerge:
+    logs = list(file_slice.getLogFiles().toArray())[::-1]  # Hudi has the newest first
+    paths = tuple(str(log.getPath().toString()) for log in logs)
+    return replace(file, logs=paths, log_bytes=sum(int(log.getFileSize()) for log in logs))
 
 
 def write_few(
@@ -161,13 +213,21 @@ def write_few(
         stats = jvm.java_list()
         for number, file in enumerate({file.file_id: file for file in rows.files}.values()):
             places = [place for place, other in enumerate(rows.files) if other.file_id == file.file_id]
-            made = jvm.java_map()
-            for count, place in enumerate(places):
-                meta = _meta(instant, f"{instant}_{number}_{count}", keys[place], file.partition)
-                row = {**rows.values[place], **meta}
-                made.put(keys[place], records.record(row, keys[place], file.partition, rows.ordering[place]))
             new = _new_rows(rows, places)
-            for stat in _written(hudi, table.handleUpdate(instant, file.partition, file.file_id, made, file.handle)):
+            if hudi.config.table_type == MOR and not new:
+                updates = [records.update(rows.values[n], keys[n], file, rows.ordering[n]) for n in places]
+                statuses = _appended(hudi, table, client, instant, file, updates)
+            else:
+                made = jvm.java_map()
+                for count, place in enumerate(places):
+                    meta = _meta(instant, f"{instant}_{number}_{count}", keys[place], file.partition)
+                    row = {**rows.values[place], **meta}
+                    made.put(keys[place], records.record(row, keys[place], file.partition, rows.ordering[place]))
+                if file.handle is None:
+                    statuses = table.handleInsert(instant, file.partition, file.file_id, made)
+                else:
+                    statuses = table.handleUpdate(instant, file.partition, file.file_id, made, file.handle)
+            for stat in _written(hudi, statuses):
                 if (int(stat.getNumInserts()), int(stat.getNumUpdateWrites())) != (new, len(places) - new):
                     raise _not_written(
                         hudi,
@@ -197,11 +257,12 @@ def _options(hudi: HudiTable, kinds: Mapping[str, str], facts: TableFacts) -> di
 
 def _begun(hudi: HudiTable, client: Any, instant: str) -> Any:
     """The table on a local engine context, with the instant inflight."""
+    action = _action(hudi)
     h = hudi.jvm.classes
     context = h.common.engine.HoodieLocalEngineContext(hudi.jvm.storage_conf())
     table = h.table.HoodieSparkTable.create(client.getConfig(), context)
     requested = h.common.table.timeline.HoodieInstant.State.REQUESTED
-    item = table.getMetaClient().createNewInstant(requested, COMMIT, instant)
+    item = table.getMetaClient().createNewInstant(requested, action, instant)
     table.getActiveTimeline().transitionRequestedToInflight(item, hudi.jvm.none())
     return table
 
@@ -210,7 +271,30 @@ def _committed(hudi: HudiTable, client: Any, instant: str, stats: Any, metadata:
     extra = hudi.jvm.java_map()
     for name, value in own_metadata.stored_metadata(metadata).items():
         extra.put(name, value)
-    client.commitStats(instant, stats, hudi.jvm.classes.common.util.Option.of(extra), COMMIT)
+    client.commitStats(instant, stats, hudi.jvm.classes.common.util.Option.of(extra), _action(hudi))
+
+
+def _action(hudi: HudiTable) -> str:
+    return DELTA_COMMIT if hudi.config.table_type == MOR else COMMIT
+
+
+def _appended(hudi: HudiTable, table: Any, client: Any, instant: str, file: FileToMerge, records: Iterable[Any]) -> Any:
+    """The statuses of a log file with the records, behind the file's others."""
+    made, statuses = hudi.jvm.java_list(), hudi.jvm.java_list()
+    for record in records:
+        made.add(record)
+    handle = hudi.jvm.classes.io.HoodieAppendHandle(
+        client.getConfig(),
+        instant,
+        table,
+        file.partition,
+        file.file_id,
+        made.iterator(),
+        table.getTaskContextSupplier(),
+    )
+    handle.doAppend()
+    statuses.add(handle.close())
+    return statuses.iterator()
 
 
 def _new_rows(rows: FewRows, places: Sequence[int]) -> int:
@@ -224,33 +308,56 @@ def _meta(
     return {COMMIT_TIME: instant, SEQUENCE: sequence, RECORD_KEY: key, PARTITION_PATH: partition, FILE_NAME: ""}
 
 
+@dataclass(frozen=True)
+class _Schema:
+    """An Avro schema as Java's object, and as fastavro writes by it."""
+
+    java: Any
+    written: Any
+
+    @classmethod
+    def of(cls, java: Any) -> _Schema:
+        return cls(java, fastavro.parse_schema(_without_times(json.loads(str(java.toString())))))
+
+
 class _Records:
     """Makes Hudi's records of rows: through Avro bytes, since each field by itself would be a call."""
 
     def __init__(self, hudi: HudiTable, client: Any, schema_text: str) -> None:
         jvm, h = hudi.jvm, hudi.jvm.classes
         self._h = h
-        self._schema = h.avro.HoodieAvroUtils.addMetadataFields(jvm.parsed_avro(schema_text))
-        self._written = fastavro.parse_schema(_without_times(json.loads(str(self._schema.toString()))))
+        plain = jvm.parsed_avro(schema_text)
+        self._plain = _Schema.of(plain)
+        self._whole = _Schema.of(h.avro.HoodieAvroUtils.addMetadataFields(plain))
         self._generator = h.keygen.factory.HoodieSparkKeyGeneratorFactory.createKeyGenerator(
             client.getConfig().getProps()
         )
 
     def key(self, row: Mapping[str, Any]) -> tuple[str, str]:
         """Hudi's text of a row's key, and its partition."""
-        key = self._generator.getKey(self._avro({**row, **_meta()}))
+        key = self._generator.getKey(self._avro({**row, **_meta()}, self._whole))
         return str(key.getRecordKey()), str(key.getPartitionPath())
 
     def record(self, row: Mapping[str, Any], key: str, partition: str, ordering: str) -> Any:
         """A record with Hudi's own columns."""
+        return self._record(self._avro(row, self._whole), key, partition, ordering)
+
+    def update(self, row: Mapping[str, Any], key: str, file: FileToMerge, ordering: str) -> Any:
+        """A record for a log of the file, which holds its key: Hudi's append handle adds its own columns."""
+        made = self._record(self._avro(row, self._plain), key, file.partition, ordering)
         model = self._h.common.model
-        payload = model.DefaultHoodieRecordPayload(self._avro(row), ordering)
+        made.setCurrentLocation(model.HoodieRecordLocation(str(file.handle.getCommitTime()), file.file_id))
+        return made
+
+    def _record(self, avro: Any, key: str, partition: str, ordering: str) -> Any:
+        model = self._h.common.model
+        payload = model.DefaultHoodieRecordPayload(avro, ordering)
         return model.HoodieAvroRecord(model.HoodieKey(key, partition), payload)
 
-    def _avro(self, row: Mapping[str, Any]) -> Any:
+    def _avro(self, row: Mapping[str, Any], schema: _Schema) -> Any:
         body = io.BytesIO()
-        fastavro.schemaless_writer(body, self._written, dict(row))
-        return self._h.avro.HoodieAvroUtils.bytesToAvro(body.getvalue(), self._schema)
+        fastavro.schemaless_writer(body, schema.written, dict(row))
+        return self._h.avro.HoodieAvroUtils.bytesToAvro(body.getvalue(), schema.java)
 
 
 def _without_times(schema: Any) -> Any:

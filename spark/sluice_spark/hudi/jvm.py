@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, Callable, cast
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -42,6 +42,10 @@ class HudiJvm:
     def parsed_avro(self, schema: str) -> Any:
         """An Avro schema of its JSON."""
         return self._jvm.org.apache.avro.Schema.Parser().parse(schema)
+
+    def temporary_folder(self) -> str:
+        """The JVM's folder for temporary files."""
+        return str(self._jvm.java.lang.System.getProperty("java.io.tmpdir"))
 
     def storage_conf(self) -> Any:
         return self._hudi.hadoop.fs.HadoopFSUtils.getStorageConf(self.spark._jsc.hadoopConfiguration())
@@ -184,19 +188,26 @@ class HudiJvm:
     def newest_base_files(
         self, meta_client: Any, most: int, *, partitioned: bool = False
     ) -> list[tuple[str, Any]] | None:
-        """Hudi's objects for a copy-on-write table's newest base files, each with its partition; None as above.
+        """Hudi's objects for a copy-on-write table's newest base files, each with its partition; None as above."""
+        return self._newest(meta_client, most, partitioned, lambda view, place: view.getLatestBaseFiles(place))
 
-        Partitions are listed in the driver, without a Spark job.
-        """
+    def newest_slices(self, meta_client: Any, most: int, *, partitioned: bool) -> list[tuple[str, Any]] | None:
+        """Hudi's objects for a table's newest file slices, each with its partition; None for more than `most`."""
+        return self._newest(meta_client, most, partitioned, lambda view, place: view.getLatestFileSlices(place))
+
+    def _newest(
+        self, meta_client: Any, most: int, partitioned: bool, listed: Callable[[Any, str], Any]
+    ) -> list[tuple[str, Any]] | None:
+        """What is `listed` of each partition. They are listed in the driver, without a Spark job."""
         context = self._hudi.common.engine.HoodieLocalEngineContext(self.storage_conf())
         partitions = self.partitions(meta_client, context) if partitioned else [""]
-        files: list[tuple[str, Any]] = []
+        found: list[tuple[str, Any]] = []
         with self._file_view(meta_client) as view:
             for partition in partitions if len(partitions) <= most else ():
-                files += [(partition, file) for file in view.getLatestBaseFiles(partition).toArray()]
-                if len(files) > most:
+                found += [(partition, item) for item in listed(view, partition).toArray()]
+                if len(found) > most:
                     break
-        return files if max(len(partitions), len(files)) <= most else None
+        return found if max(len(partitions), len(found)) <= most else None
 
     def size_bytes(self, meta_client: Any) -> int:
         """Bytes of the table's newest base and log files."""

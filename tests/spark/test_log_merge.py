@@ -1,0 +1,179 @@
+"""Small parts of merge-on-read tables are merged without a Spark job: rows, counts and files as Spark makes them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from change_histories import deliveries
+from workbench import SCHEMA, Workbench, plain_changes, row, table, told
+
+from sluice.changes.hidden_columns import NAMES
+from sluice.config.table import TableConfig
+from sluice.services.requests import COMPACTION
+from sluice_spark.arrow import covers
+from sluice_spark.hudi import few_rows
+from sluice_spark.hudi.recovery import roll_back_unfinished
+from sluice_spark.hudi.table import HudiTable
+from sluice_spark.services.slice import SliceRates, serve_table
+
+STORED = ("id", "place", "name", *NAMES)
+
+
+class Died(Exception):
+    """The driver's end at a point of its commit."""
+
+
+def dies(*_: Any, **__: Any) -> Any:
+    raise Died
+
+
+def mor(name: str = "here", **settings: Any) -> TableConfig:
+    return table(name, table_type="mor", **settings)
+
+
+def files(bench: Workbench, config: TableConfig) -> dict[str, int]:
+    """How many base files and log files the table has, of all commits."""
+    paths = bench.local_path(config).rglob("*")
+    found = [path.name for path in paths if ".hoodie" not in str(path) and path.suffix != ".crc"]
+    return {kind: sum(mark in name for name in found) for kind, mark in (("base", ".parquet"), ("logs", ".log."))}
+
+
+def compacted(bench: Workbench, config: TableConfig) -> None:
+    serve_table(
+        bench.spark,
+        config=config,
+        service=COMPACTION,
+        services=bench.services,
+        rates=SliceRates(cores=1),
+        still_held=lambda: True,
+        slice_s=20,
+        raise_floor=lambda positions: None,
+    )
+
+
+def test_updates_go_into_logs_and_new_rows_into_files_as_by_spark(bench: Workbench) -> None:
+    here, spark = mor(), mor("there")
+    bench.services.known.leave_to_spark(spark)
+    steps = (
+        [row("u", 11, 1, name="first"), row("d", 12, 2)],
+        [
+            row("u", 13, 1, name="second"),
+            row("u", 10, 2, name="late"),
+            row("c", 15, 9),
+            row("u", 16, 4),
+            row("c", 17, 8),
+        ],
+        [row("u", 20, 9, name="of a new file"), row("u", 21, 1, name="third"), row("c", 22, 10)],
+    )
+    item = [bench.put([row("c", number, number) for number in range(1, 6)], SCHEMA)]
+    for config in (here, spark):
+        bench.merge(config, item)
+    for step in steps:
+        item = [bench.put(step, SCHEMA)]
+        found, jobs = bench.jobs_of(lambda item=item: bench.merge(here, item))  # type: ignore[misc]
+        assert (jobs, bench.left_to_spark()) == (1, None)
+        assert told(found) == told(bench.merge(spark, item))
+        assert files(bench, here) == files(bench, spark)
+        assert bench.rows_by_hudi_rs(here, *STORED) == bench.rows_by_hudi_rs(spark, *STORED)
+    assert bench.rows(here, *STORED) == bench.rows(spark, *STORED)
+    bench.new_run()
+    again = bench.merge(here, item)
+    assert (again.instant, again.counts["repeated"], bench.left_to_spark()) == (None, 3, None)
+
+
+@pytest.mark.parametrize(
+    "seed, settings",
+    [
+        pytest.param(4, {"partition_by": ("place",)}, id="partitions", marks=pytest.mark.whole),
+        pytest.param(10, {"keep_deleted_values": True}, id="kept values", marks=pytest.mark.whole),
+        *(pytest.param(seed, {}, id=f"tombstones {seed}", marks=pytest.mark.whole) for seed in (4, 18, 22)),
+    ],
+)
+def test_any_order_gives_the_same_rows_and_counts_also_behind_a_compaction(
+    bench: Workbench, seed: int, settings: dict[str, Any]
+) -> None:
+    draw = random.Random(seed)
+    here, spark = (mor(name, lineage=("object", "offset"), **settings) for name in ("here", "there"))
+    bench.services.known.leave_to_spark(spark)
+    merged = []
+    for number, objects in enumerate(deliveries(draw, plain_changes(draw, moves=False), objects_at_once=6)):  # type: ignore[arg-type]
+        items = [bench.put(changes, SCHEMA) for changes in objects]  # type: ignore[arg-type]
+        wanted = bench.merge(spark, items)
+        found = bench.merge(here, items)
+        merged.append(bench.left_to_spark() is None and found.instant is not None)
+        assert told(found) == told(wanted)
+        if number == 2:
+            compacted(bench, here)
+            bench.new_run()
+            bench.services.known.leave_to_spark(spark)
+        assert bench.rows_by_hudi_rs(here, *STORED) == bench.rows_by_hudi_rs(spark, *STORED)
+    assert sum(merged) > 1, "a seed whose history shows something"
+    assert bench.rows(here, *STORED) == bench.rows(spark, *STORED)
+
+
+@pytest.mark.whole
+def test_three_readers_and_hudis_own_writer_take_the_logs(bench: Workbench) -> None:
+    config = mor()
+    bench.merge(config, [bench.put([row("r", 10, id) for id in range(6)], SCHEMA)])
+    bench.merge(config, [bench.put([row("u", 30, 1, "C", "newest"), row("d", 31, 2, None, None)], SCHEMA)])
+    assert bench.left_to_spark() is None and files(bench, config)["logs"] == 1
+    columns = ("id", "place", "name", "_sluice_position", "__deleted")
+    found = bench.rows(config, *columns)
+    assert [item[:3] for item in found[1:3]] == [(1, "C", "newest"), (2, None, None)]
+    assert bench.rows_by_hudi_rs(config, *columns) == bench.rows_by_old_bundle(config, *columns) == found
+
+    bench.in_tasks().merge(config, [bench.put([row("u", 40, 1, "D", "spark"), row("c", 41, 7)], SCHEMA)])
+    bench.new_run()
+    bench.merge(config, [bench.put([row("u", 35, 1, "D", "late"), row("u", 42, 2, "E", "back")], SCHEMA)])
+    assert bench.left_to_spark() is None
+    found = bench.rows(config, "id", "place", "name")
+    assert found[1:3] == [(1, "D", "spark"), (2, "E", "back")] and len(found) == 7
+    compacted(bench, config)
+    assert bench.rows(config, "id", "place", "name") == bench.rows_by_hudi_rs(config, "id", "place", "name") == found
+
+
+@pytest.mark.parametrize("at", ["_written", pytest.param("_committed", marks=pytest.mark.whole)])
+def test_a_log_of_a_driver_that_died_is_rolled_back_and_written_again(
+    bench: Workbench, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = mor()
+    bench.merge(config, [bench.put([row("c", 1, 1), row("c", 2, 2)], SCHEMA)])
+    bench.merge(config, [bench.put([row("u", 3, 1, name="before")], SCHEMA)])
+    manifest = bench.manifest(config, [bench.put([row("u", 4, 1, name="new")], SCHEMA)])
+    with monkeypatch.context() as broken:
+        broken.setattr(few_rows, at, dies)
+        with pytest.raises(Died):
+            bench.merge_manifest(manifest, config)
+    hudi = HudiTable(bench.spark, bench.path(config), config)
+    assert bench.rows(config, "id", "name") == [(1, "before"), (2, "n")]
+
+    assert bench.resolve(manifest, config) is None
+    assert "rolled_back" in bench.events.names() and roll_back_unfinished(hudi) == ()
+    bench.new_run()
+    assert bench.merge_manifest(manifest, config).counts["winning"] == 1
+    assert bench.left_to_spark() is None
+    bench.merge(config, [bench.put([row("u", 5, 2, name="after")], SCHEMA)])
+    assert bench.left_to_spark() is None
+    assert bench.rows(config, "id", "name") == bench.rows_by_hudi_rs(config, "id", "name") == [(1, "new"), (2, "after")]
+
+
+@pytest.mark.whole
+def test_what_the_driver_does_not_write_into_logs_is_left_to_spark(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = mor(partition_by=("place",))
+    bench.merge(config, [bench.put([row("c", 1, 1, "A"), row("c", 2, 2, "B")], SCHEMA)])
+    bench.merge(config, [bench.put([row("u", 4, 1, "A", "stays"), row("u", 5, 2, "B")], SCHEMA)])
+    assert bench.left_to_spark() is None
+    for name, value, why in (("FEW_FOR_LOGS", 1, "changes"), ("FEW_LOG_BYTES", 10, "logs"), ("FEW_LOGS", 0, "logs")):
+        with monkeypatch.context() as small:
+            small.setattr(covers, name, value)
+            bench.merge(config, [bench.put([row("u", 10, 1, "A", why), row("u", 11, 2, "B", why)], SCHEMA)])
+        assert bench.left_to_spark() == why
+    bench.merge(config, [bench.put([row("u", 20, 1, "B", "moved")], SCHEMA)])
+    assert bench.left_to_spark() == "moves"
+    bench.merge(config, [bench.put([row("u", 21, 1, "B", "of two files")], SCHEMA)])
+    assert bench.left_to_spark() == "stored_twice"
+    assert bench.rows(config, "id", "place", "name") == [(1, "B", "of two files"), (2, "B", "logs")]
