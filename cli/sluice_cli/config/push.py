@@ -124,7 +124,10 @@ def push(
     if found.risks and not yes:
         if as_json:
             say("\n".join(found.risks))
-        ask(f"{counted(len(found.risks), 'change')} can lose or stop something. Push?", preview="`sluice config plan`")
+        ask(
+            f"{counted(len(found.risks), 'change')} can lose or stop something. Push?",
+            otherwise="`sluice config plan` to see what would be done",
+        )
     changed = before is None or before.version != configuration.version
     if changed:
         _store(opened, configuration)

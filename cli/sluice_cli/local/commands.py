@@ -20,7 +20,7 @@ import typer
 
 from sluice.errors import CommandFailed, UsageError
 from sluice_cli.local.progress import progress_lines
-from sluice_cli.terminal.interaction import Yes, ask_in_terminal, following
+from sluice_cli.terminal.interaction import Yes, ask, following
 from sluice_cli.terminal.output import Json, print_json, say
 from sluice_local.emulators.choose import VARIABLE, Kind
 from sluice_local.errors import DidNotStart
@@ -168,9 +168,9 @@ def down(
 ) -> None:
     """End the stack and everything it started. Succeeds also when no stack runs.
 
-    Without --keep, the stack's buckets, tables and ledger are gone, and so is what --keep kept before. In a terminal
-    it asks before it discards them; a script is not asked. A stack that ends in another way, by Ctrl-C or with the
-    machine, leaves what was kept last. Only MiniStack keeps data.
+    Without --keep, the stack's buckets, tables and ledger are gone, and so is what --keep kept before. That needs a
+    yes: a question in a terminal, else --yes. A stack that ends in another way, by Ctrl-C or with the machine, leaves
+    what was kept last. Only MiniStack keeps data.
     """
     home = running_home(os.environ, Path.cwd())
     owner = home.owner()
@@ -180,8 +180,9 @@ def down(
         return
     if keep:
         _ask_to_keep(home)
-    else:
-        ask_in_terminal(f"End the stack in {home.path} and discard its buckets, tables and ledger?", yes=yes)
+    elif not yes:
+        question = f"End the stack in {home.path} and discard its buckets, tables and ledger?"
+        ask(question, otherwise="--keep to keep its data")
     os.kill(owner, signal.SIGTERM)
     deadline = time.monotonic() + (_KEEP_SECONDS if keep else _END_SECONDS)
     while is_running(owner):

@@ -21,15 +21,15 @@ Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 _POLL_S = 0.05
 
 
-def ask(question: str, *, preview: str = "--dry-run") -> None:
+def ask(question: str, *, otherwise: str = "--dry-run to see what would be done") -> None:
     """Return only after a yes. Raises CommandFailed for a no, and UsageError where stdin is no terminal.
 
-    `preview` is what shows beforehand what would be done.
+    `otherwise` is what else can be used there than --yes.
     """
     if not sys.stdin.isatty():
         raise UsageError(
             "This needs a confirmation, and stdin is not a terminal",
-            next_step=f"Use --yes to go on without a question, or {preview} to see what would be done",
+            next_step=f"Use --yes to go on without a question, or {otherwise}",
         )
     if not typer.confirm(escaped(question)):
         raise CommandFailed("Nothing was changed")
