@@ -25,6 +25,7 @@ from sluice_cli.ingest.set_aside import in_quarantine
 from sluice_cli.ingest.survey import describe_lane
 from sluice_cli.ops.adopt_bucket import announces, configured, queue_arn, region_of
 from sluice_cli.ops.engine import EngineTrial
+from sluice_cli.status.overview import lanes_and_tables
 from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.findings import FAIL, OK, WARN, Finding
 from sluice_cli.terminal.output import (
@@ -256,7 +257,10 @@ def _lanes(target: Target) -> Iterator[Finding]:
 
 def _tables(target: Target) -> Iterator[Finding]:
     silver = TimelineReader(SilverBucket(target.client("s3"), target.silver))
-    for table in DynamoDbLedger(target.client("dynamodb"), target.ledger_table).tables.all():
+    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    _, described = lanes_and_tables(ledger, epoch_ms())
+    failing = {table["table"] for table in described if table["last_error"]}
+    for table in ledger.tables.all():
         if table.blocked:
             yield Finding(f"table {table.table}", FAIL, str(table.blocked["error"]), str(table.blocked["next_step"]))
         elif _went_back(table, silver):
@@ -266,7 +270,7 @@ def _tables(target: Target) -> Iterator[Finding]:
                 f"its last commit {table.last_instant} is gone: it was deleted, or restored to an earlier state",
                 TableWentBack.next_step,
             )
-        elif table.last_error:
+        elif table.last_error and table.table in failing:
             yield Finding(
                 f"table {table.table}",
                 WARN,
@@ -292,7 +296,8 @@ def _set_aside(target: Target) -> Iterator[Finding]:
             "quarantine",
             WARN,
             f"not merged: {found.described}",
-            "`sluice quarantine list` shows which and why",
+            "Nothing retries these by itself: `sluice quarantine list` shows which and why, `sluice quarantine retry` "
+            "merges them once the cause is gone, `sluice quarantine discard` gives them up",
             facts={"objects": found.objects, "rows": found.rows},
         )
 

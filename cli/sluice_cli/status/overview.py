@@ -42,6 +42,8 @@ def gather(ledger: Ledger, now: int, configured: Callable[[], Configuration | No
     aside = {state: _aside(ledger.objects.in_state(state)) for state in (PARKED, QUARANTINED, IGNORED, SUPERSEDED)}
     for table in tables:  # the totals count batches, and objects quarantined at admission are in none
         table["quarantined"]["objects"] += aside[QUARANTINED]["at_admission"].get(table["table"], 0)
+        if nothing_merged(table):
+            table["notes"].append("all of its objects are in quarantine, and nothing retries them by itself")
     return {
         "lanes": lanes,
         "tables": tables,
@@ -60,7 +62,8 @@ def lanes_and_tables(
     """The state of all lanes and tables, without set-aside objects.
 
     A table is listed in the lane of its objects or, without any, in the lane of its rule. A configured lane without an
-    item in the ledger is listed if objects are pending in it, since paused tables wake no lane.
+    item in the ledger is listed if objects are pending in it, since paused tables wake no lane. A table has an error
+    only while objects of it wait: where these were set aside or discarded, nothing is left that fails.
     """
     tables: dict[str, dict[str, Any]] = {
         state.table: _table(state, now, config_by_pinned_topic(configuration, state.table, state.pinned))
@@ -93,6 +96,9 @@ def lanes_and_tables(
                     }
     for table in tables.values():
         table["late"] = _is_late(table["pending"]["oldest_ms"], table["freshness_s"])
+        waits = table["pending"]["objects"] or table["claimed"]["objects"]
+        if not table["blocked"] and not (table["failures"] and waits):
+            table.update(last_error=None, failures=0, backoff_until=None)
     return lanes, [tables[name] for name in sorted(tables)]
 
 
@@ -203,6 +209,7 @@ def _aside(records: Iterable[ObjectRecord]) -> dict[str, Any]:
     """
     counts: Counter[str] = Counter()
     at_admission: Counter[str] = Counter()
+    codes: dict[str, str | None] = {}
     examples: dict[str, list[str]] = {}
     found = iter(records)
     for record in islice(found, COUNTED_AT_MOST):
@@ -210,11 +217,13 @@ def _aside(records: Iterable[ObjectRecord]) -> dict[str, Any]:
         counts[reason] += 1
         if record.table and record.batch is None:
             at_admission[record.table] += 1
+        codes[reason] = record.code
         if len(examples.setdefault(reason, [])) < EXAMPLES:
             examples[reason].append(record.id.key)
     more = next(found, None) is not None
     reasons = [
-        {"reason": reason, "objects": count, "examples": examples[reason]} for reason, count in counts.most_common()
+        {"reason": reason, "code": codes[reason], "objects": count, "examples": examples[reason]}
+        for reason, count in counts.most_common()
     ]
     return {"objects": counts.total(), "more": more, "reasons": reasons, "at_admission": dict(at_admission)}
 
@@ -255,6 +264,12 @@ def _messages(parts: Iterable[Any]) -> dict[str, Any]:
         "more": more,
         "reasons": [{"reason": reason, "messages": count} for reason, count in counts.most_common()],
     }
+
+
+def nothing_merged(table: Mapping[str, Any]) -> bool:
+    """True for a table without a commit all of whose objects are in quarantine."""
+    waits = table["pending"]["objects"] or table["claimed"]["objects"]
+    return bool(table["quarantined"]["objects"]) and table["last_commit_at"] is None and not waits
 
 
 def describe_trouble(table: Mapping[str, Any], now: int, *, characters: int) -> list[str]:

@@ -37,7 +37,7 @@ from sluice_cli.status.html import (
     tag,
     words,
 )
-from sluice_cli.status.overview import describe_trouble
+from sluice_cli.status.overview import describe_trouble, nothing_merged
 from sluice_cli.status.past import RunPast, TablePast
 from sluice_cli.status.service_entries import describe_error, describe_report, describe_since
 from sluice_cli.status.trouble import CommandLine
@@ -132,6 +132,8 @@ def _state(table: Mapping[str, Any]) -> tuple[str, StateKind]:
         return "paused", PAUSES
     if table["claimed"]["objects"]:
         return "merging", RUNNING
+    if nothing_merged(table):
+        return "quarantined", WARNS
     return ("waiting", WAITS) if table["pending"]["objects"] else ("up to date", RESTS)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -105,13 +106,23 @@ def _quarantined(status: Mapping[str, Any]) -> Iterator[Trouble]:
     found, rows = status["set_aside"][QUARANTINED], status["quarantined_rows"]
     if not found["objects"] and not rows["rows"]:
         return
-    parts = [
-        *([_number(found, "objects", "object")] if found["objects"] else []),
-        *([f"{_number(rows, 'rows', 'row')} of {_number(rows, 'objects', 'object')}"] if rows["rows"] else []),
-    ]
-    reason = (found["reasons"] or rows["reasons"])[0]["reason"]
-    text = f"{' and '.join(parts)}, most often: {cut(reason)}"
-    yield Trouble(FAILS, "quarantined", text, "aside", (("quarantine", "list"),))
+    parts = []
+    if found["objects"]:
+        parts.append(f"{_number(found, 'objects', 'object')} ({_most_often(found['reasons'], 'objects')})")
+    if rows["rows"]:
+        of = f"{_number(rows, 'rows', 'row')} of {_number(rows, 'objects', 'object')}"
+        parts.append(f"{of} ({_most_often(rows['reasons'], 'rows')})")
+    yield Trouble(FAILS, "quarantined", " and ".join(parts), "aside", (("quarantine", "list"),))
+
+
+def _most_often(reasons: Sequence[Mapping[str, Any]], unit: str) -> str:
+    """The most frequent reason: the first of the code with the most objects or rows, since texts name their columns."""
+    by_code: Counter[str] = Counter()
+    for each in reasons:
+        by_code[each.get("code") or each["reason"]] += each[unit]
+    most = by_code.most_common(1)[0][0]
+    reason = next(each["reason"] for each in reasons if (each.get("code") or each["reason"]) == most)
+    return f"{'most often: ' if len(reasons) > 1 else ''}{cut(reason)}"
 
 
 def _parked(status: Mapping[str, Any]) -> Iterator[Trouble]:

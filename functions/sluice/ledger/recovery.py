@@ -69,7 +69,7 @@ class Settled:
 class KnownTable:
     """A table's state by its outcomes: the last one, the last ones with notes, a commit and a watch, and the totals.
 
-    `pinned` holds the settings of the last commit. `failed` is the reason if the last part was quarantined whole.
+    `pinned` holds the settings of the last commit.
     """
 
     last: Outcome | None = None
@@ -77,7 +77,6 @@ class KnownTable:
     committed: Outcome | None = None
     watched: Outcome | None = None
     pinned: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    failed: str | None = None
     totals: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     def after(self, outcome: Outcome, part: TablePart, found: Mapping[ObjectId, EndState]) -> KnownTable:
@@ -85,7 +84,7 @@ class KnownTable:
         totals = Counter(self.totals)
         totals.update(counts_of(outcome, found))
         if outcome.state != COMMITTED_PART:
-            return replace(self, totals=totals, failed=outcome.reason)
+            return replace(self, totals=totals)
         wrote = outcome.instant is not None
         return KnownTable(
             last=outcome,

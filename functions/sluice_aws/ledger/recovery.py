@@ -94,7 +94,6 @@ class DynamoDbRecovery:
             "last_batch": known.last.batch if known.last else None,
             "last_instant": known.committed.instant if known.committed else None,
             "pinned": dict(known.pinned) or None,
-            "last_error": known.failed,
             "watch": dict(known.watched.watch) if known.watched else None,
             "notes": list(known.noted.notes) or None if known.noted else None,
             "purge_floors": dict(purge_floors) or None,

@@ -56,14 +56,17 @@ def part_fields(lane: str, outcome: Outcome, run_id: str, now: int) -> Values:
 
 
 def table_fields(outcome: Outcome) -> Values:
-    """The fields that an outcome sets on its table's item; None removes a field."""
+    """The fields that an outcome sets on its table's item; None removes a field.
+
+    Objects in quarantine are no failure of the table, and say nothing of one that it had before.
+    """
     fields: Values = {
         "table": outcome.table,
         "listed_as": items.TABLES_LISTED_AS,
         "listed_at": items.listed_at(0),
     }
     if outcome.state == QUARANTINED:
-        return {**fields, "last_error": outcome.reason}
+        return fields
     fields.update(
         last_commit_at=outcome.committed_at,
         last_batch=outcome.batch,

@@ -5,7 +5,7 @@ from emulation.stack import NOW, REGION, describe
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
-from sluice.errors import TableWentBack
+from sluice.errors import TableWentBack, UnreadableManifest
 from sluice.ledger import keys as items
 from sluice_cli.main import run
 
@@ -255,7 +255,50 @@ def test_status_counts_objects_by_state_per_lane_and_table(stack, capsys):
         {"objects": 1, "bytes": 7},
         "it broke\nwith a trace",
     )
-    assert document["set_aside"]["ignored"]["reasons"] == [{"reason": "zero_bytes", "objects": 1, "examples": ["side"]}]
+    assert document["set_aside"]["ignored"]["reasons"] == [
+        {"reason": "zero_bytes", "code": None, "objects": 1, "examples": ["side"]}
+    ]
+
+
+def about_user(capsys):
+    """What doctor says of crm.user, and its advice on the quarantine."""
+    run(["doctor", "--json"])
+    found = {item["about"]: item for item in describe(capsys)}
+    return found.get("table crm.user"), found["quarantine"]["advice"]
+
+
+def test_a_table_whose_objects_are_in_quarantine_is_not_failing(stack, capsys):
+    identity = stack.admit(stack.write("bad"))
+    claim(stack, identity)
+    refused = UnreadableManifest("it is damaged")
+    outcome = Outcome.set_aside("b-1", "crm.user", [identity], refused, NOW)
+    stack.ledger.batches.settle("main", "b-1", outcome, [identity], "run-1", NOW)
+    assert run(["status", "--json"]) == 0
+    (table,) = describe(capsys)["tables"]
+    assert (table["last_error"], table["quarantined"]["objects"]) == (None, 1)
+    assert table["notes"] == ["all of its objects are in quarantine, and nothing retries them by itself"]
+    finding, advice = about_user(capsys)
+    assert finding is None and advice.startswith("Nothing retries these by itself: `sluice quarantine list`")
+    assert run(["quarantine", "discard", "--all"]) == 0
+    capsys.readouterr()
+    assert run(["status", "--json"]) == 0
+    (table,) = describe(capsys)["tables"]
+    assert (table["last_error"], table["quarantined"]["objects"], table["notes"]) == (None, 0, [])
+
+
+def test_the_error_of_a_table_ends_with_the_objects_that_it_was_about(stack, capsys):
+    identity = stack.admit(stack.write("poison"))
+    stack.ledger.lanes.wake("main")
+    stack.ledger.tables.record_error("crm.user", "it broke", NOW + 30_000)
+    assert about_user(capsys)[0]["found"] == "1 failure: it broke"
+    claim(stack, identity)
+    outcome = Outcome.set_aside("b-1", "crm.user", [identity], UnreadableManifest("it is damaged"), NOW)
+    stack.ledger.batches.settle("main", "b-1", outcome, [identity], "run-1", NOW)
+    stack.ledger.batches.close("main", "b-1", "run-1", NOW)
+    assert about_user(capsys)[0] is None
+    assert run(["status", "--json"]) == 0
+    (table,) = describe(capsys)["tables"]
+    assert (table["last_error"], table["failures"], table["backoff_until"]) == (None, 0, None)
 
 
 def test_status_is_a_table_for_people(stack, capsys):

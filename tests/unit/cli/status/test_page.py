@@ -67,7 +67,32 @@ def test_what_is_wrong_stands_in_words_before_everything_else(shown):
     text = "".join(shown.texts)
     assert "Lane orders: halted after 5 failed runs" in text
     assert "Table shop.orders: the oldest of 1,840 waiting objects was admitted 2 h ago; its freshness is 1 min" in text
-    assert "3 objects and 41 rows of 2 objects, most often: not_avro" in text
+    assert "3 objects (most often: not_avro: the file is no Avro container" in text
+    assert ") and 41 rows of 2 objects (no_record_key)" in text
+
+
+def test_the_most_frequent_reason_is_said_of_objects_and_of_rows():
+    reasons = [
+        {"reason": "damaged", "code": "not_avro", "objects": 2, "examples": []},
+        {"reason": "a is text", "code": "incompatible_schema", "objects": 1, "examples": []},
+        {"reason": "b is text", "code": "incompatible_schema", "objects": 1, "examples": []},
+        {"reason": "c is text", "code": "incompatible_schema", "objects": 1, "examples": []},
+    ]
+    status = healthy()
+    status["set_aside"]["quarantined"] = {"objects": 5, "more": False, "reasons": reasons}
+    rows = [{"reason": "unexpected_value", "rows": 41, "examples": []}]
+    status["quarantined_rows"] = {"rows": 41, "objects": 2, "more": False, "reasons": rows}
+    (trouble,) = troubles(status)
+    assert trouble.text == "5 objects (most often: a is text) and 41 rows of 2 objects (unexpected_value)"
+
+
+def test_a_table_without_a_commit_whose_objects_are_in_quarantine_is_not_up_to_date():
+    status = healthy()
+    new = sample_table("a.b", "main", 0, None, 0, 0, quarantined=(1, 0), last_commit_at=None)
+    old = sample_table("c.d", "main", 0, None, 5, 1, quarantined=(1, 0))
+    texts = Page(sample_page({**status, "tables": [new, old]})).texts
+    assert ("quarantined" in texts[texts.index("Tables") :], "up to date" in texts) == (True, True)
+    assert troubles({**status, "tables": [new, old]}) == (), "neither is failing"
 
 
 def test_a_stack_without_trouble_says_that_nothing_is_wrong():
