@@ -21,7 +21,7 @@ _EXAMPLES = (
     "an instant such as 20260501101500123 (`sluice table commits`), "
     "or a time with its zone: 2026-05-01T10:15:00Z, '2026-05-01 12:15:00+02:00'"
 )
-_WITH_AGO = f"15min, 2h or 7d (ago), {_EXAMPLES}"
+_WITH_AGO = f"15m, 2h or 7d (ago), {_EXAMPLES}"
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def refuse_future(instant: str, latest: str) -> None:
 def instant_at(moment: Moment, now: int | None = None) -> str:
     """Convert a moment to an instant, which is in UTC. A time without its zone is refused, since it is ambiguous.
 
-    Where `now` (epoch ms) is given, `90s`, `15min`, `2h` and `7d` count back from it. Raises InvalidMoment.
+    Where `now` (epoch ms) is given, `90s`, `15m`, `2h` and `7d` count back from it. Raises InvalidMoment.
     """
     text = moment.isoformat() if isinstance(moment, datetime) else str(moment).strip()
     examples = _EXAMPLES if now is None else _WITH_AGO

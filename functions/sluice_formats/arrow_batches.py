@@ -122,7 +122,7 @@ def record_batch(
         failure = first_failure(batch, plan.columns, plan.expect)
         if failure is not None:
             raise UnexpectedValue(
-                f"Column {failure.column} isn't as `expect` says: {failure.rule}",
+                plan.expect.described(failure.column, failure.rule),
                 column=failure.column,
                 record=numbers[failure.row],
             )

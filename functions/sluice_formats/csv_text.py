@@ -113,6 +113,8 @@ def csv_schema(body: bytes, config: TableConfig) -> dict[str, Any]:
         raise CsvWithoutHeader(
             f"The first row does not name {', '.join(absent)} of the record key",
             names=[name[:100] for name in columns.names[:20]],
+            next_step="If the first row names the columns, correct `record_key` in tables.yaml, `sluice config push`,"
+            f" then `sluice quarantine retry --code {CsvWithoutHeader.code}`. If not: {CsvWithoutHeader.next_step}",
         )
     return {"type": "record", "name": "sluice.csv.Row", "fields": _fields(columns.names, config.json_types)}
 

@@ -61,7 +61,7 @@ def replay(
         typer.Option(
             "--since",
             metavar="TIME",
-            help="Only objects written to bronze since: 15min, 2h or 7d ago, or a time with its zone.",
+            help="Only objects written to bronze since: 15m, 2h or 7d ago, or a time with its zone.",
             show_default=False,
         ),
     ] = None,

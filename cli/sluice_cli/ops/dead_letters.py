@@ -170,13 +170,15 @@ def describe_letter(name: str, message: Mapping[str, Any]) -> Letter:
     content = _json(body)
     if name == EVENTS and isinstance(content.get("DDBStreamBatchInfo"), Mapping):
         info = content["DDBStreamBatchInfo"]
-        records = f"{info.get('batchSize', '?')} records until {info.get('approximateArrivalOfLastRecord', '?')}"
-        return replace(letter, text=f"{records}: {_condition(content)}")
+        size, until = info.get("batchSize"), info.get("approximateArrivalOfLastRecord")
+        records = counted(size, "record") if isinstance(size, int) else "an unknown number of records"
+        return replace(letter, text=f"{records} until {until or 'an unknown time'}: {_condition(content)}")
     if name == CALLS and isinstance(content.get("requestContext"), Mapping):
         answer = content.get("responsePayload")
         error = answer.get("errorMessage") if isinstance(answer, Mapping) else None
-        request = content["requestContext"].get("requestId", "?")
-        return replace(letter, text=f"request {request}: {str(error or _condition(content))[:EXCERPT]}")
+        request = content["requestContext"].get("requestId")
+        named = f"request {request}" if request else "a request without an id"
+        return replace(letter, text=f"{named}: {str(error or _condition(content))[:EXCERPT]}")
     return replace(letter, text=body[:EXCERPT])
 
 
@@ -200,7 +202,8 @@ def _json(body: str) -> dict[str, Any]:
 
 def _condition(content: Mapping[str, Any]) -> str:
     context = content.get("requestContext")
-    return str(context.get("condition", "?") if isinstance(context, Mapping) else "?")
+    found = context.get("condition") if isinstance(context, Mapping) else None
+    return str(found or "the message names no reason")
 
 
 def _chosen(queue: str) -> tuple[str, ...]:

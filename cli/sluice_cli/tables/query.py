@@ -39,7 +39,7 @@ AsOf = Annotated[
     typer.Option(
         "--as-of",
         metavar="MOMENT",
-        help="The table as it was: an instant, a time with its zone, or 15min, 2h or 7d ago.",
+        help="The table as it was: an instant, a time with its zone, or 15m, 2h or 7d ago.",
         show_default=False,
     ),
 ]
@@ -95,7 +95,7 @@ def query(
 
     With --as-of every table is read as it was then. With --since or --until only rows that changed in between are read,
     each as its last change left it, deleted ones included, with the column `__deleted`. A moment is an instant
-    (`sluice table commits`), a time with its zone, or a duration ago: 15min, 2h, 7d. A table with `history: true` is
+    (`sluice table commits`), a time with its zone, or a duration ago: 15m, 2h, 7d. A table with `history: true` is
     read from its history for moments before its own files begin: as the source had it.
 
     The statement reads silver tables and nothing else, unless --files lets it read files of this machine.
@@ -190,7 +190,7 @@ def read(
     --until read changes: every row whose last change lies in between, once, deleted ones with `__deleted` true. --until
     alone reads every row that was ever written until then.
 
-    A moment is an instant (`sluice table commits`), a time with its zone, or a duration ago: 15min, 2h, 7d. Rows come
+    A moment is an instant (`sluice table commits`), a time with its zone, or a duration ago: 15m, 2h, 7d. Rows come
     in no order. The columns are those of the newest commit, whatever the moment.
 
     Examples:
@@ -241,7 +241,7 @@ def diff(
         typer.Option(
             "--from",
             metavar="MOMENT",
-            help="The earlier moment: an instant, a time with its zone, or 15min, 2h or 7d ago.",
+            help="The earlier moment: an instant, a time with its zone, or 15m, 2h or 7d ago.",
             show_default=False,
         ),
     ],

@@ -56,7 +56,7 @@ def row(
         typer.Option(
             "--since",
             metavar="TIME",
-            help="Only batches claimed since: 15min, 2h or 7d ago, or a time with its zone.",
+            help="Only batches claimed since: 15m, 2h or 7d ago, or a time with its zone.",
             show_default=False,
         ),
     ] = None,
@@ -78,7 +78,7 @@ def row(
         typer.Option(
             "--as-of",
             metavar="MOMENT",
-            help="Only the row as it was: an instant, a time with its zone, or 15min, 2h or 7d ago.",
+            help="Only the row as it was: an instant, a time with its zone, or 15m, 2h or 7d ago.",
             show_default=False,
         ),
     ] = None,

@@ -75,7 +75,9 @@ def evolve(
                 f"The record key {name} is not a column of this schema",
                 column=name,
                 types=[(stored or {}).get(name, ""), "absent"],
-                next_step="Let the connector send the key's columns, or give the topic a table with a key that it has",
+                next_step=_correct("record_key")
+                if stored is None
+                else "Let the connector send the key's columns, or give the topic a table with a key that it has",
             )
     types = {column.name: column.spark_type for column in written.columns}
     if stored is None:
@@ -205,6 +207,7 @@ def evolve_table(before: Mapping[str, str] | None, row: RowSchema, config: Table
                 f"The position column {name} is not a column of this schema",
                 column=name,
                 types=["", "absent"],
+                next_step=_correct("position") if before is None else "Let the source write the column with every row",
             )
         check_position_column(column)
     marking = row.column(config.delete_when.column or "")
@@ -229,6 +232,14 @@ def evolve_table(before: Mapping[str, str] | None, row: RowSchema, config: Table
     if config.schema == FREEZE and before is not None:
         _check_frozen(found)
     return found
+
+
+def _correct(setting: str) -> str:
+    """The next step where a setting names no column of the schema and the table has no data yet."""
+    return (
+        f"Correct `{setting}` in tables.yaml, run `sluice config push`, then "
+        f"`sluice quarantine retry --code {Incompatible.code}`"
+    )
 
 
 def _check_frozen(found: Evolution) -> None:

@@ -218,6 +218,14 @@ class TestDeadLetters:
         assert "1 message of calls redriven, 0 left" in capsys.readouterr().out
         assert invoked == [("s-reconcile", "Event")] and held(queues["UnreconciledQueueUrl"]) == []
 
+    def test_a_letter_that_names_no_request_and_no_reason_says_so(self, queues, capsys):
+        send(queues["UnreconciledQueueUrl"], json.dumps({"requestContext": {}}))
+        send(queues["UnannouncedQueueUrl"], json.dumps({"DDBStreamBatchInfo": {}}))
+        assert run(["dlq", "list"]) == 1
+        shown = capsys.readouterr().out
+        assert "a request without an id: the message names no reason" in shown and "?" not in shown
+        assert "an unknown number of records until an unknown time: the message names no reason" in shown
+
     def test_an_unknown_queue_is_a_wrong_command_line(self, queues, capsys):
         assert run(["dlq", "list", "letters"]) == 2
         assert "Name notices, events or calls" in capsys.readouterr().err

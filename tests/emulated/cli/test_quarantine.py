@@ -206,17 +206,17 @@ def test_a_parked_object_and_a_whole_one_are_shown_without_what_they_lack(config
 
 def test_the_list_says_which_rule_excluded_rows(configured, capsys):
     one, other = configured.admit(put(configured, 1)), configured.admit(put(configured, 2))
-    rows = [replace(a_row(n, "unexpected_value"), reason="Column age isn't as `expect` says: min") for n in range(3)]
-    odd = replace(a_row(9, "unexpected_value"), reason="Column name isn't as `expect` says: not_null")
+    rows = [replace(a_row(n, "unexpected_value"), reason="age is not at least 18") for n in range(3)]
+    odd = replace(a_row(9, "unexpected_value"), reason="name is null")
     settled(configured, [one], rows={one: rows})
     settled(configured, [other], rows={other: [*rows, odd]})
     assert run(["quarantine", "list", "--json"]) == 0
     assert {entry["key"]: entry["reason"] for entry in describe(capsys)["entries"]} == {
-        one.key: "Column age isn't as `expect` says: min",
-        other.key: "Column age isn't as `expect` says: min; and 1 other reason",
+        one.key: "age is not at least 18",
+        other.key: "age is not at least 18; and 1 other reason",
     }
     assert run(["quarantine", "list"]) == 0
-    assert "Column age isn't as `expect` says: min" in capsys.readouterr().out
+    assert "age is not at least 18" in capsys.readouterr().out
 
 
 def test_only_the_beginning_of_many_rows_is_read_for_their_reason(configured, capsys, monkeypatch):

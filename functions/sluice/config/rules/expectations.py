@@ -15,6 +15,7 @@ from sluice.config.values import COLUMNS, MARKS, SWITCH, choice
 
 QUARANTINE, COUNT, REPORT = "quarantine", "count", "report"
 MAX_PATTERN, MAX_COLUMNS = 500, 100
+_AMONG_SHOWN = 10  # values
 _MOST_REPEATS = 1_000  # of RE2
 _NOT_NULL, _MIN, _MAX, _IN, _MATCHES = "not_null", "min", "max", "in", "matches"
 _KEYS = (_NOT_NULL, _MIN, _MAX, _IN, _MATCHES)
@@ -108,6 +109,20 @@ def _columns(written: Any) -> dict[str, dict[str, Any]]:
     return found
 
 
+def _written_columns(columns: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {
+        name: {key: _written_limit(value) if key in (_MIN, _MAX) else value for key, value in rules.items()}
+        for name, rules in columns.items()
+    }
+
+
+def _written_limit(text: str) -> int | float | str:
+    """A limit is stored as text: short numbers are written as such."""
+    if not re.fullmatch(r"-?(0|[1-9][0-9]{0,8})(\.[0-9]{0,5}[1-9])?", text):
+        return text
+    return float(text) if "." in text else int(text)
+
+
 _LIMIT_SCHEMA = {"type": ["number", "string"]}
 _COLUMNS = Value(
     _columns,
@@ -126,6 +141,7 @@ _COLUMNS = Value(
             },
         },
     },
+    _written_columns,
 )
 
 
@@ -169,6 +185,19 @@ class Expectations:
             )
             for name, rules in self.columns.items()
         )
+
+    def described(self, column: str, rule: str) -> str:
+        """What is wrong with a value of a column that fails a rule, named by its key in the file; without the value."""
+        expected = next(each for each in self.all() if each.column == column)
+        shown = ", ".join(expected.among[:_AMONG_SHOWN])
+        more = f" and {len(expected.among) - _AMONG_SHOWN} more" if len(expected.among) > _AMONG_SHOWN else ""
+        return {
+            _NOT_NULL: f"{column} is null",
+            _MIN: f"{column} is not at least {expected.least}",
+            _MAX: f"{column} is not at most {expected.most}",
+            _IN: f"{column} is none of: {shown}{more}",
+            _MATCHES: f"{column} does not match {expected.pattern}",
+        }[rule]
 
     def absent_from(self, names: Iterable[str]) -> tuple[str, ...]:
         """The columns of which something is expected and that are not among the table's `names`: misspelt, maybe."""

@@ -125,6 +125,15 @@ def test_the_verdict_is_the_strongest_of_the_columns(columns, expected):
     assert verdict({"id": "int", "a": "string"}, **columns).verdict == expected
 
 
+def test_a_wrong_key_of_a_table_without_data_is_to_be_corrected_in_the_file():
+    with pytest.raises(Incompatible, match="record key id is not a column") as found:
+        verdict(None, n="int")
+    assert found.value.next_step == (
+        "Correct `record_key` in tables.yaml, run `sluice config push`, then "
+        "`sluice quarantine retry --code incompatible_schema`"
+    )
+
+
 def test_a_renamed_column_is_one_added_and_one_dropped():
     found = verdict({"id": "int", "a": "string"}, id="int", b="string")
     assert {change.column: change.change for change in found.changes} == {"a": "dropped", "b": "added"}
