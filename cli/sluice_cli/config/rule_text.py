@@ -1,6 +1,7 @@
 """Writes rules as YAML, and adds them to a tables.yaml without changing anything else in it.
 
-A proposed rule has the evidence of every choice as comments. A rule with an open choice is commented out.
+A configuration is written as a tables.yaml that makes the same one. A proposed rule has the evidence of every choice as
+comments. A rule with an open choice is commented out.
 """
 
 from __future__ import annotations
@@ -9,11 +10,16 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
+from sluice.config.document import Configuration
+from sluice.config.lane import LaneConfig
+from sluice.config.rules.table_rule import TableRule
+from sluice.config.setting import Setting, settings_of
 from sluice.onboarding.discovery import Proposal
 from sluice.onboarding.keys import Choice
 from sluice_cli.errors import NoPlaceForRules
@@ -21,7 +27,16 @@ from sluice_cli.terminal.output import counted
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _LINE = 500  # characters of one comment
+_FIRST = ("topic", "topic_regex", "table")
+_SWITCHES = ("lineage", "catalog")  # settings whose texts are `on` and `off`
 _SCHEMAS = ("tables.schema.json", "docs/tables.schema.json")  # by the file: that of a project, and of a clone
+#: The rule of a new project's tables.yaml, which goes once other rules are added.
+EXAMPLE_RULE = """\
+  # An example: put your own rules in its place.
+  - topic: example.public.user
+    table: example.user # database.table
+    record_key: id      # several columns: [id, country]
+"""
 _NEW_FILE = """# yaml-language-server: $schema={schema}
 # Maps Kafka topics to Hudi tables. `sluice config check` names every mistake with its line,
 # `sluice config push` puts the file in force with the next batch. `sluice config schema` prints the schema.
@@ -41,7 +56,7 @@ def whole_text(proposals: Sequence[Proposal]) -> str:
 
 
 def with_rules(text: str, rules: Callable[[int], str]) -> tuple[str, int, int]:
-    """Add rules at the end of the list of a tables.yaml. Every other byte stays as it is.
+    """Add rules at the end of the list of a tables.yaml. Every other byte stays as it is, but for EXAMPLE_RULE.
 
     `rules` gives their text for an indentation. Returns the text, and the first and last added line, from 1 on.
     Raises NoPlaceForRules.
@@ -58,9 +73,12 @@ def with_rules(text: str, rules: Callable[[int], str]) -> tuple[str, int, int]:
     at = min(behind, default=len(lines))
     while at > listed.start_mark.line + 1 and _between(lines[at - 1]):
         at -= 1
-    added = ["\n", *rules(listed.start_mark.column).rstrip("\n").splitlines(keepends=True)]
-    added[-1] += "\n"
-    return "".join([*lines[:at], *added, *lines[at:]]), at + 2, at + len(added)
+    before = "".join(lines[:at])
+    alone = EXAMPLE_RULE in before and len(listed.value) == 1
+    before = before.replace(EXAMPLE_RULE, "", 1) + ("" if alone else "\n")
+    added = rules(listed.start_mark.column).rstrip("\n") + "\n"
+    first = before.count("\n") + 1
+    return before + added + "".join(lines[at:]), first, first + added.count("\n") - 1
 
 
 def add_rules(file: Path, count: int, rules: Callable[[int], str]) -> str:
@@ -70,8 +88,12 @@ def add_rules(file: Path, count: int, rules: Callable[[int], str]) -> str:
     """
     from sluice_cli.config.source import read_tables
 
+    replaced = ""
     if file.exists():
-        text, first, last = with_rules(file.read_text(encoding="utf-8"), rules)
+        old = file.read_text(encoding="utf-8")
+        text, first, last = with_rules(old, rules)
+        if EXAMPLE_RULE in old and EXAMPLE_RULE not in text:
+            replaced = " in place of the example"
     else:
         schema = next((name for name in _SCHEMAS if (file.parent / name).is_file()), _SCHEMAS[0])
         text = f"{_NEW_FILE.format(schema=schema)}tables:\n{rules(2).rstrip()}\n"
@@ -83,7 +105,59 @@ def add_rules(file: Path, count: int, rules: Callable[[int], str]) -> str:
         beside.chmod(file.stat().st_mode)
     os.replace(beside, file)
     push = shlex.join(["sluice", "config", "push", str(file)])
-    return f"{counted(count, 'rule')} added to {file}, lines {first} to {last}. Review them, then `{push}`"
+    return f"{counted(count, 'rule')} added to {file}, lines {first} to {last}{replaced}. Review them, then `{push}`"
+
+
+class _Block(dict[str, Any]):
+    """A mapping with a line for each key."""
+
+
+class _Switch(str):
+    """A plain `on` or `off`."""
+
+
+class _Dumper(yaml.SafeDumper):
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)  # a list's items stand below its key
+
+
+_Dumper.add_representer(
+    _Block, lambda dumper, value: dumper.represent_mapping("tag:yaml.org,2002:map", value, flow_style=False)
+)
+_Dumper.add_representer(_Switch, lambda dumper, value: dumper.represent_scalar("tag:yaml.org,2002:bool", value))
+
+
+def configuration_text(configuration: Configuration) -> str:
+    """Return a configuration as a tables.yaml that makes the same one: what differs from the defaults, per rule."""
+    lanes = {lane.name: _settings(lane, settings_of(LaneConfig)) for lane in configuration.lanes}
+    shown = {name: written for name, written in lanes.items() if written or name != LaneConfig().name}
+    rules = [_Block(_settings(rule, settings_of(TableRule))) for rule in configuration.rules]
+    ordered = [_Block({**{key: rule[key] for key in _FIRST if key in rule}, **rule}) for rule in rules]
+    tree = _Block({**({"lanes": shown} if shown else {}), "tables": ordered})
+    # Characters beyond ASCII are escaped, so that none of them controls a terminal.
+    return str(yaml.dump(tree, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120))
+
+
+def _settings(of: Any, settings: Iterable[Setting]) -> dict[str, Any]:
+    """What the file would say of a rule, a lane or a group: what differs from the defaults."""
+    found: dict[str, Any] = {}
+    for each in settings:
+        value, place = getattr(of, each.name), found
+        if value is None or value == each.default:
+            continue
+        for key in each.path[:-1]:
+            place = place.setdefault(key, {})
+        place[each.path[-1]] = _settings(value, each.group) if each.value is None else _value(each, value)
+    return {key: _Switch("off") if value == {"enabled": False} else value for key, value in found.items()}
+
+
+def _value(setting: Setting, value: Any) -> Any:
+    written = setting.value.write(value) if setting.value is not None else value
+    if isinstance(written, (list, tuple)):
+        return written[0] if len(written) == 1 else list(written)
+    if isinstance(written, Mapping):
+        return dict(written)
+    return _Switch(written) if setting.key in _SWITCHES and isinstance(written, str) else written
 
 
 def _between(line: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from sluice.errors import UsageError
+from sluice_cli.config.rule_text import EXAMPLE_RULE
 from sluice_cli.terminal.output import say
 from sluice_deploy.release import source_root
 
@@ -20,7 +21,7 @@ FILES = {
     "Makefile": "deploy/deploy.mk",
 }
 _IGNORED = ".aws-sam/\n.sluice/\n"
-_TABLES = """\
+_TABLES = f"""\
 # yaml-language-server: $schema=tables.schema.json
 # Maps topics to Hudi tables. `sluice config check` names every mistake with its line, `sluice config push` puts the
 # file in force with the next batch, and `sluice config schema` prints the schema of all keys.
@@ -31,11 +32,7 @@ defaults:               # for rules that don't set these keys themselves
   freshness: 60s        # how old a table may get; 0 commits at once
 
 tables:                 # the first rule that takes a topic counts
-  # An example: put your own rules in its place.
-  - topic: example.public.user
-    table: example.user # database.table
-    record_key: id      # several columns: [id, country]
-"""
+{EXAMPLE_RULE}"""
 _HELP = """
 .DEFAULT_GOAL := help
 .PHONY: help

@@ -61,6 +61,18 @@ def _parse(written: Any) -> dict[str, Any]:
     return {"sync": True, **patterns}
 
 
+def _written(rule: CatalogRule) -> str | dict[str, str]:
+    if not rule.sync:
+        return "off"
+    default = CatalogRule()
+    named = {
+        key: getattr(rule, key) or "off"
+        for key in ("database", "tables", "views")
+        if getattr(rule, key) != getattr(default, key)
+    }
+    return named or "on"
+
+
 _PATTERN = {"type": "string", "minLength": 1, "maxLength": 255}
 CATALOG = Value(
     _parse,
@@ -79,6 +91,7 @@ CATALOG = Value(
             },
         ]
     },
+    _written,
 )
 
 

@@ -404,11 +404,16 @@ def with_kept_history(pinned: Mapping[str, Any], held: Mapping[str, Any] | None)
 
 
 def in_words(value: Any) -> str:
-    """A setting's value for people: columns as `id, name`, what is empty as `none`."""
+    """A setting's value for people: columns as `id, name`, mappings as `{card: 4}`, what is empty as `none`."""
     if value is None or value in ("", [], (), {}):
         return "none"
     if isinstance(value, (list, tuple)):
         return ", ".join(map(in_words, value))
+    if isinstance(value, Mapping):
+        inner = (
+            (key, f"[{in_words(each)}]" if isinstance(each, list) else in_words(each)) for key, each in value.items()
+        )
+        return f"{{{', '.join(f'{key}: {text}' for key, text in inner)}}}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

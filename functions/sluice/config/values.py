@@ -229,7 +229,11 @@ ANY_COLUMNS = Value(_any_columns, COLUMNS.schema, list)  # hidden columns too
 COLUMN_NAME = Value(_column, {**_NAME_SCHEMA, "maxLength": 255})
 POSITION = Value(_position, {"anyOf": [_NAME_SCHEMA, {**_NAMES_SCHEMA, "minItems": 1}]}, _written_position)
 COORDINATES = Value(_coordinates, {**_NAMES_SCHEMA, "minItems": 2, "maxItems": 2}, list)
-RAW_COLUMNS = Value(_raw, {"anyOf": [{"type": "boolean"}, _NAME_SCHEMA, _NAMES_SCHEMA]}, list)
+RAW_COLUMNS = Value(
+    _raw,
+    {"anyOf": [{"type": "boolean"}, _NAME_SCHEMA, _NAMES_SCHEMA]},
+    lambda names: True if names == (RAW_ALL,) else list(names),
+)
 
 
 def mark_text(value: Any) -> str | None:
@@ -273,7 +277,7 @@ LINEAGE = Value(
             {"type": "array", "items": {"enum": list(LINEAGE_WORDS)}, "uniqueItems": True},
         ]
     },
-    lambda words: "on" if words == LINEAGE_WORDS else list(words),
+    lambda words: "on" if words == LINEAGE_WORDS else list(words) or "off",
 )
 
 

@@ -16,6 +16,7 @@ from sluice.schema.avro import read_writer_schema
 from sluice_cli.config.rule_text import add_rules, rules_text, whole_text, with_rules
 from sluice_cli.config.source import read_tables
 from sluice_cli.errors import NoPlaceForRules
+from sluice_cli.main import run
 
 META = [{"name": "__op", "type": ["null", "string"]}, {"name": "__lsn", "type": ["null", "long"]}]
 
@@ -159,6 +160,22 @@ def test_rules_are_added_at_the_end_of_the_list_and_nothing_else_changes(rest):
     lines = whole.splitlines(keepends=True)
     assert "".join(lines[: first - 2] + lines[last:]) == text
     assert lines[last - 1].strip() == "record_key: salesid"
+
+
+def test_rules_replace_the_example_of_a_new_project_but_no_rule_of_its_own(tmp_path):
+    file = tmp_path / "tables.yaml"
+    assert run(["init", str(tmp_path)]) == 0
+    new = file.read_text()
+    said = add_rules(file, 1, lambda indent: rules_text([propose(sample(sales(40)))], indent))
+    assert [rule.table for rule in read_tables(file.read_text()).rules] == ["ecomm.sale"]
+    head = new[: new.index("  # An example")]
+    assert file.read_text().startswith(head) and "An example" not in file.read_text()
+    lines = file.read_text().splitlines()
+    assert f"lines {head.count(chr(10)) + 1} to {len(lines)} in place of the example" in said
+    changed = new.replace("record_key: id ", "record_key: uid")
+    whole, _, last = with_rules(changed, lambda indent: "  - {topic: a.b, table: a.b, record_key: id}\n")
+    assert [rule.table for rule in read_tables(whole).rules] == ["example.user", "a.b"]
+    assert whole.splitlines()[last - 1] == "  - {topic: a.b, table: a.b, record_key: id}"
 
 
 def test_a_list_in_one_line_is_not_added_to():

@@ -16,6 +16,7 @@ from sluice.config.rules.columns import ColumnRules
 from sluice.config.table import TableConfig
 from sluice_cli.config.model import Rule, schema_text
 from sluice_cli.config.other_words import _KEYS, _MEANT, _VALUES
+from sluice_cli.config.rule_text import configuration_text
 from sluice_cli.config.source import _WORDS, read_tables
 from sluice_cli.config.yaml_lines import ConfigurationMistakes
 
@@ -340,6 +341,59 @@ def test_every_tables_file_of_the_repository_is_right_and_fits_the_schema(path):
     configuration = read_tables(text)
     assert Configuration.from_json(configuration.to_json()) == configuration
     jsonschema.validate(yaml.safe_load(text), SCHEMA)
+
+
+WRITTEN = """\
+lanes:
+  main: {linger: 30s}
+  side: {}
+tables:
+  - topic: crm.*
+    table: crm.{1}
+    record_key: id
+    partition_by: [country, city]
+    delete_when: off
+    freshness: 5m
+    raw: true
+    lineage: off
+    csv: {null_text: 'NULL', delimiter: '|'}
+    columns:
+      hash: email
+      key: s/k
+      mask: {card: 4, ssn: 0}
+    expect:
+      columns:
+        amount: {min: 0, max: 9.5}
+        status:
+          in: [new, paid]
+    services:
+      clustering: {by: country}
+      purge: off
+    catalog: {views: 'off'}
+  - topic: log
+    table: app.log
+    lane: side
+    append_only: true
+    catalog: off
+"""
+
+
+def test_a_configuration_is_written_as_the_file_that_makes_it():
+    assert configuration_text(read_tables(WRITTEN)) == WRITTEN
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_what_is_written_of_every_file_makes_the_same_configuration(path):
+    configuration = read_tables(path.read_text())
+    assert read_tables(configuration_text(configuration)).version == configuration.version
+
+
+def test_words_that_yaml_reads_otherwise_and_control_characters_stay_text():
+    columns = {"hash": ["on"], "key": "s/k", "mask": ["no"]}
+    text = rule(columns=columns, csv={"null_text": "off"}, unavailable_value="\x1b[31mwhatever")
+    configuration = read_tables(text)
+    written = configuration_text(configuration)
+    assert read_tables(written).version == configuration.version and "\x1b" not in written
 
 
 @pytest.mark.parametrize("name", ["tables.yaml", "tests/data/tickit_small.tables.yaml"])

@@ -158,7 +158,7 @@ def test_a_value_that_is_none_of_its_kind_is_refused(value, written, message):
         (HOURS, 168, "7d"),
         (SIZE, 10 * 1024**3, "10GiB"),
         (SIZE, 256 * 1024**2, "256MiB"),
-        (LINEAGE, (), []),
+        (LINEAGE, (), "off"),
         (COLUMNS, ("a",), ["a"]),
     ],
 )
