@@ -13,7 +13,8 @@ from sluice.errors import CommandFailed
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
-from sluice_cli.config.push import File, in_force, misfits_of_stack, read_file, summary
+from sluice_cli.config.push import File, fit_of_stack, in_force, read_file, summary
+from sluice_cli.config.rule_text import configuration_text
 from sluice_cli.config.yaml_lines import ConfigurationMistakes
 from sluice_cli.terminal.guard import json_escaped
 from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, say
@@ -59,13 +60,13 @@ def check(file: File, waiting: WithWaitingObjects = False, as_json: Json = False
         raise typer.Exit(1) from error
     from sluice_cli.config.source import unknown_options
 
-    warnings = unknown_options(configuration)
+    warnings, notes = unknown_options(configuration), freshness_notes(configuration)
     if waiting:
         target = chosen_target(stack)
         objects, ledger = Objects(target.client("s3")), DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
         before = in_force(objects, target, ledger)
-        warnings = (*warnings, *map(str, misfits_of_stack(objects, target, ledger, configuration, before)))
-    notes = freshness_notes(configuration)
+        fit = fit_of_stack(objects, target, ledger, configuration, before)
+        warnings, notes = (*warnings, *map(str, fit.misfits)), (*notes, *fit.notes)
     for warning in warnings:
         say(f"warning: {warning}")
     for note in notes:
@@ -86,18 +87,25 @@ def check(file: File, waiting: WithWaitingObjects = False, as_json: Json = False
 
 
 @app.command()
-def show(stack: Stack = None) -> None:
-    """Print the configuration in force as JSON: what functions and Spark read.
+def show(as_json: Json = False, stack: Stack = None) -> None:
+    """Print the configuration in force as a tables.yaml: of each rule what differs from the defaults.
 
-    Example:
+    --json prints what functions and Spark read.
 
-      sluice config show | jq '.rules[].table'
+    Examples:
+
+      sluice config show
+
+      sluice config show --json | jq '.rules[].table'
     """
     target = chosen_target(stack)
     configuration = ConfigStore(Objects(target.client("s3")), target.artifacts).load()
     if configuration is None:
         raise CommandFailed(NOTHING_PUSHED, next_step="`sluice config push tables.yaml`")
-    print(json_escaped(configuration.to_json()))
+    if as_json:
+        print(json_escaped(configuration.to_json()))
+    else:
+        print(f"# In force: {summary(configuration)}\n{configuration_text(configuration)}", end="")
 
 
 @app.command()

@@ -25,7 +25,7 @@ from sluice_aws.admission.heads import read_head
 from sluice_aws.s3.objects import Objects
 from sluice_formats.avro import blocks_of, decompressed
 from sluice_formats.avro_header import Head, parse_header
-from sluice_formats.csv_text import csv_columns, without_mark
+from sluice_formats.csv_text import csv_columns, unescaped, without_mark
 from sluice_formats.errors import CorruptObject
 from sluice_formats.json_lines import records as json_records
 from sluice_formats.json_text import unpacked_head
@@ -41,36 +41,43 @@ PARQUET_LIMITS = Limits(object_bytes=8 * MIB, decoded_bytes=64 * MIB)  # of a Pa
 class ObjectSample:
     """The writer schema in Avro form, if the records carry one, and the first records as plain values.
 
-    `problem` says why reading stopped early.
+    `problem` says why reading stopped early. `whole` is true if every record was read.
     """
 
     schema: Mapping[str, Any] | None
     records: tuple[dict[str, Any], ...]
     problem: str | None = None
+    whole: bool = False
 
 
-def sample_object(objects: Objects, id: ObjectId, format: str, rows: int) -> ObjectSample:
-    """Read up to `rows` records of the first MiB of one version; of a large Parquet object only the schema.
+def sample_object(
+    objects: Objects, id: ObjectId, format: str, rows: int, limit: int = READ_BYTES, form: CsvForm | None = None
+) -> ObjectSample:
+    """Read up to `rows` records of the first `limit` bytes of one version; of a large Parquet object only the schema.
 
-    Raises a SluiceError if the head can't be read. Damage behind the head is the sample's `problem`.
+    `form` is that of CSV. Raises a SluiceError if the head can't be read. Damage behind it is the sample's `problem`.
     """
+    if format == PARQUET:
+        return _parquet(objects, id, rows)
+    head = objects.head_bytes(id, limit)
     if format == JSON:
-        return _json(objects.head_bytes(id, READ_BYTES), rows)
+        return _json(head, rows, limit)
     if format == CSV:
-        return _csv(objects.head_bytes(id, READ_BYTES), rows)
-    if format == AVRO:
-        return sample_avro(objects.head_bytes(id, READ_BYTES), rows)
-    return _parquet(objects, id, rows)
+        return _csv(head, rows, limit, form or CsvForm())
+    return sample_avro(head, rows)
 
 
 def _parquet(objects: Objects, id: ObjectId, rows: int) -> ObjectSample:
     schema = read_head(objects, id, PARQUET).schema
+    found: list[dict[str, Any]] = []
     try:
-        chunk = next(parquet_records(objects.whole(id, PARQUET_LIMITS.object_bytes), PARQUET_LIMITS).chunks, None)
+        for chunk in parquet_records(objects.whole(id, PARQUET_LIMITS.object_bytes), PARQUET_LIMITS).chunks:
+            found += [record for record in chunk.records if isinstance(record, dict)]
+            if len(found) > rows:
+                break
     except (ObjectTooLarge, ExpansionLimit):
         return ObjectSample(schema, (), "rows of large Parquet objects are not sampled: only the schema is known")
-    records = chunk.records[:rows] if chunk is not None else ()
-    return ObjectSample(schema, tuple(record for record in records if isinstance(record, dict)))
+    return ObjectSample(schema, tuple(found[:rows]), whole=len(found) <= rows)
 
 
 def sample_avro(head: Head, rows: int) -> ObjectSample:
@@ -79,14 +86,18 @@ def sample_avro(head: Head, rows: int) -> ObjectSample:
     schema = fastavro.parse_schema(_bare(header.schema))
     found: list[dict[str, Any]] = []
     problem = None
+    whole = head.whole
     try:
         for block in blocks_of(head.data, header.end, header.sync):
+            if len(found) >= rows:
+                whole = False
+                break
+            wanted = min(block.records, rows - len(found))
+            whole = whole and wanted == block.records
             plain = io.BytesIO(decompressed(block, header.codec, BLOCK_BYTES))
-            for _ in range(min(block.records, rows - len(found))):
+            for _ in range(wanted):
                 record: Any = fastavro.schemaless_reader(plain, schema, None, handle_unicode_errors="replace")
                 found.append(record)
-            if len(found) >= rows:
-                break
     except CorruptObject as error:
         if head.whole:  # otherwise the head ends inside a block
             problem = str(error)
@@ -100,13 +111,11 @@ def sample_avro(head: Head, rows: int) -> ObjectSample:
         TypeError,
     ) as error:  # from decoding damaged bytes
         problem = f"a record can't be decoded: {error!r}"[:200]
-    return ObjectSample(header.schema, tuple(found), problem)
+    return ObjectSample(header.schema, tuple(found), problem, whole and problem is None)
 
 
-def _json(head: Head, rows: int) -> ObjectSample:
-    text = unpacked_head(head.data, READ_BYTES)
-    if not head.whole or len(text) >= READ_BYTES:
-        text = text[: text.rfind(b"\n") + 1]
+def _json(head: Head, rows: int, limit: int) -> ObjectSample:
+    text, whole = _lines(head, limit)
     schema: Mapping[str, Any] | None = None
     found: list[dict[str, Any]] = []
     problem = None
@@ -114,32 +123,45 @@ def _json(head: Head, rows: int) -> ObjectSample:
         if isinstance(line.value, SluiceError):
             problem = str(line.value)
             continue
+        if len(found) >= rows:
+            whole = False
+            break
         schema = line.schema if line.schema is not None else schema
         found.append(line.value)
-        if len(found) >= rows:
-            break
-    return ObjectSample(schema, tuple(found), problem)
+    return ObjectSample(schema, tuple(found), problem, whole and problem is None)
 
 
-def _csv(head: Head, rows: int) -> ObjectSample:
+def _csv(head: Head, rows: int, limit: int, form: CsvForm) -> ObjectSample:
     """The first rows as text, empty text as null: whether a value was quoted is not looked at here."""
-    text = without_mark(unpacked_head(head.data, READ_BYTES))
-    columns = csv_columns(text, CsvForm(), DEFAULTS)
-    whole = head.whole and len(text) < READ_BYTES
-    plain = (text if whole else text[: text.rfind(b"\n") + 1]).decode("utf-8", errors="replace")
+    text, whole = _lines(head, limit)
+    text = unescaped(without_mark(text), form)
+    columns = csv_columns(text, form, DEFAULTS)
     found: list[dict[str, Any]] = []
     problem = None
-    reader = filter(None, csv.reader(io.StringIO(plain, newline="")))
+    plain = io.StringIO(text.decode("utf-8", errors="replace"), newline="")
+    reader = filter(None, csv.reader(plain, delimiter=form.delimiter))
     try:
-        for row in islice(reader, 1, rows + 1):
+        for row in islice(reader, int(columns.in_first_row), None):
             if len(row) != len(columns.names):
                 problem = f"a row has {len(row)} values for {len(columns.names)} columns"
                 break
-            found.append({name: value or None for name, value in zip(columns.names, row, strict=True)})
+            if len(found) >= rows:
+                whole = False
+                break
+            values = (None if value in ("", form.null_text) else value for value in row)
+            found.append(dict(zip(columns.names, values, strict=True)))
     except csv.Error as error:
         problem = f"a row can't be read: {error}"
     fields = [{"name": name, "type": ["null", "string"]} for name in columns.names]
-    return ObjectSample({"type": "record", "name": "sluice.csv.Row", "fields": fields}, tuple(found), problem)
+    schema = {"type": "record", "name": "sluice.csv.Row", "fields": fields}
+    return ObjectSample(schema, tuple(found), problem, whole and problem is None)
+
+
+def _lines(head: Head, limit: int) -> tuple[bytes, bool]:
+    """The unpacked text up to `limit`, without a line that is cut, and whether that is all of it."""
+    text = unpacked_head(head.data, limit)
+    whole = head.whole and len(text) < limit
+    return text if whole else text[: text.rfind(b"\n") + 1], whole
 
 
 def key_fields(objects: Objects, id: ObjectId, format: str) -> tuple[str, ...] | None:

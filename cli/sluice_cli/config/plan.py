@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sluice.config.document import Configuration
@@ -13,7 +13,7 @@ from sluice.config.lane import LaneConfig
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.setting import Setting, settings_of
 from sluice.config.table import TableConfig, TableSettings, in_words
-from sluice.onboarding.fit import COLUMNS, PARTITION_BY, Misfit
+from sluice.onboarding.fit import Misfit
 from sluice_cli.config.review import Remark, Review
 from sluice_cli.config.risks import risk_of
 from sluice_cli.terminal.output import counted
@@ -74,6 +74,14 @@ class TableMisfit:
 
 
 @dataclass(frozen=True)
+class Fit:
+    """Where rules don't fit a stack, and `notes` on tables of whose waiting objects not all rows were looked at."""
+
+    misfits: tuple[TableMisfit, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class PlannedTable:
     """What changes for one table. `risk` is what the table's removal stops.
 
@@ -97,8 +105,9 @@ class PlannedTable:
         return (*([self.risk] if self.risk else []), *found, *self.unfit)
 
     def sets(self, setting: str) -> bool:
-        """True if the push makes the table, or changes this setting or one of its group."""
-        return self.kind == NEW or any(each.key.partition(".")[0] == setting for each in self.settings)
+        """True if the push makes the table, or changes this setting or another of its group."""
+        group = setting.partition(".")[0]
+        return self.kind == NEW or any(each.key.partition(".")[0] == group for each in self.settings)
 
     @property
     def retry(self) -> bool:
@@ -126,6 +135,7 @@ class Plan:
     rules: tuple[OtherChange, ...] = ()
     refusals: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     released: int = 0
 
     @property
@@ -151,6 +161,7 @@ class Plan:
             "rules": [asdict(each) for each in self.rules],
             "refusals": list(self.refusals),
             "warnings": list(self.warnings),
+            "notes": list(self.notes),
         }
 
 
@@ -187,27 +198,25 @@ def plan_push(
         tuple(_rule_changes(old, after, known)),
         tuple(dict.fromkeys(remark.text for remark in review.refusals)),
         tuple(dict.fromkeys(remark.text for remark in review.warnings)),
-        sum(each.parked for each in waiting.values()),
+        released=sum(each.parked for each in waiting.values()),
     )
 
 
-def with_misfits(plan: Plan, found: Iterable[TableMisfit]) -> tuple[Plan, tuple[TableMisfit, ...]]:
+def with_misfits(plan: Plan, found: Fit) -> tuple[Plan, tuple[TableMisfit, ...]]:
     """Add the misfits that need a yes to their tables, and return the others, which are warnings.
 
-    A yes is needed where the push itself names a column in `columns` or `partition_by` that nothing has: what it was
-    meant to conceal would be stored in the clear, or the table would be partitioned by nothing.
+    A yes is needed where the push itself names a column that nothing has: what it was meant to conceal would be stored
+    in the clear, say, or no object would have the table's key.
     """
     tables = {table.table: table for table in plan.tables}
     others = []
-    for each in found:
-        table = tables.get(each.table)
-        setting = each.misfit.setting
-        if table is None or setting not in (COLUMNS, PARTITION_BY) or not table.sets(setting):
+    for each in found.misfits:
+        table, setting = tables.get(each.table), each.misfit.setting
+        if table is None or setting is None or not table.sets(setting):
             others.append(each)
-            continue
-        effect = ": what it names would be stored as it comes" if setting == COLUMNS else ""
-        tables[each.table] = replace(table, unfit=(*table.unfit, f"{each.misfit.text}{effect}"))
-    return replace(plan, tables=tuple(tables.values())), tuple(others)
+        else:
+            tables[each.table] = replace(table, unfit=(*table.unfit, each.misfit.consequence))
+    return replace(plan, tables=tuple(tables.values()), notes=found.notes), tuple(others)
 
 
 def known_topics(configuration: Configuration, topics: Iterable[str]) -> dict[str, TableConfig]:
@@ -272,8 +281,6 @@ def _written(setting: Setting, value: Any) -> Any:
     if value is None or setting.value is None:
         return None
     written = setting.value.write(value)
-    if is_dataclass(written) and not isinstance(written, type):
-        return asdict(written)
     return dict(written) if isinstance(written, Mapping) else written
 
 

@@ -25,10 +25,10 @@ from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory
 from sluice_aws.stack import Target
 from sluice_cli.config.plan import (
+    Fit,
     ObjectsWaiting,
     Plan,
     PlannedTable,
-    TableMisfit,
     known_topics,
     lines_of,
     plan_push,
@@ -79,8 +79,7 @@ def plan(file: File, with_waiting: WithWaiting = False, as_json: Json = False, s
     """
     configuration = read_file(file)
     found, warnings, _ = _planned(_opened(stack), configuration, with_waiting)
-    for warning in warnings:
-        say(f"warning: {warning}")
+    _say(warnings, found.notes)
     if as_json:
         print_json({**found.to_dict(), "warnings": list(warnings)})
     else:
@@ -115,8 +114,7 @@ def push(
     configuration = read_file(file)
     opened = _opened(stack)
     found, warnings, before = _planned(opened, configuration, with_waiting)
-    for warning in warnings:
-        say(f"warning: {warning}")
+    _say(warnings, found.notes)
     if not as_json:
         _print(found, refusals=False)
     if found.refusals:
@@ -175,17 +173,15 @@ def in_force(objects: Objects, target: Target, ledger: Ledger) -> Configuration 
         return None
 
 
-def misfits_of_stack(
+def fit_of_stack(
     objects: Objects, target: Target, ledger: Ledger, configuration: Configuration, before: Configuration | None
-) -> tuple[TableMisfit, ...]:
+) -> Fit:
     """Return where rules don't fit the columns of tables, or the objects that wait for new tables."""
-    from sluice_cli.config.waiting import misfits_of_tables, misfits_of_waiting  # loads Arrow
+    from sluice_cli.config.waiting import fit_of_waiting, misfits_of_tables  # loads Arrow
 
-    history = SchemaHistory(objects, target.silver)
-    return (
-        *misfits_of_tables(history, ledger, configuration, before),
-        *misfits_of_waiting(objects, ledger, configuration, before),
-    )
+    of_tables = misfits_of_tables(SchemaHistory(objects, target.silver), ledger, configuration, before)
+    of_waiting = fit_of_waiting(objects, ledger, configuration, before)
+    return Fit((*of_tables, *of_waiting.misfits), of_waiting.notes)
 
 
 def summary(configuration: Configuration) -> str:
@@ -233,7 +229,7 @@ def _planned(
         waiting=waiting.by_table(parked, known),
     )
     made = replace(made, tables=waiting.with_quarantined(made.tables))
-    fit = () if found.refusals else misfits_of_stack(stack.objects, stack.target, ledger, configuration, before)
+    fit = Fit() if found.refusals else fit_of_stack(stack.objects, stack.target, ledger, configuration, before)
     made, unasked = with_misfits(made, fit)
     from sluice_cli.config.source import unknown_options
 
@@ -318,6 +314,13 @@ def _wake(stack: _Stack, unparked: Unparked, changed: tuple[str, ...]) -> frozen
     if lanes:
         supervise_now(stack.target)
     return frozenset(lanes)
+
+
+def _say(warnings: Iterable[str], notes: Iterable[str]) -> None:
+    for warning in warnings:
+        say(f"warning: {warning}")
+    for note in notes:
+        say(f"note: {note}")
 
 
 def _print(plan: Plan, *, refusals: bool) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from sluice.admission.layouts import Layout, layout_of, needs_format
 from sluice.admission.routing import AVRO, CHANGE_FILE, CSV, JSON
 from sluice.batch.claim import PendingObject
+from sluice.config.csv_form import CsvForm
 from sluice.config.document import Configuration
 from sluice.errors import SluiceError
 from sluice.ledger.keys import PARKED
@@ -23,7 +24,7 @@ from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice.schema.connect import avro_form
 from sluice_aws.admission.reassign import renamed
 from sluice_aws.s3.objects import Objects
-from sluice_cli.config.object_samples import KEY_BYTES, ObjectSample, key_fields, sample_object
+from sluice_cli.config.object_samples import KEY_BYTES, READ_BYTES, ObjectSample, key_fields, sample_object
 from sluice_formats.json_schema import Inference
 from sluice_formats.json_text import unpacked_head
 
@@ -47,6 +48,15 @@ class Waiting:
     unnamed: int
     more: bool
     layouts: Mapping[str, Layout] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How much of a topic is read at most: objects, rows of all of them, and bytes from the start of each."""
+
+    objects: int
+    rows: int = ROWS
+    object_bytes: int = READ_BYTES
 
 
 @dataclass(frozen=True)
@@ -124,7 +134,7 @@ def sample_topics(
     """Sample each topic: the first MiB of its oldest and newest objects and of some between."""
 
     def one(topic: str) -> TopicSample:
-        found = sample_topic(objects, topic, waiting.topics[topic], per_topic)
+        found = sample_topic(objects, topic, waiting.topics[topic], Reach(per_topic))
         layout = waiting.layouts.get(topic)
         if layout is not None:
             found = replace(found, layout=layout.writer, key_pattern=layout.key_pattern, format=layout.format)
@@ -148,13 +158,15 @@ def _age(record: ObjectRecord) -> tuple[int, int, ObjectId]:
     return (record.admitted_at, record.offset or 0, record.id)
 
 
-def sample_topic(objects: Objects, topic: str, records: Sequence[WaitingObject], per_topic: int) -> TopicSample:
-    """Sample at most `per_topic` of a topic's objects. What can't be read is among the sample's problems."""
-    chosen = spread(records, per_topic)
-    read = [_read(objects, record, max(1, ROWS // len(chosen))) for record in chosen]
+def sample_topic(
+    objects: Objects, topic: str, records: Sequence[WaitingObject], reach: Reach, csv: CsvForm | None = None
+) -> TopicSample:
+    """Sample a topic's objects within `reach`. What can't be read is among the sample's problems."""
+    read = _read(objects, spread(records, reach.objects), reach, csv)
     problems = tuple(dict.fromkeys(each.problem for each in read if each.problem))
     sound = [each for each in read if each.found is not None]
-    writer, rows, inferred, trouble = _understood([each.found for each in sound if each.found is not None])
+    samples = [each.found for each in sound if each.found is not None]
+    writer, rows, inferred, trouble = _understood(samples)
     fields, file = _keys(objects, [each.record for each in sound][-KEYED:])
     return TopicSample(
         topic,
@@ -170,15 +182,25 @@ def sample_topic(objects: Objects, topic: str, records: Sequence[WaitingObject],
         rows,
         all(record.offset is not None for record in records),
         problems + trouble,
+        partly=sum(not sample.whole for sample in samples),
     )
 
 
-def _read(objects: Objects, record: WaitingObject, rows: int) -> _Read:
-    try:
-        found = sample_object(objects, record.id, record.format or AVRO, rows)
-    except SluiceError as error:
-        return _Read(record, None, f"{error.code}: {error.message}")
-    return _Read(record, found, found.problem)
+def _read(objects: Objects, chosen: Sequence[WaitingObject], reach: Reach, csv: CsvForm | None) -> list[_Read]:
+    """Read objects, the smallest first: what these leave of their share of the rows goes to the others."""
+    found: dict[int, _Read] = {}
+    left = reach.rows
+    for place in sorted(range(len(chosen)), key=lambda place: chosen[place].size):
+        share = max(1, left // (len(chosen) - len(found)))
+        record, sample, problem = chosen[place], None, None
+        try:
+            sample = sample_object(objects, record.id, record.format or AVRO, share, reach.object_bytes, csv)
+            left -= len(sample.records)
+            problem = sample.problem
+        except SluiceError as error:
+            problem = f"{error.code}: {error.message}"
+        found[place] = _Read(record, sample, problem)
+    return [found[place] for place in range(len(chosen))]
 
 
 def _understood(

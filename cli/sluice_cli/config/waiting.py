@@ -4,71 +4,105 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
 
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import pinned_topic
 from sluice.config.table import TableConfig
+from sluice.config.values import MIB
+from sluice.ledger.keys import QUARANTINED
 from sluice.ledger.ports import Ledger
-from sluice.onboarding.fit import Misfit, misfits, unknown_in_table
+from sluice.onboarding.fit import Misfit, misfits, named_anew, unknown_in_table
+from sluice.onboarding.samples import TopicSample
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory
-from sluice_cli.config.plan import TableMisfit
+from sluice_cli.config.plan import Fit, TableMisfit
 from sluice_cli.config.review import lane_names
-from sluice_cli.config.topics import THREADS, WaitingObject, sample_topic, waiting_topics
-from sluice_cli.terminal.output import visible
+from sluice_cli.config.topics import THREADS, Reach, WaitingObject, sample_topic, waiting_topics
+from sluice_cli.terminal.output import counted, visible
 
 TABLES = 50  # that are looked at
-OBJECTS = 5  # of each
+OBJECTS = 20  # of each that are read: spread over the pending ones that are listed, the parked and the quarantined
+LISTED = 500
+QUARANTINED_READ = 2_000  # of all tables
+# Rows and bytes that are read of all tables together, and of each at most: a row takes some KB of memory.
+ROWS, ROWS_OF_TABLE = 100_000, 20_000
+BYTES, BYTES_OF_TABLE = 256 * MIB, 16 * MIB
+AT_ONCE = 4  # tables
 
 
-def misfits_of_waiting(
-    objects: Objects, ledger: Ledger, configuration: Configuration, before: Configuration | None
-) -> tuple[TableMisfit, ...]:
+@dataclass
+class _Found:
+    """The objects of a new table that wait. `more` is true if not all of them are listed."""
+
+    objects: list[WaitingObject] = field(default_factory=list)
+    more: bool = False
+
+
+def fit_of_waiting(objects: Objects, ledger: Ledger, configuration: Configuration, before: Configuration | None) -> Fit:
     """Return what a merge of waiting objects would refuse them for. Only tables without data are looked at.
 
-    A table with data has its key, and its objects were merged by it.
+    A table with data has its key, and its objects were merged by it. Quarantined objects count too: after a correction
+    they are retried.
     """
     found = _waiting(ledger, configuration, before)
-
-    def one(table: TableConfig) -> Sequence[Misfit]:
-        try:
-            sample = sample_topic(objects, table.topic, found[table], OBJECTS)
-        except Exception as error:  # a look stops no push: whoever pushes may not be allowed to read bronze
-            return [Misfit(f"objects that wait can't be looked at: {visible(str(error))}")]
-        return misfits(sample, table)
-
     looked_at = list(found)[:TABLES]
-    with ThreadPoolExecutor(THREADS, thread_name_prefix="waiting") as pool:
-        warnings = [
-            TableMisfit(table.table, misfit)
-            for table, each in zip(looked_at, pool.map(one, looked_at), strict=True)
-            for misfit in each
-        ]
-    more = [
-        TableMisfit("", Misfit(f"{len(found) - TABLES:,} more tables have objects waiting that were not looked at"))
-    ]
-    return (*warnings, *(more if len(found) > TABLES else ()))
+
+    def one(table: TableConfig) -> tuple[Sequence[Misfit], str | None]:
+        listed = found[table].objects
+        reach = Reach(
+            OBJECTS,
+            min(ROWS_OF_TABLE, ROWS // len(looked_at)),
+            min(BYTES_OF_TABLE, BYTES // len(looked_at)) // min(OBJECTS, len(listed)),
+        )
+        try:
+            sample = sample_topic(objects, table.topic, listed, reach, table.csv)
+        except Exception as error:  # a look stops no push: whoever pushes may not be allowed to read bronze
+            return [Misfit(f"objects that wait can't be looked at: {visible(str(error))}")], None
+        return misfits(sample, table), _partial(sample, found[table].more)
+
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="waiting") as pool:
+        looks = list(zip(looked_at, pool.map(one, looked_at), strict=True))
+    warnings = [TableMisfit(table.table, misfit) for table, (each, _) in looks for misfit in each]
+    notes = [f"{table.table}: {partial}" for table, (_, partial) in looks if partial]
+    if len(found) > TABLES:
+        left = f"{len(found) - TABLES:,} more tables have objects waiting that were not looked at"
+        warnings.append(TableMisfit("", Misfit(left)))
+    return Fit(tuple(warnings), tuple(notes))
+
+
+def _partial(sample: TopicSample, more: bool) -> str | None:
+    """What was looked at of a table's waiting objects; None where it was every row of every object."""
+    if sample.read == sample.objects and not sample.partly and not more:
+        return None
+    whole = f", {sample.partly:,} of these only in part" if sample.partly else ""
+    trouble = f". {sample.problems[0]}" if sample.problems else ""
+    return (
+        f"looked at {counted(len(sample.rows), 'row')} of {sample.read:,} of {sample.objects:,}"
+        f"{' or more' if more else ''} objects that wait{whole}{visible(trouble)}"
+    )
 
 
 def misfits_of_tables(
     history: SchemaHistory, ledger: Ledger, configuration: Configuration, before: Configuration | None
 ) -> tuple[TableMisfit, ...]:
-    """Return the columns that `expect` or `columns` names and a table with data lacks.
+    """Return the columns that `expect`, or a changed setting, names and a table with data lacks.
 
-    One GET per table with `expect`, and one per writer schema of tables whose `columns` change.
+    One GET per table with `expect`, and one per writer schema of tables whose settings name other columns than before.
     """
     topics = [pinned_topic(state.pinned) for state in ledger.tables.all() if state.pinned]
     found = {configuration.table_for_topic(topic) for topic in topics if topic is not None}
     now = {table: before.table_for_topic(table.topic) if before else None for table in found if table}
     tables = sorted(
-        (table for table, old in now.items() if table.expect.columns or _named_anew(table, old)),
+        (table for table, old in now.items() if table.expect.columns or named_anew(table, old)),
         key=lambda table: table.table,
     )
 
     def one(table: TableConfig) -> Sequence[Misfit]:
         try:
             stored = history.columns(table.table)
-            schemas = history.schemas(table.table) if _named_anew(table, now[table]) else ()
+            schemas = history.schemas(table.table) if named_anew(table, now[table]) else ()
         except Exception as error:  # a look stops no push
             return [Misfit(f"its columns can't be looked at: {visible(str(error))}")]
         if stored is None:
@@ -84,26 +118,29 @@ def misfits_of_tables(
         )
 
 
-def _named_anew(table: TableConfig, before: TableConfig | None) -> bool:
-    return bool(set(table.columns.named) - set(before.columns.named if before else ()))
-
-
-def _waiting(
-    ledger: Ledger, configuration: Configuration, before: Configuration | None
-) -> dict[TableConfig, Sequence[WaitingObject]]:
-    """The new tables that objects wait for, pending or parked, and some of the objects."""
+def _waiting(ledger: Ledger, configuration: Configuration, before: Configuration | None) -> dict[TableConfig, _Found]:
+    """The new tables of which objects are pending, parked or quarantined, and these objects."""
     have_data = {state.table for state in ledger.tables.all() if state.pinned}
-    found: dict[TableConfig, list[WaitingObject]] = {}
+    found: dict[TableConfig, _Found] = {}
 
-    def take(topic: str, waiting: Sequence[WaitingObject]) -> None:
-        table = configuration.table_for_topic(topic)
-        if table is not None and table.table not in have_data:
-            found.setdefault(table, []).extend(waiting)
+    def take(topic: str | None, waiting: Sequence[WaitingObject]) -> _Found:
+        table = configuration.table_for_topic(topic) if topic else None
+        if table is None or table.table in have_data:
+            return _Found()
+        listed = found.setdefault(table, _Found())
+        listed.objects.extend(waiting)
+        return listed
 
+    for record in islice(ledger.objects.in_state(QUARANTINED), QUARANTINED_READ):  # first: the last schema counts
+        take(record.topic, [record])
     for lane in lane_names(ledger, before, configuration):
         tables = {item.table: item.topic for item in ledger.pending.oldest(lane, 1) if item.table not in have_data}
-        for item in ledger.pending.oldest_of(lane, dict.fromkeys(tables, OBJECTS)) if tables else ():
-            take(item.topic, [item])
-    for topic, parked in waiting_topics(ledger, configuration).topics.items():
-        take(topic, parked)
+        pending: dict[str, list[WaitingObject]] = {}
+        for item in ledger.pending.oldest_of(lane, dict.fromkeys(tables, LISTED)) if tables else ():
+            pending.setdefault(item.topic, []).append(item)
+        for topic, listed in pending.items():
+            take(topic, listed).more |= len(listed) >= LISTED
+    parked = waiting_topics(ledger, configuration)
+    for topic, of_topic in parked.topics.items():
+        take(topic, of_topic).more |= parked.more
     return dict(sorted(found.items(), key=lambda each: each[0].table))

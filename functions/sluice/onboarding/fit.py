@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from sluice.changes.hidden_columns import colliding
 from sluice.config.delete_when import are_operations, deletions_among, operation_columns
 from sluice.config.table import TableConfig
 from sluice.onboarding.keys import SHOWN, counted
@@ -13,16 +14,31 @@ from sluice.onboarding.samples import SampledRow, TopicSample, column_facts, dis
 from sluice.schema.avro import PLAIN, WriterSchema
 from sluice.schema.concealment import ruled, unknown_columns
 
-#: Settings that the next objects are stored by for good. A name in them that nothing has must not pass unasked.
-COLUMNS, PARTITION_BY = "columns", "partition_by"
+COLUMNS, EXPECT, DELETE_WHEN = "columns", "expect", "delete_when"
+# What becomes of objects where a setting names a column that they lack.
+_REFUSED = "objects without it are quarantined"
+_EFFECTS = {
+    "record_key": _REFUSED,
+    "partition_by": _REFUSED,
+    "position": _REFUSED,
+    "coordinates": "rows without it are quarantined",
+    DELETE_WHEN: "deleted rows would stay",
+    COLUMNS: "what it names would be stored as it comes",
+}
 
 
 @dataclass(frozen=True)
 class Misfit:
-    """Where a table's rule doesn't fit: a sentence, and the setting that it is about, if any."""
+    """Where a table's rule doesn't fit: a sentence, and the setting that names a column that nothing has, if any."""
 
     text: str
     setting: str | None = None
+
+    @property
+    def consequence(self) -> str:
+        """The sentence with what becomes of objects, where that follows from the setting."""
+        effect = _EFFECTS.get(self.setting or "")
+        return f"{self.text}: {effect}" if effect else self.text
 
 
 def misfits(sample: TopicSample, config: TableConfig) -> tuple[Misfit, ...]:
@@ -49,16 +65,27 @@ def _ruled(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> tu
 def unknown_in_table(
     stored: Sequence[str], written: Sequence[str], config: TableConfig, before: TableConfig | None
 ) -> tuple[Misfit, ...]:
-    """Return the columns that `expect` or `columns` names and a table with data lacks.
+    """Return the columns that `expect`, or another setting since `before`, names and a table with data lacks.
 
-    `stored` are the table's columns, `written` those of all its writer schemas. Names that `columns` has in `before`,
-    the rule in force, are known: an excluded column may be in neither.
+    `stored` are the table's columns, `written` those of all its writer schemas. `before` is the rule in force. What its
+    `columns` name is known: an excluded column may be in neither.
     """
     known = {name.lower() for name in (*stored, *written, *(before.columns.named if before else ()))}
     return (
-        *(_no_column("expect", name, "the table", stored) for name in config.expect.absent_from(stored)),
-        *(_no_column(COLUMNS, name, "the table", stored) for name in config.columns.named if name.lower() not in known),
+        *(_no_column(EXPECT, name, "the table", stored) for name in config.expect.absent_from(stored)),
+        *(
+            _no_column(setting, name, "the table", stored)
+            for setting, name in named_anew(config, before)
+            if name.lower() not in known
+        ),
     )
+
+
+def named_anew(config: TableConfig, before: TableConfig | None) -> list[tuple[str, str]]:
+    """Return the settings but `expect` that name columns which the rule in force doesn't, each with the column."""
+    had = {} if before is None else {COLUMNS: before.columns.named, **_named(before)}
+    now = {COLUMNS: config.columns.named, **_named(config)}
+    return [(setting, name) for setting, names in now.items() for name in names if name not in had.get(setting, ())]
 
 
 def unmarked_operations(sample: TopicSample, writer: WriterSchema) -> tuple[str, tuple[str, ...]] | None:
@@ -72,25 +99,33 @@ def unmarked_operations(sample: TopicSample, writer: WriterSchema) -> tuple[str,
     return None
 
 
+def _named(config: TableConfig) -> dict[str, Sequence[str]]:
+    """The table's columns that a rule names by setting, but for `expect`, in which case doesn't count."""
+    return {
+        "record_key": () if config.append_only else config.record_key,
+        "partition_by": config.partition_by,
+        "position": config.position_columns,
+        "coordinates": config.coordinates,
+        DELETE_WHEN: (config.delete_when.column or "",) if config.delete_when.marks else (),
+        "services.clustering.by": [name for name in config.services.cluster_by if not colliding((name,))],
+    }
+
+
 def _absent_columns(source: WriterSchema, writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:
     waiting = "the objects that wait"
     for name in unknown_columns([source.row], config.columns):
         yield _no_column(COLUMNS, name, waiting, source.row.names)
     for name in config.expect.absent_from(writer.row.names):
-        yield _no_column("expect", name, waiting, writer.row.names)
-    named = {
-        "record_key": () if config.append_only else config.record_key,
-        PARTITION_BY: config.partition_by,
-        "position": config.position_columns,
-    }
-    for key, columns in named.items():
+        yield _no_column(EXPECT, name, waiting, writer.row.names)
+    for setting, columns in _named(config).items():
         for name in columns:
             if writer.row.column(name) is None:
-                yield _no_column(key, name, waiting, writer.row.names)
+                yield _no_column(setting, name, waiting, writer.row.names)
 
 
 def _no_column(setting: str, name: str, of: str, columns: Sequence[str]) -> Misfit:
-    return Misfit(f"{setting}: {name} is no column of {of}{_meant(name, columns)}", setting)
+    loaded = setting == DELETE_WHEN and operation_columns((name,))  # rows of a full load lack what its changes have
+    return Misfit(f"{setting}: {name} is no column of {of}{_meant(name, columns)}", None if loaded else setting)
 
 
 def _meant(name: str, columns: Sequence[str]) -> str:

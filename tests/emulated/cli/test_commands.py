@@ -319,7 +319,7 @@ def test_config_push_stores_canonical_json_and_its_history(stack, tables, capsys
         for key in ("config/tables.json", f"config/history/{version}.json")
     ]
     assert stored[0] == stored[1]
-    assert run(["config", "show"]) == 0
+    assert run(["config", "show", "--json"]) == 0
     assert capsys.readouterr().out.strip().encode() == stored[0]
 
 

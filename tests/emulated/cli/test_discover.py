@@ -159,6 +159,68 @@ def test_push_and_check_look_at_what_waits_for_a_new_table(stack, capsys, tmp_pa
     assert describe(capsys)["warnings"] == [], "a table with data has merged such objects"
 
 
+def waiting_rows(stack, number, *rows):
+    key = f"exports/shop.orders/{number:04d}.parquet"
+    return stack.admit(
+        stack.write(key, plain_parquet(*rows)),
+        items.PARKED,
+        table=None,
+        lane=None,
+        topic="shop.orders",
+        format="parquet",
+        reason="no rule",
+    )
+
+
+ORDERS = "tables: [{topic: shop.orders, table: shop.orders, record_key: %s}]"
+
+
+def test_a_key_that_is_shared_far_behind_in_an_object_is_found(stack, capsys, tmp_path):
+    file = tmp_path / "tables.yaml"
+    file.write_text(ORDERS % "code")
+    waiting_rows(stack, 0, *({"id": n, "code": min(n, 4_998)} for n in range(5_000)))
+    assert run(["config", "check", str(file), "--waiting"]) == 0
+    err = capsys.readouterr().err
+    assert "record_key: code has 4,999 values in 5,000 rows of a snapshot; id is unique" in err
+    assert "looked at" not in err, "every row was"
+
+
+def test_a_check_says_what_it_looked_at_where_that_is_not_all(stack, capsys, tmp_path):
+    file = tmp_path / "tables.yaml"
+    file.write_text(ORDERS % "id")
+    for number in range(41):
+        waiting_rows(stack, number, {"id": number, "code": "a"}, {"id": -number - 1, "code": "b"})
+    note = "shop.orders: looked at 40 rows of 20 of 41 objects that wait"
+    assert run(["config", "check", str(file), "--waiting", "--json"]) == 0
+    assert note in describe(capsys)["notes"]
+    assert run(["config", "push", str(file)]) == 0
+    assert f"note: {note}\n" in capsys.readouterr().err
+    assert run(["config", "check", str(file), "--waiting"]) == 0
+    assert f"note: {note}\n" in capsys.readouterr().err, "of pending objects too"
+
+
+def test_quarantined_objects_of_a_table_without_data_are_looked_at_too(stack, capsys, tmp_path):
+    file = tmp_path / "tables.yaml"
+    file.write_text(ORDERS % "idd")
+    id = stack.write("orders.parquet", plain_parquet({"id": 1}))
+    stack.admit(id, items.QUARANTINED, table="shop.orders", topic="shop.orders", format="parquet", code="x", reason="x")
+    assert run(["config", "push", str(file)]) == 2, "a retry would refuse them again"
+    shown = (
+        "! record_key: idd is no column of the objects that wait; did you mean id?: objects without it are quarantined"
+    )
+    assert shown in capsys.readouterr().out
+
+
+def test_objects_of_csv_without_a_header_have_the_columns_of_their_rule(stack, capsys, tmp_path):
+    file = tmp_path / "tables.yaml"
+    rule = "{topic: shop.orders, table: shop.orders, record_key: id, csv: {columns: [id, code], delimiter: ';'}}"
+    file.write_text(f"tables: [{rule}]")
+    id = stack.write("exports/shop.orders/1.csv", b"1;a\n2;b\n")
+    stack.admit(id, items.PARKED, table=None, lane=None, topic="shop.orders", format="csv", reason="no rule")
+    assert run(["config", "push", str(file)]) == 0
+    assert "no column" not in "".join(capsys.readouterr())
+
+
 def test_a_look_at_what_waits_that_fails_stops_no_push(parked, capsys, monkeypatch, tmp_path):
     def denied(*_):
         raise PermissionError("\x1b[31mAccess Denied")

@@ -64,6 +64,25 @@ def test_each_tables_settings_are_shown_with_old_and_new_value():
     assert plan.risks == ()
 
 
+def test_values_are_shown_as_the_file_would_hold_them():
+    after = BEFORE.replace(
+        "table: crm.user}",
+        "table: crm.user, columns: {mask: [ssn]}, raw: true, lineage: off, freshness: 15m, catalog: {views: off},"
+        " expect: {columns: {status: {in: [new, paid]}, amount: {min: 0}}}}",
+    )
+    lines = [line.strip().removeprefix("! ") for line in lines_of(planned(BEFORE, after), refusals=True)]
+    assert [": ".join(line.split(": ")[:2]) for line in lines[1:4]] == [
+        "freshness: 60s -> 15m",
+        "raw: none -> true",
+        "lineage: on -> off",
+    ]
+    assert lines[4].startswith("columns.mask: none -> ssn: ")
+    assert lines[5].startswith("expect.columns: none -> {status: {in: [new, paid]}, amount: {min: 0}}: ")
+    assert lines[6] == "catalog: on -> {views: off}"
+    kept = after.replace("[ssn]", "{card: 4, ssn: 0}")
+    assert "columns.mask: ssn -> {card: 4, ssn: 0}" in "\n".join(lines_of(planned(after, kept), refusals=True))
+
+
 def test_a_pattern_that_no_known_topic_matches_is_shown_as_a_rule():
     after = BEFORE.replace("'shop.{1}'}", "'shop.{1}', freshness: 5m}")
     assert [(rule.name, rule.kind) for rule in planned(BEFORE, after).rules] == [("shop.*", "changed")]
