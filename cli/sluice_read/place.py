@@ -15,7 +15,7 @@ from sluice.config.table import HISTORY
 from sluice.errors import UnreadableHistory
 from sluice.hudi.table_properties import PROPERTIES_FILE, record_key_of
 from sluice.hudi.timeline import Instant, Timeline
-from sluice.names import COLUMN
+from sluice.names import COLUMN, did_you_mean
 from sluice.schema.history import StoredColumns, stored_key
 from sluice_aws.s3.silver_files import SilverBucket, SilverFiles, StoredFile, read_if_allowed
 from sluice_aws.s3.timelines import TimelineReader, table_prefix
@@ -191,4 +191,9 @@ def _unknown(place: SilverPlace, name: str) -> UnknownTable:
         if tables
         else "Tables appear with their first commit: `sluice wait`; `sluice quarantine list` shows what can't be merged"
     )
-    return UnknownTable(f"No table {name!r} in {place.silver_url}", table=name, tables=tables, next_step=known)
+    return UnknownTable(
+        f"No table {name!r} in {place.silver_url}{did_you_mean(name, tables)}",
+        table=name,
+        tables=tables,
+        next_step=known,
+    )

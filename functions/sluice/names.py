@@ -1,11 +1,13 @@
-"""Rules for the names of tables, lanes, columns and topics.
+"""Rules for the names of tables, lanes, columns and topics, and the known name that a mistyped one means.
 
 A source column is stored under a valid Avro name, because Hudi keeps its schemas in Avro.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 # Lower case only: Glue folds case, and a name becomes part of S3 paths, Hudi names and SQL. Names that begin with _ are
@@ -34,3 +36,12 @@ def stored_name(name: str) -> str:
 def _may_follow(character: str) -> bool:
     """The test of Avro's Java library: `Character.isLetterOrDigit` of one char, true for letters of any script."""
     return ord(character) < _BEYOND and (character == "_" or character.isalpha() or character.isdecimal())
+
+
+def did_you_mean(given: str, known: Iterable[str], *, likeness: float = 0.6) -> str:
+    """The end of a message about an unknown name: `; did you mean crm.user?`, or nothing where no name is like it.
+
+    `likeness` is the least ratio of difflib's SequenceMatcher.
+    """
+    close = difflib.get_close_matches(given, list(known), n=1, cutoff=likeness)
+    return f"; did you mean {close[0]}?" if close else ""

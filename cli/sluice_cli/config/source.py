@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar, get_args
@@ -17,7 +16,7 @@ from sluice.config.rules.table_rule import TableRule, history_taken
 from sluice.config.setting import settings_of
 from sluice.config.table import HARD, IGNORE, RECORD, TableSettings
 from sluice.config.values import PLACEHOLDER
-from sluice.names import LANE, NAME
+from sluice.names import LANE, NAME, did_you_mean
 from sluice_cli.config.model import Lane, Rule, Settings, TablesFile, built, field_values, laid_over
 from sluice_cli.config.other_words import meant_key, meant_value
 from sluice_cli.config.yaml_lines import ConfigurationMistakes, Path, YamlLines
@@ -316,5 +315,4 @@ def _meant(written: Any, known: Any) -> str:
     other = meant_key(written, known)
     if other is not None:
         return f"; {other} is meant"
-    close = difflib.get_close_matches(str(written), list(known), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    return did_you_mean(str(written), known)

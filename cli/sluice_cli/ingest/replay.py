@@ -51,7 +51,8 @@ def replay(
         typer.Option("--prefix", metavar="PREFIX", help="Only objects whose keys begin so.", show_default=False),
     ] = None,
     table: Annotated[
-        str | None, typer.Option("--table", metavar="T", help="Only of this table: database.name.", show_default=False)
+        str | None,
+        typer.Option("--table", metavar="TABLE", help="Only of this table: database.name.", show_default=False),
     ] = None,
     batch: Annotated[
         str | None, typer.Option("--batch", metavar="ID", help="Only those of this batch.", show_default=False)

@@ -15,6 +15,7 @@ from sluice.errors import CommandFailed, UsageError
 from sluice.lane.machine import HALTED, PAUSED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ManifestPointer
+from sluice.names import did_you_mean
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.manifests import ManifestStore
@@ -107,7 +108,7 @@ def show(
 def give_up(
     batch: Annotated[str, typer.Argument(metavar="BATCH", help="The beginning of its id, as `show` lists it.")],
     table: Annotated[
-        str | None, typer.Option("--table", metavar="T", help="Only this table: database.name.", show_default=False)
+        str | None, typer.Option("--table", metavar="TABLE", help="Only this table: database.name.", show_default=False)
     ] = None,
     note: Annotated[
         str | None, typer.Option("--note", metavar="TEXT", help="Kept with the objects.", show_default=False)
@@ -130,10 +131,12 @@ def give_up(
     if len(found) > 1:
         raise UsageError(f"{len(found)} open batches begin with {batch}", next_step="Give more digits of the id")
     (each,) = found
-    tables = [name for name in each.pointer.tables if name not in each.pointer.settled_tables and table in (None, name)]
+    unfinished = [name for name in each.pointer.tables if name not in each.pointer.settled_tables]
+    tables = [name for name in unfinished if table in (None, name)]
     if not tables:
         raise UsageError(
-            f"{table} is not open in {each.pointer.batch}", next_step="`sluice batch show` lists the tables"
+            f"{table} is not open in {each.pointer.batch}{did_you_mean(table or '', unfinished)}",
+            next_step="`sluice batch show` lists the tables",
         )
     reason = f"given up by {operator_of(target)}{f': {note}' if note else ''}"[:MAX_REASON]
     given_up = [name for name in tables if ledger.batches.give_up(each.pointer.batch, name, reason)]

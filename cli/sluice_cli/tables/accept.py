@@ -11,6 +11,7 @@ from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_cli.tables.inspect import TableName
 from sluice_cli.terminal.interaction import Yes, ask
+from sluice_cli.terminal.known_names import known_table
 from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json
 from sluice_cli.terminal.stack import supervise_now
 
@@ -38,7 +39,8 @@ def accept(
             f"{table} can't be accepted as it is: {state.blocked['error']}", next_step=str(state.blocked["next_step"])
         )
     configuration = ConfigStore(Objects(target.client("s3")), target.artifacts, history=ledger.history).load()
-    lane = config_in_force(configuration, table, state.pinned).lane
+    with known_table(target, table):
+        lane = config_in_force(configuration, table, state.pinned).lane
     newest = TimelineReader(SilverBucket(target.client("s3"), target.silver)).timeline(table)
     instant = newest.newest.time if newest.newest is not None else None
     changed = bool(state.blocked) or (state.last_instant is not None and newest.lacks(state.last_instant))

@@ -23,6 +23,7 @@ from sluice_cli.status.service_entries import describe_error, service_entries
 from sluice_cli.tables.inspect import TableName
 from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.interaction import ask
+from sluice_cli.terminal.known_names import known_table
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say
 from sluice_cli.terminal.services import request_services, wait_for_services
 
@@ -55,7 +56,8 @@ def adopt(
     ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
     state = ledger.tables.get(table)
     configuration = ConfigStore(Objects(target.client("s3")), target.artifacts, history=ledger.history).load()
-    config = config_in_force(configuration, table, state.pinned)
+    with known_table(target, table):
+        config = config_in_force(configuration, table, state.pinned)
     if state.last_instant is None:
         raise CommandFailed(f"{table} has no commit yet", next_step="Adopt after its first commit: `sluice wait`")
     if config.history or config.append_only or config.columns.any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from enum import Enum
 from typing import Annotated, Any
 
@@ -28,6 +28,7 @@ from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.stack import Target
 from sluice_cli.errors import NotInCatalog
+from sluice_cli.terminal.known_names import known_table
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_table, say, stderr_console
 
 app = typer.Typer(
@@ -80,7 +81,8 @@ def sync(
 
     def one(table: str) -> list[dict[str, Any]] | SluiceError:
         try:
-            config = config_in_force(configuration, table, states[table].pinned)
+            with known_table(target, table) if tables else nullcontext():
+                config = config_in_force(configuration, table, states[table].pinned)
             both = (config, config.history_table) if config.history else (config,)
             return [(catalog.plan(each) if dry_run else catalog.sync(each)).to_dict() for each in both]
         except SluiceError as error:
@@ -122,7 +124,8 @@ def show(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
       sluice catalog show moma.artists --json | jq '.entries[] | .parameters'
     """
     target = chosen_target(stack)
-    config = _config(target, table)
+    with known_table(target, table):
+        config = _config(target, table)
     found = _catalog(target).found(config) or {}
     names = names_of(config)
     entries = [_entry(name, found.get(name), config) for name in names.all]
@@ -190,7 +193,8 @@ def ddl(
       sluice table ddl moma.artists --engine redshift > artists.sql
     """
     target = chosen_target(stack)
-    wish = _wish(target, table)
+    with known_table(target, table):
+        wish = _wish(target, table)
     made = table_ddl.statements(wish, engine.value, region=target.region)
     if as_json:
         print_json({"table": table, "engine": engine.value, "statements": list(made)})

@@ -25,6 +25,7 @@ from sluice_aws.stack import Target
 from sluice_cli.errors import CannotRebuild
 from sluice_cli.tables.rebuild_plan import ReplayPlan, counts_of, obstacles, plan_replay
 from sluice_cli.terminal.interaction import Yes, ask, bars, counting
+from sluice_cli.terminal.known_names import known_table
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -97,7 +98,8 @@ def table(
       sluice config push tables.yaml && sluice resume main && sluice wait
     """
     target = chosen_target(stack)
-    rebuild = Rebuild(target, name, history=history)
+    with known_table(target, name):
+        rebuild = Rebuild(target, name, history=history)
     with counting(as_json) as tick:
         plan = rebuild.plan(tick)
     say_skipped(plan.skipped)

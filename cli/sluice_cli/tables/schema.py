@@ -24,6 +24,7 @@ from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_aws.stack import Target
 from sluice_cli.errors import UnknownSchema
+from sluice_cli.terminal.known_names import check_table, known_table
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -43,7 +44,7 @@ app = typer.Typer(
     help="The writer schemas of a table: their history, their differences, and the verdict on a new one.",
 )
 
-OfTable = Annotated[str, typer.Argument(metavar="TABLE", help="database.table")]
+OfTable = Annotated[str, typer.Argument(metavar="TABLE", help="database.table", show_default=False)]
 
 
 @app.command("list")
@@ -97,6 +98,7 @@ def history(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
     found, stored = store.schemas(table), store.columns(table)
     say_skipped(store.skipped)
     if not found and stored is None:
+        check_table(target, table)
         raise UnknownSchema(f"No schema of {table} is known", table=table, name=table)
     columns = {} if stored is None else _data(stored.columns)
     if as_json:
@@ -154,10 +156,11 @@ def diff(
     store = SchemaHistory(Objects(target.client("s3")), target.silver)
     found = store.schemas(table)
     say_skipped(store.skipped)
-    if new is None and not found:
-        raise UnknownSchema(f"No schema of {table} is known", table=table, name=table)
-    first, second = old or STORED, new or found[-1].fingerprint
-    changes = compare(_types(store, table, found, first), _types(store, table, found, second))
+    with known_table(target, table):
+        if new is None and not found:
+            raise UnknownSchema(f"No schema of {table} is known", table=table, name=table)
+        first, second = old or STORED, new or found[-1].fingerprint
+        changes = compare(_types(store, table, found, first), _types(store, table, found, second))
     if as_json:
         print_json(
             {"table": table, "old": first, "new": second, "changes": [_with_alias(vars(change)) for change in changes]}
@@ -191,8 +194,9 @@ def verdict(
     target = chosen_target(stack)
     objects = Objects(target.client("s3"))
     store = SchemaHistory(objects, target.silver)
-    writer = read_writer_schema(_document(objects, target, store, table, schema))
-    config = _config(target, objects, table)
+    with known_table(target, table):
+        writer = read_writer_schema(_document(objects, target, store, table, schema))
+        config = _config(target, objects, table)
     stored = store.columns(table)
     row = row_with_types(writer, config, {} if stored is None else stored.columns)
     try:

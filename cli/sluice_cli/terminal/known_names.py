@@ -5,21 +5,24 @@ A command asks only once it has found nothing: a name that finds something is kn
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import sluice_formats.errors  # noqa: F401  # these define the codes
 from sluice.changes.log_restart import LOG_RESTARTED
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import pinned_topic
-from sluice.errors import SluiceError, UsageError
+from sluice.config.table import kept_history
+from sluice.errors import NotConfigured, SluiceError, UsageError
 from sluice.ledger.ports import Ledger
 from sluice.ledger.recovery import TABLE_QUARANTINED
-from sluice.names import LANE
+from sluice.names import LANE, did_you_mean
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
+from sluice_cli.errors import UnknownSchema
+from sluice_read.errors import UnknownTable
 
 NAMED = 20  # at most, in a message
 # Codes of rows and objects that errors of the job have: commands don't import it.
@@ -31,10 +34,24 @@ def check_table(target: Target, table: str | None, also: Iterable[str | None] = 
     if table is None:
         return
     ledger, configuration = _ledger(target), _configuration(target)
-    known = {state.table for state in ledger.tables.all()}
-    known |= {rule.table for rule in (configuration.rules if configuration else ()) if "{" not in rule.table}
+    known = set(also)
+    for state in ledger.tables.all():
+        history = kept_history(state.pinned)
+        known |= {state.table, f"{state.table.partition('.')[0]}.{history}" if history else None}
+    for rule in configuration.rules if configuration else ():
+        known |= {name for name in (rule.table, rule.history_table) if name and "{" not in name}
     known |= {waiting for lane in ledger.lanes.all() for waiting in ledger.pending.counts(lane.lane)}
-    _refuse("table", table, known | {name for name in also if name})
+    _refuse("table", table, {name for name in known if name})
+
+
+@contextmanager
+def known_table(target: Target, table: str) -> Iterator[None]:
+    """Raise the error of `check_table` in place of one that says that nothing was found of a table."""
+    try:
+        yield
+    except (NotConfigured, UnknownSchema, UnknownTable):
+        check_table(target, table)
+        raise
 
 
 def check_lane(target: Target, lane: str | None) -> None:
@@ -62,7 +79,7 @@ def check_code(code: str | None, also: Iterable[str] = ()) -> None:
     known = {error.code for error in _errors(SluiceError)} | {LOG_RESTARTED, TABLE_QUARANTINED} | OF_THE_JOB | used
     if code is not None and code not in known:
         raise UsageError(
-            f"There is no code {code!r}{_meant(code, known)}",
+            f"There is no code {code!r}{did_you_mean(code, known)}",
             next_step=f"In use: {_listed(used)}. docs/errors.md has every code",
         )
 
@@ -70,14 +87,9 @@ def check_code(code: str | None, also: Iterable[str] = ()) -> None:
 def _refuse(kind: str, given: str, known: set[str], remark: str = "") -> None:
     if given not in known:
         raise UsageError(
-            f"There is no {kind} {given!r}{remark}{_meant(given, known)}",
+            f"There is no {kind} {given!r}{remark}{did_you_mean(given, known)}",
             next_step=f"{kind.capitalize()}s: {_listed(known)}",
         )
-
-
-def _meant(given: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(given, list(known), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _listed(known: Iterable[str]) -> str:

@@ -31,6 +31,7 @@ from sluice_aws.stack import Target
 from sluice_cli.status.service_entries import describe_error, service_entries
 from sluice_cli.terminal.durations import TimeSpan, at_least
 from sluice_cli.terminal.interaction import ask
+from sluice_cli.terminal.known_names import known_table
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, stderr_console, visible
 from sluice_cli.terminal.services import request_services, wait_for_services
 
@@ -81,7 +82,8 @@ def forget(
     ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
     objects = Objects(target.client("s3"))
     store = ConfigStore(objects, target.artifacts, history=ledger.history)
-    config = config_in_force(store.load(), table, ledger.tables.get(table).pinned)
+    with known_table(target, table):
+        config = config_in_force(store.load(), table, ledger.tables.get(table).pinned)
     _check(config, key)
     history = SchemaHistory(objects, target.silver)
     stored = history.columns(table)

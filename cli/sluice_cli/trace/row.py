@@ -16,6 +16,7 @@ from sluice_aws.hash_keys import HashKeys
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
+from sluice_cli.terminal.known_names import known_table
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -118,7 +119,7 @@ def row(
         return
     begins = None if since is None else point_in_time(since, epoch_ms())
     objects = Objects(target.client("s3"))
-    with stderr_console().status("Reading manifests") as status:
+    with known_table(target, table), stderr_console().status("Reading manifests") as status:
 
         def read_life(config: TableConfig, instants: list[str]) -> RowLife:
             life = row_life(

@@ -17,7 +17,7 @@ from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.batch.row_errors import RowError
 from sluice.config.document import Configuration
 from sluice.config.table import IGNORE, TableConfig
-from sluice.errors import SluiceError, UsageError
+from sluice.errors import SluiceError
 from sluice.ledger.ports import Ledger
 from sluice_aws.errors import ObjectGone
 from sluice_aws.hash_keys import HashKeys
@@ -27,6 +27,7 @@ from sluice_aws.s3.past_rebuilds import PastRebuilds
 from sluice_cli.trace.row_changes import FoundChange, ObjectChanges, changes_in
 from sluice_cli.trace.row_life import RowLife, check_key
 from sluice_cli.trace.row_story import MergedBatch
+from sluice_read.errors import UnknownTable
 
 AT_ONCE = 8  # objects fetched ahead of the one that is decoded
 
@@ -114,7 +115,8 @@ class RowSearch:
     ) -> Searched:
         """Find the changes of a row in the table's merged batches, and in the objects that wait.
 
-        `read_life` reads the row's versions from the table, given the instants of its batches. Raises UsageError.
+        `read_life` reads the row's versions from the table, given the instants of its batches. Raises
+        UnknownTable, and UsageError for a key of another length.
         """
         past = PastBatches(self._objects, self._silver)
         merged = [batch for batch in past.newest(table=table, since=bounds.since) if _is_merged(batch, table)]
@@ -150,8 +152,9 @@ class RowSearch:
             else None
         )
         if config is None:
-            raise UsageError(
+            raise UnknownTable(
                 f"No batch of a table {table!r} is kept",
+                table=table,
                 next_step="`sluice status` lists the tables; names are database.table",
             )
         return config

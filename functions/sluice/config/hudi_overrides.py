@@ -6,10 +6,11 @@ an option that no group has is passed on, with a warning.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+
+from sluice.names import did_you_mean
 
 PREFIX = "hoodie."
 
@@ -209,8 +210,7 @@ def unknown(option: str) -> str | None:
     """Return a warning about an option that is neither allowed by name nor refused, else None."""
     if option in _allowed() or refusal(option) is not None:
         return None
-    close = difflib.get_close_matches(option, _allowed(), n=1, cutoff=0.8)
-    meant = f"; did you mean {close[0]}?" if close else ""
+    meant = did_you_mean(option, _allowed(), likeness=0.8)
     return f"{option} is no option that Sluice knows, and may have no effect{meant}"
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sluice.changes.hidden_columns import colliding
 from sluice.config.delete_when import are_operations, deletions_among, operation_columns
 from sluice.config.table import TableConfig
+from sluice.names import did_you_mean
 from sluice.onboarding.keys import SHOWN, counted
 from sluice.onboarding.samples import SampledRow, TopicSample, column_facts, distinct_rows, shared_keys
 from sluice.schema.avro import PLAIN, WriterSchema
@@ -125,12 +125,8 @@ def _absent_columns(source: WriterSchema, writer: WriterSchema, config: TableCon
 
 def _no_column(setting: str, name: str, of: str, columns: Sequence[str]) -> Misfit:
     loaded = setting == DELETE_WHEN and operation_columns((name,))  # rows of a full load lack what its changes have
-    return Misfit(f"{setting}: {name} is no column of {of}{_meant(name, columns)}", None if loaded else setting)
-
-
-def _meant(name: str, columns: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, columns, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    text = f"{setting}: {name} is no column of {of}{did_you_mean(name, columns)}"
+    return Misfit(text, None if loaded else setting)
 
 
 def _shared_key(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[str]:

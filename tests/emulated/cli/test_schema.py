@@ -154,8 +154,6 @@ def test_a_schema_that_would_be_refused_ends_with_one_and_the_way_out(remembered
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["history", "no.table"], "No schema of no.table is known"),
-        (["diff", "no.table"], "No schema of no.table is known"),
         (["diff", TABLE, "zz"], "No schemas of crm.user begin with 'zz'"),
         (["verdict", TABLE, ""], "3 schemas of crm.user begin with ''"),
         (["verdict", TABLE, "nothing.avsc"], "No schemas of crm.user begin with 'nothing.avsc'"),

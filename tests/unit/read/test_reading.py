@@ -97,6 +97,11 @@ def test_an_unknown_table_is_answered_with_those_there_are(silver, name):
         open_table(silver, name)
 
 
+def test_an_unknown_table_is_answered_with_the_one_that_was_meant(silver):
+    with pytest.raises(UnknownTable, match=r"No table 'moma\.artist' in .*; did you mean moma\.artists\?"):
+        open_table(silver, "moma.artist")
+
+
 def test_a_copy_on_write_table_has_no_views(silver):
     with pytest.raises(UnknownTable, match="copy-on-write"):
         open_table(silver, "crm.user_rt")
