@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 from zlib import crc32
 
 import pyarrow as pa
@@ -30,32 +31,52 @@ from sluice_aws.s3.past_rebuilds import PastRebuilds
 from sluice_cli.ingest.set_aside import InQuarantine, in_quarantine
 from sluice_cli.trace.row_changes import Key, keyed_changes
 from sluice_cli.trace.row_life import open_from, row_versions, stored_key_hash
+from sluice_read.errors import UnknownTable
 from sluice_read.place import SilverPlace, table_of_history
 from sluice_read.reading import Shown, SilverTable
 from sluice_read.values import rows_of
 
 KEYS_AT_ONCE = 100_000  # of one pass over the objects: their changes are held in memory
 AT_ONCE = 8  # objects fetched ahead of the one that is decoded
+EXPECT = "expect"
+RULES = ("columns", EXPECT)  # settings of a rule that decide what a row's values are, or whether it is merged
 
 
 @dataclass(frozen=True)
 class MergedObject:
-    """An object that is part of the table, as its last batch merged it."""
+    """An object that is part of the table, as its last batch merged it.
+
+    `changed` are the settings of RULES that an earlier batch, which had merged it too, found otherwise.
+    """
 
     item: ManifestObject
     batch: str
     config: TableConfig
     has_aside: bool
+    changed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A row that the table holds otherwise than its changes say."""
+    """A row that the table holds otherwise than its changes say.
+
+    `changed` are settings of the rule that changed between two merges of its objects. The first merge wrote the row,
+    and the second one found it there and left it, so that a difference is expected.
+    """
 
     key: Key
     kind: str
     expected: Row | None
     stored: Row | None
+    changed: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns whose values differ, sorted; none where one of the two rows is missing or deleted."""
+        if self.expected is None or self.stored is None or self.expected.deleted or self.stored.deleted:
+            return ()
+        pairs = self.expected.values, self.stored.values
+        return tuple(sorted(name for name in {*pairs[0], *pairs[1]} if _differs(name, *pairs)))
 
 
 @dataclass
@@ -72,6 +93,7 @@ class Verified:
     changes: int = 0
     objects: int = 0
     share: int = 1  # one of so many keys was compared
+    concealed: frozenset[str] = frozenset()  # columns, in lower case, whose values the table's rule conceals or did
     disagreements: list[Disagreement] = field(default_factory=list)
     unread: list[tuple[str, str]] = field(default_factory=list)
     skipped: tuple[SkippedDocument, ...] = ()
@@ -106,18 +128,20 @@ class Verification:
         self._keys_at_once = keys_at_once
         self._past = PastBatches(objects, silver)
         self._skipped = SkippedDocuments()
+        self._concealed: frozenset[str] = frozenset()
 
     def run(self, table: str, sample: int | None = None) -> Verified:
         """Compare the table as of its last batch that was read; with `sample` only about so many keys of it.
 
         Keys are divided by a hash, and each division takes one pass over the objects, so that rows that the table lacks
-        are found in a sample, too. Raises UsageError where no batch of the table is kept.
+        are found in a sample, too. Raises UnknownTable where no batch of the table is kept, UsageError
+        for a history table.
         """
         merged, instant = self._merged(table)
         opened = open_from(self._place, table, instant)
         if opened.instant > instant:  # a row was forgotten since, when every batch before had its outcome
             merged, _ = self._merged(table, until=opened.instant)
-        found = Verified(table, opened.instant)
+        found = Verified(table, opened.instant, concealed=self._concealed)
         rows = sum(batch.num_rows for batch in opened.batches(Shown(with_deleted=True, columns=opened.record_key)))
         found.share = max(1, -(-rows // (sample or self._keys_at_once)))
         for division in range(found.share if sample is None else 1):
@@ -144,14 +168,21 @@ class Verification:
                 continue
             newest = max(newest, outcome.instant or "")
             part = batch.manifest.tables[table]
+            config = part.table_config
+            self._concealed |= {config.columns.table_name(name).lower() for name in config.columns.concealed}
             ends = end_states(outcome, [item.id for item in part.objects])
             records = self._ledger.objects.get([item.id for item in part.objects])
             for item in part.objects:
                 record = records.get(item.id)
                 here = record is None or record.batch == outcome.batch or record.attempt > item.attempt
-                if here and ends[item.id].state == COMMITTED and item.id.hash not in taken:
-                    aside = _has_aside(outcome, item)
-                    taken[item.id.hash] = MergedObject(item, outcome.batch, part.table_config, aside)
+                if not here or ends[item.id].state != COMMITTED:
+                    continue
+                later = taken.get(item.id.hash)
+                if later is None:
+                    taken[item.id.hash] = MergedObject(item, outcome.batch, config, _has_aside(outcome, item))
+                elif later.config != config:
+                    changed = {name for name in RULES if getattr(later.config, name) != getattr(config, name)}
+                    taken[item.id.hash] = replace(later, changed=later.changed | changed)
         if not newest:
             owner = table_of_history(self._place, table)
             if owner is not None:
@@ -159,8 +190,9 @@ class Verification:
                     f"{table} is a history table, and `sluice verify` compares tables of the present state",
                     next_step=f"`sluice verify {owner}` compares its table",
                 )
-            raise UsageError(
+            raise UnknownTable(
                 f"No commit of a table {table!r} is kept",
+                table=table,
                 next_step="`sluice status` lists the tables; names are database.table",
             )
         return list(taken.values()), newest
@@ -171,6 +203,9 @@ class Verification:
             return crc32(text.encode("ascii")) % found.share == division
 
         changes: dict[Key, dict[str, Change]] = {}
+        under_other_rules: dict[Key, set[str]] = {}
+        # Of a record that was set aside by the later rule the key is not known.
+        set_aside_later = any(EXPECT in each.changed and each.has_aside for each in merged)
         floor = NEVER
         first = division == 0
         types = {item.name: item.type for item in opened.stored_schema}
@@ -190,6 +225,8 @@ class Verification:
             found.objects += first
             found.changes += len(read)
             for key, one in read:
+                if each.changed:
+                    under_other_rules.setdefault(key, set()).update(each.changed)
                 changes.setdefault(key, {})[one.position] = Change(
                     one.position, one.op, one.deleted, one.values, one.unchanged
                 )
@@ -208,7 +245,8 @@ class Verification:
                 expected = row_after(adopted(row), own, columns=columns, floor=floor, ignore_deletes=ignore)
                 kind = disagreement(expected, row)
             if kind is not None:
-                found.disagreements.append(Disagreement(key, kind, expected, row))
+                changed = under_other_rules.get(key, set()) | ({EXPECT} if set_aside_later and not own else set())
+                found.disagreements.append(Disagreement(key, kind, expected, row, tuple(sorted(changed))))
         found.keys += len({*changes, *stored})
         found.rows += len(stored)
 
@@ -242,6 +280,13 @@ def _has_aside(outcome: Outcome, item: ManifestObject) -> bool:
     return any(rows.object == item.id.hash for rows in outcome.quarantined_rows)
 
 
-def described_row(row: Row | None) -> Mapping[str, object] | None:
-    """The JSON form of a row."""
-    return None if row is None else {"position": row.position, "deleted": row.deleted, "values": dict(row.values)}
+def _differs(name: str, expected: Mapping[str, Any], stored: Mapping[str, Any]) -> bool:
+    return name not in expected or name not in stored or bool(expected[name] != stored[name])
+
+
+def described_row(row: Row | None, concealed: frozenset[str] = frozenset()) -> Mapping[str, object] | None:
+    """The JSON form of a row, without the values of `concealed` columns (in lower case)."""
+    if row is None:
+        return None
+    shown = {name: value for name, value in row.values.items() if name.lower() not in concealed}
+    return {"position": row.position, "deleted": row.deleted, "values": shown}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from sluice_aws.hash_keys import HashKeys
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
 from sluice_cli.terminal.interaction import counting
+from sluice_cli.terminal.known_names import known_table
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -54,6 +56,9 @@ def verify(
     them for every 100,000 rows. Rows that only objects hold that are gone from bronze can't be proven. Rows and objects
     of the table that are in quarantine are not compared: their number stands below the verdict.
 
+    A row that differs is listed with its key and the columns whose values differ. If `columns` or `expect` of the
+    table's rule changed and its objects were replayed, differences are expected: the output says so.
+
     The exit code is 1 if a row differs, or if an object or a document could not be read.
 
     Examples:
@@ -67,7 +72,7 @@ def verify(
 
     target = chosen_target(stack)
     objects = Objects(target.client("s3"))
-    with counting(as_json) as tick:
+    with known_table(target, table), counting(as_json) as tick:
         found = Verification(
             target,
             ledger=DynamoDbLedger(target.client("dynamodb"), target.ledger_table),
@@ -103,8 +108,10 @@ def document_of(found: Verified) -> dict[str, Any]:
                 "key": list(each.key),
                 "kind": each.kind,
                 "found": _MEANS[each.kind],
-                "expected": described_row(each.expected),
-                "stored": described_row(each.stored),
+                "columns": list(each.columns),
+                "rule_changed": list(each.changed),
+                "expected": described_row(each.expected, found.concealed),
+                "stored": described_row(each.stored, found.concealed),
             }
             for each in found.disagreements
         ],
@@ -112,6 +119,11 @@ def document_of(found: Verified) -> dict[str, Any]:
         "quarantined": {"objects": found.quarantined.objects, "rows": found.quarantined.rows},
         "skipped_documents": described_documents(found.skipped),
     }
+
+
+def _in_columns(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    return f": {', '.join(map(visible, names[:SHOWN]))}{more}" if names else ""
 
 
 def _print(found: Verified) -> None:
@@ -122,7 +134,7 @@ def _print(found: Verified) -> None:
     )
     for each in found.disagreements[:SHOWN]:
         key = shortened(visible(json.dumps(each.key, ensure_ascii=False)), KEY_CHARACTERS)
-        print(f"{each.kind}: {key}: {_MEANS[each.kind]}")
+        print(f"{each.kind}: {key}: {_MEANS[each.kind]}{_in_columns(each.columns)}")
     if len(found.disagreements) > SHOWN:
         print(f"and {len(found.disagreements) - SHOWN:,} more (--json lists all)")
     for key, code in found.unread[:SHOWN]:
@@ -134,6 +146,13 @@ def _print(found: Verified) -> None:
             f"{counted(len(found.disagreements), 'row')} differ. `sluice row {visible(found.table)} KEY` shows where a "
             f"row comes from, `sluice rebuild table {visible(found.table)}` writes the table anew"
         )
+        changed = [each for each in found.disagreements if each.changed]
+        if changed:
+            settings = " and ".join(f"`{name}`" for name in sorted({name for each in changed for name in each.changed}))
+            print(
+                f"expected of {counted(len(changed), 'row')}: {settings} of the table's rule changed between two "
+                "merges of their objects, and rows that were there stay as they are until the table is rebuilt"
+            )
     elif found.proven:
         print("every row is what its objects say")
     aside = found.quarantined

@@ -33,6 +33,18 @@ MISTYPED_TABLE = "There is no table 'crm.usr'; did you mean crm.user?"
         (["replay", "--table", "crm.usr", "--dry-run", "--json"], MISTYPED_TABLE),
         (["history", "--table", "crm.usr"], MISTYPED_TABLE),
         (["services", "run", "crm.usr"], MISTYPED_TABLE),
+        (["verify", "crm.usr"], MISTYPED_TABLE),
+        (["row", "crm.usr", "7"], MISTYPED_TABLE),
+        (["forget", "crm.usr", "7", "--dry-run"], MISTYPED_TABLE),
+        (["schema", "history", "crm.usr"], MISTYPED_TABLE),
+        (["schema", "diff", "crm.usr"], MISTYPED_TABLE),
+        (["schema", "diff", "crm.usr", "stored", "5f1c"], MISTYPED_TABLE),
+        (["schema", "verdict", "crm.usr", "5f1c"], MISTYPED_TABLE),
+        (["catalog", "show", "crm.usr"], MISTYPED_TABLE),
+        (["table", "ddl", "crm.usr", "--engine", "spark"], MISTYPED_TABLE),
+        (["table", "accept", "crm.usr", "--yes"], MISTYPED_TABLE),
+        (["table", "adopt", "crm.usr", "--from", "s3://lake/crm/user"], MISTYPED_TABLE),
+        (["rebuild", "table", "crm.usr", "--dry-run"], MISTYPED_TABLE),
         (["quarantine", "list", "--table", "crm.usr"], MISTYPED_TABLE),
         (["quarantine", "list", "--decided", "--table", "crm.usr"], MISTYPED_TABLE),
         (["quarantine", "retry", "--table", "crm.usr"], MISTYPED_TABLE),
@@ -85,6 +97,26 @@ def test_a_table_that_only_quarantine_knows_is_known(configured, capsys):
     stack.admit(stack.write("topics/old/1"), items.QUARANTINED, table="crm.old", topic="old", code="corrupt_object")
     assert run(["quarantine", "list", "--table", "crm.old", "--code", "overlap", "--json"]) == 0
     assert describe(capsys)["entries"] == []
+
+
+@pytest.mark.parametrize("verb", ["history", "diff"])
+def test_a_known_table_without_a_schema_is_no_wrong_command_line(configured, capsys, verb):
+    assert run(["schema", verb, "crm.user"]) == 1
+    error = capsys.readouterr().err
+    assert "No schema of crm.user is known" in error and "sluice schema list" in error
+
+
+def test_a_catalog_sync_names_the_table_that_a_mistyped_one_means(configured, capsys):
+    assert run(["catalog", "sync", "crm.usr"]) == 1
+    assert MISTYPED_TABLE in capsys.readouterr().err
+
+
+def test_a_history_table_is_a_known_name(configured, capsys, tmp_path):
+    (tmp_path / "tables.yaml").write_text(f"defaults: {{history: true}}\n{TABLES}")
+    assert run(["config", "push", "tables.yaml", "--yes"]) == 0
+    assert run(["history", "--table", "crm.user_history", "--json"]) == 0
+    assert run(["history", "--table", "crm.user_histry"]) == 2
+    assert "did you mean crm.user_history?" in capsys.readouterr().err
 
 
 def test_a_retry_of_nothing_says_that_nothing_is_chosen(configured, capsys):

@@ -1,6 +1,7 @@
 """`sluice verify`: tables that Spark wrote are compared with objects of the changes that they were made of."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 from builders import avro_object, change, flattened
@@ -10,6 +11,8 @@ from silver_tables import FORGOTTEN_AT, SILVER_FOLDER, SilverFolder, kept_change
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount
 from sluice.batch.row_errors import row_error, to_lines
+from sluice.config.rules.columns import ColumnRules
+from sluice.config.rules.expectations import Expectations
 from sluice.config.table import TableConfig
 from sluice.errors import SluiceError, UsageError
 from sluice.ledger import keys
@@ -68,7 +71,7 @@ class Source:
     def merged(self, **more):
         """Manifest and outcome of a batch of all objects so far."""
         part = TablePart(self.config.to_dict(), tuple(self.items.values()))
-        manifest = open_manifest("main", "run-1", NOW, "c1", {self.table: part})
+        manifest = open_manifest("main", "run-1", NOW + self.batches, "c1", {self.table: part})
         outcome = Outcome(
             manifest.batch, self.table, COMMITTED, NOW, self.instant, counts={"objects": len(self.items)}, **more
         )
@@ -78,6 +81,13 @@ class Source:
         ):
             self.stack.s3.put_object(Bucket=SILVER, Key=key, Body=text.encode())
         return manifest.batch
+
+    def replayed(self, **settings):
+        """A batch of all objects again, under a rule with these settings."""
+        self.config = replace(self.config, **settings)
+        self.batches += 1
+        self.items = {key: replace(item, attempt=self.batches) for key, item in self.items.items()}
+        return self.merged()
 
     def verify(self, sample=None, table=None, **how):
         return Verification(
@@ -182,10 +192,60 @@ def test_a_change_that_is_gone_from_bronze_leaves_the_table_unproven(source):
     assert kinds(found) == {((row["id"],), "back")}
 
 
-def test_the_command_fails_with_the_rows_that_differ(source, monkeypatch, capsys):
+@pytest.fixture
+def opened(source, monkeypatch):
+    """The source, whose table the command reads."""
     monkeypatch.setattr(
         "sluice_cli.trace.row_life.open_table", lambda _, table, span: open_table(source.place, table, span=span)
     )
+    return source
+
+
+def test_the_columns_that_differ_are_named(opened, capsys):
+    source, row = opened, alive(opened)[0]
+    source.put(row, name="another", fee=None)
+    source.merged()
+    assert run(["verify", source.table]) == 1
+    out = capsys.readouterr().out
+    assert f"other_values: [{row['id']}]: the table has other values: fee, name\n" in out and "expected of" not in out
+    assert run(["verify", source.table, "--json"]) == 1
+    (found,) = describe(capsys)["disagreements"]
+    assert (found["columns"], found["rule_changed"]) == (["fee", "name"], [])
+    assert (found["expected"]["values"]["name"], found["stored"]["values"]["name"]) == ("another", row["name"])
+
+
+def test_a_replay_under_another_rule_explains_differences_and_conceals_values(opened, capsys):
+    source, row = opened, alive(opened)[0]
+    source.merged()
+    source.replayed(columns=ColumnRules(mask={"name": 0}))
+    assert run(["verify", source.table]) == 1
+    out = capsys.readouterr().out
+    assert f"[{row['id']}]: the table has other values: name\n" in out
+    assert f"expected of {len(alive(source))} rows: `columns` of the table's rule changed" in out
+    assert f"`sluice rebuild table {source.table}`" in out
+    assert run(["verify", source.table, "--json"]) == 1
+    document = describe(capsys)
+    assert {tuple(each["rule_changed"]) for each in document["disagreements"]} == {("columns",)}
+    assert row["name"] not in str(document) and "***" not in str(document)
+
+
+def test_rows_that_a_later_expectation_sets_aside_are_expected_to_differ(opened, capsys):
+    source, row = opened, alive(opened)[0]
+    source.merged()
+    item = source.items[row["id"], 0]
+    source.replayed(expect=Expectations(columns={"name": {"in": ["nobody"]}}))
+    batch = source.merged(quarantined_rows=(RowErrorCount(item.id.hash, 1, {"unexpected_value": 1}),))
+    error = row_error(0, SluiceError("not in the list"), {"id": row["id"]}, offset=0, position=None)
+    source.stack.s3.put_object(
+        Bucket=SILVER, Key=rows_key(batch, source.table, item.id.hash), Body=to_lines([error]).encode()
+    )
+    assert run(["verify", source.table]) == 1
+    out = capsys.readouterr().out
+    assert f"back: [{row['id']}]: " in out and "`expect` of the table's rule changed" in out
+
+
+def test_the_command_fails_with_the_rows_that_differ(opened, capsys):
+    source = opened
     source.merged()
     assert run(["verify", source.table]) == 0
     assert "every row is what its objects say" in capsys.readouterr().out
@@ -223,10 +283,8 @@ def test_a_table_without_a_kept_batch_is_refused(source):
         source.verify()
 
 
-def test_the_verdict_says_how_much_of_the_table_is_in_quarantine(source, monkeypatch, capsys):
-    monkeypatch.setattr(
-        "sluice_cli.trace.row_life.open_table", lambda _, table, span: open_table(source.place, table, span=span)
-    )
+def test_the_verdict_says_how_much_of_the_table_is_in_quarantine(opened, capsys):
+    source = opened
     source.merged()
     for n, table in enumerate((source.table, source.table, "other.table")):
         holed = source.stack.admit(source.stack.write(f"holed-{n}"), keys.COMMITTED, table=table)
