@@ -116,13 +116,15 @@ def print_table(
     *,
     right: Iterable[int] = (),
     shorten: Collection[int] = (),
+    paths: Collection[int] = (),
     minor: Sequence[int] = (),
     whole: bool = False,
 ) -> None:
     """Print a table: aligned in a terminal, tab-separated in a pipe. `right` are the columns to align right.
 
     Where the terminal is too narrow, texts are wrapped between words, and `fitted_columns` decides what else gives way:
-    columns that are empty or zero in every row, ids and keys (`shorten`), whole columns (`minor`, the first one first).
+    columns that are empty or zero in every row, the folders of keys (`paths`), the middle of ids and texts (`shorten`),
+    whole columns (`minor`, the first one first); the middle of the keys, where their last parts alone are too long.
     Where that doesn't suffice, each row is printed below the other, a line for each column, every value in full.
     `whole` is for tables of data: no column and no value of theirs gives way.
     """
@@ -133,7 +135,7 @@ def print_table(
     console = escaping_console()
     # Escaped here, since the table measures the cells.
     cells = [[_cell(value) for value in row] for row in chain([columns], rows)]
-    fitted = fitted_columns(cells, console.width, shorten=shorten, minor=minor, whole=whole)
+    fitted = fitted_columns(cells, console.width, shorten=shorten, paths=paths, minor=minor, whole=whole)
     if fitted is None:
         _print_below_each_other(console, cells)
         return
@@ -143,10 +145,11 @@ def print_table(
         # As Text a cell holds no markup.
         heading = Text(cells[0][number])
         table.add_column(heading, justify="right" if number in aligned else "left", width=width, overflow="fold")
+    forms = {**dict.fromkeys(shorten, _words_shortened), **dict.fromkeys(paths, path_shortened)}
     for row in cells[1:]:
         table.add_row(
             *(
-                Text(_words_shortened(row[number], width) if number in shorten else row[number])
+                Text(shown_in(row[number], width)) if (shown_in := forms.get(number)) else Text(row[number])
                 for number, width in fitted.items()
             )
         )
@@ -160,6 +163,7 @@ def fitted_columns(
     width: int,
     *,
     shorten: Collection[int] = (),
+    paths: Collection[int] = (),
     minor: Sequence[int] = (),
     whole: bool = False,
 ) -> dict[int, int] | None:
@@ -169,14 +173,17 @@ def fitted_columns(
     """
     everything = tuple(range(len(rows[0])))
     filled = tuple(number for number in everything if number == 0 or not _is_blank(rows, number))
-    attempts: list[tuple[tuple[int, ...], Collection[int]]] = [(everything, ())]
+    attempts: list[tuple[tuple[int, ...], Collection[int], Collection[int]]] = [(everything, (), ())]
     if not whole:
-        attempts += [(filled, ()), (filled, shorten)]
+        attempts += [(filled, (), ()), (filled, shorten, paths)]
         gone = [set(minor[: position + 1]) for position in range(len(minor))]
-        attempts += [(tuple(number for number in filled if number not in each), shorten) for each in gone]
-    for kept, short in attempts:
+        left = [tuple(number for number in filled if number not in each) for each in gone]
+        attempts += [(kept, shorten, paths) for kept in left]
+        attempts += [(kept, {*shorten, *paths}, ()) for kept in (filled, *left)]
+    for kept, short, folders in attempts:
         shown = [[row[number] for number in kept] for row in rows]
-        widths = column_widths(shown, width, shorten=[kept.index(number) for number in short if number in kept])
+        places = [[kept.index(number) for number in given if number in kept] for given in (short, folders)]
+        widths = column_widths(shown, width, shorten=places[0], paths=places[1])
         if widths is not None:
             return dict(zip(kept, widths, strict=True))
     return None
@@ -187,16 +194,21 @@ def _is_blank(rows: Sequence[Sequence[str]], number: int) -> bool:
     return len(rows) > 1 and all(row[number] in _BLANK for row in rows[1:])
 
 
-def column_widths(rows: Sequence[Sequence[str]], width: int, *, shorten: Collection[int] = ()) -> list[int] | None:
+def column_widths(
+    rows: Sequence[Sequence[str]], width: int, *, shorten: Collection[int] = (), paths: Collection[int] = ()
+) -> list[int] | None:
     """The widths of a table's columns in a terminal of `width` columns, headings included. None if they don't fit.
 
-    A column is never narrower than its longest word, or what `shorten` leaves of it; a text that is wrapped gets at
-    least WRAPPED_WIDTH.
+    A column is never narrower than its longest word, or what `shorten` leaves of it; one of `paths` than the last part
+    of its longest key. A text that is wrapped gets at least WRAPPED_WIDTH.
     """
     columns = list(zip(*rows, strict=True))
     natural = [max(map(cell_len, column)) for column in columns]
     least = [
-        max(_least_width(value, short=bool(row) and number in shorten) for row, value in enumerate(column))
+        max(
+            _least_width(_last_part(value) if number in paths else value, short=bool(row) and number in shorten)
+            for row, value in enumerate(column)
+        )
         for number, column in enumerate(columns)
     ]
     left = width - GAP * (len(columns) - 1) - sum(least)
@@ -216,6 +228,10 @@ def _least_width(value: str, *, short: bool) -> int:
     if short:
         words = [min(length, max(SHORTEST, min(length // 3, LONGEST_SHORTENED))) for length in words]
     return max(*words, min(cell_len(value), WRAPPED_WIDTH)) if len(words) > 1 else words[0]
+
+
+def _last_part(key: str) -> str:
+    return f"…/{key.rpartition('/')[2]}" if key.count("/") else key
 
 
 def _words_shortened(value: str, width: int) -> str:
@@ -272,6 +288,18 @@ def shortened(text: str, length: int) -> str:
         return text
     head = (length - 1) // 3
     return f"{text[:head]}…{text[len(text) - (length - 1 - head) :]}"
+
+
+def path_shortened(key: str, length: int) -> str:
+    """Shorten a key to `length` characters. Its folders are left out from the front: `…/partition=0/file.avro`.
+
+    Where not even the last part fits, the middle of the key is left out. `sluice trace` takes both.
+    """
+    if len(key) <= length:
+        return key
+    end = key[len(key) - (length - 1) :] if length > 1 else ""
+    folder, slash, rest = end.partition("/")
+    return f"…/{rest}" if slash else shortened(key, length)
 
 
 def is_named(given: str, name: str) -> bool:

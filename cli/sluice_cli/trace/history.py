@@ -35,7 +35,8 @@ LIMIT, LARGEST_LIMIT = 50, 100_000
 
 def history(
     table: Annotated[
-        str | None, typer.Option("--table", "-t", metavar="T", help="Only objects of this table.", show_default=False)
+        str | None,
+        typer.Option("--table", "-t", metavar="TABLE", help="Only objects of this table.", show_default=False),
     ] = None,
     key: Annotated[
         str | None,
@@ -43,7 +44,7 @@ def history(
             "--key",
             "-k",
             metavar="KEY",
-            help="All versions of one object: its key, s3://BUCKET/KEY, or the end of its key.",
+            help="All versions of one object: its key, s3://BUCKET/KEY, or a part that no other key has.",
             show_default=False,
         ),
     ] = None,
@@ -81,6 +82,8 @@ def history(
 
     Oldest objects come first. The put is UTC, the other times are seconds after it. Changes are counted per batch
     and table: "12 / 3" means 12 changes in 3 objects. The last line counts every batch and table once.
+
+    A narrow terminal leaves out folders of keys (`sluice trace` takes a key without them), then columns.
 
     Examples:
 
@@ -132,13 +135,14 @@ def history(
 
 def print_history(found: Gathered, sums: Mapping[str, Any]) -> None:
     """Print the found objects and their sums as `totals` counts them."""
-    short = sys.stdout.isatty()
+    short, now = sys.stdout.isatty(), epoch_ms()
     print_table(
         ("put", "admitted", "claimed", "readable", "state", "table", "batch", "run", "changes", "bytes", "key"),
-        [_row(entry, short) for entry in found.entries],
+        [_row(entry, short, now) for entry in found.entries],
         right=(1, 2, 3, 8, 9),
-        shorten=(6, 7, 10),
-        minor=(7, 2, 1, 9, 8, 6, 3),
+        shorten=(6, 7),
+        paths=(10,),
+        minor=(7, 2, 1, 9, 8, 6, 5, 0),
     )
     states = ", ".join(f"{count:,} {state}" for state, count in sorted(sums["states"].items()))
     counts = sums["counts"]
@@ -160,11 +164,11 @@ def print_history(found: Gathered, sums: Mapping[str, Any]) -> None:
         )
 
 
-def _row(entry: Entry, short: bool) -> tuple[str, ...]:
+def _row(entry: Entry, short: bool, now: int) -> tuple[str, ...]:
     claim = entry.last_claim
     began = (entry.record.noticed_at if entry.record else None) or entry.put_at
     return (
-        clock(began) + (" (gone)" if entry.put_at is None else ""),
+        (_time(began, now) if short else clock(began)) + (" (gone)" if entry.put_at is None else ""),
         _after(entry.record.admitted_at if entry.record else None, began),
         _after(claim.claimed_at if claim else None, began),
         _after(claim.readable_at if claim else None, began),
@@ -176,6 +180,12 @@ def _row(entry: Entry, short: bool) -> tuple[str, ...]:
         str(entry.record.size) if entry.record else "-",
         visible(entry.id.key),
     )
+
+
+def _time(at: int | None, now: int) -> str:
+    """The time, without the date if that is today's in UTC."""
+    date, _, time = clock(now).partition("T")
+    return clock(at).removeprefix(f"{date}T")
 
 
 def _state(entry: Entry, short: bool) -> str:

@@ -35,7 +35,8 @@ def trace(
         str,
         typer.Argument(
             metavar="KEY",
-            help="The object's key in the bronze bucket, s3://BUCKET/KEY, or the end of a key, such as a file's name.",
+            help="The object's key in the bronze bucket, s3://BUCKET/KEY, or a part of a key that no other key has, "
+            "such as a file's name.",
             show_default=False,
         ),
     ],

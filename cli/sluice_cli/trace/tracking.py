@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sluice.errors import UsageError
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
+from sluice.names import did_you_mean
 from sluice.objects import ObjectId, identify
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects, SkippedDocument
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.stack import Target
-from sluice_cli.terminal.output import visible
+from sluice_cli.terminal.output import is_named, visible
 from sluice_cli.trace.stages import TraceFacts
 
 VERSIONS_AT_MOST = 1_000  # of one key, in bronze
-PAGES_AT_MOST = 20  # of a thousand versions, searched for the end of a key
+PAGES_AT_MOST = 20  # of a thousand versions, searched for a part of a key
 KEYS_SHOWN = 5
+NAMES_COMPARED = 2_000  # with a name that no key has
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,16 @@ class Named:
 
     key: str
     versions: Mapping[ObjectId, ObjectRecord | None]
+
+
+@dataclass(frozen=True)
+class SearchedKeys:
+    """The keys that match a text, and how; `whole` says that all of bronze was searched. `names` are last parts."""
+
+    keys: tuple[str, ...]
+    how: str
+    whole: bool
+    names: tuple[str, ...]
 
 
 class Tracker:
@@ -45,9 +57,10 @@ class Tracker:
         return self._past.skipped
 
     def named(self, text: str) -> Named:
-        """Find an object by its key, by `s3://BUCKET/KEY`, or by the end of its key if no other ends so.
+        """Find an object by its key, by `s3://BUCKET/KEY`, or by a part of its key that no other key in bronze has.
 
-        Raises UsageError, with keys that are similar.
+        A part that is the end of one key names it, even where it is in the middle of others. Raises UsageError, with
+        keys that are similar.
         """
         bucket, slash, rest = text.removeprefix("s3://").partition("/")
         if text.startswith("s3://") and slash and rest:
@@ -60,16 +73,12 @@ class Tracker:
         versions = self.versions(text)
         if versions:
             return Named(text, versions)
-        ends, whole = self._keys_ending(f"/{text.lstrip('/')}")
-        if len(ends) == 1 and whole:
-            return Named(ends[0], self.versions(ends[0]))
-        searched = f". Only the first {PAGES_AT_MOST * 1_000:,} versions in bronze were searched for keys that end so"
-        raise UsageError(
-            f"Neither the ledger nor bronze has the key {text!r}",
-            next_step=_like("Keys that end so", ends)
-            or _like("Keys that begin so", self._keys_like(text))
-            or f"`sluice history` lists the newest objects{'' if whole else searched}",
-        )
+        searched = self._keys_with(text)
+        if len(searched.keys) == 1 and searched.whole:
+            return Named(searched.keys[0], self.versions(searched.keys[0]))
+        found = searched if searched.keys else replace(searched, keys=self._keys_like(text), how="begin so")
+        meant = "" if found.keys else did_you_mean(text.rpartition("/")[2], map(visible, searched.names))
+        raise UsageError(f"Neither the ledger nor bronze has the key {text!r}{meant}", next_step=_next_step(found))
 
     def versions(self, key: str) -> dict[ObjectId, ObjectRecord | None]:
         """List the versions of a key: those in the ledger, oldest first, then those that only bronze has yet."""
@@ -85,21 +94,28 @@ class Tracker:
                 )
         return found
 
-    def _keys_like(self, prefix: str) -> list[str]:
+    def _keys_like(self, prefix: str) -> tuple[str, ...]:
         listed = self._objects.version_page(self._bronze, prefix=prefix, page_size=KEYS_SHOWN + 1).versions
-        return list(dict.fromkeys(item.key for item in listed))
+        return tuple(dict.fromkeys(item.key for item in listed))
 
-    def _keys_ending(self, end: str) -> tuple[list[str], bool]:
-        """Keys of bronze that end so, and whether all of bronze was searched."""
-        found: dict[str, None] = {}
+    def _keys_with(self, part: str) -> SearchedKeys:
+        """Keys of bronze with this last part, or else with this end, or else with it anywhere."""
+        matching: list[dict[str, None]] = [{} for _ in _MATCHES]
+        names: dict[str, None] = {}
         marker = None
         for _ in range(PAGES_AT_MOST):
             page = self._objects.version_page(self._bronze, marker)
-            found.update((item.key, None) for item in page.versions if item.key.endswith(end))
+            for item in page.versions:
+                for (_, matches), keys in zip(_MATCHES, matching, strict=True):
+                    if matches(part, item.key):
+                        keys[item.key] = None
+                if len(names) < NAMES_COMPARED:
+                    names[item.key.rpartition("/")[2]] = None
             marker = page.next_marker
             if marker is None:
-                return list(found), True
-        return list(found), False
+                break
+        closest = next((number for number, keys in enumerate(matching) if keys), 0)
+        return SearchedKeys(tuple(matching[closest]), _MATCHES[closest][0], marker is None, tuple(names))
 
     def facts(self, identity: ObjectId, record: ObjectRecord | None) -> TraceFacts:
         """Read the records of one version, in at most seven calls."""
@@ -124,11 +140,24 @@ class Tracker:
         )
 
 
-def _like(title: str, keys: list[str]) -> str:
-    return f"{title}: {_listed(keys)}" if keys else ""
+# How a given text matches a key, the closest way first. `…` stands for what a terminal left out of a key.
+_MATCHES: Sequence[tuple[str, Callable[[str, str], bool]]] = (
+    ("end so", lambda part, key: key.endswith(f"/{part.removeprefix('…').lstrip('/')}")),
+    ("end so", lambda part, key: key.endswith(part)),
+    ("have it", lambda part, key: part in key or "…" in part and is_named(part, key)),
+)
 
 
-def _listed(keys: list[str]) -> str:
+def _next_step(found: SearchedKeys) -> str:
+    if found.keys:
+        step = f"Keys that {found.how}: {_listed(found.keys)}"
+    else:
+        step = "Give a key, or a part of one that no other key has; `sluice history` lists the newest objects"
+    rest = f". Only the first {PAGES_AT_MOST * 1_000:,} versions in bronze were searched for a part of a key"
+    return step if found.whole else f"{step}{rest}"
+
+
+def _listed(keys: Sequence[str]) -> str:
     return ", ".join(visible(key) for key in keys[:KEYS_SHOWN]) + (" and more" if len(keys) > KEYS_SHOWN else "")
 
 

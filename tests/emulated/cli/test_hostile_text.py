@@ -175,6 +175,7 @@ def test_no_verb_prints_a_control_character(hostile, monkeypatch, capsys, termin
             assert code in (0, 1, 2) and "Traceback" not in printed, (name, printed)
             if steering(printed):
                 found[(name, *form)] = steering(printed)
-            if name in SAYS_IT and not form and "x9b" not in printed:  # folded in narrow columns
+            whole = not (terminal and name == "history")  # which leaves out the middle of keys in a narrow terminal
+            if name in SAYS_IT and whole and not form and "x9b" not in printed:  # folded in narrow columns
                 silent.add(name)
     assert (found, silent) == ({}, set())

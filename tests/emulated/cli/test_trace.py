@@ -207,7 +207,7 @@ def test_history_can_be_limited_to_one_table_or_one_key(traced, capsys):
     assert run(["history", "--key", "nowhere"]) == 2
 
 
-def test_an_object_is_found_by_its_address_and_by_a_unique_end_of_its_key(traced, capsys):
+def test_an_object_is_found_by_its_address_and_by_a_unique_part_of_its_key(traced, capsys):
     one, other = (
         traced.put("topics/a/x+0+1.json", (1, "c", 1, "x", "a")),
         traced.put("topics/b/x+0+1.json", (2, "c", 2, "x", "b")),
@@ -218,13 +218,18 @@ def test_an_object_is_found_by_its_address_and_by_a_unique_end_of_its_key(traced
         (f"s3://s-bronze/{one.key}", one.key),
         ("x+0+2.json", "topics/b/x+0+2.json"),
         ("b/x+0+1.json", other.key),
+        ("+0+2.json", "topics/b/x+0+2.json"),
+        ("…/x+0+2.json", "topics/b/x+0+2.json"),
+        ("topics/b…+1.json", other.key),
+        ("topics/a", one.key),
     ):
         assert run(["trace", name]) == 0 and capsys.readouterr().out.splitlines()[0] == key
         assert [entry["key"] for entry in history(capsys, "--key", name)["objects"]] == [key]
     for name, described_so in (
         ("x+0+1.json", f"Keys that end so: {one.key}, {other.key}"),
-        ("+0+2.json", "sluice history"),
-        ("topics/b", "Keys that begin so: topics/b/x+0+1.json"),
+        ("x+0+3.json", "has the key 'x+0+3.json'; did you mean x+0+2.json?"),
+        ("zzz", "sluice history"),
+        ("topics/b", "Keys that have it: topics/b/x+0+1.json, topics/b/x+0+2.json"),
         ("s3://elsewhere/k", "s3://s-bronze"),
     ):
         assert run(["trace", name]) == 2 and described_so in capsys.readouterr().err
@@ -268,10 +273,11 @@ def test_a_trace_is_a_waterfall_in_text_and_as_a_picture(traced, tmp_path, capsy
     assert describe(capsys)["to_readable_ms"] == 2_000
 
 
-def test_a_key_that_nobody_knows_gets_those_that_begin_so(traced, capsys):
+def test_a_key_that_nobody_knows_gets_those_that_have_it(traced, capsys):
     traced.put("topics/a.json", (1, "c", 1, "x", "a"))
+    traced.put("topics/b.json", (1, "c", 1, "x", "a"))
     assert run(["trace", "topics/"]) == 2
-    assert "Keys that begin so: topics/a.json" in capsys.readouterr().err
+    assert "Keys that have it: topics/a.json, topics/b.json" in capsys.readouterr().err
     assert run(["trace", "topics/a.json", "--version", "nope"]) == 2
 
 

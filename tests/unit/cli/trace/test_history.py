@@ -6,31 +6,38 @@ import pytest
 
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
+from sluice_aws.clock import epoch_ms
 from sluice_cli.terminal.output import is_named
 from sluice_cli.trace.history import print_history
 from sluice_cli.trace.history_search import Gathered
 from sluice_cli.trace.object_history import Claim, Entry, totals
 
 BATCH, RUN = "b-8a85abb73509df04e8c7fccfb81fb18e", "run-main-20261121T154711Z-94f63899"
-PUT = 1_795_000_000_000
+PUT, NOW = 1_795_000_000_000, epoch_ms()
 
 
-def entry(number):
-    key = f"topics/tickit.crm.user/year=2026/month=11/day=21/tickit.crm.user+0+{number:010d}.avro"
+def entry(number, table="crm.user", put=PUT):
+    key = f"topics/tickit.{table}/year=2026/month=11/day=21/tickit.{table}+0+{number:010d}.avro"
     identity = ObjectId("bronze", key, "v1")
-    record = ObjectRecord(identity, "committed", PUT + 500, size=37_474, table="crm.user", batch=BATCH)
-    claim = Claim(BATCH, "crm.user", RUN, PUT + 7_900, "committed", 3, 9, PUT + 32_700, part={"read": 564})
-    return Entry(identity, record, PUT, (claim,))
+    record = ObjectRecord(identity, "committed", put + 500, size=37_474, table=table, batch=BATCH)
+    claim = Claim(BATCH, table, RUN, put + 7_900, "committed", 3, 9, put + 32_700, part={"read": 564})
+    return Entry(identity, record, put, (claim,))
+
+
+def damaged(number, put=PUT):
+    identity = ObjectId("bronze", f"topics/tickit.crm.user/tickit.crm.user+0+{number:010d}.avro", "v1")
+    return Entry(identity, ObjectRecord(identity, "quarantined", put + 500, size=9, code="not_avro"), put)
 
 
 ENTRIES = tuple(entry(number) for number in range(3))
 
 
-def printed(monkeypatch, capsys, *, width=None):
+def printed(monkeypatch, capsys, *entries, width=None):
     if width is not None:
         monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
         monkeypatch.setenv("COLUMNS", str(width))
-    print_history(Gathered(ENTRIES, ()), totals(ENTRIES, ()))
+    shown = entries or ENTRIES
+    print_history(Gathered(shown, ()), totals(shown, ()))
     return re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
 
 
@@ -40,6 +47,26 @@ def test_a_terminal_shows_each_object_in_one_line(monkeypatch, capsys, width):
     assert len(lines) == 4 and all(len(line) <= width for line in lines)
     for each, line in zip(ENTRIES, lines[1:], strict=True):
         assert line.startswith("2026-11-18T") and "crm.user" in line and is_named(line.split()[-1], each.id.key)
+
+
+@pytest.mark.parametrize("put", [PUT, NOW], ids=["earlier", "today"])
+def test_eighty_columns_show_when_an_object_was_readable_and_its_file_name(monkeypatch, capsys, put):
+    lines = printed(monkeypatch, capsys, entry(1, put=put), entry(2, put=put), width=80)
+    assert [name for name in lines[0].split() if name != "table"] == ["put", "readable", "state", "key"]
+    for number, line in enumerate(lines[1:], 1):
+        assert "+32.7 s" in line and line.split()[-1] == f"…/tickit.crm.user+0+{number:010d}.avro"
+
+
+def test_eighty_columns_hold_a_long_file_name_beside_an_object_in_quarantine(monkeypatch, capsys):
+    lines = printed(monkeypatch, capsys, entry(1, "ecomm.listing", NOW), damaged(2, NOW), width=80)
+    assert all(len(line) <= 80 for line in lines) and "readable" in lines[0]
+    assert lines[1].split()[-1].endswith("…/tickit.ecomm.listing+0+0000000001.avro")
+
+
+def test_a_name_that_is_too_long_for_eighty_columns_keeps_its_ends(monkeypatch, capsys):
+    each = entry(1, "ecomm." + "long_" * 12)
+    lines = printed(monkeypatch, capsys, each, width=80)
+    assert "+32.7 s" in lines[1] and is_named(lines[1].split()[-1], each.id.key)
 
 
 def test_a_pipe_gets_every_column_with_whole_names(monkeypatch, capsys):
