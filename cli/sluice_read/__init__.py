@@ -7,6 +7,8 @@
     for batch in silver.as_of("moma.artists", "2026-05-01T10:15:00Z"):
         ...                                       # pyarrow.RecordBatch: file by file, never the whole table
     silver.changes("moma.works", since=instant)   # rows by their last change, deleted ones included
+    with silver.query("select id, name from moma.artists where nationality = 'German'") as rows:
+        rows.read_all()
     with silver.differences("moma.works", "20260501101500123") as found:
         for row in found: print(row.kind, row.key, row.columns)
 
@@ -22,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.errors import NoTarget
 from sluice_read.errors import (
     InvalidMoment,
+    InvalidQuery,
     NoCommit,
     NotRetained,
     UnknownColumn,
@@ -40,6 +43,7 @@ __all__ = [
     "CHANGED",
     "REMOVED",
     "InvalidMoment",
+    "InvalidQuery",
     "NoCommit",
     "NoTarget",
     "NotRetained",

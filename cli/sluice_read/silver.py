@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,8 @@ from sluice_aws.stack import find_target
 from sluice_read.diff import RowDifference, differences
 from sluice_read.moments import NOW, Moment, Span, instant_at, moment_of, span_of
 from sluice_read.place import SilverPlace, tables_in
-from sluice_read.reading import Shown, SilverTable, open_table
+from sluice_read.reading import BATCH_ROWS, Shown, SilverTable, open_table
+from sluice_read.sql import run_query
 
 
 class Silver:
@@ -103,6 +104,27 @@ class Silver:
         the newest commit of one call as `since` of the next. Raises what `as_of` does.
         """
         return self._reader(table, replace(span_of(since=since, until=until), changes=True), columns, True, lineage)
+
+    @contextmanager
+    def query(
+        self,
+        sql: str,
+        *,
+        as_of: Moment | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        with_deleted: bool = False,
+        lineage: bool = False,
+    ) -> Iterator[pa.RecordBatchReader]:
+        """Run one SELECT in DuckDB's SQL, as `sluice query` does; the rows are readable inside the `with`.
+
+        Only the columns that the statement names are read. Every table is read as of the same moment, or with the
+        changes of the same span, as by `as_of` and `changes`; before its files begin, from its history table. Raises
+        InvalidQuery, and what `as_of` does.
+        """
+        span = span_of(as_of=as_of, since=since, until=until)
+        with run_query(self._place, sql, with_deleted=with_deleted, lineage=lineage, span=span) as relation:
+            yield relation.to_arrow_reader(BATCH_ROWS)
 
     def differences(
         self, table: str, before: Moment, after: Moment | None = None

@@ -23,7 +23,7 @@ from sluice_cli.tables import query as query_command
 from sluice_cli.tables import query as read_command
 from sluice_read import reading
 from sluice_read.diff import differences
-from sluice_read.errors import InvalidMoment, NoCommit, NotRetained, UnknownColumn, UnsettledMoment
+from sluice_read.errors import InvalidMoment, InvalidQuery, NoCommit, NotRetained, UnknownColumn, UnsettledMoment
 from sluice_read.listing import table_listing
 from sluice_read.moments import Span, instant_at, moment_of, point_in_time, span_of
 from sluice_read.place import find_table
@@ -336,6 +336,19 @@ def test_query_says_that_a_table_comes_from_its_history(own, monkeypatch, capsys
     assert run(["query", "--as-of", BEFORE.format(1), "select name from crm.user order by 1", "--csv"]) == 0
     shown = capsys.readouterr()
     assert shown.out.splitlines() == ["name", "ann", "c"] and "from crm.user_history" in shown.err
+
+
+def test_python_filters_by_the_sql_of_the_command_now_and_in_past_states(own):
+    put_history(own[1], WHOLE)
+    tables = Silver(own[0])
+    with tables.query("select id, name from moma.works where nationality = 'German' and id < 3 order by id") as rows:
+        assert [row["id"] for row in rows.read_all().to_pylist()] == [1]
+    with tables.query("select name from crm.user order by 1", as_of=BEFORE.format(1)) as rows:
+        assert rows.read_all().column("name").to_pylist() == ["ann", "c"]
+    with tables.query("select id, __deleted from moma.works order by id", since=LOADED, until=MOVED) as rows:
+        assert [row["id"] for row in rows.read_all().to_pylist()] == [1, 2, 6]
+    with pytest.raises(InvalidQuery), tables.query("drop table moma.works"):
+        pass
 
 
 def test_read_takes_the_columns_of_a_past_state_from_the_history(own, monkeypatch, capsys):
