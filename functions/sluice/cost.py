@@ -13,11 +13,12 @@ from math import ceil
 from sluice.config.lane import STAY_FOR_FRESHNESS_S, TABLES_AT_ONCE, LaneConfig
 from sluice.config.table import TableSettings
 from sluice.config.values import DURATION
-from sluice.prices import OTHER_PRICES, SPARK_PRICES
+from sluice.prices import OTHER_PRICES, SPARK_PRICES, spark_usd
 
 HOURS_A_MONTH = 730.0
 SECONDS_A_MONTH = HOURS_A_MONTH * 3600
 MILLION = 1e6
+MINIMUM_BILLED_S = 60.0  # per worker. https://aws.amazon.com/emr/pricing/
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,22 @@ def other_usd(through: Throughput, given: Assumptions = Assumptions()) -> dict[s
         "eventbridge": batches / MILLION * OTHER_PRICES.events_million,
         "logs": (objects + commits) * 1_500 / 1e9 * OTHER_PRICES.cloudwatch_logs_gb,
     }
+
+
+@dataclass(frozen=True)
+class SparkBill:
+    """The bill of EMR Serverless for a run: vCPU hours, GB hours of memory, and their price in US dollars."""
+
+    vcpu_hours: float
+    memory_gb_hours: float
+    usd: float
+
+
+def smallest_run_bill(seconds: float, given: Assumptions = Assumptions()) -> SparkBill:
+    """The bill for a run of so many seconds with a driver and one executor."""
+    hours = max(seconds, MINIMUM_BILLED_S) / 3600
+    vcpu, memory = (given.driver_vcpu + given.executor_vcpu) * hours, (given.driver_gb + given.executor_gb) * hours
+    return SparkBill(vcpu, memory, spark_usd(given.architecture, vcpu_hours=vcpu, memory_gb_hours=memory))
 
 
 @dataclass(frozen=True)

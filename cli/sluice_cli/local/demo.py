@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sluice.cost import Assumptions
+from sluice.cost import smallest_run_bill
 from sluice.errors import SluiceError, UsageError
-from sluice.prices import AS_OF, REGION, spark_usd
+from sluice.prices import AS_OF, REGION
 from sluice_aws.clock import epoch_ms
 from sluice_aws.stack import local_target
-from sluice_cli.errors import DemoFailed
+from sluice_cli.errors import DemoFailed, ReaderGone
 from sluice_cli.local.demo_changes import ChangeWriter
 from sluice_cli.local.progress import progress_lines
 from sluice_cli.terminal.output import counted, say, stacks_named
-from sluice_cli.terminal.run import run_command
+from sluice_cli.terminal.run import READER_GONE, run_command
 from sluice_deploy.release import source_root
 from sluice_local.home import Home
 from sluice_local.stack.stack import Options, local_stack
@@ -41,7 +41,6 @@ SALE, SALE_TOPIC, SALE_KEY = "ecomm.sale", "tickit.ecomm.sale", "salesid"
 _WAIT_SECONDS = 300
 # In a terminal; what the verbs print is plain.
 _TITLE, _COMMAND, _NARRATION = "bold reverse cyan", "bold green", "cyan"
-MINIMUM_BILLED_S = 60  # per worker. https://aws.amazon.com/emr/pricing/
 
 
 def demo(
@@ -56,6 +55,8 @@ def demo(
     Everything runs on this machine, with emulated AWS and real Spark, and stops with the command. Debezium
     wrote the files of the seven tables from PostgreSQL and MariaDB; the demonstration adds changes in the
     same format. The first start downloads Spark's jars (120 MB). Ctrl-C stops it at any time.
+
+    Example:
 
       sluice demo --svg waterfall.svg
     """
@@ -230,12 +231,14 @@ class Story:
         say(f"\n== {title}", _TITLE)
 
     def _verb(self, *arguments: str, shown: str | None = None) -> None:
-        """Run one verb as a user would, after showing it. Raises DemoFailed."""
+        """Run one verb as a user would, after showing it. Raises DemoFailed, or ReaderGone as after `| head`."""
         say(f"\n$ sluice {shown or shlex.join(arguments)}", _COMMAND)
         exit_code = run_command(self._command, arguments)
         sys.stdout.flush()
         if self._interrupted:
             raise KeyboardInterrupt
+        if exit_code == READER_GONE:
+            raise ReaderGone
         if exit_code != 0:
             raise DemoFailed(
                 f"`sluice {arguments[0]}` ended with {exit_code}",
@@ -248,12 +251,10 @@ class Story:
 
 def cost_line(batches: Sequence[PastBatch], runs_s: Sequence[float]) -> str:
     """The work done, and EMR Serverless's bill for runs of these seconds with a driver and one executor."""
-    size = Assumptions()
     rows = sum(outcome.counts.get("read", 0) for batch in batches for outcome in batch.outcomes.values())
     tables = {table for batch in batches for table in batch.manifest.tables}
-    hours = sum(max(seconds, MINIMUM_BILLED_S) for seconds in runs_s) / 3600
-    vcpu, gb = (size.driver_vcpu + size.executor_vcpu) * hours, (size.driver_gb + size.executor_gb) * hours
-    usd = spark_usd(size.architecture, vcpu_hours=vcpu, memory_gb_hours=gb)
+    bills = [smallest_run_bill(seconds) for seconds in runs_s]
+    vcpu, usd = sum(bill.vcpu_hours for bill in bills), sum(bill.usd for bill in bills)
     done = (
         f"{len(batches)} batch{'' if len(batches) == 1 else 'es'}, {counted(len(tables), 'table')},"
         f" {counted(rows, 'change')}, {counted(len(runs_s), 'run')} of {sum(runs_s):.0f} s so far"

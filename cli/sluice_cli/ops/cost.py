@@ -26,18 +26,20 @@ from sluice.cost import (
     other_usd,
     scheduled_monthly,
     sluice_monthly,
+    smallest_run_bill,
     streaming_monthly,
 )
 from sluice.prices import AS_OF, REGION, spark_usd
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.past_batches import PastBatch, PastBatches
-from sluice_aws.stack import Target
+from sluice_aws.stack import LOCAL, Target
 from sluice_cli.terminal.durations import TimeSpan, at_least, seconds
 from sluice_cli.terminal.output import (
     Json,
     Stack,
     chosen_target,
+    counted,
     described_documents,
     print_json,
     print_table,
@@ -59,13 +61,17 @@ OWN = ("run-", "trial-")  # prefixes of runs and trials; an existing application
 
 @dataclass(frozen=True)
 class RunCost:
-    """A job run that has ended. `usd` is None until EMR Serverless reports the billed resources."""
+    """A job run that has ended. `usd` is None until EMR Serverless reports the billed resources.
+
+    With `estimated` it ran on the local stack, and the rest is what EMR Serverless would bill for its seconds.
+    """
 
     run: str
     state: str
     vcpu_hours: float
     memory_gb_hours: float
     usd: float | None
+    estimated: bool = False
 
 
 @app.command("runs")
@@ -78,8 +84,9 @@ def runs(
 ) -> None:
     """Show the cost of the last runs by their billed resources, and by table in proportion to its bytes.
 
-    Prices are list prices of the region and date in the output. Local runs cost nothing. The cost of the other services
-    (ledger, S3, queue, functions, state machine) is an estimate, made as by `sluice cost estimate`.
+    Prices are list prices of the region and date in the output. The cost of the other services (ledger, S3, queue,
+    functions, state machine) is an estimate, made as by `sluice cost estimate`. Local runs cost nothing: an estimate
+    shows what EMR Serverless would bill for their seconds with a driver and one executor.
 
     Example:
 
@@ -104,11 +111,12 @@ def runs(
         )
         return
     say(f"list prices of {REGION}, {AS_OF}")
-    print_table(
-        ("run", "state", "vCPU hours", "GB hours", "USD"),
-        [(one.run, one.state, f"{one.vcpu_hours:.3f}", f"{one.memory_gb_hours:.3f}", _usd(one.usd)) for one in found],
-        right=(2, 3, 4),
-    )
+    if not found:
+        say("No run has ended yet, and runs that work or wait for more objects are not listed")
+        return
+    for line in _remarks(found):
+        say(line)
+    print_table(("run", "state", "vCPU hours", "GB hours", "USD"), [_line(one) for one in found], right=(2, 3, 4))
     print_table(
         ("table", "GB", "USD", "USD/GB"),
         [
@@ -267,7 +275,7 @@ def by_table(usd: Mapping[str, float], batches: Iterable[PastBatch]) -> dict[str
 
 
 def _ended(target: Target) -> Iterator[RunCost]:
-    emr, application = target.client("emr-serverless"), target.outputs["ApplicationId"]
+    emr, application, local = target.client("emr-serverless"), target.outputs["ApplicationId"], target.kind == LOCAL
     architecture = emr.get_application(applicationId=application)["application"].get("architecture", "X86_64")
     job_runs = JobRuns(emr, application)
     for page in emr.get_paginator("list_job_runs").paginate(
@@ -275,6 +283,10 @@ def _ended(target: Target) -> Iterator[RunCost]:
     ):
         for summary in page["jobRuns"]:
             if not summary.get("name", "").startswith(OWN):
+                continue
+            if local:
+                bill = smallest_run_bill(job_runs.seconds(summary["id"]) or 0.0)
+                yield RunCost(summary["name"], summary["state"], **asdict(bill), estimated=True)
                 continue
             billed = job_runs.billed(summary["id"])
             if billed is None:
@@ -287,6 +299,25 @@ def _ended(target: Target) -> Iterator[RunCost]:
                     storage_gb_hours=billed.storage_gb_hours,
                 )
                 yield RunCost(billed.name, summary["state"], billed.vcpu_hours, billed.memory_gb_hours, usd)
+
+
+def _remarks(found: Iterable[RunCost]) -> Iterator[str]:
+    """What the figures of these runs are, where they are no bill."""
+    if any(one.estimated for one in found):
+        yield (
+            "Local runs cost nothing. Estimated: what EMR Serverless would bill for their seconds, at least a minute "
+            "each, with a driver and one executor"
+        )
+    unbilled = sum(one.usd is None for one in found)
+    if unbilled:
+        have = "has" if unbilled == 1 else "have"
+        yield f"{counted(unbilled, 'run')} {have} no bill yet: EMR Serverless reports it some time after their end"
+
+
+def _line(one: RunCost) -> tuple[str, ...]:
+    if one.usd is None:
+        return one.run, one.state, "-", "-", "-"
+    return one.run, one.state, f"{one.vcpu_hours:.3f}", f"{one.memory_gb_hours:.3f}", _usd(one.usd)
 
 
 def _figures(load: Load, freshness_s: int) -> dict[str, Any]:

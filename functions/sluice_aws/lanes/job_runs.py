@@ -55,22 +55,14 @@ class JobRuns:
 
     def state(self, job_run_id: str) -> JobRun:
         """A job run's current state."""
-        try:
-            run = self._emr.get_job_run(applicationId=self._application, jobRunId=job_run_id)["jobRun"]
-        except ClientError as error:
-            if error.response.get("Error", {}).get("Code") == "ResourceNotFoundException":
-                return JobRun(job_run_id, "", GONE, "EMR Serverless does not know this job run")
-            raise
+        run = self._described(job_run_id)
+        if run is None:
+            return JobRun(job_run_id, "", GONE, "EMR Serverless does not know this job run")
         return JobRun(job_run_id, run.get("name", ""), run["state"], run.get("stateDetails") or "")
 
     def billed(self, job_run_id: str) -> Billed | None:
         """The bill of a job run; None until EMR reports it, some time after the end, or if EMR doesn't know the run."""
-        try:
-            run = self._emr.get_job_run(applicationId=self._application, jobRunId=job_run_id)["jobRun"]
-        except ClientError as error:
-            if error.response.get("Error", {}).get("Code") == "ResourceNotFoundException":
-                return None
-            raise
+        run = self._described(job_run_id) or {}
         used = run.get("billedResourceUtilization")
         if not used:
             return None
@@ -80,6 +72,21 @@ class JobRuns:
             used.get("memoryGBHour", 0.0),
             used.get("storageGBHour", 0.0),
         )
+
+    def seconds(self, job_run_id: str) -> float | None:
+        """How long a job run that has ended was executed; None if EMR doesn't know the run."""
+        run = self._described(job_run_id)
+        return None if run is None else float(run.get("totalExecutionDurationSeconds", 0))
+
+    def _described(self, job_run_id: str) -> dict[str, Any] | None:
+        """The answer of GetJobRun; None if EMR doesn't know the run."""
+        try:
+            answer: dict[str, Any] = self._emr.get_job_run(applicationId=self._application, jobRunId=job_run_id)
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") == "ResourceNotFoundException":
+                return None
+            raise
+        return dict(answer["jobRun"])
 
     def find_by_name(self, name: str, *, since_ms: int) -> JobRun | None:
         """The job run of this name among those created since `since_ms` (epoch ms), or None.

@@ -1,14 +1,20 @@
 """`sluice cost runs` on an emulated stack."""
 
+from dataclasses import replace
+
 import pytest
 from emulation.stack import SHARED, cloudformation, describe
 
 from sluice import prices
 from sluice_aws.lanes.job_runs import Billed
+from sluice_aws.stack import LOCAL
 from sluice_cli.main import run
+from sluice_cli.terminal.output import chosen_target
 
 
-def test_the_last_runs_are_listed_with_their_billed_usage(stack, capsys, monkeypatch):
+@pytest.fixture
+def ended(stack):
+    """Two runs of the stack's application that have ended, and a job of another's."""
     emr = SHARED.client("emr-serverless")
     application = emr.create_application(name="s", releaseLabel="emr-7.14.0", type="SPARK", clientToken="cost")[
         "applicationId"
@@ -18,6 +24,11 @@ def test_the_last_runs_are_listed_with_their_billed_usage(stack, capsys, monkeyp
         emr.start_job_run(
             applicationId=application, clientToken=name, name=name, executionRoleArn="arn:aws:iam::123456789012:role/r"
         )
+    return emr, application
+
+
+def test_the_last_runs_are_listed_with_their_billed_usage(ended, capsys, monkeypatch):
+    emr, application = ended
     bills = {"run-1": Billed("run-1", 1.0, 4.0, 0.0), "run-2": None}
     monkeypatch.setattr(
         "sluice_aws.lanes.job_runs.JobRuns.billed",
@@ -30,3 +41,33 @@ def test_the_last_runs_are_listed_with_their_billed_usage(stack, capsys, monkeyp
     usd = prices.spark_usd("X86_64", vcpu_hours=1, memory_gb_hours=4)
     assert {one["run"]: one["usd"] for one in answer["runs"]} == {"run-1": pytest.approx(usd), "run-2": None}
     assert answer["tables"] == {"(idle)": {"gb": 0.0, "usd": pytest.approx(usd), "usd_per_gb": None}}
+    assert run(["cost", "runs"]) == 0
+    shown = capsys.readouterr()
+    assert "1 run has no bill yet" in shown.err
+    assert [line.split("\t")[2:] for line in shown.out.splitlines() if line.startswith("run-2\t")] == [["-", "-", "-"]]
+
+
+def test_the_runs_of_a_local_stack_show_what_their_seconds_would_cost(ended, capsys, monkeypatch):
+    monkeypatch.setattr("sluice_cli.ops.cost.chosen_target", lambda stack: replace(chosen_target(stack), kind=LOCAL))
+    monkeypatch.setattr("sluice_aws.lanes.job_runs.JobRuns.seconds", lambda self, job_run_id: 1800.0)
+    assert run(["cost", "runs", "--json"]) == 0
+    (first, second) = describe(capsys)["runs"]
+    usd = prices.spark_usd("x86_64", vcpu_hours=2, memory_gb_hours=7)
+    assert (first["vcpu_hours"], first["usd"], first["estimated"]) == (2.0, pytest.approx(usd), True)
+    assert run(["cost", "runs"]) == 0
+    shown = capsys.readouterr()
+    assert "Local runs cost nothing. Estimated: " in shown.err and f"\t2.000\t7.000\t{usd:.4f}" in shown.out
+
+
+def test_without_an_ended_run_the_list_says_so(stack, capsys):
+    emr = SHARED.client("emr-serverless")
+    application = emr.create_application(name="new", releaseLabel="emr-7.14.0", type="SPARK", clientToken="new")
+    cloudformation().outputs = {**cloudformation().outputs, "ApplicationId": application["applicationId"]}
+    emr.start_job_run(
+        applicationId=application["applicationId"],
+        clientToken="another's",
+        name="nightly-report",
+        executionRoleArn="arn:aws:iam::123456789012:role/r",
+    )
+    assert run(["cost", "runs"]) == 0
+    assert "No run has ended yet" in capsys.readouterr().err

@@ -1,9 +1,11 @@
 """The demonstration's change objects follow the bundled ones in the real form, and its cost line shows the bill."""
 
 import io
+import os
 import shlex
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import fastavro
@@ -73,6 +75,29 @@ def test_a_log_that_an_error_names_outlives_the_demonstration(names_its_log, tmp
     assert run(["demo"]) == 1
     assert [path.read_text() for path in tmp_path.rglob("*.log")] == ["out of memory"] * names_its_log
     assert names_its_log or not list(tmp_path.iterdir())
+
+
+def test_the_demonstration_ends_quietly_with_its_stack_once_its_reader_has_gone(tmp_path, monkeypatch, capsys):
+    states = []
+
+    @contextmanager
+    def stack(home, *given, **more):
+        states.append("up")
+        try:
+            yield SimpleNamespace(description=SimpleNamespace(ready_seconds=1.0))
+        finally:
+            states.append("down")
+
+    monkeypatch.setattr("sluice_cli.local.demo.local_stack", stack)
+    monkeypatch.setattr(Story, "run", lambda story: story._verb("cost", "estimate"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as closed:
+        monkeypatch.setattr("sys.stdout", closed)
+        assert run(["demo"]) == 141
+    assert states == ["up", "down"] and not list(tmp_path.iterdir())
+    assert "error" not in capsys.readouterr().err
 
 
 def test_the_statement_that_counts_rows_is_shown_as_it_runs(monkeypatch, capsys, tmp_path):
