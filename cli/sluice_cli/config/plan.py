@@ -374,6 +374,11 @@ def _total(plan: Plan) -> str:
         return "Nothing would change"
     counts = Counter(table.kind for table in plan.tables if table.kind != CHANGED or table.settings)
     named = ", ".join(f"{counts[kind]:,} {kind}" for kind in (NEW, CHANGED, REMOVED) if counts[kind])
-    tables = f"Tables: {named}" if named else "No known table changes"
+    patterns = sum(change.kind == NEW for change in plan.rules)
+    takes = "takes" if patterns == 1 else "take"
+    to_come = f"one of each topic that {counted(patterns, 'new rule')} with a pattern {takes}" if patterns else ""
+    tables = (
+        f"Tables: {', and '.join(filter(None, (named, to_come)))}" if named or patterns else "No known table changes"
+    )
     marked = f"; {counted(len(plan.risks), 'change')} marked with ! can lose or stop something" if plan.risks else ""
     return f"{tables}{marked}"

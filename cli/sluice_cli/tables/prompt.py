@@ -19,6 +19,11 @@ _KEYWORDS = (
     "all and as between by case count desc describe distinct else end exclude from group having in is join left like "
     "limit not null on or order select sum summarize then union using when where with"
 ).split()
+_HELP = (
+    "One SELECT, ended by `;`. `.tables` lists tables, Tab completes them, Ctrl-C drops a statement, `.quit` or Ctrl-D "
+    "ends, `.help` shows this"
+)
+_ENDS = frozenset({"exit", "quit", ".exit", ".quit", "\\q"})  # of DuckDB's and PostgreSQL's prompts
 _LISTS_TABLES = re.compile(r"\s*(\.tables|show\s+tables)\s*", re.IGNORECASE)
 _BREAKS = " \t\n\"'(),;=<>+*/"
 
@@ -26,17 +31,19 @@ _BREAKS = " \t\n\"'(),;=<>+*/"
 def prompt(run: Callable[[str], None], tables: Callable[[], Sequence[str]], history: Path) -> None:
     """Read statements and run each, until the end of input. An error of Sluice ends its statement alone.
 
-    `.tables` and `show tables` list the tables; any other line that begins with a dot is refused.
+    `.tables` and `show tables` list the tables, `.help` the commands; any other line that begins with a dot is refused.
     """
-    say("One SELECT, ended by `;`. `.tables` lists tables, Tab completes them, Ctrl-C drops a statement, Ctrl-D ends")
+    say(_HELP)
     with _line_editing(history, _once(tables)):
         for statement in statements(input):
             try:
                 if _LISTS_TABLES.fullmatch(statement):
                     for table in sorted(map(quoted_table, tables())):
                         print(visible(table))
+                elif statement.lower() == ".help":
+                    say(_HELP)
                 elif statement.startswith("."):
-                    say(f"{visible(statement)} is no command. `.tables` lists the tables, `exit` ends")
+                    say(f"{visible(statement)} is no command. {_HELP}")
                 else:
                     run(statement)
             except SluiceError as error:
@@ -60,10 +67,10 @@ def statements(read: Callable[[str], str]) -> Iterator[str]:
             return
         if not lines and not line.strip():
             continue
-        if not lines and line.strip().rstrip(";").lower() in ("exit", "quit"):
+        if not lines and _word(line).lower() in _ENDS:
             return
-        if not lines and line.startswith("."):
-            yield line.strip().rstrip(";").strip()
+        if not lines and line.lstrip().startswith("."):
+            yield _word(line)
             continue
         lines.append(line)
         if line.rstrip().endswith(";"):
@@ -71,6 +78,10 @@ def statements(read: Callable[[str], str]) -> Iterator[str]:
             lines = []
             if statement:
                 yield statement
+
+
+def _word(line: str) -> str:
+    return line.strip().rstrip(";").strip()
 
 
 def completions(word: str, tables: Callable[[], Sequence[str]]) -> list[str]:

@@ -27,11 +27,14 @@ def lines(*given):
         (["select 1", "from a.b;", "", "select 2;"], ["select 1\nfrom a.b", "select 2"]),
         (["select", KeyboardInterrupt(), "select 3;"], ["select 3"]),
         (["exit", "select 1;"], []),
+        ([".quit", "select 1;"], []),
+        ([" .EXIT ;", "select 1;"], []),
+        (["\\q", "select 1;"], []),
         (["select 1"], []),
         ([";", "select 1 ; "], ["select 1"]),
         ([".tables", "select 1;"], [".tables", "select 1"]),
     ],
-    ids=["one line", "two lines", "Ctrl-C drops it", "exit", "unfinished", "empty", "a command"],
+    ids=["one line", "two lines", "Ctrl-C drops it", "exit", ".quit", ".exit", "q", "unfinished", "empty", "a command"],
 )
 def test_a_statement_ends_with_a_semicolon(given, expected):
     assert [found.strip() for found in statements(lines(*given))] == expected
@@ -51,6 +54,14 @@ def test_the_prompt_lists_tables_and_refuses_other_commands(tmp_path, monkeypatc
     shown = capsys.readouterr()
     assert shown.out.splitlines() == ['crm."user"', "ecomm.sale"] * 2
     assert ".schema is no command" in shown.err and ran == ["select 1"]
+
+
+def test_the_prompt_names_its_commands_when_it_opens_and_on_help(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("builtins.input", lines(".help", ".quit", "select 1;"))
+    ran = []
+    prompt(ran.append, lambda: [], tmp_path / "history")
+    shown = capsys.readouterr().err
+    assert shown.count("`.quit` or Ctrl-D ends") == 2 and shown.count("`.help` shows this") == 2 and ran == []
 
 
 def test_an_error_ends_its_statement_alone_and_the_history_is_kept(tmp_path, monkeypatch, capsys):

@@ -90,6 +90,15 @@ def test_a_pattern_that_no_known_topic_matches_is_shown_as_a_rule():
     assert (known.rules, [table.table for table in known.tables]) == ((), ["shop.orders"])
 
 
+def test_the_total_counts_the_tables_that_a_new_pattern_will_make():
+    def last(before, after):
+        return list(lines_of(planned(before, after), refusals=True))[-1]
+
+    assert last(None, BEFORE) == "Tables: 1 new, and one of each topic that 1 new rule with a pattern takes"
+    more = BEFORE.replace("'shop.{1}'}]", "'shop.{1}'}, {topic: 'hr.*', table: 'hr.{1}'}]")
+    assert last(BEFORE, more) == "Tables: one of each topic that 1 new rule with a pattern takes"
+
+
 def test_a_pattern_is_shown_though_it_matches_topics_that_an_earlier_rule_takes():
     text = HEAD + "tables: [{topic: shop.orders, table: shop.orders}, {topic: 'shop.*', table: 'shop.{1}'}]"
     plan = planned(None, text)
