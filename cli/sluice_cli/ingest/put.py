@@ -79,7 +79,7 @@ def put(
         typer.Argument(metavar="PATH...", help="Files, and folders whose files keep their path inside the folder."),
     ],
     prefix: Annotated[
-        str, typer.Option("--prefix", metavar="P", help="Put before every key, joined with one slash.")
+        str, typer.Option("--prefix", metavar="PREFIX", help="Put before every key, joined with one slash.")
     ] = "",
     as_json: Json = False,
     stack: Stack = None,

@@ -106,6 +106,8 @@ def up(
 
     The first start on a machine downloads Spark's Hudi and S3 jars (120 MB), and its first Spark run is slow.
 
+    Examples:
+
       sluice local up --config tables.yaml --detach
 
       sluice local up --port 4566 --bind 0.0.0.0
@@ -171,6 +173,10 @@ def down(
     Without --keep, the stack's buckets, tables and ledger are gone, and so is what --keep kept before. That needs a
     yes: a question in a terminal, else --yes. A stack that ends in another way, by Ctrl-C or with the machine, leaves
     what was kept last. Only MiniStack keeps data.
+
+    Example:
+
+      sluice local down --keep
     """
     home = running_home(os.environ, Path.cwd())
     owner = home.owner()
@@ -216,7 +222,9 @@ def _ask_to_keep(home: Home) -> None:
 def info(as_json: Json = False) -> None:
     """Print endpoints, bucket names and credentials of the running stack.
 
-    eval "$(sluice local info --json | jq -r '"export AWS_ENDPOINT_URL=" + .endpoint')"
+    Example:
+
+      eval "$(sluice local info --json | jq -r '"export AWS_ENDPOINT_URL=" + .endpoint')"
     """
     home = running_home(os.environ, Path.cwd())
     _show(home.description(), home, as_json=as_json)

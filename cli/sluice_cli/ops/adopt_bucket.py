@@ -23,6 +23,7 @@ def adopt_bucket(
         str,
         typer.Option(
             "--via",
+            metavar="WAY",
             help="eventbridge (works beside any other notification) or queue (directly to the stack's queue, faster).",
         ),
     ] = "eventbridge",

@@ -69,7 +69,7 @@ def doctor(
     With --job, a job also checks the engine: it writes, changes, compacts and reads a small table of each type in its
     own folder of the silver bucket, and removes them. The exit code is 1 if a check fails; warnings don't count.
 
-    Example:
+    Examples:
 
       sluice doctor
 

@@ -31,6 +31,7 @@ def package(
         str,
         typer.Option(
             "--arch",
+            metavar="PROCESSOR",
             help="Processor of the Spark workers: x86_64, arm64, both, or host (this machine, for the local stack).",
         ),
     ] = "both",
@@ -76,7 +77,10 @@ def package(
     every machine. Needs no Docker, since it downloads the target's wheels. Byte code is compiled by a Python of the
     target's version; without one the archives are packed without it.
 
+    Examples:
+
       sluice --stack NAME package --upload --release-file .aws-sam/release
+
       sluice package --functions .aws-sam/functions.zip --python 3.13
 
       sluice package --parameters "prod AlarmEmail=you@example.org"

@@ -191,7 +191,7 @@ def read(
     alone reads every row that was ever written until then.
 
     A moment is an instant (`sluice table commits`), a time with its zone, or a duration ago: 15m, 2h, 7d. Rows come
-    in no order. The columns are those of the newest commit, whatever the moment.
+    in no order. The columns are those of the newest commit, whatever the moment. `sluice query` filters rows.
 
     Examples:
 
