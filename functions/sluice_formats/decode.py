@@ -140,7 +140,10 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
             decoded_bytes += batch.nbytes
         _within_limits(first, decoded_bytes, plan.limits)
     operations.check()
-    return Decoded(batches, rows, replace(view.seen(first), unexpected=tuple(sorted(unexpected.items()))))
+    changes = sum(batch.num_rows for batch in batches)
+    return Decoded(
+        batches, rows, replace(view.seen(first), unexpected=tuple(sorted(unexpected.items())), changes=changes)
+    )
 
 
 def _check_ordered(writer: WriterSchema, offset: int | None, plan: ReaderPlan) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from workbench import Silver, Workbench, change, flattened, table
 
+from sluice.batch.outcome import HISTORY_CHANGES
 from sluice.catalog.history_view import SPARK, history_view_sql
 from sluice.config.table import TableConfig
 from sluice_read.errors import NotRetained
@@ -101,8 +103,20 @@ def test_any_order_gives_the_same_states_and_a_replay_changes_neither_table(
     assert len(kept) == 6 and bench.rows_by_hudi_rs(config.history_table, *COLUMNS) == kept
     before = bench.timeline(config.history_table), bench.timeline(config)
     bench.new_run()
-    assert bench.merge(config, objects).no_change
+    replay = bench.merge(config, [replace(item, first_batch="b-1") for item in objects])
+    assert replay.no_change and (replay.counts["read_again"], replay.counts[HISTORY_CHANGES]) == (6, 0)
     assert (bench.timeline(config.history_table), bench.timeline(config)) == before
+
+
+@pytest.mark.whole
+def test_a_history_that_is_switched_on_later_gets_the_changes_of_a_replay(bench: Workbench) -> None:
+    config = table("h_later")
+    item = bench.put(CHANGES[0], SCHEMA)
+    bench.merge(config, [item])
+    config = table("h_later", history=True)
+    replay = bench.merge(config, [replace(item, first_batch="b-1", attempt=1)])
+    assert replay.no_change and replay.counts[HISTORY_CHANGES] == 2
+    assert len(bench.rows(config.history_table, "id")) == 2
 
 
 @pytest.mark.whole

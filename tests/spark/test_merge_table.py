@@ -62,9 +62,10 @@ def test_a_replay_changes_nothing_not_even_the_commit_time(bench: Workbench, tab
         bench.merge(config, [item])
     before = bench.rows(config, "_hoodie_commit_time", "_hoodie_file_name", "id", "place"), bench.timeline(config)
 
-    replay = bench.merge(config, objects)
+    replay = bench.merge(config, [dataclasses.replace(item, first_batch="b-1") for item in objects])
 
     assert (replay.state, replay.no_change, replay.instant, replay.counts["losing"]) == (COMMITTED, True, None, 2)
+    assert (replay.counts["objects_again"], replay.counts["read"], replay.counts["read_again"]) == (2, 4, 4)
     assert (
         bench.rows(config, "_hoodie_commit_time", "_hoodie_file_name", "id", "place"),
         bench.timeline(config),

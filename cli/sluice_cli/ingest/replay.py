@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
+from sluice.batch.outcome import HISTORY_CHANGES
 from sluice.errors import FAILED, UsageError
 from sluice.ledger.keys import CLAIMED, COMMITTED, IGNORED, PARKED, PENDING, QUARANTINED, SUPERSEDED
 from sluice.ledger.records import ObjectRecord
@@ -19,6 +21,7 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import COLD, Objects, pages_of_bronze
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.stack import Target
+from sluice_cli.ingest.replay_end import ReplayEnd, TableEnd
 from sluice_cli.ingest.workload import RATE, DryRun, Rate, Throttle, Workload
 from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.interaction import Yes, ask, bars, counting
@@ -29,6 +32,7 @@ from sluice_read.moments import instant_of, point_in_time, refuse_backwards
 
 AT_ONCE = 400  # objects that are written before the rate is looked at: at least eight transactions
 POLL_S = 1.0
+NAMED = 5  # beginnings of keys, at most, in a message
 UNKNOWN = "the ledger doesn't know it: `sluice backfill`"
 _LEFT = {
     PENDING: "it is pending already",
@@ -84,9 +88,10 @@ def replay(
 ) -> None:
     """Merge committed objects again, while everything else goes on.
 
-    Changes that the tables hold already lose by their position, so a replay changes nothing, and makes no commit: it
+    Changes that the tables hold already lose by their position, so a replay changes no row, and makes no commit: it
     shows that a table is what its objects make of it, or brings back rows that somebody else removed. It uses the
-    release and the configuration in force; to apply another key, partitioning or type, `sluice rebuild table`.
+    release and the configuration in force: a newer `expect` may quarantine rows, which the table keeps as it merged
+    them, and a newer `history` gets the changes. To apply another key, partitioning or type, `sluice rebuild table`.
     An estimate comes first. Repeat an interrupted replay: what is pending is not doubled.
 
     Examples:
@@ -110,9 +115,12 @@ def replay(
         plan = run.plan(tick)
     if not plan.total and not plan.left:
         check_table(target, table)
+        run.check_prefix()
     document: dict[str, Any] = {**plan.described(target, rate), "replayed": 0}
     if not as_json:
         print("\n".join(plan.lines(target, rate)))
+    if not plan.total and not plan.left:
+        say("No object meets every choice: leave one out to see what there is")
     if dry_run or not plan.total:
         if as_json:
             print_json(document)
@@ -155,37 +163,6 @@ class ReplaySelection:
         )
 
 
-@dataclass(frozen=True)
-class ReplayEnd:
-    """What came of a replay: the tables that it changed, each with its commits, those that it didn't, and the rest."""
-
-    changed: Mapping[str, Sequence[str]]
-    unchanged: Sequence[str]
-    states: Mapping[str, int]
-    unsettled: int
-
-    @property
-    def described(self) -> dict[str, Any]:
-        """The JSON form."""
-        return {
-            "changed_tables": {table: list(instants) for table, instants in self.changed.items()},
-            "unchanged_tables": list(self.unchanged),
-            "states": dict(self.states),
-            "unsettled": self.unsettled,
-        }
-
-    @property
-    def lines(self) -> Iterator[str]:
-        """The lines for people."""
-        for table in self.unchanged:
-            yield f"{visible(table)}: nothing changed, no commit was made"
-        for table, instants in self.changed.items():
-            yield f"{visible(table)}: changed by {', '.join(instants)}"
-        for state, number in self.states.items():
-            if state != COMMITTED:
-                yield f"{counted(number, 'object')} {state}"
-
-
 class Replay:
     """The replay of a selection on one stack."""
 
@@ -197,12 +174,14 @@ class Replay:
         self._past = PastBatches(self._objects, target.silver)
         self._merged_under: dict[tuple[str, str], int | None] = {}
         self._gone = 0  # objects of the batch that are no longer in bronze
+        self._prefix_found = False
 
     def plan(self, tick: Callable[[str, int], None]) -> Workload:
         """What would be merged again, and what is left, by the reason. Changes nothing."""
         found = Workload()
         seen = 0
         for page in self._pages():
+            self._prefix_found |= any(id.key.startswith(self._selection.prefix) for id in page)
             for id, record in self._chosen(page):
                 reason = self._obstacle(record, page[id][1]) if record is not None else UNKNOWN
                 if record is not None and reason is None:
@@ -214,6 +193,25 @@ class Replay:
         if self._selection.batch is not None and self._gone:
             found.left[GONE] += self._gone
         return found
+
+    def check_prefix(self) -> None:
+        """Raise UsageError, with what there is, if the plan found no key with the prefix."""
+        prefix = self._selection.prefix
+        if self._prefix_found or not prefix:
+            return
+        of_batch = f" of batch {self._selection.batch}" if self._selection.batch is not None else ""
+        folder, found = prefix, dict[str, None]()
+        while folder and not found:
+            folder = folder[: folder.rstrip("/").rfind("/") + 1]
+            page = self._objects.version_page(self._target.bronze, prefix=folder)
+            found = dict.fromkeys("".join(item.key[len(folder) :].partition("/")[:2]) for item in page.versions)
+        names = ", ".join(visible(folder + name) for name in [*found][:NAMED])
+        raise UsageError(
+            f"No key{of_batch} in bronze begins with {prefix!r}",
+            next_step=f"Keys begin with {names}{', for example' if len(found) > NAMED else ''}"
+            if found
+            else "Bronze is empty: `sluice put FILES` brings objects there",
+        )
 
     def write(self, throttle: Throttle, advance: Callable[[int], None]) -> list[ObjectId]:
         """Make the objects pending and wake their lanes; gives those that were written."""
@@ -246,21 +244,19 @@ class Replay:
         return self._end(list(ended.values()))
 
     def _end(self, records: Sequence[ObjectRecord]) -> ReplayEnd:
-        states: dict[str, int] = {}
-        for record in records:
-            states[record.state] = states.get(record.state, 0) + 1
-        parts = sorted({(record.table, record.batch) for record in records if record.state == COMMITTED})
-        instants: dict[str, list[str]] = {}
-        for table, batch in parts:
-            outcome = self._past.outcome(batch or "", table or "")
-            known = instants.setdefault(table or "", [])
-            known += [outcome.instant] if outcome is not None and outcome.instant is not None else []
-        return ReplayEnd(
-            {table: found for table, found in instants.items() if found},
-            [table for table, found in instants.items() if not found],
-            states,
-            sum(states.get(state, 0) for state in (PENDING, CLAIMED)),
-        )
+        settled = [record for record in records if record.state in (COMMITTED, QUARANTINED)]
+        tables: dict[str, TableEnd] = {}
+        for table, batch in sorted({(record.table or "", record.batch or "") for record in settled}):
+            outcome, end = self._past.outcome(batch, table), tables.setdefault(table, TableEnd())
+            if outcome is not None:
+                end.instants += [outcome.instant] if outcome.instant is not None else []
+                end.history_changes += outcome.counts.get(HISTORY_CHANGES, 0)
+        for record in settled:
+            end = tables[record.table or ""]
+            end.quarantined_objects += record.state == QUARANTINED
+            end.quarantined_rows += record.quarantined_rows
+            end.rows_by_code.update(record.row_codes if record.quarantined_rows else {})
+        return ReplayEnd(tables, Counter(record.state for record in records))
 
     def _write(self, records: Sequence[ObjectRecord]) -> None:
         by_lane: dict[str, list[ObjectRecord]] = {}

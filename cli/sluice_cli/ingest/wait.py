@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -46,8 +46,10 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.3, 5.0
 PAUSE_PER_POLL = 3  # a pause lasts three times as long as the poll before it
 LISTING_EVERY_S = 10.0  # while objects are unseen, since their versions may have been deleted
 LINE_EVERY_S = 10.0  # without a terminal
-KEYS_SHOWN = 50
+LINES_SHOWN = 50  # of one kind
 JUST_BEFORE_MS = 60_000  # what was set aside so shortly before a wait is of the same work, and clocks differ
+T = TypeVar("T")
+G = TypeVar("G")
 _FINAL = frozenset({COMMITTED, SUPERSEDED_STATE, IGNORED})  # states that an object only leaves by a command
 
 
@@ -65,9 +67,9 @@ def wait(
     """Wait until every object version in bronze is settled.
 
     Compares a listing of bronze with the ledger until nothing is pending, claimed or unseen. A Spark
-    run that only lingers does not delay it. Lists the objects that were parked or quarantined, wholly or in
-    rows, since a minute before the wait, and counts the others. Progress counts the tables that are settled,
-    and names those that a run merges.
+    run that only lingers does not delay it. Lists what was parked or quarantined, objects and rows, since a minute
+    before the wait: by table and reason, with one example. Counts the others. Progress counts the tables that are
+    settled, and names those that a run merges. --json lists every object.
 
     Exits with 1 after the timeout, when the objects' lane is halted or paused, when their table is blocked,
     and with --strict when anything is parked or quarantined.
@@ -233,10 +235,8 @@ def _print(outcome: WaitResult, timeout_s: float) -> None:
     for line in set_aside_lines(found, outcome.began):
         print(line)
     if not found.settled:
-        for item in found.waiting[:KEYS_SHOWN]:
-            print(f"{item.state}\t{visible(item.id.key)}\t{item.table or ''}")
-        if len(found.waiting) > KEYS_SHOWN:
-            print(f"...\t{len(found.waiting) - KEYS_SHOWN:,} more (--json lists all)")
+        for line in waiting_lines(found):
+            print(line)
     rows = f", {counted(found.quarantined_rows, 'row')} quarantined" if found.with_rows else ""
     print(f"{describe_counts(found.counts)}{rows} after {outcome.seconds:.1f} s")
     sys.stdout.flush()
@@ -261,28 +261,66 @@ def _print(outcome: WaitResult, timeout_s: float) -> None:
 
 
 def set_aside_lines(found: Survey, began: int) -> Iterator[str]:
-    """List the objects that were set aside since a wait began (epoch ms), or just before; count those from before."""
+    """List what was set aside since a wait began (epoch ms), or just before, by table and reason; count the rest."""
 
     def fresh(records: Sequence[ObjectRecord]) -> list[ObjectRecord]:
         return [each for each in records if each.listed_at is None or int(each.listed_at) >= began - JUST_BEFORE_MS]
 
     for title, records, option in (("parked", found.parked, " --parked"), ("quarantined", found.quarantined, "")):
         new = fresh(records)
-        for record in new[:KEYS_SHOWN]:
-            yield f"{title}\t{visible(record.id.key)}\t{visible(record.reason or record.code or '')}"
-        if len(new) > KEYS_SHOWN:
-            yield f"{title}\t... and {len(new) - KEYS_SHOWN:,} more (--json lists all)"
+        # By the code where there is one: the words name the object, too.
+        groups = _grouped(new, lambda each: (each.table or each.topic or "-", each.code or each.reason or "-"))
+        lines = [
+            _line(title, whose, counted(len(some), "object"), _why(some[0]), example=some[0].id.key, objects=len(some))
+            for (whose, _), some in groups.items()
+        ]
+        yield from _first(lines, title)
         if len(records) > len(new):
             yield f"{title}\t{counted(len(records) - len(new), 'object')} from before: `sluice quarantine list{option}`"
     new = fresh(found.with_rows)
-    for record in new[:KEYS_SHOWN]:
-        yield f"rows quarantined\t{visible(record.id.key)}\t{_by_code(record)}"
-    if len(new) > KEYS_SHOWN:
-        yield f"rows quarantined\t... and {len(new) - KEYS_SHOWN:,} more objects (--json lists all)"
+    rows = [(each.table or "-", code, number, each.id.key) for each in new for code, number in each.row_codes.items()]
+    lines = []
+    for (table, code), those in sorted(_grouped(rows, lambda each: each[:2]).items()):
+        number = f"{counted(sum(each[2] for each in those), 'row')} of {counted(len(those), 'object')}"
+        lines.append(_line("rows quarantined", table, number, code, example=those[0][3], objects=len(those)))
+    yield from _first(lines, "rows quarantined")
     if len(found.with_rows) > len(new):
-        rows = found.quarantined_rows - sum(record.quarantined_rows for record in new)
+        left = found.quarantined_rows - sum(record.quarantined_rows for record in new)
         objects = counted(len(found.with_rows) - len(new), "object")
-        yield f"rows quarantined\t{counted(rows, 'row')} of {objects} from before: `sluice quarantine list`"
+        yield f"rows quarantined\t{counted(left, 'row')} of {objects} from before: `sluice quarantine list`"
+
+
+def waiting_lines(found: Survey) -> Iterator[str]:
+    """List the objects that wait, by state and table."""
+    groups = _grouped(found.waiting, lambda each: (each.state, each.table or "-"))
+    lines = [
+        _line(*group, counted(len(some), "object"), example=some[0].id.key, objects=len(some))
+        for group, some in groups.items()
+    ]
+    yield from _first(lines, "...")
+
+
+def _grouped(each: Iterable[T], group: Callable[[T], G]) -> dict[G, list[T]]:
+    """The members of each group, groups in the order of their first."""
+    found: dict[G, list[T]] = {}
+    for one in each:
+        found.setdefault(group(one), []).append(one)
+    return found
+
+
+def _line(*words: str, example: str, objects: int) -> str:
+    """A line of a group, with its only object or an example."""
+    return "\t".join([*map(visible, words), f"{'' if objects == 1 else 'for example '}{visible(example)}"])
+
+
+def _first(lines: Sequence[str], title: str) -> Iterator[str]:
+    yield from lines[:LINES_SHOWN]
+    if len(lines) > LINES_SHOWN:
+        yield f"{title}\t{len(lines) - LINES_SHOWN:,} more lines (--json lists every object)"
+
+
+def _why(record: ObjectRecord) -> str:
+    return ": ".join(filter(None, (record.code, record.reason))) or "-"
 
 
 def _document(outcome: WaitResult, strict: bool) -> dict[str, Any]:
@@ -313,10 +351,6 @@ def _document(outcome: WaitResult, strict: bool) -> dict[str, Any]:
         "paused": [lane.lane for lane in found.paused],
         "standing_tables": [vars(table) for table in outcome.blocked],
     }
-
-
-def _by_code(record: ObjectRecord) -> str:
-    return ", ".join(f"{rows:,} {code}" for code, rows in sorted(record.row_codes.items()))
 
 
 def _describe(record: ObjectRecord) -> dict[str, Any]:

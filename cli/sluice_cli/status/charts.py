@@ -44,7 +44,7 @@ def commits_section(tables: Sequence[TablePast], window: Window) -> Node:
     strips = [_strip(table.table, _commits(table.commits, window), _changes(table)) for table in tables]
     legend = _legend(
         ("commit, as high as its changes are many", tag("rect", class_="mark", x=9, y=1, width=4, height=11)),
-        ("commit without a change", tag("rect", class_="none", x=9, y=8, width=4, height=4)),
+        ("merged, and nothing changed", tag("rect", class_="none", x=9, y=8, width=4, height=4)),
         ("commit with quarantined rows", _exclamation(9, 0, 12)),
     )
     body = [*strips, _axis(window, under=True), legend] if strips else [nothing("No commit in this time")]
@@ -108,14 +108,17 @@ def _line(x1: float, x2: float, y1: float, y2: float) -> Node:
 
 def _commits(made: Sequence[PastCommit], window: Window) -> Node:
     most = max([commit.changes for commit in made] + [1])
-    return _svg(_STRIP, f"{len(made)} commits", *(_commit(commit, most, window) for commit in made[-COMMITS_SHOWN:]))
+    shown = counted(sum(not commit.no_change for commit in made), "commit")
+    return _svg(_STRIP, shown, *(_commit(commit, most, window) for commit in made[-COMMITS_SHOWN:]))
 
 
 def _commit(commit: PastCommit, most: int, window: Window) -> Node:
-    summary = (
-        f"{clock(commit.at)}: {commit.changes:,} changes of {commit.objects:,} objects, "
-        f"readable {commit.waited_ms / 1000:,.1f} s after the first was admitted"
-    )
+    summary = f"{clock(commit.at)}: objects merged again{', and nothing changed' if commit.no_change else ''}"
+    if commit.waited_ms is not None:
+        summary = (
+            f"{clock(commit.at)}: {commit.changes:,} changes of {commit.objects:,} objects, "
+            f"readable {commit.waited_ms / 1000:,.1f} s after the first was admitted"
+        )
     if commit.rows_quarantined:
         summary += f"; {counted(commit.rows_quarantined, 'row')} quarantined"
     title, x = tag("title", summary), _WIDTH * window.at(commit.at) - _HALF_A_TICK
@@ -175,7 +178,8 @@ def _rect(kind: str, x: float, y: float, width: float, height: float, *children:
 
 
 def _changes(table: TablePast) -> str:
-    commits, changes = len(table.commits), sum(commit.changes for commit in table.commits)
+    commits = sum(not commit.no_change for commit in table.commits)
+    changes = sum(commit.changes for commit in table.commits)
     return f"{counted(commits, 'commit')}, {counted(changes, 'change')}"
 
 

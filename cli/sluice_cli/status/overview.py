@@ -183,7 +183,7 @@ def _table(state: TableState, now: int, config: TableConfig | None = None) -> di
             "rows": state.totals.get("quarantined_rows", 0),
         },
         "totals": dict(state.totals),
-        "last_commit_at": state.last_commit_at,
+        "last_commit_at": state.last_instant_at,  # a part that changes nothing makes no commit
         "last_instant": state.last_instant,
         "last_batch": state.last_batch,
         "last_error": state.last_error,

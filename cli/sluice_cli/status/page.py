@@ -147,7 +147,7 @@ def _tiles(status: Mapping[str, Any], tables: Sequence[TablePast]) -> Node:
         _tile(
             "committed",
             f"{sum(commit.objects for commit in made):,}",
-            f"objects in {counted(len({commit.batch for commit in made}), 'batch', 'batches')}",
+            f"objects in {counted(len({commit.batch for commit in made if commit.objects}), 'batch', 'batches')}",
         ),
         _tile("changes", f"{sum(commit.changes for commit in made):,}", f"in {counted(len(tables), 'table')}"),
         _tile(

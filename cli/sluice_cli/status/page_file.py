@@ -88,7 +88,9 @@ class PageFile:
             document=document,
             window=window,
             tables=table_pasts(batches),
-            backlog=backlog(batches, (item.admitted_at for item in waiting), window),
+            backlog=backlog(
+                batches, (item.admitted_at for item in waiting if item.first_batch is None and not item.merged), window
+            ),
             runs=runs(batches, {name: item for name, item in items.items() if item is not None}, now),
             oldest=oldest,
             unread=self._past.unread,

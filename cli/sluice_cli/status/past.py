@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+from sluice.batch.merged_again import new_changes, new_objects
 from sluice.batch.outcome import COMMITTED
 from sluice_aws.s3.past_batches import PastBatch
 
@@ -36,7 +37,8 @@ class Window:
 class PastCommit:
     """A committed part of a batch. Times are in epoch ms.
 
-    `waited_ms` is the time from the admission of the oldest object until readers saw it.
+    `objects` and `changes` are those that came for the first time. `waited_ms` is the time from the admission of the
+    oldest of these objects until readers saw it; None where all of them came again.
     """
 
     batch: str
@@ -47,7 +49,7 @@ class PastCommit:
     changes: int
     rows_quarantined: int
     no_change: bool
-    waited_ms: int
+    waited_ms: int | None
     oldest_key: str  # of its objects
 
 
@@ -55,7 +57,7 @@ class PastCommit:
 class TablePast:
     """The commits of a table, oldest first, with median and 95th percentile of `waited_ms`.
 
-    `slowest` is the key of the object that waited longest.
+    `commits` include parts that changed nothing. `slowest` is the key of the object that waited longest.
     """
 
     table: str
@@ -68,7 +70,10 @@ class TablePast:
 
 @dataclass(frozen=True)
 class RunPast:
-    """A run: when it was requested, took its lane and ended (epoch ms, None if unknown), and its commits."""
+    """A run: when it was requested, took its lane and ended (epoch ms, None if unknown), and its commits.
+
+    `changes` are those that it read, replayed ones too.
+    """
 
     run: str
     lane: str
@@ -99,7 +104,7 @@ def table_pasts(batches: Iterable[PastBatch]) -> tuple[TablePast, ...]:
             part = batch.manifest.tables[table]
             if outcome.state != COMMITTED or not part.objects:
                 continue
-            oldest = min(part.objects, key=lambda item: item.admitted_at)
+            oldest = min(part.objects, key=lambda item: (item.was_readable, item.admitted_at))
             freshness[table] = part.config.get("freshness_s")
             commits.setdefault(table, []).append(
                 PastCommit(
@@ -107,11 +112,11 @@ def table_pasts(batches: Iterable[PastBatch]) -> tuple[TablePast, ...]:
                     batch.manifest.run,
                     batch.manifest.created_at,
                     outcome.readable_at,
-                    outcome.counts.get("objects", len(part.objects)),
-                    outcome.counts.get("read", 0),
+                    new_objects({"objects": len(part.objects), **outcome.counts}),
+                    new_changes(outcome.counts),
                     sum(rows.rows for rows in outcome.quarantined_rows),
                     outcome.no_change,
-                    max(0, outcome.readable_at - oldest.admitted_at),
+                    None if oldest.was_readable else max(0, outcome.readable_at - oldest.admitted_at),
                     oldest.key,
                 )
             )
@@ -120,8 +125,8 @@ def table_pasts(batches: Iterable[PastBatch]) -> tuple[TablePast, ...]:
             table,
             freshness[table],
             tuple(made),
-            *_percentiles([commit.waited_ms for commit in made]),
-            max(made, key=lambda commit: commit.waited_ms).oldest_key,
+            *_percentiles([commit.waited_ms for commit in made if commit.waited_ms is not None]),
+            max(made, key=lambda commit: commit.waited_ms or 0).oldest_key,
         )
         for table, made in sorted(commits.items())
     )
@@ -131,7 +136,7 @@ def backlog(batches: Iterable[PastBatch], waiting: Iterable[int], window: Window
     """The largest number of objects that were admitted but not readable, in each of BINS equal parts of the window.
 
     `waiting` holds the admission times (epoch ms) of objects that are waiting now. An object that is set aside leaves
-    the backlog with its part.
+    the backlog with its part. One that comes again was readable all the time, and is in no backlog.
     """
     steps: dict[int, int] = {}
     for batch in batches:
@@ -139,7 +144,7 @@ def backlog(batches: Iterable[PastBatch], waiting: Iterable[int], window: Window
             outcome = batch.outcomes.get(table)
             if outcome is None:
                 continue
-            for item in part.objects:
+            for item in (item for item in part.objects if not item.was_readable):
                 steps[item.admitted_at] = steps.get(item.admitted_at, 0) + 1
                 steps[outcome.readable_at] = steps.get(outcome.readable_at, 0) - 1
     for admitted_at in waiting:
@@ -171,16 +176,14 @@ def runs(batches: Iterable[PastBatch], items: Mapping[str, Mapping[str, Any]], n
 
 def _run(name: str, batches: Sequence[PastBatch], item: Mapping[str, Any], now: int) -> RunPast | None:
     times = [batch.manifest.created_at for batch in batches]
-    committed = [
-        outcome.readable_at for batch in batches for outcome in batch.outcomes.values() if outcome.state == COMMITTED
-    ]
+    outcomes = [outcome for batch in batches for outcome in batch.outcomes.values()]
+    committed = [outcome.readable_at for outcome in outcomes if outcome.state == COMMITTED]
     began = item.get("started_at") or min(times, default=None) or item.get("requested_at")
     if began is None:
         return None
     lane = item.get("lane") or (batches[0].manifest.lane if batches else "")
     state = item.get("state") or "expired"
     ended = item.get("ended_at") or (None if item else max(committed, default=began))
-    changes = sum(outcome.counts.get("read", 0) for batch in batches for outcome in batch.outcomes.values())
     return RunPast(
         name,
         lane,
@@ -190,8 +193,8 @@ def _run(name: str, batches: Sequence[PastBatch], item: Mapping[str, Any], now: 
         state,
         item.get("reason"),
         len(batches),
-        changes,
-        tuple(sorted(committed)[-COMMITS_SHOWN:]),
+        sum(outcome.counts.get("read", 0) for outcome in outcomes),
+        tuple(sorted(outcome.readable_at for outcome in outcomes if outcome.instant is not None)[-COMMITS_SHOWN:]),
     )
 
 

@@ -38,7 +38,9 @@ TableName = Annotated[str, typer.Argument(metavar="TABLE", help="database.table"
 
 @app.command("list")
 def list_tables(as_json: Json = False, stack: Stack = None) -> None:
-    """List the tables with data, by the ledger: type, record key, committed changes, and the newest commit.
+    """List the tables with data, by the ledger: type, record key, committed changes, the newest commit and its time.
+
+    Changes of replayed objects count once.
 
     Examples:
 
@@ -46,6 +48,7 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
 
       sluice table list --json | jq -r '.tables[].table'
     """
+    from sluice.batch.merged_again import new_changes
     from sluice_aws.ledger.ledger import DynamoDbLedger
     from sluice_read.moments import clock
 
@@ -56,9 +59,9 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
             "table": state.table,
             "type": (state.pinned or {}).get("table_type"),
             "record_key": (state.pinned or {}).get("record_key"),
-            "changes": state.totals.get("read", 0),
+            "changes": new_changes(state.totals),
             "newest_commit": state.last_instant,
-            "last_commit_at": state.last_commit_at,
+            "last_commit_at": state.last_instant_at,
         }
         for state in sorted(ledger.tables.all(), key=lambda state: state.table)
         if state.last_instant is not None

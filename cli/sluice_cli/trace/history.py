@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sluice.batch.merged_again import new_changes
 from sluice.errors import UsageError
 from sluice_aws.clock import epoch_ms
 from sluice_cli.terminal.known_names import check_table
@@ -80,8 +81,9 @@ def history(
 ) -> None:
     """Show what happened to objects: when each was put, admitted, claimed and readable, and in which batch and run.
 
-    Oldest objects come first. The put is UTC, the other times are seconds after it. Changes are counted per batch
-    and table: "12 / 3" means 12 changes in 3 objects. The last line counts every batch and table once.
+    Oldest objects come first. The put is UTC, the other times are seconds after it: the last claim, and when readers
+    first saw the rows. Changes are counted per batch and table: "12 / 3" means 12 changes in 3 objects. The last line
+    counts every batch and table once, without the changes of replays.
 
     A narrow terminal leaves out folders of keys (`sluice trace` takes a key without them), then columns.
 
@@ -153,7 +155,7 @@ def print_history(found: Gathered, sums: Mapping[str, Any]) -> None:
             counted(sums["batches"], "batch", "batches"),
             counted(sums["parts"], "part of a table", "parts of tables"),
         )
-        say(f"{counted(counts.get('read', 0), 'change')} in {batches} and {parts}{rows}")
+        say(f"{counted(new_changes(counts), 'change')} in {batches} and {parts}{rows}")
     if found.more:
         pages = "" if found.of_batch else f"--before {iso(found.entries[0].since)} shows them, "
         say(f"There are older objects: {pages}--limit shows more")
@@ -171,7 +173,7 @@ def _row(entry: Entry, short: bool, now: int) -> tuple[str, ...]:
         (_time(began, now) if short else clock(began)) + (" (gone)" if entry.put_at is None else ""),
         _after(entry.record.admitted_at if entry.record else None, began),
         _after(claim.claimed_at if claim else None, began),
-        _after(claim.readable_at if claim else None, began),
+        _after(entry.readable_at, began),
         _state(entry, short),
         (entry.record.table if entry.record else None) or "-",
         claim.batch if claim else "-",

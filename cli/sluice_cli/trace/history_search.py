@@ -113,9 +113,8 @@ class Histories:
         entries = []
         for identity, record in versions.items():
             decisions = tuple(self._ledger.quarantine.decisions_about(identity)) if record else ()
-            named = {
-                name for name in (record.batch if record else None, *(decision.batch for decision in decisions)) if name
-            }
+            own_batches = (record.batch, record.first_batch) if record else ()
+            named = {name for name in (*own_batches, *(decision.batch for decision in decisions)) if name}
             for name in sorted(named - set(batches)):
                 stored = self._ledger.batches.get(name)
                 found = self._past.named(stored["lane"], name) if stored else None

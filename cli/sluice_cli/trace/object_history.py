@@ -59,6 +59,12 @@ class Entry:
         return self.record.admitted_at if self.record else self.put_at or 0
 
     @property
+    def readable_at(self) -> int | None:
+        """When readers first saw its rows (epoch ms): with the batch that first committed it, if it was replayed."""
+        batch = None if self.record is None else self.record.first_batch or self.record.batch
+        return next((claim.readable_at for claim in reversed(self.claims) if claim.batch == batch), None)
+
+    @property
     def last_claim(self) -> Claim | None:
         """The claim that gave the object its present state."""
         return next(
@@ -140,6 +146,8 @@ def moments(entry: Entry) -> list[Moment]:
         found.append(Moment("admitted", record.admitted_at))
         if record.unparked_at is not None:
             found.append(Moment("unparked", record.unparked_at))
+        if record.replayed_at is not None:
+            found.append(Moment("rebuilt" if record.first_batch is None else "replayed", record.replayed_at))
         if record.state in LISTED_STATES and record.listed_at and entry.last_claim is None:
             found.append(Moment(record.state, int(record.listed_at), record.reason or record.rule or record.code or ""))
     for claim in entry.claims:
@@ -200,6 +208,7 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
         "put_at": entry.put_at,
         "noticed_at": record.noticed_at if record else None,
         "admitted_at": record.admitted_at if record else None,
+        "readable_at": entry.readable_at,
         "moments": [asdict(moment) for moment in moments(entry)],
         "claims": [asdict(claim) for claim in entry.claims],
     }

@@ -6,12 +6,13 @@ Each stage is a `Stretch` of time; `sluice trace` shows them as a waterfall, and
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import (
     COMMIT_STAGE,
+    HISTORY_CHANGES,
     HISTORY_STAGE,
     HOUSEKEEPING_STAGE,
     READ_STAGE,
@@ -50,7 +51,8 @@ _BETWEEN_STAGES = ("between", SPARK, "the driver, between two stages")
 class TraceFacts:
     """The records of one version. `batch`, `part` and `run` are the ledger's items as stored; times are epoch ms.
 
-    `put_at` is S3's LastModified, in whole seconds, or None when the version is gone.
+    `put_at` is S3's LastModified, in whole seconds, or None when the version is gone. Of a version that was replayed,
+    `first` has the records as of the batch that first committed it, and the others are those of the replay.
     """
 
     id: ObjectId
@@ -62,6 +64,7 @@ class TraceFacts:
     batch: Mapping[str, Any] | None = None
     part: Mapping[str, Any] | None = None
     run: Mapping[str, Any] | None = None
+    first: TraceFacts | None = None
 
 
 @dataclass(frozen=True)
@@ -90,10 +93,28 @@ class Stretch:
 
 
 @dataclass(frozen=True)
+class ReplayTrace:
+    """The last replay of a version whose rows were readable before: what came of it, and its stretches, oldest first.
+
+    `at` is when the version became pending again (epoch ms).
+    """
+
+    at: int
+    result: str
+    batch: str | None = None
+    run: str | None = None
+    instant: str | None = None
+    spans: tuple[Stretch, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
 class Trace:
     """The way of one version; `moments` and `spans` are sorted, oldest first.
 
-    `readable_at` is None until readers see its rows. `put_at` is as exact as the records allow (epoch ms).
+    `readable_at` is None until readers see its rows. `put_at` is as exact as the records allow (epoch ms). Where the
+    version was replayed, the way ends with the batch that first committed it, and `replay` is apart; `state` and
+    `reason` are the present ones.
     """
 
     id: ObjectId
@@ -109,6 +130,7 @@ class Trace:
     instant: str | None = None
     reason: str | None = None
     counts: Mapping[str, int] = field(default_factory=dict, hash=False)
+    replay: ReplayTrace | None = None
 
     @property
     def to_readable_ms(self) -> int | None:
@@ -118,6 +140,8 @@ class Trace:
 
 def trace_of(facts: TraceFacts) -> Trace:
     """Order the records of a version by time."""
+    if facts.first is not None and facts.record is not None and facts.record.replayed_at is not None:
+        return _replayed(trace_of(facts.first), facts, facts.record, facts.record.replayed_at)
     record, outcome, manifest = facts.record, facts.outcome, facts.manifest
     committed = record is not None and record.state == COMMITTED and outcome is not None and outcome.state == COMMITTED
     return Trace(
@@ -135,6 +159,33 @@ def trace_of(facts: TraceFacts) -> Trace:
         reason=_reason(record),
         counts=dict(outcome.counts) if outcome else {},
     )
+
+
+def _replayed(first: Trace, facts: TraceFacts, record: ObjectRecord, at: int) -> Trace:
+    outcome, manifest = facts.outcome, facts.manifest
+    replay = ReplayTrace(
+        at,
+        _result(record, outcome),
+        batch=record.batch,
+        run=manifest.run if manifest else None,
+        instant=outcome.instant if outcome else None,
+        spans=tuple(_without_holes(_of_batch(facts, at))),
+        counts=dict(outcome.counts) if outcome else {},
+    )
+    moments = sorted((*first.moments, Moment("replayed", at, replay.result)), key=lambda moment: moment.at)
+    return replace(first, state=record.state, reason=_reason(record), moments=tuple(moments), replay=replay)
+
+
+def _result(record: ObjectRecord, outcome: Outcome | None) -> str:
+    if record.state == PENDING:
+        return "it waits to be merged again"
+    if record.state == CLAIMED:
+        return "a run merges it again"
+    if record.state != COMMITTED or outcome is None:
+        return record.state
+    changed = "no change of the table" if outcome.instant is None else f"instant {outcome.instant}"
+    history = outcome.counts.get(HISTORY_CHANGES, 0)
+    return f"{changed}, {history:,} changes in its history table" if history else changed
 
 
 def put_time(facts: TraceFacts) -> int | None:
@@ -157,7 +208,7 @@ def _moments(facts: TraceFacts) -> Iterator[Moment]:
     if record.unparked_at is not None:
         yield Moment("unparked", record.unparked_at)
     if record.replayed_at is not None:
-        yield Moment("replayed", record.replayed_at, "its table was rebuilt")
+        yield Moment("rebuilt", record.replayed_at, "its table was rebuilt, and the object is merged again")
     for decision in facts.decisions:
         yield Moment(
             decision.verb,
@@ -183,8 +234,7 @@ def _moments(facts: TraceFacts) -> Iterator[Moment]:
 
 
 def _spans(facts: TraceFacts) -> Iterator[Stretch]:
-    record, manifest, outcome = facts.record, facts.manifest, facts.outcome
-    put = put_time(facts)
+    record, put = facts.record, put_time(facts)
     if record is None:
         return
     if put is not None:
@@ -200,6 +250,12 @@ def _spans(facts: TraceFacts) -> Iterator[Stretch]:
     if retried is not None:
         yield Stretch("set aside", WAITING, since, retried, "in quarantine")
         since = max(since, retried)
+    yield from _of_batch(facts, since)
+
+
+def _of_batch(facts: TraceFacts, since: int) -> Iterator[Stretch]:
+    """The stretches of the last batch: from when it could be claimed (epoch ms) to its announcement."""
+    manifest, outcome = facts.manifest, facts.outcome
     if manifest is None:
         return
     yield from _until_claimed(since, manifest.created_at, facts.run or {})
@@ -281,5 +337,10 @@ def describe_trace(trace: Trace) -> dict[str, Any]:
         "to_readable_ms": trace.to_readable_ms,
         "counts": dict(trace.counts),
         "moments": [asdict(moment) for moment in trace.moments],
-        "spans": [{**asdict(span), "ms": span.ms} for span in trace.spans],
+        "spans": _described(trace.spans),
+        "replay": None if trace.replay is None else {**vars(trace.replay), "spans": _described(trace.replay.spans)},
     }
+
+
+def _described(spans: Iterable[Stretch]) -> list[dict[str, Any]]:
+    return [{**asdict(span), "ms": span.ms} for span in spans]

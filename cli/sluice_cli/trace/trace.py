@@ -22,12 +22,14 @@ from sluice_cli.terminal.output import (
     say_skipped,
     visible,
 )
-from sluice_cli.trace.stages import Trace, describe_trace, trace_of
+from sluice_cli.trace.stages import ReplayTrace, Trace, describe_trace, trace_of
 from sluice_cli.trace.tracking import Tracker, tracker
-from sluice_cli.trace.waterfall import summary, svg, text_lines
+from sluice_cli.trace.waterfall import stretch_lines, summary, svg, text_lines
+from sluice_read.moments import clock
 
 PIPE_WIDTH = 120
-_SHOWN_ABOVE = ("put", "noticed", "claimed", "readable")  # moments that the waterfall shows already
+# Moments that are shown above.
+_SHOWN_ABOVE = ("put", "noticed", "claimed", "readable", "replayed")
 
 
 def trace(
@@ -58,8 +60,10 @@ def trace(
 ) -> None:
     """Show one object's way as a waterfall: put, notice, admit, claim, read, commit, readable.
 
-    The times come from S3, the ledger and the batch's outcome, on a local and a deployed stack alike. They are compared
-    across the clocks of S3, the functions and the job, which may differ by a few milliseconds.
+    Rows are readable with the first batch that commits them, unless the table was rebuilt since. The last replay of
+    the object is shown apart. The times come from S3, the ledger and the batch's outcome, on a local and a deployed
+    stack alike. They are compared across the clocks of S3, the functions and the job, which may differ by a few
+    milliseconds.
 
     Examples:
 
@@ -121,8 +125,7 @@ def _print(found: Trace) -> None:
     print(visible(found.id.key))
     print(summary(found))
     if found.batch:
-        run, instant = f", run {found.run}" if found.run else "", f", instant {found.instant}" if found.instant else ""
-        print(f"batch {found.batch}{run}{instant}")
+        print(_batch(found))
     print()
     for line in text_lines(found, width):
         console.print(line)
@@ -131,6 +134,19 @@ def _print(found: Trace) -> None:
             "Only its put is known: its notice is still on the way. "
             "`sluice wait` waits for it, and `sluice doctor` checks the notifications"
         )
+    replay = found.replay
+    if replay is not None:
+        print(f"\nreplayed {clock(replay.at)}: {visible(replay.result)}")
+        if replay.batch:
+            print(_batch(replay))
+        print()
+        for line in stretch_lines(replay.spans, width, "since then"):
+            console.print(line)
     for moment in found.moments:
         if moment.note and moment.name not in _SHOWN_ABOVE:
             print(f"{moment.name}: {visible(moment.note)}")
+
+
+def _batch(found: Trace | ReplayTrace) -> str:
+    run, instant = f", run {found.run}" if found.run else "", f", instant {found.instant}" if found.instant else ""
+    return f"batch {found.batch}{run}{instant}"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from sluice.errors import UsageError
+from sluice.ledger.keys import COMMITTED
 from sluice.ledger.ports import Ledger
-from sluice.ledger.records import ObjectRecord
+from sluice.ledger.records import AdmittedObject, ObjectRecord
 from sluice.names import did_you_mean
 from sluice.objects import ObjectId, identify
 from sluice_aws.ledger.ledger import DynamoDbLedger
@@ -22,6 +23,10 @@ VERSIONS_AT_MOST = 1_000  # of one key, in bronze
 PAGES_AT_MOST = 20  # of a thousand versions, searched for a part of a key
 KEYS_SHOWN = 5
 NAMES_COMPARED = 2_000  # with a name that no key has
+# What a record of a replayed version says of its way before, beside its state and batch.
+_ADMITTED = tuple(
+    item.name for item in fields(AdmittedObject) if item.name not in ("state", "code", "reason", "replayed_at")
+)
 
 
 @dataclass(frozen=True)
@@ -118,20 +123,32 @@ class Tracker:
         return SearchedKeys(tuple(matching[closest]), _MATCHES[closest][0], marker is None, tuple(names))
 
     def facts(self, identity: ObjectId, record: ObjectRecord | None) -> TraceFacts:
-        """Read the records of one version, in at most seven calls."""
+        """Read the records of one version, in at most seven calls, and five more where it was replayed."""
         put_at = self._objects.modified_at(identity)
         if record is None:
             return TraceFacts(identity, put_at)
         decisions = self._ledger.quarantine.decisions_about(identity)
+        if record.first_batch is None or record.replayed_at is None:
+            return self._with_batch(TraceFacts(identity, put_at, record, decisions), record)
+        replayed_at = record.replayed_at
+        then = ObjectRecord(
+            **{name: getattr(record, name) for name in _ADMITTED},
+            state=COMMITTED,
+            unparked_at=record.unparked_at,
+            batch=record.first_batch,
+        )
+        first = TraceFacts(identity, put_at, then, [each for each in decisions if each.at < replayed_at])
+        since = [each for each in decisions if each.at >= replayed_at]
+        facts = TraceFacts(identity, put_at, record, since, first=self._with_batch(first, then))
+        return self._with_batch(facts, record)
+
+    def _with_batch(self, facts: TraceFacts, record: ObjectRecord) -> TraceFacts:
         if record.batch is None or record.table is None:
-            return TraceFacts(identity, put_at, record, decisions)
+            return facts
         batch: Mapping[str, Any] = self._ledger.batches.get(record.batch) or {}
         manifest = self._past.manifest(batch.get("lane") or record.lane or "", record.batch)
-        return TraceFacts(
-            identity,
-            put_at,
-            record,
-            decisions,
+        return replace(
+            facts,
             manifest=manifest,
             outcome=self._past.outcome(record.batch, record.table),
             batch=batch,

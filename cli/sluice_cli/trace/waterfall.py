@@ -60,11 +60,21 @@ class _Scale:
 
 def text_lines(trace: Trace, width: int) -> list[Text]:
     """Draw the waterfall in at most `width` columns: per stretch its begin and length in seconds, and its bar."""
-    scale = _scale(trace, min(max(width - _NAME - 2 * _NUMBER - 6, MIN_BAR), MAX_BAR))
+    lines = stretch_lines(trace.spans, width)
+    if lines and trace.to_readable_ms is not None:
+        lines.append(
+            Text(f"{'readable':<{_NAME}}{_seconds(trace.to_readable_ms):>{_NUMBER}}  after its put", style="bold green")
+        )
+    return lines
+
+
+def stretch_lines(spans: Sequence[Stretch], width: int, since: str = "after put") -> list[Text]:
+    """A line for each stretch. `since` heads the column of the times from the first one's begin."""
+    scale = _scale(spans, min(max(width - _NAME - 2 * _NUMBER - 6, MIN_BAR), MAX_BAR))
     if scale is None:
         return []
-    lines = [_heading()]
-    for span in trace.spans:
+    lines = [Text(f"{'':<{_NAME}}{since:>{_NUMBER}}{'took':>{_NUMBER}}", style="bright_black")]
+    for span in spans:
         first = int(scale.at(span.began_at))
         cells = int(scale.at(span.ended_at)) - first
         bar = " " * first + (_BAR * cells if cells else _SHORT)
@@ -85,16 +95,12 @@ def text_lines(trace: Trace, width: int) -> list[Text]:
         )
         if below:
             lines.append(Text(f"{'':<{_NAME}}{below}"[:width], "bright_black"))
-    if trace.to_readable_ms is not None:
-        lines.append(
-            Text(f"{'readable':<{_NAME}}{_seconds(trace.to_readable_ms):>{_NUMBER}}  after its put", style="bold green")
-        )
     return lines
 
 
 def svg(trace: Trace) -> str:
     """Draw the waterfall as one SVG document without scripts or links, in the reader's light or dark colours."""
-    scale = _scale(trace, float(_WIDTH - _LEFT - _RIGHT))
+    scale = _scale(trace.spans, float(_WIDTH - _LEFT - _RIGHT))
     height = _HEAD + _ROW * len(trace.spans) + _FOOT
     title = shortened(visible(trace.id.key), 104)
     parts = [
@@ -125,20 +131,18 @@ def summary(trace: Trace) -> str:
     described = [trace.table or "no table", trace.state]
     if trace.to_readable_ms is not None:
         described.append(f"readable {_seconds(trace.to_readable_ms)} after its put")
+    if trace.replay is not None:
+        described.append(f"replayed {clock(trace.replay.at)}")
     if trace.reason:
         described.append(shortened(trace.reason, 80))
     return " · ".join([*map(visible, described), *([f"put {began}"] if began else [])])
 
 
-def _heading() -> Text:
-    return Text(f"{'':<{_NAME}}{'after put':>{_NUMBER}}{'took':>{_NUMBER}}", style="bright_black")
-
-
-def _scale(trace: Trace, length: float) -> _Scale | None:
-    if not trace.spans:
+def _scale(spans: Sequence[Stretch], length: float) -> _Scale | None:
+    if not spans:
         return None
-    origin = min(span.began_at for span in trace.spans)
-    return _Scale(origin, max(1, max(span.ended_at for span in trace.spans) - origin), length)
+    origin = min(span.began_at for span in spans)
+    return _Scale(origin, max(1, max(span.ended_at for span in spans) - origin), length)
 
 
 def _seconds(ms: int) -> str:

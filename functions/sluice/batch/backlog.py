@@ -24,7 +24,8 @@ class Backlog:
     """The backlog of a lane.
 
     - `objects`: pending objects.
-    - `oldest_s`: seconds since the oldest claimable object was admitted or the oldest unclosed batch was opened.
+    - `oldest_s`: seconds since the oldest claimable object was admitted or replayed, or the oldest unclosed batch was
+      opened.
     - `overdue_s`: seconds by which the most overdue table exceeds its freshness.
     - `tables`: the same for each table with pending objects that don't wait on purpose.
     """
@@ -57,7 +58,7 @@ def backlog(
         state = states.get(item.table)
         if config is None or config.paused or (state is not None and state.paused):
             continue
-        waited = max(0.0, (now - item.admitted_at) / 1000)
+        waited = max(0.0, (now - item.waits_since) / 1000)
         oldest = max(oldest, waited)
         found = tables.get(item.table, TableBacklog(item.table, 0, config.freshness_s, 0.0))
         overdue = max(found.overdue_s, waited - config.freshness_s)

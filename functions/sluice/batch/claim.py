@@ -21,6 +21,7 @@ class PendingObject:
 
     `generation` is set while the table is being rebuilt: the object is merged under it instead of the table's own.
     `cohort`, a Cohort's text, is set while the object may be merged with other objects of its cohort only.
+    `first_batch` is the batch that committed the object before it was replayed, at `replayed_at` (epoch ms).
     """
 
     id: ObjectId
@@ -38,6 +39,13 @@ class PendingObject:
     rows_aside: str | None = None
     generation: int | None = None
     cohort: str | None = None
+    first_batch: str | None = None
+    replayed_at: int | None = None
+
+    @property
+    def waits_since(self) -> int:
+        """The time (epoch ms) from which the object waits for a run: a replayed one was readable until then."""
+        return self.admitted_at if self.replayed_at is None else self.replayed_at
 
     @property
     def age_order(self) -> tuple[int, str]:
@@ -49,6 +57,8 @@ class PendingObject:
 class TableState:
     """The ledger's item of a table. Times are in epoch ms.
 
+    - `last_commit_at`: when a part of it was last committed, though it changed nothing; freshness counts from it.
+    - `last_instant`: its last Hudi commit, and `last_instant_at` when readers saw it; None of an earlier release's.
     - `pinned`: the settings its data was written with, None without data.
     - `notes`: remarks for the operator, kept until a later batch writes rows without any.
     - `services`: by service, when and where the last one succeeded, and the totals when it began.
@@ -63,6 +73,7 @@ class TableState:
     table: str
     last_commit_at: int | None = None
     last_instant: str | None = None
+    last_instant_at: int | None = None
     last_batch: str | None = None
     last_error: str | None = None
     failures: int = 0

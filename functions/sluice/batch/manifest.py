@@ -24,7 +24,8 @@ class ManifestObject:
 
     `attempt` counts the retries after the object or rows of it were quarantined. `merged` is set if its other rows are
     committed already: only those under the key `rows_aside` of the silver bucket are left to merge. `cohort` is the one
-    that the object was claimed as, as text.
+    that the object was claimed as, as text. `first_batch` is the batch that committed the object before it was
+    replayed.
     """
 
     bucket: str
@@ -41,6 +42,12 @@ class ManifestObject:
     merged: bool = False
     rows_aside: str | None = None
     cohort: str | None = None
+    first_batch: str | None = None
+
+    @property
+    def was_readable(self) -> bool:
+        """True if an earlier batch committed the object: it was replayed, or retried for rows that were set aside."""
+        return self.merged or self.first_batch is not None
 
     @property
     def id(self) -> ObjectId:
@@ -155,7 +162,7 @@ def _object(described: Mapping[str, Any]) -> ManifestObject:
 
 def _describe(item: ManifestObject) -> dict[str, Any]:
     """Fields of a later release are left out when empty, so that older manifests keep their bytes."""
-    later = ("merged", "rows_aside", "cohort")
+    later = ("merged", "rows_aside", "cohort", "first_batch")
     return {name: value for name, value in asdict(item).items() if name not in later or value}
 
 

@@ -78,6 +78,8 @@ READ_STAGE = "read"
 HISTORY_STAGE = "history"
 COMMIT_STAGE = "commit"
 HOUSEKEEPING_STAGE = "housekeeping"
+# The count of changes that a part wrote into its history table. A part may write there and leave its table as it is.
+HISTORY_CHANGES = "history_changes"
 
 
 @dataclass(frozen=True)

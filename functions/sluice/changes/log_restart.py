@@ -32,7 +32,7 @@ class SeenObject:
     `object` is ObjectId.hash. `highest` is the highest stored position of its changes, None without one; `newest_ms`
     the newest source time (epoch ms). `logs` are the base names of MySQL's binlogs and `servers` the ids of the servers
     that wrote them, if the records hold these. `unexpected` counts rows that were merged though they aren't as the
-    table's `expect` says, by column and rule.
+    table's `expect` says, by column and rule. `changes` counts the rows that can be merged.
     """
 
     object: str
@@ -46,6 +46,7 @@ class SeenObject:
     logs: tuple[str, ...] = ()
     servers: tuple[str, ...] = ()
     unexpected: tuple[tuple[str, int], ...] = ()
+    changes: int = 0
 
 
 @dataclass(frozen=True)

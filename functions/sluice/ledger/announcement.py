@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from sluice.batch.merged_again import OBJECTS_AGAIN
 from sluice.ledger.keys import COMMITTED
 
 # PutEvents takes 256 KB per entry, including names and time.
@@ -46,7 +47,7 @@ def announcement(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]
 
 
 def lane_metrics(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
-    """Sums over a batch's tables, for metrics by lane.
+    """Sums over a batch's tables, for metrics by lane. Objects that were committed before don't count as committed.
 
     The numbers by table are in the event and the log only, since a metric is paid for by each of its dimensions.
     """
@@ -55,13 +56,14 @@ def lane_metrics(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]
         for name in ("quarantined_objects", "parked_objects", "quarantined_rows")
     }
     objects_aside = aside["quarantined_objects"] + aside["parked_objects"]
+    again = sum((part.get("counts") or {}).get(OBJECTS_AGAIN, 0) for part in parts.values())
     metrics = {
         "BatchesCommitted": 1,
-        "ObjectsCommitted": batch.get("objects", 0) - objects_aside,
+        "ObjectsCommitted": batch.get("objects", 0) - objects_aside - again,
         "ObjectsSetAside": objects_aside,
         "RowsSetAside": aside["quarantined_rows"],
         "BytesCommitted": batch.get("bytes", 0),
-        "TablesCommitted": sum(1 for part in parts.values() if part.get("state") == COMMITTED),
+        "TablesCommitted": sum(1 for part in parts.values() if _is_committed(part)),
         "TablesQuarantined": sum(1 for part in parts.values() if part.get("state") == "quarantined"),
         "TablesMostlyLosing": sum(1 for part in parts.values() if (part.get("counts") or {}).get("mostly_losing")),
     }
@@ -88,6 +90,11 @@ def batch_seconds(batch: Mapping[str, Any]) -> float | None:
     """Seconds from claim to commit; None while either is unknown."""
     claimed, committed = batch.get("claimed_at"), batch.get("committed_at")
     return None if claimed is None or committed is None else (committed - claimed) / 1000
+
+
+def _is_committed(part: Mapping[str, Any]) -> bool:
+    """True if a commit was made. A part whose changes are all in the table has none."""
+    return part.get("state") == COMMITTED and not part.get("no_change")
 
 
 def _table(table: str, part: Mapping[str, Any]) -> dict[str, Any]:

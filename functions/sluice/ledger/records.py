@@ -31,7 +31,9 @@ class AdmittedObject:
     `state` is pending, parked, quarantined or ignored. `merged` is True if a batch has committed rows of the object:
     it was taken back in for the rows that were set aside. `rows_aside` is the silver key of those rows. `generation`
     is the one that the object was merged under before its table was rebuilt; None for the table's own. `cohort` is set,
-    as text, while the object may be merged with other objects of its cohort only.
+    as text, while the object may be merged with other objects of its cohort only. `first_batch` is the batch that
+    first committed an object that was replayed since; None for others, and after a rebuild of the table. `replayed_at`
+    is when the object last became pending to be merged again: by a replay, or to rebuild its table.
     """
 
     id: ObjectId
@@ -57,6 +59,8 @@ class AdmittedObject:
     rows_aside: str | None = None
     generation: int | None = None
     cohort: str | None = None
+    first_batch: str | None = None
+    replayed_at: int | None = None
 
 
 @dataclass(frozen=True)
@@ -65,8 +69,8 @@ class ObjectRecord(AdmittedObject):
 
     `quarantined_rows` counts the rows of a committed object that could not be merged, and `row_codes` counts them by
     code. `listed_at` is when the object was set aside, in the index's form. `unparked_at` is when a table took the
-    parked object, and `replayed_at` when it became pending to rebuild its table. An object that was parked because
-    its source's log restarted waits until the table's generation is above `parked_generation`.
+    parked object. An object that was parked because its source's log restarted waits until the table's generation is
+    above `parked_generation`.
     """
 
     batch: str | None = None
@@ -76,7 +80,6 @@ class ObjectRecord(AdmittedObject):
     listed_at: str | None = None
     unparked_at: int | None = None
     parked_generation: int | None = None
-    replayed_at: int | None = None
 
 
 #: The decisions about an object, or rows of one, that was set aside.
@@ -154,7 +157,7 @@ class ManifestPointer:
 
 @dataclass(frozen=True)
 class PendingCount:
-    """A table's backlog: objects, bytes, and when the oldest was admitted (epoch ms)."""
+    """A table's backlog: objects, bytes, and when the oldest was admitted, or replayed since (epoch ms)."""
 
     objects: int
     bytes: int

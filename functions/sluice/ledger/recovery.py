@@ -207,7 +207,8 @@ class Recovery:
         )
         if again:
             generation = int(part.config.get("generation", 0))
-            record = replace(admitted, attempt=item.attempt + 1, generation=generation)
+            first_batch = None if void else item.first_batch
+            record = replace(admitted, attempt=item.attempt + 1, generation=generation, first_batch=first_batch)
         else:
             record = replace(
                 admitted,
@@ -221,6 +222,7 @@ class Recovery:
                 quarantined_rows=end.rows,
                 row_codes=end.row_codes,
                 parked_generation=end.parked_generation,
+                first_batch=item.first_batch,
             )
         self._objects[item.id] = Settled(record, outcome.committed_at, sure=void or whole)
 

@@ -131,6 +131,6 @@ def _late(table: TableBacklog, lane: str, state: TableState | None) -> LateTable
         late_s=int(table.overdue_s),
         freshness_s=table.freshness_s,
         waiting=table.objects,
-        last_commit_at=state.last_commit_at if state else None,
+        last_commit_at=state.last_instant_at if state else None,
         last_error=state.last_error if state else None,
     )

@@ -117,7 +117,8 @@ class DynamoDbObjects:
         The object keeps its admission time. False when it is no longer pending there. A batch that was opened with
         it, and whose run died before the claim, does not get it: a claim names the table.
         """
-        moved = replace(record, table=config.table, lane=config.lane)
+        first_batch = record.first_batch if config.table == record.table else None
+        moved = replace(record, table=config.table, lane=config.lane, first_batch=first_batch)
         there = when(state=items.PENDING, table=record.table, lane=record.lane)
         return self._together(
             [
@@ -127,7 +128,7 @@ class DynamoDbObjects:
                 self._table.put_action(pending_item(moved)),
                 self._table.update_action(
                     items.object_key(record.id),
-                    {"table": moved.table, "lane": moved.lane, "rerouted_at": now},
+                    {"table": moved.table, "lane": moved.lane, "rerouted_at": now, "first_batch": first_batch},
                     condition=there,
                 ),
             ]
@@ -257,6 +258,9 @@ def pending_item(waiting: AdmittedObject) -> Values:
         "rows_aside": waiting.rows_aside,
         "generation": waiting.generation,
         "cohort": waiting.cohort,
+        "first_batch": waiting.first_batch,
+        # After a rebuild began, an object's rows are not readable: it waits since its admission.
+        "replayed_at": None if waiting.first_batch is None else waiting.replayed_at,
     }
 
 

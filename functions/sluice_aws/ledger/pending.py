@@ -97,7 +97,7 @@ class DynamoDbPending:
         while True:
             for page in self._table.query(partition, after=behind, limit=limit, fields=_COUNTED):
                 for stored in page:
-                    one = PendingCount(1, stored["size"], stored["admitted_at"])
+                    one = PendingCount(1, stored["size"], stored.get("replayed_at") or stored["admitted_at"])
                     counts[stored["table"]] = _add(counts.get(stored["table"]), one)
                 if len(page) >= limit:
                     break
@@ -108,7 +108,7 @@ class DynamoDbPending:
             counts[last] = _extended(counts[last], self._table.count(partition, page[-1]["sk"], behind) - 1)
 
 
-_COUNTED = ("sk", "table", "size", "admitted_at")
+_COUNTED = ("sk", "table", "size", "admitted_at", "replayed_at")
 
 
 def _of_a_shard(per_table: int) -> int:
@@ -146,4 +146,6 @@ def _pending(stored: Mapping[str, Any], shard: int) -> PendingObject:
         rows_aside=stored.get("rows_aside"),
         generation=stored.get("generation"),
         cohort=stored.get("cohort"),
+        first_batch=stored.get("first_batch"),
+        replayed_at=stored.get("replayed_at"),
     )

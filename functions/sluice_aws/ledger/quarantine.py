@@ -60,6 +60,7 @@ class DynamoDbQuarantine:
             merged=moved.merged or None,
             rows_aside=moved.rows_aside,
             generation=moved.generation,
+            first_batch=moved.first_batch,
             code=None,
             reason=None,
             batch=None,
@@ -146,10 +147,11 @@ class DynamoDbQuarantine:
 def _merged_of(record: ObjectRecord, table: str | None) -> dict[str, Any]:
     """The fields that say which rows of a retried object its table has merged: none if the table is another one."""
     if table is None or table != record.table:
-        return {"merged": False, "rows_aside": None, "generation": None}
+        return {"merged": False, "rows_aside": None, "generation": None, "first_batch": None}
     if record.quarantined_rows and record.batch is not None:
-        return {"merged": True, "rows_aside": rows_key(record.batch, table, record.id.hash)}
-    return {"merged": record.merged, "rows_aside": record.rows_aside}
+        aside = rows_key(record.batch, table, record.id.hash)
+        return {"merged": True, "rows_aside": aside, "first_batch": record.first_batch}
+    return {"merged": record.merged, "rows_aside": record.rows_aside, "first_batch": record.first_batch}
 
 
 def _decision_item(decision: Decision) -> dict[str, Any]:

@@ -67,9 +67,19 @@ class DynamoDbRebuilds:
         Returns the number of objects. `generations` are those that objects were merged under. They are kept with the
         objects, since positions depend on them. A rebuild replays `while_paused`, and raises LaneNotPaused; objects
         that were written before stay pending. Otherwise a run may claim the objects at once: the caller wakes the lane.
-        Such objects no longer count as committed, until they are so again.
+        Such objects no longer count as committed, until they are so again. They keep the batch that first committed
+        them: readers have seen their rows since then.
         """
-        groups = [self._group(record, lane, generations.get(record.id), now) for record in records]
+        groups = [
+            self._group(
+                record,
+                lane,
+                generations.get(record.id),
+                now,
+                first_batch=None if while_paused else record.first_batch or record.batch,
+            )
+            for record in records
+        ]
         if not groups:
             return 0
 
@@ -89,7 +99,9 @@ class DynamoDbRebuilds:
         """Remove the mark: the table's objects are claimable from now on. Repeatable. Raises LaneNotPaused."""
         self._guarded(table, lane, [self._table.update_action(items.table_key(table), {"rebuild": None})])
 
-    def _group(self, record: ObjectRecord, lane: str, generation: int | None, now: int) -> list[Values]:
+    def _group(
+        self, record: ObjectRecord, lane: str, generation: int | None, now: int, *, first_batch: str | None
+    ) -> list[Values]:
         kept = record.generation if generation is None else generation
         moved = replace(
             record,
@@ -101,6 +113,8 @@ class DynamoDbRebuilds:
             rows_aside=None,
             generation=kept,
             cohort=None,
+            first_batch=first_batch,
+            replayed_at=now,
         )
         changes: Values = {
             "state": items.PENDING,
@@ -108,6 +122,7 @@ class DynamoDbRebuilds:
             "attempt": moved.attempt,
             "generation": kept,
             "replayed_at": now,
+            "first_batch": first_batch,
             **dict.fromkeys(
                 (
                     "batch",

@@ -93,6 +93,7 @@ class DynamoDbRecovery:
             "last_commit_at": at,
             "last_batch": known.last.batch if known.last else None,
             "last_instant": known.committed.instant if known.committed else None,
+            "last_instant_at": known.committed.readable_at if known.committed else None,
             "pinned": dict(known.pinned) or None,
             "watch": dict(known.watched.watch) if known.watched else None,
             "notes": list(known.noted.notes) or None if known.noted else None,
@@ -113,6 +114,7 @@ class DynamoDbRecovery:
             sequencer=before.sequencer,
             etag=before.etag or record.etag,
             admitted_at=before.admitted_at,
+            replayed_at=before.replayed_at,
         )
         condition = when(state=before.state, batch=before.batch, lane=before.lane, table=before.table)
         actions = [self._table.update_action(items.object_key(record.id), _fields(merged, at), condition=condition)]

@@ -75,7 +75,7 @@ def table_fields(outcome: Outcome) -> Values:
         backoff_until=None,
     )
     if outcome.instant is not None:
-        fields["last_instant"] = outcome.instant
+        fields.update(last_instant=outcome.instant, last_instant_at=outcome.readable_at)
     if outcome.notes or outcome.instant is not None:
         fields["notes"] = list(outcome.notes) or None
     if outcome.watch:

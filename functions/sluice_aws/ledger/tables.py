@@ -8,6 +8,7 @@ from typing import Any
 from sluice.batch.claim import TableState
 from sluice.config.table import with_kept_history
 from sluice.errors import SluiceError
+from sluice.hudi.timeline import instant_ms
 from sluice.ledger.keys import TABLES_LISTED_AS, listed_at, table_key
 from sluice.services.policy import CATALOG
 from sluice.services.requests import SERVICES
@@ -23,6 +24,7 @@ SERVICE_PREFIX = "service_"  # of the fields that hold each service's last succe
 PLAIN = (
     "last_commit_at",
     "last_instant",
+    "last_instant_at",
     "last_batch",
     "last_error",
     "failures",
@@ -83,6 +85,7 @@ class DynamoDbTables:
         """Make `instant` the table's last commit and unblock it. False when its last commit is no longer `seen`."""
         changes = {
             "last_instant": instant,
+            "last_instant_at": None if instant is None else instant_ms(instant),
             "blocked": None,
             "last_error": None,
             "failures": 0,

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.batch.manifest import ManifestObject
+from sluice.batch.merged_again import merged_again
 from sluice.batch.unexpected import unexpected_in
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.log_restart import SeenObject
@@ -111,8 +112,9 @@ def merge_in_driver(
         texts = key_text(wanted, config.record_key).to_pylist()
         stored = _with_logs(hudi, facts, stored, files, dict(zip(texts, keys_of(wanted, config.record_key))))
     decided = decide_changes(newest, read=changes.num_rows, stored=stored, config=config, columns=tuple(target))
+    counts = {**decided.counts, **merged_again(items, seen)}
     if not decided.keys:
-        return MergedInDriver(None, decided.counts, judged, unexpected_in(seen))
+        return MergedInDriver(None, counts, judged, unexpected_in(seen))
     rows = with_batch(decided.rows, lineage=config.lineage, batch=plan.batch)
     _check_nulls(rows, facts)
     held = [stored.get(key) for key in decided.keys]
@@ -130,7 +132,7 @@ def merge_in_driver(
     else:
         files_rows = _by_file(rows, held, files, partitions, target, config.record_key)
         made = Rewrite(config.table, hudi.path, files_rows, work)
-    return MergedInDriver(made, decided.counts, judged, unexpected_in(seen))
+    return MergedInDriver(made, counts, judged, unexpected_in(seen))
 
 
 def _stored(

@@ -20,7 +20,7 @@ from sluice.changes import hidden_columns as hidden
 from sluice.config.table import IGNORE
 from sluice.schema.evolution import rewritten_columns
 from sluice_spark.hudi.came_back import rolled_back_lately
-from sluice_spark.hudi.facts import CommitResult, TableFacts
+from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.recovery import recovered_facts, roll_back_unfinished
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.commit import commit
@@ -41,8 +41,8 @@ def write_history(
     objects: Sequence[ManifestObject],
     truncated_at: str | None,
     few_keys: bool,
-) -> CommitResult | None:
-    """Commit the changes that the history table doesn't hold; None where it has all of them.
+) -> int:
+    """Commit the changes that the history table doesn't hold, and return their number.
 
     `changes` are normalized, `truncated_at` is the position of the batch's newest truncate. Raises what `commit` does.
     """
@@ -73,10 +73,11 @@ def write_history(
         )
         if decided.changes_nothing:
             own.services.known.keep(own.config, facts)
-            return None
+            return 0
         committed = commit(own, decided.rows, planned=planned, objects=objects, facts=facts)
-    part.event("history_committed", instant=committed.instant, changes=decided.counts["winning"])
-    return committed
+    written = decided.counts["winning"]
+    part.event("history_committed", instant=committed.instant, changes=written)
+    return written
 
 
 def roll_back_history(part: PartContext) -> None:

@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.batch.manifest import Manifest, ManifestObject
-from sluice.batch.outcome import COMMITTED, QUARANTINED, READ_STAGE, ObjectError, Outcome, Stage
+from sluice.batch.merged_again import merged_again
+from sluice.batch.outcome import COMMITTED, HISTORY_CHANGES, QUARANTINED, READ_STAGE, ObjectError, Outcome, Stage
 from sluice.batch.unexpected import unexpected_in, unexpected_note
 from sluice.changes.log_restart import LOG_RESTARTED, SeenObject
 from sluice.config.rules.expectations import REPORT
@@ -80,7 +81,7 @@ def merge_part(
             return _report(part, set_aside=decided.set_aside, notes=notes, watch=decided.judged.watch)
         counts = {**rows.counts, "bytes_read": sum(item.size for item in decided.objects)}
         if decided.changes is not None:
-            write_history(
+            counts[HISTORY_CHANGES] = write_history(
                 part,
                 decided.changes,
                 prepared=prepared,
@@ -165,7 +166,8 @@ def _first_load(part: PartContext, prepared: Prepared) -> Outcome | None:
         part.event("left_to_spark", level="warning", reason="failed", detail=failure_place(failure))
         return None
     committed = commit_first_load(part, load, target=planned.target, facts=prepared.facts)
-    counts = {**load.counts, "bytes_read": sum(item.size for item in objects), **committed.counts}
+    counts = {**load.counts, **merged_again(objects, taken), "bytes_read": sum(item.size for item in objects)}
+    counts.update(committed.counts)
     return _report(
         part,
         set_aside=_set_aside(part),
@@ -294,7 +296,9 @@ def _decided_rows(
     rows = decide_rows(changes, target=target)
     if dropped:
         rows = replace(rows, counts={**rows.counts, "read": rows.counts["read"] + dropped, "forgotten": dropped})
-    return rows, seen.take(objects), changes if part.config.history else None
+    taken = seen.take(objects)
+    rows = replace(rows, counts={**rows.counts, **merged_again(objects, taken)})
+    return rows, taken, changes if part.config.history else None
 
 
 def _are_few(objects: Sequence[ManifestObject]) -> bool:

@@ -291,6 +291,7 @@ def _in_manifest(item: PendingObject) -> ManifestObject:
         merged=item.merged,
         rows_aside=item.rows_aside,
         cohort=item.cohort,
+        first_batch=item.first_batch,
     )
 
 

@@ -586,9 +586,10 @@ class TestSettling:
         )
         assert {record.state for record in ledger.objects.get(one.id for one in admitted).values()} == {"committed"}
         state = ledger.tables.get("shop.orders")
-        assert (state.last_commit_at, state.last_instant, state.last_batch) == (
+        assert (state.last_commit_at, state.last_instant, state.last_instant_at, state.last_batch) == (
             NOW + 5,
             "20260101000000000",
+            NOW + 5,
             manifest.batch,
         )
         assert state.totals == {"read": 3, "written": 2, "objects": 3, "commits": 1}

@@ -7,6 +7,7 @@ from emulation.stack import NOW, describe
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.table import TableConfig
+from sluice.ledger.recovery import KnownTable
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.s3.objects import Objects
 from sluice_cli.main import run
@@ -60,6 +61,26 @@ def test_tables_with_data_are_listed_by_the_ledger(stack, capsys):
     assert row.split("\t") == ["crm.user", "mor", "id", "7", "20260101000000000", "2023-11-14T22:13:20Z"]
     assert run(["table", "list", "--json"]) == 0
     assert [each["table"] for each in describe(capsys)["tables"]] == ["crm.user"]
+
+
+def test_a_replay_that_commits_nothing_leaves_changes_and_last_commit(stack, capsys):
+    made = Outcome("b-1", "crm.user", COMMITTED, NOW, instant="20231114221318000")
+    note_commit(stack.ledger, made, {"read": 7, "commits": 1, "objects": 1})
+    replay = KnownTable(
+        last=Outcome("b-2", "crm.user", COMMITTED, NOW + 86_400_000, no_change=True),
+        committed=made,
+        totals={"read": 14, "read_again": 7, "commits": 1, "objects": 1},
+    )
+    assert stack.ledger.recovery.restore_table("crm.user", replay, purge_floors={})
+    assert run(["table", "list", "--json"]) == 0
+    (listed,) = describe(capsys)["tables"]
+    assert (listed["changes"], listed["newest_commit"], listed["last_commit_at"]) == (7, made.instant, NOW)
+    assert run(["status", "--json"]) == 0
+    (table,) = describe(capsys)["tables"]
+    assert (table["last_commit_at"], table["committed"]["objects"]) == (NOW, 1)
+    assert run(["top", "--json"]) == 0
+    (table,) = describe(capsys)["tables"]
+    assert (table["last_commit_at"], table["changes"]) == (NOW, 7)
 
 
 def test_a_batch_is_found_by_its_shortened_form(stack, batch, capsys):

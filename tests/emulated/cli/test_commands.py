@@ -95,7 +95,7 @@ def test_wait_that_runs_out_of_time_fails_with_the_keys(stack, capsys, state):
         stack.admit(identity, state)
     assert run(["wait", "--timeout", "0"]) == 1
     out, err = capsys.readouterr()
-    assert f"{state or 'unseen'}\ttopics/x.avro" in out
+    assert f"{state or 'unseen'}\t{'crm.user' if state else '-'}\t1 object\ttopics/x.avro" in out
     assert "not settled within 0 s" in err
 
 
@@ -141,7 +141,9 @@ def test_a_blocked_table_ends_the_wait_at_once_with_its_keys_and_the_next_step(
     stack.admit(stack.write("topics/x.avro"))
     assert run(["wait", "--timeout", "600"]) == 1
     out, err = capsys.readouterr()
-    assert "pending\ttopics/x.avro\tcrm.user" in out and described_why in err and "not settled within" not in err
+    assert (
+        "pending\tcrm.user\t1 object\ttopics/x.avro" in out and described_why in err and "not settled within" not in err
+    )
     assert run(["wait", "--timeout", "600", "--json"]) == 1
     assert describe(capsys)["standing_tables"][0]["table"] == "crm.user"
 
@@ -169,7 +171,8 @@ def test_wait_lists_what_is_set_aside_while_it_waits(stack, capsys, monkeypatch)
     stack.admit(stack.write("q"), items.QUARANTINED, reason="not Avro", code="not_avro")
     assert run(["wait"]) == 0
     out = capsys.readouterr().out
-    assert "parked\tp\tno rule of tables.yaml takes this topic" in out and "quarantined\tq\tnot Avro" in out
+    assert "parked\tcrm.user\t1 object\tno rule of tables.yaml takes this topic\tp\n" in out
+    assert "quarantined\tcrm.user\t1 object\tnot_avro: not Avro\tq\n" in out
 
 
 def halt(ledger, lane):
@@ -186,7 +189,7 @@ def test_a_halted_lane_ends_the_wait_at_once_with_its_reason(stack, capsys):
     halt(stack.ledger, "main")
     assert run(["wait"]) == 1
     out, err = capsys.readouterr()
-    assert "pending\ta\tcrm.user" in out
+    assert "pending\tcrm.user\t1 object\ta" in out
     assert "lane main is halted after 5 failed runs: driver exited with 137" in err and "sluice resume main" in err
 
 
@@ -195,7 +198,7 @@ def test_a_paused_lane_ends_the_wait_at_once_when_it_holds_some_of_the_objects(s
     stack.ledger.lanes.pause("main")
     assert run(["wait"]) == 1
     out, err = capsys.readouterr()
-    assert "pending\ta\tcrm.user" in out
+    assert "pending\tcrm.user\t1 object\ta" in out
     assert (
         "lane main is paused, and 1 object waits in it\nnext step: `sluice resume main`" in err
         and "not settled within" not in err

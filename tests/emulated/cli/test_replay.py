@@ -44,12 +44,12 @@ class Committed:
     def set(self, id, **fields):
         self.stack.ledger._table_of_tests.update(items.object_key(id), fields)
 
-    def batch(self, batch, *objects, generation=0, instant=None, table=TABLE):
+    def batch(self, batch, *objects, generation=0, instant=None, table=TABLE, **counts):
         listed = tuple(
             ManifestObject(item.bucket, item.key, item.version, 1, None, "avro", TOPIC, 0, 0, NOW) for item in objects
         )
         manifest = Manifest(batch, "main", "r", NOW, "v", {table: TablePart({"generation": generation}, listed)})
-        outcome = Outcome(batch, table, COMMITTED, NOW, instant=instant, no_change=instant is None)
+        outcome = Outcome(batch, table, COMMITTED, NOW, instant=instant, no_change=instant is None, counts=counts)
         for key, text in (
             (manifest_key("main", batch), manifest.to_json()),
             (outcome_key(batch, table), outcome.to_json()),
@@ -113,6 +113,7 @@ def test_a_replayed_object_is_in_its_lane_again_with_another_attempt(committed, 
     assert run(["replay", "--table", TABLE, "--yes"]) == 0
     record = committed.record(committed.first)
     assert (record.attempt, record.batch, record.generation) == (1, None, 0) and record.replayed_at
+    assert record.first_batch == "b-1", "the batch since which readers see its rows"
     waiting = {item.id: item.attempt for item in committed.stack.ledger.pending.oldest("main", 9)}
     assert waiting[committed.first] == 1
     assert committed.stack.ledger.lanes.get("main").arrivals > arrivals and ("s-supervise", "Event") in invoked
@@ -166,19 +167,71 @@ def test_without_a_terminal_it_needs_a_yes(committed, capsys):
     assert "--yes" in capsys.readouterr().err and committed.states() == ["committed"] * 3
 
 
-@pytest.mark.parametrize("instant", [None, "20261121100000000"])
-def test_waiting_says_which_tables_changed_and_which_did_not(committed, monkeypatch, capsys, instant):
+def merging(committed, monkeypatch, instant=None, aside=None, **counts):
+    """Have a run merge what is replayed as batch b-9. `aside` are fields that it sets on the first object."""
     replayed = DynamoDbRebuilds.replay
 
     def merges(self, records, *rest, **named):
-        """What a run does with the objects."""
         done = replayed(self, records, *rest, **named)
-        committed.batch("b-9", *(record.id for record in records), instant=instant)
+        committed.batch("b-9", *(record.id for record in records), instant=instant, **counts)
         for record in records:
             committed.set(record.id, state=items.COMMITTED, batch="b-9")
+        if aside:
+            committed.set(records[0].id, **aside)
         return done
 
     monkeypatch.setattr(DynamoDbRebuilds, "replay", merges)
+
+
+def test_waiting_says_what_was_quarantined_and_what_history_got(committed, monkeypatch, capsys):
+    codes = {"quarantined_rows": 3, "row_codes": {"unexpected_value": 2, "null_record_key": 1}}
+    merging(committed, monkeypatch, aside=codes, history_changes=40)
+    capsys.readouterr()
+    assert run(["replay", "--table", TABLE, "--yes", "--wait", "--json"]) == 0
+    found = describe(capsys)
+    assert (found["unchanged_tables"], found["changed_tables"]) == ([], {})
+    assert found["merged_tables"][TABLE] == {
+        "instants": [],
+        "history_changes": 40,
+        "quarantined_objects": 0,
+        "quarantined_rows": 3,
+        "rows_by_code": {"unexpected_value": 2, "null_record_key": 1},
+    }
+    for id in (committed.first, committed.second):
+        committed.set(id, quarantined_rows=None, row_codes=None)
+    assert run(["replay", "--table", TABLE, "--yes", "--wait"]) == 0
+    said = capsys.readouterr().out
+    assert (
+        f"{TABLE}: no row changed; 40 changes committed to its history table; "
+        "3 rows quarantined (1 null_record_key, 2 unexpected_value)\n" in said
+    )
+    assert "nothing changed" not in said and "sluice quarantine list" in said
+
+
+def test_waiting_counts_objects_that_were_quarantined_by_table(committed, monkeypatch, capsys):
+    merging(committed, monkeypatch, aside={"state": items.QUARANTINED, "code": "schema_frozen"})
+    assert run(["replay", "--table", TABLE, "--yes", "--wait"]) == 0
+    said = capsys.readouterr().out
+    assert f"{TABLE}: no row changed; 1 object quarantined\n" in said
+
+
+@pytest.mark.parametrize("prefix", ["topics/crm.public.usr/", "topics/crm.public.usr/1", "none", "topics/none/deep/"])
+def test_a_prefix_that_no_key_has_is_a_wrong_command_line(committed, capsys, prefix):
+    assert run(["replay", "--prefix", prefix, "--yes"]) == 2
+    said = capsys.readouterr().err
+    assert f"error: No key in bronze begins with '{prefix}'" in said
+    near = "topics/" if prefix == "none" else f"topics/crm.public.city/, topics/{TOPIC}/, topics/moved"
+    assert f"next step: Keys begin with {near}\n" in said
+
+
+def test_choices_that_no_object_meets_together_say_so(committed, capsys):
+    assert run(["replay", "--prefix", "topics/moved", "--before", "1h", "--yes"]) == 0
+    assert "No object meets every choice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("instant", [None, "20261121100000000"])
+def test_waiting_says_which_tables_changed_and_which_did_not(committed, monkeypatch, capsys, instant):
+    merging(committed, monkeypatch, instant)
     capsys.readouterr()
     assert run(["replay", "--table", TABLE, "--yes", "--wait", "--json"]) == 0
     found = describe(capsys)

@@ -131,6 +131,8 @@ def in_manifest(identity, stack):
         0,
         0,
         record.admitted_at,
+        attempt=record.attempt,
+        first_batch=record.first_batch,
     )
 
 
@@ -271,6 +273,34 @@ def test_a_trace_is_a_waterfall_in_text_and_as_a_picture(traced, tmp_path, capsy
     assert "\\u202e" in "".join(ET.parse(tmp_path / "w.svg").getroot().itertext())
     assert run(["trace", identity.key, "--json"]) == 0
     assert describe(capsys)["to_readable_ms"] == 2_000
+
+
+def test_a_replay_is_shown_apart_and_changes_no_time(traced, capsys):
+    identity = traced.put("a.json", (1, "c", 1, "x", "a"))
+    first = traced.merged(identity, read=1)
+    (before,) = history(capsys)["objects"]
+    traced.at += 86_400_000
+    record = traced.stack.ledger.objects.get([identity])[identity]
+    traced.stack.ledger.rebuilds.replay([record], "main", {}, traced.at, while_paused=False)
+    traced.at += 500
+    second = traced.merged(identity, read=1, instant=None, objects_again=1, read_again=1)
+    assert run(["trace", identity.key, "--json"]) == 0
+    document = describe(capsys)
+    assert (document["batch"], document["to_readable_ms"]) == (first, 2_000)
+    assert document["replay"]["batch"] == second != first
+    assert run(["trace", identity.key]) == 0
+    out = capsys.readouterr().out
+    assert "readable 2.000 s after its put" in out and "rebuilt" not in out
+    assert f"no change of the table\nbatch {second}, run run-1\n" in out
+    for arguments in ([], ["--key", "a.json"]):
+        found = history(capsys, *arguments)
+        (entry,) = found["objects"]
+        assert entry["readable_at"] == before["readable_at"] is not None
+        assert [claim["batch"] for claim in entry["claims"]] == [first, second]
+        assert "replayed" in [moment["name"] for moment in entry["moments"]]
+    assert run(["history"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[1].split("\t")[3] == "+2.0 s" and "1 change in 2 batches" in printed.err
 
 
 def test_a_key_that_nobody_knows_gets_those_that_have_it(traced, capsys):

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,6 +25,7 @@ from sluice.config.rules.table_rule import TableRule
 from sluice.config.services import Pace, ServicePolicy
 from sluice.lane.machine import HALT_AFTER_FAILURES, PAUSED
 from sluice.ledger.records import AdmittedObject
+from sluice.ledger.recovery import KnownTable
 from sluice.objects import ObjectId
 from sluice.prices import spark_usd
 from sluice_aws.announce import Announcer, EventBus
@@ -137,9 +139,15 @@ def test_a_table_that_is_late_is_announced_once_until_it_is_committed_again(depl
     (late,) = events
     assert (late["table"], late["lane"], late["waiting"], late["last_error"]) == ("shop.orders", "main", 2, "no memory")
     assert 940 <= late["late_s"] < 1000
-    note_commit(deployment.ledger, Outcome("b", "shop.orders", COMMITTED, now - 3_600_000, instant="1"), {"objects": 1})
+    made = Outcome("b", "shop.orders", COMMITTED, now - 3_600_000, instant="1")
+    replay = replace(made, batch="b-2", committed_at=now - 3_000_000, instant=None, no_change=True)
+    assert deployment.ledger.recovery.restore_table(
+        "shop.orders", KnownTable(last=replay, committed=made), purge_floors={}
+    )
     supervise({"detail-type": "Scheduled Event"}, context())
-    assert len(events) == 2 and events[1]["last_commit_at"] is not None
+    assert len(events) == 2
+    committed_at = datetime.fromisoformat(events[1]["last_commit_at"].replace("Z", "+00:00"))
+    assert round(committed_at.timestamp() * 1000) == now - 3_600_000, "not when the replay ended"
 
 
 def test_the_backlog_of_each_table_is_measured():

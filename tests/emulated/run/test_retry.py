@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
 
+from sluice.batch.backlog import backlog
 from sluice.batch.outcome import Outcome
 from sluice.ledger.records import RETRIED, Decision
+from sluice.silver_keys import manifest_key
 
 
 @pytest.fixture()
@@ -102,6 +104,43 @@ def test_replayed_objects_are_merged_in_another_batch_under_their_generation(sim
     assert {(record.state, record.attempt, record.generation) for record in found} == {("committed", 1, 0)}
     assert {record.batch for record in found}.isdisjoint(before)
     assert objects_merged(simulated) == 2, "an object counts once, however often it is merged"
+
+
+def test_a_replayed_object_keeps_its_first_batch_and_waits_since_its_replay(simulated):
+    (identity,) = simulated.put("shop.orders")
+    simulated.run()
+    first = simulated.ledger.objects.get([identity])[identity]
+    for _ in range(2):
+        simulated.clock.advance(86_400_000)
+        record, now = simulated.ledger.objects.get([identity])[identity], simulated.clock.now_ms()
+        simulated.ledger.rebuilds.replay([record], LANE, {}, now, while_paused=False)
+        (waiting,) = simulated.ledger.pending.oldest(LANE, 10)
+        assert (waiting.first_batch, waiting.admitted_at, waiting.waits_since) == (first.batch, first.admitted_at, now)
+        assert simulated.ledger.pending.counts(LANE)["shop.orders"].oldest == now
+        measured = backlog(configuration(), LANE, [waiting], {}, now + 5_000)
+        assert measured.oldest_s == 5.0, "readers saw its rows all the time"
+        simulated.ledger.lanes.wake(LANE)
+        simulated.run()
+    last = simulated.ledger.objects.get([identity])[identity]
+    assert last.batch != first.batch == last.first_batch
+    (item,) = simulated.documents.manifest(manifest_key(LANE, last.batch)).objects
+    assert item.first_batch == first.batch and item.was_readable
+
+
+def test_an_object_of_a_rebuilt_table_was_not_readable_before(simulated):
+    (identity,) = simulated.put("shop.orders")
+    simulated.run()
+    for while_paused in (False, True):
+        record, now = simulated.ledger.objects.get([identity])[identity], simulated.clock.now_ms()
+        if while_paused:
+            simulated.ledger.lanes.pause(LANE)
+        assert simulated.ledger.rebuilds.replay([record], LANE, {}, now, while_paused=while_paused) == 1
+        if not while_paused:
+            simulated.ledger.lanes.wake(LANE)
+            simulated.run()
+    (waiting,) = simulated.ledger.pending.oldest(LANE, 10)
+    assert (waiting.first_batch, waiting.waits_since) == (None, waiting.admitted_at)
+    assert simulated.ledger.objects.get([identity])[identity].first_batch is None
 
 
 def test_objects_of_several_tables_that_are_replayed_together_count_once_each(simulated):

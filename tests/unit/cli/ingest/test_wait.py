@@ -1,5 +1,6 @@
 """`sluice wait` with a ledger and a bucket that change while it waits."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,7 @@ from sluice.lane.machine import LaneState
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.ingest.survey import describe_lane, progress_line, survey
-from sluice_cli.ingest.wait import LONGEST_PAUSE_S, Waiter, set_aside_lines
+from sluice_cli.ingest.wait import LINES_SHOWN, LONGEST_PAUSE_S, Waiter, set_aside_lines, waiting_lines
 
 NOW = 1_700_000_000_000
 CONFIGURATION = Configuration(
@@ -111,9 +112,9 @@ def test_progress_counts_the_tables_that_are_settled_and_names_those_in_work():
     )
 
 
-def aside(key, state, at, rows=0):
+def aside(key, state, at, rows=0, **more):
     codes = {"null_record_key": rows} if rows else {}
-    return ObjectRecord(
+    found = ObjectRecord(
         ObjectId("bronze", key, "v1"),
         state,
         NOW,
@@ -124,6 +125,7 @@ def aside(key, state, at, rows=0):
         row_codes=codes,
         listed_at=None if at is None else f"{at:013d}",
     )
+    return replace(found, **more)
 
 
 def lines_of(*records, began=NOW):
@@ -140,16 +142,54 @@ def test_only_what_was_set_aside_since_the_wait_began_is_listed():
         aside("old-p", "parked", NOW - 3_600_000),
     ) == [
         "parked\t1 object from before: `sluice quarantine list --parked`",
-        "quarantined\tnew-q\tno rule takes it",
+        "quarantined\tcrm.user\t1 object\tno rule takes it\tnew-q",
         "quarantined\t1 object from before: `sluice quarantine list`",
-        "rows quarantined\tnew-r\t2 null_record_key",
+        "rows quarantined\tcrm.user\t2 rows of 1 object\tnull_record_key\tnew-r",
         "rows quarantined\t1,888 rows of 2 objects from before: `sluice quarantine list`",
     ]
 
 
 def test_what_was_put_a_moment_before_the_wait_began_is_listed_too():
-    assert lines_of(aside("a", "quarantined", NOW - 30_000)) == ["quarantined\ta\tno rule takes it"]
-    assert lines_of(aside("a", "quarantined", None)) == ["quarantined\ta\tno rule takes it"]
+    line = "quarantined\tcrm.user\t1 object\tno rule takes it\ta"
+    assert lines_of(aside("a", "quarantined", NOW - 30_000)) == [line]
+    assert lines_of(aside("a", "quarantined", None)) == [line]
+
+
+def test_objects_of_one_table_and_reason_are_one_line_with_an_example():
+    found = [aside(f"q-{n}", "quarantined", NOW, code="not_avro", reason=f"Block {n} is no Avro") for n in range(10)]
+    found += [aside("other", "quarantined", NOW, code="not_avro", reason="No Avro", table="crm.city")]
+    found += [aside(f"p-{n}", "parked", NOW, table=None, topic="crm.new") for n in range(3)]
+    found += [
+        aside(f"r-{n}", "committed", NOW, rows=3, row_codes={"unexpected_value": 2, "null_record_key": 1})
+        for n in range(4)
+    ]
+    assert lines_of(*found) == [
+        "parked\tcrm.new\t3 objects\tno rule takes it\tfor example p-0",
+        "quarantined\tcrm.user\t10 objects\tnot_avro: Block 0 is no Avro\tfor example q-0",
+        "quarantined\tcrm.city\t1 object\tnot_avro: No Avro\tother",
+        "rows quarantined\tcrm.user\t4 rows of 4 objects\tnull_record_key\tfor example r-0",
+        "rows quarantined\tcrm.user\t8 rows of 4 objects\tunexpected_value\tfor example r-0",
+    ]
+
+
+def test_so_many_reasons_are_listed_and_the_rest_counted():
+    found = [aside(f"q-{n:02}", "quarantined", NOW, reason=f"reason {n}") for n in range(LINES_SHOWN + 2)]
+    lines = lines_of(*found)
+    assert len(lines) == LINES_SHOWN + 1
+    assert lines[-1] == "quarantined\t2 more lines (--json lists every object)"
+
+
+def test_objects_that_still_wait_are_listed_by_state_and_table():
+    ids = [ObjectId("bronze", f"k{n}", "v1") for n in range(4)]
+    records = {
+        id: ObjectRecord(id, "pending", NOW, lane="main", table=table)
+        for id, table in zip(ids, ("crm.a", "crm.a", "crm.b"), strict=False)
+    }
+    assert list(waiting_lines(survey(ids, records, []))) == [
+        "pending\tcrm.a\t2 objects\tfor example k0",
+        "pending\tcrm.b\t1 object\tk2",
+        "unseen\t-\t1 object\tk3",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The recent past from manifests and outcomes, and the parts of its page."""
 
+from dataclasses import replace
+
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, QUARANTINED, Outcome, Stage
 from sluice_aws.s3.past_batches import PastBatch
@@ -10,8 +12,11 @@ T = 1_700_000_000_000
 WINDOW = Window(T, T + 144_000)  # a bin is a second
 
 
-def batch(name, run, claimed, *admitted, readable=None, read=5, state=COMMITTED):
-    objects = tuple(ManifestObject("b", f"{name}-{at}", "v", 1, None, "avro", "t", 0, 0, T + at) for at in admitted)
+def batch(name, run, claimed, *admitted, readable=None, read=5, state=COMMITTED, first=None, instant="2026", **counts):
+    objects = tuple(
+        ManifestObject("b", f"{name}-{at}", "v", 1, None, "avro", "t", 0, 0, T + at, first_batch=first)
+        for at in admitted
+    )
     manifest = Manifest(name, "main", run, T + claimed, "c", {"crm.user": TablePart({"freshness_s": 60}, objects)})
     if readable is None:
         return PastBatch(manifest, {})
@@ -20,8 +25,9 @@ def batch(name, run, claimed, *admitted, readable=None, read=5, state=COMMITTED)
         "crm.user",
         state,
         T + readable + 50,
-        "2026",
-        counts={"objects": len(objects), "read": read},
+        instant,
+        no_change=instant is None,
+        counts={"objects": len(objects), "read": read, **counts},
         stages=(Stage("commit", T + claimed, readable - claimed),),
     )
     return PastBatch(manifest, {"crm.user": outcome})
@@ -58,6 +64,36 @@ def test_a_table_shows_how_long_its_oldest_objects_waited():
     assert (table.table, table.freshness_s, len(table.commits)) == ("crm.user", 60, 100)
     assert (table.p50_ms, table.p95_ms) == (649, 694)
     assert table_pasts([batch("b-1", "r", 1, 0, readable=9, state=QUARANTINED)]) == ()
+
+
+REPLAY = {"first": "b-1", "instant": None, "objects_again": 2, "read_again": 5}
+
+
+def test_a_replay_that_changes_nothing_counts_no_commit_object_or_change():
+    known = [
+        batch("b-1", "r", 20_000, 10_000, 15_000, readable=30_000),
+        batch("b-2", "r", 90_000, 10_000, 15_000, readable=99_000, **REPLAY),
+    ]
+    (table,) = table_pasts(known)
+    assert [(commit.objects, commit.changes, commit.no_change) for commit in table.commits] == [
+        (2, 5, False),
+        (0, 0, True),
+    ]
+    assert [commit.waited_ms for commit in table.commits] == [20_000, None]
+    assert (table.p50_ms, table.p95_ms, table.slowest) == (20_000, 20_000, "b-1-10000")
+    assert backlog(known, [], WINDOW) == backlog(known[:1], [], WINDOW)
+    (run,) = runs(known, {}, T + 99_000)
+    assert run.commits == (T + 30_000,) and run.changes == 10, "it read them twice"
+
+
+def test_new_objects_of_a_batch_with_a_replay_count_and_waited():
+    replayed = batch("b-2", "r", 90_000, 10_000, readable=99_000, first="b-1").manifest.tables["crm.user"].objects
+    mixed = batch("b-3", "r", 90_000, 80_000, readable=99_000, read=9, objects=2, objects_again=1, read_again=4)
+    part = mixed.manifest.tables["crm.user"]
+    manifest = replace(mixed.manifest, tables={"crm.user": replace(part, objects=replayed + part.objects)})
+    (table,) = table_pasts([PastBatch(manifest, mixed.outcomes)])
+    (commit,) = table.commits
+    assert (commit.objects, commit.changes, commit.waited_ms, commit.oldest_key) == (1, 5, 19_000, "b-3-80000")
 
 
 def test_a_run_is_described_from_its_item_or_later_from_its_batches():

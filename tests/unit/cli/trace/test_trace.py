@@ -51,6 +51,21 @@ FACTS = TraceFacts(
     run={"requested_at": T + 420, "started_at": T + 8_000},
 )
 
+DAY = 86_400_000
+# The same object, replayed a day later: nothing changed.
+REPLAYED = TraceFacts(
+    ID,
+    T,
+    replace(RECORD, batch="b-2", first_batch="b-1", attempt=1, replayed_at=T + DAY),
+    manifest=replace(MANIFEST, batch="b-2", run="run-2", created_at=T + DAY + 500),
+    outcome=Outcome(
+        "b-2", "crm.user", "committed", T + DAY + 900, no_change=True, stages=(Stage("read", T + DAY + 600, 300),)
+    ),
+    part={"settled_at": T + DAY + 950},
+    run={"requested_at": T, "started_at": T},
+    first=FACTS,
+)
+
 
 def spans(trace):
     return [(span.name, span.began_at - T, span.ms) for span in trace.spans]
@@ -81,10 +96,11 @@ def test_an_object_that_woke_its_lane_waited_for_the_start_of_the_run():
         FACTS,
         replace(FACTS, record=replace(RECORD, unparked_at=T + 5_000)),
         replace(FACTS, record=replace(RECORD, replayed_at=T + 6_000), run={}),
+        REPLAYED,
         replace(FACTS, outcome=replace(OUTCOME, stages=OUTCOME.stages[3:])),
         replace(FACTS, outcome=replace(OUTCOME, stages=())),
     ],
-    ids=["plain", "parked", "replayed", "two stages", "no stages"],
+    ids=["plain", "parked", "rebuilt", "replayed", "two stages", "no stages"],
 )
 def test_the_stretches_add_up_to_the_whole_way(facts):
     trace = trace_of(facts)
@@ -106,6 +122,48 @@ def test_it_is_readable_with_its_commit_and_not_with_the_housekeeping_behind_it(
     assert trace.to_readable_ms == 12_450  # since S3's own notice of it; LastModified has whole seconds
     unannounced = replace(FACTS, record=replace(RECORD, noticed_at=None))
     assert trace_of(unannounced).to_readable_ms == 12_500
+
+
+def test_a_replay_is_apart_and_the_rows_are_readable_since_the_first_commit():
+    trace, first = trace_of(REPLAYED), trace_of(FACTS)
+    assert (trace.readable_at, trace.to_readable_ms, trace.batch, trace.instant) == (
+        first.readable_at,
+        12_450,
+        "b-1",
+        "20260101000000000",
+    )
+    assert trace.spans == first.spans
+    replay = trace.replay
+    assert (replay.at, replay.batch, replay.run, replay.result) == (T + DAY, "b-2", "run-2", "no change of the table")
+    assert [(span.name, span.began_at - T - DAY, span.ms) for span in replay.spans] == [
+        ("wait", 0, 500),
+        ("open", 500, 100),
+        ("read", 600, 300),
+        ("settle", 900, 50),
+    ]
+    notes = {moment.name: moment.note for moment in trace.moments}
+    assert notes["replayed"] == "no change of the table" and "rebuilt" not in " ".join(notes.values())
+    assert "replayed 2023-11-15T22:13:20Z" in summary(trace)
+    assert describe_trace(trace)["replay"]["spans"][0]["ms"] == 500 and describe_trace(first)["replay"] is None
+
+
+@pytest.mark.parametrize(
+    ("state", "result"),
+    [("pending", "it waits to be merged again"), ("claimed", "a run merges it again"), ("quarantined", "quarantined")],
+)
+def test_an_unfinished_or_failed_replay_leaves_the_rows_readable(state, result):
+    record = replace(REPLAYED.record, state=state, batch=None, reason="why" if state == "quarantined" else None)
+    trace = trace_of(replace(REPLAYED, record=record, manifest=None, outcome=None))
+    assert (trace.state, trace.readable_at, trace.replay.result) == (state, T + 12_500, result)
+
+
+def test_a_rebuild_is_named_and_begins_the_way_anew():
+    trace = trace_of(replace(FACTS, record=replace(RECORD, replayed_at=T + 6_000), run={}))
+    assert trace.replay is None and trace.to_readable_ms == 12_450
+    assert ("merged before", 400, 5_600) in spans(trace)
+    notes = [span.note for span in trace.spans if span.name == "merged before"]
+    assert notes == ["until its table was rebuilt"]
+    assert "rebuilt" in [moment.name for moment in trace.moments]
 
 
 def test_an_object_that_is_not_committed_is_not_readable_though_its_batch_is():
