@@ -23,10 +23,10 @@ from sluice_cli.config.topics import THREADS, Reach, WaitingObject, sample_topic
 from sluice_cli.terminal.output import counted, visible
 
 TABLES = 50  # that are looked at
-OBJECTS = 20  # of each that are read: spread over the pending ones that are listed, the parked and the quarantined
-LISTED = 500
+LISTED = 500  # pending objects of each
 QUARANTINED_READ = 2_000  # of all tables
-# Rows and bytes that are read of all tables together, and of each at most: a row takes some KB of memory.
+# What is read of all tables together, and of each at most. A row takes some KB of memory.
+OBJECTS, OBJECTS_OF_TABLE = 400, 50
 ROWS, ROWS_OF_TABLE = 100_000, 20_000
 BYTES, BYTES_OF_TABLE = 256 * MIB, 16 * MIB
 AT_ONCE = 4  # tables
@@ -51,11 +51,9 @@ def fit_of_waiting(objects: Objects, ledger: Ledger, configuration: Configuratio
 
     def one(table: TableConfig) -> tuple[Sequence[Misfit], str | None]:
         listed = found[table].objects
-        reach = Reach(
-            OBJECTS,
-            min(ROWS_OF_TABLE, ROWS // len(looked_at)),
-            min(BYTES_OF_TABLE, BYTES // len(looked_at)) // min(OBJECTS, len(listed)),
-        )
+        most = min(OBJECTS_OF_TABLE, OBJECTS // len(looked_at), len(listed))
+        share = min(BYTES_OF_TABLE, BYTES // len(looked_at)) // most
+        reach = Reach(most, min(ROWS_OF_TABLE, ROWS // len(looked_at)), share)
         try:
             sample = sample_topic(objects, table.topic, listed, reach, table.csv)
         except Exception as error:  # a look stops no push: whoever pushes may not be allowed to read bronze
