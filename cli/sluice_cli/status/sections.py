@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from sluice.config.values import DURATION
 from sluice.lane.machine import HALTED, IDLE, PAUSED, STARTING
 from sluice.lane.machine import RUNNING as LANE_RUNS
 from sluice.services.requests import FAILED, OPEN
@@ -112,7 +113,7 @@ def _table(state: Mapping[str, Any], own: TablePast | None, link: str | None, no
         number(None if last is None else f"{human_age(now - last)} ago"),
         number(age(own.p50_ms if own else None)),
         number(age(own.p95_ms if own else None)),
-        number(None if freshness is None else human_age(freshness * 1000)),
+        number(None if freshness is None else DURATION.write(freshness)),
         count(state["committed"]["objects"]),
         count(state["quarantined"]["objects"]),
         count(state["quarantined"]["rows"]),

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from sluice.batch.merged_again import new_changes
 from sluice.config.document import Configuration
+from sluice.config.values import DURATION
 from sluice.ledger.ports import Ledger
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
@@ -205,7 +206,7 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
         more = (
             human_bytes(table["bytes"]),
             f"{table['claimed']:,}",
-            "-" if table["freshness_s"] is None else human_age(table["freshness_s"] * 1000),
+            "-" if table["freshness_s"] is None else DURATION.write(table["freshness_s"]),
             f"{table['objects']:,}",
             f"{table['changes']:,}",
         )

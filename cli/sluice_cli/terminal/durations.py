@@ -8,18 +8,17 @@ from typing import Any
 
 import typer
 
+from sluice.config.values import DURATION
+
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s?(s|m|min|h|d)?")
 _UNIT_S = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
 
 
 class TimeSpan(float):
-    """Seconds that help shows as people write them, for an option's default: `15m`, `1h`, `90s`."""
+    """Seconds that help shows as tables.yaml has them, for an option's default: `15m`, `1h`, `90s`."""
 
     def __str__(self) -> str:
-        for unit in ("h", "m"):
-            if self and self % _UNIT_S[unit] == 0:
-                return f"{self / _UNIT_S[unit]:.0f}{unit}"
-        return f"{float(self):g}s"
+        return str(DURATION.write(int(self))) if self and self.is_integer() else f"{float(self):g}s"
 
 
 def seconds(given: Any) -> float:
