@@ -97,7 +97,7 @@ def test_a_poison_object_is_listed_and_merged_after_a_fix_as_if_it_came_in_time(
     refused = json.loads(stack.sluice("quarantine", "retry", damaged, "--json", accept=(1,)))
     assert [entry["key"] for entry in refused["left"]] == [damaged] and refused["retried"] == []
     for choice in ((damaged,), ("--table", later), ("--table", in_time)):
-        stack.sluice("quarantine", "discard", *choice, "--note", "written by a test")
+        stack.sluice("quarantine", "discard", *choice, "--yes", "--note", "written by a test")
     assert not [entry for entry in entries(stack) if database in entry["key"]]
     states = {
         item["key"].rpartition("+")[2]: (item["state"], item.get("rule"))

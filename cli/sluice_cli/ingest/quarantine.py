@@ -32,7 +32,7 @@ from sluice_cli.ingest.set_aside import (
     kind,
     lines_of,
 )
-from sluice_cli.terminal.interaction import Yes, ask_in_terminal
+from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.known_names import check_code, check_table, check_topic
 from sluice_cli.terminal.output import (
     Json,
@@ -273,8 +273,7 @@ def discard(
     Parked objects are discarded only by name, with --parked or with --code log_restarted. Use the latter for objects of
     another source, before a higher `generation` makes the others pending.
 
-    What is discarded is not merged. In a terminal, the command first says what it discards and asks. A script is not
-    asked.
+    What is discarded is not merged. The command first says what it discards, and asks; a script needs --yes.
 
     Examples:
 
@@ -289,8 +288,9 @@ def discard(
     records = quarantine.chosen(choice)
     if not records:
         _check_names(target, choice, quarantine.everything())
-    else:
-        ask_in_terminal(f"Discard {described(records)}? Their changes will be missing from the tables.", yes=yes)
+    elif not yes:
+        question = f"Discard {described(records)}? Their changes will be missing from the tables."
+        ask(question, otherwise="`sluice quarantine list` to see the entries")
     decided = quarantine.discard(records, command=command_line.get(), by=operator_of(target), note=note)
     _print(decided, "discarded", as_json, parked=parked)
 

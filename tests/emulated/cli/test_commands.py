@@ -282,7 +282,7 @@ def test_a_table_whose_objects_are_in_quarantine_is_not_failing(stack, capsys):
     assert table["notes"] == ["all of its objects are in quarantine, and nothing retries them by itself"]
     finding, advice = about_user(capsys)
     assert finding is None and advice.startswith("Nothing retries these by itself: `sluice quarantine list`")
-    assert run(["quarantine", "discard", "--all"]) == 0
+    assert run(["quarantine", "discard", "--yes", "--all"]) == 0
     capsys.readouterr()
     assert run(["status", "--json"]) == 0
     (table,) = describe(capsys)["tables"]

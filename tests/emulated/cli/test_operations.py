@@ -221,7 +221,7 @@ def test_data_is_missing(system, capsys):
     assert "lost_before_read" in capsys.readouterr().out
     again = put(system, 1)  # the source sends the changes again
     assert failed_items(admit(sqs_event(s3_body(again)), context())) == []
-    assert run(["quarantine", "discard", ObjectId("s-bronze", identity.key, identity.version).hash]) == 0
+    assert run(["quarantine", "discard", "--yes", ObjectId("s-bronze", identity.key, identity.version).hash]) == 0
     assert (state_of(system, identity), state_of(system, again)) == ("ignored", "pending")
 
 

@@ -192,7 +192,7 @@ def test_an_entry_is_shown_in_words_with_every_time_in_one_form(configured, caps
 
 def test_a_parked_object_and_a_whole_one_are_shown_without_what_they_lack(configured, capsys):
     bad = configured.admit(configured.write("bad"), items.QUARANTINED, code="not_avro", reason="no Avro")
-    assert run(["quarantine", "discard", bad.hash, "--note", "a test"]) == 0
+    assert run(["quarantine", "discard", "--yes", bad.hash, "--note", "a test"]) == 0
     waits = configured.admit(configured.write("waits"), items.PARKED, table=None, reason="no rule takes it")
     again = configured.admit(configured.write("again"), items.QUARANTINED, code="not_avro", reason="no Avro")
     capsys.readouterr()
@@ -386,7 +386,10 @@ def test_a_discarded_object_is_ignored_and_its_record_names_the_command(configur
     bad, holed = (configured.admit(put(configured, n)) for n in range(2))
     settled(configured, [bad, holed], bad=[bad], rows={holed: [a_row(0)]})
     assert run(["wait", "--strict", "--timeout", "0"]) == 1
-    assert run(["quarantine", "discard", bad.hash[:12], holed.hash[:12], "--note", "a broken test wrote them"]) == 0
+    assert (
+        run(["quarantine", "discard", "--yes", bad.hash[:12], holed.hash[:12], "--note", "a broken test wrote them"])
+        == 0
+    )
     records = configured.ledger.objects.get([bad, holed])
     assert (records[bad].state, records[bad].rule, records[bad].code) == ("ignored", "discarded", "corrupt_object")
     assert (records[holed].state, records[holed].quarantined_rows, records[holed].discarded_rows) == ("committed", 0, 1)
@@ -432,7 +435,7 @@ def test_no_higher_generation_admits_a_discarded_object_of_a_restarted_log(confi
     assert untaken.hash[:12] not in capsys.readouterr().out
 
     before = totals(configured)
-    assert run(["quarantine", "discard", odd.hash[:12], "--note", "not of this connector"]) == 0
+    assert run(["quarantine", "discard", "--yes", odd.hash[:12], "--note", "not of this connector"]) == 0
     record = configured.ledger.objects.get([odd])[odd]
     assert (record.state, record.rule, record.code) == ("ignored", "discarded", "log_restarted")
     assert totals(configured) == {**before, "objects_discarded": 1} and (
@@ -455,14 +458,14 @@ def test_no_higher_generation_admits_a_discarded_object_of_a_restarted_log(confi
 def test_what_waits_for_a_rule_is_discarded_only_where_it_is_named(configured, capsys):
     untaken = configured.admit(put(configured, 1), items.PARKED, None, topic="other", reason="no rule takes this topic")
     bad = configured.admit(put(configured, 2), items.QUARANTINED, code="not_avro", reason="no")
-    assert run(["quarantine", "discard", "--all"]) == 0
+    assert run(["quarantine", "discard", "--yes", "--all"]) == 0
     assert {identity: record.state for identity, record in configured.ledger.objects.get([untaken, bad]).items()} == {
         untaken: "parked",
         bad: "ignored",
     }
     assert run(["quarantine", "show", untaken.hash[:8]]) == 0
     assert "kind      parked" in capsys.readouterr().out
-    assert run(["quarantine", "discard", untaken.key]) == 0
+    assert run(["quarantine", "discard", "--yes", untaken.key]) == 0
     assert configured.ledger.objects.get([untaken])[untaken].rule == "discarded"
 
 
@@ -480,12 +483,12 @@ def test_parked_objects_are_discarded_by_topic_and_all_at_once(configured, capsy
     assert run(["quarantine", "list", "--parked", "--topic", "scratch", "--json"]) == 0
     listed = describe(capsys)["entries"]
     assert {entry["key"] for entry in listed} == {item.key for item in of_one}
-    assert run(["quarantine", "discard", "--parked", "--topic", "scratch"]) == 0
+    assert run(["quarantine", "discard", "--yes", "--parked", "--topic", "scratch"]) == 0
     assert sorted(states()) == ["ignored"] * 3 + ["parked", "quarantined"]
-    assert run(["quarantine", "discard", "--parked", "--all"]) == 0
+    assert run(["quarantine", "discard", "--yes", "--parked", "--all"]) == 0
     assert sorted(states()) == ["ignored"] * 4 + ["quarantined"]
     assert run(["wait", "--strict", "--timeout", "0"]) == 1
-    assert run(["quarantine", "discard", "--all"]) == 0
+    assert run(["quarantine", "discard", "--yes", "--all"]) == 0
     assert run(["wait", "--strict", "--timeout", "0"]) == 0
 
 
@@ -518,7 +521,7 @@ def test_a_parked_object_that_was_freed_meanwhile_is_not_discarded(configured):
 def test_two_commands_about_one_entry_decide_once(configured):
     bad = configured.admit(put(configured, 1), items.QUARANTINED, code="not_avro", reason="no")
     stale = configured.ledger.objects.get([bad])[bad]
-    assert run(["quarantine", "discard", bad.key]) == 0
+    assert run(["quarantine", "discard", "--yes", bad.key]) == 0
     assert not configured.ledger.quarantine.retry(
         stale, stale, Decision(bad, "retried", NOW, "sluice", "me", "quarantined")
     )
@@ -594,6 +597,13 @@ def test_no_verb_lets_an_objects_key_steer_the_terminal_or_break_a_line(configur
         assert arguments[0] == "quarantine" and arguments[1] == "list" or not {"\x1b", "\u202e"} & set(printed), (
             arguments
         )
+
+
+def test_a_discard_without_a_terminal_needs_yes(configured, capsys):
+    bad = configured.admit(put(configured, 1), items.QUARANTINED, code="not_avro", reason="no")
+    assert run(["quarantine", "discard", "--all"]) == 2
+    assert configured.ledger.objects.get([bad])[bad].state == items.QUARANTINED
+    assert "Use --yes to go on without a question, or `sluice quarantine list`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("answer", [False, True], ids=["no", "yes"])
