@@ -43,7 +43,7 @@ class Misfit:
 
 def misfits(sample: TopicSample, config: TableConfig) -> tuple[Misfit, ...]:
     """Return what a merge of the sampled objects would refuse them for, and columns of the rule that they lack."""
-    if sample.writer is None:
+    if sample.writer is None or not sample.writer.row.columns:  # of truncates alone
         return ()
     ruled_sample, writer = _ruled(sample, sample.writer, config)
     return (

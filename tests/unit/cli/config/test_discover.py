@@ -13,6 +13,7 @@ from sluice.onboarding.discovery import SMALL_BYTES, propose
 from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, Choice
 from sluice.onboarding.samples import SampledRow, TopicSample, sampled_row
 from sluice.schema.avro import read_writer_schema
+from sluice.schema.columns import RowSchema
 from sluice_cli.config.rule_text import add_rules, rules_text, whole_text, with_rules
 from sluice_cli.config.source import read_tables
 from sluice_cli.errors import NoPlaceForRules
@@ -265,6 +266,19 @@ def test_a_configuration_is_warned_of_columns_that_no_waiting_object_has():
         "partition_by: dateidd is no column of the objects that wait; did you mean dateid?",
         "position: at is no column of the objects that wait",
     )
+
+
+def test_a_column_of_operations_that_a_full_load_lacks_needs_no_yes():
+    table = TableConfig("e.s", "e", "s", "x", ("salesid",))
+    for column, setting in (("Op", None), ("gone", "delete_when")):
+        marked = replace(table, delete_when=DeleteWhen(column=column, values=("D",)))
+        (misfit,) = fit.misfits(sample(sales(3)), marked)
+        assert misfit.setting == setting and misfit.text.startswith(f"delete_when: {column} is no column")
+
+
+def test_objects_of_truncates_alone_lack_no_column():
+    truncates = replace(sample([]), writer=replace(SALES, row=RowSchema(())))
+    assert misfits(truncates, TableConfig("e.s", "e", "s", "x", ("salesid",))) == ()
 
 
 @pytest.mark.parametrize("schema", ["tables.schema.json", "docs/tables.schema.json"])
