@@ -148,6 +148,9 @@ def test_a_log_of_a_driver_that_died_is_rolled_back_and_written_again(
             bench.merge_manifest(manifest, config)
     hudi = HudiTable(bench.spark, bench.path(config), config)
     assert bench.rows(config, "id", "name") == [(1, "before"), (2, "n")]
+    written = {
+        path.name: path.read_bytes() for path in bench.local_path(config).glob(".*.log.*") if path.suffix != ".crc"
+    }
 
     assert bench.resolve(manifest, config) is None
     assert "rolled_back" in bench.events.names() and roll_back_unfinished(hudi) == ()
@@ -156,6 +159,7 @@ def test_a_log_of_a_driver_that_died_is_rolled_back_and_written_again(
     assert bench.left_to_spark() is None
     bench.merge(config, [bench.put([row("u", 5, 2, name="after")], SCHEMA)])
     assert bench.left_to_spark() is None
+    assert all((bench.local_path(config) / name).read_bytes() == body for name, body in written.items())
     assert bench.rows(config, "id", "name") == bench.rows_by_hudi_rs(config, "id", "name") == [(1, "new"), (2, "after")]
 
 

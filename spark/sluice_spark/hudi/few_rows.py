@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import secrets
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -96,6 +97,7 @@ _NEEDED_BY_LOGS = (
     (".table.HoodieCompactionHandler", "handleInsert", ("String", "String", "String", "java.util.Map")),
     *NEEDED_TO_READ,
 )
+_TOKEN_CLASS, _TOKEN = "org.apache.hudi.io.HoodieWriteHandle", "writeToken"
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,11 @@ def missing_in_engine(spark: SparkSession, record_index: bool, logs: bool = Fals
             found.getMethod(method, types) if method else found.getConstructor(types)
         except Py4JError:
             missing.append(f"{name[1:]}.{method or '<init>'}")
+    if logs:
+        try:
+            reflection.classForName(_TOKEN_CLASS).getDeclaredField(_TOKEN)
+        except Py4JError:
+            missing.append(f"{_TOKEN_CLASS}.{_TOKEN}")
     return tuple(missing)
 
 
@@ -279,7 +286,11 @@ def _action(hudi: HudiTable) -> str:
 
 
 def _appended(hudi: HudiTable, table: Any, client: Any, instant: str, file: FileToMerge, records: Iterable[Any]) -> Any:
-    """The statuses of a log file with the records, behind the file's others."""
+    """The statuses of a log file with the records, behind the file's others.
+
+    Its name is of its own. Hudi's local context gives each writer one token, and a log's name has no instant but its
+    base file's: a late put of a driver that is dead by now would replace what another one committed.
+    """
     made, statuses = hudi.jvm.java_list(), hudi.jvm.java_list()
     for record in records:
         made.add(record)
@@ -292,6 +303,9 @@ def _appended(hudi: HudiTable, table: Any, client: Any, instant: str, file: File
         made.iterator(),
         table.getTaskContextSupplier(),
     )
+    token = hudi.jvm.reflected(_TOKEN_CLASS).getDeclaredField(_TOKEN)
+    token.setAccessible(True)
+    token.set(handle, f"0-{secrets.randbelow(2**31)}-{secrets.randbelow(2**31)}")  # three numbers are a token's form
     handle.doAppend()
     statuses.add(handle.close())
     return statuses.iterator()

@@ -43,6 +43,10 @@ class HudiJvm:
         """An Avro schema of its JSON."""
         return self._jvm.org.apache.avro.Schema.Parser().parse(schema)
 
+    def reflected(self, name: str) -> Any:
+        """The java.lang.Class of a name."""
+        return self._jvm.py4j.reflection.ReflectionUtil.classForName(name)
+
     def temporary_folder(self) -> str:
         """The JVM's folder for temporary files."""
         return str(self._jvm.java.lang.System.getProperty("java.io.tmpdir"))
