@@ -87,7 +87,7 @@ VERBS = {
     "table": Verb(
         "sluice_cli.tables.inspect:app",
         _TABLES,
-        "Inspect a table: schema, commits, files, statistics. No Spark is started, and no row is read.",
+        "Inspect a table: schema, commits, files, statistics. Declare, accept or adopt one.",
         {
             "ddl": "sluice_cli.tables.catalog:ddl",
             "accept": "sluice_cli.tables.accept:accept",
@@ -107,7 +107,7 @@ VERBS = {
     "services": Verb(
         "sluice_cli.tables.services:app",
         _TABLES,
-        "List and request table services: compaction, clustering, cleaning, purge, catalog sync.",
+        "List and request table services: compaction, clustering, cleaning, archival, purge, catalog sync.",
     ),
     "verify": Verb(
         "sluice_cli.trace.verify:verify",

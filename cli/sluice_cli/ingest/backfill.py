@@ -49,8 +49,8 @@ def backfill(
     follow from the positions of changes, so older objects may come after newer ones. Where it is interrupted, the
     same command goes on.
 
-    Reconcile does the same on a schedule, a page at a time. The parameter BronzeBucketName gives the stack a bucket
-    that exists, and `sluice adopt-bucket` lets it announce new objects.
+    Reconcile does the same on a schedule, a page at a time. The parameter BronzeBucketName gives the stack an existing
+    bucket; `sluice adopt-bucket` lets it announce new objects.
 
     Examples:
 

@@ -72,7 +72,7 @@ def replay(
     ] = None,
     before: Annotated[
         str | None,
-        typer.Option("--before", metavar="TIME", help="Only objects written before.", show_default=False),
+        typer.Option("--before", metavar="TIME", help="Only objects written before this time.", show_default=False),
     ] = None,
     all: Annotated[bool, typer.Option("--all", help="Every committed object.")] = False,
     rate: Rate = RATE,

@@ -37,7 +37,7 @@ def adopt_bucket(
 
     All other notifications stay. A bucket has one notification configuration, which can only be replaced as a whole:
     the command reads it, adds the stack, and writes it back. Repeating the command changes nothing.
-    S3 doesn't validate the destinations: one may be the queue of a deleted stack, for which S3 would refuse all.
+    S3 is told not to validate the destinations: it would refuse all of them if one is the queue of a deleted stack.
 
     Examples:
 

@@ -63,8 +63,8 @@ def package(
         typer.Option(
             "--parameters",
             metavar="TEXT",
-            help="Instead, print the parameters of an environment of samconfig.toml, with those named after it over "
-            "them, as `sam deploy --parameter-overrides` takes them.",
+            help="Instead, print the parameters of an environment of samconfig.toml as `sam deploy "
+            "--parameter-overrides` takes them; NAME=VALUE behind the environment's name replaces one.",
             show_default=False,
         ),
     ] = None,

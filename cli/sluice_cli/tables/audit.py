@@ -68,7 +68,7 @@ def audit(
     An object is committed in one batch, whose outcome names a commit on its table's timeline, or the ledger says why
     not. Commits that left the active timeline count as archived. --repair admits objects that no notice announced, as
     reconcile does, and ends claims of batches that are not open; every other contradiction is left to you and listed
-    with its next step. It reads one listing of bronze, all manifests and outcomes, and the commits of all active
+    with its next step. The audit reads one listing of bronze, all manifests and outcomes, and the commits of all active
     timelines, while the stack works.
 
     The exit code is 1 if there is a contradiction that was not repaired.

@@ -54,7 +54,7 @@ def sync(
     tables: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TABLE]...", help="database.table. Default: every table with data.", show_default=False
+            metavar="[TABLE...]", help="database.table. Default: every table with data.", show_default=False
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="table",
     no_args_is_help=True,
-    help="Inspect a table: schema, commits, files, statistics. No Spark is started, and no row is read.",
+    help="Inspect a table: schema, commits, files, statistics. Declare, accept or adopt one.",
     rich_markup_mode="markdown",
 )
 

@@ -33,7 +33,7 @@ from sluice_cli.terminal.services import request_services, wait_for_services
 app = typer.Typer(
     name="services",
     no_args_is_help=True,
-    help="List and request table services: compaction, clustering, cleaning, purge, catalog sync.",
+    help="List and request table services: compaction, clustering, cleaning, archival, purge, catalog sync.",
     rich_markup_mode="markdown",
 )
 

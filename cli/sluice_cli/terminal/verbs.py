@@ -50,6 +50,7 @@ class Verb:
         command = typer.main.get_group(root).commands[name]
         complete(command)
         _without_types(command)
+        _with_whole_examples(command)
         return command
 
 
@@ -85,6 +86,14 @@ def _without_types(command: Any) -> None:
             parameter.display_type_rich = partial(_value_shown, parameter.display_type)
     for each in getattr(command, "commands", {}).values():
         _without_types(each)
+
+
+def _with_whole_examples(command: Any) -> None:
+    """Have the help of a command, and of those below it, break no line of an example: it is copied to a shell."""
+    paragraphs = (command.help or "").split("\n\n")
+    command.help = "\n\n".join(f"\b\n{each}" if each.startswith(" ") else each for each in paragraphs)
+    for each in getattr(command, "commands", {}).values():
+        _with_whole_examples(each)
 
 
 def _nothing_shown(ctx: Any) -> str:

@@ -48,7 +48,8 @@ def forget(
         list[str],
         typer.Argument(
             metavar="KEY...",
-            help="A value for every column of the record key, in order, as the table stores it. `--` before dashes.",
+            help="A value for every column of the record key, in order, as the table stores it. Put `--` before values "
+            "that begin with a dash.",
             show_default=False,
         ),
     ],

@@ -72,7 +72,7 @@ def history(
         typer.Option(
             "--before",
             metavar="TIME",
-            help="Only objects admitted before. Pages backwards.",
+            help="Only objects admitted before this time. Pages backwards.",
             show_default=False,
         ),
     ] = None,

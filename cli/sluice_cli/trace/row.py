@@ -48,7 +48,7 @@ def row(
         list[str],
         typer.Argument(
             metavar="KEY...",
-            help="A value for every column of the record key, in order. `--` before values with a dash.",
+            help="A value for every column of the record key, in order. Put `--` before values that begin with a dash.",
             show_default=False,
         ),
     ],

@@ -53,7 +53,7 @@ def verify(
 
     Each key's changes are folded by the definition that the merge follows, and compared with the table as hudi-rs reads
     it as of its last batch. All of the table's objects are read, with --sample too. The whole table takes one pass over
-    them for every 100,000 rows. Rows that only objects hold that are gone from bronze can't be proven. Rows and objects
+    them for every 100,000 rows. Rows whose objects are gone from bronze can't be proven. Rows and objects
     of the table that are in quarantine are not compared: their number stands below the verdict.
 
     A row that differs is listed with its key and the columns whose values differ. If `columns` or `expect` of the

@@ -68,6 +68,16 @@ def test_help_shows_no_types_and_cuts_no_summary(capsys):
         assert "..." not in text.partition("Commands:")[2], path
 
 
+def test_examples_stand_in_the_help_in_lines_that_can_be_copied(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    for path, command in paths(built()):
+        written = [line for line in (command.help or "").splitlines() if line.startswith("  ")]
+        assert run([*path, "--help"]) == 0
+        shown = [line.strip() for line in capsys.readouterr().out.splitlines()]
+        assert [line for line in written if line.strip() not in shown] == [], path
+        assert shown[0].count("[") == shown[0].count("]"), path
+
+
 def test_a_negative_value_is_answered_with_the_way_to_give_it(capsys):
     assert run(["row", "crm.user", "-5"]) == 2
     assert "Put `--` before values that begin with a dash" in capsys.readouterr().err
