@@ -157,6 +157,8 @@ def _value(setting: Setting, value: Any) -> Any:
         return written[0] if len(written) == 1 else list(written)
     if isinstance(written, Mapping):
         return dict(written)
+    if written == "0" and setting.name.endswith("_s"):
+        return 0  # of seconds, which needs no unit
     return _Switch(written) if setting.key in _SWITCHES and isinstance(written, str) else written
 
 

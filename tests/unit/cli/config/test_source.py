@@ -372,6 +372,7 @@ tables:
     catalog: {views: 'off'}
   - topic: log
     table: app.log
+    freshness: 0
     lane: side
     append_only: true
     catalog: off
