@@ -100,6 +100,8 @@ class ClaimStep:
             pending = self._ledger.pending.oldest(lane_name, min(FIRST_LOOK, lane.batch_objects))
             configuration = refreshed.result()
         pending = [item for item in pending if item.table not in unresolved]
+        if self._configuration.outgrown:  # what came since waits for the run that merges it by the newer one
+            return NothingClaimable(None, None)
         if not pending:
             return NothingClaimable(None, None)
         with profile.stage("plan"):

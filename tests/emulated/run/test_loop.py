@@ -182,7 +182,7 @@ def test_a_run_at_its_maximum_age_writes_when_what_waits_is_due(client):
 
 
 def test_a_run_ends_without_claiming_when_its_lane_gets_another_table(client):
-    before = configuration(rules=[TableRule("shop.orders", ("id",), topic="shop.orders")])
+    before = configuration(rules=[TableRule("shop.orders", ("id",), topic="shop.orders", freshness_s=0)])
     simulated = SimulatedLane(client, before)
     merged = simulated.put()
     late = []
@@ -191,7 +191,7 @@ def test_a_run_ends_without_claiming_when_its_lane_gets_another_table(client):
         simulated.file.content = Configuration(
             before.rules + (TableRule("shop.customers", ("id",), topic="shop.customers"),), before.lanes
         )
-        late.extend(simulated.put("shop.customers"))
+        late.extend(simulated.put("shop.customers") + simulated.put())  # of a table that the run knows, too
 
     simulated.clock.at(10, pushed)
     assert simulated.run(scope=scope_of(before, LANE).name).how == RELEASED
@@ -200,12 +200,12 @@ def test_a_run_ends_without_claiming_when_its_lane_gets_another_table(client):
         IDLE,
         simulated.clock.now_ms(),
         {"committed": 1},
-        {"pending": 1},
+        {"pending": 2},
     )
     assert simulated.clock.seconds < 20
     assert len(simulated.events("configuration_outgrown")) == 1
     assert simulated.run(scope=scope_of(simulated.file.content, LANE).name).how == RELEASED
-    assert simulated.states(late) == {"committed": 1}
+    assert simulated.states(late) == {"committed": 2}
 
 
 def test_a_run_adopts_a_configuration_that_keeps_its_lanes_tables(client):
