@@ -161,7 +161,7 @@ class Tracker:
 _MATCHES: Sequence[tuple[str, Callable[[str, str], bool]]] = (
     ("end so", lambda part, key: key.endswith(f"/{part.removeprefix('…').lstrip('/')}")),
     ("end so", lambda part, key: key.endswith(part)),
-    ("have it", lambda part, key: part in key or "…" in part and is_named(part, key)),
+    ("contain it", lambda part, key: part in key or "…" in part and is_named(part, key)),
 )
 
 

@@ -143,7 +143,7 @@ def _print(found: Verified) -> None:
         print(f"unread: and {len(found.unread) - SHOWN:,} more (--json lists all)")
     if found.disagreements:
         print(
-            f"{counted(len(found.disagreements), 'row')} differ. `sluice row {visible(found.table)} KEY` shows where a "
+            f"{counted(len(found.disagreements), 'row differs', 'rows differ')}. `sluice row {visible(found.table)} KEY` shows where a "
             f"row comes from, `sluice rebuild table {visible(found.table)}` writes the table anew"
         )
         changed = [each for each in found.disagreements if each.changed]

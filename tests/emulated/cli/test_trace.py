@@ -231,7 +231,7 @@ def test_an_object_is_found_by_its_address_and_by_a_unique_part_of_its_key(trace
         ("x+0+1.json", f"Keys that end so: {one.key}, {other.key}"),
         ("x+0+3.json", "has the key 'x+0+3.json'; did you mean x+0+2.json?"),
         ("zzz", "sluice history"),
-        ("topics/b", "Keys that have it: topics/b/x+0+1.json, topics/b/x+0+2.json"),
+        ("topics/b", "Keys that contain it: topics/b/x+0+1.json, topics/b/x+0+2.json"),
         ("s3://elsewhere/k", "s3://s-bronze"),
     ):
         assert run(["trace", name]) == 2 and described_so in capsys.readouterr().err
@@ -303,11 +303,11 @@ def test_a_replay_is_shown_apart_and_changes_no_time(traced, capsys):
     assert printed.out.splitlines()[1].split("\t")[3] == "+2.0 s" and "1 change in 2 batches" in printed.err
 
 
-def test_a_key_that_nobody_knows_gets_those_that_have_it(traced, capsys):
+def test_a_key_that_nobody_knows_gets_those_that_contain_it(traced, capsys):
     traced.put("topics/a.json", (1, "c", 1, "x", "a"))
     traced.put("topics/b.json", (1, "c", 1, "x", "a"))
     assert run(["trace", "topics/"]) == 2
-    assert "Keys that have it: topics/a.json, topics/b.json" in capsys.readouterr().err
+    assert "Keys that contain it: topics/a.json, topics/b.json" in capsys.readouterr().err
     assert run(["trace", "topics/a.json", "--version", "nope"]) == 2
 
 

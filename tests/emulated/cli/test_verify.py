@@ -208,6 +208,7 @@ def test_the_columns_that_differ_are_named(opened, capsys):
     assert run(["verify", source.table]) == 1
     out = capsys.readouterr().out
     assert f"other_values: [{row['id']}]: the table has other values: fee, name\n" in out and "expected of" not in out
+    assert "\n1 row differs. " in out
     assert run(["verify", source.table, "--json"]) == 1
     (found,) = describe(capsys)["disagreements"]
     assert (found["columns"], found["rule_changed"]) == (["fee", "name"], [])
