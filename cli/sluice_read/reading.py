@@ -17,6 +17,7 @@ from hudi import HudiReadConfig, HudiReadOptions, HudiTableBuilder
 from sluice.changes import hidden_columns
 from sluice.hudi import table_properties
 from sluice.hudi.file_slices import FileSlice
+from sluice.names import did_you_mean
 from sluice_aws.clock import epoch_ms
 from sluice_read.errors import UnknownColumn, UnknownTable, Unreadable
 from sluice_read.listing import TableListing, table_listing
@@ -160,7 +161,7 @@ class SilverTable:
         if found is None:
             names = tuple(item.name for item in visible)
             raise UnknownColumn(
-                f"{self.table} shows no column {name!r}",
+                f"{self.table} shows no column {name!r}{did_you_mean(name, names)}",
                 table=self.table,
                 column=name,
                 columns=names,

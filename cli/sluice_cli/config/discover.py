@@ -13,7 +13,7 @@ import typer
 from sluice.config.document import Configuration
 from sluice.config.values import PLACEHOLDER
 from sluice.errors import FAILED, UsageError
-from sluice.names import COLUMN, NAME
+from sluice.names import COLUMN, NAME, did_you_mean
 from sluice.onboarding.discovery import Proposal, propose
 from sluice.onboarding.samples import TopicSample
 from sluice_aws.ledger.ledger import DynamoDbLedger
@@ -208,7 +208,7 @@ def _known_topics(chosen: Chosen, topics: Mapping[str, object]) -> None:
     unknown = sorted(set(chosen) - set(topics))
     if unknown:
         raise UsageError(
-            f"No object of topic {unknown[0]} waits for a rule",
+            f"No object of topic {unknown[0]} waits for a rule{did_you_mean(unknown[0], topics)}",
             next_step="`sluice config discover` without choices shows the topics that do",
         )
 

@@ -12,6 +12,7 @@ from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.config.table import TableConfig
 from sluice.errors import CommandFailed, UsageError
 from sluice.ledger.ports import Ledger
+from sluice.names import did_you_mean
 from sluice.services.policy import applies_to
 from sluice.services.requests import FAILED, SERVICES
 from sluice_aws.clock import epoch_ms
@@ -145,7 +146,10 @@ def _wanted(named: Sequence[str] | None, config: TableConfig) -> tuple[str, ...]
     """The services to request, in their best order. Raises UsageError."""
     unknown = [name for name in named or () if name not in SERVICES]
     if unknown:
-        raise UsageError(f"{unknown[0]!r} is not a service", next_step=f"Services: {', '.join(SERVICES)}")
+        raise UsageError(
+            f"{unknown[0]!r} is not a service{did_you_mean(unknown[0], SERVICES)}",
+            next_step=f"Services: {', '.join(SERVICES)}",
+        )
     useless = [name for name in named or () if not applies_to(name, config)]
     if useless:
         raise UsageError(

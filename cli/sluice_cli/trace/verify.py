@@ -142,9 +142,10 @@ def _print(found: Verified) -> None:
     if len(found.unread) > SHOWN:
         print(f"unread: and {len(found.unread) - SHOWN:,} more (--json lists all)")
     if found.disagreements:
+        table, differ = visible(found.table), counted(len(found.disagreements), "row differs", "rows differ")
         print(
-            f"{counted(len(found.disagreements), 'row differs', 'rows differ')}. `sluice row {visible(found.table)} KEY` shows where a "
-            f"row comes from, `sluice rebuild table {visible(found.table)}` writes the table anew"
+            f"{differ}. `sluice row {table} KEY` shows where a row comes from, `sluice rebuild table {table}` writes "
+            "the table anew"
         )
         changed = [each for each in found.disagreements if each.changed]
         if changed:

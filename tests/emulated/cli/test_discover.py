@@ -118,6 +118,11 @@ def test_a_choice_that_can_be_none_is_a_wrong_command_line(parked, arguments):
     assert not Path("tables.yaml").exists()
 
 
+def test_a_mistyped_topic_is_answered_with_the_one_that_waits(parked, capsys):
+    assert run(["config", "discover", "--key", "tickit.crm.usr=id"]) == 2
+    assert "waits for a rule; did you mean tickit.crm.user?" in capsys.readouterr().err
+
+
 RULES = """
 tables:
   - {topic: pagila.public.film, table: shop.film, record_key: %s, partition_by: [%s]}

@@ -61,6 +61,7 @@ def test_without_a_name_all_that_concern_the_table_are_asked_for(served, invoked
     [
         (["shop.other"], "There is no table 'shop.other'"),
         ([TABLE, "-s", "vacuum"], "'vacuum' is not a service"),
+        ([TABLE, "-s", "compact"], "'compact' is not a service; did you mean compaction?"),
         ([TABLE, "-s", "clustering"], "names no clustering columns"),
         ([TABLE, "-s", "purge"], "delete_mode isn't hard"),
     ],

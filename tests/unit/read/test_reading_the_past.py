@@ -358,8 +358,8 @@ def test_read_takes_the_columns_of_a_past_state_from_the_history(own, monkeypatc
     shown = capsys.readouterr()
     assert sorted(shown.out.splitlines()) == ["ann", "c", "name"]
     assert "from crm.user_history" in shown.err and "2 rows" in shown.err
-    assert run(["read", "crm.user", "--as-of", BEFORE.format(1), "-c", "nothing"]) == 2
-    assert "shows no column" in capsys.readouterr().err
+    assert run(["read", "crm.user", "--as-of", BEFORE.format(1), "-c", "nane"]) == 2
+    assert "shows no column 'nane'; did you mean name?" in capsys.readouterr().err
     assert run(["read", "crm.user", "--as-of", BEFORE.format(1), "--lineage"]) != 0
 
 
