@@ -174,8 +174,9 @@ class SimulatedLane:
         return arrived
 
     def start(self) -> RunIdentity:
-        """The lane is asked for a run, and EMR Serverless starts its job run."""
+        """The lane is asked for a run, and EMR Serverless starts its job run, which takes a second."""
         self._runs += 1
+        self.clock.wait(1)
         identity = RunIdentity(LANE, f"run-{self._runs}", f"00job{self._runs}")
         assert self.ledger.lanes.request_start(LANE, identity.run, self.clock.now_ms()) is not None
         assert self.ledger.lanes.started(LANE, identity.run, identity.job_run_id)

@@ -104,6 +104,22 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class Settling:
+    """How long a run waits for more objects of a table without a commit, whose first load takes them best together.
+
+    Until `quiet_ms` have passed without another object, and no longer than `most_ms` since the first one.
+    """
+
+    quiet_ms: int
+    most_ms: int
+
+    def until(self, items: Iterable[PendingObject]) -> int:
+        """The time (epoch ms) from which these objects are claimed."""
+        arrived = [item.admitted_at for item in items]
+        return min(max(arrived) + self.quiet_ms, min(arrived) + self.most_ms)
+
+
+@dataclass(frozen=True)
 class ClaimPlan:
     """The objects to claim now, by table and oldest first, and when the next ones become claimable.
 
@@ -209,15 +225,33 @@ def claimable_tables(
 
 
 def ready_tables(
-    pending: Iterable[PendingObject], configs: Mapping[str, TableConfig], states: Mapping[str, TableState], now: int
+    pending: Iterable[PendingObject],
+    configs: Mapping[str, TableConfig],
+    states: Mapping[str, TableState],
+    now: int,
+    settling: Settling | None = None,
 ) -> frozenset[str]:
     """The tables of which some pending object may be claimed now."""
-    kinds = {(item.table, item.cohort is not None) for item in pending if feeds(item, configs.get(item.table))}
-    return frozenset(
-        table
-        for table, isolated in kinds
-        if claimable(configs.get(table), states.get(table, TableState(table)), now, isolated=isolated)
-    )
+    kinds: dict[tuple[str, bool], list[PendingObject]] = {}
+    for item in pending:
+        if feeds(item, configs.get(item.table)):
+            kinds.setdefault((item.table, item.cohort is not None), []).append(item)
+    moments = {
+        (table, isolated): _due_at(items, configs.get(table), states.get(table, TableState(table)), settling)
+        for (table, isolated), items in kinds.items()
+    }
+    return frozenset(table for (table, _), at in moments.items() if at is not None and at <= now)
+
+
+def _due_at(
+    items: Sequence[PendingObject], config: TableConfig | None, state: TableState, settling: Settling | None
+) -> int | None:
+    """When (epoch ms) a run may claim these objects, all of one cohort or of none; None as `claimable_at` has it."""
+    isolated = items[0].cohort is not None
+    at = claimable_at(config, state, isolated=isolated)
+    if at is None or isolated or settling is None or state.last_commit_at is not None:
+        return at
+    return max(at, settling.until(items))
 
 
 def _refused(config: TableConfig, state: TableState | None) -> bool:
@@ -251,13 +285,14 @@ def plan_claim(
     now: int,
     *,
     isolated_next: bool = False,
+    settling: Settling | None = None,
 ) -> ClaimPlan:
     """Take objects from the tables in turns, starting with the table that has waited longest, oldest objects first.
 
     A table whose next object would exceed the budget of bytes or rows gets no further turn. The very first object is
     always taken: one larger than the budget would otherwise wait for ever. A table that is being rebuilt gives objects
     of its lowest generation only. Objects of a topic that doesn't feed their table stay pending (`fed_by`). A table
-    missing from `states` was never committed.
+    missing from `states` was never committed: its objects are taken once no more of them come (`settling`).
 
     Objects of a cohort are taken with no others: where nothing else is claimable, or where it is their turn
     (`isolated_next`). The cohort that was divided least comes first, so that what is least suspect is merged first.
@@ -269,7 +304,7 @@ def plan_claim(
     later: list[int] = []
     groups: dict[tuple[str, str | None], deque[PendingObject]] = {}
     for (table, cohort), items in waiting.items():
-        at = claimable_at(configs.get(table), states.get(table, TableState(table)), isolated=cohort is not None)
+        at = _due_at(items, configs.get(table), states.get(table, TableState(table)), settling)
         if at is not None and at > now:
             later.append(at)
         elif at is not None:

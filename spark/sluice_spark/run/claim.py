@@ -14,6 +14,7 @@ from sluice.batch.claim import (
     Budget,
     ClaimPlan,
     PendingObject,
+    Settling,
     TableState,
     claimable_at,
     configured_tables,
@@ -39,6 +40,9 @@ from sluice_spark.ports import Configurations, Manifests
 from sluice_spark.run.hold import LaneHold
 
 FIRST_LOOK = 100  # pending objects read of each table: nearly always all of them
+# A first load by Arrow takes a tenth of the time that its second half takes behind a commit, as changes. The objects of
+# a snapshot come within moments of each other.
+SETTLING = Settling(quiet_ms=700, most_ms=5_000)
 
 
 @dataclass(frozen=True)
@@ -113,12 +117,14 @@ class ClaimStep:
             pending = self._filled(pending, configs, states, configuration.lane(lane_name).batch_objects, now)
         with profile.stage("plan"):
             budget = budget_of(configuration.lane(lane_name))
-            plan = plan_claim(pending, configs, states, budget, now, isolated_next=self._isolated_next)
+            plan = plan_claim(
+                pending, configs, states, budget, now, isolated_next=self._isolated_next, settling=SETTLING
+            )
             self._report_others(
                 pending, {table: config for table, config in configs.items() if table not in plan.objects}
             )
         if plan.empty:
-            return NothingClaimable(plan.next_due_at, waits_for_freshness_until(pending, configs, states, now))
+            return NothingClaimable(plan.next_due_at, stays_for(plan, pending, configs, states, now))
         self._isolated_next = not plan.isolated
         return self._open(plan, configs, states, configuration, now, profile)
 
@@ -137,7 +143,7 @@ class ClaimStep:
         by_table: dict[str, list[PendingObject]] = {}
         for item in pending:
             by_table.setdefault(item.table, []).append(item)
-        ready = sorted(ready_tables(pending, configs, states, now))
+        ready = sorted(ready_tables(pending, configs, states, now, SETTLING))
         asked = dict.fromkeys(ready, min(FIRST_LOOK, objects))
         while True:
             wanted = still_wanted({table: len(by_table[table]) for table in ready}, asked, objects)
@@ -249,15 +255,21 @@ def budget_of(lane: LaneConfig) -> Budget:
     return Budget(objects=lane.batch_objects, bytes=lane.batch_bytes, rows=lane.batch_rows)
 
 
-def waits_for_freshness_until(
-    pending: list[PendingObject], configs: Mapping[str, TableConfig], states: Mapping[str, TableState], now: int
+def stays_for(
+    plan: ClaimPlan,
+    pending: list[PendingObject],
+    configs: Mapping[str, TableConfig],
+    states: Mapping[str, TableState],
+    now: int,
 ) -> int | None:
-    """Until when (epoch ms) objects that wait only for freshness keep the run alive; None where there are none.
+    """Until when (epoch ms) objects that wait for freshness alone, or settle, keep the run alive; None without any.
 
     Only objects that come due within STAY_FOR_FRESHNESS_S: an idle run costs as much as a working one, and a later
     start costs little beside a freshness of hours. For the others, and for tables in back-off, `due_at` starts a run.
     """
     moments = []
+    if plan.next_due_at is not None and now < plan.next_due_at <= now + SETTLING.most_ms:
+        moments.append(plan.next_due_at)
     for table in {item.table for item in pending}:
         state = states.get(table, TableState(table))
         at = claimable_at(configs.get(table), state)

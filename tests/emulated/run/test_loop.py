@@ -79,6 +79,7 @@ def test_arrivals_during_a_merge_form_one_batch_however_many_notices_announce_th
         for table in ("shop.orders", "shop.customers", "shop.lines"):
             for _ in range(5):
                 rest.extend(simulated.put(table, 2))
+        simulated.clock.wait(1)  # new tables wait a moment for more objects
 
     simulated.merger.during["shop.orders"] = arrive
     assert simulated.run().batches == 2
@@ -371,7 +372,7 @@ def test_a_table_that_cannot_even_be_resolved_stays_claimed_and_stops_no_other(s
     simulated.merger.before["shop.orders"].append(ValueError("broken"))
     simulated.merger.resolving["shop.orders"].append(ValueError("no timeline"))
     more = []
-    simulated.clock.at(1, lambda: more.extend(simulated.put("shop.orders") + simulated.put("shop.customers")))
+    simulated.clock.at(2, lambda: more.extend(simulated.put("shop.orders") + simulated.put("shop.customers")))
     end = simulated.run()
     assert simulated.states(customers) == {"committed": 1}
     assert simulated.states(orders + more) == {"committed": 3}

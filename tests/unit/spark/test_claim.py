@@ -17,7 +17,7 @@ from sluice.config.lane import LaneConfig
 from sluice.config.rules.table_rule import TableRule
 from sluice.ledger import keys as items
 from sluice_aws.ledger.pending import DynamoDbPending
-from sluice_spark.run.claim import Claimed, ClaimStep, NothingClaimable
+from sluice_spark.run.claim import SETTLING, Claimed, ClaimStep, NothingClaimable
 
 LANE, BATCH = "main", 800
 OF_A_TABLE = 300  # read of it at the first look, at most
@@ -74,7 +74,7 @@ class InPlace:
         return done
 
 
-def taken(backlog, states=()):
+def taken(backlog, states=(), now_ms=10_000_000):
     """What one look takes of a backlog, and how many items it read."""
     configuration = Configuration(
         (TableRule(table="shop.{1}", record_key=("id",), topic="shop.*"),), (LaneConfig(LANE, batch_objects=BATCH),)
@@ -93,11 +93,19 @@ def taken(backlog, states=()):
         manifests=SimpleNamespace(put_manifest=lambda manifest, still_held: "key"),
         configuration=SimpleNamespace(refresh=lambda: configuration, current=configuration),
         hold=SimpleNamespace(identity=SimpleNamespace(lane=LANE, run="r", job_run_id="j"), still_held=lambda: True),
-        clock=SimpleNamespace(now_ms=lambda: 10_000_000),
+        clock=SimpleNamespace(now_ms=lambda: now_ms),
         log=SimpleNamespace(event=lambda *_, **__: None),
         background=InPlace(),
     )
     return step.take(frozenset()), counting.read
+
+
+def test_a_new_table_waits_for_its_objects_and_keeps_the_run_meanwhile():
+    settled = 1_002 + SETTLING.quiet_ms  # the third object came at 1,002
+    nothing, _ = taken({"shop.a": 3}, now_ms=settled - 1)
+    assert nothing == NothingClaimable(settled, settled)
+    claimed, _ = taken({"shop.a": 3}, now_ms=settled)
+    assert by_table(claimed) == {"shop.a": 3}
 
 
 def by_table(claimed):

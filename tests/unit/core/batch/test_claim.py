@@ -9,13 +9,16 @@ import pytest
 from sluice.batch.claim import (
     Budget,
     PendingObject,
+    Settling,
     TableState,
     claimable,
     claimable_tables,
     configured_tables,
     fed_by,
     plan_claim,
+    ready_tables,
 )
+from sluice.batch.isolation import Cohort
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.table import TableConfig
@@ -69,6 +72,35 @@ class TestClaimable:
     )
     def test_it_is_configured_not_paused_not_backing_off_and_old_enough(self, config, state, expected):
         assert claimable(config, state, NOW) is expected
+
+
+class TestSettling:
+    SETTLING = Settling(quiet_ms=700, most_ms=5_000)
+
+    def plan(self, pending, now, states=()):
+        configs = {item.table: a_config(item.table) for item in pending}
+        found = {state.table: state for state in states}
+        plan = plan_claim(pending, configs, found, WIDE, now, settling=self.SETTLING)
+        ready = ready_tables(pending, configs, found, now, self.SETTLING)
+        assert ready == set(plan.objects)
+        return sum(map(len, plan.objects.values())), plan.next_due_at
+
+    def test_a_first_load_waits_until_no_more_objects_come(self):
+        first, second = waiting(1, at=NOW), waiting(2, at=NOW + 600)
+        assert self.plan([first], NOW + 650) == (0, NOW + 700)
+        assert self.plan([first, second], NOW + 700) == (0, NOW + 1_300)
+        assert self.plan([first, second], NOW + 1_300) == (2, None)
+
+    def test_objects_that_never_stop_coming_are_claimed_after_a_while(self):
+        pending = [waiting(n, at=NOW + 500 * n) for n in range(11)]
+        assert self.plan(pending, NOW + 4_999) == (0, NOW + 5_000)
+        assert self.plan(pending, NOW + 5_000) == (11, None)
+
+    def test_a_table_with_a_commit_and_what_is_isolated_wait_for_nothing(self):
+        committed = TableState("shop.a", last_commit_at=NOW - 100_000)
+        assert self.plan([waiting(1, at=NOW)], NOW, [committed]) == (1, None)
+        alone = replace(waiting(1, at=NOW), cohort=Cohort(1, NOW).to_text())
+        assert self.plan([alone], NOW) == (1, None)
 
 
 class TestTurns:
