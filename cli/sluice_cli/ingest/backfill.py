@@ -24,6 +24,7 @@ from sluice_aws.s3.objects import ListedVersion, Objects
 from sluice_aws.stack import Target
 from sluice_cli.ingest.workload import RATE, DryRun, Rate, Throttle, Workload
 from sluice_cli.terminal.interaction import Yes, ask, bars, counting
+from sluice_cli.terminal.known_names import check_prefix
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, visible
 from sluice_cli.terminal.stack import supervise_now
 
@@ -64,6 +65,8 @@ def backfill(
         say(f"Goes on behind {visible(run.after[0])}, where it was interrupted")
     with counting(as_json) as tick:
         plan = run.plan(tick)
+    if not plan.total and not plan.left:
+        check_prefix(target, prefix)
     document: dict[str, Any] = {"prefix": prefix, **plan.described(target, rate), "admitted": {}, "failed": 0}
     if not as_json:
         print("\n".join(plan.lines(target, rate)))

@@ -25,14 +25,13 @@ from sluice_cli.ingest.replay_end import ReplayEnd, TableEnd
 from sluice_cli.ingest.workload import RATE, DryRun, Rate, Throttle, Workload
 from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.interaction import Yes, ask, bars, counting
-from sluice_cli.terminal.known_names import check_table
-from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, visible
+from sluice_cli.terminal.known_names import check_prefix, check_table
+from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say
 from sluice_cli.terminal.stack import supervise_now
 from sluice_read.moments import instant_of, point_in_time, refuse_backwards
 
 AT_ONCE = 400  # objects that are written before the rate is looked at: at least eight transactions
 POLL_S = 1.0
-NAMED = 5  # beginnings of keys, at most, in a message
 UNKNOWN = "the ledger doesn't know it: `sluice backfill`"
 _LEFT = {
     PENDING: "it is pending already",
@@ -115,7 +114,7 @@ def replay(
         plan = run.plan(tick)
     if not plan.total and not plan.left:
         check_table(target, table)
-        run.check_prefix()
+        check_prefix(target, prefix)
     document: dict[str, Any] = {**plan.described(target, rate), "replayed": 0}
     if not as_json:
         print("\n".join(plan.lines(target, rate)))
@@ -174,14 +173,12 @@ class Replay:
         self._past = PastBatches(self._objects, target.silver)
         self._merged_under: dict[tuple[str, str], int | None] = {}
         self._gone = 0  # objects of the batch that are no longer in bronze
-        self._prefix_found = False
 
     def plan(self, tick: Callable[[str, int], None]) -> Workload:
         """What would be merged again, and what is left, by the reason. Changes nothing."""
         found = Workload()
         seen = 0
         for page in self._pages():
-            self._prefix_found |= any(id.key.startswith(self._selection.prefix) for id in page)
             for id, record in self._chosen(page):
                 reason = self._obstacle(record, page[id][1]) if record is not None else UNKNOWN
                 if record is not None and reason is None:
@@ -193,25 +190,6 @@ class Replay:
         if self._selection.batch is not None and self._gone:
             found.left[GONE] += self._gone
         return found
-
-    def check_prefix(self) -> None:
-        """Raise UsageError, with what there is, if the plan found no key with the prefix."""
-        prefix = self._selection.prefix
-        if self._prefix_found or not prefix:
-            return
-        of_batch = f" of batch {self._selection.batch}" if self._selection.batch is not None else ""
-        folder, found = prefix, dict[str, None]()
-        while folder and not found:
-            folder = folder[: folder.rstrip("/").rfind("/") + 1]
-            page = self._objects.version_page(self._target.bronze, prefix=folder)
-            found = dict.fromkeys("".join(item.key[len(folder) :].partition("/")[:2]) for item in page.versions)
-        names = ", ".join(visible(folder + name) for name in [*found][:NAMED])
-        raise UsageError(
-            f"No key{of_batch} in bronze begins with {prefix!r}",
-            next_step=f"Keys begin with {names}{', for example' if len(found) > NAMED else ''}"
-            if found
-            else "Bronze is empty: `sluice put FILES` brings objects there",
-        )
 
     def write(self, throttle: Throttle, advance: Callable[[int], None]) -> list[ObjectId]:
         """Make the objects pending and wake their lanes; gives those that were written."""

@@ -268,12 +268,12 @@ def set_aside_lines(found: Survey, began: int) -> Iterator[str]:
 
     for title, records, option in (("parked", found.parked, " --parked"), ("quarantined", found.quarantined, "")):
         new = fresh(records)
-        # By the code where there is one: the words name the object, too.
+        # By the code where there is one: the words are those of the example.
         groups = _grouped(new, lambda each: (each.table or each.topic or "-", each.code or each.reason or "-"))
-        lines = [
-            _line(title, whose, counted(len(some), "object"), _why(some[0]), example=some[0].id.key, objects=len(some))
-            for (whose, _), some in groups.items()
-        ]
+        lines = []
+        for (whose, why), some in groups.items():
+            words = [some[0].reason] if some[0].code and some[0].reason else []
+            lines.append(_line([title, whose, counted(len(some), "object"), why], some[0].id.key, len(some), words))
         yield from _first(lines, title)
         if len(records) > len(new):
             yield f"{title}\t{counted(len(records) - len(new), 'object')} from before: `sluice quarantine list{option}`"
@@ -282,7 +282,7 @@ def set_aside_lines(found: Survey, began: int) -> Iterator[str]:
     lines = []
     for (table, code), those in sorted(_grouped(rows, lambda each: each[:2]).items()):
         number = f"{counted(sum(each[2] for each in those), 'row')} of {counted(len(those), 'object')}"
-        lines.append(_line("rows quarantined", table, number, code, example=those[0][3], objects=len(those)))
+        lines.append(_line(["rows quarantined", table, number, code], those[0][3], len(those)))
     yield from _first(lines, "rows quarantined")
     if len(found.with_rows) > len(new):
         left = found.quarantined_rows - sum(record.quarantined_rows for record in new)
@@ -293,10 +293,7 @@ def set_aside_lines(found: Survey, began: int) -> Iterator[str]:
 def waiting_lines(found: Survey) -> Iterator[str]:
     """List the objects that wait, by state and table."""
     groups = _grouped(found.waiting, lambda each: (each.state, each.table or "-"))
-    lines = [
-        _line(*group, counted(len(some), "object"), example=some[0].id.key, objects=len(some))
-        for group, some in groups.items()
-    ]
+    lines = [_line([*group, counted(len(some), "object")], some[0].id.key, len(some)) for group, some in groups.items()]
     yield from _first(lines, "...")
 
 
@@ -308,19 +305,15 @@ def _grouped(each: Iterable[T], group: Callable[[T], G]) -> dict[G, list[T]]:
     return found
 
 
-def _line(*words: str, example: str, objects: int) -> str:
-    """A line of a group, with its only object or an example."""
-    return "\t".join([*map(visible, words), f"{'' if objects == 1 else 'for example '}{visible(example)}"])
+def _line(group: Sequence[str], example: str, objects: int, words: Sequence[str] = ()) -> str:
+    """A line of a group, with its only object, or an example, and what is said of that one."""
+    return "\t".join(map(visible, [*group, f"{'' if objects == 1 else 'for example '}{example}", *words]))
 
 
 def _first(lines: Sequence[str], title: str) -> Iterator[str]:
     yield from lines[:LINES_SHOWN]
     if len(lines) > LINES_SHOWN:
         yield f"{title}\t{len(lines) - LINES_SHOWN:,} more lines (--json lists every object)"
-
-
-def _why(record: ObjectRecord) -> str:
-    return ": ".join(filter(None, (record.code, record.reason))) or "-"
 
 
 def _document(outcome: WaitResult, strict: bool) -> dict[str, Any]:

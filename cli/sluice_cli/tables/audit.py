@@ -32,6 +32,7 @@ from sluice_aws.settings import Settings
 from sluice_aws.stack import Target
 from sluice_cli.ingest.backfill import ListedObjects
 from sluice_cli.terminal.interaction import counting
+from sluice_cli.terminal.known_names import check_prefix
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -84,6 +85,8 @@ def audit(
     target = chosen_target(stack)
     with counting(as_json) as tick:
         report = Auditing(target).run(prefix, tick, repair=repair, keep_objects=objects)
+    if not report.states and not report.contradictions:
+        check_prefix(target, prefix)
     say_skipped(report.skipped)
     if as_json:
         print_json(_document(report, with_objects=objects))

@@ -1,4 +1,4 @@
-"""Refuses names of tables, lanes, topics and codes that the stack doesn't know, and says which ones it does.
+"""Refuses names of tables, lanes, topics, prefixes and codes that the stack doesn't know, and says which ones it does.
 
 A command asks only once it has found nothing: a name that finds something is known.
 """
@@ -71,6 +71,22 @@ def check_topic(target: Target, topic: str | None, also: Iterable[str | None] = 
         return
     known = {name for state in _ledger(target).tables.all() if (name := pinned_topic(state.pinned)) is not None}
     _refuse("topic", topic, known | {name for name in also if name})
+
+
+def check_prefix(target: Target, prefix: str | None) -> None:
+    """Raises UsageError for a prefix that no key in bronze begins with; it names what the nearest folder has."""
+    objects, folder = Objects(target.client("s3")), prefix or ""
+    if not folder or objects.version_page(target.bronze, prefix=folder, page_size=1).versions:
+        return
+    found: set[str] = set()
+    while folder and not found:
+        folder = folder[: folder.rstrip("/").rfind("/") + 1]
+        page = objects.version_page(target.bronze, prefix=folder)
+        found = {folder + "".join(item.key[len(folder) :].partition("/")[:2]) for item in page.versions}
+    raise UsageError(
+        f"No key in bronze begins with {prefix!r}{did_you_mean(prefix or '', found)}",
+        next_step=f"Keys begin with {_listed(found)}" if found else "Bronze is empty: `sluice put FILES` fills it",
+    )
 
 
 def check_code(code: str | None, also: Iterable[str] = ()) -> None:

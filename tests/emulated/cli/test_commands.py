@@ -172,7 +172,7 @@ def test_wait_lists_what_is_set_aside_while_it_waits(stack, capsys, monkeypatch)
     assert run(["wait"]) == 0
     out = capsys.readouterr().out
     assert "parked\tcrm.user\t1 object\tno rule of tables.yaml takes this topic\tp\n" in out
-    assert "quarantined\tcrm.user\t1 object\tnot_avro: not Avro\tq\n" in out
+    assert "quarantined\tcrm.user\t1 object\tnot_avro\tq\tnot Avro\n" in out
 
 
 def halt(ledger, lane):

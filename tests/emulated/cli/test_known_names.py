@@ -1,4 +1,4 @@
-"""Commands refuse names of tables, lanes, topics and codes that the stack doesn't know, and say what it knows."""
+"""Commands refuse names of tables, lanes, topics, prefixes and codes that the stack doesn't know, and say what it has."""
 
 import pytest
 from emulation.stack import describe
@@ -24,6 +24,7 @@ def configured(stack, invoked, tmp_path, capsys):
 
 
 MISTYPED_TABLE = "There is no table 'crm.usr'; did you mean crm.user?"
+MISTYPED_PREFIX = "No key in bronze begins with 'topics/crm.public.cty/'; did you mean topics/crm.public.city/?"
 
 
 @pytest.mark.parametrize(
@@ -56,6 +57,10 @@ MISTYPED_TABLE = "There is no table 'crm.usr'; did you mean crm.user?"
         (["quarantine", "retry", "--code", "nope"], "There is no code 'nope'"),
         (["runs", "--lane", "mian"], "There is no lane 'mian'; did you mean main?"),
         (["pause", "mian"], "There is no lane 'mian'; did you mean main?"),
+        (["replay", "--prefix", "topics/crm.public.cty/", "--yes"], MISTYPED_PREFIX),
+        (["replay", "--prefix", "topics/crm.public.cty/", "--dry-run", "--json"], MISTYPED_PREFIX),
+        (["backfill", "--prefix", "topics/crm.public.cty/", "--yes"], MISTYPED_PREFIX),
+        (["audit", "--prefix", "topics/crm.public.cty/"], MISTYPED_PREFIX),
     ],
 )
 def test_an_unknown_name_is_a_wrong_command_line(configured, capsys, arguments, message):

@@ -222,6 +222,7 @@ def test_a_prefix_that_no_key_has_is_a_wrong_command_line(committed, capsys, pre
     assert f"error: No key in bronze begins with '{prefix}'" in said
     near = "topics/" if prefix == "none" else f"topics/crm.public.city/, topics/{TOPIC}/, topics/moved"
     assert f"next step: Keys begin with {near}\n" in said
+    assert (f"did you mean topics/{TOPIC}/?" in said) == ("usr" in prefix)
 
 
 def test_choices_that_no_object_meets_together_say_so(committed, capsys):

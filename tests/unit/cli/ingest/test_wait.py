@@ -165,8 +165,8 @@ def test_objects_of_one_table_and_reason_are_one_line_with_an_example():
     ]
     assert lines_of(*found) == [
         "parked\tcrm.new\t3 objects\tno rule takes it\tfor example p-0",
-        "quarantined\tcrm.user\t10 objects\tnot_avro: Block 0 is no Avro\tfor example q-0",
-        "quarantined\tcrm.city\t1 object\tnot_avro: No Avro\tother",
+        "quarantined\tcrm.user\t10 objects\tnot_avro\tfor example q-0\tBlock 0 is no Avro",
+        "quarantined\tcrm.city\t1 object\tnot_avro\tother\tNo Avro",
         "rows quarantined\tcrm.user\t4 rows of 4 objects\tnull_record_key\tfor example r-0",
         "rows quarantined\tcrm.user\t8 rows of 4 objects\tunexpected_value\tfor example r-0",
     ]
