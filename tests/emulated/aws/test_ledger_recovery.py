@@ -131,6 +131,9 @@ def test_an_object_that_was_merged_twice_counts_once_in_a_recovered_ledger(simul
     empty = DynamoDbLedger(simulated._client, "other", threads=1)
     recover(simulated, empty, listing)
     assert empty.tables.get("shop.orders").totals["objects"] == 3
+    first = {id: record.first_batch for id, record in simulated.ledger.objects.get(listing).items()}
+    assert first == {id: record.first_batch for id, record in empty.objects.get(listing).items()}
+    assert [first[id] is not None for id in listing] == [True, True, False]
     assert empty.tables.get("shop.orders").totals == simulated.ledger.tables.get("shop.orders").totals
 
 

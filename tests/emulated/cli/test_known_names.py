@@ -1,4 +1,4 @@
-"""Commands refuse names of tables, lanes, topics, prefixes and codes that the stack doesn't know, and say what it has."""
+"""Commands refuse names of tables, lanes, topics, prefixes and codes that a stack doesn't know, and say what it has."""
 
 import pytest
 from emulation.stack import describe
