@@ -172,7 +172,8 @@ def _replayed(first: Trace, facts: TraceFacts, record: ObjectRecord, at: int) ->
         spans=tuple(_without_holes(_of_batch(facts, at))),
         counts=dict(outcome.counts) if outcome else {},
     )
-    moments = sorted((*first.moments, Moment("replayed", at, replay.result)), key=lambda moment: moment.at)
+    since = (Moment("replayed", at, replay.result), *map(_decided, facts.decisions))
+    moments = sorted((*first.moments, *since), key=lambda moment: moment.at)
     return replace(first, state=record.state, reason=_reason(record), moments=tuple(moments), replay=replay)
 
 
@@ -209,12 +210,7 @@ def _moments(facts: TraceFacts) -> Iterator[Moment]:
         yield Moment("unparked", record.unparked_at)
     if record.replayed_at is not None:
         yield Moment("rebuilt", record.replayed_at, "its table was rebuilt, and the object is merged again")
-    for decision in facts.decisions:
-        yield Moment(
-            decision.verb,
-            decision.at,
-            f"{decision.code or decision.reason or decision.state}, by {decision.by}: {decision.command}",
-        )
+    yield from map(_decided, facts.decisions)
     if record.state in LISTED_STATES and record.listed_at:
         yield Moment(record.state, int(record.listed_at), record.reason or record.rule or record.code or "")
     if facts.manifest is not None:
@@ -231,6 +227,11 @@ def _moments(facts: TraceFacts) -> Iterator[Moment]:
     announced = (facts.batch or {}).get("announced_at")
     if announced is not None:
         yield Moment("announced", announced)
+
+
+def _decided(decision: Decision) -> Moment:
+    why = decision.code or decision.reason or decision.state
+    return Moment(decision.verb, decision.at, f"{why}, by {decision.by}: {decision.command}")
 
 
 def _spans(facts: TraceFacts) -> Iterator[Stretch]:

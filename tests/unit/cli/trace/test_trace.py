@@ -157,6 +157,12 @@ def test_an_unfinished_or_failed_replay_leaves_the_rows_readable(state, result):
     assert (trace.state, trace.readable_at, trace.replay.result) == (state, T + 12_500, result)
 
 
+def test_a_decision_after_a_replay_is_a_moment_too():
+    decision = Decision(ID, "retried", T + DAY + 60_000, "sluice quarantine retry --all", "me", "committed")
+    moments = trace_of(replace(REPLAYED, decisions=(decision,))).moments
+    assert [moment.name for moment in moments][-2:] == ["replayed", "retried"]
+
+
 def test_a_rebuild_is_named_and_begins_the_way_anew():
     trace = trace_of(replace(FACTS, record=replace(RECORD, replayed_at=T + 6_000), run={}))
     assert trace.replay is None and trace.to_readable_ms == 12_450
