@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from typing import Any
 
@@ -71,13 +72,15 @@ def test_updates_go_into_logs_and_new_rows_into_files_as_by_spark(bench: Workben
     for config in (here, spark):
         bench.merge(config, item)
     for step in steps:
-        item = [bench.put(step, SCHEMA)]
+        item = [dataclasses.replace(bench.put(step, SCHEMA), first_batch="b-1" if step is steps[0] else None)]
         found, jobs = bench.jobs_of(lambda item=item: bench.merge(here, item))  # type: ignore[misc]
         assert (jobs, bench.left_to_spark()) == (1, None)
         assert told(found) == told(bench.merge(spark, item))
         assert files(bench, here) == files(bench, spark)
         assert bench.rows_by_hudi_rs(here, *STORED) == bench.rows_by_hudi_rs(spark, *STORED)
     assert bench.rows(here, *STORED) == bench.rows(spark, *STORED)
+    tokens = {path.name.rpartition("_")[2] for path in bench.local_path(here).glob(".*.log.*") if path.suffix != ".crc"}
+    assert len(tokens) == files(bench, here)["logs"] > 2, "no log is put over another, however late"
     bench.new_run()
     again = bench.merge(here, item)
     assert (again.instant, again.counts["repeated"], bench.left_to_spark()) == (None, 3, None)

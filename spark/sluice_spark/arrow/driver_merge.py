@@ -46,7 +46,7 @@ from sluice_spark.arrow.stored import by_key, rows_in
 from sluice_spark.arrow.table_files import read_file
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.few_rows import FewRows, FileToMerge, base_files, missing_in_engine, new_file
-from sluice_spark.hudi.log_rows import rows_in_logs
+from sluice_spark.hudi.logs import rows_in_logs
 from sluice_spark.hudi.table import HudiTable
 
 READS_AT_ONCE = 8
@@ -120,15 +120,14 @@ def merge_in_driver(
     held = [stored.get(key) for key in decided.keys]
     partitions = partition_paths(rows, config.partition_by).to_pylist()
     if logs:
-        return MergedInDriver(
-            _for_logs(rows, held, files, partitions, facts), decided.counts, judged, unexpected_in(seen)
-        )
+        made: FewRows | Rewrite = _for_logs(rows, held, files, partitions, facts)
+        return MergedInDriver(made, counts, judged, unexpected_in(seen))
     if by_handle and _moves(partitions, held, files):
         by_handle = by_merge_handle(sizes, facts, changes=changes.num_rows, target=target, moves=True)
     if by_handle:
         # New rows go into their partition's first file, as Hudi's own choice among small files does.
         first = {file.partition: file for file in reversed(files)}
-        made: FewRows | Rewrite = _few_rows(rows, held, files, partitions, first)
+        made = _few_rows(rows, held, files, partitions, first)
     else:
         files_rows = _by_file(rows, held, files, partitions, target, config.record_key)
         made = Rewrite(config.table, hudi.path, files_rows, work)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import json
-import secrets
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ from sluice.hudi import own_metadata
 from sluice.hudi.timeline import COMMIT, DELTA_COMMIT
 from sluice_spark.errors import RowsNotWritten
 from sluice_spark.hudi.facts import CommitResult, TableFacts
-from sluice_spark.hudi.log_rows import NEEDED_TO_READ
+from sluice_spark.hudi.logs import FIELDS_TO_NAME_A_LOG, NEEDED_TO_APPEND, NEEDED_TO_READ, append_to_log
 from sluice_spark.hudi.table import HudiTable
 
 COMMIT_TIME, SEQUENCE, RECORD_KEY, PARTITION_PATH, FILE_NAME = META_COLUMNS
@@ -77,27 +76,10 @@ _NEEDED_BY_RECORD_INDEX = (
 )
 # How rows come into merge-on-read tables: into logs, and new ones into new files.
 _NEEDED_BY_LOGS = (
-    (
-        ".io.HoodieAppendHandle",
-        "",
-        (
-            ".config.HoodieWriteConfig",
-            "String",
-            ".table.HoodieTable",
-            "String",
-            "String",
-            "java.util.Iterator",
-            ".common.engine.TaskContextSupplier",
-        ),
-    ),
-    (".io.HoodieAppendHandle", "doAppend", ()),
-    (".io.HoodieAppendHandle", "close", ()),
-    (".common.model.HoodieRecord", "setCurrentLocation", (".common.model.HoodieRecordLocation",)),
-    (".common.model.HoodieRecordLocation", "", ("String", "String")),
     (".table.HoodieCompactionHandler", "handleInsert", ("String", "String", "String", "java.util.Map")),
     *NEEDED_TO_READ,
+    *NEEDED_TO_APPEND,
 )
-_TOKEN_CLASS, _TOKEN = "org.apache.hudi.io.HoodieWriteHandle", "writeToken"
 
 
 @dataclass(frozen=True)
@@ -151,11 +133,11 @@ def missing_in_engine(spark: SparkSession, record_index: bool, logs: bool = Fals
             found.getMethod(method, types) if method else found.getConstructor(types)
         except Py4JError:
             missing.append(f"{name[1:]}.{method or '<init>'}")
-    if logs:
+    for name, field in FIELDS_TO_NAME_A_LOG if logs else ():
         try:
-            reflection.classForName(_TOKEN_CLASS).getDeclaredField(_TOKEN)
+            reflection.classForName(name).getDeclaredField(field)
         except Py4JError:
-            missing.append(f"{_TOKEN_CLASS}.{_TOKEN}")
+            missing.append(f"{name}.{field}")
     return tuple(missing)
 
 
@@ -222,12 +204,19 @@ def write_few(
             places = [place for place, other in enumerate(rows.files) if other.file_id == file.file_id]
             new = _new_rows(rows, places)
             if hudi.config.table_type == MOR and not new:
-                updates = [records.update(rows.values[n], keys[n], file, rows.ordering[n]) for n in places]
-                statuses = _appended(hudi, table, client, instant, file, updates)
+                statuses = append_to_log(
+                    hudi,
+                    client,
+                    table,
+                    instant,
+                    partition=file.partition,
+                    file_id=file.file_id,
+                    records=[records.update(rows.values[n], keys[n], file, rows.ordering[n]) for n in places],
+                )
             else:
                 made = jvm.java_map()
-                for count, place in enumerate(places):
-                    meta = _meta(instant, f"{instant}_{number}_{count}", keys[place], file.partition)
+                for count, place in enumerate(places):  # 0 is the number that logs have
+                    meta = _meta(instant, f"{instant}_{number + 1}_{count}", keys[place], file.partition)
                     row = {**rows.values[place], **meta}
                     made.put(keys[place], records.record(row, keys[place], file.partition, rows.ordering[place]))
                 if file.handle is None:
@@ -283,32 +272,6 @@ def _committed(hudi: HudiTable, client: Any, instant: str, stats: Any, metadata:
 
 def _action(hudi: HudiTable) -> str:
     return DELTA_COMMIT if hudi.config.table_type == MOR else COMMIT
-
-
-def _appended(hudi: HudiTable, table: Any, client: Any, instant: str, file: FileToMerge, records: Iterable[Any]) -> Any:
-    """The statuses of a log file with the records, behind the file's others.
-
-    Its name is of its own. Hudi's local context gives each writer one token, and a log's name has no instant but its
-    base file's: a late put of a driver that is dead by now would replace what another one committed.
-    """
-    made, statuses = hudi.jvm.java_list(), hudi.jvm.java_list()
-    for record in records:
-        made.add(record)
-    handle = hudi.jvm.classes.io.HoodieAppendHandle(
-        client.getConfig(),
-        instant,
-        table,
-        file.partition,
-        file.file_id,
-        made.iterator(),
-        table.getTaskContextSupplier(),
-    )
-    token = hudi.jvm.reflected(_TOKEN_CLASS).getDeclaredField(_TOKEN)
-    token.setAccessible(True)
-    token.set(handle, f"0-{secrets.randbelow(2**31)}-{secrets.randbelow(2**31)}")  # three numbers are a token's form
-    handle.doAppend()
-    statuses.add(handle.close())
-    return statuses.iterator()
 
 
 def _new_rows(rows: FewRows, places: Sequence[int]) -> int:

@@ -43,9 +43,11 @@ class HudiJvm:
         """An Avro schema of its JSON."""
         return self._jvm.org.apache.avro.Schema.Parser().parse(schema)
 
-    def reflected(self, name: str) -> Any:
-        """The java.lang.Class of a name."""
-        return self._jvm.py4j.reflection.ReflectionUtil.classForName(name)
+    def field(self, names: tuple[str, str]) -> Any:
+        """The java.lang.reflect.Field of a class, which may be private; `names` are the class's and the field's."""
+        found = self._jvm.py4j.reflection.ReflectionUtil.classForName(names[0]).getDeclaredField(names[1])
+        found.setAccessible(True)
+        return found
 
     def temporary_folder(self) -> str:
         """The JVM's folder for temporary files."""

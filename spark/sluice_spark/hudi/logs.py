@@ -1,12 +1,16 @@
-"""Finds the rows of some keys in the log files of a merge-on-read table, by Hudi's own reader of logs."""
+"""The log files of a merge-on-read table, by Hudi's own reader and writer: rows of some keys, and rows to append."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JError
+
 from sluice.changes import hidden_columns as hidden
+from sluice_spark.errors import RowsNotWritten
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.table import HudiTable
 
@@ -30,6 +34,36 @@ NEEDED_TO_READ = (
     (_BUILDER, "withTableMetaClient", (".common.table.HoodieTableMetaClient",)),
     (".common.model.HoodieAvroRecordMerger", "", ()),
 )
+_HANDLE = ".io.HoodieAppendHandle"
+NEEDED_TO_APPEND = (
+    (
+        _HANDLE,
+        "",
+        (
+            ".config.HoodieWriteConfig",
+            "String",
+            ".table.HoodieTable",
+            "String",
+            "String",
+            "java.util.Iterator",
+            ".common.engine.TaskContextSupplier",
+        ),
+    ),
+    (
+        _HANDLE,
+        "write",
+        (".common.model.HoodieRecord", "org.apache.avro.Schema", ".common.config.TypedProperties"),
+    ),
+    (_HANDLE, "doAppend", ()),
+    (_HANDLE, "close", ()),
+    (".common.model.HoodieRecord", "setCurrentLocation", (".common.model.HoodieRecordLocation",)),
+    (".common.model.HoodieRecordLocation", "", ("String", "String")),
+)
+# Private fields: the token of a slice's first log, the writer of a log, and the token of a log behind others.
+_TOKEN = ("org.apache.hudi.io.HoodieWriteHandle", "writeToken")
+_WRITER = ("org.apache.hudi.io.HoodieAppendHandle", "writer")
+_NEXT_TOKEN = ("org.apache.hudi.common.table.log.HoodieLogFormatWriter", "rolloverLogWriteToken")
+FIELDS_TO_NAME_A_LOG = (_TOKEN, _WRITER, _NEXT_TOKEN)
 
 
 @dataclass(frozen=True)
@@ -80,3 +114,35 @@ def _row(record: Any, schema: Any, jvm: Any) -> LogRow | None:
     row = found.get()
     owed = row.get(hidden.OWED)
     return LogRow(str(row.get(hidden.POSITION).toString()), None if owed is None else str(owed.toString()))
+
+
+def append_to_log(
+    hudi: HudiTable, client: Any, table: Any, instant: str, *, partition: str, file_id: str, records: Sequence[Any]
+) -> Any:
+    """Write Hudi's records into one log file, behind the file group's others; returns Java's iterator of statuses.
+
+    The log has a name of its own. Hudi's local context gives every writer one token, a log takes the token of the one
+    before, and its name has no instant but its base file's: a late put of a driver that is dead by now would replace
+    what another one committed. Raises RowsNotWritten.
+    """
+    others, statuses = hudi.jvm.java_list(), hudi.jvm.java_list()
+    for record in records[1:]:
+        others.add(record)
+    config = client.getConfig()
+    handle = hudi.jvm.classes.io.HoodieAppendHandle(
+        config, instant, table, partition, file_id, others.iterator(), table.getTaskContextSupplier()
+    )
+    token = f"0-{secrets.randbelow(2**31)}-{secrets.randbelow(2**31)}"  # three numbers are a token's form
+    hudi.jvm.field(_TOKEN).set(handle, token)
+    handle.write(records[0], hudi.jvm.parsed_avro(config.getSchema()), config.getProps())  # makes the writer
+    writer = hudi.jvm.field(_WRITER).get(handle)
+    if writer is None:
+        raise RowsNotWritten(f"{hudi.config.table}: Hudi opened no log", table=hudi.config.table)
+    try:
+        hudi.jvm.field(_NEXT_TOKEN).set(writer, token)
+        handle.doAppend()
+        statuses.add(handle.close())
+    except Py4JError:
+        writer.close()  # else Java's end puts what is written so far, behind the roll-back
+        raise
+    return statuses.iterator()
