@@ -211,7 +211,7 @@ def test_quarantined_objects_of_a_table_without_data_are_looked_at_too(stack, ca
     stack.admit(id, items.QUARANTINED, table="shop.orders", topic="shop.orders", format="parquet", code="x", reason="x")
     assert run(["config", "push", str(file)]) == 2, "a retry would refuse them again"
     shown = (
-        "! record_key: idd is no column of the objects that wait; did you mean id?: objects without it are quarantined"
+        "! record_key: idd is no column of the objects that wait (did you mean id?): objects without it are quarantined"
     )
     assert shown in capsys.readouterr().out
 

@@ -48,9 +48,11 @@ def test_a_push_takes_waiting_objects_whose_keys_a_new_pattern_reads(unnamed, tm
 def test_a_push_says_where_a_rule_does_not_fit_what_its_pattern_finds(unnamed, tmp_path, capsys):
     file = tmp_path / "rules.yaml"
     file.write_text(RULES.replace("record_key: id", "record_key: idd"))
-    assert run(["config", "push", str(file), "--json"]) == 0
+    assert run(["config", "push", str(file), "--json"]) == 2
+    capsys.readouterr()
+    assert run(["config", "push", str(file), "--yes", "--json"]) == 0
     (warning,) = describe(capsys)["warnings"]
-    assert "hr.employee: record_key: idd is no column of the objects that wait; did you mean id?" in warning
+    assert "hr.employee: record_key: idd is no column of the objects that wait (did you mean id?)" in warning
 
 
 @pytest.mark.parametrize(
