@@ -51,8 +51,8 @@ def test_a_push_says_where_a_rule_does_not_fit_what_its_pattern_finds(unnamed, t
     assert run(["config", "push", str(file), "--json"]) == 2
     capsys.readouterr()
     assert run(["config", "push", str(file), "--yes", "--json"]) == 0
-    (warning,) = describe(capsys)["warnings"]
-    assert "hr.employee: record_key: idd is no column of the objects that wait (did you mean id?)" in warning
+    (risk,) = describe(capsys)["plan"]["risks"]
+    assert "hr.employee: record_key: idd is no column of the objects that wait (did you mean id?)" in risk
 
 
 @pytest.mark.parametrize(
