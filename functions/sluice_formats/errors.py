@@ -91,7 +91,7 @@ class NotAvro(SluiceError):
     """An object that doesn't begin like an Avro container; facts: `begins`, the first bytes in hexadecimal."""
 
     code = "not_avro"
-    next_step = "Configure the connector's format, or let the table's rule leave these keys out"
+    next_step = "Configure the connector's format, or narrow the rule's `topic` or `key_pattern` to other keys"
 
 
 class CorruptObject(SluiceError):
@@ -189,7 +189,7 @@ class NotParquet(SluiceError):
     """An object that doesn't end like a Parquet file; facts: `ends`, the last bytes in hexadecimal."""
 
     code = "not_parquet"
-    next_step = "Configure the connector's format, or let the table's rule leave these keys out"
+    next_step = "Configure the connector's format, or narrow the rule's `topic` or `key_pattern` to other keys"
 
 
 class DamagedParquet(SluiceError):

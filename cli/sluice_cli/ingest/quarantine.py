@@ -285,7 +285,7 @@ def discard(
     """
     quarantine, _, target = _opened(stack)
     choice = Selection(tuple(names or ()), table, code, all, parked, topic)
-    records = quarantine.chosen(choice)
+    records = quarantine.chosen(choice, "--table, --topic, --code, --all or --parked")
     if not records:
         _check_names(target, choice, quarantine.everything())
     elif not yes:

@@ -129,13 +129,12 @@ class Quarantine:
         """Every entry, and every parked object."""
         return chain(self.entries(Selection(all=True)), self.entries(Selection(all=True, parked=True)))
 
-    def chosen(self, choice: Selection) -> list[ObjectRecord]:
-        """The entries to decide about. Raises UsageError for a name that fits no entry or several."""
+    def chosen(self, choice: Selection, options: str = "--table, --code or --all") -> list[ObjectRecord]:
+        """The entries to decide about; `options` choose them. Raises UsageError for a name of no entry or several."""
         if choice.empty:
             raise UsageError(
                 "Nothing is chosen",
-                next_step="Name entries by their id, or use --table, --topic, --code or --all;"
-                " `sluice quarantine list` shows them, with --parked the parked ones",
+                next_step=f"Name entries by their id, or use {options}; `sluice quarantine list` shows them",
             )
         found = list(self.entries(choice))
         for name in choice.named:

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from sluice.errors import CommandFailed
-from sluice.lane.machine import HALTED, LaneState
+from sluice.lane.machine import HALTED, IDLE, LaneState
 from sluice.ledger.ports import Ledger
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.stack import Target
 from sluice_cli.ingest.survey import describe_lane
 from sluice_cli.terminal.known_names import check_lane
-from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json
+from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, say
 from sluice_cli.terminal.stack import supervise_now
 
 Lane = Annotated[str, typer.Argument(metavar="LANE", help="The lane's name, as `sluice status` lists it.")]
@@ -52,7 +52,11 @@ def resume(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
             next_step=f"Run `sluice rebuild table {rebuilding[0]}` again to finish, then resume the lane",
         )
     _decided_by_hand(ledger, lane)
-    state = ledger.lanes.resume(lane)
+    state = ledger.lanes.get(lane)
+    if state.state == IDLE and state.backoff_until is None:  # resumed, it would start a run that finds nothing
+        say(f"{lane} is neither paused nor halted")
+    else:
+        state = ledger.lanes.resume(lane)
     supervise_now(target)
     _print(state, as_json)
 

@@ -166,13 +166,9 @@ def _changed_bytes(file: FileWritten) -> int:
     return file.written_bytes if changed >= file.rows else file.written_bytes * changed // file.rows
 
 
-def file_rows(listing: TableListing, *, partition: str | None = None) -> list[FileRow]:
+def file_rows(listing: TableListing) -> list[FileRow]:
     """List the file groups that readers see now, by partition."""
-    return [
-        _file_row(item)
-        for item in listing.slices(listing.newest_until(None))
-        if partition is None or item.partition == partition
-    ]
+    return [_file_row(item) for item in listing.slices(listing.newest_until(None))]
 
 
 def _file_row(item: FileSlice) -> FileRow:

@@ -8,6 +8,7 @@ import typer
 
 from sluice.errors import SluiceError
 from sluice_cli.tables import catalog as catalog_commands
+from sluice_cli.terminal.known_names import check_partition
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -227,7 +228,9 @@ def files(
     """
     from sluice_cli.tables.details import document, file_rows
 
-    rows = file_rows(_listing(chosen_target(stack), table), partition=partition)
+    listed = file_rows(_listing(chosen_target(stack), table))
+    check_partition(partition, (row.partition for row in listed))
+    rows = [row for row in listed if partition in (None, row.partition)]
     if as_json:
         print_json([document(row) for row in rows])
         return

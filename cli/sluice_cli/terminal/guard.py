@@ -159,7 +159,9 @@ def guard_output() -> None:
     sys.stdout, sys.stderr = _guarded(sys.stdout), _guarded(sys.stderr, for_messages=True)
 
 
-def _guarded(stream: TextIO, *, for_messages: bool = False) -> TextIO:
+def _guarded(stream: TextIO | None, *, for_messages: bool = False) -> TextIO:
+    if stream is None:  # the process was started without the stream: `>&-` in a shell
+        stream = open(os.devnull)  # refuses what is written, and takes the place of files that are opened later
     if isinstance(stream, _EscapingStream):
         return stream
     return cast(TextIO, _EscapingStream(_CheckedStream(stream, for_messages=for_messages)))

@@ -73,6 +73,12 @@ def check_topic(target: Target, topic: str | None, also: Iterable[str | None] = 
     _refuse("topic", topic, known | {name for name in also if name})
 
 
+def check_partition(partition: str | None, known: Iterable[str]) -> None:
+    """Raises UsageError for a partition that isn't among the folders of a table's partitions."""
+    if partition is not None:
+        _refuse("partition", partition, set(known))
+
+
 def check_prefix(target: Target, prefix: str | None) -> None:
     """Raises UsageError for a prefix that no key in bronze begins with; it names what the nearest folder has."""
     objects, folder = Objects(target.client("s3")), prefix or ""

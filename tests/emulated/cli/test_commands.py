@@ -518,6 +518,14 @@ def test_a_paused_lane_is_resumed_and_supervised_at_once(stack, invoked, capsys)
     assert invoked == [("s-supervise", "Event")]
 
 
+def test_a_lane_that_rests_is_resumed_without_a_run_that_finds_nothing(stack, invoked, capsys):
+    stack.ledger.lanes.wake("main")
+    lane = stack.ledger.lanes.get("main")
+    assert run(["resume", "main"]) == 0
+    assert "main is neither paused nor halted" in capsys.readouterr().err
+    assert stack.ledger.lanes.get("main") == lane
+
+
 def test_a_mistyped_lane_is_not_made(stack, capsys):
     assert run(["pause", "mian"]) == 2
     assert "Lanes: main" in capsys.readouterr().err

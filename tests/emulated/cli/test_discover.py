@@ -146,9 +146,7 @@ def test_push_and_check_look_at_what_waits_for_a_new_table(stack, capsys, tmp_pa
     file.write_text(RULES % ("language_id", "ratin"))
     assert run(["config", "check", str(file), "--waiting"]) == 0
     checked = capsys.readouterr().err
-    assert (
-        "warning: shop.film: partition_by: ratin is no column of the objects that wait (did you mean rating?)" in checked
-    )
+    assert "shop.film: partition_by: ratin is no column of the objects that wait (did you mean rating?)" in checked
     assert "warning: shop.film: record_key: language_id has 3 values in " in checked and "film_id" in checked
     assert "warning: dms.film: the column Op holds operations: add `delete_when: {column: Op, values: [D]}`" in checked
     assert run(["config", "push", str(file), "--json"]) == 2, "a partition column that nothing has needs a yes"

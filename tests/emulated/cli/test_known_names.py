@@ -5,6 +5,7 @@ from emulation.stack import describe
 
 from sluice.ledger import keys as items
 from sluice_cli.main import run
+from sluice_cli.tables import details, inspect
 
 TABLES = """
 tables:
@@ -127,3 +128,13 @@ def test_a_history_table_is_a_known_name(configured, capsys, tmp_path):
 def test_a_retry_of_nothing_says_that_nothing_is_chosen(configured, capsys):
     assert run(["quarantine", "retry", "--table", "crm.user"]) == 1
     assert "0 entries retried: none is in quarantine for this choice" in capsys.readouterr().out
+
+
+def test_a_mistyped_partition_is_answered_with_the_one_that_was_meant(monkeypatch, capsys):
+    monkeypatch.setattr(inspect, "_listing", lambda target, table: None)
+    monkeypatch.setattr(inspect, "chosen_target", lambda stack: None)
+    file = details.FileRow("place=A", "f-0", None, None, 1, 0, 0, small=True)
+    monkeypatch.setattr(details, "file_rows", lambda listing: [file])
+    assert run(["table", "files", "moma.works", "--partition", "plce=A"]) == 2
+    assert "There is no partition 'plce=A'; did you mean place=A?" in capsys.readouterr().err
+    assert run(["table", "files", "moma.works", "--partition", "place=A"]) == 0

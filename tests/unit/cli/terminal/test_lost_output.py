@@ -35,6 +35,13 @@ def test_a_reader_that_has_gone_ends_a_command_quietly_with_141(arguments):
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.parametrize("closed, wanted", [(">&-", [LINE.rpartition(":")[0]]), (">&- 2>&-", [])])
+def test_a_closed_stdout_is_reported_in_one_line(closed, wanted):
+    line = ["sh", "-c", f'"$@" {closed}', "sh", *COMMAND, "--version"]
+    done = subprocess.run(line, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, [found.rpartition(":")[0] for found in done.stderr.splitlines()]) == (1, wanted)
+
+
 @pytest.mark.parametrize("form", [[], ["--json"], ["--csv"], ["--spreadsheet"]], ids=" ".join)
 def test_rows_that_do_not_fit_on_the_disk_are_reported_in_one_line(form, monkeypatch, capsys):
     monkeypatch.setattr(query, "chosen_target", lambda stack: SilverFolder(SILVER_FOLDER))
