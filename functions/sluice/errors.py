@@ -116,7 +116,8 @@ class SchemaFrozen(Incompatible):
 
     code = "schema_frozen"
     next_step = (
-        "To take it, set `schema: evolve` in the table's rule, push it, then `sluice quarantine retry`. To go on"
+        "To take it, set `schema: evolve` in the table's rule, push it, then "
+        "`sluice quarantine retry --code schema_frozen`. To go on"
         " without a new column, name it in `columns: {exclude: ...}`"
     )
 
@@ -134,7 +135,7 @@ class KillsItsRun(SluiceError):
     code = "kills_its_run"
     next_step = (
         "Look at the driver's log of the dead runs: too little memory is the usual cause. Give the lane more, or lower"
-        " the table's limits, then `sluice quarantine retry`"
+        " the table's limits, then `sluice quarantine retry --code kills_its_run`"
     )
 
 
@@ -142,21 +143,26 @@ class FailsItsMerge(SluiceError):
     """An object whose merge fails with nothing beside it, while other objects of its table are merged."""
 
     code = "fails_its_merge"
-    next_step = "Look at the reason, which is the error's text. Once it is mended: `sluice quarantine retry`"
+    next_step = (
+        "Look at the reason, which is the error's text. Once it is mended: "
+        "`sluice quarantine retry --code fails_its_merge`"
+    )
 
 
 class GivenUp(SluiceError):
     """An object of a batch that an operator gave up (`sluice batch give-up`)."""
 
     code = "given_up"
-    next_step = "Once the cause is mended: `sluice quarantine retry`"
+    next_step = "Once the cause is mended: `sluice quarantine retry --code given_up`"
 
 
 class ExpansionLimit(SluiceError):
     """An object that is larger, decoded, than its table's limits allow; facts: `limit`, `unit`."""
 
     code = "expansion_limit"
-    next_step = "If such an object is expected, raise the table's limits, then `sluice quarantine retry`"
+    next_step = (
+        "If such an object is expected, raise the table's limits, then `sluice quarantine retry --code expansion_limit`"
+    )
 
 
 class ObjectTooLarge(SluiceError):
@@ -164,7 +170,8 @@ class ObjectTooLarge(SluiceError):
 
     code = "object_too_large"
     next_step = (
-        "Let the writer write smaller objects, or raise the table's limit object_bytes, then `sluice quarantine retry`"
+        "Let the writer write smaller objects, or raise the table's limit object_bytes, then "
+        "`sluice quarantine retry --code object_too_large`"
     )
 
 
@@ -181,7 +188,7 @@ class SchemaTooComplex(SluiceError):
     code = "schema_too_complex"
     next_step = (
         "Simplify the schema at the source, or raise those of the table's limits that are settings;"
-        " then run `sluice quarantine retry`"
+        " then run `sluice quarantine retry --code schema_too_complex`"
     )
 
 

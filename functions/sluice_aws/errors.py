@@ -143,7 +143,7 @@ class ObjectArchived(SluiceError):
 
     code = "object_archived"
     next_step = (
-        "Restore the object in S3, then run `sluice quarantine retry`;"
+        "Restore the object in S3, then run `sluice quarantine retry --code object_archived`;"
         " let lifecycle rules archive only objects older than an outage lasts"
     )
 

@@ -72,7 +72,8 @@ def _check_quotes(text: bytes, form: CsvForm) -> None:
             raise NotCsv(
                 "A quote follows a backslash, and is not doubled",
                 cause=str(error)[:_CELL],
-                next_step="Add `csv: {escape: '\\'}` to the table's rule and push it, then `sluice quarantine retry`",
+                next_step="Add `csv: {escape: '\\'}` to the table's rule and push it, then `sluice quarantine retry "
+                "--code not_csv`",
             ) from error
 
 

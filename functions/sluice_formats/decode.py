@@ -157,7 +157,8 @@ def _check_ordered(writer: WriterSchema, offset: int | None, plan: ReaderPlan) -
                 "The rule has delete_when, and neither a position column nor the object's name orders its changes",
                 field="position",
                 value="none",
-                next_step="Name the column that orders them in the rule's `position`, then `sluice quarantine retry`",
+                next_step="Name the column that orders them in the rule's `position`, then `sluice quarantine retry "
+                "--code unordered_change`",
             )
 
 

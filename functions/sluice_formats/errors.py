@@ -32,7 +32,7 @@ class DeletionsUnmarked(SluiceError):
     code = "deletions_unmarked"
     next_step = (
         "Add `delete_when` with this column and the values that mark deletions to the table's rule, or"
-        " `delete_when: off` if the column is data; push it, then `sluice quarantine retry`"
+        " `delete_when: off` if the column is data; push it, then `sluice quarantine retry --code deletions_unmarked`"
     )
 
 
@@ -69,7 +69,10 @@ class UnexpectedValue(SluiceError):
     """A row with a value that its table's `expect` excludes; facts: `column`, `record`."""
 
     code = "unexpected_value"
-    next_step = "Correct the row at the source, or the rule's `expect`; push it, then `sluice quarantine retry`"
+    next_step = (
+        "Correct the row at the source, or the rule's `expect`; push it, then "
+        "`sluice quarantine retry --code unexpected_value`"
+    )
 
 
 class UnusablePattern(SluiceError):
@@ -120,7 +123,8 @@ class UnreadableObject(SluiceError):
 
     code = "unreadable_object"
     next_step = (
-        "Upload the object again, or report the cause and `sluice quarantine retry` with a release that reads it"
+        "Upload the object again, or report the cause and "
+        "`sluice quarantine retry --code unreadable_object` with a release that reads it"
     )
 
 
@@ -144,7 +148,7 @@ class CsvWithoutHeader(SluiceError):
     code = "csv_without_header"
     next_step = (
         "Let the writer put the names of the columns into the first row (AWS DMS: AddColumnName=true), or list them in"
-        " the rule's `csv: {columns: [...]}`; push it, then `sluice quarantine retry`"
+        " the rule's `csv: {columns: [...]}`; push it, then `sluice quarantine retry --code csv_without_header`"
     )
 
 
@@ -154,7 +158,7 @@ class RaggedCsv(SluiceError):
     code = "ragged_csv"
     next_step = (
         "Correct the row and upload the object again. If `csv: {columns: [...]}` or `delimiter` of the table's rule"
-        " don't fit the object, correct them and `sluice quarantine retry`"
+        " don't fit the object, correct them and `sluice quarantine retry --code ragged_csv`"
     )
 
 
@@ -221,5 +225,6 @@ class TooManyBadRows(SluiceError):
 
     code = "too_many_bad_rows"
     next_step = (
-        "Correct the cause in the message, then `sluice quarantine retry`; the table's limit is quarantined_rows"
+        "Correct the cause in the message, then "
+        "`sluice quarantine retry --code too_many_bad_rows`; the table's limit is quarantined_rows"
     )

@@ -171,7 +171,8 @@ class KeyNotUnique(SluiceError):
 
     code = "key_not_unique"
     next_step = (
-        "Correct the rule's record_key and push it, then `sluice quarantine retry`. Where the key is right, two tables"
+        "Correct the rule's record_key and push it, then "
+        "`sluice quarantine retry --code key_not_unique`. Where the key is right, two tables"
         " share the topic or a snapshot was read twice: `sluice quarantine discard` the objects of one"
     )
 

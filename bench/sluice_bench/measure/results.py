@@ -13,7 +13,7 @@ CAVEATS = (
         "Measured locally: emulated S3, SQS, Lambda and DynamoDB share the machine's cores with Spark in local "
         "mode. These are not figures of AWS."
     ),
-    "On AWS, EMR Serverless adds a cold start of about a minute, and S3 and DynamoDB add network round trips.",
+    "On AWS, EMR Serverless adds a cold start, which was not measured, and S3 and DynamoDB add network round trips.",
 )
 
 

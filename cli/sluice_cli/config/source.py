@@ -74,6 +74,14 @@ def unknown_options(configuration: Configuration) -> tuple[str, ...]:
     return tuple(f"hudi: {warning}" for warning in map(unknown, written) if warning is not None)
 
 
+def _quotes(given: Any, message: str) -> str:
+    """The advice to quote a column that YAML takes for true or false."""
+    names = given if isinstance(given, list) else [given]
+    if "column name" in message and any(isinstance(name, bool) for name in names):
+        return "; put no, yes, on and off in quotes, which are true and false in YAML"
+    return ""
+
+
 def _validated(tree: YamlLines, model: type[_Model], written: Any, path: Path) -> _Model | None:
     """Return the model of what is written. Keys with mistakes are left out, so that the others are checked too."""
     if not isinstance(written, dict):
@@ -91,7 +99,7 @@ def _validated(tree: YamlLines, model: type[_Model], written: Any, path: Path) -
             message = "is missing"
         else:
             meant = meant_value(place[-1], found.get("input"), _WORDS.get(str(place[-1]), ()))
-            message += f"; {meant} is meant" if meant else ""
+            message += f"; {meant} is meant" if meant else _quotes(found.get("input"), message)
         tree.mistake((*path, *place), message)
     rest = {key: value for key, value in written.items() if key not in {place[0] for place in wrong}}
     try:

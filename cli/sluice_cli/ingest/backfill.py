@@ -11,7 +11,6 @@ import typer
 
 from sluice.admission.routing import classify
 from sluice.admission.verdict import judge_read, judge_unread
-from sluice.config.limits import DEFAULTS
 from sluice.errors import FAILED
 from sluice.ledger.keys import PENDING
 from sluice.objects import ObjectId, identify
@@ -198,8 +197,7 @@ class Backfill:
         match = None if configuration is None else configuration.match_key(identity.key)
         route = classify(identity.key, size, match)
         config = configuration.table_for_topic(route.topic) if configuration is not None and route.topic else None
-        limits = DEFAULTS if config is None else config.limits
-        verdict = judge_unread(route, size, limits) or judge_read(route, configuration)
+        verdict = judge_unread(route, size, config) or judge_read(route, configuration)
         if verdict.state == PENDING and verdict.table is not None:
             found.add(verdict.table, size)
         else:

@@ -17,7 +17,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from sluice.admission.routing import classify
 from sluice.admission.verdict import judge_read, judge_unread
 from sluice.config.document import Configuration
-from sluice.config.limits import DEFAULTS
 from sluice.errors import CommandFailed, UsageError
 from sluice.ledger.keys import PARKED
 from sluice_cli.terminal.output import (
@@ -225,7 +224,7 @@ def names_without_rule(uploads: Iterable[Upload], configuration: Configuration |
     found = []
     for item in uploads:
         route = classify(item.key, None, configuration.match_key(item.key) if configuration else None)
-        verdict = judge_unread(route, None, DEFAULTS) or judge_read(route, configuration)
+        verdict = judge_unread(route, None) or judge_read(route, configuration)
         if verdict.state == PARKED:
             found.append(Unmatched(item.key, verdict.reason or ""))
     return tuple(found)

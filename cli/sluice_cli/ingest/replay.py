@@ -36,12 +36,12 @@ UNKNOWN = "the ledger doesn't know it: `sluice backfill`"
 _LEFT = {
     PENDING: "it is pending already",
     CLAIMED: "a run is merging it",
-    QUARANTINED: "it is in quarantine: `sluice quarantine retry`",
+    QUARANTINED: "it is in quarantine: `sluice quarantine retry` with its key",
     PARKED: "it is parked",
     SUPERSEDED: "a committed version has the same bytes",
     IGNORED: "it is no change file",
 }
-ROWS_ASIDE = "rows of it are in quarantine or were discarded: `sluice quarantine retry`"
+ROWS_ASIDE = "rows of it are in quarantine or were discarded: `sluice quarantine retry` with its key"
 ELSEWHERE = "its topic feeds its table no more"
 ARCHIVED = "it is archived: restore it first"
 NO_GENERATION = "the manifest of its batch is gone: the generation of its rows is unknown"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sluice.admission.routing import CHANGE_FILE, READABLE_FORMATS, Route
 from sluice.admission.routing import IGNORED as IGNORED_KIND
 from sluice.config.document import Configuration
-from sluice.config.limits import Limits
+from sluice.config.limits import DEFAULTS
 from sluice.config.table import TableConfig
 from sluice.errors import EmptyObject, ObjectTooLarge, SluiceError
 from sluice.ledger.keys import IGNORED, PARKED, PENDING, QUARANTINED
@@ -45,11 +45,12 @@ class Verdict:
         return None if self.config is None else self.config.lane
 
 
-def judge_unread(route: Route, size: int | None, limits: Limits) -> Verdict | None:
+def judge_unread(route: Route, size: int | None, config: TableConfig | None = None) -> Verdict | None:
     """The verdict on an object by its key and size alone, None when its head must be read first.
 
-    `size` is in bytes, None when unknown; `limits` are those of its table, or the defaults without a table.
+    `size` is in bytes, None when unknown; `config` is that of the table that its topic feeds.
     """
+    limits = DEFAULTS if config is None else config.limits
     if route.kind == IGNORED_KIND:
         return Verdict(IGNORED, rule=route.rule)
     if route.kind != CHANGE_FILE:
@@ -58,18 +59,20 @@ def judge_unread(route: Route, size: int | None, limits: Limits) -> Verdict | No
         # Not parked: a rule for its topic would make it pending, and no release could read it then.
         return Verdict(
             QUARANTINED,
+            config,
             reason=f"objects of format {route.format} can't be read by this release",
             code=UNREADABLE_FORMAT,
         )
     if size == 0:
-        return judge_unreadable(EmptyObject("The object has no bytes"))
+        return judge_unreadable(EmptyObject("The object has no bytes"), config)
     if size is not None and size > limits.object_bytes:
         return judge_unreadable(
             ObjectTooLarge(
                 f"The object has {size:,} bytes, and the limit is {limits.object_bytes:,}",
                 bytes=size,
                 limit=limits.object_bytes,
-            )
+            ),
+            config,
         )
     return None
 

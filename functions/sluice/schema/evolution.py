@@ -266,7 +266,7 @@ def _check_names(row: RowSchema) -> None:
                 column=column.name,
                 types=[same, column.written_name],
                 next_step="Give one of them another name in the rule's `columns: {rename: ...}` and push it, then "
-                "`sluice quarantine retry`",
+                "`sluice quarantine retry --code incompatible_schema`",
             )
 
 

@@ -24,7 +24,8 @@ from sluice.admission.verdict import (
     judge_unreadable,
 )
 from sluice.config.document import Configuration
-from sluice.config.limits import DEFAULTS, Limits
+from sluice.config.limits import DEFAULTS
+from sluice.config.table import TableConfig
 from sluice.errors import Incompatible, SluiceError, UnsupportedType, UnusableSchema
 from sluice.ledger.keys import IGNORED, PARKED, PENDING, QUARANTINED
 from sluice.ledger.ports import Ledger
@@ -178,28 +179,28 @@ class Admission:
         match = None if configuration is None else configuration.match_key(id.key)
         route = classify(id.key, size, match)
         config = configuration.table_for_topic(route.topic) if configuration is not None and route.topic else None
-        limits = DEFAULTS if config is None else config.limits
-        verdict = judge_unread(route, size, limits)
+        verdict = judge_unread(route, size, config)
         if verdict is not None:
             return route, verdict, None
         with self._memory.share(memory_of(FIRST_READ_BYTES)) as share:
-            return (route, *self._judge_head(id, route, configuration, limits, share.resize))
+            return (route, *self._judge_head(id, route, configuration, config, share.resize))
 
     def _judge_head(
         self,
         id: ObjectId,
         route: Route,
         configuration: Configuration | None,
-        limits: Limits,
+        config: TableConfig | None,
         more_memory: Callable[[int], None],
     ) -> tuple[Verdict, str | None]:
         """Judge an object by its head. Stores the schema before the ledger names it, so that readers find it."""
+        limits = DEFAULTS if config is None else config.limits
         try:
             schema = self._heads.read(id, route.topic or "", limits, route.format or AVRO, more_memory).schema
         except SluiceError as error:
             if error.retriable:
                 raise
-            return judge_unreadable(error), None
+            return judge_unreadable(error, config), None
         verdict = judge_read(route, configuration)
         if schema is None:  # JSON records without a schema: the job derives one from all of them
             return verdict, None
@@ -208,7 +209,7 @@ class Admission:
         try:
             writer = read_writer_schema(schema)
         except (UnusableSchema, UnsupportedType) as error:
-            return judge_unreadable(error), None
+            return judge_unreadable(error, config), None
         kept = self._schemas.keep(schema)
         try:
             self._fit.check(writer, verdict.config)

@@ -133,7 +133,8 @@ def _unknown_partition(config: TableConfig, agreed: RowSchema) -> Incompatible |
         f"The partition column {missing[0]} is not a column of any object of the table's first batch",
         column=missing[0],
         types=["", "absent"],
-        next_step="Correct the rule's partition_by and push it, then `sluice quarantine retry`",
+        next_step="Correct the rule's partition_by and push it, then `sluice quarantine retry "
+        "--code incompatible_schema`",
     )
 
 

@@ -275,7 +275,7 @@ def test_an_object_whose_head_cannot_be_used_is_quarantined_and_stops_no_other(d
     bad, good = deployment.land(key(1), body), deployment.land(key(2), avro())
     assert failed_items(handler(sqs_event(s3_body(bad), s3_body(good)), context())) == []
     record = deployment.record(bad)
-    assert (record.state, record.code) == ("quarantined", code)
+    assert (record.state, record.code, record.table) == ("quarantined", code, deployment.record(good).table)
     assert record.reason
     assert deployment.record(good).state == "pending"
 

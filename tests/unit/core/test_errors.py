@@ -1,6 +1,8 @@
 """Errors carry facts and a next step, and cross process boundaries intact."""
 
+import importlib
 import pickle
+import re
 
 import pytest
 
@@ -29,3 +31,11 @@ def test_each_kind_has_its_own_code():
 def test_an_error_ends_with_the_next_step_of_its_kind_or_its_own():
     assert str(errors.ChangeRefused("No")) == f"No. {errors.ChangeRefused.next_step}"
     assert str(errors.SluiceError("No")) == "No"
+
+
+@pytest.mark.parametrize("package", ["sluice", "sluice_formats", "sluice_aws", "sluice_spark"])
+def test_a_retry_of_a_next_step_can_be_run_as_it_is_written(package):
+    kinds = vars(importlib.import_module(f"{package}.errors")).values()
+    for kind in (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, errors.SluiceError)):
+        for retry in re.findall("`(sluice quarantine retry[^`]*)`", kind.next_step or ""):
+            assert retry == f"sluice quarantine retry --code {kind.code}"

@@ -230,7 +230,7 @@ def test_a_configuration_is_warned_of_columns_that_it_misspells():
     table = TableConfig("e.s", "e", "s", "x", ("sale",))
     assert misfits(sample(sales(40)), replace(table, columns=ColumnRules(rename={"SALESID": "sale"}))) == ()
     assert misfits(sample(sales(3)), replace(table, columns=ColumnRules(("pricee",), {"salesid": "sale"}))) == (
-        "columns: pricee is no column of the objects that wait; did you mean price?",
+        "columns: pricee is no column of the objects that wait (did you mean price?)",
     )
 
 
@@ -243,7 +243,7 @@ def test_a_configuration_is_warned_of_expected_columns_that_it_misspells():
     )
     table = TableConfig("e.s", "e", "s", "x", ("salesid",), expect=Expectations(columns={"prise": {"min": 0}}))
     assert misfits(sample(sales(3)), table) == (
-        "expect: prise is no column of the objects that wait; did you mean price?",
+        "expect: prise is no column of the objects that wait (did you mean price?)",
     )
 
 
@@ -263,7 +263,7 @@ def test_repetitions_and_other_snapshots_make_no_key_look_shared():
 def test_a_configuration_is_warned_of_columns_that_no_waiting_object_has():
     table = TableConfig("e.s", "e", "s", "x", ("salesid",), partition_by=("dateidd",), position="at")
     assert misfits(sample(sales(3)), table) == (
-        "partition_by: dateidd is no column of the objects that wait; did you mean dateid?",
+        "partition_by: dateidd is no column of the objects that wait (did you mean dateid?)",
         "position: at is no column of the objects that wait",
     )
 

@@ -3,7 +3,6 @@
 from sluice.admission.routing import classify
 from sluice.admission.verdict import MAX_REASON, NO_CONFIGURATION, judge_read, judge_unread, judge_unreadable
 from sluice.config.document import Configuration
-from sluice.config.limits import DEFAULTS
 from sluice.config.rules.table_rule import TableRule
 from sluice.errors import SluiceError
 from sluice_formats.errors import CorruptObject
@@ -19,8 +18,8 @@ def test_a_topic_that_would_name_the_database_sluice_is_parked_with_the_reason()
 
 
 def test_a_change_file_is_read_before_it_is_judged():
-    assert judge_unread(classify("topics/t/t+0+1.avro", 10), 10, DEFAULTS) is None
-    assert judge_unread(classify("topics/t/t+0+1.avro", None), None, DEFAULTS) is None
+    assert judge_unread(classify("topics/t/t+0+1.avro", 10), 10) is None
+    assert judge_unread(classify("topics/t/t+0+1.avro", None), None) is None
     assert judge_read(classify("topics/t/t+0+1.avro", 10), None).reason == NO_CONFIGURATION
     assert (
         judge_read(classify("topics/t/t+0+1.avro", 10), Configuration((TableRule("a.t", ("id",), topic="t"),))).table
