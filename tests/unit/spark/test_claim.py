@@ -91,7 +91,7 @@ def taken(backlog, states=(), now_ms=10_000_000):
     step = ClaimStep(
         ledger=ledger,
         manifests=SimpleNamespace(put_manifest=lambda manifest, still_held: "key"),
-        configuration=SimpleNamespace(refresh=lambda: configuration, current=configuration),
+        configuration=SimpleNamespace(refresh=lambda: configuration, current=configuration, outgrown=False),
         hold=SimpleNamespace(identity=SimpleNamespace(lane=LANE, run="r", job_run_id="j"), still_held=lambda: True),
         clock=SimpleNamespace(now_ms=lambda: now_ms),
         log=SimpleNamespace(event=lambda *_, **__: None),
