@@ -85,7 +85,7 @@ class Fit:
 class PlannedTable:
     """What changes for one table. `risk` is what the table's removal stops.
 
-    `unfit` are columns of changed settings that nothing has: data would be stored otherwise than meant.
+    `unfit` says where changed settings don't fit the data, which would be stored otherwise than meant, or refused.
     """
 
     table: str
@@ -205,8 +205,8 @@ def plan_push(
 def with_misfits(plan: Plan, found: Fit) -> tuple[Plan, tuple[TableMisfit, ...]]:
     """Add the misfits that need a yes to their tables, and return the others, which are warnings.
 
-    A yes is needed where the push itself names a column that nothing has: what it was meant to conceal would be stored
-    in the clear, say, or no object would have the table's key.
+    A yes is needed where the push itself names a column that nothing has, or a key that several rows share: what it was
+    meant to conceal would be stored in the clear, say, or every object would be quarantined.
     """
     tables = {table.table: table for table in plan.tables}
     others = []

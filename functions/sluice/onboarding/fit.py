@@ -14,11 +14,12 @@ from sluice.onboarding.samples import SampledRow, TopicSample, column_facts, dis
 from sluice.schema.avro import PLAIN, WriterSchema
 from sluice.schema.concealment import ruled, unknown_columns
 
-COLUMNS, EXPECT, DELETE_WHEN = "columns", "expect", "delete_when"
+COLUMNS, EXPECT, DELETE_WHEN, RECORD_KEY = "columns", "expect", "delete_when", "record_key"
 # What becomes of objects where a setting names a column that they lack.
 _REFUSED = "objects without it are quarantined"
+_NOT_UNIQUE = "its objects are quarantined as key_not_unique"
 _EFFECTS = {
-    "record_key": _REFUSED,
+    RECORD_KEY: _REFUSED,
     "partition_by": _REFUSED,
     "position": _REFUSED,
     "coordinates": "rows without it are quarantined",
@@ -29,16 +30,19 @@ _EFFECTS = {
 
 @dataclass(frozen=True)
 class Misfit:
-    """Where a table's rule doesn't fit: a sentence, and the setting that names a column that nothing has, if any."""
+    """Where a table's rule doesn't fit: a sentence, and the setting whose value data would not be stored by, if any.
+
+    `effect` is what becomes of objects then.
+    """
 
     text: str
     setting: str | None = None
+    effect: str | None = None
 
     @property
     def consequence(self) -> str:
-        """The sentence with what becomes of objects, where that follows from the setting."""
-        effect = _EFFECTS.get(self.setting or "")
-        return f"{self.text}: {effect}" if effect else self.text
+        """The sentence with what becomes of objects, where that is known."""
+        return f"{self.text}: {self.effect}" if self.effect else self.text
 
 
 def misfits(sample: TopicSample, config: TableConfig) -> tuple[Misfit, ...]:
@@ -48,7 +52,7 @@ def misfits(sample: TopicSample, config: TableConfig) -> tuple[Misfit, ...]:
     ruled_sample, writer = _ruled(sample, sample.writer, config)
     return (
         *_absent_columns(sample.writer, writer, config),
-        *map(Misfit, _shared_key(ruled_sample, writer, config)),
+        *_shared_key(ruled_sample, writer, config),
         *map(Misfit, _operations(sample, sample.writer, writer, config)),
     )
 
@@ -102,7 +106,7 @@ def unmarked_operations(sample: TopicSample, writer: WriterSchema) -> tuple[str,
 def _named(config: TableConfig) -> dict[str, Sequence[str]]:
     """The table's columns that a rule names by setting, but for `expect`, in which case doesn't count."""
     return {
-        "record_key": () if config.append_only else config.record_key,
+        RECORD_KEY: () if config.append_only else config.record_key,
         "partition_by": config.partition_by,
         "position": config.position_columns,
         "coordinates": config.coordinates,
@@ -127,10 +131,10 @@ def _no_column(setting: str, name: str, of: str, columns: Sequence[str]) -> Misf
     loaded = setting == DELETE_WHEN and operation_columns((name,))  # rows of a full load lack what its changes have
     meant = did_you_mean(name, columns).removeprefix("; ")  # in brackets, since what it leads to follows
     text = f"{setting}: {name} is no column of {of}{f' ({meant})' if meant else ''}"
-    return Misfit(text, None if loaded else setting)
+    return Misfit(text) if loaded else Misfit(text, setting, _EFFECTS.get(setting))
 
 
-def _shared_key(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[str]:
+def _shared_key(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:
     key = config.record_key
     rows = _of_snapshots(sample, writer, config)
     if config.append_only or any(writer.row.column(name) is None for name in key):
@@ -142,7 +146,13 @@ def _shared_key(sample: TopicSample, writer: WriterSchema, config: TableConfig) 
         unique = [fact.name for fact in facts if fact.rows == fact.distinct and not fact.nulls][:SHOWN]
         others = f"; {', '.join(unique)} {'is' if len(unique) == 1 else 'are'} unique" if unique else ""
         name = ", ".join(key)
-        yield f"record_key: {name} has {counted(keys, 'value')} in {counted(len(rows), 'row')} of a snapshot{others}"
+        text = f"record_key: {name} has {counted(keys, 'value')} in {counted(len(rows), 'row')} of a snapshot{others}"
+        yield Misfit(text, RECORD_KEY, _NOT_UNIQUE) if _is_one_snapshot(writer, config) else Misfit(text)
+
+
+def _is_one_snapshot(writer: WriterSchema, config: TableConfig) -> bool:
+    """False where a merge can't tell one snapshot from the next: it commits such rows, with a note."""
+    return writer.shape == PLAIN or bool(writer.meta.position.names) and config.position is None
 
 
 def _of_snapshots(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Sequence[SampledRow]:

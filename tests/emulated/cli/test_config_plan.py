@@ -104,6 +104,23 @@ def test_a_column_that_waiting_objects_lack_needs_a_yes(stack, push, capsys, set
     assert push(text) == 0, "what is in force is not asked about again"
 
 
+def test_a_key_that_rows_of_waiting_objects_share_needs_a_yes(stack, push, capsys):
+    rows = "".join(f'{{"id": {number}, "sellerid": {number // 2}}}\n' for number in range(6))
+    waits = stack.write("topics/crm.public.user/sales.json", rows.encode())
+    stack.admit(waits, items.PARKED, table=None, lane=None, topic="crm.public.user", reason="no rule", format="json")
+    text = TABLES.replace("[id]", "[sellerid]")
+    shared = "record_key: sellerid has 3 values in 6 rows of a snapshot; id is unique"
+    assert push(text, verb="plan") == 3
+    out, err = capsys.readouterr()
+    assert f"  ! {shared}: its objects are quarantined as key_not_unique\n" in out and shared not in err
+    assert push(text) == 2 and in_force(stack) is None, "unasked, nothing is pushed"
+    assert push(text, "--yes") == 0
+    capsys.readouterr()
+    assert push(text) == 0, "what is in force is not asked about again"
+    assert f"warning: crm.user: {shared}\n" in capsys.readouterr().err
+    assert push(TABLES) == 0, "a unique key is no risk"
+
+
 @pytest.mark.parametrize(("setting", "name"), MISSPELT_COLUMNS)
 def test_a_column_that_a_table_with_data_lacks_needs_a_yes(stack, push, capsys, setting, name):
     assert push(TABLES) == 0
