@@ -15,6 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionEr
 from typer.core import TyperGroup
 
 from sluice.errors import FAILED, CommandFailed, NoTarget, SluiceError
+from sluice.names import did_you_mean
 from sluice_cli.errors import OutputLost, ReaderGone
 from sluice_cli.terminal.guard import escaped, guarded_output
 from sluice_cli.terminal.output import command_line, say_error
@@ -51,10 +52,18 @@ def _messages_escaped() -> Iterator[None]:
         yield
     except Exception as error:
         if hasattr(error, "format_message") and hasattr(error, "message"):  # Click's, whose class Typer keeps to itself
-            error.message = escaped(error.message)
+            error.message = escaped(_choice_named(error.message))
             if re.match("-[0-9]", getattr(error, "option_name", "")):
                 error.message += ". Put `--` before values that begin with a dash"
         raise
+
+
+def _choice_named(message: str) -> str:
+    """The message about a value of an option: without Typer's prefix, and with the choice that is meant."""
+    message = message.removeprefix("Value error, ")
+    found = re.fullmatch(r"'(.*)' is not one of ((?:'[^']*'(?:, )?)+)\.", message, re.DOTALL)
+    meant = did_you_mean(found[1], re.findall("'([^']*)'", found[2])) if found else ""
+    return f"{message[:-1]}{meant}" if meant else message
 
 
 def run_command(command: Callable[..., Any], arguments: Sequence[str] | None = None) -> int:

@@ -83,6 +83,18 @@ def test_a_negative_value_is_answered_with_the_way_to_give_it(capsys):
     assert "Put `--` before values that begin with a dash" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("snowflake", "'snowflake' is not one of 'spark', 'redshift', 'athena'."),
+        ("sparkk", "'sparkk' is not one of 'spark', 'redshift', 'athena'; did you mean spark?"),
+    ],
+)
+def test_an_unknown_choice_is_answered_with_those_that_exist(given, said, capsys):
+    assert run(["table", "ddl", "crm.user", "--engine", given]) == 2
+    assert capsys.readouterr().err.rstrip().endswith(f"Invalid value for '--engine': {said}")
+
+
 def test_help_loads_no_module_of_any_verb():
     modules = loaded_by_help_of([])
     assert not modules & (HEAVY | {verb.where.partition(":")[0] for verb in VERBS.values()})
