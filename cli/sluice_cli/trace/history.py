@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -83,7 +84,8 @@ def history(
 
     Oldest objects come first. The put is UTC, the other times are seconds after it: the last claim, and when readers
     first saw the rows. Changes are counted per batch and table: "12 / 3" means 12 changes in 3 objects. The last line
-    counts every batch and table once, without the changes of replays.
+    counts every batch and table once, without the changes of replays, and says how many objects these have beside the
+    shown ones.
 
     A narrow terminal leaves out folders of keys (`sluice trace` takes a key without them), then columns.
 
@@ -155,7 +157,10 @@ def print_history(found: Gathered, sums: Mapping[str, Any]) -> None:
             counted(sums["batches"], "batch", "batches"),
             counted(sums["parts"], "part of a table", "parts of tables"),
         )
-        say(f"{counted(new_changes(counts), 'change')} in {batches} and {parts}{rows}")
+        others = _others(found.entries)
+        which = "which has" if sums["parts"] == 1 else "which have"
+        more = f", {which} {counted(others, 'object')} more" if others else ""
+        say(f"{counted(new_changes(counts), 'change')}{rows} in {batches} and {parts}{more}")
     if found.more:
         pages = "" if found.of_batch else f"--before {iso(found.entries[0].since)} shows them, "
         say(f"There are older objects: {pages}--limit shows more")
@@ -164,6 +169,16 @@ def print_history(found: Gathered, sums: Mapping[str, Any]) -> None:
             f"{found.unread:,} older manifests were not read: the limit is {MANIFESTS_AT_MOST:,}. "
             "Use --table, --since or --key"
         )
+
+
+def _others(entries: Iterable[Entry]) -> int:
+    """The number of objects that the entries' parts (batch and table) hold beside the entries."""
+    shown: Counter[tuple[str, str]] = Counter()
+    whole: dict[tuple[str, str], int] = {}
+    for claim in (claim for entry in entries for claim in entry.claims):
+        shown[claim.batch, claim.table] += 1
+        whole[claim.batch, claim.table] = claim.part_objects
+    return sum(max(0, objects - shown[part]) for part, objects in whole.items())
 
 
 def _row(entry: Entry, short: bool, now: int) -> tuple[str, ...]:

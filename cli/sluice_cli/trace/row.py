@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 OBJECTS = 1_000
 CHECKED = 3
 VALUE_CHARACTERS = 60
+_POSITION = re.compile(r"\b[0-9]{4}(?:\.[0-9a-f]+)*\.[0-9]{20}\b")  # as `sluice.changes.position.encode` writes it
 
 
 def row(
@@ -235,10 +238,10 @@ def _print(document: Mapping[str, Any], rows: list[Row | None]) -> None:
             )
             before = None
         if chapter["truncated_at"]:
-            print(f"  truncate   at {chapter['truncated_at']}: older rows are removed")
+            print(f"  truncate   at {_positions_shown(chapter['truncated_at'])}: older rows are removed")
         for change in chapter["changes"]:
             print(f"  {change['verdict']:<10} {_change(change)}")
-            print(f"             {change['why']}")
+            print(f"             {_positions_shown(change['why'])}")
         print(f"  = {_difference(before, after)}")
         if chapter["table"] is not None:
             print(f"    {_comparison(chapter['table'])}")
@@ -256,7 +259,8 @@ def _print(document: Mapping[str, Any], rows: list[Row | None]) -> None:
 def _print_forgotten(gone: Mapping[str, Any]) -> None:
     known = f"{clock(gone['at'])}  instant {gone['instant']}"
     print(f"\n{known if gone['instant'] else 'at a time that is not known, since its commit is archived'}")
-    print(f"  forgotten  by `sluice forget`: changes until position {gone['until']} stay out of the table")
+    until = _positions_shown(gone["until"])
+    print(f"  forgotten  by `sluice forget`: changes until position {until} stay out of the table")
     print("  = nothing")
 
 
@@ -297,7 +301,27 @@ def _say_sources(document: Mapping[str, Any]) -> None:
 def _change(change: Mapping[str, Any]) -> str:
     named = {"c": "create", "u": "update", "d": "delete", "r": "snapshot"}
     operation = named.get(change["op"] or "", change["op"] or ("delete" if change["deleted"] else "row"))
-    return f"{operation:<8}  {visible(change['key'])} offset {change['offset']}  position {change['position']}"
+    position = _positions_shown(change["position"])
+    return f"{operation:<8}  {visible(change['key'])} offset {change['offset']}  position {position}"
+
+
+def _positions_shown(text: str) -> str:
+    """The positions in a text as they are shown: whole in a pipe, shortened in a terminal."""
+    return _POSITION.sub(lambda found: short_position(found[0]), text) if sys.stdout.isatty() else text
+
+
+def short_position(position: str) -> str:
+    """The end of a position that tells changes of one log file apart: `…697175`, or `…697175.2` with a row's number.
+
+    A generation other than 0 stays. The Kafka offset is left out, unless nothing else is there.
+    """
+    generation, *parts = position.split(".")
+    place = parts[:-1] or parts
+    while len(place) > 1 and not place[-1].strip("0"):
+        place.pop()
+    least = 2 if len(place[-1]) == 10 else 1  # ten digits count rows within the place before them
+    end = ".".join(part.lstrip("0") or "0" for part in place[-least:])
+    return f"{'' if generation == '0000' else f'{generation}.'}…{end}"
 
 
 def _difference(before: Row | None, after: Row | None) -> str:
@@ -322,11 +346,10 @@ def _comparison(held: Mapping[str, Any]) -> str:
         return f"the table can't be read as of this commit: {visible(held['reason'])}"
     if held["agrees"]:
         return "confirmed by reading the table as of this commit"
-    what = (
-        "no such row"
-        if not held["found"]
-        else f"{'a deleted row' if held['deleted'] else _pairs(held['row'])}, position {held['position']}"
-    )
+    what = "no such row"
+    if held["found"]:
+        content = "a deleted row" if held["deleted"] else _pairs(held["row"])
+        what = f"{content}, position {_positions_shown(held['position'])}"
     return f"MISMATCH: the table as of this commit has {what}"
 
 

@@ -143,12 +143,16 @@ def ensure_jars(
     home = cache_directory(environment) / "jars"
     with only_one(home / "lock"):
         missing = [jar for jar in wanted if not _is_whole(home / jar.file, jar)]
+        total, done = sum(jar.size for jar in missing), 0
+        what = f"Fetching Hudi {hudi_version} and the S3 file system"
         if missing:
-            total = sum(jar.size for jar in missing)
-            progress(f"Fetching Hudi {hudi_version} and the S3 file system ({megabytes(total)}, once per machine)")
-        done = 0
+            progress(f"{what} ({megabytes(total)}, once per machine)")
+
+        def read(more: int) -> None:
+            progress(f"{what}: {megabytes(done + more)} of {megabytes(total)} ({100 * (done + more) // total} %)")
+
         for jar in missing:
-            _fetch(jar, home / jar.file, repository, lambda more, done=done: progress(_told(done + more, total)))  # type: ignore[misc]
+            _fetch(jar, home / jar.file, repository, read)
             done += jar.size
     return [home / jar.file for jar in wanted]
 
@@ -156,10 +160,6 @@ def ensure_jars(
 def megabytes(count: int) -> str:
     """118400000 -> "118 MB"."""
     return f"{count / 1e6:.0f} MB"
-
-
-def _told(done: int, total: int) -> str:
-    return f"{megabytes(done)} of {megabytes(total)} ({100 * done // max(1, total)} %)"
 
 
 def _is_whole(file: Path, jar: Jar) -> bool:

@@ -240,7 +240,10 @@ def test_an_object_is_found_by_its_address_and_by_a_unique_part_of_its_key(trace
 def test_a_history_shows_one_batch_and_an_unknown_row_is_reported(traced, capsys):
     traced.merged(traced.put("a.json", (1, "c", 1, "x", "a")), read=1)
     assert run(["history"]) == 0
-    assert "1 change in 1 batch and 1 part of a table" in capsys.readouterr().err
+    assert "1 change in 1 batch and 1 part of a table\n" in capsys.readouterr().err
+    traced.merged(*(traced.put(f"{name}.json", (2, "c", 8, "x", "b")) for name in "bcd"), read=3)
+    assert run(["history", "--limit", "2"]) == 0
+    assert "3 changes in 1 batch and 1 part of a table, which has 1 object more\n" in capsys.readouterr().err
     assert run(["row", "crm.user", "7", "x", "--check", "0"]) == 1
     assert "No record with this key was found" in capsys.readouterr().err
 
@@ -317,7 +320,7 @@ def test_the_trace_of_an_unknown_object_reports_it(traced, capsys):
     assert "its notice is still on the way" in capsys.readouterr().out
 
 
-def test_a_row_is_followed_through_its_objects_with_winners_and_deletions(traced, capsys):
+def test_a_row_is_followed_through_its_objects_with_winners_and_deletions(traced, capsys, monkeypatch):
     created, updated = (
         traced.put("1.json", (1, "c", 7, "x", "a"), (1, "c", 8, "x", "other")),
         traced.put("2.json", (3, "u", 7, "x", "c")),
@@ -343,6 +346,14 @@ def test_a_row_is_followed_through_its_objects_with_winners_and_deletions(traced
     assert run(["row", "crm.user", "7", "x", "--max-objects", "2"]) == 0
     out, err = capsys.readouterr()
     assert "newest" in out and "won" not in out and "2 objects of older batches not opened" in err
+    positions = [f"0000.{lsn:020d}.{0:020d}" for lsn in (1, 2, 3, 4)]
+    assert run(["row", "crm.user", "7", "x"]) == 0
+    out = capsys.readouterr().out
+    assert [position in out for position in positions] == [True] * 4
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert run(["row", "crm.user", "7", "x"]) == 0
+    out = capsys.readouterr().out
+    assert "0000.0" not in out and "position …2\n             the table has a newer change, …3\n" in out
     assert run(["row", "crm.user", "7"]) == 2 and "The key of crm.user is id, name" in capsys.readouterr().err
     assert run(["row", "crm.user", "99", "x"]) == 1
     assert run(["row", "crm.nothing", "1"]) == 2

@@ -120,6 +120,14 @@ def test_jars_are_fetched_once_and_a_later_start_needs_no_network(repository: Pa
     assert fetched(repository.rename(repository.with_name("gone")), said) == jars and len(said) == 1
 
 
+def test_every_line_about_the_download_says_what_is_fetched(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars_module, "_CHUNK_BYTES", 1)
+    said: list[str] = []
+    fetched(repository, said)
+    assert len(said) > 10 and [line for line in said if not line.startswith(f"Fetching Hudi {HUDI} and the S3")] == []
+    assert all(line.endswith(" %)") for line in said[1:])
+
+
 def test_a_jar_that_was_cut_short_is_fetched_again(repository: Path) -> None:
     bundle = hudi_bundle(fetched(repository))
     bundle.write_text("org")

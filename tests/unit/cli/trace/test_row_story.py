@@ -2,6 +2,8 @@
 
 import pytest
 
+from sluice.changes.position import encode
+from sluice_cli.trace.row import short_position
 from sluice_cli.trace.row_changes import FoundChange
 from sluice_cli.trace.row_life import ForgottenRow, RowLife
 from sluice_cli.trace.row_story import MergedBatch, describe, story
@@ -118,3 +120,19 @@ def test_any_value_survives(value):
     assert describe(chapter)["row"]["values"] == {"a": value} and describe(chapter)["changes"][0]["values"] == {
         "a": value
     }
+
+
+@pytest.mark.parametrize(
+    ("position", "shown"),
+    [
+        (encode(0, "postgres", (31_040_592,), 7), "…31040592"),
+        (encode(0, "mysql", ("bin.000003", 697_175, 0), 7), "…697175"),
+        (encode(3, "mysql", ("bin.000003", 697_175, 2), 7), "0003.…697175.2"),
+        (encode(0, "sqlserver", ("0000002A:000004e0:0003", None, None), 9), "…2a000004e00003"),
+        (encode(0, "mongodb", (1_700_000_000_000, 0), 1), "…1700000000000.1"),
+        (encode(0, "postgres", (0,), 7), "…0"),
+        (encode(2, "offset", (), 40), "0002.…40"),
+    ],
+)
+def test_a_terminal_shows_the_end_of_a_position(position, shown):
+    assert short_position(position) == shown
