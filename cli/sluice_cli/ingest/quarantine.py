@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from sluice.batch.row_errors import JSON_TEXT, RowError
 from sluice.errors import UsageError
@@ -32,6 +35,7 @@ from sluice_cli.ingest.set_aside import (
     kind,
     lines_of,
 )
+from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.known_names import check_code, check_table, check_topic
 from sluice_cli.terminal.output import (
@@ -100,7 +104,7 @@ def list_entries(
 
     An object in quarantine was not merged at all. An entry of kind `rows` was merged without those rows.
     Parked objects wait for a rule or for a higher `generation`: --parked lists them, and --code log_restarted
-    lists those whose source's log restarted.
+    lists those whose source's log restarted. A terminal shows them by table (or topic) and code, with the reason once.
 
     Examples:
 
@@ -124,7 +128,16 @@ def list_entries(
     if as_json:
         print_json({"entries": [describe(record) for record in shown], "more": more})
         return
-    now = epoch_ms()
+    if sys.stdout.isatty():
+        _print_groups(shown, epoch_ms())
+    else:
+        _print_lines(shown, epoch_ms())
+    if more:
+        say(f"Only the first {limit:,} are shown; --limit shows more")
+
+
+def _print_lines(shown: Sequence[ObjectRecord], now: int) -> None:
+    """Print a line for each entry, for a pipe. `now` is in epoch ms."""
     print_table(
         ("id", "kind", "rows", "table", "code", "since", "key", "reason"),
         [
@@ -140,12 +153,40 @@ def list_entries(
             )
             for record in shown
         ],
-        right=(2,),
-        shorten=(6, 7),
-        minor=(1, 5, 3),
     )
-    if more:
-        say(f"Only the first {limit:,} are shown; --limit shows more")
+
+
+def _print_groups(shown: Sequence[ObjectRecord], now: int) -> None:
+    """Print the entries by table (else topic) and code, each reason once, keys in order. `now` is in epoch ms."""
+    groups: dict[tuple[str, str], list[ObjectRecord]] = {}
+    for record in shown:
+        where = record.table or record.topic or "no table"
+        groups.setdefault((where, ", ".join(codes(record)) or "-"), []).append(record)
+    console = escaping_console()
+    for number, ((where, code), records) in enumerate(sorted(groups.items())):
+        if number:
+            console.print()
+        title = f"{where}  {code}  {counted(len(records), 'entry', 'entries')}"
+        console.print(Text(visible(title), style="bold"), highlight=False)
+        (reason, _), *others = Counter(record.reason or "-" for record in records).most_common()
+        more = f"; and {counted(len(others), 'other reason')}: `sluice quarantine show ID`" if others else ""
+        console.print(Text(visible(reason + more)), highlight=False)
+        print_table(
+            ("id", "kind", "rows", "since", "key"),
+            [
+                (
+                    record.id.hash[:SHORT_ID],
+                    kind(record),
+                    str(record.quarantined_rows or "-"),
+                    human_age(now - int(record.listed_at)) if record.listed_at else "-",
+                    record.id.key,
+                )
+                for record in sorted(records, key=lambda record: (record.id.key, record.id.version))
+            ],
+            right=(2,),
+            paths=(4,),
+            minor=(1, 3),
+        )
 
 
 @app.command("show")

@@ -1,5 +1,6 @@
 """The ways out of quarantine on an emulated stack: list with reasons, retry, discard, each on the record."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -147,6 +148,21 @@ def test_whole_objects_and_rows_of_objects_are_listed_with_why_and_where(configu
     assert len(document["entries"]) == 1 and document["more"] is True
     assert run(["quarantine", "list"]) == 0
     assert bad.hash[:12] in capsys.readouterr().out
+
+
+def test_a_terminal_says_the_reason_of_many_objects_once(configured, capsys, monkeypatch):
+    reason = "The object is not an Avro container file, since its first bytes are those of another format. Upload it"
+    for n in (12, 3, 7, 9, 1):
+        configured.admit(put(configured, n, b"{}"), items.QUARANTINED, None, code="not_avro", reason=reason)
+    assert run(["quarantine", "list"]) == 0
+    assert capsys.readouterr().out.count(reason) == 5
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["quarantine", "list"]) == 0
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert lines[0] == "crm.public.user  not_avro  5 entries" and len(lines) == 9
+    assert " ".join(" ".join(lines[1:3]).split()) == reason and all(len(line) <= 80 for line in lines)
+    assert [int(line.partition("+0+")[2][:10]) for line in lines[4:]] == [1, 3, 7, 9, 12]
 
 
 def test_an_entry_is_shown_with_its_rows_and_their_bytes(configured, capsys):
