@@ -15,6 +15,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -135,8 +136,15 @@ def _shown(text: str, say: Say) -> None:
         say(f"   ... {len(lines) - SHOWN_LINES} more lines")
 
 
+def _end(number: int, frame: object) -> None:
+    """End the program as Ctrl-C does, so that the stack ends with it. A further signal must not interrupt that."""
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
 def main() -> int:
-    """Start a stack, play, compare, stop."""
+    """Start a stack, play, compare, stop; stop it also on SIGTERM and SIGHUP."""
     parser = argparse.ArgumentParser(description="Play an example on a local stack, and compare its rows.")
     parser.add_argument("name", choices=names())
     name = parser.parse_args().name
@@ -155,6 +163,8 @@ def main() -> int:
             )
             return done.stdout or ""
 
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, _end)
         try:
             sluice(["local", "up", "--detach", "--config", str(EXAMPLES / name / "tables.yaml")], captured=False)
             played = play(EXAMPLES / name, sluice, lambda line: print(line, flush=True))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 import typer
+from rich.text import Text
 
 from sluice.config.document import Configuration
 from sluice.ledger.keys import COMMITTED, IGNORED, PENDING
@@ -30,11 +31,13 @@ from sluice_cli.ingest.survey import (
     survey,
 )
 from sluice_cli.terminal.durations import TimeSpan, seconds
+from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.output import (
     Json,
     Stack,
     chosen_target,
     counted,
+    path_shortened,
     print_json,
     say,
     say_error,
@@ -46,6 +49,7 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.3, 5.0
 PAUSE_PER_POLL = 3  # a pause lasts three times as long as the poll before it
 LISTING_EVERY_S = 10.0  # while objects are unseen, since their versions may have been deleted
 LINE_EVERY_S = 10.0  # without a terminal
+WRAPPED_INDENT = 2  # of the further lines of a wrapped one
 LINES_SHOWN = 50  # of one kind
 JUST_BEFORE_MS = 60_000  # what was set aside so shortly before a wait is of the same work, and clocks differ
 T = TypeVar("T")
@@ -232,11 +236,7 @@ class Shower:
 
 def _print(outcome: WaitResult, timeout_s: float) -> None:
     found = outcome.found
-    for line in set_aside_lines(found, outcome.began):
-        print(line)
-    if not found.settled:
-        for line in waiting_lines(found):
-            print(line)
+    _print_lines([*set_aside_lines(found, outcome.began), *(() if found.settled else waiting_lines(found))])
     rows = f", {counted(found.quarantined_rows, 'row')} quarantined" if found.with_rows else ""
     print(f"{describe_counts(found.counts)}{rows} after {outcome.seconds:.1f} s")
     sys.stdout.flush()
@@ -258,6 +258,23 @@ def _print(outcome: WaitResult, timeout_s: float) -> None:
         say_error(f"{table.table} {table.reason}, and {counted(table.objects, 'object')} will wait", table.next_step)
     if not found.settled and not found.halted and not found.paused and not outcome.blocked:
         say_error(f"not settled within {timeout_s:.0f} s", "`sluice status` shows the lanes")
+
+
+def _print_lines(lines: Sequence[str]) -> None:
+    """Print lines of values: with tabs in a pipe, wrapped between words in a terminal, which shortens longer keys."""
+    if not sys.stdout.isatty():
+        for line in lines:
+            print(line)
+        return
+    console = escaping_console()
+    for line in lines:
+        text = line.replace("\t", "  ")
+        if len(text) > console.width:
+            words, indent = text.split(" "), " " * WRAPPED_INDENT
+            text = " ".join(path_shortened(word, console.width - WRAPPED_INDENT) for word in words)
+            first, *rest = Text(text).wrap(console, console.width - WRAPPED_INDENT)
+            text = "\n".join([first.plain.rstrip(), *(indent + part.plain.strip() for part in rest)])
+        console.print(Text(text), soft_wrap=True, highlight=False)
 
 
 def set_aside_lines(found: Survey, began: int) -> Iterator[str]:

@@ -301,15 +301,17 @@ def _at(folder: Path, home: Home) -> Iterator[None]:
 
 @contextmanager
 def _interruptible() -> Iterator[list[bool]]:
-    """A list that is no longer empty after Ctrl-C: the interrupt itself ends only the verb that runs."""
+    """A list that is no longer empty after Ctrl-C, SIGTERM or SIGHUP: the interrupt itself ends only a verb."""
     interrupted: list[bool] = []
 
     def note(number: int, frame: FrameType | None) -> None:
         interrupted.append(True)
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, note)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, note) for number in numbers}
     try:
         yield interrupted
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

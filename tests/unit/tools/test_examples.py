@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -12,6 +15,31 @@ from tools.example import EXAMPLES, ROOT, Played, names
 from tools.example_data import MADE
 
 pytestmark = pytest.mark.long
+
+
+# The example, with a stack that is only named, and a signal while it starts.
+SIGNALLED = """
+import os, signal, subprocess, sys
+from tools import example
+
+def run(command, **how):
+    print(*command[3:5], flush=True)
+    if "up" in command:
+        os.kill(os.getpid(), getattr(signal, sent))
+    return subprocess.CompletedProcess(command, 0)
+
+subprocess.run, sent = run, sys.argv.pop()
+example.main()
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_ends_the_stack_of_an_example(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNALLED, names()[0], name], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert "local up\n" in done.stdout and done.stdout.endswith("local down\n")
+    assert (done.returncode, done.stderr) == (128 + getattr(signal, name), "")
 
 
 def content(file: Path) -> object:

@@ -12,7 +12,15 @@ from sluice.lane.machine import LaneState
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.ingest.survey import describe_lane, progress_line, survey
-from sluice_cli.ingest.wait import LINES_SHOWN, LONGEST_PAUSE_S, Waiter, set_aside_lines, waiting_lines
+from sluice_cli.ingest.wait import (
+    LINES_SHOWN,
+    LONGEST_PAUSE_S,
+    Waiter,
+    WaitResult,
+    _print,
+    set_aside_lines,
+    waiting_lines,
+)
 
 NOW = 1_700_000_000_000
 CONFIGURATION = Configuration(
@@ -170,6 +178,22 @@ def test_objects_of_one_table_and_reason_are_one_line_with_an_example():
         "rows quarantined\tcrm.user\t4 rows of 4 objects\tnull_record_key\tfor example r-0",
         "rows quarantined\tcrm.user\t8 rows of 4 objects\tunexpected_value\tfor example r-0",
     ]
+
+
+def test_a_terminal_wraps_lines_between_words_and_shortens_keys(monkeypatch, capsys):
+    key = f"topics/crm.public.user/{'year=2026/month=11/day=21/' * 3}crm.public.user+0+0000000010.avro"
+    found = [aside(key, "quarantined", NOW, code="not_avro", reason="The object is not an Avro container file " * 3)]
+    listed = survey([found[0].id], {found[0].id: found[0]}, [])
+    _print(WaitResult(listed, 1.0, NOW), 60)
+    assert f"\t{key}\t" in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    _print(WaitResult(listed, 1.0, NOW), 60)
+    lines = capsys.readouterr().out.splitlines()
+    assert "\t" not in "".join(lines) and all(len(line) <= 80 for line in lines)
+    assert lines[0].startswith("quarantined  crm.user  1 object  not_avro") and lines[1].startswith("  …/")
+    words = [word for line in lines for word in line.split()]
+    assert words.count("container") == 3 and "crm.public.user+0+0000000010.avro" in "".join(words)
 
 
 def test_so_many_reasons_are_listed_and_the_rest_counted():

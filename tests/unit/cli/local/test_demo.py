@@ -3,6 +3,7 @@
 import io
 import os
 import shlex
+import signal
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.prices import spark_usd
 from sluice.schema.avro import read_writer_schema
 from sluice_aws.s3.past_batches import PastBatch
-from sluice_cli.local.demo import TABLES, Story, cost_line
+from sluice_cli.local.demo import TABLES, Story, _interruptible, cost_line
 from sluice_cli.local.demo_changes import ChangeWriter
 from sluice_cli.main import run
 from sluice_local.errors import DeploymentFailed, DidNotStart
@@ -112,3 +113,14 @@ def test_the_statement_that_counts_rows_is_shown_as_it_runs(monkeypatch, capsys,
             database, name = table.split(".")
             connection.execute(f'create schema if not exists {database}; create table {database}."{name}" (id int)')
         assert connection.execute(statement).fetchall() == [(table, 0) for table in TABLES]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_signal_interrupts_the_demonstration_so_that_its_stack_ends(number):
+    before = signal.signal(number, lambda *_: None)
+    try:
+        with pytest.raises(KeyboardInterrupt), _interruptible() as interrupted:
+            signal.raise_signal(number)
+        assert interrupted
+    finally:
+        signal.signal(number, before)
