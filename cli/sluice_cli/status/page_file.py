@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
+from itertools import islice
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,10 @@ class Look:
     skipped: Sequence[SkippedDocument]
 
 
+def _began(item: Mapping[str, Any]) -> int:
+    return int(item.get("started_at") or item.get("requested_at") or 0)
+
+
 class PageFile:
     """The status page of a stack in a file. `since` is the beginning of its time span, as on the command line."""
 
@@ -78,7 +83,10 @@ class PageFile:
             waiting = [item for lane in lanes for item in self._ledger.pending.oldest(lane["lane"], WAITING)]
             named = [batch.manifest.run for batch in batches[:RUNS]]
             named += [lane[which] for lane in lanes for which in ("run", "last_run") if lane[which]]
-            items = {name: self._ledger.history.run(name) for name in dict.fromkeys(named)}
+            # Runs without a batch are in the ledger's list alone.
+            listed = {item["run"]: item for item in islice(self._ledger.history.runs(), RUNS) if _began(item) >= since}
+            read = {name: self._ledger.history.run(name) for name in dict.fromkeys(named) if name not in listed}
+            items = {**listed, **read}
         window = shown_window(since, now, batches)
         oldest: dict[str, str] = {}
         for item in sorted(waiting, key=lambda item: item.admitted_at):

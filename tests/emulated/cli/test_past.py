@@ -15,6 +15,7 @@ from urllib3.exceptions import ProtocolError
 
 from sluice.errors import UnreadableManifest, UsageError
 from sluice.ledger import keys as items
+from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import LedgerBusy
 from sluice_cli.main import run
 from sluice_cli.status import page_file
@@ -67,6 +68,15 @@ def test_the_page_is_whole_in_itself_and_escapes_what_came_from_outside(stack, t
     )
     assert "prefers-color-scheme:dark" in text and ("name", "viewport") in page.attributes
     assert run(["status", "--html", "no/folder/page.html"]) == 2
+
+
+def test_the_page_counts_runs_that_had_no_batch(stack, tmp_path):
+    now = epoch_ms()
+    for run_id, ago in (("run-old", 2 * 86_400_000), ("run-a", 60_000), ("run-b", 30_000)):
+        stack.ledger.history.run_started(run_id, "main", now - ago, "job")
+    assert run(["status", "--html", "page.html", "--since", "1d"]) == 0
+    texts = " ".join(Elements((tmp_path / "page.html").read_text(encoding="utf-8")).texts)
+    assert "2 runs, " in texts and "run-a" in texts and "run-old" not in texts
 
 
 def sleeping(monkeypatch, *between):
