@@ -29,7 +29,7 @@ def table_references(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[t
     """The (schema, table) pairs that a SELECT names, each once, in the order of the statement.
 
     DuckDB's own parser finds them. Names without a schema are defined in the statement (WITH) and left out. Raises
-    InvalidQuery for more than one statement and for anything but a SELECT.
+    InvalidQuery for other than one statement and for anything but a SELECT.
     """
     return tuple(dict.fromkeys(_walk(_parsed(connection, sql))))
 
@@ -69,6 +69,10 @@ def _parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
             )
         raise InvalidQuery(
             f"The SQL can't be parsed: {parsed.get('error_message')}", next_step='Reserved words are quoted: crm."user"'
+        )
+    if not parsed["statements"]:
+        raise InvalidQuery(
+            "No statement was given", next_step='Give one, as in `sluice query "SELECT * FROM crm.orders"`'
         )
     if len(parsed["statements"]) != 1:
         raise InvalidQuery(

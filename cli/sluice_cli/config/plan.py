@@ -20,19 +20,6 @@ from sluice_cli.terminal.output import counted
 
 NEW, CHANGED, REMOVED = "new", "changed", "removed"
 NAMED = 10  # tables of one kind of change that are named to people
-# Settings that decide whether an object can be merged: after a change of them a retry may succeed.
-_JUDGING = (
-    "record_key",
-    "delete_when",
-    "unavailable_value",
-    "limits",
-    "raw",
-    "rewrite_limit",
-    "types",
-    "csv",
-    "format",
-    "position",
-)
 
 
 @dataclass(frozen=True)
@@ -111,8 +98,8 @@ class PlannedTable:
 
     @property
     def retry(self) -> bool:
-        """True if a changed setting lets quarantined objects be judged anew."""
-        return any(each.key.partition(".")[0] in _JUDGING for each in self.settings)
+        """True if a setting changes: quarantined objects of the table stay, and a retry judges them by it."""
+        return bool(self.settings)
 
 
 @dataclass(frozen=True)

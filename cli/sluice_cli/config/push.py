@@ -265,7 +265,7 @@ class _Counted:
         return found
 
     def with_quarantined(self, tables: Sequence[PlannedTable]) -> tuple[PlannedTable, ...]:
-        """Add the quarantined objects of tables whose change lets them be judged anew."""
+        """Add the quarantined objects of tables whose settings change."""
         if not any(table.retry for table in tables):
             return tuple(tables)
         records = list(islice(self._ledger.objects.in_state(QUARANTINED), COUNTED + 1))

@@ -171,7 +171,7 @@ def _rule(proposal: Proposal) -> list[str]:
     source = ", ".join(part for part in (proposal.shape, proposal.source) if part) or "of unknown form"
     lines = [
         comment(
-            f"{proposal.topic}: {counted(proposal.objects, 'object')} pending, {proposal.bytes:,} bytes; "
+            f"{proposal.topic}: {counted(proposal.objects, 'object')} parked, {proposal.bytes:,} bytes; "
             f"{counted(proposal.rows, 'row')} read; {source}"
         )
     ]

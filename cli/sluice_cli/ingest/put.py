@@ -14,7 +14,8 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from sluice.admission.routing import classify
+from sluice.admission.layouts import layout_of
+from sluice.admission.routing import CHANGE_FILE, classify
 from sluice.admission.verdict import judge_read, judge_unread
 from sluice.config.document import Configuration
 from sluice.errors import CommandFailed, UsageError
@@ -238,7 +239,23 @@ def _say_unmatched(unmatched: Sequence[Unmatched], copied: int) -> None:
     for reason, number in reasons.most_common(LEFT_OUT_SHOWN):
         example = next(item.key for item in unmatched if item.reason == reason)
         say(f"  {number:,}: {visible(reason)}, as {visible(example)}")
-    say("`sluice config discover` proposes rules for them")
+    known = sum(_tells_its_topic(item.key) for item in unmatched)
+    others = len(unmatched) - known
+    if known:
+        say(f"`sluice config discover` proposes rules for {f'{known:,} of ' if others else ''}them")
+    if others:
+        say(
+            f"{counted(others, 'name tells', 'names tell')} no topic or no format: name the files as in "
+            "topics/TOPIC/FILE.json, or add a rule with a `key_pattern`"
+        )
+
+
+def _tells_its_topic(key: str) -> bool:
+    """Whether `sluice config discover` can propose a rule by the key alone, whose extension tells the format too."""
+    if classify(key, None).kind == CHANGE_FILE:
+        return True
+    layout = layout_of(key)
+    return layout is not None and layout.route(key, 1).kind == CHANGE_FILE
 
 
 def _say_left_out(left_out: Sequence[NotCopied]) -> None:

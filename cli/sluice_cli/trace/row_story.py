@@ -20,7 +20,7 @@ WON, OVERTAKEN, LOST, REPEATED, TRUNCATED, IGNORED_DELETE, SUPPLIED, FORGOTTEN =
     "supplied",
     "forgotten",
 )
-_FIRST = "first change of this row"
+_FIRST = "the first change of this row"
 _FIRST_AFTER_REBUILD = "the first change of this row since the table was rebuilt"
 _FIRST_AFTER_FORGETTING = "the first change of this row since it was forgotten"
 NEWEST = "newest"  # it looks like the winner, but what the table held before was not read
@@ -161,7 +161,8 @@ def _judged(
         return JudgedChange(found, IGNORED_DELETE, "the table ignores deletes; older changes still lose to it")
     if after is not None and found.position == after.position and (before is None or before.position < found.position):
         older = [change for change in together if floor < change.position < found.position]
-        why = first if before is None else f"newer than the stored row, {before.position}"
+        written = f"{first} that was written" if older else first
+        why = written if before is None else f"newer than the stored row, {before.position}"
         return JudgedChange(found, WON, f"{why}{f'; newer than {len(older)} more in this batch' if older else ''}")
     supplied = _supplied(found, before, after)
     if supplied:

@@ -17,7 +17,7 @@ from sluice.schema.avro import PLAIN, WriterSchema
 from sluice.schema.capture_order import is_change_sequence
 from sluice.schema.columns import DATE, INT, ISO_DATE, LONG, STRING, Column
 
-SMALL_BYTES = 1024**3  # of pending objects; a smaller table is best read and written as one folder
+SMALL_BYTES = 1024**3  # of parked objects; a smaller table is best read and written as one folder
 _PARTITIONS_MAX = 1_000  # each partition is a folder with files of its own
 _ROWS_PER_PARTITION = 4
 
@@ -149,14 +149,14 @@ def _partition(sample: TopicSample, writer: WriterSchema, facts: Sequence[Column
     )[:SHOWN]
     described = tuple(_describe_partition(fact) for fact in ranked)
     alternatives = tuple((fact.name,) for fact in ranked)
-    pending = f"{sample.bytes:,} bytes are pending"
+    parked = f"{sample.bytes:,} bytes are parked"
     if sample.bytes < SMALL_BYTES:
         return Choice(
-            (), LIKELY, (f"{pending}: a small table is best read and written as one folder", *described), alternatives
+            (), LIKELY, (f"{parked}: a small table is best read and written as one folder", *described), alternatives
         )
     if not ranked:
         return Choice((), LIKELY, ("no column with a fitting name has few values and is never null",))
-    evidence = (f"{pending}, and partition columns can't change in place", *described)
+    evidence = (f"{parked}, and partition columns can't change in place", *described)
     return Choice((ranked[0].name,), AMBIGUOUS, evidence, alternatives)
 
 
@@ -181,7 +181,7 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
     notes = [*sample.problems]
     if sample.schemas > 1:
         notes.append(
-            f"{sample.schemas} schemas among the pending objects: the newest is shown, and the table follows changes"
+            f"{sample.schemas} schemas among the parked objects: the newest is shown, and the table follows changes"
         )
     if sample.inferred and _CSV not in sample.formats:
         notes.append("JSON without a schema: dates and exact numbers stay text or numbers unless `types` declares them")

@@ -30,7 +30,7 @@ class SampledRow:
 
 @dataclass(frozen=True)
 class TopicSample:
-    """What is known about a topic: its pending objects, and the rows read from `read` of them, `partly` not to the end.
+    """What is known about a topic: its waiting objects, and the rows read from `read` of them, `partly` not to the end.
 
     `schemas` counts the writer schemas among the objects; `inferred` means that the records carry none. `key_fields`
     are the fields of the Kafka keys in `key_file`, which the sink wrote beside the values. `problems` says what could

@@ -660,5 +660,8 @@ def test_put_says_how_many_names_no_rule_takes(stack, tables, tmp_path, capsys):
     assert run(["put", "in"]) == 0
     err = capsys.readouterr().err
     assert "No rule takes 2 of 3 names" in err and "crm.public.other+0+1.avro" in err
+    assert "`sluice config discover` proposes rules for 1 of them\n1 name tells no topic or no format" in err
+    assert run(["put", "in/notes.txt"]) == 0
+    assert "discover" not in capsys.readouterr().err
     assert run(["put", "in", "--json"]) == 0
     assert [item["key"] for item in describe(capsys)["no_rule"]] == ["crm.public.other+0+1.avro", "notes.txt"]

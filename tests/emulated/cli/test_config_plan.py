@@ -121,6 +121,14 @@ def test_a_key_that_rows_of_waiting_objects_share_needs_a_yes(stack, push, capsy
     assert push(TABLES) == 0, "a unique key is no risk"
 
 
+def test_a_corrected_partition_column_names_what_stays_quarantined(stack, push, capsys):
+    assert push(TABLES.replace("crm.user}", "crm.user, partition_by: country}")) == 0
+    stack.admit(stack.write("q"), items.QUARANTINED, code="incompatible_schema", reason="no column country")
+    capsys.readouterr()
+    assert push(TABLES, verb="plan") == 3
+    assert "  stay quarantined: 1 object; `sluice quarantine retry --table crm.user`" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("setting", "name"), MISSPELT_COLUMNS)
 def test_a_column_that_a_table_with_data_lacks_needs_a_yes(stack, push, capsys, setting, name):
     assert push(TABLES) == 0

@@ -149,11 +149,15 @@ def test_push_and_check_look_at_what_waits_for_a_new_table(stack, capsys, tmp_pa
     assert "shop.film: partition_by: ratin is no column of the objects that wait (did you mean rating?)" in checked
     assert "warning: shop.film: record_key: language_id has 3 values in " in checked and "film_id" in checked
     assert "warning: dms.film: the column Op holds operations: add `delete_when: {column: Op, values: [D]}`" in checked
-    assert run(["config", "push", str(file), "--json"]) == 2, "a partition column that nothing has needs a yes"
+    assert run(["config", "push", str(file), "--json"]) == 2, "an absent column and a shared key need a yes"
     capsys.readouterr()
     assert run(["config", "push", str(file), "--json", "--yes"]) == 0
     pushed = describe(capsys)
-    assert len(pushed["warnings"]) == 2, pushed
+    assert [each.split(":")[0] for each in pushed["warnings"]] == ["dms.film"], pushed
+    assert [each.split(":")[:2] for each in pushed["plan"]["risks"]] == [
+        ["shop.film", " partition_by"],
+        ["shop.film", " record_key"],
+    ]
     file.write_text(RULES % ("film_id", "rating"))  # the objects are pending now
     assert run(["config", "push", str(file), "--json"]) == 0
     assert [each.split(":")[0] for each in describe(capsys)["warnings"]] == ["dms.film"]

@@ -141,6 +141,13 @@ def test_only_one_select_is_taken(connection, sql):
         table_references(connection, sql)
 
 
+@pytest.mark.parametrize("sql", ["", " ;", "-- from crm.user"])
+def test_sql_without_a_statement_is_told_so(connection, sql):
+    with pytest.raises(InvalidQuery, match="No statement was given") as refused:
+        table_references(connection, sql)
+    assert "once for each" not in refused.value.next_step
+
+
 def test_reserved_words_joins_and_a_table_used_twice(silver):
     assert answer(silver, 'select u.name from crm."user" u join ecomm."date" d on u.id = d.id') == [("ann",)]
     assert answer(silver, 'select count(*) from crm."user" a, CRM."USER" b') == [(4,)]

@@ -173,8 +173,9 @@ def test_tables_with_the_same_change_share_a_paragraph():
     assert lines[1:] == ["  freshness: 60s -> 5m", "Tables: 13 changed"]
 
 
-def test_quarantined_objects_that_a_change_lets_in_are_named_with_their_verb():
-    after = BEFORE.replace("table: crm.user}", "table: crm.user, limits: {object_rows: 20000000}}")
+@pytest.mark.parametrize("setting", ["limits: {object_rows: 20000000}", "partition_by: [country]", "schema: freeze"])
+def test_a_changed_table_names_its_quarantined_objects_and_their_verb(setting):
+    after = BEFORE.replace("table: crm.user}", f"table: crm.user, {setting}}}")
     plan = planned(BEFORE, after, waiting={"crm.user": ObjectsWaiting(quarantined=2)})
     assert plan.tables[0].retry
     assert any("`sluice quarantine retry --table crm.user`" in line for line in lines_of(plan, refusals=True))
