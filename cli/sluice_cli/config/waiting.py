@@ -65,7 +65,7 @@ def fit_of_waiting(objects: Objects, ledger: Ledger, configuration: Configuratio
     warnings = [TableMisfit(table.table, misfit) for table, (each, _) in looks for misfit in each]
     notes = [f"{table.table}: {partial}" for table, (_, partial) in looks if partial]
     if len(found) > TABLES:
-        left = f"{len(found) - TABLES:,} more tables have objects waiting that were not looked at"
+        left = f"objects wait of {counted(len(found) - TABLES, 'more table')} that nothing looked at"
         warnings.append(TableMisfit("", Misfit(left)))
     return Fit(tuple(warnings), tuple(notes))
 

@@ -184,11 +184,11 @@ def progress_line(
     """
     settled = len(waited_for - found.waiting_tables)
     parts = [
-        *([f"{settled} of {len(waited_for)} tables"] if len(waited_for) > 1 else []),
+        *([f"{settled} of {counted(len(waited_for), 'table')}"] if len(waited_for) > 1 else []),
         describe_counts(found.counts),
         *(f"{lane.lane}: {describe_lane(lane, now)}{_merging(found.merging(lane.lane))}" for lane in found.lanes),
         *tables[:TABLES_SHOWN],
     ]
     if len(tables) > TABLES_SHOWN:
-        parts.append(f"{len(tables) - TABLES_SHOWN:,} more tables wait")
+        parts.append(f"{counted(len(tables) - TABLES_SHOWN, 'more table')} waiting")
     return f"[{seconds:.0f} s] {' · '.join(parts)}"

@@ -69,7 +69,7 @@ class Workload:
         for table, number in self.objects.most_common(TABLES_SHOWN):
             yield f"  {visible(table)}: {counted(number, 'object')}, {human_bytes(self.bytes[table])}"
         if len(self.objects) > TABLES_SHOWN:
-            yield f"  and {len(self.objects) - TABLES_SHOWN:,} more tables (--json lists all)"
+            yield f"  and {counted(len(self.objects) - TABLES_SHOWN, 'more table')} (--json lists all)"
         for reason, number in sorted(self.left.items()):
             yield f"left: {counted(number, 'object')}: {visible(reason)}"
         if self.total:

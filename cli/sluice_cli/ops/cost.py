@@ -126,7 +126,8 @@ def runs(
         right=(1, 2, 3),
     )
     say(
-        f"other services, estimated, for {besides['objects']} objects in {besides['batches']} batches: "
+        f"other services, estimated, for {counted(besides['objects'], 'object')} in "
+        f"{counted(besides['batches'], 'batch', 'batches')}: "
         + ", ".join(f"{name.replace('_', ' ')} {_usd(usd)}" for name, usd in besides["usd"].items())
     )
 

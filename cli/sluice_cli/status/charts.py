@@ -116,7 +116,7 @@ def _commit(commit: PastCommit, most: int, window: Window) -> Node:
     summary = f"{clock(commit.at)}: objects merged again{', and nothing changed' if commit.no_change else ''}"
     if commit.waited_ms is not None:
         summary = (
-            f"{clock(commit.at)}: {commit.changes:,} changes of {commit.objects:,} objects, "
+            f"{clock(commit.at)}: {counted(commit.changes, 'change')} of {counted(commit.objects, 'object')}, "
             f"readable {commit.waited_ms / 1000:,.1f} s after the first was admitted"
         )
     if commit.rows_quarantined:
@@ -145,7 +145,7 @@ def _runs(runs: Sequence[RunPast], window: Window, now: int) -> Node:
         held, ended = window.at(run.began_at), window.at(run.ended_at if run.ended_at is not None else now)
         asked = held if run.requested_at is None else window.at(min(run.requested_at, run.began_at))
         parts.append(_rect("wait", _WIDTH * asked, 9, _WIDTH * (held - asked), 4))
-        summary = f"{run.run}: {clock(run.began_at)}, {run.batches:,} batches"
+        summary = f"{run.run}: {clock(run.began_at)}, {counted(run.batches, 'batch', 'batches')}"
         title = tag("title", f"{summary}; {run.reason}" if run.reason else summary)
         x, wide = _WIDTH * held, max(3.0, _WIDTH * (ended - held))
         if run.reason:
@@ -153,7 +153,7 @@ def _runs(runs: Sequence[RunPast], window: Window, now: int) -> Node:
         else:
             parts.append(_rect("held", x, 4, wide, 14, title))
         parts += [_rect("mark", _WIDTH * window.at(at) - 0.5, 7, 1, 8) for at in run.commits]
-    return _svg(_STRIP, f"{len(runs)} runs", *parts)
+    return _svg(_STRIP, counted(len(runs), "run"), *parts)
 
 
 def _crossed(x: float, y: float, width: float, height: float) -> Sequence[Node]:

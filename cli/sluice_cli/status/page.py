@@ -102,7 +102,7 @@ def _header(
     described: str, now: int, window: Window, unread: int, skipped: int, every_s: int | None, note: str | None
 ) -> Node:
     parts = [f"{clock(now)}, looks back {human_age(window.ms)}"]
-    parts += [f"{unread:,} batches before {clock(window.begins)} were not read"] if unread else []
+    parts += [f"not read: {counted(unread, 'batch', 'batches')} before {clock(window.begins)}"] if unread else []
     parts += [f"{counted(skipped, 'document')} can't be read and left out"] if skipped else []
     parts += [f"renewed every {TimeSpan(every_s)}"] if every_s is not None else []
     return tag(
@@ -154,7 +154,7 @@ def _tiles(status: Mapping[str, Any], tables: Sequence[TablePast]) -> Node:
         _tile(
             "quarantined",
             f"{aside['objects']:,}{'+' if aside['more'] else ''}",
-            f"objects, and {rows['rows']:,} rows",
+            f"objects, and {counted(rows['rows'], 'row')}",
             "bad" if aside["objects"] or rows["rows"] else None,
         ),
         _tile("services", *services_tile(status["services"], status["services_due"])),

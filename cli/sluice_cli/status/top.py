@@ -24,7 +24,16 @@ from sluice_aws.s3.objects import Objects
 from sluice_cli.status.overview import describe_trouble, lanes_and_tables
 from sluice_cli.terminal.durations import TimeSpan, at_least
 from sluice_cli.terminal.guard import escaping_console
-from sluice_cli.terminal.output import Json, Stack, chosen_target, human_age, human_bytes, print_json, visible
+from sluice_cli.terminal.output import (
+    Json,
+    Stack,
+    chosen_target,
+    counted,
+    human_age,
+    human_bytes,
+    print_json,
+    visible,
+)
 from sluice_read.moments import clock
 
 EVERY_S, LEAST_EVERY_S = TimeSpan(2), 0.5
@@ -228,7 +237,7 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
             Text(visible(run["reason"] or "")[:120], "red"),
         )
     left = len(order) - room
-    rest = [Text(f"and {left:,} more tables", "bright_black")] if left > 0 else []
+    rest = [Text(f"and {counted(left, 'more table')}", "bright_black")] if left > 0 else []
     return Group(head, Text(""), lanes, Text(""), tables, *rest, Text(""), runs)
 
 

@@ -280,7 +280,7 @@ def stats(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
     print(f"logs pending compaction: {_sizes(found.pending_logs)}, in {groups}")
     print(f"older versions, for time travel: {_sizes(found.older_versions)}")
     print(
-        f"active commits: {found.commits:,}, {found.rows_changed:,} rows changed, "
+        f"active commits: {found.commits:,}, {counted(found.rows_changed, 'row')} changed, "
         f"{found.rows_written:,} written, {human_bytes(found.bytes_written)}"
     )
     if found.write_amplification is not None:

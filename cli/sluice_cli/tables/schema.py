@@ -29,6 +29,7 @@ from sluice_cli.terminal.output import (
     Json,
     Stack,
     chosen_target,
+    counted,
     described_documents,
     human_age,
     print_json,
@@ -212,7 +213,9 @@ def verdict(
             }
         )
     else:
-        print(f"{evolution.verdict}: {writer.fingerprint[:SHORT]}, {len(row.columns)} columns, {writer.shape}")
+        print(
+            f"{evolution.verdict}: {writer.fingerprint[:SHORT]}, {counted(len(row.columns), 'column')}, {writer.shape}"
+        )
         _print_changes(evolution.changes)
     if evolution.verdict == INCOMPATIBLE:
         raise typer.Exit(1)

@@ -24,6 +24,7 @@ from sluice.batch.outcome import (
 from sluice.ledger.keys import CLAIMED, COMMITTED, LISTED_STATES, PENDING
 from sluice.ledger.records import RETRIED, Decision, ObjectRecord
 from sluice.objects import ObjectId
+from sluice_cli.terminal.output import counted
 
 UNSEEN = "unseen"  # in bronze, and not in the ledger: its notice is still on the way
 # The kinds of stretches, each drawn in its own colour.
@@ -186,7 +187,7 @@ def _result(record: ObjectRecord, outcome: Outcome | None) -> str:
         return record.state
     changed = "no change of the table" if outcome.instant is None else f"instant {outcome.instant}"
     history = outcome.counts.get(HISTORY_CHANGES, 0)
-    return f"{changed}, {history:,} changes in its history table" if history else changed
+    return f"{changed}, {counted(history, 'change')} in its history table" if history else changed
 
 
 def put_time(facts: TraceFacts) -> int | None:
