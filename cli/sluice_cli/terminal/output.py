@@ -6,6 +6,7 @@ import html
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Collection, Iterable, Sequence
 from contextvars import ContextVar
 from itertools import chain
@@ -56,13 +57,25 @@ def chosen_target(stack: str | None) -> Target:
 
 
 def say(line: str, style: str = "") -> None:
-    """Print one line on stderr, after everything that was printed on stdout before. A terminal shows it in `style`."""
+    """Print one line on stderr, after everything that was printed on stdout before.
+
+    A terminal shows it in `style`, wrapped between words.
+    """
     sys.stdout.flush()
-    if style and sys.stderr.isatty():
-        stderr_console().print(Text(escaped(line), style=style), soft_wrap=True, highlight=False)
+    if sys.stderr.isatty():
+        console = stderr_console()
+        for part in wrapped(escaped(line), console.width):
+            console.print(Text(part, style=style), soft_wrap=True, highlight=False)
         return
     # Escaped here, since beside a spinner rich takes the line and would follow its sequences.
     print(escaped(line), file=sys.stderr, flush=True)
+
+
+def wrapped(line: str, width: int) -> list[str]:
+    """A line in parts of at most `width` characters, as far as words allow; further ones are indented by two more."""
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    found = textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return found or [line]
 
 
 def say_error(message: str, next_step: str = "") -> None:

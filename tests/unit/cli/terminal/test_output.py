@@ -9,7 +9,16 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from sluice_cli.terminal.output import column_widths, counted, human_age, human_bytes, is_named, print_table, say
+from sluice_cli.terminal.output import (
+    column_widths,
+    counted,
+    human_age,
+    human_bytes,
+    is_named,
+    print_table,
+    say,
+    wrapped,
+)
 from sluice_read.values import column_names, far_timestamp, rows_of
 
 
@@ -185,3 +194,9 @@ def test_nothing_is_left_out_of_a_table_in_a_pipe(capsys):
 )
 def test_columns_share_the_width_that_their_longest_words_leave(rows, width, widths):
     assert column_widths(rows, width) == widths
+
+
+def test_a_line_is_wrapped_between_words_and_a_long_word_stays_whole():
+    line = "  warning: shop.orders: " + "x" * 30 + " is no column of it"
+    assert wrapped(line, 30) == ["  warning: shop.orders:", "    " + "x" * 30, "    is no column of it"]
+    assert wrapped("", 30) == [""] and wrapped("short", 30) == ["short"]
