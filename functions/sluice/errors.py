@@ -179,7 +179,7 @@ class EmptyObject(SluiceError):
     """An object without a byte, which no format allows."""
 
     code = "empty_object"
-    next_step = "Upload the object again"
+    next_step = "Upload the object again, then `sluice quarantine discard` this version by its id"
 
 
 class SchemaTooComplex(SluiceError):

@@ -101,7 +101,7 @@ class CorruptObject(SluiceError):
     """A damaged Avro container."""
 
     code = "corrupt_object"
-    next_step = "Upload the object again"
+    next_step = "Upload the object again, then `sluice quarantine discard` this version by its id"
 
 
 class HeaderCut(SluiceError):
@@ -179,14 +179,14 @@ class DamagedJson(SluiceError):
     """Text that is not JSON, or JSON that can't be stored: too deep, or with half of a surrogate pair."""
 
     code = "damaged_json"
-    next_step = "Upload the object again"
+    next_step = "Upload the object again, then `sluice quarantine discard` this version by its id"
 
 
 class DamagedGzip(SluiceError):
     """A damaged gzip file; facts: `bytes`."""
 
     code = "damaged_gzip"
-    next_step = "Upload the object again"
+    next_step = "Upload the object again, then `sluice quarantine discard` this version by its id"
 
 
 class NotParquet(SluiceError):
@@ -200,7 +200,7 @@ class DamagedParquet(SluiceError):
     """A Parquet file whose footer or data can't be read."""
 
     code = "damaged_parquet"
-    next_step = "Upload the object again"
+    next_step = "Upload the object again, then `sluice quarantine discard` this version by its id"
 
 
 class UnsupportedParquet(SluiceError):
