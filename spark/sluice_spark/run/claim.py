@@ -40,8 +40,8 @@ from sluice_spark.ports import Configurations, Manifests
 from sluice_spark.run.hold import LaneHold
 
 FIRST_LOOK = 100  # pending objects read of each table: nearly always all of them
-# A first load by Arrow takes a tenth of the time that its second half takes behind a commit, as changes. The objects of
-# a snapshot come within moments of each other.
+# What comes of a snapshot behind its table's first commit is merged as changes: 25,000 rows took 14 s so, where a first
+# load of 192,000 rows took 6 s (local, by Spark). The objects of a snapshot come within moments of each other.
 SETTLING = Settling(quiet_ms=700, most_ms=5_000)
 
 
