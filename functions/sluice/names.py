@@ -17,7 +17,7 @@ LANE = re.compile(r"[a-z0-9-]{1,32}")
 COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")  # Avro's own rule for names
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
 
-
+_SHORTEST_PART = 3  # characters of a name that are taken for a part of it: fewer are in nearly every name
 _BEYOND = 0x10000  # from here on a character is two Java chars, neither of them a letter
 
 
@@ -41,7 +41,17 @@ def _may_follow(character: str) -> bool:
 def did_you_mean(given: str, known: Iterable[str], *, likeness: float = 0.6) -> str:
     """The end of a message about an unknown name: `; did you mean crm.user?`, or nothing where no name is like it.
 
-    `likeness` is the least ratio of difflib's SequenceMatcher.
+    A name that begins with what was given comes first, then one that contains it, the shortest of several. Failing
+    these it is the closest one whose ratio, by difflib's SequenceMatcher, is at least `likeness`. Case doesn't count.
     """
-    close = difflib.get_close_matches(given, list(known), n=1, cutoff=likeness)
-    return f"; did you mean {close[0]}?" if close else ""
+    folded = {name: name.casefold() for name in sorted(known)}
+    part = given.casefold()
+    containing = [name for name in folded if len(part) >= _SHORTEST_PART and part in folded[name]]
+    if containing:
+        meant = min(containing, key=lambda name: (not folded[name].startswith(part), len(name)))
+    else:
+        close = difflib.get_close_matches(part, folded.values(), n=1, cutoff=likeness)
+        if not close:
+            return ""
+        meant = next(name for name in folded if folded[name] == close[0])
+    return f"; did you mean {meant}?"
