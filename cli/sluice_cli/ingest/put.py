@@ -238,7 +238,8 @@ def _say_unmatched(unmatched: Sequence[Unmatched], copied: int) -> None:
     say(f"No rule takes {len(unmatched):,} of {counted(copied, 'name')}; these objects will be parked:")
     for reason, number in reasons.most_common(LEFT_OUT_SHOWN):
         example = next(item.key for item in unmatched if item.reason == reason)
-        say(f"  {number:,}: {visible(reason)}, as {visible(example)}")
+        names = visible(example) if number == 1 else f"{number:,} names, for example {visible(example)}"
+        say(f"  {visible(reason)}: {names}")
     known = sum(_tells_its_topic(item.key) for item in unmatched)
     others = len(unmatched) - known
     if known:

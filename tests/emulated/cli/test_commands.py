@@ -652,6 +652,15 @@ def test_objects_that_wait_for_a_table_keep_their_topic_from_feeding_another(sta
     assert "they wait until a rule takes topic crm.public.user again" in capsys.readouterr().err
 
 
+def test_put_says_what_names_wait_for_where_nothing_was_pushed(stack, tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        (tmp_path / "in" / f"crm.public.user+0+{number}.avro").write_bytes(b"1")
+    assert run(["put", "in"]) == 0
+    err = capsys.readouterr().err
+    assert "\n  no configuration was ever pushed: 3 names, for example crm.public.user+0+0.avro\n" in err
+
+
 def test_put_says_how_many_names_no_rule_takes(stack, tables, tmp_path, capsys):
     assert run(["config", "push", tables()]) == 0
     (tmp_path / "in").mkdir()
@@ -659,7 +668,8 @@ def test_put_says_how_many_names_no_rule_takes(stack, tables, tmp_path, capsys):
         (tmp_path / "in" / name).write_bytes(b"1")
     assert run(["put", "in"]) == 0
     err = capsys.readouterr().err
-    assert "No rule takes 2 of 3 names" in err and "crm.public.other+0+1.avro" in err
+    assert "No rule takes 2 of 3 names" in err
+    assert "\n  no rule of tables.yaml takes this topic: crm.public.other+0+1.avro\n" in err
     assert "`sluice config discover` proposes rules for 1 of them\n1 name tells no topic or no format" in err
     assert run(["put", "in/notes.txt"]) == 0
     assert "discover" not in capsys.readouterr().err
