@@ -81,8 +81,10 @@ class Tracker:
         searched = self._keys_with(text)
         if len(searched.keys) == 1 and searched.whole:
             return Named(searched.keys[0], self.versions(searched.keys[0]))
-        found = searched if searched.keys else replace(searched, keys=self._keys_like(text), how="begin so")
-        meant = "" if found.keys else did_you_mean(text.rpartition("/")[2], map(visible, searched.names))
+        found = searched if searched.keys else replace(searched, keys=self._keys_like(text), how="begin with it")
+        if found.keys:
+            raise UsageError(f"No key equals {text!r}, but others {found.how}", next_step=_next_step(found))
+        meant = did_you_mean(text.rpartition("/")[2], map(visible, searched.names))
         raise UsageError(f"Neither the ledger nor bronze has the key {text!r}{meant}", next_step=_next_step(found))
 
     def versions(self, key: str) -> dict[ObjectId, ObjectRecord | None]:
@@ -159,8 +161,8 @@ class Tracker:
 
 # How a given text matches a key, the closest way first. `…` stands for what a terminal left out of a key.
 _MATCHES: Sequence[tuple[str, Callable[[str, str], bool]]] = (
-    ("end so", lambda part, key: key.endswith(f"/{part.removeprefix('…').lstrip('/')}")),
-    ("end so", lambda part, key: key.endswith(part)),
+    ("end with it", lambda part, key: key.endswith(f"/{part.removeprefix('…').lstrip('/')}")),
+    ("end with it", lambda part, key: key.endswith(part)),
     ("contain it", lambda part, key: part in key or "…" in part and is_named(part, key)),
 )
 

@@ -228,10 +228,12 @@ def test_an_object_is_found_by_its_address_and_by_a_unique_part_of_its_key(trace
         assert run(["trace", name]) == 0 and capsys.readouterr().out.splitlines()[0] == key
         assert [entry["key"] for entry in history(capsys, "--key", name)["objects"]] == [key]
     for name, described_so in (
-        ("x+0+1.json", f"Keys that end so: {one.key}, {other.key}"),
+        ("x+0+1.json", f"Keys that end with it: {one.key}, {other.key}"),
         ("x+0+3.json", "has the key 'x+0+3.json'; did you mean x+0+2.json?"),
         ("zzz", "sluice history"),
         ("topics/b", "Keys that contain it: topics/b/x+0+1.json, topics/b/x+0+2.json"),
+        ("topics/b", "error: No key equals 'topics/b', but others contain it\n"),
+        ("zzz", "error: Neither the ledger nor bronze has the key 'zzz'\n"),
         ("s3://elsewhere/k", "s3://s-bronze"),
     ):
         assert run(["trace", name]) == 2 and described_so in capsys.readouterr().err
