@@ -158,21 +158,25 @@ def plan_push(
     *,
     topics: Iterable[str],
     with_data: Iterable[str],
+    claimed: Iterable[str] = (),
     review: Review,
     waiting: Mapping[str, ObjectsWaiting],
 ) -> Plan:
     """Compare two configurations for all tables that they make of known topics, those that rules name included.
 
-    `topics` come first where two of them feed one table. `with_data` are the tables that have data.
+    `topics` come first where two of them feed one table. `with_data` are the tables that have data, `claimed` those
+    whose rows a batch is about to write by the settings that it pinned.
     """
     old = before or Configuration(rules=(), lanes=())
     known = dict.fromkeys((*topics, *_named_topics(old), *_named_topics(after)))
     tables_before, tables_after = _tables(old, known), _tables(after, known)
     have_data = frozenset(with_data)
+    have_rows = have_data.union(claimed)
     remarks = (_by_table(review.refusals), _by_table(review.warnings))
     tables = []
     for name in sorted({*tables_before, *tables_after, *remarks[0], *waiting}):
-        change = _table_change(name, tables_before.get(name), tables_after.get(name), name in have_data)
+        old_table, new_table = tables_before.get(name), tables_after.get(name)
+        change = _table_change(name, old_table, new_table, has_data=name in have_data, has_rows=name in have_rows)
         refusals, warnings = (found.get(name, ()) for found in remarks)
         change = replace(change, refusals=refusals, warnings=warnings, waiting=waiting.get(name, ObjectsWaiting()))
         if change.kind != CHANGED or change.settings or refusals or change.waiting.parked:
@@ -231,34 +235,43 @@ def _by_table(remarks: Iterable[Remark]) -> dict[str, tuple[str, ...]]:
     return {table: tuple(texts) for table, texts in found.items()}
 
 
-def _table_change(name: str, old: TableConfig | None, new: TableConfig | None, has_data: bool) -> PlannedTable:
+def _table_change(
+    name: str, old: TableConfig | None, new: TableConfig | None, *, has_data: bool, has_rows: bool
+) -> PlannedTable:
     if old is None:
         return PlannedTable(name, new.topic if new else "", NEW if new else CHANGED)
     if new is None:
         risk = f"objects of topic {old.topic} are parked until a rule takes them"
         return PlannedTable(name, old.topic, REMOVED, risk=risk)
-    settings = tuple(_setting_changes(old, new, settings_of(TableSettings), rebuild=has_data, risks=True))
+    settings = tuple(_setting_changes(old, new, settings_of(TableSettings), rebuild=has_data, has_rows=has_rows))
     if old.topic != new.topic:
         settings = (SettingChange("topic", old.topic, new.topic, rebuild=has_data), *settings)
     return PlannedTable(name, new.topic, CHANGED, settings)
 
 
 def _setting_changes(
-    old: Any, new: Any, settings: Iterable[Setting], *, prefix: str = "", rebuild: bool = False, risks: bool = False
+    old: Any,
+    new: Any,
+    settings: Iterable[Setting],
+    *,
+    prefix: str = "",
+    rebuild: bool = False,
+    has_rows: bool | None = None,
 ) -> Iterator[SettingChange]:
+    """Yield the changed settings. Those of a table, which has rows or hasn't (`has_rows`), come with their risks."""
     for each in settings:
         had, gets = getattr(old, each.name), getattr(new, each.name)
         key = f"{prefix}{each.key}"
         if had == gets:
             continue
         if each.value is None:
-            yield from _setting_changes(had, gets, each.group, prefix=f"{key}.", rebuild=rebuild, risks=risks)
+            yield from _setting_changes(had, gets, each.group, prefix=f"{key}.", rebuild=rebuild, has_rows=has_rows)
             continue
         yield SettingChange(
             key,
             _written(each, had),
             _written(each, gets),
-            risk_of(key, had, gets) if risks else None,
+            None if has_rows is None else risk_of(key, had, gets, has_rows=has_rows),
             rebuild and each.fixed,
         )
 

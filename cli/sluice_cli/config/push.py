@@ -34,7 +34,7 @@ from sluice_cli.config.plan import (
     plan_push,
     with_misfits,
 )
-from sluice_cli.config.review import TableInUse, known_tables, lane_names, raised_generations, review
+from sluice_cli.config.review import TableInUse, claimed_tables, known_tables, lane_names, raised_generations, review
 from sluice_cli.config.yaml_lines import ConfigurationMistakes
 from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import Yes, ask
@@ -202,6 +202,7 @@ def _planned(
     """Return the plan, all warnings, and the configuration in force."""
     ledger = stack.ledger
     before = in_force(stack.objects, stack.target, ledger)
+    claimed = claimed_tables(ledger, before)  # before the states: a run pins a table's settings, then settles its part
     states = list(ledger.tables.all())
     known = known_tables(ledger, before)
     found = review(
@@ -225,6 +226,7 @@ def _planned(
         configuration,
         topics=topics,
         with_data=(state.table for state in states if state.pinned),
+        claimed=claimed,
         review=found,
         waiting=waiting.by_table(parked, known),
     )

@@ -196,6 +196,17 @@ def known_tables(ledger: Ledger, before: Configuration | None) -> tuple[TableInU
     return tuple(found.values())
 
 
+def claimed_tables(ledger: Ledger, before: Configuration | None) -> frozenset[str]:
+    """Return the tables that an open batch still has to write, by the configuration that it pinned."""
+    return frozenset(
+        table
+        for lane in lane_names(ledger, before)
+        for pointer in ledger.batches.unsettled(lane)
+        for table in pointer.tables
+        if table not in pointer.settled_tables
+    )
+
+
 def lane_names(ledger: Ledger, *configurations: Configuration | None) -> tuple[str, ...]:
     """Return every lane that may hold objects.
 

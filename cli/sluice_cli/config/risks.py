@@ -77,7 +77,25 @@ RISKS: Mapping[str, _Risk] = {
 }
 
 
-def risk_of(key: str, old: Any, new: Any) -> str | None:
-    """Return what the change of a setting can lose or stop; None if nothing."""
-    risk = RISKS.get(key) or RISKS.get(f"{key.partition('.')[0]}.")
-    return risk(old, new) if risk else None
+#: The risks that only stored rows have, named as in RISKS: a table without a row has none of them.
+OF_STORED_ROWS = frozenset(
+    {
+        "generation",
+        "delete_when.",
+        "time_travel",
+        "raw",
+        "types",
+        "columns.",
+        "csv.",
+        "services.purge.horizon",
+        "catalog",
+    }
+)
+
+
+def risk_of(key: str, old: Any, new: Any, *, has_rows: bool = True) -> str | None:
+    """Return what the change of a setting can lose or stop in a table that has rows, or hasn't; None if nothing."""
+    name = key if key in RISKS else f"{key.partition('.')[0]}."
+    if name not in RISKS or name in OF_STORED_ROWS and not has_rows:
+        return None
+    return RISKS[name](old, new)

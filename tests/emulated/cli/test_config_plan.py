@@ -3,10 +3,13 @@
 import pytest
 import typer
 from bad_input import plain_parquet
-from emulation.stack import describe
+from emulation.stack import NOW, describe
 
+from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
+from sluice.config.table import TableConfig
 from sluice.ledger import keys as items
 from sluice.schema.history import StoredColumns
+from sluice.silver_keys import manifest_key
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory
 from sluice_cli.main import run
@@ -221,9 +224,35 @@ def test_a_table_that_moves_to_another_lane_is_shown_with_both(stack, push, invo
 
 def test_a_raised_generation_names_the_parked_objects_that_it_frees(stack, push, invoked, capsys):
     assert push(TABLES) == 0
+    stack.ledger.tables.pin("crm.user", PINNED)
     stack.admit(stack.write("a"), items.PARKED, code="log_restarted", reason="again")
     capsys.readouterr()
     assert push(TABLES.replace("crm.user}", "crm.user, generation: 1}"), verb="plan") == 3
     out = capsys.readouterr().out
     assert "! generation: 0 -> 1: changes of the new log win over every row" in out
     assert "  become pending: 1 parked object\n" in out
+
+
+def test_a_changed_mask_is_asked_about_once_rows_are_stored_or_on_their_way(stack, push, capsys):
+    masks = [TABLES.replace("crm.user}", f"crm.user, columns: {{mask: {{email: {kept}}}}}}}") for kept in range(4)]
+    assert push(masks[0]) == 0
+    assert push(masks[1]) == 0, "nothing is stored yet"
+    assert "!" not in capsys.readouterr().out
+    claimed_by_a_run(stack, stack.admit(stack.write("a")))
+    assert push(masks[2]) == 2, "a batch is about to write rows by the old mask"
+    stack.ledger.tables.pin("crm.user", PINNED)
+    assert push(masks[3]) == 2
+    assert "! columns.mask: {email: 1} -> {email: 3}: rows from before keep" in capsys.readouterr().out
+
+
+def claimed_by_a_run(stack, identity):
+    """A batch with the object, which a run has claimed and not settled."""
+    config = TableConfig("crm.user", "crm", "user", topic="crm.public.user", record_key=("id",))
+    item = ManifestObject(identity.bucket, identity.key, identity.version, 1, None, "avro", config.topic, 0, 0, NOW, 0)
+    manifest = open_manifest("main", "run-1", NOW, "c", {"crm.user": TablePart(config.to_dict(), (item,))})
+    ledger = stack.ledger
+    ledger.lanes.wake("main")
+    assert ledger.lanes.request_start("main", "run-1", NOW) and ledger.lanes.started("main", "run-1", "job")
+    assert ledger.lanes.hold("main", "run-1", "job", 1, NOW)
+    assert ledger.batches.open(manifest, manifest_key("main", manifest.batch), "run-1", "job")
+    assert list(ledger.batches.claim(manifest)) == [identity]

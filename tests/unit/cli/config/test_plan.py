@@ -6,7 +6,7 @@ from sluice.config.setting import settings_of
 from sluice.config.table import TableSettings
 from sluice_cli.config.plan import ObjectsWaiting, lines_of, plan_push
 from sluice_cli.config.review import Remark, Review
-from sluice_cli.config.risks import RISKS, risk_of
+from sluice_cli.config.risks import OF_STORED_ROWS, RISKS, risk_of
 from sluice_cli.config.source import read_tables
 
 HEAD = "defaults: {record_key: [id]}\n"
@@ -15,12 +15,13 @@ BEFORE = HEAD + "tables: [{topic: crm.user, table: crm.user}, {topic: 'shop.*', 
 NO_REMARKS = Review()
 
 
-def planned(before, after, *, topics=(), with_data=(), review=NO_REMARKS, waiting=None):
+def planned(before, after, *, topics=(), with_data=(), claimed=(), review=NO_REMARKS, waiting=None):
     return plan_push(
         read_tables(before) if before else None,
         read_tables(after),
         topics=topics,
         with_data=with_data,
+        claimed=claimed,
         review=review,
         waiting=waiting or {},
     )
@@ -70,7 +71,8 @@ def test_values_are_shown_as_the_file_would_hold_them():
         "table: crm.user, columns: {mask: [ssn]}, raw: true, lineage: off, freshness: 15m, catalog: {views: off},"
         " expect: {columns: {status: {in: [new, paid]}, amount: {min: 0}}}}",
     )
-    lines = [line.strip().removeprefix("! ") for line in lines_of(planned(BEFORE, after), refusals=True)]
+    plan = planned(BEFORE, after, with_data=["crm.user"])
+    lines = [line.strip().removeprefix("! ") for line in lines_of(plan, refusals=True)]
     assert [": ".join(line.split(": ")[:2]) for line in lines[1:4]] == [
         "freshness: 60s -> 15m",
         "raw: none -> true",
@@ -143,9 +145,37 @@ def test_a_removed_table_is_a_risk_and_a_warning_of_another_table_is_kept():
 )
 def test_only_what_can_lose_or_stop_something_is_a_risk(setting, risky):
     after = BEFORE.replace("table: crm.user}", f"table: crm.user, {setting}}}")
-    plan = planned(BEFORE, after)
+    plan = planned(BEFORE, after, with_data=["crm.user"])
     assert bool(plan.risks) is risky
     assert any("! " in line for line in lines_of(plan, refusals=True)) is risky
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "columns: {mask: [ssn]}",
+        "generation: 1",
+        "delete_when: {column: op, values: [D]}",
+        "time_travel: 24h",
+        "raw: true",
+        "types: {born: date}",
+        "csv: {delimiter: ;}",
+        "services: {purge: {horizon: 2h}}",
+        "catalog: off",
+    ],
+)
+def test_a_table_without_rows_asks_for_nothing_about_stored_ones(setting):
+    after = BEFORE.replace("table: crm.user}", f"table: crm.user, {setting}}}")
+    assert planned(BEFORE, after).risks == ()
+    assert planned(BEFORE, after, with_data=["crm.user"]).risks
+    claimed = planned(BEFORE, after, claimed=["crm.user"])
+    assert claimed.risks, "a batch is about to write rows by the old settings"
+    assert not claimed.tables[0].settings[0].rebuild
+
+
+def test_a_table_without_rows_still_asks_about_what_stops_objects():
+    for setting in ("paused: true", "limits: {object_rows: 10}", "schema: freeze"):
+        assert planned(BEFORE, BEFORE.replace("table: crm.user}", f"table: crm.user, {setting}}}")).risks
 
 
 def test_taking_a_risk_back_is_none():
@@ -163,7 +193,7 @@ def test_every_risk_is_that_of_a_setting():
             yield f"{key}." if each.value is None else key
             yield from paths(each.group, f"{key}.")
 
-    assert set(RISKS) <= set(paths(settings_of(TableSettings)))
+    assert OF_STORED_ROWS <= set(RISKS) <= set(paths(settings_of(TableSettings)))
 
 
 def test_tables_with_the_same_change_share_a_paragraph():
