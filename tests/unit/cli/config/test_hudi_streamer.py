@@ -233,6 +233,22 @@ def test_the_command_writes_a_usable_rule_and_hides_the_values_it_leaves_out(tmp
     )
 
 
+@pytest.mark.parametrize("more", [[], ["--json"], ["--write"]], ids=["printed", "json", "written"])
+def test_options_that_are_only_left_out_are_no_failure(tmp_path, monkeypatch, capsys, more):
+    monkeypatch.chdir(tmp_path)
+    Path("w.properties").write_text(
+        PUBLISHED["warehouse"] + "hoodie.streamer.transformer.sql=select 1\nauto.offset=x\n"
+    )
+    assert run(["config", "import", "w.properties", "--topic", "hammerdb.public.warehouse", *more]) == 0
+    out, err = capsys.readouterr()
+    without = {"auto.offset", "hoodie.streamer.transformer.sql"}
+    if "--json" in more:
+        assert without < {item["option"] for item in json.loads(out)["left_out"]}
+    else:
+        assert all(f"left out: {option}: " in err for option in without)
+        assert Path("tables.yaml").exists() is ("--write" in more)
+
+
 def test_what_is_open_is_commented_out_and_not_written(tmp_path, capsys):
     source = Path(tmp_path / "dfs.properties")
     source.write_text(PUBLISHED["dfs"])
