@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
-from sluice.batch.row_errors import JSON_TEXT, RowError
 from sluice.errors import UsageError
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import Decision, ObjectRecord
+from sluice.objects import ObjectId
 from sluice_aws.admission.admit import open_admission
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
+from sluice_cli.ingest.newer_versions import NewerVersions, newer_versions
+from sluice_cli.ingest.quarantine_entries import print_entry, print_groups, print_lines
 from sluice_cli.ingest.set_aside import (
     COUNTED_AT_MOST,
     SHORT_ID,
@@ -32,10 +32,7 @@ from sluice_cli.ingest.set_aside import (
     describe,
     describe_decision,
     described,
-    kind,
-    lines_of,
 )
-from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.known_names import check_code, check_table, check_topic
 from sluice_cli.terminal.output import (
@@ -50,8 +47,8 @@ from sluice_cli.terminal.output import (
     say,
     visible,
 )
+from sluice_cli.terminal.run import AWS_ERRORS
 from sluice_cli.terminal.stack import operator_of, supervise_now
-from sluice_read.moments import clock
 
 LISTED, ROWS_SHOWN = 200, 20
 
@@ -105,6 +102,7 @@ def list_entries(
     An object in quarantine was not merged at all. An entry of kind `rows` was merged without those rows.
     Parked objects wait for a rule or for a higher `generation`: --parked lists them, and --code log_restarted
     lists those whose source's log restarted. A terminal shows them by table (or topic) and code, with the reason once.
+    An entry says so where a newer version of its key was merged: it can be discarded.
 
     Examples:
 
@@ -125,68 +123,14 @@ def list_entries(
         _check_names(target, choice, quarantine.everything())
     shown = quarantine.explained(shown)
     more = next(found, None) is not None
+    newer = _newer(shown, ledger, target)
     if as_json:
-        print_json({"entries": [describe(record) for record in shown], "more": more})
+        print_json({"entries": [_described(record, newer) for record in shown], "more": more})
         return
-    if sys.stdout.isatty():
-        _print_groups(shown, epoch_ms())
-    else:
-        _print_lines(shown, epoch_ms())
+    print_entries = print_groups if sys.stdout.isatty() else print_lines
+    print_entries(shown, newer, epoch_ms())
     if more:
         say(f"Only the first {limit:,} are shown; --limit shows more")
-
-
-def _print_lines(shown: Sequence[ObjectRecord], now: int) -> None:
-    """Print a line for each entry, for a pipe. `now` is in epoch ms."""
-    print_table(
-        ("id", "kind", "rows", "table", "code", "since", "key", "reason"),
-        [
-            (
-                record.id.hash[:SHORT_ID],
-                kind(record),
-                str(record.quarantined_rows or "-"),
-                record.table or "-",
-                ", ".join(codes(record)) or "-",
-                human_age(now - int(record.listed_at)) if record.listed_at else "-",
-                record.id.key,
-                record.reason or "-",
-            )
-            for record in shown
-        ],
-    )
-
-
-def _print_groups(shown: Sequence[ObjectRecord], now: int) -> None:
-    """Print the entries by table (else topic) and code, each reason once, keys in order. `now` is in epoch ms."""
-    groups: dict[tuple[str, str], list[ObjectRecord]] = {}
-    for record in shown:
-        where = record.table or record.topic or "no table"
-        groups.setdefault((where, ", ".join(codes(record)) or "-"), []).append(record)
-    console = escaping_console()
-    for number, ((where, code), records) in enumerate(sorted(groups.items())):
-        if number:
-            console.print()
-        title = f"{where}  {code}  {counted(len(records), 'entry', 'entries')}"
-        console.print(Text(visible(title), style="bold"), highlight=False)
-        (reason, _), *others = Counter(record.reason or "-" for record in records).most_common()
-        more = f"; and {counted(len(others), 'other reason')}: `sluice quarantine show ID`" if others else ""
-        console.print(Text(visible(reason + more)), highlight=False)
-        print_table(
-            ("id", "kind", "rows", "since", "key"),
-            [
-                (
-                    record.id.hash[:SHORT_ID],
-                    kind(record),
-                    str(record.quarantined_rows or "-"),
-                    human_age(now - int(record.listed_at)) if record.listed_at else "-",
-                    record.id.key,
-                )
-                for record in sorted(records, key=lambda record: (record.id.key, record.id.version))
-            ],
-            right=(2,),
-            paths=(4,),
-            minor=(1, 3),
-        )
 
 
 @app.command("show")
@@ -208,15 +152,16 @@ def show(
 
       sluice quarantine show 3f2a9c --json | jq '.rows_shown[].content'
     """
-    quarantine, ledger, _ = _opened(stack)
+    quarantine, ledger, target = _opened(stack)
+    chosen = quarantine.explained(quarantine.chosen(Selection(named=(name,))))
+    newer = _newer(chosen, ledger, target)
     found = [
-        (record, quarantine.rows(record)[:rows], ledger.quarantine.decisions_about(record.id))
-        for record in quarantine.explained(quarantine.chosen(Selection(named=(name,))))
+        (record, quarantine.rows(record)[:rows], ledger.quarantine.decisions_about(record.id)) for record in chosen
     ]
     if as_json:
         document = [
             {
-                **describe(record),
+                **_described(record, newer),
                 "rows_shown": [vars(row) for row in kept],
                 "decisions": [describe_decision(item) for item in decisions],
             }
@@ -227,26 +172,7 @@ def show(
     for number, (record, kept, decisions) in enumerate(found):
         if number:
             print()
-        _print_entry(record, kept, decisions)
-
-
-def _print_entry(record: ObjectRecord, rows: Sequence[RowError], decisions: Sequence[Decision]) -> None:
-    lines = lines_of(record)
-    width = max(len(name) for name, _ in lines)
-    for name, value in lines:
-        print(f"{name:<{width}}  {visible(value)}")
-    if rows or decisions:
-        print()
-    for row in rows:
-        offset = "" if row.offset is None else f", offset {row.offset}"
-        print(f"row {row.record}{offset}: {visible(row.code)}: {visible(row.reason)}")
-        if row.content:
-            cut = row.content_bytes > len(row.content) if row.encoding == JSON_TEXT else True
-            size = f" (of {row.content_bytes:,} bytes)" if cut else ""
-            print(f"  {'' if row.encoding == JSON_TEXT else 'base64: '}{visible(row.content)}{size}")
-    for item in decisions:
-        note = f" ({visible(item.note)})" if item.note else ""
-        print(f"{item.verb} at {clock(item.at)} by {visible(item.by)}: {visible(item.command)}{note}")
+        print_entry(record, newer.get(record.id), kept, decisions)
 
 
 @app.command("retry")
@@ -256,6 +182,7 @@ def retry(
     code: OfCode = None,
     all: All = False,
     note: Note = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask: a retry asks nothing without it, either.")] = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -344,6 +271,24 @@ def _opened(stack: str | None) -> tuple[Quarantine, Ledger, Target]:
         ledger,
         target,
     )
+
+
+def _newer(records: Iterable[ObjectRecord], ledger: Ledger, target: Target) -> NewerVersions:
+    objects = Objects(target.client("s3"))
+
+    def written_at(identity: ObjectId) -> int | None:
+        try:
+            return objects.modified_at(identity)
+        except AWS_ERRORS:  # a look stops no list: whoever lists may not be allowed to read bronze
+            return None
+
+    return newer_versions(records, ledger, written_at)
+
+
+def _described(record: ObjectRecord, newer: NewerVersions) -> dict[str, Any]:
+    """An entry as plain JSON values, with the version of its key that is newer and merged, null if none is known."""
+    found = newer.get(record.id)
+    return {**describe(record), "newer_version": None if found is None else found.id.version}
 
 
 def _check_names(target: Target, choice: Selection, entries: Iterable[ObjectRecord | Decision]) -> None:

@@ -31,8 +31,8 @@ class ObjectLedger(Protocol):
         """The records of these objects; an object without a record is left out."""
         ...
 
-    def versions(self, bucket: str, key: str) -> list[ObjectRecord]:
-        """The records of every version of one key, oldest first."""
+    def versions(self, bucket: str, key: str, *, first_page: bool = False) -> list[ObjectRecord]:
+        """The records of every version of one key, oldest first; those of one page of up to 1 MB if so asked."""
         ...
 
     def in_state(self, state: str, *, since: int | None = None) -> Iterator[ObjectRecord]:

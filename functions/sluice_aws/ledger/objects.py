@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
+from itertools import islice
 from typing import Any
 
 from sluice.config.table import TableConfig
@@ -49,11 +50,13 @@ class DynamoDbObjects:
         found = (record_of(stored) for stored in self._table.get_many(keys))
         return {record.id: record for record in found}
 
-    def versions(self, bucket: str, key: str) -> list[ObjectRecord]:
-        """The records of every version of one key, oldest first."""
-        found = [
-            record_of(stored) for page in self._table.query(items.object_partition(bucket, key)) for stored in page
-        ]
+    def versions(self, bucket: str, key: str, *, first_page: bool = False) -> list[ObjectRecord]:
+        """The records of every version of one key, oldest first.
+
+        With `first_page` in one call: those of the first page, a thousand or more in the order of their ids.
+        """
+        pages = self._table.query(items.object_partition(bucket, key))
+        found = [record_of(stored) for page in islice(pages, 1 if first_page else None) for stored in page]
         return sorted(found, key=lambda record: (record.admitted_at, record.id))
 
     def in_state(self, state: str, *, since: int | None = None) -> Iterator[ObjectRecord]:

@@ -243,6 +243,54 @@ def test_only_the_beginning_of_many_rows_is_read_for_their_reason(configured, ca
     assert describe(capsys)["entries"][0]["reason"] == "The key column id is null"
 
 
+@pytest.fixture
+def uploaded_again(configured):
+    """A damaged version whose newer one is merged, one whose newer one waits, and one whose older one is merged.
+
+    Notices came in the wrong order: the newer version was admitted first.
+    """
+    damaged = {"code": "corrupt_object", "reason": "It ends inside a block"}
+    merged = configured.admit(put(configured, 1, b"new"), sequencer="0065F0A2")
+    settled(configured, [merged])
+    bad = configured.admit(put(configured, 1, b"bad"), items.QUARANTINED, sequencer="0065F0A1F", **damaged)
+    configured.admit(put(configured, 2, b"new"), sequencer="0065F0A2")
+    waits = configured.admit(put(configured, 2, b"bad"), items.QUARANTINED, sequencer="0065F0A1", **damaged)
+    older = configured.admit(put(configured, 3), sequencer="0065F0A1")
+    settled(configured, [older])
+    newest = configured.admit(put(configured, 3, b"bad"), items.QUARANTINED, sequencer="0065F0A2", **damaged)
+    return bad, merged, waits, newest
+
+
+def test_an_entry_says_that_a_newer_version_of_its_key_is_merged(uploaded_again, capsys, monkeypatch):
+    bad, merged, waits, newest = uploaded_again
+    assert run(["quarantine", "list", "--json"]) == 0
+    found = {entry["id"]: entry["newer_version"] for entry in describe(capsys)["entries"]}
+    assert found == {bad.hash: merged.version, waits.hash: None, newest.hash: None}
+    advice = f"a newer version of this key is merged; discard it: `sluice quarantine discard {bad.hash[:12]}`"
+    assert run(["quarantine", "list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "newer" in line] == [line for line in lines if line.startswith(bad.hash[:12])]
+    assert f"It ends inside a block; {advice}" in "\n".join(lines)
+    assert run(["quarantine", "show", bad.hash]) == 0
+    shown = capsys.readouterr().out
+    assert f"\nnewer        {merged.version}\n" in shown and advice in shown
+    assert run(["quarantine", "show", waits.hash, "--json"]) == 0
+    assert describe(capsys)["newer_version"] is None
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert run(["quarantine", "list"]) == 0
+    assert advice in " ".join(capsys.readouterr().out.split())
+    assert run(["quarantine", "discard", "--yes", bad.hash[:12]]) == 0
+
+
+def test_rows_in_quarantine_have_a_newer_version_too(configured, capsys):
+    holed = configured.admit(put(configured, 1), sequencer="A1")
+    settled(configured, [holed], rows={holed: [a_row(1)]})
+    merged = configured.admit(put(configured, 1, b"new"), sequencer="A2")
+    settled(configured, [merged])
+    assert run(["quarantine", "list", "--json"]) == 0
+    assert [entry["newer_version"] for entry in describe(capsys)["entries"]] == [merged.version]
+
+
 def test_too_short_a_beginning_of_an_id_is_refused_with_the_fewest_characters(configured, capsys):
     assert run(["quarantine", "show", "3f2a9"]) == 2
     assert (
@@ -253,6 +301,14 @@ def test_too_short_a_beginning_of_an_id_is_refused_with_the_fewest_characters(co
     for verb in ("show", "retry", "discard"):
         assert run(["quarantine", verb, "--help"]) == 0
         assert "6 characters" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_retry_takes_the_yes_of_other_verbs_and_asks_nothing(configured, invoked, capsys):
+    for number, more in enumerate((["--yes"], [])):
+        bad = configured.admit(put(configured, number))
+        settled(configured, [bad], bad=[bad])
+        assert run(["quarantine", "retry", bad.hash, *more]) == 0
+        assert capsys.readouterr().out == "1 entry retried\n"
 
 
 def test_a_retried_object_keeps_its_age_and_goes_to_another_batch(configured, invoked, capsys):

@@ -1,0 +1,103 @@
+"""Entries of the quarantine for people: lines for a pipe, groups for a terminal, and one entry with its rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from rich.text import Text
+
+from sluice.batch.row_errors import JSON_TEXT, RowError
+from sluice.ledger.records import Decision, ObjectRecord
+from sluice_cli.ingest.newer_versions import NewerVersions, discard_advice
+from sluice_cli.ingest.set_aside import SHORT_ID, codes, kind, lines_of
+from sluice_cli.terminal.guard import escaping_console
+from sluice_cli.terminal.output import counted, human_age, print_table, visible
+from sluice_read.moments import clock
+
+
+def print_lines(shown: Sequence[ObjectRecord], newer: NewerVersions, now: int) -> None:
+    """Print a line for each entry, for a pipe. `now` is in epoch ms."""
+    print_table(
+        ("id", "kind", "rows", "table", "code", "since", "key", "reason"),
+        [
+            (
+                record.id.hash[:SHORT_ID],
+                kind(record),
+                str(record.quarantined_rows or "-"),
+                record.table or "-",
+                ", ".join(codes(record)) or "-",
+                human_age(now - int(record.listed_at)) if record.listed_at else "-",
+                record.id.key,
+                "; ".join(_reasons(record, newer)) or "-",
+            )
+            for record in shown
+        ],
+    )
+
+
+def print_groups(shown: Sequence[ObjectRecord], newer: NewerVersions, now: int) -> None:
+    """Print the entries by table (else topic) and code, each reason once, keys in order. `now` is in epoch ms."""
+    groups: dict[tuple[str, str], list[ObjectRecord]] = {}
+    for record in shown:
+        where = record.table or record.topic or "no table"
+        groups.setdefault((where, ", ".join(codes(record)) or "-"), []).append(record)
+    console = escaping_console()
+    for number, ((where, code), records) in enumerate(sorted(groups.items())):
+        if number:
+            console.print()
+        title = f"{where}  {code}  {counted(len(records), 'entry', 'entries')}"
+        console.print(Text(visible(title), style="bold"), highlight=False)
+        (reason, _), *others = Counter(record.reason or "-" for record in records).most_common()
+        more = f"; and {counted(len(others), 'other reason')}: `sluice quarantine show ID`" if others else ""
+        console.print(Text(visible(reason + more)), highlight=False)
+        print_table(
+            ("id", "kind", "rows", "since", "key"),
+            [
+                (
+                    record.id.hash[:SHORT_ID],
+                    kind(record),
+                    str(record.quarantined_rows or "-"),
+                    human_age(now - int(record.listed_at)) if record.listed_at else "-",
+                    record.id.key,
+                )
+                for record in sorted(records, key=lambda record: (record.id.key, record.id.version))
+            ],
+            right=(2,),
+            paths=(4,),
+            minor=(1, 3),
+        )
+        outdated = [record for record in records if record.id in newer]
+        if outdated:
+            console.print(Text(discard_advice(outdated)), highlight=False)
+
+
+def print_entry(
+    record: ObjectRecord, newer: ObjectRecord | None, rows: Sequence[RowError], decisions: Sequence[Decision]
+) -> None:
+    """Print one entry with some of its rows and the decisions about it."""
+    lines = lines_of(record)
+    if newer is not None:
+        lines += [("newer", newer.id.version), ("advice", discard_advice([record]))]
+    width = max(len(name) for name, _ in lines)
+    for name, value in lines:
+        print(f"{name:<{width}}  {visible(value)}")
+    if rows or decisions:
+        print()
+    for row in rows:
+        offset = "" if row.offset is None else f", offset {row.offset}"
+        print(f"row {row.record}{offset}: {visible(row.code)}: {visible(row.reason)}")
+        if row.content:
+            cut = row.content_bytes > len(row.content) if row.encoding == JSON_TEXT else True
+            size = f" (of {row.content_bytes:,} bytes)" if cut else ""
+            print(f"  {'' if row.encoding == JSON_TEXT else 'base64: '}{visible(row.content)}{size}")
+    for item in decisions:
+        note = f" ({visible(item.note)})" if item.note else ""
+        print(f"{item.verb} at {clock(item.at)} by {visible(item.by)}: {visible(item.command)}{note}")
+
+
+def _reasons(record: ObjectRecord, newer: NewerVersions) -> Iterator[str]:
+    if record.reason:
+        yield record.reason
+    if record.id in newer:
+        yield discard_advice([record])
