@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from datetime import datetime, timezone
 
 from sluice.batch.claim import TableState, claimable_at
 from sluice.config.document import Configuration
@@ -126,6 +127,9 @@ def describe_lane(lane: LaneState, now: int) -> str:
         since = f" ({human_age(now - lane.start_requested_at)})" if lane.start_requested_at else ""
         return f"Spark is starting{since}" if lane.job_run_id else f"a run is requested{since}"
     if lane.state == RUNNING:
+        if lane.idle_until is not None and lane.idle_until > now and not lane.pause_requested:
+            ends = datetime.fromtimestamp(lane.idle_until // 1000, timezone.utc)
+            return f"Spark waits for objects until {ends:%H:%M:%S} UTC"
         ending = ", pauses after its batch" if lane.pause_requested else ""
         return f"Spark is running{f' for {human_age(now - lane.held_at)}' if lane.held_at else ''}{ending}"
     if lane.state == HALTED:

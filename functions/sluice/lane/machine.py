@@ -9,7 +9,7 @@ The ledger writes the result on the condition that the lane is still in the stat
     started        starting           starting           StartJobRun answered with the job run's id
     hold           starting, running  running            the driver's first act
     accept_ledger  running            running            the ledger knows of the manifests in S3
-    gave_sign      running            running            the holder lives
+    gave_sign      running            running            the holder lives; with idle_until, it waits for objects
     progressed     running            running            something was committed; failures are reset to 0
     release        running            idle, paused       nothing arrived since the run last looked
     lapse          starting, running  idle, halted,      the job run is terminal at EMR, or never existed,
@@ -83,6 +83,7 @@ class LaneState:
     `application_id` is the EMR Serverless application that the run was requested of, `time_limit_ms` the time after
     which EMR ends it. `alive_at` is the holder's last sign of life; it gives one between batches. `ledger_accepted` is
     True once a run found that the ledger knows of the lane's manifests, or an operator resumed the lane all the same.
+    `idle_until` is when a holder that waits for objects ends if none arrive; None while it works. Only people read it.
     """
 
     lane: str
@@ -106,6 +107,7 @@ class LaneState:
     time_limit_ms: int | None = None
     alive_at: int | None = None
     ledger_accepted: bool = False
+    idle_until: int | None = None
 
 
 @dataclass(frozen=True)
@@ -200,11 +202,11 @@ def holds(state: LaneState, run_id: str, job_run_id: str) -> bool:
     return state.state == RUNNING and state.run_id == run_id and state.job_run_id == job_run_id
 
 
-def gave_sign(state: LaneState, run_id: str, now: int) -> Result:
-    """Note a sign of life of the holder."""
+def gave_sign(state: LaneState, run_id: str, now: int, idle_until: int | None = None) -> Result:
+    """Note a sign of life of the holder, and until when it waits for objects; None while it works."""
     if state.state != RUNNING or state.run_id != run_id:
         return LaneRefusal("gave_sign", f"the lane is {state.state} under run {state.run_id}", state)
-    return replace(state, alive_at=now)
+    return replace(state, alive_at=now, idle_until=idle_until)
 
 
 def accept_ledger(state: LaneState, run_id: str) -> Result:
@@ -330,5 +332,6 @@ def _without_run(state: LaneState) -> LaneState:
         application_id=None,
         time_limit_ms=None,
         alive_at=None,
+        idle_until=None,
         last_run_id=state.run_id,
     )

@@ -61,8 +61,11 @@ class LaneLedger(Protocol):
         """Note that the ledger knows of the lane's manifests. False when the run no longer holds the lane."""
         ...
 
-    def gave_sign(self, lane: str, run_id: str, now: int) -> bool:
-        """Note that the holder lives. False when the run no longer holds the lane."""
+    def gave_sign(self, lane: str, run_id: str, now: int, idle_until: int | None = None) -> bool:
+        """Note that the holder lives, and until when it waits for objects. False when the run no longer holds the lane.
+
+        A batch that is opened and a slice that is started remove `idle_until` in their own transactions.
+        """
         ...
 
     def progressed(self, lane: str, run_id: str) -> bool:

@@ -17,7 +17,7 @@ from sluice.objects import ObjectId
 from sluice_aws.errors import BatchTaken, ForeignObjects, UnsettledParts
 from sluice_aws.ledger.expressions import NEW_ITEM, when
 from sluice_aws.ledger.groups import ACTIONS_LIMIT, GuardRefused, write_groups
-from sluice_aws.ledger.lanes import DynamoDbLanes, held_by
+from sluice_aws.ledger.lanes import DynamoDbLanes, at_work, held_by
 from sluice_aws.ledger.objects import DynamoDbObjects, pending_item
 from sluice_aws.ledger.settlement import object_fields, part_fields, table_fields, totals
 from sluice_aws.ledger.table import LedgerTable, Refusal, TransactionRefused, Values
@@ -45,7 +45,7 @@ class DynamoDbBatches:
         written again. Repeatable by the same run; a batch whose objects all returned to pending may be opened again.
         Raises BatchTaken when the lane is held and the batch belongs to another run or is committed.
         """
-        lane_held = self._table.check_action(items.lane_key(manifest.lane), held_by(run_id, job_run_id))
+        lane_held = at_work(self._table, manifest.lane, run_id, job_run_id)
         openable = NEW_ITEM | when(state=items.RETURNED) | when(run=run_id, state=items.CLAIMED)
         batch_openable = self._table.check_action(items.batch_key(manifest.batch), openable)
         unsettled = NEW_ITEM | when(state=items.RETURNED) | when(state=items.CLAIMED)

@@ -11,7 +11,7 @@ from sluice.lane.machine import LaneRefusal, LaneState, Result
 from sluice.ledger.keys import LANES_LISTED_AS, lane_key, listed_at, standstill_key
 from sluice_aws.errors import LedgerBusy
 from sluice_aws.ledger.expressions import Condition, when
-from sluice_aws.ledger.table import LedgerTable
+from sluice_aws.ledger.table import LedgerTable, Values
 
 FIELDS = tuple(item.name for item in fields(LaneState) if item.name not in ("lane", "arrivals"))
 LISTED = {"listed_as": LANES_LISTED_AS, "listed_at": listed_at(0)}  # the schedule finds every lane by the index
@@ -22,7 +22,8 @@ class DynamoDbLanes:
     """The lanes of one ledger.
 
     Every transition except a wake raises `revision`, and is written only if `revision` is what was read. A wake only
-    adds to `arrivals`, so arrivals never block a transition. `release` depends on `arrivals` and tests it, too.
+    adds to `arrivals`, so arrivals never block a transition. `release` depends on `arrivals` and tests it, too. The
+    transactions that open a batch or start a slice remove `idle_until`, which no transition depends on.
     """
 
     def __init__(self, table: LedgerTable) -> None:
@@ -78,9 +79,10 @@ class DynamoDbLanes:
         """Note that the ledger knows of the lane's manifests. False when the run no longer holds the lane."""
         return _allowed(self._apply(lane, lambda state: machine.accept_ledger(state, run_id))) is not None
 
-    def gave_sign(self, lane: str, run_id: str, now: int) -> bool:
-        """Note that the holder lives. False when the run no longer holds the lane."""
-        return _allowed(self._apply(lane, lambda state: machine.gave_sign(state, run_id, now))) is not None
+    def gave_sign(self, lane: str, run_id: str, now: int, idle_until: int | None = None) -> bool:
+        """Note that the holder lives, and until when it waits for objects. False when the run has lost the lane."""
+        given = self._apply(lane, lambda state: machine.gave_sign(state, run_id, now, idle_until))
+        return _allowed(given) is not None
 
     def progressed(self, lane: str, run_id: str) -> bool:
         """Note that the holder closed a batch. False when the run no longer holds the lane."""
@@ -155,6 +157,14 @@ class DynamoDbLanes:
 def held_by(run_id: str, job_run_id: str) -> Condition:
     """The condition on a lane's item that a job run holds it: `sluice.lane.machine.holds` for a transaction."""
     return when(state=machine.RUNNING, run_id=run_id, job_run_id=job_run_id)
+
+
+def at_work(table: LedgerTable, lane: str, run_id: str, job_run_id: str) -> Values:
+    """The action by which a transaction of the lane's holder begins work: refused unless the job run holds the lane.
+
+    It takes the place of a mere check, so that the end of a wait for objects costs no request.
+    """
+    return table.update_action(lane_key(lane), {"idle_until": None}, condition=held_by(run_id, job_run_id))
 
 
 def _changes(before: LaneState, after: LaneState) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from sluice.services.policy import TOTALS
 from sluice.services.requests import RequestRefusal, Result, ServiceError, ServiceReport, ServiceRequest
 from sluice_aws.errors import LedgerBusy
 from sluice_aws.ledger.expressions import when
-from sluice_aws.ledger.lanes import LISTED, held_by
+from sluice_aws.ledger.lanes import LISTED, at_work
 from sluice_aws.ledger.table import LedgerTable, TransactionRefused, Values
 from sluice_aws.ledger.tables import SERVICE_PREFIX, totals_of
 
@@ -97,7 +97,7 @@ class DynamoDbServices:
         """requested -> running for one slice. None when the lane is not held or the request may not begin."""
         totals = totals_of(self._table.get(items.table_key(request.table)) or {})
         seen = {name: totals.get(name, 0) for name in TOTALS}
-        held = self._table.check_action(items.lane_key(request.lane), held_by(run_id, job_run_id))
+        held = at_work(self._table, request.lane, run_id, job_run_id)
         return self._apply(request, lambda state: machine.start(state, run_id, now, seen), lambda after: [held])
 
     def slice_done(

@@ -23,6 +23,7 @@ class LaneHold:
         self._clock = clock
         self._lost = threading.Event()
         self._signed_at = clock.now_ms()
+        self._idle_until: int | None = None
         self.identity = identity
 
     def take(self) -> LaneState | None:
@@ -52,8 +53,23 @@ class LaneHold:
         """Give a sign of life, at most every SIGN_EVERY_MS. Called between batches, so a run that hangs gives none."""
         now = self._clock.now_ms()
         if now - self._signed_at >= SIGN_EVERY_MS:
-            self._signed_at = now
-            self._ledger.lanes.gave_sign(self.identity.lane, self.identity.run, now)
+            self._sign(now)
+
+    def tell_idle_until(self, at: int | None) -> bool:
+        """Tell who reads the lane when this run ends unless objects arrive; None: it works. True if written."""
+        if at == self._idle_until:
+            return False
+        self._idle_until = at
+        self._sign(self._clock.now_ms())
+        return True
+
+    def at_work(self) -> None:
+        """Remember that opening a batch or starting a slice has removed `idle_until` from the lane. Writes nothing."""
+        self._idle_until = None
+
+    def _sign(self, now: int) -> None:
+        self._signed_at = now
+        self._ledger.lanes.gave_sign(self.identity.lane, self.identity.run, now, self._idle_until)
 
     def check(self) -> None:
         """Raise LaneLost if the lane is known to be lost. Reads nothing."""

@@ -141,7 +141,9 @@ class RunLoop:
             else:
                 assert self._idle is not None  # decide() says LOOK to a run that has not looked
                 self._merger.keep_warm()
-                self._clock.wait(wait_seconds(self._idle, staying, poll_s=self._poll_s, now=now))
+                # The write takes the place of a wait, so that the next look at the lane comes no later for it.
+                if not self._hold.tell_idle_until(told_idle_until(self._idle, staying, now=now)):
+                    self._clock.wait(wait_seconds(self._idle, staying, poll_s=self._poll_s, now=now))
 
     def _look(self, lane: LaneState) -> None:
         """Run one batch, else one slice of a service; else remember `lane.arrivals`, at which there was neither.
@@ -152,6 +154,7 @@ class RunLoop:
         if self._others_first:
             self._others_first = False
         elif any(at <= self._clock.now_ms() for at in self._unresolved.values()):
+            self._hold.tell_idle_until(None)
             self._finish_unsettled(suspects=True)
         unresolved = frozenset(table for _, table in self._unresolved)
         overdue = None if self._ingest_next else self._services.overdue(unresolved)
@@ -160,6 +163,7 @@ class RunLoop:
         taken = self._claims.take(unresolved)
         self._ingest_next = False
         if isinstance(taken, Claimed):
+            self._hold.at_work()
             self._idle = None
             if self._run_batch(taken).settled:
                 self._idle_since = (
@@ -176,6 +180,7 @@ class RunLoop:
         self._idle = idle
 
     def _serve(self, request: ServiceRequest) -> None:
+        self._hold.at_work()
         self._idle = None
         self._ingest_next = True
         self._services.serve(request)
@@ -218,6 +223,8 @@ class RunLoop:
 LOOK = "look"  # query the pending objects: some may have arrived or come due
 WAIT = "wait"
 RELEASE = "release"
+#: An idle run says so in the lane only then: one that gets objects every second has no request more for each batch.
+IDLE_TOLD_AFTER_MS = 2_000
 
 
 @dataclass(frozen=True)
@@ -264,6 +271,11 @@ def stays_until(idle: IdleLane, staying: Staying) -> int:
     """When (epoch ms) this run releases the lane if nothing changes: after its linger, or its keep-alive."""
     lingers_until = idle.idle_since + staying.linger_s * 1000
     return min(staying.ends_at, max(lingers_until, idle.keep_alive_until or 0))
+
+
+def told_idle_until(idle: IdleLane, staying: Staying, *, now: int) -> int | None:
+    """What an idle run says of its end (epoch ms); None before IDLE_TOLD_AFTER_MS."""
+    return stays_until(idle, staying) if now >= idle.idle_since + IDLE_TOLD_AFTER_MS else None
 
 
 def due_at_release(idle: IdleLane | None, *, arrivals: int, now: int) -> int | None:

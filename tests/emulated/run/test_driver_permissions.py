@@ -63,7 +63,7 @@ class Driven:
 
 def live(deployment, without=None):
     """A run that dies after it claimed, with a table that had failed before; the next takes its batch over, serves a
-    purge, and goes on.
+    purge, gives objects of a further table back, and goes on.
     """
     driven = Driven(deployment, without)
     simulated = driven.simulated
@@ -71,6 +71,8 @@ def live(deployment, without=None):
     simulated.merger.before["shop.lines"].append(ValueError("the first time"))
     simulated.merger.before[TABLE].append(KeyboardInterrupt("killed"))
     driven.run()
+    simulated.put("shop.items", 1)
+    simulated.merger.before["shop.items"].append(ValueError("its objects are given back"))
     simulated.ledger.services.request(
         LANE, TABLE, PURGE, request="q", requested_by="test", now=simulated.clock.now_ms()
     )

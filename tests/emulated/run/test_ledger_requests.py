@@ -60,3 +60,22 @@ def test_each_further_table_of_a_batch_takes_five_requests_and_no_query(of_one: 
 def test_further_objects_of_a_table_share_their_requests(of_one: Counter[str]) -> None:
     more = requests_of(1, 60) - of_one
     assert more.total() <= 60 // OBJECTS_PER_TRANSACTION
+
+
+def signs_of(batches: int, every_s: float) -> int:
+    """How often a run that gets an object in this rhythm, and then lingers, writes when its wait ends."""
+    with emulated_dynamodb() as client:
+        simulated = SimulatedLane(client, configuration(linger_s=10))
+        simulated.put()
+        for number in range(1, batches):
+            simulated.clock.at(1 + number * every_s, simulated.put)
+        given = []
+        sign = simulated.ledger.lanes.gave_sign
+        simulated.ledger.lanes.gave_sign = lambda *arguments: given.append(arguments) or sign(*arguments)
+        assert simulated.run(poll_s=0.1).batches == batches
+        return len(given)
+
+
+def test_a_wait_is_written_once_and_never_between_batches_of_every_second() -> None:
+    assert signs_of(5, every_s=1) == 1
+    assert signs_of(2, every_s=5) == 2

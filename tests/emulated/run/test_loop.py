@@ -645,5 +645,38 @@ def test_a_run_gives_signs_of_life_while_it_waits_and_none_while_a_batch_hangs(c
     assert simulated.ledger.lanes.get(LANE).alive_at is None
 
 
+def test_a_run_that_lingers_says_until_when_and_takes_it_back_with_the_next_claim(simulated):
+    said = {}
+
+    def note(moment):
+        said[moment] = simulated.ledger.lanes.get(LANE).idle_until
+
+    simulated.put()
+    simulated.clock.at(30, lambda: note("waits"))
+    simulated.clock.at(40, lambda: simulated.put("shop.customers"))
+    simulated.merger.during["shop.customers"] = lambda: note("merges")
+    simulated.run()
+    settled = [event["at"] for event in simulated.events("part_settled")]
+    assert said["waits"] - settled[0] == pytest.approx(60_000, abs=1_000)
+    assert said["merges"] is None and simulated.ledger.lanes.get(LANE).idle_until is None
+
+
+def test_a_take_over_within_a_run_ends_its_wait_for_objects(simulated):
+    said = []
+    simulated.put()
+    simulated.merger.before["shop.orders"].append(ValueError("the merge fails"))
+    simulated.merger.resolving["shop.orders"].append(ValueError("and what it left can't be removed at once"))
+    resolve = simulated.merger.resolve_part
+
+    def resolving(*arguments):
+        said.append(simulated.ledger.lanes.get(LANE).idle_until)
+        return resolve(*arguments)
+
+    simulated.merger.resolve_part = resolving
+    simulated.clock.at(20, lambda: said.append(simulated.ledger.lanes.get(LANE).idle_until))
+    simulated.run()
+    assert [until is None for until in said] == [True, False, True]
+
+
 def test_a_run_that_nobody_asked_for_holds_nothing(simulated):
     assert simulated.loop(RunIdentity(LANE, "run-unknown", "00job")).run().how == REFUSED

@@ -114,6 +114,25 @@ def test_a_request_wakes_a_run_that_lingers_and_keeps_it_from_releasing(simulate
     assert state(simulated).state == DONE and len(simulated.events("release_refused")) == 1
 
 
+def test_a_slice_ends_a_runs_wait_for_objects(simulated):
+    said = []
+    serve = simulated.merger.serve_table
+
+    def serving(*arguments):
+        said.append(simulated.ledger.lanes.get(LANE).idle_until)
+        return serve(*arguments)
+
+    def asked():
+        said.append(simulated.ledger.lanes.get(LANE).idle_until)
+        ask(simulated)
+
+    simulated.put(CUSTOMERS)
+    simulated.merger.serve_table = serving
+    simulated.clock.at(simulated.clock.seconds + 30, asked)
+    simulated.run()
+    assert said[0] is not None and said[1] is None
+
+
 def test_services_that_a_run_leaves_at_its_end_are_due_to_the_next_run_at_once(simulated):
     simulated.file.content = configuration(max_age_s=1)
     ask(simulated)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sluice_spark.run.loop import (
+    IDLE_TOLD_AFTER_MS,
     LOOK,
     RELEASE,
     WAIT,
@@ -13,6 +14,7 @@ from sluice_spark.run.loop import (
     decide,
     due_at_release,
     stays_until,
+    told_idle_until,
     wait_seconds,
 )
 
@@ -50,6 +52,11 @@ def test_a_run_looks_waits_or_lets_go(what, decision):
 def test_freshness_keeps_a_run_no_longer_than_its_maximum_age():
     idle = IdleLane(NOW, 7, NOW + 9_000_000, keep_alive_until=NOW + 9_000_000)
     assert stays_until(idle, STAYING) == STAYING.ends_at
+
+
+def test_a_run_says_when_its_wait_ends_only_once_it_has_waited_a_moment():
+    assert told_idle_until(IDLE, STAYING, now=NOW + IDLE_TOLD_AFTER_MS - 1) is None
+    assert told_idle_until(IDLE, STAYING, now=NOW + IDLE_TOLD_AFTER_MS) == NOW + 60_000
 
 
 def test_a_run_that_did_not_look_at_all_that_arrived_leaves_it_due_at_once():

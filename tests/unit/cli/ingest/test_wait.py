@@ -282,6 +282,11 @@ def test_it_gives_up_at_its_timeout():
             LaneState("l", "running", run_id="r", held_at=NOW - 60_000, pause_requested=True),
             "Spark is running for 1 min, pauses after its batch",
         ),
+        (
+            LaneState("l", "running", run_id="r", held_at=NOW - 60_000, idle_until=NOW + 65_400),
+            "Spark waits for objects until 22:14:25 UTC",
+        ),
+        (LaneState("l", "running", run_id="r", held_at=NOW - 60_000, idle_until=NOW), "Spark is running for 1 min"),
         (LaneState("l", "paused"), "paused"),
         (LaneState("l", "halted", failures=5, reason="killed"), "halted after 5 failed runs: killed"),
         (

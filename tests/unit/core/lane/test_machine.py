@@ -40,7 +40,8 @@ def everything_from(state):
                 yield "lapse", machine.lapse(state, run, NOW, job_run_id=job, capacity=capacity)
         yield "progressed", machine.progressed(state, run)
         yield "accept_ledger", machine.accept_ledger(state, run)
-        yield "gave_sign", machine.gave_sign(state, run, NOW)
+        for idle_until in (None, NOW + 60_000):
+            yield "gave_sign", machine.gave_sign(state, run, NOW, idle_until)
     yield "pause", machine.pause(state)
     yield "resume", machine.resume(state)
     yield "wake", machine.wake(state)
@@ -110,6 +111,18 @@ class TestHolding:
         lapsed = machine.lapse(RUNNING, "r1", NOW, job_run_id="j1")
         assert not machine.holds(lapsed, "r1", "j1")
         assert isinstance(machine.hold(lapsed, "r1", "j1", 1, NOW), LaneRefusal)
+
+
+class TestWaiting:
+    def test_a_holder_that_waits_for_objects_says_until_when_and_takes_it_back(self):
+        waits = machine.gave_sign(RUNNING, "r1", NOW + 5, NOW + 60_000)
+        assert (waits.alive_at, waits.idle_until) == (NOW + 5, NOW + 60_000)
+        assert machine.gave_sign(waits, "r1", NOW + 6).idle_until is None
+
+    def test_a_lane_without_a_run_waits_for_nothing(self):
+        waits = machine.gave_sign(RUNNING, "r1", NOW, NOW + 60_000)
+        assert machine.release(waits, "r1", 1, None, NOW).idle_until is None
+        assert machine.lapse(waits, "r1", NOW, job_run_id="j1").idle_until is None
 
 
 class TestLapsing:
