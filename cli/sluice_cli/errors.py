@@ -2,7 +2,39 @@
 
 from __future__ import annotations
 
-from sluice.errors import CommandFailed
+import os
+from pathlib import Path
+
+from sluice.errors import CommandFailed, UsageError
+
+_REASONS = (
+    (FileNotFoundError, "there is no such file or folder"),
+    (IsADirectoryError, "it is a folder"),
+    (NotADirectoryError, "a part of its path is a file, not a folder"),
+    (FileExistsError, "a file has its name already"),
+    (PermissionError, "its permissions don't allow it"),
+)
+
+
+def plain_reason(error: OSError | UnicodeDecodeError) -> str:
+    """Why a file can't be read or written, in words."""
+    if isinstance(error, UnicodeDecodeError):
+        before = error.object[: error.start]
+        column = len(before.rpartition(b"\n")[2].decode("utf-8", "replace")) + 1
+        return f"it is not UTF-8 at line {before.count(10) + 1}, column {column}"
+    for kind, words in _REASONS:
+        if isinstance(error, kind):
+            return words
+    return os.strerror(error.errno) if error.errno else str(error)
+
+
+def no_tables_file(file: Path, error: OSError | UnicodeDecodeError) -> UsageError:
+    """The error for a tables.yaml that can't be read."""
+    missing = isinstance(error, FileNotFoundError)
+    return UsageError(
+        f"{file} can't be read: {plain_reason(error)}",
+        next_step="Name another file; `sluice init FOLDER` writes a first one" if missing else "Name a file in UTF-8",
+    )
 
 
 class OutputLost(CommandFailed):

@@ -178,6 +178,19 @@ def _holds_timestamps(kind: pa.DataType) -> bool:
     return pa.types.is_list(kind) and pa.types.is_timestamp(kind.value_type)
 
 
+def first_rows(reader: pa.RecordBatchReader, count: int | None) -> pa.RecordBatchReader:
+    """The first rows of a reader, whose batches behind them are not read. None: all rows."""
+    if count is None:
+        return reader
+
+    def batches(left: int) -> Iterator[pa.RecordBatch]:
+        while left and (batch := next(reader, None)) is not None:
+            yield batch.slice(0, left)
+            left -= min(left, batch.num_rows)
+
+    return pa.RecordBatchReader.from_batches(reader.schema, batches(count))
+
+
 def is_shown(column: str, *, with_deleted: bool, lineage: bool) -> bool:
     """Says whether a reader sees a column; `_hoodie_*` and `_sluice_*` need `lineage`."""
     if column == hidden_columns.DELETED:

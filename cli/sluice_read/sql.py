@@ -15,6 +15,7 @@ import pyarrow as pa
 from sluice.catalog.history_view import DUCKDB, history_view_sql
 from sluice.changes import hidden_columns
 from sluice.errors import SluiceError
+from sluice_read import query_mistakes
 from sluice_read.errors import InvalidQuery, Unreadable
 from sluice_read.moments import NOW, Span
 from sluice_read.past_states import CHANGES, PastStates, open_as_of
@@ -22,7 +23,6 @@ from sluice_read.place import SilverPlace, tables_in
 from sluice_read.reading import ALL, BATCH_ROWS, Shown, SilverTable
 
 _OWN_SCHEMAS = frozenset({"information_schema", "pg_catalog", "main", "temp"})
-_ADVICE = ("Candidate bindings", "Did you mean", "Either add")  # how DuckDB's own next steps begin
 
 
 def table_references(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[tuple[str, str], ...]:
@@ -67,9 +67,8 @@ def _parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
                 "The statement is not a SELECT, and `sluice query` only reads",
                 next_step="Write SELECT, WITH, FROM, DESCRIBE or SUMMARIZE",
             )
-        raise InvalidQuery(
-            f"The SQL can't be parsed: {parsed.get('error_message')}", next_step='Reserved words are quoted: crm."user"'
-        )
+        offset = parsed.get("position")
+        raise query_mistakes.unparsed(str(parsed.get("error_message")), sql, None if offset is None else int(offset))
     if not parsed["statements"]:
         raise InvalidQuery(
             "No statement was given", next_step='Give one, as in `sluice query "SELECT * FROM crm.orders"`'
@@ -147,8 +146,10 @@ def run_query(
                 connection.execute(f"DROP TABLE {stored}")
                 load(connection, stored, table.reader(read))
             yield connection.sql(sql)
-        except duckdb.Error as error:
-            raise _explained(place, error) from error
+        except (duckdb.Error, OSError) as error:
+            if isinstance(error, OSError) and not query_mistakes.is_of_duckdb(error):
+                raise
+            raise query_mistakes.explained(connection, sql, error, lambda: tables_in(place)) from error
 
 
 def _declare(connection: duckdb.DuckDBPyConnection, name: str, table: SilverTable | PastStates, shown: Shown) -> None:
@@ -225,7 +226,7 @@ def load(connection: duckdb.DuckDBPyConnection, name: str, reader: pa.RecordBatc
             connection.unregister("sluice_reader")
     except duckdb.Error as error:
         raise Unreadable(
-            f"{name} could not be loaded into DuckDB: {_first_line(error)}",
+            f"{name} could not be loaded into DuckDB: {query_mistakes.plain(str(error))}",
             table=name,
             next_step="Free some disk or memory, or read less: `sluice read` holds one batch at a time",
         ) from error
@@ -283,27 +284,3 @@ def registered(connection: duckdb.DuckDBPyConnection, name: str, reader: pa.Reco
 def quoted(identifier: str) -> str:
     """Quote a name for SQL."""
     return '"' + identifier.replace('"', '""') + '"'
-
-
-def _first_line(error: duckdb.Error) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def _explained(place: SilverPlace, error: duckdb.Error) -> InvalidQuery:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    if isinstance(error, duckdb.CatalogException) and "Table with name" in lines[0]:
-        tables = tables_in(place)
-        step = (
-            f"Tables are named database.table: {', '.join(tables[:20])}"
-            if tables
-            else "Tables are named database.table"
-        )
-    elif isinstance(error, duckdb.BinderException) and any(
-        name in lines[0] for name in ("_sluice_", "_hoodie_", hidden_columns.DELETED)
-    ):
-        step = "_sluice_* and _hoodie_* columns need --lineage, __deleted needs --with-deleted"
-    elif isinstance(error, duckdb.PermissionException):
-        step = "A statement reads silver tables and nothing else; --files lets it read files of this machine"
-    else:
-        step = next((line.strip() for line in lines[1:] if line.strip().startswith(_ADVICE)), "")
-    return InvalidQuery(lines[0], next_step=step)

@@ -145,7 +145,7 @@ def local_target(file: Path) -> Target:
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise NoTarget(
-            f"{file} doesn't describe a local stack ({error!r})",
+            f"{file} doesn't describe a local stack, or can't be read",
             next_step="Run `sluice local down`, then `sluice local up`",
         ) from error
 

@@ -14,6 +14,7 @@ from sluice.hudi.java_properties import parse_properties
 from sluice.names import TOPIC
 from sluice.onboarding.hudi_streamer import Translation, config_files, of_table, translate
 from sluice_cli.config.rule_text import add_rules, columns_value, comment, scalar
+from sluice_cli.errors import plain_reason
 from sluice_cli.terminal.output import Json, print_json, say
 
 LARGEST = 1_000_000  # bytes
@@ -111,7 +112,7 @@ def _entries(file: Path, depth: int) -> dict[str, str]:
             raise UsageError(f"{file} is larger than {LARGEST:,} bytes", next_step="Name a .properties file")
         entries = parse_properties(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file} can't be read: {error}", next_step="Name a .properties file") from error
+        raise UsageError(f"{file} can't be read: {plain_reason(error)}", next_step="Name a .properties file") from error
     beside = file.parent / Path(entries.get(_INCLUDE, "")).name
     if _INCLUDE in entries and depth < INCLUDES and beside.is_file():
         return {**_entries(beside, depth + 1), **{name: value for name, value in entries.items() if name != _INCLUDE}}

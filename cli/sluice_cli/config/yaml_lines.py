@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,17 +16,50 @@ MAX_NODES = 100_000  # of a document: aliases can make a small file a large tree
 
 Path = tuple[Any, ...]
 
+# What PyYAML says of a text that is not YAML, in other words, and what to do. `{}` are the groups of the pattern.
+_QUOTED = "Put text in quotes that holds a colon and a blank, or begins with a sign"
+_ALIGNED = "Indent what belongs together by the same number of blanks, and check the quotes above"
+_NOT_YAML = (
+    (r"mapping values are not allowed here", "a colon stands where no key can", f"{_ALIGNED}. {_QUOTED}"),
+    (r"found character '\\t'.*", "a tab stands where only blanks can", "Indent with blanks"),
+    (r"found character '(.)' that cannot start any token", "no value begins with {}", _QUOTED),
+    (r"could not find expected ':'", "a key has no colon after it", "Write `key: value`, with a blank after the colon"),
+    (r"found unexpected end of stream", "a quote is opened and not closed", "Close it"),
+    (r".*but (?:found|got) '<stream end>'", "a bracket is opened and not closed", "Close it"),
+    (r"expected ',' or '(.)'.*", "a comma or {} is missing", "Part values by commas, and close the bracket"),
+    (r"expected (?:<block end>|'<document start>').*", "this fits nothing above it", _ALIGNED),
+    (r"(?:sequence entries|mapping keys) are not allowed here", "a list or a key begins within a line", _ALIGNED),
+    (r"found undefined alias '(.*)'", "*{0} stands for what &{0} names, and nothing has that name", _QUOTED),
+    (r"could not determine a constructor for the tag '(.*)'", "the tag {} is not allowed", f"Remove it. {_QUOTED}"),
+    (r"found unhashable key", "a list or a mapping stands as a key", "Write the key as text"),
+    (r"but found another document", "a second document begins", "Remove the line `---`"),
+    (
+        r"(.*) is written as a (.*), and is none",
+        "{} is written as a {}, and is none",
+        "Correct it, or put text in quotes",
+    ),
+    (r"found unknown escape character '(.)'", "\\{} means nothing in double quotes", "Use single quotes"),
+)
+_KINDS = {"timestamp": "date", "int": "number", "float": "number"}  # by the end of YAML's tag
+_VALUE_SHOWN = 40  # characters
+
 
 @dataclass(frozen=True, order=True)
 class Mistake:
-    """A mistake: its line, from 1 on, its place such as tables[2].freshness, and what is wrong."""
+    """A mistake: its line, from 1 on, its place such as tables[2].freshness, and what is wrong.
+
+    `column` (from 1 on; 0: not known) and `next_step` are of a text that is not YAML.
+    """
 
     line: int
     where: str
     message: str
+    column: int = 0
+    next_step: str = ""
 
     def __str__(self) -> str:
-        return f"line {self.line}: {self.where}: {self.message}" if self.where else f"line {self.line}: {self.message}"
+        place = f"line {self.line}, column {self.column}" if self.column else f"line {self.line}"
+        return f"{place}: {self.where}: {self.message}" if self.where else f"{place}: {self.message}"
 
 
 class ConfigurationMistakes(InvalidConfiguration):
@@ -36,8 +70,21 @@ class ConfigurationMistakes(InvalidConfiguration):
         many = f"{len(self.mistakes)} mistake{'s' if len(self.mistakes) != 1 else ''}"
         super().__init__(
             "\n".join([f"{file} has {many}:", *map(str, self.mistakes)]),
+            next_step=next((mistake.next_step for mistake in self.mistakes if mistake.next_step), None),
             mistakes=[str(mistake) for mistake in self.mistakes],
         )
+
+
+class _Loader(yaml.SafeLoader):
+    """A loader whose errors about a value, as a date that no calendar has, say where it stands."""
+
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, KeyError, AttributeError) as error:
+            kind = _KINDS.get(node.tag.rpartition(":")[2], "value of its tag")
+            problem = f"{str(node.value)[:_VALUE_SHOWN]} is written as a {kind}, and is none"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
 
 
 class YamlLines:
@@ -58,17 +105,14 @@ class YamlLines:
         if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
             raise ConfigurationMistakes([Mistake(1, "", f"is larger than {MAX_BYTES:,} bytes")])
         try:
-            loader = yaml.SafeLoader(text)
+            loader = _Loader(text)
             node = loader.get_single_node()
             nodes = list(_walk(node, ()))
             value = None if node is None else loader.construct_document(node)
         except RecursionError as error:
             raise ConfigurationMistakes([Mistake(1, "", "is nested too deeply")]) from error
-        except (yaml.YAMLError, ValueError) as error:  # a ValueError is a date that no calendar has
-            mark = getattr(error, "problem_mark", None)
-            raise ConfigurationMistakes(
-                [Mistake(mark.line + 1 if mark else 1, "", f"is not YAML: {getattr(error, 'problem', None) or error}")]
-            ) from error
+        except yaml.YAMLError as error:
+            raise ConfigurationMistakes([_not_yaml(error, text)]) from error
         if not isinstance(value, dict):
             raise ConfigurationMistakes([Mistake(1, "", "needs the key tables, with a list of rules")])
         tree = cls(value, {})
@@ -84,6 +128,27 @@ class YamlLines:
         while near and near not in self._lines:
             near = near[:-1]
         self.mistakes.append(Mistake(self._lines.get(near, 1), _describe(path), message))
+
+
+def _not_yaml(error: yaml.YAMLError, text: str) -> Mistake:
+    """The mistake that PyYAML found, in plain words."""
+    if isinstance(error, yaml.reader.ReaderError):
+        before = text[: error.position]
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        character = f"the character U+{ord(text[error.position]):04X} can't be part of it"
+        return Mistake(line, "", f"the file is not YAML: {character}", column, "Remove the character")
+    problem = str(getattr(error, "problem", None) or error)
+    mark = getattr(error, "problem_mark", None)
+    for pattern, words, advice in _NOT_YAML:
+        if found := re.fullmatch(pattern, problem, re.DOTALL):
+            what, step = words.format(*found.groups()), advice
+            break
+    else:
+        what, step = problem, f"{_ALIGNED}. {_QUOTED}"
+    if what.endswith("opened and not closed"):
+        mark = getattr(error, "context_mark", None) or mark
+    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 0)
+    return Mistake(line, "", f"the file is not YAML: {what}", column, step)
 
 
 def _walk(node: yaml.Node | None, path: Path) -> Iterator[tuple[Path, int, bool]]:

@@ -20,6 +20,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.objects import Objects, SkippedDocument
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.stack import DEPLOYED, Target
+from sluice_cli.errors import plain_reason
 from sluice_cli.status.overview import gather
 from sluice_cli.status.page import page
 from sluice_cli.status.past import RunPast, TablePast, Window, backlog, runs, shown_window, table_pasts
@@ -129,7 +130,7 @@ class PageFile:
                 whole.replace(self._path)
         except OSError as error:
             raise UsageError(
-                f"{self._path} can't be written: {error.strerror}", next_step="Name a file in a folder that exists"
+                f"{self._path} can't be written: {plain_reason(error)}", next_step="Name a file in a folder that exists"
             ) from error
 
     def watch(self, every_s: float) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sluice.errors import SluiceError
+from sluice_cli.errors import plain_reason
 from sluice_cli.terminal.output import say, say_error, visible
 
 HISTORY_LINES = 1_000
@@ -141,4 +142,4 @@ def _line_editing(history: Path, tables: Callable[[], Sequence[str]]) -> Iterato
             history.touch(mode=0o600)
             lines.write_history_file(history)
         except OSError as error:
-            say(f"The history was not kept: {error}")
+            say(f"The history was not kept: {plain_reason(error)}")

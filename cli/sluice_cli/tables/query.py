@@ -110,11 +110,11 @@ def query(
 
       sluice query --json 'select * from crm."user" where id = 7'
 
-      sluice query --as-of 2026-05-01T10:15:00Z 'select * from moma.artists where id = 299'
+      sluice query --as-of 2026-05-01T10:15:00Z 'from moma.artists where id = 299'
 
       sluice query --as-of 1d 'select count(*) from moma.artists'
 
-      sluice query --since 20260501101500123 'select __deleted, count(*) from moma.works group by all'
+      sluice query --since 2h 'select count(*) from moma.works where __deleted'
 
       sluice query --with-deleted --lineage 'from tickit.users' --csv > users.csv
     """
@@ -175,6 +175,9 @@ def read(
             show_default=False,
         ),
     ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="At most N rows.", show_default=False)
+    ] = None,
     json_lines: JsonLines = False,
     as_csv: Csv = False,
     spreadsheet: Spreadsheet = False,
@@ -191,7 +194,8 @@ def read(
     alone reads every row that was ever written until then.
 
     A moment is an instant (`sluice table commits`), a time with its zone, or a duration ago: 15m, 2h, 7d. Rows come
-    in no order. The columns are those of the newest commit, whatever the moment. `sluice query` filters rows.
+    in no order, and with --limit any N of them, without reading the rest. The columns are those of the newest commit,
+    whatever the moment. `sluice query` filters rows.
 
     Examples:
 
@@ -203,10 +207,12 @@ def read(
 
       sluice read moma.works_ro -c id -c name --csv > works.csv
 
-      sluice read tickit.sales --as-of '2026-05-01 12:15:00+02:00' --parquet sales.parquet
+      sluice read tickit.sales --limit 20
+
+      sluice read tickit.sales --as-of 2026-05-01T10:15:00Z --parquet old.parquet
     """
     from sluice_read.past_states import PastStates, open_as_of
-    from sluice_read.reading import Shown
+    from sluice_read.reading import Shown, first_rows
     from sluice_read.sql import past_rows
 
     form = Form(json_lines=json_lines, csv=as_csv, parquet=parquet, spreadsheet=spreadsheet)
@@ -216,14 +222,16 @@ def read(
     with ExitStack() as held:
         if isinstance(opened, PastStates):
             say(opened.note)
-            count = write_rows(held.enter_context(past_rows(opened, shown)), form)
+            count = write_rows(first_rows(held.enter_context(past_rows(opened, shown)), limit), form)
         else:
             say(
                 f"{opened.table}{opened.view} as of {opened.instant} ({moment_of(opened.instant)})"
                 + ("" if span.since is None else f", changed after {span.since} ({moment_of(span.since)})")
             )
-            count = write_rows(opened.reader(shown), form)
+            count = write_rows(first_rows(opened.reader(shown), limit), form)
     say(counted(count, "row") if form.parquet is None else f"{counted(count, 'row')} written to {form.parquet}")
+    if count == limit:
+        say("There may be more rows: --limit shows more")
 
 
 _HEADER = ("difference", "key", "column", "before", "after")
@@ -274,7 +282,7 @@ def diff(
 
       sluice diff moma.artists --from 2h
 
-      sluice diff tickit.sales --from 2026-05-01T00:00:00Z --json | jq -r .difference | sort | uniq -c
+      sluice diff moma.works --from 1d --json | jq -r .difference | sort | uniq -c
     """
     from sluice_read.diff import ADDED, CHANGED, REMOVED, RowDifference, differences, key_columns
     from sluice_read.reading import open_table

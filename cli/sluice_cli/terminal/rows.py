@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sluice.errors import UsageError
-from sluice_cli.errors import NotWritten
+from sluice_cli.errors import NotWritten, plain_reason
 from sluice_cli.terminal.guard import escaped, exact_stdout
 from sluice_cli.terminal.output import counted, json_text, print_table, say, stderr_console
 
@@ -185,7 +185,7 @@ def _write_parquet(reader: pa.RecordBatchReader, names: tuple[str, ...], file: P
         part.replace(file)
     except OSError as error:
         raise NotWritten(
-            f"{file} can't be written: {error}",
+            f"{file} can't be written: {plain_reason(error)}",
             file=str(file),
             next_step="Give a file in a folder that exists and is writable",
         ) from error

@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from sluice.errors import FAILED, CommandFailed, NoTarget, SluiceError
 from sluice.names import did_you_mean
-from sluice_cli.errors import OutputLost, ReaderGone
+from sluice_cli.errors import OutputLost, ReaderGone, plain_reason
 from sluice_cli.terminal.guard import escaped, guarded_output
 from sluice_cli.terminal.output import command_line, say_error
 
@@ -93,6 +93,16 @@ def _run(command: Callable[..., Any], arguments: Sequence[str] | None) -> int:
         if debugging.get():
             traceback.print_exception(error)
         return _failed(error)
+    except OSError as error:  # of a file that the command line names, or of the stack's folder
+        if not isinstance(error.filename, str):
+            raise
+        if debugging.get():
+            traceback.print_exception(error)
+        say_error(
+            f"{error.filename} can't be read or written: {plain_reason(error)}",
+            "Name a file or folder that exists and that you may use",
+        )
+        return FAILED
     except ModuleNotFoundError as error:
         part = PARTS.get((error.name or "").partition(".")[0])
         if part is None:

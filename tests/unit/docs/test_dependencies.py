@@ -63,6 +63,7 @@ FLOORS = {
         "listing",
         "reading",
         "past_states",
+        "query_mistakes",
         "sql",
         "diff",
         "silver",

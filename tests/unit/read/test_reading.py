@@ -14,7 +14,7 @@ from sluice_cli.main import run
 from sluice_cli.tables import query as query_command
 from sluice_read.errors import InvalidQuery, UnknownTable, Unreadable
 from sluice_read.place import tables_in
-from sluice_read.reading import SilverTable, open_table, read_table
+from sluice_read.reading import SilverTable, first_rows, open_table, read_table
 from sluice_read.sql import load, named_columns, opened_duckdb, run_query, table_references
 
 AVRO_LOGS = SILVER_FOLDER.parent / "avro_logs"
@@ -206,13 +206,73 @@ def test_a_hidden_column_that_is_asked_for_by_name_points_to_the_option(silver):
 
 def test_what_duckdb_advises_is_the_next_step(silver):
     for sql, advice in (
-        ("select nam from moma.works", 'Candidate bindings: "name"'),
+        ("select nam from moma.works", 'Columns with similar names: "name"'),
         ("select floorr(id) from moma.works", 'Did you mean "floor"'),
         ("select * from work", "database.table"),
     ):
         with pytest.raises(InvalidQuery) as refused:
             answer(silver, sql)
         assert advice in refused.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("sql", "said", "step"),
+    [
+        (
+            "select id,\n  nam from moma.works",
+            'No table of the statement has a column "nam" (line 2, column 3)',
+            'Columns with similar names: "name"',
+        ),
+        ("select w.nam from moma.works w", '"w" has no column "nam" (line 1, column 8)', '"name"'),
+        ("select * from work", "There is no table work (line 1, column 15)", "Tables are named database.table"),
+        ("select floorr(id) from moma.works", "DuckDB has no function floorr (line 1, column 8)", "Did you mean"),
+        ("select id::nix from moma.works", "DuckDB has no type nix (line 1, column 12)", "Did you mean"),
+        ("select sum(name) from moma.works", "DuckDB has no function or operator sum(VARCHAR)", "Convert with CAST"),
+        (
+            "select id, count(*) from moma.works",
+            'Column "id" is neither in GROUP BY nor in an aggregate function (line 1, column 8)',
+            "ANY_VALUE",
+        ),
+        (
+            "select id from moma.works a, moma.works b",
+            'Several tables have a column "id" (line 1, column 8)',
+            "Write a.id or b.id",
+        ),
+        ("select nix.id from moma.works", '"nix" is used, and FROM names no such table (line 1, column 8)', "works"),
+        ("select 'x'::int from moma.works", "The text 'x' can't be converted to INT32 (line 1, column 11)", "TRY_CAST"),
+        ("select id from moma.works order by 7", "ORDER term out of range - should be between 1", "describe"),
+        ("select 'ö', nam from moma.works", 'No table of the statement has a column "nam" (line 1)', '"name"'),
+        ("select id\nform moma.works", 'The SQL can\'t be parsed at "moma" (line 2, column 6)', "Reserved words"),
+        ("select 'abc", "The SQL can't be parsed: unterminated string literal (line 1, column 8)", "Reserved words"),
+    ],
+)
+def test_a_mistake_in_a_statement_is_one_plain_sentence_with_its_place(silver, sql, said, step):
+    with pytest.raises(InvalidQuery) as refused:
+        answer(silver, sql)
+    assert refused.value.message.startswith(said) and step in refused.value.next_step
+    assert "Error:" not in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_value_that_cannot_be_converted_ends_the_query_without_a_traceback(on_silver, capsys):
+    assert run(["query", "select name::int from moma.works where id = 7"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[-2].startswith("error: The text 'seven' can't be converted to INT32")
+    assert said[-1] == "next step: TRY_CAST gives NULL where a value can't be converted"
+
+
+@pytest.mark.parametrize(("limit", "more"), [(1, True), (4, True), (6, True), (7, False)])
+def test_reading_ends_after_so_many_rows(on_silver, capsys, limit, more):
+    assert run(["read", "moma.works", "--limit", str(limit), "--json"]) == 0
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == min(limit, 6) and ("--limit shows more" in shown.err) is more
+
+
+def test_files_behind_the_limit_are_not_read(silver, monkeypatch):
+    opened = []
+    merged = SilverTable._merged
+    monkeypatch.setattr(SilverTable, "_merged", lambda self, *of: opened.append(of) or merged(self, *of))
+    table = open_table(silver, "moma.works")
+    assert first_rows(table.reader(), 1).read_all().num_rows == 1 and 0 < len(opened) < len(table.slices())
 
 
 @pytest.fixture
@@ -290,7 +350,7 @@ def test_a_table_that_duckdb_cannot_hold_is_one_line(silver, monkeypatch):
     def fails(connection):
         raise duckdb.OutOfMemoryException("Out of Memory Error: failed to offload\nmore")
 
-    with duckdb.connect() as connection, pytest.raises(Unreadable, match="could not be loaded into DuckDB: Out of"):
+    with duckdb.connect() as connection, pytest.raises(Unreadable, match="into DuckDB: DuckDB has no memory left"):
         limited = Limited(connection, fails)
         load(limited, "t", open_table(silver, "crm.user").reader())
 

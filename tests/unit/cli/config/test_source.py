@@ -469,3 +469,33 @@ def test_every_key_that_another_word_stands_for_is_a_key_of_ours():
     assert not set(_MEANT) & set(Rule.model_fields)
     for key, words in _VALUES.items():
         assert set(words.values()) <= set(_WORDS[key]), key
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "step"),
+    [
+        ("a: b: c", "line 1, column 5: the file is not YAML: a colon stands where no key can", "quotes"),
+        ("a:\n\tb: 1", "line 2, column 1: the file is not YAML: a tab stands where only blanks can", "blanks"),
+        ("a: @x", "line 1, column 4: the file is not YAML: no value begins with @", "quotes"),
+        ("a: 1\nb", "line 2, column 2: the file is not YAML: a key has no colon after it", "colon"),
+        ('a: 1\nb: "x\nc: 1', "line 2, column 4: the file is not YAML: a quote is opened and not closed", "Close"),
+        ("a: {b: 1", "line 1, column 4: the file is not YAML: a bracket is opened and not closed", "Close"),
+        ("a: {b: 1 c: 2}", "line 1, column 11: the file is not YAML: a comma or } is missing", "commas"),
+        ("a:\n  - b: 1\n   c: 2", "line 3, column 4: the file is not YAML: this fits nothing above it", "Indent"),
+        ("a: *x", "line 1, column 4: the file is not YAML: *x stands for what &x names, and nothing", "quotes"),
+        ("a: !foo x", "line 1, column 4: the file is not YAML: the tag !foo is not allowed", "Remove"),
+        ("? [a]\n: b", "line 1, column 3: the file is not YAML: a list or a mapping stands as a key", "text"),
+        ("a: 1\n---\nb: 1", "line 2, column 1: the file is not YAML: a second document begins", "---"),
+        ("a: 1\nb: \x07", "line 2, column 4: the file is not YAML: the character U+0007 can't be part", "Remove"),
+        ("a: 1\nb: 2026-02-30", "line 2, column 4: the file is not YAML: 2026-02-30 is written as a date", "quote"),
+        ("a: !!timestamp x", "line 1, column 4: the file is not YAML: x is written as a date, and is none", "quote"),
+        ("a: !!bool x", "line 1, column 4: the file is not YAML: x is written as a value of its tag", "quote"),
+        ('a: "\\q"', "line 1, column 6: the file is not YAML: \\q means nothing in double quotes", "single quotes"),
+        ("%YAML 3.0\n---\na: 1", "line 1, column 1: the file is not YAML: found incompatible YAML document", "quotes"),
+    ],
+)
+def test_a_text_that_is_no_yaml_is_refused_in_plain_words_with_its_place(text, said, step):
+    with pytest.raises(ConfigurationMistakes) as refused:
+        read_tables(text)
+    (line,) = refused.value.message.splitlines()[1:]
+    assert line.startswith(said) and step in refused.value.next_step

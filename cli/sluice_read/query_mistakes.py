@@ -1,0 +1,138 @@
+"""What DuckDB refuses of a statement, in one sentence with the place, and the next step.
+
+DuckDB's messages begin with their kind (`Binder Error:`), and end with the line of the statement and a mark below it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import duckdb
+
+from sluice.changes import hidden_columns
+from sluice_read.errors import InvalidQuery
+
+RESERVED = 'Reserved words are quoted: crm."user"'
+_DESCRIBE = "`sluice query 'describe DATABASE.TABLE'` lists a table's columns and types"
+_FUNCTIONS_SHOWN, _TABLES_SHOWN = 3, 20
+_KIND = re.compile(r"[A-Z][A-Za-z/]*(?: [A-Za-z]+){0,3} Error: ")
+_PLACE = re.compile(r"^LINE ([0-9]+): (.*)\n( *)\^", re.MULTILINE)
+# The first line of a message, and what is said instead. Groups of the pattern are kept.
+_SENTENCES = tuple(
+    (re.compile(pattern, re.DOTALL), sentence)
+    for pattern, sentence in (
+        (r'Referenced column (".*") not found in FROM clause!', r"No table of the statement has a column \1"),
+        (r'Table (".*") does not have a column named (".*")', r"\1 has no column \2"),
+        (r'Column (".*") in (EXCLUDE|REPLACE) list not found in FROM clause', r"\2 names \1, which is no column"),
+        (r'Referenced table (".*") not found!', r"\1 is used, and FROM names no such table"),
+        (r"Table with name (.*?) does not exist.*", r"There is no table \1"),
+        (r"(?:\w+ )*Function with name (.*) does not exist!", r"DuckDB has no function \1"),
+        (r"Type with name (.*) does not exist!", r"DuckDB has no type \1"),
+        (r"No function matches the given name and argument types '(.*)'\..*", r"DuckDB has no function or operator \1"),
+        (
+            r'column (".*") must appear in the GROUP BY clause.*',
+            r"Column \1 is neither in GROUP BY nor in an aggregate function",
+        ),
+        (r"Ambiguous reference to column name (\".*\") \(use: (.*)\)", r"Several tables have a column \1"),
+        (r"Could not convert string (.*) to (\S+)( when casting.*)?", r"The text \1 can't be converted to \2\3"),
+        (r"syntax error at or near (\".*\")", r"The SQL can't be parsed at \1"),
+    )
+)
+_CANDIDATES = {"bindings": "Columns with similar names", "tables": "Tables of the statement"}
+
+
+def plain(message: str) -> str:
+    """The first line of a message of DuckDB, without its kind and in plain words where they are known."""
+    if message.startswith("Out of Memory Error"):
+        return "DuckDB has no memory left"
+    first = _KIND.sub("", (message.strip().splitlines() or ["no reason is given"])[0], count=1)
+    for pattern, sentence in _SENTENCES:
+        if found := pattern.fullmatch(first):
+            return found.expand(sentence)
+    return first[:1].upper() + first[1:].rstrip(".!")
+
+
+def is_of_duckdb(error: OSError) -> bool:
+    """True for an error of DuckDB that comes through Arrow, while rows are read."""
+    return error.errno is None and _KIND.match(str(error)) is not None
+
+
+def explained(
+    connection: duckdb.DuckDBPyConnection, sql: str, error: duckdb.Error | OSError, tables: Callable[[], Sequence[str]]
+) -> InvalidQuery:
+    """The error of Sluice for DuckDB's error about a statement. `tables` returns the tables that there are."""
+    message = str(error)
+    place = _place(message, sql) or _place_by_explaining(connection, sql, message)
+    return InvalidQuery(f"{plain(message)}{place}", next_step=_next_step(error, message, tables))
+
+
+def unparsed(message: str, sql: str, offset: int | None) -> InvalidQuery:
+    """The error of Sluice for SQL that DuckDB's parser refuses at an offset in bytes."""
+    sentence = plain(message)
+    if "can't be parsed" not in sentence:
+        sentence = f"The SQL can't be parsed: {sentence[:1].lower()}{sentence[1:]}"
+    place = ""
+    if offset is not None:
+        before = sql.encode("utf-8", "replace")[:offset].decode("utf-8", "ignore")
+        place = f" (line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))})"
+    return InvalidQuery(f"{sentence}{place}", next_step=RESERVED)
+
+
+def _place_by_explaining(connection: duckdb.DuckDBPyConnection, sql: str, message: str) -> str:
+    """The place of an error that binding a relation found: only the message about a statement has it."""
+    before = "EXPLAIN\n"
+    try:
+        connection.execute(before + sql)
+    except duckdb.Error as error:
+        if plain(str(error)) == plain(message):
+            return _place(str(error), before + sql, lines_before=1)
+    return ""
+
+
+def _place(message: str, sql: str, *, lines_before: int = 0) -> str:
+    """` (line 1, column 8)` of a message with a place. A column is left out where the mark doesn't tell it."""
+    found, lines = _PLACE.search(message), sql.split("\n")
+    if found is None or not lines_before < int(found[1]) <= len(lines):
+        return ""
+    number, line, shown = int(found[1]) - lines_before, lines[int(found[1]) - 1], found[2].strip(".")
+    begins = line.find(shown)
+    if begins < 0 or not line.isascii():  # cut, or characters of several widths
+        return f" (line {number})"
+    mark = len(found[3]) - len(f"LINE {found[1]}: ") - (len(found[2]) - len(found[2].lstrip(".")))
+    return f" (line {number}, column {begins + mark + 1})"
+
+
+def _next_step(error: duckdb.Error | OSError, message: str, tables: Callable[[], Sequence[str]]) -> str:
+    first = (message.splitlines() or [""])[0]
+    if isinstance(error, duckdb.CatalogException) and "Table with name" in first:
+        known = ", ".join(tables()[:_TABLES_SHOWN])
+        return f"Tables are named database.table: {known}" if known else "Tables are named database.table"
+    if isinstance(error, duckdb.BinderException) and any(
+        name in first for name in ("_sluice_", "_hoodie_", hidden_columns.DELETED)
+    ):
+        return "_sluice_* and _hoodie_* columns need --lineage, __deleted needs --with-deleted"
+    if isinstance(error, duckdb.PermissionException):
+        return "A statement reads silver tables and nothing else; --files lets it read files of this machine"
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return "Read fewer columns or rows, or free memory"
+    if "Could not convert" in first:
+        return "TRY_CAST gives NULL where a value can't be converted"
+    if found := re.search(r"\(use: (.*)\)$", first):
+        return f"Write {found[1].replace(chr(39), '')}"
+    return _advice([line.strip() for line in message.splitlines()[1:]]) or (
+        _DESCRIBE if isinstance(error, duckdb.BinderException) else "Correct the statement and run it again"
+    )
+
+
+def _advice(lines: Sequence[str]) -> str:
+    """What DuckDB itself suggests, in the lines after the first one."""
+    for number, line in enumerate(lines):
+        if found := re.fullmatch(r"Candidate (bindings|tables)[: ]+(.+)", line):
+            return f"{_CANDIDATES[found[1]]}: {found[2]}"
+        if line == "Candidate functions:":
+            listed = [each for each in lines[number + 1 :] if " -> " in each]
+            return f"Convert with CAST to what it takes: {'; '.join(listed[:_FUNCTIONS_SHOWN])}"
+        if line.startswith(("Did you mean", "Either add")):
+            return line.rstrip(".")
+    return ""
