@@ -17,7 +17,7 @@ from sluice_cli.config.push import File, fit_of_stack, in_force, read_file, summ
 from sluice_cli.config.rule_text import configuration_text
 from sluice_cli.config.yaml_lines import ConfigurationMistakes
 from sluice_cli.terminal.guard import json_escaped
-from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, say
+from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, print_line, say
 
 NOTHING_PUSHED = "No configuration has been pushed"
 
@@ -53,7 +53,8 @@ def check(file: File, waiting: WithWaitingObjects = False, as_json: Json = False
             {
                 "valid": False,
                 "mistakes": [
-                    {"line": item.line, "where": item.where, "message": item.message} for item in error.mistakes
+                    {"line": item.line, "column": item.column or None, "where": item.where, "message": item.message}
+                    for item in error.mistakes
                 ],
             }
         )
@@ -83,7 +84,7 @@ def check(file: File, waiting: WithWaitingObjects = False, as_json: Json = False
             }
         )
     else:
-        print(f"{file}: {summary(configuration)}")
+        print_line(f"{file}: {summary(configuration)}")
 
 
 @app.command()

@@ -19,7 +19,8 @@ from sluice.onboarding.samples import TopicSample
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
 from sluice_cli.config.rule_text import add_rules, rules_text, whole_text
-from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, stderr_console
+from sluice_cli.errors import no_tables_file
+from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say, stderr_console
 
 NO_COLUMN = "none"
 
@@ -115,7 +116,7 @@ def discover(
             }
         )
     elif write:
-        print(written or f"Nothing to add to {file}")
+        print_line(written or f"Nothing to add to {file}")
     elif proposals:
         print(
             whole_text(proposals)
@@ -124,7 +125,7 @@ def discover(
             end="",
         )
     else:
-        print("No topic waits for a rule")
+        print_line("No topic waits for a rule")
     for proposal in still_open:
         say(f"open: {proposal.topic}: {', '.join(proposal.open)}. {_how(proposal)}")
     if still_open:
@@ -161,7 +162,7 @@ def _configuration(file: Path) -> Configuration | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file} can't be read: {error}", next_step="Name a tables.yaml in UTF-8") from error
+        raise no_tables_file(file, error) from error
 
 
 def _chosen(

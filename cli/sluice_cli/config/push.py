@@ -13,7 +13,7 @@ import typer
 
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import pinned_topic
-from sluice.errors import ChangeRefused, UsageError
+from sluice.errors import ChangeRefused
 from sluice.ledger.keys import PARKED, QUARANTINED
 from sluice.ledger.ports import Ledger
 from sluice_aws.admission.reassign import Unparked, is_freed, renamed, unpark
@@ -36,9 +36,10 @@ from sluice_cli.config.plan import (
 )
 from sluice_cli.config.review import TableInUse, claimed_tables, known_tables, lane_names, raised_generations, review
 from sluice_cli.config.yaml_lines import ConfigurationMistakes
+from sluice_cli.errors import no_tables_file
 from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import Yes, ask
-from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say
+from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say
 from sluice_cli.terminal.stack import supervise_now
 
 CHANGES, REFUSED = 3, 4  # exit codes of `plan`
@@ -143,11 +144,11 @@ def push(
             }
         )
     else:
-        print(f"{'In force' if changed else 'Already in force'}: {summary(configuration)}")
+        print_line(f"{'In force' if changed else 'Already in force'}: {summary(configuration)}")
         if unparked.objects:
-            print(f"{counted(unparked.objects, 'parked object')} now pending")
+            print_line(f"{counted(unparked.objects, 'parked object')} now pending")
         if lanes:
-            print(f"Woken: {', '.join(sorted(lanes))}")
+            print_line(f"Woken: {', '.join(sorted(lanes))}")
 
 
 def read_file(file: Path) -> Configuration:
@@ -157,7 +158,7 @@ def read_file(file: Path) -> Configuration:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file} can't be read: {error}", next_step="Name a tables.yaml in UTF-8") from error
+        raise no_tables_file(file, error) from error
     try:
         return read_tables(text)
     except ConfigurationMistakes as error:
@@ -327,4 +328,4 @@ def _say(warnings: Iterable[str], notes: Iterable[str]) -> None:
 
 def _print(plan: Plan, *, refusals: bool) -> None:
     for line in lines_of(plan, refusals=refusals):
-        print(visible(line))
+        print_line(visible(line))

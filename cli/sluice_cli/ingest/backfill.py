@@ -24,7 +24,7 @@ from sluice_aws.stack import Target
 from sluice_cli.ingest.workload import RATE, DryRun, Rate, Throttle, Workload
 from sluice_cli.terminal.interaction import Yes, ask, bars, counting
 from sluice_cli.terminal.known_names import check_prefix
-from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, visible
+from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say, visible
 from sluice_cli.terminal.stack import supervise_now
 
 AT_ONCE = 100  # objects that are admitted before the rate is looked at
@@ -56,7 +56,7 @@ def backfill(
 
       sluice backfill --dry-run
 
-      sluice backfill --prefix topics/crm.public.user/ --rate 50 --yes && sluice wait
+      sluice backfill --prefix topics/crm.user/ --rate 50 --yes && sluice wait
     """
     target = chosen_target(stack)
     run = Backfill(target, prefix)
@@ -68,13 +68,13 @@ def backfill(
         check_prefix(target, prefix)
     document: dict[str, Any] = {"prefix": prefix, **plan.described(target, rate), "admitted": {}, "failed": 0}
     if not as_json:
-        print("\n".join(plan.lines(target, rate)))
+        print_line("\n".join(plan.lines(target, rate)))
     if dry_run or not plan.total + sum(plan.left.values()):
         if as_json:
             print_json(document)
         elif not dry_run:
             run.forget()
-            print("The ledger knows every object")
+            print_line("The ledger knows every object")
         return
     if not yes:
         ask(f"Admit {counted(plan.total + sum(plan.left.values()), 'object')}?")
@@ -84,7 +84,7 @@ def backfill(
         print_json({**document, "admitted": dict(sorted(done.states.items())), "failed": len(done.failed)})
     else:
         states = ", ".join(f"{number:,} {state}" for state, number in sorted(done.states.items()))
-        print(f"Admitted: {states or 'nothing'}. `sluice wait` waits until they are merged")
+        print_line(f"Admitted: {states or 'nothing'}. `sluice wait` waits until they are merged")
     for key, reason in done.failed[:FAILED_SHOWN]:
         say(f"failed: {visible(key)}: {visible(reason)}")
     if done.failed:

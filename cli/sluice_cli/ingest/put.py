@@ -20,6 +20,7 @@ from sluice.admission.verdict import judge_read, judge_unread
 from sluice.config.document import Configuration
 from sluice.errors import CommandFailed, UsageError
 from sluice.ledger.keys import PARKED
+from sluice_cli.errors import plain_reason
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -27,6 +28,7 @@ from sluice_cli.terminal.output import (
     counted,
     human_bytes,
     print_json,
+    print_line,
     say,
     stderr_console,
     visible,
@@ -96,7 +98,7 @@ def put(
 
       sluice put exports/ --prefix topics
 
-      sluice put crm.public.user+0+0000000000.avro --prefix topics/crm.public.user/partition=0
+      sluice put crm.user+0+0000000000.avro --prefix topics/crm.user/partition=0
     """
     copies = planned_copies(paths, prefix, stack_folder=running_home(os.environ, Path.cwd()).path)
     uploads = copies.uploads
@@ -114,7 +116,7 @@ def put(
         print_json({**document, "no_rule": [asdict(item) for item in unmatched]})
     else:
         size = human_bytes(sum(item.size for item in uploads))
-        print(f"{counted(len(uploads), 'object')}, {size}, to s3://{target.bronze} in {seconds:.1f} s")
+        print_line(f"{counted(len(uploads), 'object')}, {size}, to s3://{target.bronze} in {seconds:.1f} s")
         _say_unmatched(unmatched, len(uploads))
 
 
@@ -156,7 +158,7 @@ def _size(file: Path) -> int:
 
 def _unreadable(file: Path, error: OSError) -> CommandFailed:
     return CommandFailed(
-        f"{visible(str(file))} can't be read: {error.strerror}",
+        f"{visible(str(file))} can't be read: {plain_reason(error)}",
         next_step="Put a folder whose files no other program removes meanwhile",
     )
 

@@ -43,6 +43,7 @@ from sluice_cli.terminal.output import (
     counted,
     human_age,
     print_json,
+    print_line,
     print_table,
     say,
     visible,
@@ -108,7 +109,7 @@ def list_entries(
 
       sluice quarantine list
 
-      sluice quarantine list --code incompatible_schema --json | jq -r '.entries[].key'
+      sluice quarantine list --code schema_frozen --json | jq -r '.entries[].key'
     """
     quarantine, ledger, target = _opened(stack)
     if decided:
@@ -197,7 +198,7 @@ def retry(
 
       sluice quarantine retry 3f2a9c
 
-      sluice quarantine retry --table crm.user --code incompatible_schema && sluice wait
+      sluice quarantine retry --table crm.user --code schema_frozen && sluice wait
     """
     quarantine, ledger, target = _opened(stack)
     objects = Objects(target.client("s3"))
@@ -249,7 +250,7 @@ def discard(
 
       sluice quarantine discard --parked --topic crm.public.scratch
 
-      sluice quarantine discard 'topics/crm.public.user/partition=0/crm.public.user+0+0000000010.avro'
+      sluice quarantine discard topics/crm.user/partition=0/crm.user+0+0000000010.avro
     """
     quarantine, _, target = _opened(stack)
     choice = Selection(tuple(names or ()), table, code, all, parked, topic)
@@ -357,7 +358,7 @@ def _print(decided: list[Decided], verb: str, as_json: bool, *, parked: bool = F
         )
     else:
         none = "" if decided else f": none {'is parked' if parked else 'is in quarantine'} for this choice"
-        print(f"{counted(len(done), 'entry', 'entries')} {verb}{none}")
+        print_line(f"{counted(len(done), 'entry', 'entries')} {verb}{none}")
         for item in left:
             print(f"left\t{visible(item.record.id.key)}\t{visible(item.reason or '')}")
     if left or not done:

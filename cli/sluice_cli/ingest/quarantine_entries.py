@@ -12,8 +12,10 @@ from sluice.ledger.records import Decision, ObjectRecord
 from sluice_cli.ingest.newer_versions import NewerVersions, discard_advice
 from sluice_cli.ingest.set_aside import SHORT_ID, codes, kind, lines_of
 from sluice_cli.terminal.guard import escaping_console
-from sluice_cli.terminal.output import counted, human_age, print_table, visible
+from sluice_cli.terminal.output import counted, human_age, print_line, print_table, visible
 from sluice_read.moments import clock
+
+_PROSE = frozenset({"reason", "advice"})  # the other values of an entry are copied, and stay whole
 
 
 def print_lines(shown: Sequence[ObjectRecord], newer: NewerVersions, now: int) -> None:
@@ -50,7 +52,7 @@ def print_groups(shown: Sequence[ObjectRecord], newer: NewerVersions, now: int) 
         console.print(Text(visible(title), style="bold"), highlight=False)
         (reason, _), *others = Counter(record.reason or "-" for record in records).most_common()
         more = f"; and {counted(len(others), 'other reason')}: `sluice quarantine show ID`" if others else ""
-        console.print(Text(visible(reason + more)), highlight=False)
+        print_line(visible(reason + more))
         print_table(
             ("id", "kind", "rows", "since", "key"),
             [
@@ -69,7 +71,7 @@ def print_groups(shown: Sequence[ObjectRecord], newer: NewerVersions, now: int) 
         )
         outdated = [record for record in records if record.id in newer]
         if outdated:
-            console.print(Text(discard_advice(outdated)), highlight=False)
+            print_line(discard_advice(outdated))
 
 
 def print_entry(
@@ -81,19 +83,20 @@ def print_entry(
         lines += [("newer", newer.id.version), ("advice", discard_advice([record]))]
     width = max(len(name) for name, _ in lines)
     for name, value in lines:
-        print(f"{name:<{width}}  {visible(value)}")
+        print_line(f"{name:<{width}}  {visible(value)}", whole="" if name in _PROSE else visible(value))
     if rows or decisions:
         print()
     for row in rows:
         offset = "" if row.offset is None else f", offset {row.offset}"
-        print(f"row {row.record}{offset}: {visible(row.code)}: {visible(row.reason)}")
+        print_line(f"row {row.record}{offset}: {visible(row.code)}: {visible(row.reason)}")
         if row.content:
             cut = row.content_bytes > len(row.content) if row.encoding == JSON_TEXT else True
             size = f" (of {row.content_bytes:,} bytes)" if cut else ""
             print(f"  {'' if row.encoding == JSON_TEXT else 'base64: '}{visible(row.content)}{size}")
     for item in decisions:
         note = f" ({visible(item.note)})" if item.note else ""
-        print(f"{item.verb} at {clock(item.at)} by {visible(item.by)}: {visible(item.command)}{note}")
+        command = visible(item.command)
+        print_line(f"{item.verb} at {clock(item.at)} by {visible(item.by)}: {command}{note}", whole=command)
 
 
 def _reasons(record: ObjectRecord, newer: NewerVersions) -> Iterator[str]:

@@ -26,7 +26,7 @@ from sluice_cli.ingest.workload import RATE, DryRun, Rate, Throttle, Workload
 from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.interaction import Yes, ask, bars, counting
 from sluice_cli.terminal.known_names import check_prefix, check_table
-from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say
+from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say
 from sluice_cli.terminal.stack import supervise_now
 from sluice_read.moments import instant_of, point_in_time, refuse_backwards
 
@@ -117,7 +117,7 @@ def replay(
         check_prefix(target, prefix)
     document: dict[str, Any] = {**plan.described(target, rate), "replayed": 0}
     if not as_json:
-        print("\n".join(plan.lines(target, rate)))
+        print_line("\n".join(plan.lines(target, rate)))
     if not plan.total and not plan.left:
         say("No object meets every choice: leave one out to see what there is")
     if dry_run or not plan.total:
@@ -132,11 +132,11 @@ def replay(
     if as_json:
         print_json({**document, "replayed": len(done), **(ended.described if ended is not None else {})})
     else:
-        print(f"{counted(len(done), 'object')} pending again")
+        print_line(f"{counted(len(done), 'object')} pending again")
         if ended is None:
             say("`sluice wait` waits until they are merged. Rows that the tables have already change nothing")
         else:
-            print("\n".join(ended.lines))
+            print_line("\n".join(ended.lines))
     if ended is not None and ended.unsettled:
         raise typer.Exit(FAILED)
 

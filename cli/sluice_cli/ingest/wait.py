@@ -39,6 +39,7 @@ from sluice_cli.terminal.output import (
     counted,
     path_shortened,
     print_json,
+    print_line,
     say,
     say_error,
     stderr_console,
@@ -238,7 +239,7 @@ def _print(outcome: WaitResult, timeout_s: float) -> None:
     found = outcome.found
     _print_lines([*set_aside_lines(found, outcome.began), *(() if found.settled else waiting_lines(found))])
     rows = f", {counted(found.quarantined_rows, 'row')} quarantined" if found.with_rows else ""
-    print(f"{describe_counts(found.counts)}{rows} after {outcome.seconds:.1f} s")
+    print_line(f"{describe_counts(found.counts)}{rows} after {outcome.seconds:.1f} s")
     sys.stdout.flush()
     if any(record.topic and record.code is None for record in found.parked):
         say("No rule takes the topic of some parked objects: `sluice config discover` proposes rules")

@@ -19,6 +19,7 @@ from typing import Annotated
 import typer
 
 from sluice.errors import CommandFailed, UsageError
+from sluice_cli.errors import no_tables_file
 from sluice_cli.local.progress import progress_lines
 from sluice_cli.terminal.interaction import Yes, ask, following
 from sluice_cli.terminal.output import Json, print_json, say
@@ -112,7 +113,7 @@ def up(
 
       sluice local up --port 4566 --bind 0.0.0.0
 
-      aws --endpoint-url "$(sluice local info --json | jq -r .endpoint)" s3 cp events.avro s3://...
+      aws --endpoint-url "$(sluice local info --json | jq -r .endpoint)" s3 ls
     """
     require_parts(emulator)  # a detached process would report it in its log
     home = chosen_home(os.environ, Path.cwd())
@@ -224,7 +225,7 @@ def info(as_json: Json = False) -> None:
 
     Example:
 
-      eval "$(sluice local info --json | jq -r '"export AWS_ENDPOINT_URL=" + .endpoint')"
+      export AWS_ENDPOINT_URL="$(sluice local info --json | jq -r .endpoint)"
     """
     home = running_home(os.environ, Path.cwd())
     _show(home.description(), home, as_json=as_json)
@@ -304,7 +305,7 @@ def _text(config: Path) -> str:
     try:
         return config.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{config} can't be read: {error}", next_step="Name a tables.yaml in UTF-8") from error
+        raise no_tables_file(config, error) from error
 
 
 @contextmanager

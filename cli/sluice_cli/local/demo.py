@@ -25,7 +25,7 @@ from sluice_aws.stack import local_target
 from sluice_cli.errors import DemoFailed, ReaderGone
 from sluice_cli.local.demo_changes import ChangeWriter
 from sluice_cli.local.progress import progress_lines
-from sluice_cli.terminal.output import counted, say, stacks_named
+from sluice_cli.terminal.output import counted, print_line, say, stacks_named
 from sluice_cli.terminal.run import READER_GONE, run_command
 from sluice_deploy.release import source_root
 from sluice_local.home import Home
@@ -179,11 +179,10 @@ class Story:
         states = ", ".join(
             f"{count:,} {state}" for state, count in sorted(found.counts.items()) if state not in UNSETTLED
         )
-        print(
-            f"Proof: {counted(sum(found.counts.values()), 'object')} in bronze: {states}; unexplained: {unexplained}",
-            flush=True,
-        )
-        print(self._cost(), flush=True)
+        objects = counted(sum(found.counts.values()), "object")
+        print_line(f"Proof: {objects} in bronze: {states}; unexplained: {unexplained}")
+        print_line(self._cost())
+        sys.stdout.flush()
         if unexplained:
             raise DemoFailed(
                 f"{counted(unexplained, 'object')} not accounted for",

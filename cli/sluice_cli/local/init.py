@@ -9,6 +9,7 @@ import typer
 
 from sluice.errors import UsageError
 from sluice_cli.config.rule_text import EXAMPLE_RULE
+from sluice_cli.errors import plain_reason
 from sluice_cli.terminal.output import say
 from sluice_deploy.release import source_root
 
@@ -72,7 +73,9 @@ def init(
             path.write_text(content, encoding="utf-8", newline="\n")
             print(path, flush=True)
     except OSError as error:
-        raise UsageError(f"{error.filename or folder} can't be written: {error.strerror}") from error
+        raise UsageError(
+            f"{error.filename or folder} can't be written: {plain_reason(error)}", next_step="Name another folder"
+        ) from error
     say(
         "Next: edit tables.yaml, then try it there with `sluice local up --config tables.yaml`, or run `make deploy`, "
         "which needs make and aws-sam-cli. `make help` lists the targets"

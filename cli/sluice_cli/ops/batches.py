@@ -29,6 +29,7 @@ from sluice_cli.terminal.output import (
     human_bytes,
     is_named,
     print_json,
+    print_line,
     print_table,
 )
 from sluice_cli.terminal.stack import operator_of, supervise_now
@@ -76,7 +77,7 @@ def show(
 
       sluice batch show
 
-      sluice batch show b-3f2a9c --json | jq -r '.batches[].tables[].objects[].key'
+      sluice batch show b-3f2a9c --json | jq '.batches[].tables[].objects[].key'
     """
     target = chosen_target(stack)
     found = _open_batches(target, _ledger(target), batch)
@@ -149,7 +150,7 @@ def give_up(
         print_json({"batch": each.pointer.batch, "lane": each.lane, "tables": given_up})
         return
     waits = f". The lane is {lane.state}: run `sluice resume {each.lane}`" if lane.state in (HALTED, PAUSED) else ""
-    print(f"{each.pointer.batch}: the next run quarantines {', '.join(given_up)}{waits}")
+    print_line(f"{each.pointer.batch}: the next run quarantines {', '.join(given_up)}{waits}")
 
 
 def _ledger(target: Target) -> Ledger:

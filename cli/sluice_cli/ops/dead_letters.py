@@ -18,7 +18,17 @@ from sluice.objects import ObjectId
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.stack import Target
-from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, human_age, print_json, print_table, say
+from sluice_cli.terminal.output import (
+    Json,
+    Stack,
+    chosen_target,
+    counted,
+    human_age,
+    print_json,
+    print_line,
+    print_table,
+    say,
+)
 from sluice_cli.terminal.stack import output_of
 
 NOTICES, EVENTS, CALLS = "notices", "events", "calls"
@@ -109,7 +119,7 @@ def list_letters(
         print_table(("queue", "messages", "oldest shown", "what they are"), rows, right=(1,))
         for name, (_, letters) in found.items():
             for letter in letters:
-                print(f"{name} {letter.id[:8]}  {human_age(now - letter.sent_at)} ago  {letter.text}")
+                print_line(f"{name} {letter.id[:8]}  {human_age(now - letter.sent_at)} ago  {letter.text}")
                 for one, state in letter.objects:
                     print(f"  {state or 'unknown'}\t{one.key}")
     if any(number for number, _ in found.values()):
@@ -151,9 +161,9 @@ def redrive(
     if as_json:
         print_json({"queue": name, "messages": number, "wanted": wanted, "redriven": done, "left": left})
     elif dry_run:
-        print(f"{counted(wanted, 'message')} of {name} would be redriven, at {rate:g} a second")
+        print_line(f"{counted(wanted, 'message')} of {name} would be redriven, at {rate:g} a second")
     else:
-        print(f"{counted(done, 'message')} of {name} redriven, {left:,} left")
+        print_line(f"{counted(done, 'message')} of {name} redriven, {left:,} left")
 
 
 def describe_letter(name: str, message: Mapping[str, Any]) -> Letter:

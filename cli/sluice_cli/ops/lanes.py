@@ -14,7 +14,7 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.stack import Target
 from sluice_cli.ingest.survey import describe_lane
 from sluice_cli.terminal.known_names import check_lane
-from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, say
+from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, print_line, say
 from sluice_cli.terminal.stack import supervise_now
 
 Lane = Annotated[str, typer.Argument(metavar="LANE", help="The lane's name, as `sluice status` lists it.")]
@@ -85,4 +85,4 @@ def _print(state: LaneState, as_json: bool) -> None:
         print_json(document)
     else:
         note = ". `sluice resume` restarts it at once" if state.state == HALTED else ""
-        print(f"{state.lane}: {describe_lane(state, epoch_ms())}{note}")
+        print_line(f"{state.lane}: {describe_lane(state, epoch_ms())}{note}")

@@ -29,6 +29,7 @@ from sluice_cli.terminal.output import (
     human_age,
     human_bytes,
     print_json,
+    print_line,
     print_table,
     say,
     say_skipped,
@@ -125,7 +126,7 @@ def status(
         print_status(document, now)
         if target.kind != LOCAL:  # local runs cost nothing
             for each in document["advice"]:
-                print(f"\nlane {each['lane']}: {each['described']}")
+                print_line(f"\nlane {each['lane']}: {each['described']}")
 
 
 def configuration_in_force(target: Target) -> Configuration | None:
@@ -147,7 +148,7 @@ def print_status(document: Mapping[str, Any], now: int) -> None:
         print()
         print_services(document["services"], now)
     for each in document["services_due"]:
-        print(describe_due(each))
+        print_line(describe_due(each))
     for state, found in document["set_aside"].items():
         _print_reasons(state, found, "objects")
     _print_reasons("quarantined rows of committed objects", document["quarantined_rows"], "rows")
@@ -213,13 +214,14 @@ def _print_lanes_and_tables(document: Mapping[str, Any], now: int) -> None:
 def _print_reasons(title: str, found: Mapping[str, Any], unit: str) -> None:
     if not found["reasons"]:
         return
-    print(f"\n{title}: {found[unit]:,}{' and more' if found['more'] else ''}")
+    print_line(f"\n{title}: {found[unit]:,}{' and more' if found['more'] else ''}")
     for item in found["reasons"][:REASONS_SHOWN]:
-        example = f"  (for example {visible(item['examples'][0])})" if item.get("examples") else ""
+        key = visible(item["examples"][0]) if item.get("examples") else ""
+        example = f"  (for example {key})" if key else ""
         meant = f": {_MEANT[item['reason']]}" if item["reason"] in _MEANT else ""
-        print(f"  {item[unit]:>6,}  {visible(item['reason'])}{meant}{example}")
+        print_line(f"  {item[unit]:>6,}  {visible(item['reason'])}{meant}{example}", whole=key)
     if len(found["reasons"]) > REASONS_SHOWN:
-        print(f"  ... {len(found['reasons']) - REASONS_SHOWN} more reasons (--json lists all)")
+        print_line(f"  ... {len(found['reasons']) - REASONS_SHOWN} more reasons (--json lists all)")
 
 
 def _age(milliseconds: int | None) -> str:

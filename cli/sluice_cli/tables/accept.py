@@ -12,7 +12,7 @@ from sluice_aws.s3.timelines import TimelineReader
 from sluice_cli.tables.inspect import TableName
 from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.known_names import known_table
-from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json
+from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, print_line
 from sluice_cli.terminal.stack import supervise_now
 
 
@@ -56,6 +56,6 @@ def accept(
     if as_json:
         print_json({"table": table, "lane": lane, "instant": instant, "before": state.last_instant, "changed": changed})
     elif changed:
-        print(f"{table}: goes on at {instant or 'no commit'}, was at {state.last_instant}")
+        print_line(f"{table}: goes on at {instant or 'no commit'}, was at {state.last_instant}")
     else:
-        print(f"{table}: nothing to accept, {state.last_instant or 'no commit'} is its last commit")
+        print_line(f"{table}: nothing to accept, {state.last_instant or 'no commit'} is its last commit")

@@ -24,7 +24,7 @@ from sluice_cli.tables.inspect import TableName
 from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.interaction import ask
 from sluice_cli.terminal.known_names import known_table
-from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say
+from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say
 from sluice_cli.terminal.services import request_services, wait_for_services
 
 
@@ -92,7 +92,7 @@ def adopt(
     else:
         more = entry["report"]["more"]
         known = counted(more.get("known", 0), "key") + " known already"
-        print(f"{table}: {counted(entry['report']['rows'], 'row')} adopted of {more.get('read', 0):,}, {known}")
+        print_line(f"{table}: {counted(entry['report']['rows'], 'row')} adopted of {more.get('read', 0):,}, {known}")
         if more.get("below_purge_floor"):
             left = counted(more["below_purge_floor"], "row")
             say(f"{left} left out: the table purges deleted rows, and no longer knows whether these were among them")
@@ -127,11 +127,11 @@ def _show(document: Mapping[str, object], found: ForeignTable, as_json: bool) ->
     ordering = f"ordered by {found.ordering}" if found.ordering else "without an ordering column"
     places = f"partitioned by {', '.join(found.partition_by)}" if found.partition_by else "not partitioned"
     kind = "merge-on-read" if found.merge_on_read else "copy-on-write"
-    print(
+    print_line(
         f"{document['from']}: version {found.version}, {kind}, key {', '.join(found.record_key)}, {ordering}, {places}"
     )
     if found.pending:
-        print(
+        print_line(
             f"{counted(len(found.pending), 'instant')} unfinished: its writer may still run. What it commits later is "
             "added when you adopt again"
         )

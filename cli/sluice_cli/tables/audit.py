@@ -40,6 +40,7 @@ from sluice_cli.terminal.output import (
     counted,
     described_documents,
     print_json,
+    print_line,
     say_skipped,
     visible,
 )
@@ -202,27 +203,27 @@ def _print(report: AuditReport) -> None:
     for version in report.objects:
         print("\t".join(visible(str(value or "-")) for value in _described(version).values()))
     states = ", ".join(f"{count:,} {state}" for state, count in sorted(report.states.items()))
-    print(f"{counted(sum(report.states.values()), 'object version')}{': ' if states else ''}{states}")
+    print_line(f"{counted(sum(report.states.values()), 'object version')}{': ' if states else ''}{states}")
     where = {ARCHIVED: "in archived commits", NO_CHANGE: "without a change"}
     if report.places:
-        print("committed: " + ", ".join(f"{n:,} {where.get(p, p)}" for p, n in sorted(report.places.items())))
-    print(f"{counted(report.parts, 'part')} of batches compared with the timelines")
+        print_line("committed: " + ", ".join(f"{n:,} {where.get(p, p)}" for p, n in sorted(report.places.items())))
+    print_line(f"{counted(report.parts, 'part')} of batches compared with the timelines")
     for identity, state in report.repaired[:SHOWN]:
-        print(f"repaired: {visible(identity.key)} is {state}")
+        print_line(f"repaired: {visible(identity.key)} is {state}", whole=visible(identity.key))
     if len(report.repaired) > SHOWN:
-        print(f"repaired: and {len(report.repaired) - SHOWN:,} more (--json lists all)")
+        print_line(f"repaired: and {len(report.repaired) - SHOWN:,} more (--json lists all)")
     by_code: dict[str, list[Contradiction]] = {}
     for found in report.contradictions:
         by_code.setdefault(found.code, []).append(found)
     for code, all_found in sorted(by_code.items()):
-        print(f"{code}: {len(all_found):,}: {CONTRADICTIONS[code][0]}")
+        print_line(f"{code}: {len(all_found):,}: {CONTRADICTIONS[code][0]}")
         for found in all_found[:SHOWN]:
-            print(f"  {_line(found)}")
+            print_line(f"  {_line(found)}", whole=visible(found.object.key) if found.object is not None else "")
         if len(all_found) > SHOWN:
-            print(f"  and {len(all_found) - SHOWN:,} more (--json lists all)")
-        print(f"  {visible(all_found[0].next_step) if len(all_found) == 1 else CONTRADICTIONS[code][1]}")
+            print_line(f"  and {len(all_found) - SHOWN:,} more (--json lists all)")
+        print_line(f"  {visible(all_found[0].next_step) if len(all_found) == 1 else CONTRADICTIONS[code][1]}")
     if not report.contradictions:
-        print("no contradiction")
+        print_line("no contradiction")
 
 
 def _line(found: Contradiction) -> str:

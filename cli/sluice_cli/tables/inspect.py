@@ -16,6 +16,7 @@ from sluice_cli.terminal.output import (
     counted,
     human_bytes,
     print_json,
+    print_line,
     print_table,
     say,
     stderr_console,
@@ -98,7 +99,7 @@ def show(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
 
       sluice table show moma.artists
 
-      sluice table show moma.artists --json | jq -r '.columns[] | select(.hidden | not) | .name'
+      sluice table show moma.artists --json | jq -r '.columns[].name'
     """
     from sluice_cli.tables.details import describe_table, schema_rows
     from sluice_read.moments import moment_of
@@ -123,15 +124,15 @@ def show(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
         return
     for name in ("table", "type", "location", "record_key", "partition_by"):
         value = document[name]
-        print(f"{name.replace('_', ' ')}: {', '.join(value) or 'none' if isinstance(value, list) else value}")
+        print_line(f"{name.replace('_', ' ')}: {', '.join(value) or 'none' if isinstance(value, list) else value}")
     for name in ("newest_commit", "earliest_readable"):
         instant = document[name]
-        print(f"{name.replace('_', ' ')}: {f'{instant} ({moment_of(instant)})' if instant else 'none'}")
-    print(f"active commits: {document['commits']}")
+        print_line(f"{name.replace('_', ' ')}: {f'{instant} ({moment_of(instant)})' if instant else 'none'}")
+    print_line(f"active commits: {document['commits']}")
     for item in document["pending"]:
-        print(f"pending: {item['action']} {item['instant']} is {item['state']}")
+        print_line(f"pending: {item['action']} {item['instant']} is {item['state']}")
     for name, synced in (document["catalog"] or {}).items():
-        print(f"catalog: {name} is {'synced up to ' + synced if synced else 'not synced'}")
+        print_line(f"catalog: {name} is {'synced up to ' + synced if synced else 'not synced'}")
     print()
     print_table(
         ("column", "type", "null", "comment"),
@@ -167,7 +168,7 @@ def commits(
 
       sluice table commits moma.artists
 
-      sluice table commits moma.artists --all --json | jq 'map(.bytes_written) | add'
+      sluice table commits moma.works --all --json | jq 'map(.rows_written) | add'
     """
     from sluice_cli.tables.details import commit_rows, document
 
@@ -224,7 +225,9 @@ def files(
 
       sluice table files moma.works
 
-      sluice table files moma.works --partition nationality=German --json | jq 'map(.log_bytes) | add'
+      sluice table files moma.works --partition nationality=German
+
+      sluice table files moma.works --json | jq 'map(.log_bytes) | add'
     """
     from sluice_cli.tables.details import document, file_rows
 
@@ -273,18 +276,18 @@ def stats(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
     if as_json:
         print_json(document(found))
         return
-    print(f"partitions: {found.partitions:,}")
-    print(f"base files: {_sizes(found.base)}")
-    print(f"  below {human_bytes(SMALL_FILE_BYTES)}: {found.small_files:,}")
+    print_line(f"partitions: {found.partitions:,}")
+    print_line(f"base files: {_sizes(found.base)}")
+    print_line(f"  below {human_bytes(SMALL_FILE_BYTES)}: {found.small_files:,}")
     groups = counted(found.file_groups_with_logs, "file group")
-    print(f"logs pending compaction: {_sizes(found.pending_logs)}, in {groups}")
-    print(f"older versions, for time travel: {_sizes(found.older_versions)}")
-    print(
+    print_line(f"logs pending compaction: {_sizes(found.pending_logs)}, in {groups}")
+    print_line(f"older versions, for time travel: {_sizes(found.older_versions)}")
+    print_line(
         f"active commits: {found.commits:,}, {counted(found.rows_changed, 'row')} changed, "
         f"{found.rows_written:,} written, {human_bytes(found.bytes_written)}"
     )
     if found.write_amplification is not None:
-        print(f"bytes written for each byte changed: {found.write_amplification:g}")
+        print_line(f"bytes written for each byte changed: {found.write_amplification:g}")
     print()
     print_table(
         ("operation", "commits", "rows changed", "rows written", "bytes written"),

@@ -35,6 +35,7 @@ from sluice_cli.terminal.output import (
     described_documents,
     human_bytes,
     print_json,
+    print_line,
     say,
     say_skipped,
     visible,
@@ -111,7 +112,7 @@ def table(
         else:
             _print_plan(rebuild, plan, silver)
             for obstacle in found:
-                print(f"obstacle: {obstacle}")
+                print_line(f"obstacle: {obstacle}")
         if dry_run:
             return
         raise CannotRebuild(f"{name} can't be rebuilt now: {'; '.join(found)}", table=name, obstacles=list(found))
@@ -124,7 +125,7 @@ def table(
         print_json({**rebuild.describe(plan, silver), "obstacles": [], "changed": True, "replayed_now": replayed})
         return
     pending = counted(replayed, "object")
-    print(f"{name}: {pending} pending again, the old data is kept in s3://{target.silver}/{rebuild.to}")
+    print_line(f"{name}: {pending} pending again, the old data is kept in s3://{target.silver}/{rebuild.to}")
     say(f"Push a changed configuration now, if there is one. Then `sluice resume {rebuild.lane} && sluice wait`")
     if plan.quarantined:
         objects = counted(len(plan.quarantined), "object is", "objects are")
@@ -257,23 +258,23 @@ class Rebuild:
 def _print_plan(rebuild: Rebuild, plan: ReplayPlan, silver: int) -> None:
     described = rebuild.describe(plan, silver)
     begun = ", begun before" if described["begun_before"] else ""
-    print(f"table: {described['table']}, in lane {described['lane']}{begun}")
+    print_line(f"table: {described['table']}, in lane {described['lane']}{begun}")
     objects = counted(len(plan.replay) + len(plan.waiting), "object")
-    print(f"to merge again: {objects}, {human_bytes(plan.bytes)}, {len(plan.waiting):,} of them pending already")
+    print_line(f"to merge again: {objects}, {human_bytes(plan.bytes)}, {len(plan.waiting):,} of them pending already")
     both = " with the history table" if described["history"] else ""
-    print(f"to move aside: {human_bytes(silver)}{both}, to {described['kept_in']}")
+    print_line(f"to move aside: {human_bytes(silver)}{both}, to {described['kept_in']}")
     for title, records in (
         ("in quarantine, unchanged", plan.quarantined),
         ("parked, unchanged", plan.parked),
     ):
         if records:
-            print(f"{title}: {counted(len(records), 'object')}")
+            print_line(f"{title}: {counted(len(records), 'object')}")
     for title, word, listed in (
         ("gone from bronze", "gone", plan.gone),
         ("archived in bronze", "archived", plan.archived),
     ):
         if listed:
-            print(f"{title}: {counted(len(listed), 'object')}")
+            print_line(f"{title}: {counted(len(listed), 'object')}")
         for identity in listed[:GONE_SHOWN]:
             print(f"{word}\t{visible(identity.key)}\t{identity.version}")
         if len(listed) > GONE_SHOWN:

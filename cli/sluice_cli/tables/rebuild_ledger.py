@@ -30,6 +30,7 @@ from sluice_cli.terminal.output import (
     counted,
     described_documents,
     print_json,
+    print_line,
     say,
     say_skipped,
 )
@@ -184,12 +185,12 @@ def _print(result: Result, lanes: tuple[str, ...], dry_run: bool, as_json: bool)
         )
         return
     said = "would be" if dry_run else "were"
-    print(
+    print_line(
         f"objects: {done.added:,} {said} added, {done.corrected:,} {said} corrected, {done.kept:,} are right, "
         f"{result.unknown:,} are in no batch: reconcile admits them"
     )
-    print(f"tables: {', '.join(result.tables) or 'none'}")
+    print_line(f"tables: {', '.join(result.tables) or 'none'}")
     for table in result.unfinished:
-        print(f"a rebuild of {table} is unfinished: `sluice rebuild table {table}` finishes it")
+        print_line(f"a rebuild of {table} is unfinished: `sluice rebuild table {table}` finishes it")
     if lanes:
         say(f"Lanes may start runs: {', '.join(lanes)}. Pause them first")

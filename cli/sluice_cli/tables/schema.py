@@ -23,7 +23,7 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_aws.stack import Target
-from sluice_cli.errors import UnknownSchema
+from sluice_cli.errors import UnknownSchema, plain_reason
 from sluice_cli.terminal.known_names import check_table, known_table
 from sluice_cli.terminal.output import (
     Json,
@@ -33,6 +33,7 @@ from sluice_cli.terminal.output import (
     described_documents,
     human_age,
     print_json,
+    print_line,
     print_table,
     say_skipped,
 )
@@ -92,7 +93,7 @@ def history(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
 
       sluice schema history shop.orders
 
-      sluice schema history shop.orders --json | jq '.schemas[] | select(.verdict == "incompatible")'
+      sluice schema history shop.orders --json | jq '.schemas[-1].verdict'
     """
     target = chosen_target(stack)
     store = SchemaHistory(Objects(target.client("s3")), target.silver)
@@ -213,7 +214,7 @@ def verdict(
             }
         )
     else:
-        print(
+        print_line(
             f"{evolution.verdict}: {writer.fingerprint[:SHORT]}, {counted(len(row.columns), 'column')}, {writer.shape}"
         )
         _print_changes(evolution.changes)
@@ -258,7 +259,7 @@ def _with_alias(change: Mapping[str, Any]) -> dict[str, Any]:
 
 def _print_changes(changes: Sequence[ColumnChange], between: str = "") -> None:
     if not changes:
-        print(f"no column differs{between}")
+        print_line(f"no column differs{between}")
         return
     print_table(
         ("column", "change", "old", "new", "effect"),
@@ -295,9 +296,14 @@ def _document(objects: Objects, target: Target, store: SchemaHistory, table: str
     if Path(name).is_file():
         try:
             return json.loads(Path(name).read_text(encoding="utf-8"))
-        except ValueError as error:
+        except UnicodeDecodeError as error:
             raise CommandFailed(
-                f"{name} is not JSON: {error}", next_step="Give an Avro schema in JSON, as a registry has it"
+                f"{name} can't be read: {plain_reason(error)}", next_step="Give an Avro schema in UTF-8"
+            ) from error
+        except json.JSONDecodeError as error:
+            raise CommandFailed(
+                f"{name} is not JSON at line {error.lineno}, column {error.colno}",
+                next_step="Give an Avro schema in JSON, as a registry has it",
             ) from error
     fingerprint = _one(store.schemas(table), table, name).fingerprint
     found = SchemaStore(objects, target.silver).load(fingerprint)

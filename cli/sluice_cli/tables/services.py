@@ -28,6 +28,7 @@ from sluice_cli.terminal.output import (
     Stack,
     chosen_target,
     print_json,
+    print_line,
 )
 from sluice_cli.terminal.services import request_services, wait_for_services
 
@@ -79,7 +80,7 @@ def list_services(
         return
     print_services(entries, now)
     for each in due:
-        print(describe_due(each))
+        print_line(describe_due(each))
 
 
 @app.command("run")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import html
 import json
 import os
+import re
 import sys
-import textwrap
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from itertools import chain
 from pathlib import Path
@@ -71,11 +71,37 @@ def say(line: str, style: str = "") -> None:
     print(escaped(line), file=sys.stderr, flush=True)
 
 
-def wrapped(line: str, width: int) -> list[str]:
-    """A line in parts of at most `width` characters, as far as words allow; further ones are indented by two more."""
+def print_line(line: str = "", *, whole: str = "") -> None:
+    """Print prose on stdout: as it is in a pipe, in a terminal wrapped between words. See `wrapped` for `whole`.
+
+    Data that is copied or read by programs is printed by `print`, `print_table` and `print_json`.
+    """
+    if sys.stdout.isatty():
+        line = "\n".join(wrapped(escaped(line), escaping_console().width, whole))
+    print(line)
+
+
+def wrapped(text: str, width: int, whole: str = "") -> list[str]:
+    """Lines of at most `width` columns, as far as words allow. The rest of a line is indented by two more than it.
+
+    A command in backquotes is never broken, and neither is `whole`, a key for example, which may hold blanks.
+    """
+    kept = f"{re.escape(whole)}|" if whole else ""
+    words = re.compile(rf"[ \t]*(?:{kept}`[^`]*`|[^ \t])+")
+    return [part for line in text.split("\n") for part in _parts(words.findall(line), width)]
+
+
+def _parts(words: Sequence[str], width: int) -> Iterator[str]:
+    """Join words, each with the blanks before it, to lines."""
+    line, *rest = words or [""]
     indent = " " * (len(line) - len(line.lstrip()) + 2)
-    found = textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-    return found or [line]
+    for word in rest:
+        if cell_len(line) + cell_len(word) > width:
+            yield line
+            line = f"{indent}{word.lstrip()}"
+        else:
+            line += word
+    yield line
 
 
 def say_error(message: str, next_step: str = "") -> None:

@@ -32,7 +32,17 @@ from sluice_cli.status.service_entries import describe_error, service_entries
 from sluice_cli.terminal.durations import TimeSpan, at_least
 from sluice_cli.terminal.interaction import ask
 from sluice_cli.terminal.known_names import known_table
-from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, stderr_console, visible
+from sluice_cli.terminal.output import (
+    Json,
+    Stack,
+    chosen_target,
+    counted,
+    print_json,
+    print_line,
+    say,
+    stderr_console,
+    visible,
+)
 from sluice_cli.terminal.services import request_services, wait_for_services
 
 if TYPE_CHECKING:
@@ -296,29 +306,29 @@ def _remove(
 
 def _print(document: Mapping[str, Any]) -> None:
     held, removed = document["still_held_by"], document["removed"]
-    print(f"{visible(document['table'])}, key hash {document['key_hash']}: {document['state']}")
+    print_line(f"{visible(document['table'])}, key hash {document['key_hash']}: {document['state']}")
     found = document["found"]
     if found is not None:
-        print(f"table:   {'has the row' if found['rows'] else 'no such row'}")
+        print_line(f"table:   {'has the row' if found['rows'] else 'no such row'}")
         if found["history_rows"]:
-            print(f"history: {counted(found['history_rows'], 'change')} of it")
+            print_line(f"history: {counted(found['history_rows'], 'change')} of it")
     if removed is not None:
         more = removed["more"]
-        print(
+        print_line(
             f"removed: {counted(removed['rows'], 'row')} and {counted(more.get('history_rows', 0), 'change')} of its "
             f"history, {counted(more.get('older_files', 0), 'older file')}"
         )
         mark = (
             "older changes of the key stay out" if more.get("marked") else "the table had no such row: no mark is kept"
         )
-        print(f"kept:    {mark}")
-    print(f"quarantine: {counted(document['quarantined_rows'], 'record')} of the row")
+        print_line(f"kept:    {mark}")
+    print_line(f"quarantine: {counted(document['quarantined_rows'], 'record')} of the row")
     for item in held["bronze"]:
-        print(f"bronze:  {visible(item['key'])} {item['version']}".rstrip())
+        print_line(f"bronze:  {visible(item['key'])} {item['version']}".rstrip(), whole=visible(item["key"]))
     for item in held["unread"]:
-        print(f"unread:  {visible(item['key'])} {item['version']}, {item['code']}")
+        print_line(f"unread:  {visible(item['key'])} {item['version']}, {item['code']}", whole=visible(item["key"]))
     for name in held["replaced"]:
-        print(f"replaced: data from before a rebuild, {REPLACED}{document['table']}/{name}/")
+        print_line(f"replaced: data from before a rebuild, {REPLACED}{document['table']}/{name}/")
     if held["bronze"]:
         say("Delete the objects in bronze: `sluice rebuild table` would bring the row back from them")
     if held["objects_not_searched"]:

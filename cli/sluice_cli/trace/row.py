@@ -26,6 +26,7 @@ from sluice_cli.terminal.output import (
     counted,
     described_documents,
     print_json,
+    print_line,
     say,
     say_skipped,
     shortened,
@@ -189,7 +190,7 @@ def _print_past(table: str, key: Sequence[str], past: PastRow, as_json: bool) ->
         print_json({"table": table, "key": named, **described})
     else:
         say(past.note)
-        print("no such row" if past.values is None else _pairs(past.values))
+        print_line("no such row" if past.values is None else _pairs(past.values))
     if past.values is None:
         raise typer.Exit(1)
 
@@ -223,7 +224,7 @@ def _held(life: RowLife, chapter: Chapter) -> dict[str, Any]:
 
 
 def _print(document: Mapping[str, Any], rows: list[Row | None]) -> None:
-    print(f"{visible(document['table'])} {_pairs(document['key'])}")
+    print_line(f"{visible(document['table'])} {_pairs(document['key'])}")
     before: Row | None = None
     gone = document["forgotten"]
     for chapter, after in zip(document["chapters"], rows, strict=True):
@@ -231,37 +232,37 @@ def _print(document: Mapping[str, Any], rows: list[Row | None]) -> None:
             _print_forgotten(gone)
             before, gone = None, None
         instant = f"instant {chapter['instant']}" if chapter["instant"] else "no commit: the table did not change"
-        print(f"\n{clock(chapter['committed_at'])}  {instant}  batch {chapter['batch']}")
+        print_line(f"\n{clock(chapter['committed_at'])}  {instant}  batch {chapter['batch']}")
         if chapter["rebuilt_at"]:
-            print(
+            print_line(
                 f"  rebuilt    at {clock(chapter['rebuilt_at'])}: the table was emptied, and its objects merged again"
             )
             before = None
         if chapter["truncated_at"]:
-            print(f"  truncate   at {_positions_shown(chapter['truncated_at'])}: older rows are removed")
+            print_line(f"  truncate   at {_positions_shown(chapter['truncated_at'])}: older rows are removed")
         for change in chapter["changes"]:
-            print(f"  {change['verdict']:<10} {_change(change)}")
-            print(f"             {_positions_shown(change['why'])}")
-        print(f"  = {_difference(before, after)}")
+            print_line(f"  {change['verdict']:<10} {_change(change)}", whole=visible(change["key"]))
+            print_line(f"             {_positions_shown(change['why'])}")
+        print_line(f"  = {_difference(before, after)}")
         if chapter["table"] is not None:
-            print(f"    {_comparison(chapter['table'])}")
+            print_line(f"    {_comparison(chapter['table'])}")
         before = after
     if gone is not None:
         _print_forgotten(gone)
     for change in document["waiting"]:
-        print(f"\nwaits        {_change(change)}")
+        print_line(f"\nwaits        {_change(change)}", whole=visible(change["key"]))
     for item in document["set_aside"]:
         record = f"record {item['record']} of {visible(item['object'])}"
-        print(f"\nquarantined  {record}: {item['code']}: {visible(item['reason'])}")
+        print_line(f"\nquarantined  {record}: {item['code']}: {visible(item['reason'])}", whole=visible(item["object"]))
     _say_sources(document)
 
 
 def _print_forgotten(gone: Mapping[str, Any]) -> None:
     known = f"{clock(gone['at'])}  instant {gone['instant']}"
-    print(f"\n{known if gone['instant'] else 'at a time that is not known, since its commit is archived'}")
+    print_line(f"\n{known if gone['instant'] else 'at a time that is not known, since its commit is archived'}")
     until = _positions_shown(gone["until"])
-    print(f"  forgotten  by `sluice forget`: changes until position {until} stay out of the table")
-    print("  = nothing")
+    print_line(f"  forgotten  by `sluice forget`: changes until position {until} stay out of the table")
+    print_line("  = nothing")
 
 
 def _say_sources(document: Mapping[str, Any]) -> None:

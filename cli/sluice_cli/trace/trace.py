@@ -11,6 +11,7 @@ import typer
 from sluice.errors import UsageError
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
+from sluice_cli.errors import plain_reason
 from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.output import (
     Json,
@@ -18,6 +19,7 @@ from sluice_cli.terminal.output import (
     chosen_target,
     described_documents,
     print_json,
+    print_line,
     say,
     say_skipped,
     visible,
@@ -67,7 +69,7 @@ def trace(
 
     Examples:
 
-      sluice trace topics/crm.public.user/partition=0/crm.public.user+0+0000000000.avro
+      sluice trace topics/crm.user/partition=0/crm.user+0+0000000000.avro
 
       sluice trace crm.public.user+0+0000000000.avro
 
@@ -114,7 +116,7 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(
-            f"{path} can't be written: {error.strerror}", next_step="Give a file in a folder that exists"
+            f"{path} can't be written: {plain_reason(error)}", next_step="Give a file in a folder that exists"
         ) from error
     say(f"Written to {path}")
 
@@ -123,28 +125,28 @@ def _print(found: Trace) -> None:
     console = escaping_console(soft_wrap=True, highlight=False)
     width = console.width if console.is_terminal else PIPE_WIDTH
     print(visible(found.id.key))
-    print(summary(found))
+    print_line(summary(found))
     if found.batch:
-        print(_batch(found))
+        print_line(_batch(found))
     print()
     for line in text_lines(found, width):
         console.print(line)
     if not found.spans:
-        print(
+        print_line(
             "Only its put is known: its notice is still on the way. "
             "`sluice wait` waits for it, and `sluice doctor` checks the notifications"
         )
     replay = found.replay
     if replay is not None:
-        print(f"\nreplayed {clock(replay.at)}: {visible(replay.result)}")
+        print_line(f"\nreplayed {clock(replay.at)}: {visible(replay.result)}")
         if replay.batch:
-            print(_batch(replay))
+            print_line(_batch(replay))
         print()
         for line in stretch_lines(replay.spans, width, "since then"):
             console.print(line)
     for moment in found.moments:
         if moment.note and moment.name not in _SHOWN_ABOVE:
-            print(f"{moment.name}: {visible(moment.note)}")
+            print_line(f"{moment.name}: {visible(moment.note)}")
 
 
 def _batch(found: Trace | ReplayTrace) -> str:

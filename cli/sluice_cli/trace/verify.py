@@ -20,6 +20,7 @@ from sluice_cli.terminal.output import (
     counted,
     described_documents,
     print_json,
+    print_line,
     say_skipped,
     shortened,
     visible,
@@ -128,37 +129,37 @@ def _in_columns(names: Sequence[str]) -> str:
 
 def _print(found: Verified) -> None:
     part = "" if found.share == 1 else f", one key in {found.share:,}"
-    print(
+    print_line(
         f"{visible(found.table)} as of {found.instant}{part}: {counted(found.keys, 'key')} compared, "
         f"{counted(found.changes, 'change')} in {counted(found.objects, 'object')}"
     )
     for each in found.disagreements[:SHOWN]:
         key = shortened(visible(json.dumps(each.key, ensure_ascii=False)), KEY_CHARACTERS)
-        print(f"{each.kind}: {key}: {_MEANS[each.kind]}{_in_columns(each.columns)}")
+        print_line(f"{each.kind}: {key}: {_MEANS[each.kind]}{_in_columns(each.columns)}", whole=key)
     if len(found.disagreements) > SHOWN:
-        print(f"and {len(found.disagreements) - SHOWN:,} more (--json lists all)")
+        print_line(f"and {len(found.disagreements) - SHOWN:,} more (--json lists all)")
     for key, code in found.unread[:SHOWN]:
-        print(f"unread: {visible(key)}: {code}")
+        print_line(f"unread: {visible(key)}: {code}", whole=visible(key))
     if len(found.unread) > SHOWN:
-        print(f"unread: and {len(found.unread) - SHOWN:,} more (--json lists all)")
+        print_line(f"unread: and {len(found.unread) - SHOWN:,} more (--json lists all)")
     if found.disagreements:
         table, differ = visible(found.table), counted(len(found.disagreements), "row differs", "rows differ")
-        print(
+        print_line(
             f"{differ}. `sluice row {table} KEY` shows where a row comes from, `sluice rebuild table {table}` writes "
             "the table anew"
         )
         changed = [each for each in found.disagreements if each.changed]
         if changed:
             settings = " and ".join(f"`{name}`" for name in sorted({name for each in changed for name in each.changed}))
-            print(
+            print_line(
                 f"expected of {counted(len(changed), 'row')}: {settings} of the table's rule changed between two "
                 "merges of their objects, and rows that were there stay as they are until the table is rebuilt"
             )
     elif found.proven:
-        print("every row is what its objects say")
+        print_line("every row is what its objects say")
     aside = found.quarantined
     if aside.objects or aside.rows:
-        print(
+        print_line(
             f"in quarantine, and not in the table: {aside.described}: "
             f"`sluice quarantine list --table {visible(found.table)}`"
         )

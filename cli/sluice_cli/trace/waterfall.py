@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from sluice_cli.terminal.colours import DARK, LIGHT
-from sluice_cli.terminal.output import marked_up, shortened, visible
+from sluice_cli.terminal.output import marked_up, shortened, visible, wrapped
 from sluice_cli.trace.stages import ARRIVAL, LEDGER, SPARK, WAITING, Stretch, Trace
 from sluice_read.moments import clock
 
@@ -94,7 +94,7 @@ def stretch_lines(spans: Sequence[Stretch], width: int, since: str = "after put"
             )
         )
         if below:
-            lines.append(Text(f"{'':<{_NAME}}{below}"[:width], "bright_black"))
+            lines += [Text(line, "bright_black") for line in wrapped(f"{'':<{_NAME}}{below}", width)]
     return lines
 
 

@@ -1,6 +1,7 @@
 """`sluice history`, `trace` and `row` on an emulated stack, over batches that a run has written to S3."""
 
 import json
+import re
 import shutil
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -576,3 +577,24 @@ def test_the_mark_of_a_rebuild_that_cannot_be_read_is_skipped(traced, capsys, ma
     assert run(["rebuild", "ledger", "--dry-run", "--json"]) == 0
     found = describe(capsys)
     assert [entry["key"] for entry in found["skipped_documents"]] == [key] and found["rebuilds_unfinished"] == []
+
+
+def test_a_terminal_shows_no_broken_word_in_the_prose_of_verbs(traced, capsys, monkeypatch):
+    key = "topics/crm user/dt=2026-11-21 10/crm user+0+0000000001.json"
+    loaded = traced.put(key, (1, "c", 7, "x", "a text of words " * 3))
+    traced.merged(loaded, read=1)
+    reason = "no rule of tables.yaml takes this topic, and so it waits here until there is one"
+    traced.put("b.json", state=items.PARKED, table=None, reason=reason)
+    commands = [["row", "crm.user", "7", "x"], ["trace", key], ["status"], ["audit"], ["replay", "--all", "--dry-run"]]
+    in_pipe = {}
+    for command in commands:
+        run(command)
+        in_pipe[command[0]] = capsys.readouterr().out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "60")
+    for command in commands:
+        run(command)
+        out = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+        long = [line.strip() for line in out.splitlines() if len(line) > 60 and " " in line.strip()]
+        assert {line for line in long if line != key} == set(), command
+        assert key in out or key not in in_pipe[command[0]], command

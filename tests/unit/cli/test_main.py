@@ -13,7 +13,7 @@ import pytest
 import typer.main
 
 from sluice_cli.main import run
-from sluice_cli.terminal.run import installation_of
+from sluice_cli.terminal.run import installation_of, run_command
 from sluice_cli.verbs import VERBS, app, built
 from sluice_deploy.release import source_root
 
@@ -76,6 +76,40 @@ def test_examples_stand_in_the_help_in_lines_that_can_be_copied(monkeypatch, cap
         shown = [line.strip() for line in capsys.readouterr().out.splitlines()]
         assert [line for line in written if line.strip() not in shown] == [], path
         assert shown[0].count("[") == shown[0].count("]"), path
+
+
+def test_help_fits_in_80_columns_but_for_a_single_long_command(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    long = []
+    for path, command in paths(built()):
+        assert run([*path, "--help"]) == 0
+        examples = {line.strip() for line in (command.help or "").splitlines() if line.startswith("  ")}
+        shown = capsys.readouterr().out.splitlines()
+        long += [line.strip() for line in shown if len(line) > 80 and (line.strip() not in examples or " | " in line)]
+    assert long == []
+
+
+def test_a_file_that_is_not_there_is_named_without_a_traceback(tmp_path, capsys):
+    missing = tmp_path / "nowhere" / "tables.yaml"
+    assert run(["config", "check", str(missing)]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == f"error: {missing} can't be read: there is no such file or folder"
+    assert said[1].startswith("next step: ")
+
+    def reads():
+        missing.read_bytes()
+
+    assert run_command(lambda **how: reads()) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == f"error: {missing} can't be read or written: there is no such file or folder"
+    assert said[1].startswith("next step: ") and len(said) == 2
+
+
+def test_a_file_in_another_encoding_is_refused_with_the_place(tmp_path, capsys):
+    file = tmp_path / "tables.yaml"
+    file.write_bytes("tables: []\n# gr\u00fcn".encode("latin-1"))
+    assert run(["config", "check", str(file)]) == 2
+    assert "tables.yaml can't be read: it is not UTF-8 at line 2, column 5" in capsys.readouterr().err
 
 
 def test_a_negative_value_is_answered_with_the_way_to_give_it(capsys):

@@ -15,6 +15,7 @@ from sluice_cli.terminal.output import (
     human_age,
     human_bytes,
     is_named,
+    print_line,
     print_table,
     say,
     wrapped,
@@ -200,3 +201,37 @@ def test_a_line_is_wrapped_between_words_and_a_long_word_stays_whole():
     line = "  warning: shop.orders: " + "x" * 30 + " is no column of it"
     assert wrapped(line, 30) == ["  warning: shop.orders:", "    " + "x" * 30, "    is no column of it"]
     assert wrapped("", 30) == [""] and wrapped("short", 30) == ["short"]
+
+
+def test_lines_of_a_message_stay_apart_and_a_copied_text_stays_whole():
+    assert wrapped("tables.yaml has 1 mistake:\n\nline 2: an unknown key", 30) == [
+        "tables.yaml has 1 mistake:",
+        "",
+        "line 2: an unknown key",
+    ]
+    command = "`sluice quarantine retry --code x`"
+    assert wrapped(f"retry it with {command} afterwards", 30) == ["retry it with", f"  {command}", "  afterwards"]
+    assert wrapped("won  dt=2026 01/a b.avro offset 7", 20, "dt=2026 01/a b.avro") == [
+        "won",
+        "  dt=2026 01/a b.avro",
+        "  offset 7",
+    ]
+    assert wrapped("東京 東京 東京", 10) == ["東京 東京", "  東京"]
+
+
+PROSE = "  every row of crm.user is what its objects say, and nothing is left to do"
+
+
+@pytest.mark.parametrize("text", ["", PROSE, f"\n{PROSE}", "tab\tkept", "a `b c"], ids=str.strip)
+def test_prose_in_a_pipe_is_one_line(capsys, text):
+    print_line(text)
+    assert capsys.readouterr().out == f"{text}\n"
+
+
+def test_prose_in_a_terminal_is_wrapped_between_words(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "40")
+    print_line(PROSE)
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first.startswith("  every") and rest and all(line.startswith("    ") for line in rest)
+    assert all(len(line) <= 40 for line in (first, *rest)) and " ".join([first, *rest]).split() == PROSE.split()
