@@ -16,13 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 from judging.fixture_sets import PLANS, Delivered, SetMissing, find_set
 from pyspark import cloudpickle
-from workbench import Workbench, change, flattened, table
+from workbench import Workbench, avro, change, flattened, table
 
 from sluice.admission.routing import classify
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.services import ServicePolicy
 from sluice.config.table import TableConfig
+from sluice.schema.avro import fingerprint
 from sluice.services.requests import CLUSTERING, COMPACTION
 from sluice_spark.arrow import first_load
 from sluice_spark.arrow.rows import LeftToSpark
@@ -123,18 +124,23 @@ def counts(outcome: Outcome) -> dict[str, int]:
     return {name: found for name, found in outcome.counts.items() if name not in ("bytes_written", "files_written")}
 
 
+@pytest.mark.parametrize("way", ["tasks", "driver"])
 @pytest.mark.parametrize(
     "settings",
     [
         pytest.param({}, id="plain"),
-        pytest.param({"record_key": ("code", "id"), "keep_deleted_values": True}, id="key of two columns"),
+        pytest.param(
+            {"record_key": ("code", "id"), "keep_deleted_values": True},
+            id="key of two columns",
+            marks=pytest.mark.whole,
+        ),
         pytest.param(
             {"record_key": ("big",), "lineage": ("batch", "operation")},
             id="long key, little lineage",
             marks=pytest.mark.whole,
         ),
         pytest.param({"lineage": ()}, id="no lineage", marks=pytest.mark.whole),
-        pytest.param({"table_type": "mor"}, id="merge-on-read"),
+        pytest.param({"table_type": "mor"}, id="merge-on-read", marks=pytest.mark.whole),
         pytest.param({"partition_by": ("name", "day")}, id="partitions of texts and dates"),
         pytest.param(
             {"partition_by": ("big", "id"), "keep_deleted_values": True, "table_type": "mor"},
@@ -149,9 +155,10 @@ def counts(outcome: Outcome) -> dict[str, int]:
     ],
 )
 def test_a_load_by_arrow_equals_the_one_by_spark(
-    bench: Workbench, settings: dict[str, Any], by_spark: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+    bench: Workbench, settings: dict[str, Any], way: str, by_spark: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(first_load, "STORED_BYTES_PER_PART", 2_000)
+    if way == "tasks":
+        monkeypatch.setattr(first_load, "STORED_BYTES_PER_PART", 2_000)
     found = objects(bench, rows=8 if "partition_by" in settings else 40)
     if settings.get("record_key") == ("big",):
         found = [bench.put([row("c", id, id) for id in range(1, 7)], SCHEMA)]
@@ -159,8 +166,10 @@ def test_a_load_by_arrow_equals_the_one_by_spark(
         found.append(bench.put([row("c", 700 + id, 50 + id, name=TEXTS[id]) for id in range(14)], SCHEMA))
         found.append(bench.put([row("c", 800 + at, 80 + at, name="A", day=day) for at, day in enumerate(DAYS)], SCHEMA))
     arrow, spark = table("t", **settings), table("u", topic="src.public.t", **settings)
+    before = len(own_jobs(bench))
     by_arrow = bench.merge(arrow, found)
     assert left_for(bench) == []
+    assert len(own_jobs(bench)) - before == (2 if way == "tasks" else 0)
 
     by_spark()
     of_spark = bench.merge(spark, found)
@@ -236,10 +245,12 @@ def test_rows_of_one_snapshot_with_one_key_are_left_to_spark(bench: Workbench) -
 
 
 def test_an_object_that_cant_be_read_is_set_aside_and_the_rest_is_loaded(bench: Workbench) -> None:
-    broken = bench.put_bytes(b"not avro")
-    outcome = bench.merge(table(), [*objects(bench), broken])
-    assert [error.object for error in outcome.quarantined] == [broken.id.hash]
+    schema, body = fingerprint(SCHEMA), avro([row("c", 900, 90)], SCHEMA)
+    broken = [bench.put_bytes(b"not avro"), bench.put_bytes(body[:-20], schema=schema)]
+    outcome = bench.merge(table(), [*objects(bench), *broken])
+    assert [error.object for error in outcome.quarantined] == sorted(item.id.hash for item in broken)
     assert (outcome.counts["winning"], left_for(bench)) == (40, [])
+    assert [fields["reason"] for name, fields in bench.events.seen if name == "left_to_tasks"] == ["object"]
 
 
 @pytest.mark.whole
@@ -292,11 +303,15 @@ def test_three_readers_agree_after_a_load_an_upsert_and_a_service(
     assert [item[1] for item in readers_agree() if item[0] == 7] == ["after"]
 
 
-def test_a_load_runs_two_jobs_of_its_own(bench: Workbench) -> None:
-    before = len(jobs(bench))
+def test_a_load_in_tasks_runs_two_jobs_of_its_own(bench: Workbench, in_tasks: None) -> None:
+    before = len(own_jobs(bench))
     bench.merge(table(), objects(bench))
-    own = [stages for name, stages in jobs(bench)[before:] if "runJob" in name and "PythonRDD" in name]
-    assert own == [2, 2]  # reading and counting; writing, whose first stage is skipped
+    assert own_jobs(bench)[before:] == [2, 2]  # reading and counting; writing, whose first stage is skipped
+
+
+def own_jobs(bench: Workbench) -> list[int]:
+    """The numbers of stages of the loads' own jobs."""
+    return [stages for name, stages in jobs(bench) if "runJob" in name and "PythonRDD" in name]
 
 
 def jobs(bench: Workbench) -> list[tuple[str, int]]:
@@ -308,8 +323,9 @@ def jobs(bench: Workbench) -> list[tuple[str, int]]:
 
 
 @pytest.fixture
-def in_tasks() -> Iterator[None]:
-    """Sends this module's functions to tasks, which can't import it."""
+def in_tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Loads few objects in tasks, too, and sends them this module's functions, which they can't import."""
+    monkeypatch.setattr(merging, "are_few", lambda _: False)
     module = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(module)
     yield

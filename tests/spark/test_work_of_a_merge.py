@@ -99,7 +99,7 @@ def test_a_first_load_reads_each_object_once(bench: Workbench) -> None:
     found = objects(bench)
     with counted(bench, config) as work:
         bench.merge(config, found)
-    within(work, Work(3, Counter(GET=14, PUT=2), files=11, bytes=11_700))
+    within(work, Work(1, Counter(GET=14, PUT=2), files=11, bytes=11_700))
 
 
 def test_a_change_into_a_table_that_a_run_knows(bench: Workbench, loaded: tuple[TableConfig, Any]) -> None:

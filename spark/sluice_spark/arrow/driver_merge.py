@@ -7,8 +7,7 @@ anywhere before a part is decided, so that the Spark path can take it over at an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
@@ -18,21 +17,14 @@ from sluice.batch.manifest import ManifestObject
 from sluice.batch.merged_again import merged_again
 from sluice.batch.unexpected import unexpected_in
 from sluice.changes import hidden_columns as hidden
-from sluice.changes.log_restart import SeenObject
 from sluice.config.table import MOR
-from sluice.errors import SluiceError
 from sluice.hudi.write_choices import small_file_bytes
 from sluice_aws.s3.objects import Objects, ObjectSource
-from sluice_formats.decode import Decoded, decode
 from sluice_formats.records import ReaderPlan
 from sluice_spark.arrow.base_file import has_plain_key, key_text, partition_paths
 from sluice_spark.arrow.covers import (
     BYTES_IN_DRIVER,
-    MOST_CHANGES,
-    MOST_DECODED_BYTES,
     MOST_FILES,
-    OBJECT_BYTES_IN_DRIVER,
-    OBJECTS_IN_DRIVER,
     by_merge_handle,
     check_changes,
     check_logs,
@@ -40,6 +32,7 @@ from sluice_spark.arrow.covers import (
     file_for_new_rows,
 )
 from sluice_spark.arrow.decide import Key, StoredRow, as_counts, decide_changes, keys_of, newest_changes, with_batch
+from sluice_spark.arrow.driver_read import are_few, decoded_objects
 from sluice_spark.arrow.rewrite import FileRows, FileWork, Rewrite
 from sluice_spark.arrow.rows import LeftToSpark, arrow_rows
 from sluice_spark.arrow.stored import by_key, rows_in
@@ -48,8 +41,6 @@ from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.few_rows import FewRows, FileToMerge, base_files, missing_in_engine, new_file
 from sluice_spark.hudi.logs import rows_in_logs
 from sluice_spark.hudi.table import HudiTable
-
-READS_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -89,9 +80,11 @@ def merge_in_driver(
     missing = missing_in_engine(hudi.jvm.spark, facts.record_index, logs)
     if missing:
         raise LeftToSpark("engine", ", ".join(missing))
-    few = len(items) <= OBJECTS_IN_DRIVER and sum(item.size for item in items) <= OBJECT_BYTES_IN_DRIVER
+    few = are_few(items)
     reading = FileWork(hudi.jvm.spark, objects, source, in_tasks=not few)
-    changes, seen = _changes(reading, [items] if few else shares, plan, target)
+    decoded = decoded_objects(reading, [items] if few else shares, plan)
+    seen = [each.seen for each in decoded]
+    changes = arrow_rows([batch for each in decoded for batch in each.batches], plan=plan, target=target)
     check_changes(changes)
     judged = watched(watch, seen, config)
     if judged.refused or judged.parked:
@@ -111,13 +104,13 @@ def merge_in_driver(
     if logs:
         texts = key_text(wanted, config.record_key).to_pylist()
         stored = _with_logs(hudi, facts, stored, files, dict(zip(texts, keys_of(wanted, config.record_key))))
-    decided = decide_changes(newest, read=changes.num_rows, stored=stored, config=config, columns=tuple(target))
-    counts = {**decided.counts, **merged_again(items, seen)}
-    if not decided.keys:
+    merged = decide_changes(newest, read=changes.num_rows, stored=stored, config=config, columns=tuple(target))
+    counts = {**merged.counts, **merged_again(items, seen)}
+    if not merged.keys:
         return MergedInDriver(None, counts, judged, unexpected_in(seen))
-    rows = with_batch(decided.rows, lineage=config.lineage, batch=plan.batch)
+    rows = with_batch(merged.rows, lineage=config.lineage, batch=plan.batch)
     _check_nulls(rows, facts)
-    held = [stored.get(key) for key in decided.keys]
+    held = [stored.get(key) for key in merged.keys]
     partitions = partition_paths(rows, config.partition_by).to_pylist()
     if logs:
         made: FewRows | Rewrite = _for_logs(rows, held, files, partitions, facts)
@@ -257,67 +250,6 @@ def _by_file(
         )
         for (partition, number), own in places.items()
     ]
-
-
-@dataclass(frozen=True)
-class _Read:
-    """The objects of a share, decoded, or why they are left to Spark: the arguments of LeftToSpark."""
-
-    decoded: Sequence[Decoded] = ()
-    left: tuple[str, ...] = ()
-
-
-def _changes(
-    reading: FileWork, shares: Sequence[Sequence[ManifestObject]], plan: ReaderPlan, target: Mapping[str, str]
-) -> tuple[pa.Table, list[SeenObject]]:
-    """The changes of all objects in the table's columns, and each object's place in Kafka, in order of admission."""
-    limits = replace(
-        plan.limits,
-        object_rows=min(MOST_CHANGES, plan.limits.object_rows),
-        decoded_bytes=min(MOST_DECODED_BYTES, plan.limits.decoded_bytes),
-    )
-    most_bytes = MOST_DECODED_BYTES // len(shares)
-    found = reading.each(partial(_read, plan=replace(plan, limits=limits), most_bytes=most_bytes), shares)
-    for read in found:
-        if read.left:
-            raise LeftToSpark(*read.left)
-    # In order of admission, whichever share an object is in.
-    places = {item.id.hash: (item.admitted_at, item.id) for share in shares for item in share}
-    decoded = sorted((each for read in found for each in read.decoded), key=lambda each: places[each.seen.object])
-    batches = [batch for each in decoded for batch in each.batches]
-    return arrow_rows(batches, plan=plan, target=target), [each.seen for each in decoded]
-
-
-def _read(
-    objects: Objects,
-    token: str,
-    number: int,
-    items: Sequence[ManifestObject],
-    *,
-    plan: ReaderPlan,
-    most_bytes: int,
-) -> _Read:
-    """Read and decode objects, up to `most_bytes` as Arrow holds them. A failed task would be tried again."""
-    decoded: list[Decoded] = []
-    size = 0
-    try:
-        for item, body in zip(items, _bodies(objects, items, plan.limits.object_bytes)):
-            decoded.append(decode(body, item, plan))
-            size += sum(batch.nbytes for batch in decoded[-1].batches)
-            if decoded[-1].rows:
-                return _Read(left=("rows_aside",))
-            if size > most_bytes:
-                return _Read(left=("size", "decoded"))
-    except SluiceError as error:  # a task of Spark's way puts the reason in S3, and asks S3 again
-        return _Read(left=("object", error.code))
-    return _Read(decoded)
-
-
-def _bodies(objects: Objects, items: Sequence[ManifestObject], limit: int) -> list[bytes]:
-    if len(items) == 1:
-        return [objects.whole(items[0].id, limit)]
-    with ThreadPoolExecutor(min(READS_AT_ONCE, len(items)), thread_name_prefix="read") as pool:
-        return list(pool.map(lambda item: objects.whole(item.id, limit), items))
 
 
 def _check_nulls(rows: pa.Table, facts: TableFacts) -> None:

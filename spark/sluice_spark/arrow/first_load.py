@@ -2,7 +2,8 @@
 
 Two Spark jobs: one reads the objects into the shuffle and counts the changes, so that everything is decided before
 Hudi's instant begins; the other writes a file per part of the shuffle. No row becomes one of Spark's. Of a table with
-partitions the other job passes each key's newest change through a second shuffle, to the tasks of its partition.
+partitions the other job passes each key's newest change through a second shuffle, to the tasks of its partition. Of few
+objects the driver does the same by itself, without a job.
 """
 
 from __future__ import annotations
@@ -81,11 +82,14 @@ class LoadPlan:
 
 @dataclass(frozen=True)
 class FirstLoad:
-    """The changes of a first load, in Spark's shuffle, and what became of each (`counts`, as those of a merge)."""
+    """The changes of a first load, and what became of each (`counts`, as those of a merge).
+
+    They are in the messages of Spark's shuffle, or in those that the driver holds.
+    """
 
     counts: Mapping[str, int]
     _spark: SparkSession = field(repr=False)
-    _parts: RDD[Any] = field(repr=False)
+    _parts: RDD[Any] | Sequence[tuple[int, bytes]] = field(repr=False)
     _filled: Sequence[int] = field(repr=False)
     _plan: LoadPlan = field(repr=False)
     _tasks: Mapping[str, range] = field(default_factory=dict, repr=False)  # of each partition, where there are several
@@ -95,6 +99,22 @@ class FirstLoad:
 
         Raises RowsDiffer: where an executor was lost its objects are read again, and one may be gone by then.
         """
+        if isinstance(self._parts, RDD):
+            files = self._written_in_tasks(self._parts, new)
+        else:
+            files = _written(self._parts, self._plan, new, number=0, token="0-0-0")
+        written, counted = sum(file.rows for file in files), self.counts["winning"]
+        if written != counted:
+            table = self._plan.reader.table
+            raise RowsDiffer(
+                f"{table}: {written:,} rows were written, and {counted:,} counted",
+                table=table,
+                counted=counted,
+                written=written,
+            )
+        return files
+
+    def _written_in_tasks(self, parts: RDD[Any], new: NewFiles) -> list[BaseFile]:
         plan, tasks = self._plan, self._tasks
 
         def task(messages: Iterable[tuple[int, bytes]]) -> Iterator[BaseFile]:
@@ -106,20 +126,11 @@ class FirstLoad:
         def to_partitions(messages: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, bytes]]:
             return _to_partitions(messages, plan, tasks)
 
-        parts, filled = self._parts, self._filled
+        filled = self._filled
         if tasks:
             filled = range(max(own.stop for own in tasks.values()))
             parts = parts.mapPartitions(to_partitions).partitionBy(len(filled), _same)
-        files = self._spark.sparkContext.runJob(parts, task, filled)
-        written, counted = sum(file.rows for file in files), self.counts["winning"]
-        if written != counted:
-            raise RowsDiffer(
-                f"{plan.reader.table}: {written:,} rows were written, and {counted:,} counted",
-                table=plan.reader.table,
-                counted=counted,
-                written=written,
-            )
-        return files
+        return list(self._spark.sparkContext.runJob(parts, task, filled))
 
 
 def check_first_load(config: TableConfig, facts: TableFacts, plan: LoadPlan) -> None:
@@ -169,6 +180,23 @@ def read_first_load(
 
     shuffled = context.parallelize(shares, len(shares)).mapPartitions(task).partitionBy(2 * parts, _same)
     found = context.runJob(shuffled, partial(_counted, plan=plan), list(range(parts, 2 * parts)))
+    counts = _total(found)
+    filled = [part for part, one in enumerate(found) if one["winning"]]
+    tasks = tasks_by_partition([one["bytes"] for one in found], parts)
+    return FirstLoad(counts, spark, shuffled, filled, plan, tasks if parts > 1 else {})
+
+
+def load_in_driver(spark: SparkSession, batches: Iterable[pa.RecordBatch], plan: LoadPlan) -> FirstLoad:
+    """The load of a table by a part's decoded rows, as `read_first_load` otherwise."""
+    messages = list(_messages(batches, plan, 1))
+    found = _counted([message for message in messages if message[0] == 1], plan)
+    counts = _total(found)
+    tasks_by_partition([found[0]["bytes"]], 1)
+    return FirstLoad(counts, spark, [message for message in messages if message[0] == 0], [0], plan)
+
+
+def _total(found: Sequence[Any]) -> dict[str, int]:
+    """The counts of all parts. Raises LeftToSpark for reasons among them, and for a load without a row."""
     reasons = [one for one in found if isinstance(one, str)]
     if reasons:
         raise LeftToSpark(min(reasons))
@@ -177,10 +205,7 @@ def read_first_load(
         raise LeftToSpark("empty")
     if not totals["inexact"]:
         del totals["inexact"]
-    counts = {**totals, "overtaken": totals["read"] - totals["winning"], "losing": 0, "repeated": 0}
-    filled = [part for part, one in enumerate(found) if one["winning"]]
-    tasks = tasks_by_partition([one["bytes"] for one in found], parts)
-    return FirstLoad(counts, spark, shuffled, filled, plan, tasks if parts > 1 else {})
+    return {**totals, "overtaken": totals["read"] - totals["winning"], "losing": 0, "repeated": 0}
 
 
 def tasks_by_partition(sizes: Sequence[Mapping[str, int]], parts: int) -> dict[str, range]:

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Callable
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
@@ -23,7 +21,16 @@ from sluice.batch.unexpected import unexpected_in, unexpected_note
 from sluice.changes.log_restart import LOG_RESTARTED, SeenObject
 from sluice.config.rules.expectations import REPORT
 from sluice_spark.arrow.driver_merge import merge_in_driver
-from sluice_spark.arrow.first_load import LoadPlan, check_first_load, part_count, read_first_load
+from sluice_spark.arrow.driver_read import are_few, decoded_objects
+from sluice_spark.arrow.first_load import (
+    FirstLoad,
+    LoadPlan,
+    check_first_load,
+    load_in_driver,
+    part_count,
+    read_first_load,
+)
+from sluice_spark.arrow.rewrite import FileWork
 from sluice_spark.arrow.rows import LeftToSpark
 from sluice_spark.errors import KeyNotUnique
 from sluice_spark.hudi.facts import CommitResult
@@ -147,22 +154,17 @@ def _first_load(part: PartContext, prepared: Prepared) -> Outcome | None:
         config.keep_deleted_values,
         config.lineage,
     )
-    seen = SeenObjects(part.spark.sparkContext)
     try:
         check_first_load(config, prepared.facts, plan)
         with part.stages.timed(READ_STAGE):
-            shares = shared_out(objects, part.spark.sparkContext.defaultParallelism)
-            read = share_reader(planned.plan, services.source, seen)
-            load = read_first_load(part.spark, shares, read, plan, parts=part_count(objects))
-            taken = seen.take(objects)
+            load, taken = _read_first_load(part, objects, plan)
             judged = watched(KafkaWatch.from_dict(part.claimed.watch), taken, config)
             if judged.refused or judged.parked:
                 raise LeftToSpark("set_aside")
     except LeftToSpark as left:
         part.event("left_to_spark", reason=left.reason, detail=left.detail or None)
         return None
-    # Java's exceptions come as Py4J's or under Spark's own names: Spark's way meets the same, or serves.
-    except (Py4JJavaError, PySparkException) as failure:
+    except Exception as failure:  # of any kind: nothing is written yet, and Spark's way meets the same, or serves
         part.event("left_to_spark", level="warning", reason="failed", detail=failure_place(failure))
         return None
     committed = commit_first_load(part, load, target=planned.target, facts=prepared.facts)
@@ -177,6 +179,26 @@ def _first_load(part: PartContext, prepared: Prepared) -> Outcome | None:
         committed=committed,
         unexpected=unexpected_in(taken),
     )
+
+
+def _read_first_load(
+    part: PartContext, objects: Sequence[ManifestObject], plan: LoadPlan
+) -> tuple[FirstLoad, Sequence[SeenObject]]:
+    """Read the objects in the driver where they are few, else in tasks: a first load, and what was seen of each."""
+    spark, services, parts = part.spark, part.services, part_count(objects)
+    if services.in_driver and parts == 1 and are_few(objects):
+        reading = FileWork(spark, services.objects, services.source, in_tasks=False)
+        try:
+            decoded = decoded_objects(reading, [objects], plan.reader)
+        except LeftToSpark as left:  # tasks read again, and leave the reasons for what can't be read
+            part.event("left_to_tasks", reason=left.reason, detail=left.detail or None)
+        else:
+            batches = (batch for each in decoded for batch in each.batches)
+            return load_in_driver(spark, batches, plan), [each.seen for each in decoded]
+    seen = SeenObjects(spark.sparkContext)
+    shares = shared_out(objects, spark.sparkContext.defaultParallelism)
+    load = read_first_load(spark, shares, share_reader(plan.reader, services.source, seen), plan, parts=parts)
+    return load, seen.take(objects)
 
 
 def _small_merge(part: PartContext, prepared: Prepared) -> Outcome | None:

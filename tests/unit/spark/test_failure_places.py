@@ -67,10 +67,10 @@ def test_a_small_merge_that_fails_logs_no_value(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_first_load_that_fails_logs_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
     events = Events()
-    for name in ("LoadPlan", "SeenObjects", "check_first_load", "shared_out", "share_reader", "part_count"):
+    for name in ("LoadPlan", "check_first_load"):
         monkeypatch.setattr(merging, name, lambda *_, **__: None)
     monkeypatch.setattr(merging, "column_types", lambda _: {})
-    monkeypatch.setattr(merging, "read_first_load", task_fails)
+    monkeypatch.setattr(merging, "_read_first_load", task_fails)
     assert merging._first_load(part_of(events), prepared()) is None
     ((name, fields),) = events.seen
     assert (name, fields["reason"]) == ("left_to_spark", "failed")
