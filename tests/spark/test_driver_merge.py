@@ -21,7 +21,7 @@ from sluice.config.table import TableConfig
 from sluice.hudi.timeline import instant_ms
 from sluice.hudi.write_choices import HOUR_MS
 from sluice.services.requests import CLUSTERING
-from sluice_spark.arrow import covers, driver_merge, rewrite
+from sluice_spark.arrow import covers, driver_merge, driver_read, rewrite
 from sluice_spark.errors import LaneLost
 from sluice_spark.hudi import few_rows
 from sluice_spark.hudi.facts import KnownTables
@@ -78,8 +78,8 @@ def by(monkeypatch: pytest.MonkeyPatch) -> Ways:
 
     def leave(way: str) -> None:
         monkeypatch.setattr(covers, "FEW_CHANGES", 200 if way == "handle" else 0)
-        for limit in ("BYTES_IN_DRIVER", "OBJECTS_IN_DRIVER"):
-            monkeypatch.setattr(driver_merge, limit, 0 if way == "pyarrow in tasks" else getattr(covers, limit))
+        for module, limit in ((driver_merge, "BYTES_IN_DRIVER"), (driver_read, "OBJECTS_IN_DRIVER")):
+            monkeypatch.setattr(module, limit, 0 if way == "pyarrow in tasks" else getattr(covers, limit))
 
     return leave
 
@@ -135,7 +135,7 @@ def test_thousands_of_changes_are_read_in_tasks_and_merged_as_by_spark(
     assert bench.rows(driver, *STORED) == bench.rows(tasks, *STORED) == bench.rows_by_hudi_rs(driver, *STORED)
 
     bench.merge(large, first)
-    monkeypatch.setattr(driver_merge, "MOST_DECODED_BYTES", 64 * 1024)
+    monkeypatch.setattr(driver_read, "MOST_DECODED_BYTES", 64 * 1024)
     bench.merge(large, later[:26])
     assert bench.left_to_spark() == "size: decoded"
 
