@@ -59,6 +59,7 @@ def asked():
     return runs
 
 
+@pytest.mark.long
 def test_looking_at_200_tables_and_40_new_topics_takes_few_calls(many, asked, capsys):
     assert asked("status").total() < 100
     assert asked("top", "--once").total() < 100

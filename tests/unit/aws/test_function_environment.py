@@ -171,6 +171,7 @@ def test_the_log_level_drops_lines_but_no_metric(capsys, monkeypatch, level, wri
     telemetry_of.cache_clear()
 
 
+@pytest.mark.long
 def test_an_invocation_ends_with_the_times_of_its_aws_calls(capsys):
     telemetry_of.cache_clear()
 

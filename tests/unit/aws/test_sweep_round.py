@@ -63,6 +63,7 @@ def test_a_round_takes_no_longer_than_a_week(pages):
     assert took and max(took) <= ROUND_MS + EVERY_MS
 
 
+@pytest.mark.long
 def test_a_large_ledger_is_not_looked_at_more_often_than_needed():
     ledger = Ledger(5_000)
     rounds(ledger, 28, Clock())

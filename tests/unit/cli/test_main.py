@@ -78,6 +78,7 @@ def test_examples_stand_in_the_help_in_lines_that_can_be_copied(monkeypatch, cap
         assert shown[0].count("[") == shown[0].count("]"), path
 
 
+@pytest.mark.long
 def test_help_fits_in_80_columns_but_for_a_single_long_command(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     long = []
@@ -157,6 +158,7 @@ def test_the_summary_of_a_verb_begins_its_own_help():
 
 
 @pytest.mark.parametrize("without", [WITHOUT_UNIX, WITHOUT_EXTRAS], ids=["Unix", "extras"])
+@pytest.mark.long
 def test_every_verb_loads_without_what_a_machine_may_lack(without, tmp_path):
     (tmp_path / "tables.yaml").write_text("tables: [{topic: a.b, table: a.b, record_key: id}]")
     done = subprocess.run(
@@ -238,7 +240,7 @@ print(json.dumps(counts))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="counts in forked processes")
-@pytest.mark.long
+@pytest.mark.whole  # a process for each verb
 def test_help_of_a_verb_imports_few_modules():
     done = subprocess.run([sys.executable, "-c", COUNTED_BY], capture_output=True, text=True, timeout=60, check=True)
     counts = json.loads(done.stdout.splitlines()[-1])

@@ -122,6 +122,7 @@ def test_counted_rows_are_merged_and_counted_by_column_and_rule(failures: str):
     assert "n min: 1, n not_null: 1, text in: 1" in unexpected_note(dict(found.seen.unexpected), "b")
 
 
+@pytest.mark.long
 def test_many_bad_rows_refuse_the_object_as_other_bad_rows_do():
     config = table(n={"min": "1"})
     with pytest.raises(Exception, match="More than") as refused:

@@ -68,6 +68,7 @@ def test_an_address_where_nothing_answers_is_named_with_the_command_that_helps(t
     assert f"nothing answers at {endpoint}" in said and "sluice local up --port 4566 --bind 0.0.0.0" in said
 
 
+@pytest.mark.long
 def test_a_server_that_is_no_emulator_is_named(tmp_path, capsys, no_emulator):
     assert main(["admit-s3-put", "--endpoint", no_emulator, "--out", str(tmp_path)]) == 1
     assert f"{no_emulator} did not answer as an emulator of AWS does" in capsys.readouterr().err

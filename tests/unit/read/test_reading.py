@@ -319,6 +319,7 @@ def test_a_statement_cannot_change_what_it_may_reach():
                 connection.execute(f"SET {setting}")
 
 
+@pytest.mark.long
 def test_what_does_not_fit_in_memory_still_spills_to_disk(monkeypatch):
     connect = duckdb.connect
     monkeypatch.setattr(duckdb, "connect", lambda config: connect(config={**config, "memory_limit": "100MB"}))
@@ -409,6 +410,7 @@ def test_a_wrong_statement_ends_with_two_and_the_next_step(on_silver, capsys, sq
     assert error.startswith("error: ") and [line for line in more if not line.startswith("next step: ")] == []
 
 
+@pytest.mark.long
 def test_a_long_query_writes_no_progress_between_the_rows() -> None:
     shown = (
         "from sluice_read.sql import opened_duckdb\n"

@@ -35,6 +35,7 @@ def steering(text, kept="\n\t"):
     return {mark for mark in text if unicodedata.category(mark) in STEERING and mark not in JOINERS.union(kept)}
 
 
+@pytest.mark.long
 def test_exactly_what_unicode_calls_control_or_format_is_escaped():
     unassigned = {"Cn"}  # of this Python's Unicode; newer ones may know them
     for code in range(sys.maxunicode + 1):
