@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import signal
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from faulting.proxy import Request
 from faulting.scene import Scene, command, send
 
 Matching = Callable[[Scene], Callable[[Request], bool]]
+TEXT_BYTES_READ_IN_TASKS = 100_000  # in each row of a round: the driver itself reads less than 1 MiB
 
 
 def killed_at(matching: Matching, *, after: bool, skip: int = 0) -> Callable[[Scene], None]:
@@ -40,7 +42,7 @@ def a_commit(scene: Scene) -> Callable[[Request], bool]:
 def worker_killed(scene: Scene) -> None:
     """kill -9 of Spark's Python workers while one reads an object."""
     with scene.trap(scene.bronze_get(), after=False) as trap:
-        scene.world.put_round()
+        scene.world.put_round(secrets.token_hex(TEXT_BYTES_READ_IN_TASKS))
         scene.caught(trap)
         scene.struck()
         workers = [

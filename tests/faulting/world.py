@@ -62,14 +62,17 @@ class World:
         rules = table_rules(f"{self.database}.", self.database, self.table_type)
         return [{**rule, "lane": self.lane, **more} for rule in rules if rule["table"] in self.tables]
 
-    def next_round(self) -> list[tuple[str, str, bytes, dict[int, str | None]]]:
-        """The next objects, one for each table: table, key, bytes, values. Rows are created, changed and deleted."""
-        self._rounds += 1
-        return [self._object(name, self._changes(), str(self._rounds)) for name in TABLES]
+    def next_round(self, text: str = "") -> list[tuple[str, str, bytes, dict[int, str | None]]]:
+        """The next objects, one for each table: table, key, bytes, values. Rows are created, changed and deleted.
 
-    def put_round(self) -> list[Put]:
+        `text` is in each value that changes.
+        """
+        self._rounds += 1
+        return [self._object(name, self._changes(), f"{self._rounds}{text}") for name in TABLES]
+
+    def put_round(self, text: str = "") -> list[Put]:
         """Put the next objects; the oracle counts them."""
-        return [self.put(*item) for item in self.next_round()]
+        return [self.put(*item) for item in self.next_round(text)]
 
     def put_updates(self) -> list[Put]:
         """Put changes of the last round's rows only. They go to logs; beside new rows Hudi rewrites small files."""

@@ -107,16 +107,18 @@ class Budget:
 class Settling:
     """How long a run waits for more objects of a table without a commit, whose first load takes them best together.
 
-    Until `quiet_ms` have passed without another object, and no longer than `most_ms` since the first one.
+    Until `quiet_ms` have passed without another object, and no longer than `most_ms` since the first one. A run whose
+    clock is further than that behind the clock of admission doesn't wait.
     """
 
     quiet_ms: int
     most_ms: int
 
-    def until(self, items: Iterable[PendingObject]) -> int:
-        """The time (epoch ms) from which these objects are claimed."""
+    def until(self, items: Iterable[PendingObject], now: int) -> int:
+        """The time (epoch ms) from which these objects are claimed, at most `most_ms` after `now`."""
         arrived = [item.admitted_at for item in items]
-        return min(max(arrived) + self.quiet_ms, min(arrived) + self.most_ms)
+        at = min(max(arrived) + self.quiet_ms, min(arrived) + self.most_ms)
+        return at if at <= now + self.most_ms else now
 
 
 @dataclass(frozen=True)
@@ -237,21 +239,21 @@ def ready_tables(
         if feeds(item, configs.get(item.table)):
             kinds.setdefault((item.table, item.cohort is not None), []).append(item)
     moments = {
-        (table, isolated): _due_at(items, configs.get(table), states.get(table, TableState(table)), settling)
+        (table, isolated): _due_at(items, configs.get(table), states.get(table, TableState(table)), settling, now)
         for (table, isolated), items in kinds.items()
     }
     return frozenset(table for (table, _), at in moments.items() if at is not None and at <= now)
 
 
 def _due_at(
-    items: Sequence[PendingObject], config: TableConfig | None, state: TableState, settling: Settling | None
+    items: Sequence[PendingObject], config: TableConfig | None, state: TableState, settling: Settling | None, now: int
 ) -> int | None:
     """When (epoch ms) a run may claim these objects, all of one cohort or of none; None as `claimable_at` has it."""
     isolated = items[0].cohort is not None
     at = claimable_at(config, state, isolated=isolated)
     if at is None or isolated or settling is None or state.last_commit_at is not None:
         return at
-    return max(at, settling.until(items))
+    return max(at, settling.until(items, now))
 
 
 def _refused(config: TableConfig, state: TableState | None) -> bool:
@@ -304,7 +306,7 @@ def plan_claim(
     later: list[int] = []
     groups: dict[tuple[str, str | None], deque[PendingObject]] = {}
     for (table, cohort), items in waiting.items():
-        at = _due_at(items, configs.get(table), states.get(table, TableState(table)), settling)
+        at = _due_at(items, configs.get(table), states.get(table, TableState(table)), settling, now)
         if at is not None and at > now:
             later.append(at)
         elif at is not None:

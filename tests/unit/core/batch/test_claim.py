@@ -96,6 +96,11 @@ class TestSettling:
         assert self.plan(pending, NOW + 4_999) == (0, NOW + 5_000)
         assert self.plan(pending, NOW + 5_000) == (11, None)
 
+    def test_a_run_whose_clock_is_far_behind_waits_for_nothing(self):
+        pending = [waiting(n, at=NOW + 5_400_000 + n) for n in range(3)]
+        assert self.plan(pending, NOW) == (3, None)
+        assert self.plan([waiting(1, at=NOW + 2_000)], NOW) == (0, NOW + 2_700)
+
     def test_a_table_with_a_commit_and_what_is_isolated_wait_for_nothing(self):
         committed = TableState("shop.a", last_commit_at=NOW - 100_000)
         assert self.plan([waiting(1, at=NOW)], NOW, [committed]) == (1, None)
