@@ -14,6 +14,7 @@ from workbench import Workbench, flattened, row, table
 from sluice.config.table import TableConfig
 from sluice.hudi import options as hudi_options
 from sluice_spark.engine.tasks import work_on
+from sluice_spark.hudi import recovery
 from sluice_spark.hudi.facts import KnownTables
 from sluice_spark.hudi.housekeeping import Housekept, keep_house
 from sluice_spark.hudi.recovery import roll_back_unfinished
@@ -86,6 +87,27 @@ def test_a_file_behind_its_roll_back_is_removed_before_archival(bench: Workbench
     assert bench.rows_by_old_bundle(config, *COLUMNS) == whole
     assert not any(path.exists() for path in late)
     assert [path.removeprefix("file:") for path in housekept.late_files] == [str(path) for path in late]
+
+
+def test_a_file_that_arrives_during_a_roll_back_is_gone_when_that_ends(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, undo = table(partition_by=("place",)), recovery._roll_back
+    manifest = bench.manifest(config, [bench.put([row("c", 1, 1, "A")], SCHEMA)])
+    bench.merge_manifest(manifest, config)
+    (written,) = files(bench, config)
+    (commit,) = (bench.local_path(config) / ".hoodie").glob("*.commit")
+    commit.unlink()
+
+    def undo_and_write(*given: Any) -> None:
+        content = written.read_bytes()
+        undo(*given)
+        written.write_bytes(content)  # planned without it, and its writer still found the instant
+
+    monkeypatch.setattr(recovery, "_roll_back", undo_and_write)
+    bench.new_run()
+    assert bench.resolve(manifest, config) is None
+    assert files(bench, config) == set()
 
 
 @pytest.mark.whole

@@ -31,6 +31,17 @@ def remove_late_files(hudi: HudiTable, check_held: Callable[[], None]) -> tuple[
     return tuple(late)
 
 
+def remove_what_was_rolled_back(hudi: HudiTable) -> None:
+    """Delete the files of rolled-back instants. For the roll-back itself, when its instants are gone.
+
+    A file may arrive behind the roll-back's plan while its instant is still there: its writer, who looks for that,
+    leaves it. A writer who looks later removes the file itself.
+    """
+    late = _behind_roll_backs(hudi, hudi.meta_client())
+    if late:
+        hudi.jvm.delete_files(late)
+
+
 def _behind_commits(hudi: HudiTable, meta_client: Any) -> list[str]:
     """The base files of some commits that these don't name, in up to MOST_PARTITIONS that they wrote to."""
     commits = meta_client.getActiveTimeline().getCommitsTimeline().filterCompletedInstants()

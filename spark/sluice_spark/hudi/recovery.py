@@ -16,6 +16,7 @@ from sluice_spark.errors import StillUnfinished, TableDiffers
 from sluice_spark.hudi.came_back import instants_that_came_back, undo_what_came_back
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.jvm import instants
+from sluice_spark.hudi.late_files import remove_what_was_rolled_back
 from sluice_spark.hudi.table import HudiTable
 
 
@@ -24,8 +25,8 @@ def roll_back_unfinished(hudi: HudiTable) -> tuple[str, ...]:
 
     A late writer can't complete an instant that is gone. A requested compaction plan stays, and a running one becomes
     requested again. A running cleaning is finished, since deleted files can't be restored. Tasks that this driver's own
-    failed write left are ended first: their files would arrive behind the roll-back. Returns the instants, oldest
-    first. Raises StillUnfinished, TasksLeft.
+    failed write left are ended first, and what their Python workers still wrote is removed last. Returns the instants,
+    oldest first. Raises StillUnfinished, TasksLeft.
     """
     found = _unfinished(hudi)
     if not found:
@@ -44,6 +45,8 @@ def roll_back_unfinished(hudi: HudiTable) -> tuple[str, ...]:
             table=hudi.config.table,
             instants=[_text(item) for item in left],
         )
+    if any(instant.getAction() in WRITING for instant in found):
+        remove_what_was_rolled_back(hudi)
     return tuple(str(instant.requestedTime()) for instant in found)
 
 
