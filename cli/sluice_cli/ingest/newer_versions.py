@@ -1,11 +1,11 @@
-"""Entries in quarantine whose key has a newer version that was merged: the older version can be discarded."""
+"""Entries in quarantine whose key has a newer version that was merged: the entry can be discarded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from sluice.ledger.keys import COMMITTED, PARKED
+from sluice.ledger.keys import COMMITTED, PARKED, SUPERSEDED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
@@ -14,6 +14,9 @@ from sluice_cli.ingest.set_aside import SHORT_ID
 THREADS = 16
 COMPARED = 3  # versions of a key whose times are asked of S3
 NAMED = 20  # ids in one command
+
+_OF_ONE = {COMMITTED: "is merged", SUPERSEDED: "has the bytes of a merged version"}
+_OF_SEVERAL = {COMMITTED: "are merged", SUPERSEDED: "have the bytes of merged versions"}
 
 NewerVersions = Mapping[ObjectId, ObjectRecord]  # by the entry
 
@@ -46,9 +49,15 @@ def newer_merged(
 ) -> ObjectRecord | None:
     """Return a merged version of the entry's key that was written after it, None where none is known.
 
-    The time of admission doesn't tell: notices come in any order, and a listing has the newest version first.
+    A superseded version counts while a committed one has its bytes. A version some of whose rows are in quarantine, or
+    were discarded, doesn't count, nor do the bytes of one. The time of admission doesn't tell: notices come in any
+    order, and a listing has the newest version first.
     """
-    merged = [each for each in versions if each.state == COMMITTED and each.id != record.id]
+    others = [each for each in versions if each.id != record.id]
+    whole = [each for each in others if each.state == COMMITTED and not each.quarantined_rows + each.discarded_rows]
+    merged_bytes = {(each.etag, each.size) for each in whole if each.etag is not None}
+    same = [each for each in others if each.state == SUPERSEDED and (each.etag, each.size) in merged_bytes]
+    merged = sorted([*whole, *same], key=lambda each: (each.admitted_at, each.id))
     later = [each for each in merged if _follows(each.sequencer, record.sequencer)]
     if later:
         return max(later, key=lambda each: (each.sequencer or "", each.id))
@@ -70,11 +79,23 @@ def _follows(sequencer: str | None, other: str | None) -> bool:
     return sequencer.upper().ljust(digits, "0") > other.upper().ljust(digits, "0")
 
 
-def discard_advice(records: Sequence[ObjectRecord]) -> str:
-    """What to do about entries with a newer version, in one command for the first NAMED of them."""
-    what = "a newer version of this key is merged; discard it"
-    if len(records) > 1:
-        what = "newer versions of these keys are merged; discard the entries"
+def discard_advice(records: Sequence[ObjectRecord], newer: NewerVersions) -> str:
+    """What to do about entries that each have a newer version, in one command for the first NAMED of them."""
+    found = {newer[record.id].state for record in records}
+    what, words, then = "newer versions of these keys", _OF_SEVERAL, "discard the entries"
+    if len(records) == 1:
+        what, words, then = "a newer version of this key", _OF_ONE, "discard it"
+    how = " or ".join(word for state, word in words.items() if state in found)
     command = " ".join(["sluice quarantine discard", *(record.id.hash[:SHORT_ID] for record in records[:NAMED])])
     more = f" and {len(records) - NAMED:,} more" if len(records) > NAMED else ""
-    return f"{what}: `{command}`{more}"
+    return f"{what} {how}; {then}: `{command}`{more}"
+
+
+def missing_changes(records: Sequence[ObjectRecord], newer: NewerVersions) -> str:
+    """What a discard of these entries leaves missing from the tables, as a sentence."""
+    missing = sum(record.id not in newer for record in records)
+    if not missing:
+        return "A newer version is merged: nothing will be missing."
+    if missing == len(records):
+        return "Their changes will be missing from the tables."
+    return f"The changes of {missing:,} will be missing from the tables; newer versions of the others are merged."

@@ -19,7 +19,7 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
-from sluice_cli.ingest.newer_versions import NewerVersions, newer_versions
+from sluice_cli.ingest.newer_versions import NewerVersions, missing_changes, newer_versions
 from sluice_cli.ingest.quarantine_entries import print_entry, print_groups, print_lines
 from sluice_cli.ingest.set_aside import (
     COUNTED_AT_MOST,
@@ -103,7 +103,8 @@ def list_entries(
     An object in quarantine was not merged at all. An entry of kind `rows` was merged without those rows.
     Parked objects wait for a rule or for a higher `generation`: --parked lists them, and --code log_restarted
     lists those whose source's log restarted. A terminal shows them by table (or topic) and code, with the reason once.
-    An entry says so where a newer version of its key was merged: it can be discarded.
+    An entry says so where a newer version of its key was merged, or has the bytes of a merged version: it can be
+    discarded.
 
     Examples:
 
@@ -252,14 +253,17 @@ def discard(
 
       sluice quarantine discard topics/crm.user/partition=0/crm.user+0+0000000010.avro
     """
-    quarantine, _, target = _opened(stack)
+    quarantine, ledger, target = _opened(stack)
     choice = Selection(tuple(names or ()), table, code, all, parked, topic)
     records = quarantine.chosen(choice, "--table, --topic, --code, --all or --parked")
     if not records:
         _check_names(target, choice, quarantine.everything())
     elif not yes:
-        question = f"Discard {described(records)}? Their changes will be missing from the tables."
-        ask(question, otherwise="`sluice quarantine list` to see the entries")
+        newer = _newer(records, ledger, target) if sys.stdin.isatty() and len(records) <= LISTED else {}
+        ask(
+            f"Discard {described(records)}? {missing_changes(records, newer)}",
+            otherwise="`sluice quarantine list` to see the entries",
+        )
     decided = quarantine.discard(records, command=command_line.get(), by=operator_of(target), note=note)
     _print(decided, "discarded", as_json, parked=parked)
 
@@ -287,7 +291,7 @@ def _newer(records: Iterable[ObjectRecord], ledger: Ledger, target: Target) -> N
 
 
 def _described(record: ObjectRecord, newer: NewerVersions) -> dict[str, Any]:
-    """An entry as plain JSON values, with the version of its key that is newer and merged, null if none is known."""
+    """An entry as plain JSON values, with the newer version of its key that was merged, null if none is known."""
     found = newer.get(record.id)
     return {**describe(record), "newer_version": None if found is None else found.id.version}
 

@@ -71,7 +71,7 @@ def print_groups(shown: Sequence[ObjectRecord], newer: NewerVersions, now: int) 
         )
         outdated = [record for record in records if record.id in newer]
         if outdated:
-            print_line(discard_advice(outdated))
+            print_line(discard_advice(outdated, newer))
 
 
 def print_entry(
@@ -80,7 +80,7 @@ def print_entry(
     """Print one entry with some of its rows and the decisions about it."""
     lines = lines_of(record)
     if newer is not None:
-        lines += [("newer", newer.id.version), ("advice", discard_advice([record]))]
+        lines += [("newer", newer.id.version), ("advice", discard_advice([record], {record.id: newer}))]
     width = max(len(name) for name, _ in lines)
     for name, value in lines:
         print_line(f"{name:<{width}}  {visible(value)}", whole="" if name in _PROSE else visible(value))
@@ -103,4 +103,4 @@ def _reasons(record: ObjectRecord, newer: NewerVersions) -> Iterator[str]:
     if record.reason:
         yield record.reason
     if record.id in newer:
-        yield discard_advice([record])
+        yield discard_advice([record], newer)

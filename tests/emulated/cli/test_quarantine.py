@@ -282,6 +282,42 @@ def test_an_entry_says_that_a_newer_version_of_its_key_is_merged(uploaded_again,
     assert run(["quarantine", "discard", "--yes", bad.hash[:12]]) == 0
 
 
+@pytest.fixture
+def good_again(configured):
+    """A damaged version between two uploads of the same good bytes; the later one is superseded."""
+    good = configured.admit(put(configured, 1), sequencer="A1", etag="good")
+    settled(configured, [good])
+    damaged = {"code": "corrupt_object", "reason": "It ends inside a block"}
+    bad = configured.admit(put(configured, 1, b"bad"), items.QUARANTINED, sequencer="A2", etag="bad", **damaged)
+    again = configured.admit(put(configured, 1), sequencer="A3", etag="good")
+    assert configured.ledger.objects.get([again])[again].state == items.SUPERSEDED
+    return bad, again
+
+
+def test_an_entry_says_that_a_newer_version_has_the_bytes_of_a_merged_one(good_again, capsys):
+    bad, again = good_again
+    advice = f"has the bytes of a merged version; discard it: `sluice quarantine discard {bad.hash[:12]}`"
+    assert run(["quarantine", "list", "--json"]) == 0
+    assert [entry["newer_version"] for entry in describe(capsys)["entries"]] == [again.version]
+    for verb in (["list"], ["show", bad.hash]):
+        assert run(["quarantine", *verb]) == 0
+        assert advice in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("others", [0, 1], ids=["all-merged", "one-missing"])
+def test_a_discard_says_whose_changes_will_be_missing(configured, good_again, monkeypatch, others):
+    for n in range(others):
+        configured.admit(put(configured, 5 + n), items.QUARANTINED, code="not_avro", reason="no")
+    asked = in_a_terminal(monkeypatch, True)
+    assert run(["quarantine", "discard", "--all"]) == 0
+    missing = "A newer version is merged: nothing will be missing."
+    if others:
+        missing = "The changes of 1 will be missing from the tables; newer versions of the others are merged."
+    assert asked == [
+        f"Discard {1 + others} entr{'ies' if others else 'y'} ({1 + others} object) of crm.user? {missing}"
+    ]
+
+
 def test_rows_in_quarantine_have_a_newer_version_too(configured, capsys):
     holed = configured.admit(put(configured, 1), sequencer="A1")
     settled(configured, [holed], rows={holed: [a_row(1)]})

@@ -1,6 +1,10 @@
 """The newer merged version of an entry in quarantine."""
 
-from sluice.ledger.keys import CLAIMED, COMMITTED, QUARANTINED
+from dataclasses import replace
+
+import pytest
+
+from sluice.ledger.keys import CLAIMED, COMMITTED, QUARANTINED, SUPERSEDED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.ingest.newer_versions import COMPARED, NAMED, discard_advice, newer_merged
@@ -28,6 +32,29 @@ def test_only_a_merged_version_counts():
     assert newer_merged(bad, merged, unasked) == merged[1]
 
 
+def test_a_superseded_version_counts_by_the_merged_version_that_has_its_bytes():
+    bad = version("bad", QUARANTINED, "2")
+    first = replace(version("first", COMMITTED, "1"), etag="e", size=3)
+    again = replace(version("again", SUPERSEDED, "3"), etag="e", size=3)
+    assert newer_merged(bad, [first, bad, again], unasked) == again
+    assert newer_merged(bad, [replace(first, state=CLAIMED), bad, again], unasked) is None, "it is merged again"
+    assert newer_merged(bad, [replace(first, size=4), bad, again], unasked) is None
+    assert newer_merged(bad, [bad, again], unasked) is None, "what is gone can't be compared"
+
+
+def test_the_bytes_of_an_entry_uploaded_again_leave_its_rows_missing():
+    entry = replace(version("entry", COMMITTED, "1"), etag="e", size=3, quarantined_rows=2)
+    again = replace(version("again", SUPERSEDED, "2"), etag="e", size=3)
+    assert newer_merged(entry, [entry, again], unasked) is None
+    assert newer_merged(version("bad", QUARANTINED, "0"), [entry, again], unasked) is None
+
+
+@pytest.mark.parametrize("lacks", ["quarantined_rows", "discarded_rows"])
+def test_a_newer_version_without_all_its_rows_is_not_merged(lacks):
+    holed = replace(version("holed", COMMITTED, "2"), **{lacks: 1})
+    assert newer_merged(version("bad", QUARANTINED, "1"), [holed], unasked) is None
+
+
 def test_the_times_in_s3_count_for_versions_that_a_listing_found():
     bad = version("bad", QUARANTINED, admitted_at=9)
     merged = [version("new", COMMITTED, "1", admitted_at=1), version("old", COMMITTED, admitted_at=10)]
@@ -46,5 +73,15 @@ def test_few_versions_of_a_key_are_asked_of_s3():
 
 def test_the_advice_about_many_entries_is_one_command_of_bounded_length():
     many = [version(str(number), QUARANTINED) for number in range(NAMED + 3)]
-    command = discard_advice(many).split("`")
+    command = discard_advice(many, {each.id: version("new", COMMITTED) for each in many}).split("`")
     assert len(command[1].split()) == 3 + NAMED and command[2] == " and 3 more"
+
+
+def test_the_advice_says_whose_bytes_were_merged():
+    one, other = version("1", QUARANTINED), version("2", QUARANTINED)
+    merged, superseded = version("3", COMMITTED), version("4", SUPERSEDED)
+    of_bytes = "a newer version of this key has the bytes of a merged version; discard it: "
+    assert discard_advice([one], {one.id: superseded}).startswith(of_bytes)
+    assert discard_advice([one], {one.id: merged}).startswith("a newer version of this key is merged; discard it: ")
+    both = discard_advice([one, other], {one.id: merged, other.id: superseded})
+    assert both.startswith("newer versions of these keys are merged or have the bytes of merged versions; discard the ")
