@@ -92,9 +92,14 @@ class PlannedTable:
         return (*([self.risk] if self.risk else []), *found, *self.unfit)
 
     def sets(self, setting: str) -> bool:
-        """True if the push makes the table, or changes this setting or another of its group."""
+        """True if the push makes the table, gives it a topic, or changes this setting or another of its group."""
         group = setting.partition(".")[0]
-        return self.kind == NEW or any(each.key.partition(".")[0] == group for each in self.settings)
+        return self.kind == NEW or any(each.key.partition(".")[0] in (group, "topic") for each in self.settings)
+
+    @property
+    def frees(self) -> bool:
+        """True if objects that wait can be merged after the push, and could not before it."""
+        return bool(self.waiting.parked or self.waiting.pending)
 
     @property
     def retry(self) -> bool:
@@ -197,13 +202,14 @@ def with_misfits(plan: Plan, found: Fit) -> tuple[Plan, tuple[TableMisfit, ...]]
     """Add the misfits that need a yes to their tables, and return the others, which are warnings.
 
     A yes is needed where the push itself names a column that nothing has, or a key that several rows share: what it was
-    meant to conceal would be stored in the clear, say, or every object would be quarantined.
+    meant to conceal would be stored in the clear, say, or every object would be quarantined. The same holds where the
+    rule was in force before, and the push brings objects to it.
     """
     tables = {table.table: table for table in plan.tables}
     others = []
     for each in found.misfits:
         table, setting = tables.get(each.table), each.misfit.setting
-        if table is None or setting is None or not table.sets(setting):
+        if table is None or setting is None or not (table.sets(setting) or each.misfit.effect and table.frees):
             others.append(each)
         else:
             tables[each.table] = replace(table, unfit=(*table.unfit, each.misfit.consequence))

@@ -107,6 +107,23 @@ def test_a_column_that_waiting_objects_lack_needs_a_yes(stack, push, capsys, set
     assert push(text) == 0, "what is in force is not asked about again"
 
 
+def test_a_misspelt_key_in_force_needs_a_yes_once_a_push_frees_objects(stack, push, capsys):
+    misspelt = TABLES.replace("[id]", "[custmer_id]")
+    assert push(misspelt.replace("crm.public.user", "crm.public.usr")) == 0
+    waits = stack.write("topics/crm.public.user/a.parquet", plain_parquet({"id": 1, "customer_id": 2}))
+    parked = {"table": None, "lane": None, "reason": "no rule", "format": "parquet"}
+    stack.admit(waits, items.PARKED, **parked)
+    before = in_force(stack)
+    capsys.readouterr()
+    assert push(misspelt, verb="plan") == 3
+    lacking = "! record_key: custmer_id is no column of the objects that wait (did you mean customer_id?)"
+    assert lacking in capsys.readouterr().out
+    assert push(misspelt) == 2 and in_force(stack) == before, "a corrected topic brings objects to the wrong key"
+    paused = misspelt.replace("crm.user}", "crm.user, paused: true}")
+    assert push(paused, "--yes") == 0
+    assert push(misspelt) == 2, "so does the end of a pause"
+
+
 def test_a_key_that_rows_of_waiting_objects_share_needs_a_yes(stack, push, capsys):
     rows = "".join(f'{{"id": {number}, "sellerid": {number // 2}}}\n' for number in range(6))
     waits = stack.write("topics/crm.public.user/sales.json", rows.encode())
