@@ -41,6 +41,15 @@ def _may_follow(character: str) -> bool:
 def did_you_mean(given: str, known: Iterable[str], *, likeness: float = 0.6) -> str:
     """The end of a message about an unknown name: `; did you mean crm.user?`, or nothing where no name is like it.
 
+    `meant_name` says which name is meant.
+    """
+    meant = meant_name(given, known, likeness=likeness)
+    return "" if meant is None else f"; did you mean {meant}?"
+
+
+def meant_name(given: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:
+    """The known name that a mistyped one means; None where no name is like it.
+
     A name that begins with what was given comes first, then one that contains it, the shortest of several. Failing
     these it is the closest one whose ratio, by difflib's SequenceMatcher, is at least `likeness`. Case doesn't count.
     """
@@ -48,10 +57,6 @@ def did_you_mean(given: str, known: Iterable[str], *, likeness: float = 0.6) -> 
     part = given.casefold()
     containing = [name for name in folded if len(part) >= _SHORTEST_PART and part in folded[name]]
     if containing:
-        meant = min(containing, key=lambda name: (not folded[name].startswith(part), len(name)))
-    else:
-        close = difflib.get_close_matches(part, folded.values(), n=1, cutoff=likeness)
-        if not close:
-            return ""
-        meant = next(name for name in folded if folded[name] == close[0])
-    return f"; did you mean {meant}?"
+        return min(containing, key=lambda name: (not folded[name].startswith(part), len(name)))
+    close = difflib.get_close_matches(part, folded.values(), n=1, cutoff=likeness)
+    return next((name for name in folded if close and folded[name] == close[0]), None)

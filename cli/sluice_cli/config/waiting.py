@@ -13,12 +13,19 @@ from sluice.config.table import TableConfig
 from sluice.config.values import MIB
 from sluice.ledger.keys import QUARANTINED
 from sluice.ledger.ports import Ledger
-from sluice.onboarding.fit import Misfit, misfits, named_anew, unknown_in_table
+from sluice.onboarding.fit import (
+    Misfit,
+    TopicsWaiting,
+    misfits,
+    named_anew,
+    topics_without_objects,
+    unknown_in_table,
+)
 from sluice.onboarding.samples import TopicSample
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory
 from sluice_cli.config.plan import Fit, TableMisfit
-from sluice_cli.config.review import lane_names
+from sluice_cli.config.review import claimed_tables, lane_names
 from sluice_cli.config.topics import THREADS, Reach, WaitingObject, sample_topic, waiting_topics
 from sluice_cli.terminal.output import counted, visible
 
@@ -41,12 +48,12 @@ class _Found:
 
 
 def fit_of_waiting(objects: Objects, ledger: Ledger, configuration: Configuration, before: Configuration | None) -> Fit:
-    """Return what a merge of waiting objects would refuse them for. Only tables without data are looked at.
+    """Return what a merge of waiting objects would refuse them for, and topics of rules that no object has.
 
-    A table with data has its key, and its objects were merged by it. Quarantined objects count too: after a correction
-    they are retried.
+    Only the objects of tables without data are looked at. A table with data has its key, and its objects were merged by
+    it. Quarantined objects count too: after a correction they are retried.
     """
-    found = _waiting(ledger, configuration, before)
+    found, topics = _waiting(ledger, configuration, before)
     looked_at = list(found)[:TABLES]
 
     def one(table: TableConfig) -> tuple[Sequence[Misfit], str | None]:
@@ -67,6 +74,7 @@ def fit_of_waiting(objects: Objects, ledger: Ledger, configuration: Configuratio
     if len(found) > TABLES:
         left = f"objects wait of {counted(len(found) - TABLES, 'more table')} that nothing looked at"
         warnings.append(TableMisfit("", Misfit(left)))
+    warnings += [TableMisfit("", Misfit(text)) for text in topics_without_objects(configuration, topics)]
     return Fit(tuple(warnings), tuple(notes))
 
 
@@ -116,12 +124,18 @@ def misfits_of_tables(
         )
 
 
-def _waiting(ledger: Ledger, configuration: Configuration, before: Configuration | None) -> dict[TableConfig, _Found]:
-    """The new tables of which objects are pending, parked or quarantined, and these objects."""
-    have_data = {state.table for state in ledger.tables.all() if state.pinned}
+def _waiting(
+    ledger: Ledger, configuration: Configuration, before: Configuration | None
+) -> tuple[dict[TableConfig, _Found], TopicsWaiting]:
+    """The new tables of which objects are pending, parked or quarantined, these objects, and the topics of all."""
+    claimed = claimed_tables(ledger, before)  # before the states, which a run pins before its batch is settled
+    states = [state for state in ledger.tables.all() if state.pinned]
+    have_data = {state.table for state in states}
+    topics = {topic for state in states if (topic := pinned_topic(state.pinned)) is not None}
     found: dict[TableConfig, _Found] = {}
 
     def take(topic: str | None, waiting: Sequence[WaitingObject]) -> _Found:
+        topics.update([topic] if topic else ())
         table = configuration.table_for_topic(topic) if topic else None
         if table is None or table.table in have_data:
             return _Found()
@@ -132,7 +146,9 @@ def _waiting(ledger: Ledger, configuration: Configuration, before: Configuration
     for record in islice(ledger.objects.in_state(QUARANTINED), QUARANTINED_READ):  # first: the last schema counts
         take(record.topic, [record])
     for lane in lane_names(ledger, before, configuration):
-        tables = {item.table: item.topic for item in ledger.pending.oldest(lane, 1) if item.table not in have_data}
+        oldest = ledger.pending.oldest(lane, 1)
+        topics.update(item.topic for item in oldest)
+        tables = {item.table: item.topic for item in oldest if item.table not in have_data}
         pending: dict[str, list[WaitingObject]] = {}
         for item in ledger.pending.oldest_of(lane, dict.fromkeys(tables, LISTED)) if tables else ():
             pending.setdefault(item.topic, []).append(item)
@@ -141,4 +157,8 @@ def _waiting(ledger: Ledger, configuration: Configuration, before: Configuration
     parked = waiting_topics(ledger, configuration)
     for topic, of_topic in parked.topics.items():
         take(topic, of_topic).more |= parked.more
-    return dict(sorted(found.items(), key=lambda each: each[0].table))
+    without_table = {
+        topic: len(listed) for topic, listed in parked.topics.items() if configuration.table_for_topic(topic) is None
+    }
+    ordered = dict(sorted(found.items(), key=lambda each: each[0].table))
+    return ordered, TopicsWaiting(topics, without_table, claimed, parked.more)

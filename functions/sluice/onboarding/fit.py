@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sluice.changes.hidden_columns import colliding
 from sluice.config.delete_when import are_operations, deletions_among, operation_columns
+from sluice.config.document import Configuration
+from sluice.config.rules.table_rule import TableRule
 from sluice.config.table import TableConfig
-from sluice.names import did_you_mean
+from sluice.config.values import PLACEHOLDER
+from sluice.names import did_you_mean, meant_name
 from sluice.onboarding.keys import SHOWN, counted
 from sluice.onboarding.samples import SampledRow, TopicSample, column_facts, distinct_rows, shared_keys
 from sluice.schema.avro import PLAIN, WriterSchema
 from sluice.schema.concealment import ruled, unknown_columns
 
 COLUMNS, EXPECT, DELETE_WHEN, RECORD_KEY = "columns", "expect", "delete_when", "record_key"
+TOPICS_NAMED = 10  # topics without objects that are named one by one
 # What becomes of objects where a setting names a column that they lack.
 _REFUSED = "objects without it are quarantined"
 _NOT_UNIQUE = "its objects are quarantined as key_not_unique"
@@ -55,6 +60,55 @@ def misfits(sample: TopicSample, config: TableConfig) -> tuple[Misfit, ...]:
         *_shared_key(ruled_sample, writer, config),
         *map(Misfit, _operations(sample, sample.writer, writer, config)),
     )
+
+
+@dataclass(frozen=True)
+class TopicsWaiting:
+    """The topics of which objects are known, and by topic the number of objects that wait without a table.
+
+    `claimed` are the tables of open batches. `more` is true if not all waiting objects were counted.
+    """
+
+    known: Collection[str]
+    without_table: Mapping[str, int]
+    claimed: Collection[str] = ()
+    more: bool = False
+
+
+def topics_without_objects(configuration: Configuration, waiting: TopicsWaiting) -> tuple[str, ...]:
+    """Return a sentence on each rule whose topic no object has, while objects of other topics wait without a table.
+
+    Such a topic may be misspelt. Where nothing waits without a table, it has just not been written yet.
+    """
+    if not waiting.without_table:
+        return ()
+    unused = list(dict.fromkeys(rule.topic or rule.topic_regex or "" for rule in _unused(configuration, waiting)))
+    left = counted(len(unused) - TOPICS_NAMED, "more topic")
+    return (
+        *(_without_objects(topic, waiting) for topic in unused[:TOPICS_NAMED]),
+        *([f"no object waits for {left}"] if len(unused) > TOPICS_NAMED else []),
+    )
+
+
+def _unused(configuration: Configuration, waiting: TopicsWaiting) -> Iterator[TableRule]:
+    for rule in configuration.rules:
+        pattern = re.compile(rule.pattern)
+        table = re.compile(".*".join(map(re.escape, PLACEHOLDER.split(rule.table)[::2])))
+        if not any(map(pattern.fullmatch, waiting.known)) and not any(map(table.fullmatch, waiting.claimed)):
+            yield rule
+
+
+def _without_objects(topic: str, waiting: TopicsWaiting) -> str:
+    counts = waiting.without_table
+    meant = meant_name(topic, counts)
+    number = sum(counts.values()) if meant is None else counts[meant]
+    objects = f"{counted(number, 'object')}{' or more' if waiting.more else ''}"
+    wait = f"{'waits' if number == 1 and not waiting.more else 'wait'} without a table"
+    nothing = f"topic {topic}: no object {'that was looked at ' if waiting.more else ''}waits for it"
+    if meant is not None:
+        return f"{nothing}; did you mean {meant} ({objects} {wait})?"
+    named = ", ".join(sorted(counts)[:SHOWN]) + (f" and {len(counts) - SHOWN:,} more" if len(counts) > SHOWN else "")
+    return f"{nothing}, and {objects} of {counted(len(counts), 'topic')} {wait}: {named}"
 
 
 def _ruled(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> tuple[TopicSample, WriterSchema]:

@@ -141,6 +141,68 @@ def test_a_key_that_rows_of_waiting_objects_share_needs_a_yes(stack, push, capsy
     assert push(TABLES) == 0, "a unique key is no risk"
 
 
+def parked_of(stack, topic, number=1):
+    for each in range(number):
+        waits = stack.write(f"topics/{topic}/{each}.parquet", plain_parquet({"id": each}))
+        stack.admit(waits, items.PARKED, table=None, lane=None, topic=topic, reason="no rule", format="parquet")
+
+
+@pytest.mark.parametrize(
+    ("topic", "warning"),
+    [
+        pytest.param(
+            "crm.public.usr",
+            "topic crm.public.usr: no object waits for it; did you mean crm.public.user "
+            "(2 objects wait without a table)?",
+            id="like",
+        ),
+        pytest.param(
+            "'crm.publc.*'",
+            "topic crm.publc.*: no object waits for it; did you mean crm.public.user (2 objects wait without a table)?",
+            id="pattern",
+        ),
+        pytest.param(
+            "sales",
+            "topic sales: no object waits for it, and 3 objects of 2 topics wait without a table: "
+            "crm.public.user, hr.staff",
+            id="unlike",
+        ),
+    ],
+)
+def test_a_topic_that_no_object_has_is_warned_of_while_others_wait(stack, push, capsys, topic, warning):
+    parked_of(stack, "crm.public.user", 2)
+    parked_of(stack, "hr.staff")
+    text = TABLES.replace("crm.public.user", topic).replace("crm.user", "'crm.{1}'" if "*" in topic else "crm.user")
+    for verb, options in (("check", ["--waiting"]), ("plan", []), ("push", [])):
+        push(text, *options, verb=verb)
+        assert f"warning: {warning}\n" in capsys.readouterr().err, verb
+
+
+def test_a_topic_of_an_open_batch_a_table_or_quarantine_is_known(stack, push, capsys):
+    parked_of(stack, "hr.staff")
+    stack.ledger.tables.pin("crm.user", PINNED)
+    stack.admit(stack.write("q"), items.QUARANTINED, table="crm.a", topic="a", code="incompatible_schema", reason="x")
+    stack.admit(stack.write("p"), table="crm.b", topic="b")
+    more = MORE.replace("table: crm.a}", "table: crm.a}, {topic: b, table: crm.b}")
+    assert push(more) == 0
+    assert "no object waits for it" not in capsys.readouterr().err
+
+
+def test_a_topic_that_has_not_written_yet_is_no_mistake(stack, push, capsys):
+    parked_of(stack, "crm.public.user")
+    assert push(MORE) == 0
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_topics_that_no_object_has_are_named_up_to_a_limit(stack, push, capsys):
+    parked_of(stack, "hr.staff")
+    rules = ", ".join(f"{{topic: topic{number:02}, table: crm.t{number}}}" for number in range(13))
+    assert push(f"defaults: {{record_key: [id]}}\ntables: [{rules}]\n", verb="plan") == 3
+    err = capsys.readouterr().err
+    assert err.count("warning: topic topic") == 10
+    assert "warning: no object waits for 3 more topics\n" in err
+
+
 def test_a_corrected_partition_column_names_what_stays_quarantined(stack, push, capsys):
     assert push(TABLES.replace("crm.user}", "crm.user, partition_by: country}")) == 0
     stack.admit(stack.write("q"), items.QUARANTINED, code="incompatible_schema", reason="no column country")
