@@ -12,6 +12,7 @@ import typer
 from sluice.admission.notices import TEST_EVENT
 from sluice.config.document import Configuration
 from sluice.errors import UsageError
+from sluice.ledger.keys import PARKED
 from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import ConfigurationUnreadable
 from sluice_aws.ledger.ledger import DynamoDbLedger
@@ -25,6 +26,7 @@ from sluice_cli.terminal.output import (
     Json,
     Stack,
     chosen_target,
+    counted,
     described_documents,
     human_age,
     human_bytes,
@@ -38,9 +40,10 @@ from sluice_cli.terminal.output import (
 
 REASONS_SHOWN = 10
 _MEANT = {TEST_EVENT: "S3 sends one when a bucket's notifications are set"}  # explanations of reasons
+PROPOSES_RULES = "`sluice config discover` proposes rules for them"
 NOTHING_ARRIVED = (
     "No table has an object yet. Next: `sluice put FILES` or any S3 client brings objects into bronze; "
-    "`sluice config discover` proposes rules for them"
+    f"{PROPOSES_RULES}"
 )
 PAGE_LOOKS_BACK = "24h"
 EVERY_S, LEAST_EVERY_S = TimeSpan(60), 2.0  # of a watch
@@ -140,8 +143,10 @@ def configuration_in_force(target: Target) -> Configuration | None:
 
 def print_status(document: Mapping[str, Any], now: int) -> None:
     """Print the state that `gather` found at `now` (epoch ms)."""
+    unruled = _without_rule(document)
     if not document["lanes"] and not document["tables"]:
-        say(NOTHING_ARRIVED)
+        waiting = f"{counted(unruled, 'object waits', 'objects wait')} for a rule. Next: {PROPOSES_RULES}"
+        say(waiting if unruled else NOTHING_ARRIVED)
     else:
         _print_lanes_and_tables(document, now)
     if document["services"]:
@@ -151,8 +156,15 @@ def print_status(document: Mapping[str, Any], now: int) -> None:
         print_line(describe_due(each))
     for state, found in document["set_aside"].items():
         _print_reasons(state, found, "objects")
+        if state == PARKED and unruled and (document["lanes"] or document["tables"]):
+            print_line(f"  {PROPOSES_RULES}")
     _print_reasons("quarantined rows of committed objects", document["quarantined_rows"], "rows")
     _print_reasons("ignored messages", document["ignored_messages"], "messages")
+
+
+def _without_rule(document: Mapping[str, Any]) -> int:
+    """The parked objects that wait for a rule: those parked for another reason have a code."""
+    return sum(each["objects"] for each in document["set_aside"][PARKED]["reasons"] if each.get("code") is None)
 
 
 def _print_lanes_and_tables(document: Mapping[str, Any], now: int) -> None:

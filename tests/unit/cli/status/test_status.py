@@ -54,3 +54,24 @@ def test_a_service_that_found_nothing_to_do_says_so():
 def test_a_stack_that_nothing_reached_says_what_to_do_next(monkeypatch, capsys):
     lines, said = lines_of({**quiet([]), "lanes": []}, monkeypatch, capsys)
     assert lines == [] and "sluice put" in said and "sluice config discover" in said
+
+
+def parked(document, code=None):
+    reasons = [{"reason": "no rule takes this topic", "code": code, "objects": 23, "examples": []}]
+    aside = {**document["set_aside"], "parked": {"objects": 23, "more": False, "reasons": reasons}}
+    return {**document, "set_aside": aside}
+
+
+def test_objects_that_wait_for_a_table_are_told_of_discover_before_anything_else(monkeypatch, capsys):
+    lines, said = lines_of(parked({**quiet([]), "lanes": []}), monkeypatch, capsys)
+    assert "sluice put" not in said and "23 objects wait" in said and "Next: `sluice config discover`" in said
+    assert "parked: 23" in lines
+
+
+def test_parked_objects_beside_tables_come_with_the_command_that_proposes_rules(monkeypatch, capsys):
+    lines, _ = lines_of(parked(quiet([table("crm.user", "main", 0, None, 40, 0)])), monkeypatch, capsys, width=120)
+    assert any("`sluice config discover`" in line for line in lines)
+    lines, _ = lines_of(
+        parked(quiet([table("crm.user", "main", 0, None, 40, 0)]), "log_restarted"), monkeypatch, capsys
+    )
+    assert not any("sluice config discover" in line for line in lines)
