@@ -40,13 +40,15 @@ class SettingChange:
 class ObjectsWaiting:
     """Objects of a table that a push concerns. `counted_all` is False if there may be more than were counted.
 
-    `parked` become pending, and `pending` become claimable. `quarantined` stay until they are retried.
+    `parked` become pending, and `pending` become claimable. `quarantined` stay until they are retried;
+    `codes` says for what.
     """
 
     parked: int = 0
     pending: int = 0
     quarantined: int = 0
     counted_all: bool = True
+    codes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -368,9 +370,10 @@ def _waiting_lines(table: PlannedTable, tables: int = 1) -> tuple[str, ...]:
     if waiting.pending:
         lines.append(f"can be claimed: {counted(waiting.pending, 'pending object')}{more}")
     if waiting.quarantined:
+        them = "it" if waiting.quarantined == 1 and not more else "them"
+        retries = ", ".join(f"`sluice quarantine retry --code {code} --table {table.table}`" for code in waiting.codes)
         lines.append(
-            f"stay quarantined: {counted(waiting.quarantined, 'object')}{more}; "
-            f"`sluice quarantine retry --table {table.table}` judges them anew"
+            f"stay quarantined: {counted(waiting.quarantined, 'object')}{more}; to judge {them} anew: {retries}"
         )
     return tuple(lines)
 

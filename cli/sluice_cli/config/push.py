@@ -272,14 +272,17 @@ class _Counted:
         if not any(table.retry for table in tables):
             return tuple(tables)
         records = list(islice(self._ledger.objects.in_state(QUARANTINED), COUNTED + 1))
-        numbers = Counter(record.table for record in records)
+        found: dict[str | None, list[str]] = {}
+        for record in records:
+            found.setdefault(record.table, []).append(record.code or "unknown")
         whole = len(records) <= COUNTED
         return tuple(
             replace(
                 table,
                 waiting=replace(
                     table.waiting,
-                    quarantined=numbers[table.table],
+                    quarantined=len(found.get(table.table, ())),
+                    codes=tuple(sorted(set(found.get(table.table, ())))),
                     counted_all=table.waiting.counted_all and whole,
                 ),
             )

@@ -199,7 +199,7 @@ def retry(
 
       sluice quarantine retry 3f2a9c
 
-      sluice quarantine retry --table crm.user --code schema_frozen && sluice wait
+      sluice quarantine retry --code schema_frozen --table crm.user && sluice wait
     """
     quarantine, ledger, target = _opened(stack)
     objects = Objects(target.client("s3"))

@@ -10,7 +10,7 @@ from rich.text import Text
 from sluice.batch.row_errors import JSON_TEXT, RowError
 from sluice.ledger.records import Decision, ObjectRecord
 from sluice_cli.ingest.newer_versions import NewerVersions, discard_advice
-from sluice_cli.ingest.set_aside import SHORT_ID, codes, kind, lines_of
+from sluice_cli.ingest.set_aside import SHORT_ID, codes, kind, lines_of, reason_of
 from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.output import counted, human_age, print_line, print_table, visible
 from sluice_read.moments import clock
@@ -50,7 +50,7 @@ def print_groups(shown: Sequence[ObjectRecord], newer: NewerVersions, now: int) 
             console.print()
         title = f"{where}  {code}  {counted(len(records), 'entry', 'entries')}"
         console.print(Text(visible(title), style="bold"), highlight=False)
-        (reason, _), *others = Counter(record.reason or "-" for record in records).most_common()
+        (reason, _), *others = Counter(reason_of(record) or "-" for record in records).most_common()
         more = f"; and {counted(len(others), 'other reason')}: `sluice quarantine show ID`" if others else ""
         print_line(visible(reason + more))
         print_table(
@@ -100,7 +100,8 @@ def print_entry(
 
 
 def _reasons(record: ObjectRecord, newer: NewerVersions) -> Iterator[str]:
-    if record.reason:
-        yield record.reason
+    reason = reason_of(record)
+    if reason:
+        yield reason
     if record.id in newer:
         yield discard_advice([record], newer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,7 @@ REASON_BYTES = 65_536  # read of an object's rows for their reason: at least one
 THREADS = 16
 TABLES_NAMED = 3  # in a question
 OBJECT, ROWS = "object", "rows"
+_RETRY = re.compile(r"(`sluice quarantine retry --code \w+)`")
 
 
 @dataclass(frozen=True)
@@ -284,6 +286,13 @@ def codes(record: ObjectRecord) -> tuple[str, ...]:
     return tuple(sorted(record.row_codes)) if record.quarantined_rows else (record.code or "unknown",)
 
 
+def reason_of(record: ObjectRecord) -> str | None:
+    """The reason, whose retry, which errors name by the code alone, is for the entry's table."""
+    if record.reason is None or record.table is None:
+        return record.reason
+    return _RETRY.sub(lambda found: f"{found[1]} --table {record.table}`", record.reason)
+
+
 def kind(record: ObjectRecord) -> str:
     """The kind of an entry: rows of an object, a whole object, or a parked object."""
     return ROWS if record.quarantined_rows else PARKED if record.state == PARKED else OBJECT
@@ -335,7 +344,7 @@ def lines_of(record: ObjectRecord) -> list[tuple[str, str]]:
         "topic": record.topic,
         "code": None if record.quarantined_rows else ", ".join(codes(record)),
         "rows": by_code if record.quarantined_rows else None,
-        "reason": record.reason,
+        "reason": reason_of(record),
         "batch": record.batch,
         "attempt": str(record.attempt),
         "admitted": clock(record.admitted_at),

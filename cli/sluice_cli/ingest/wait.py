@@ -23,6 +23,7 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_cli.ingest.blocked import BlockedTable, blocked_tables
+from sluice_cli.ingest.set_aside import reason_of
 from sluice_cli.ingest.survey import (
     Survey,
     describe_counts,
@@ -290,7 +291,8 @@ def set_aside_lines(found: Survey, began: int) -> Iterator[str]:
         groups = _grouped(new, lambda each: (each.table or each.topic or "-", each.code or each.reason or "-"))
         lines = []
         for (whose, why), some in groups.items():
-            words = [some[0].reason] if some[0].code and some[0].reason else []
+            reason = reason_of(some[0]) if some[0].code else None
+            words = [reason] if reason else []
             lines.append(_line([title, whose, counted(len(some), "object"), why], some[0].id.key, len(some), words))
         yield from _first(lines, title)
         if len(records) > len(new):

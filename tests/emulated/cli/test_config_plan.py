@@ -208,7 +208,8 @@ def test_a_corrected_partition_column_names_what_stays_quarantined(stack, push, 
     stack.admit(stack.write("q"), items.QUARANTINED, code="incompatible_schema", reason="no column country")
     capsys.readouterr()
     assert push(TABLES, verb="plan") == 3
-    assert "  stay quarantined: 1 object; `sluice quarantine retry --table crm.user`" in capsys.readouterr().out
+    retry = "`sluice quarantine retry --code incompatible_schema --table crm.user`"
+    assert f"  stay quarantined: 1 object; to judge it anew: {retry}\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("setting", "name"), MISSPELT_COLUMNS)
@@ -246,8 +247,8 @@ def test_a_plan_counts_what_a_push_frees(stack, push, invoked, capsys):
     plan = describe(capsys)
     waiting = {table["table"]: table["waiting"] for table in plan["tables"]}
     assert waiting == {
-        "crm.a": {"parked": 2, "pending": 0, "quarantined": 0, "counted_all": True},
-        "crm.user": {"parked": 0, "pending": 1, "quarantined": 1, "counted_all": True},
+        "crm.a": {"parked": 2, "pending": 0, "quarantined": 0, "counted_all": True, "codes": []},
+        "crm.user": {"parked": 0, "pending": 1, "quarantined": 1, "counted_all": True, "codes": ["object_too_large"]},
     }
     assert not plan["risks"] and not plan["refused"]
     assert push(more, "--json") == 0

@@ -14,6 +14,7 @@ from sluice.changes.log_restart import LOG_RESTARTED
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.table import TableConfig
+from sluice.errors import SchemaFrozen
 from sluice.ledger import keys as items
 from sluice.ledger.records import Decision
 from sluice.silver_keys import manifest_key, rows_key
@@ -641,6 +642,19 @@ def test_two_commands_about_one_entry_decide_once(configured):
 def test_a_choice_of_nothing_is_a_wrong_command_line(configured, capsys, arguments):
     configured.admit(put(configured, 1), items.QUARANTINED, code="not_avro", reason="no")
     assert run(["quarantine", *arguments]) == 2
+
+
+def test_wait_and_quarantine_name_one_retry_for_one_cause(configured, capsys, monkeypatch):
+    monkeypatch.setattr("sluice_cli.ingest.wait.JUST_BEFORE_MS", 10**13)
+    error = SchemaFrozen("country is new", column="country", types=[])
+    bad = configured.admit(put(configured, 1), items.QUARANTINED, code=error.code, reason=str(error))
+    retry = f"`sluice quarantine retry --code {error.code} --table crm.user`"
+    assert "quarantine retry" in str(error)
+    for terminal in (False, True):
+        monkeypatch.setattr("sys.stdout.isatty", lambda terminal=terminal: terminal, raising=False)
+        for verb in (["wait", "--timeout", "0"], ["quarantine", "list"], ["quarantine", "show", bad.hash]):
+            assert run(verb) in (0, 1)
+            assert retry in " ".join(capsys.readouterr().out.split()), (verb, terminal)
 
 
 def test_status_and_wait_count_quarantined_rows(configured, capsys):

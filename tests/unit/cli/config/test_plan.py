@@ -206,6 +206,8 @@ def test_tables_with_the_same_change_share_a_paragraph():
 @pytest.mark.parametrize("setting", ["limits: {object_rows: 20000000}", "partition_by: [country]", "schema: freeze"])
 def test_a_changed_table_names_its_quarantined_objects_and_their_verb(setting):
     after = BEFORE.replace("table: crm.user}", f"table: crm.user, {setting}}}")
-    plan = planned(BEFORE, after, waiting={"crm.user": ObjectsWaiting(quarantined=2)})
+    plan = planned(BEFORE, after, waiting={"crm.user": ObjectsWaiting(quarantined=2, codes=("a", "b"))})
     assert plan.tables[0].retry
-    assert any("`sluice quarantine retry --table crm.user`" in line for line in lines_of(plan, refusals=True))
+    line = next(line for line in lines_of(plan, refusals=True) if "stay quarantined" in line)
+    commands = [f"`sluice quarantine retry --code {code} --table crm.user`" for code in ("a", "b")]
+    assert line == f"  stay quarantined: 2 objects; to judge them anew: {', '.join(commands)}"
