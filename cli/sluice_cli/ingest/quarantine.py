@@ -343,7 +343,8 @@ def _list_decided(target: Target, ledger: Ledger, choice: Selection, limit: int,
             for item in shown
         ],
         right=(2,),
-        shorten=(7, 8, 9),
+        shorten=(7, 9),
+        paths=(8,),
         minor=(7, 6, 2, 5, 3),
     )
     if more:

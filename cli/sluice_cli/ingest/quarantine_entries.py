@@ -67,7 +67,6 @@ def print_groups(shown: Sequence[ObjectRecord], newer: NewerVersions, now: int) 
             ],
             right=(2,),
             paths=(4,),
-            minor=(1, 3),
         )
         outdated = [record for record in records if record.id in newer]
         if outdated:

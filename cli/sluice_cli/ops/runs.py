@@ -113,7 +113,7 @@ def runs(
             for run in found
         ],
         right=(3, 5, 6, 7),
-        shorten=(0, 8),
+        apart=(8,),
         minor=(1, 5, 6),
     )
 

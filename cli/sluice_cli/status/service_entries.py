@@ -62,7 +62,7 @@ def print_services(entries: Iterable[Mapping[str, Any]], now: int) -> None:
             )
             for entry in entries
         ],
-        shorten=(0, 5),
+        apart=(5,),
         minor=(4,),
     )
 

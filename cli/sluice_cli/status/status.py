@@ -183,7 +183,6 @@ def _print_lanes_and_tables(document: Mapping[str, Any], now: int) -> None:
             for lane in document["lanes"]
         ],
         right=(2, 3, 4, 5),
-        shorten=(6,),
         minor=(6, 5, 3),
     )
     print()
@@ -218,7 +217,7 @@ def _print_lanes_and_tables(document: Mapping[str, Any], now: int) -> None:
             for table in document["tables"]
         ],
         right=(2, 3, 4, 5, 6, 7, 8),
-        shorten=(0, 10),
+        apart=(10,),
         minor=(1, 3, 5, 6, 4, 8),
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -25,6 +26,7 @@ from sluice_cli.status.overview import describe_trouble, lanes_and_tables
 from sluice_cli.terminal.durations import TimeSpan, at_least
 from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.output import (
+    GAP,
     Json,
     Stack,
     chosen_target,
@@ -101,6 +103,7 @@ def _fitted(document: dict[str, Any], console: Console) -> RenderableType:
     return screen(document, height=console.height, width=console.width)
 
 
+_WRAPPED, WRAPPED_LEAST = ("activity", "trouble", "reason"), 12  # columns of texts, and their least width
 _COLOURS = {"running": "green", "starting": "yellow", "paused": "yellow", "halted": "red"}
 WIDE, NARROW = 120, 80  # characters of a terminal that shows all columns, and of one that shows the fewest
 
@@ -238,6 +241,7 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
         )
     left = len(order) - room
     rest = [Text(f"and {counted(left, 'more table')}", "bright_black")] if left > 0 else []
+    lanes, tables, runs = (_within(each, width) for each in (lanes, tables, runs))
     return Group(head, Text(""), lanes, Text(""), tables, *rest, Text(""), runs)
 
 
@@ -261,9 +265,22 @@ def _grid(*columns: str) -> Table:
         table.add_column(
             Text(name.lstrip("#")),
             justify="right" if name.startswith("#") else "left",
-            no_wrap=name != "trouble",
-            overflow="ellipsis",
+            no_wrap=name not in _WRAPPED,
+            overflow="fold",
         )
+    table.columns[0].no_wrap = False
+    return table
+
+
+def _within(table: Table, width: int) -> Table:
+    """Give the first column, of names and ids, what room the numbers leave it; longer names are folded."""
+    first, *others = (
+        (column, max(cell_len(str(cell)) for cell in (column.header, *column.cells))) for column in table.columns
+    )
+    taken = sum(
+        (min(length, WRAPPED_LEAST) if str(column.header) in _WRAPPED else length) + GAP for column, length in others
+    )
+    first[0].width = min(first[1], max(WRAPPED_LEAST, width - taken))
     return table
 
 

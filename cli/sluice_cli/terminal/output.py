@@ -156,6 +156,7 @@ def print_table(
     right: Iterable[int] = (),
     shorten: Collection[int] = (),
     paths: Collection[int] = (),
+    apart: Collection[int] = (),
     minor: Sequence[int] = (),
     whole: bool = False,
 ) -> None:
@@ -163,9 +164,9 @@ def print_table(
 
     Where the terminal is too narrow, texts are wrapped between words, and `fitted_columns` decides what else gives way:
     columns that are empty or zero in every row, the folders of keys (`paths`), the middle of ids and texts (`shorten`),
-    whole columns (`minor`, the first one first); the middle of the keys, where their last parts alone are too long.
-    Where that doesn't suffice, each row is printed below the other, a line for each column, every value in full.
-    `whole` is for tables of data: no column and no value of theirs gives way.
+    whole columns (`minor`, the first one first). Keys, and texts of `apart`, that are still too long get a line of
+    their own below the row, in full. Where that doesn't suffice, each row is printed below the other, a line for each
+    column, every value in full. `whole` is for tables of data: no column and no value of theirs gives way.
     """
     if not sys.stdout.isatty():
         for row in chain([columns], rows):
@@ -174,27 +175,39 @@ def print_table(
     console = escaping_console()
     # Escaped here, since the table measures the cells.
     cells = [[_cell(value) for value in row] for row in chain([columns], rows)]
-    fitted = fitted_columns(cells, console.width, shorten=shorten, paths=paths, minor=minor, whole=whole)
+    below = sorted({*paths, *apart})
+    fitted = fitted_columns(cells, console.width, shorten=shorten, paths=paths, below=below, minor=minor, whole=whole)
     if fitted is None:
         _print_below_each_other(console, cells)
         return
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    aligned = set(right)
-    for number, width in fitted.items():
-        # As Text a cell holds no markup.
-        heading = Text(cells[0][number])
-        table.add_column(heading, justify="right" if number in aligned else "left", width=width, overflow="fold")
     forms = {**dict.fromkeys(shorten, _words_shortened), **dict.fromkeys(paths, path_shortened)}
-    for row in cells[1:]:
-        table.add_row(
-            *(
-                Text(shown_in(row[number], width)) if (shown_in := forms.get(number)) else Text(row[number])
-                for number, width in fitted.items()
-            )
-        )
-    console.print(table)
+    shown = [
+        [forms[at](row[at], width) if at in forms and number else row[at] for at, width in fitted.items()]
+        for number, row in enumerate(cells)
+    ]
+    aligned = ["right" if at in set(right) else "left" for at in fitted]
+    if all(at in fitted or _is_blank(cells, at) for at in below):
+        console.print(_grid(shown, tuple(fitted.values()), aligned))
+    else:
+        for number, (texts, row) in enumerate(zip(shown, cells, strict=True)):
+            console.print(_grid([texts], tuple(fitted.values()), aligned, headed=not number))
+            for value in (row[at] for at in below if at not in fitted and row[at] not in _BLANK):
+                console.print(Text(f"  {value}", "" if number else "bold"), soft_wrap=True, highlight=False)
     if left_out := [cells[0][number] for number in minor if number not in fitted and not _is_blank(cells, number)]:
         say(f"Too narrow for {', '.join(left_out)}: a wider terminal, a pipe or --json shows everything")
+
+
+def _grid(
+    rows: Sequence[Sequence[str]], widths: Sequence[int], aligned: Sequence[str], *, headed: bool = True
+) -> Table:
+    """Lay rows out in columns of these widths; the first row are the headings, if it is `headed`."""
+    grid = Table(box=None, header_style="bold", pad_edge=False, show_header=headed)
+    for heading, width, side in zip(rows[0], widths, aligned, strict=True):
+        # As Text a cell holds no markup.
+        grid.add_column(Text(heading), justify="right" if side == "right" else "left", width=width, overflow="fold")
+    for row in rows[1:] if headed else rows:
+        grid.add_row(*map(Text, row))
+    return grid
 
 
 def fitted_columns(
@@ -203,22 +216,23 @@ def fitted_columns(
     *,
     shorten: Collection[int] = (),
     paths: Collection[int] = (),
+    below: Collection[int] = (),
     minor: Sequence[int] = (),
     whole: bool = False,
 ) -> dict[int, int] | None:
     """The columns that a terminal of `width` columns shows, each with its width. None if too few would be left.
 
-    `rows` include the headings. See `print_table` for what gives way, in the order that it names.
+    `rows` include the headings. Columns of `below` go last, since their values get lines of their own. See
+    `print_table` for what gives way, in the order that it names.
     """
     everything = tuple(range(len(rows[0])))
     filled = tuple(number for number in everything if number == 0 or not _is_blank(rows, number))
     attempts: list[tuple[tuple[int, ...], Collection[int], Collection[int]]] = [(everything, (), ())]
     if not whole:
-        attempts += [(filled, (), ()), (filled, shorten, paths)]
-        gone = [set(minor[: position + 1]) for position in range(len(minor))]
+        gone = [set(minor[:position]) for position in range(len(minor) + 1)]
         left = [tuple(number for number in filled if number not in each) for each in gone]
-        attempts += [(kept, shorten, paths) for kept in left]
-        attempts += [(kept, {*shorten, *paths}, ()) for kept in (filled, *left)]
+        attempts += [(filled, (), ()), *((kept, shorten, paths) for kept in left)]
+        attempts += [(tuple(at for at in kept if at not in below), shorten, ()) for kept in left if below]
     for kept, short, folders in attempts:
         shown = [[row[number] for number in kept] for row in rows]
         places = [[kept.index(number) for number in given if number in kept] for given in (short, folders)]

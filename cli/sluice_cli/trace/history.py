@@ -33,6 +33,7 @@ from sluice_cli.trace.object_history import Claim, Entry, describe_entry, totals
 from sluice_read.moments import clock, instant_of, iso, point_in_time, refuse_backwards
 
 LIMIT, LARGEST_LIMIT = 50, 100_000
+COLUMNS = ("put", "admitted", "claimed", "readable", "state", "table", "batch", "run", "changes", "bytes", "key")
 
 
 def history(
@@ -87,7 +88,8 @@ def history(
     counts every batch and table once, without the changes of replays, and says how many objects these have beside the
     shown ones.
 
-    A narrow terminal leaves out folders of keys (`sluice trace` takes a key without them), then columns.
+    A narrow terminal leaves out folders of keys (`sluice trace` takes a key without them), then columns, and shows a
+    long key below its row.
 
     Examples:
 
@@ -141,12 +143,12 @@ def print_history(found: Gathered, sums: Mapping[str, Any]) -> None:
     """Print the found objects and their sums as `totals` counts them."""
     short, now = sys.stdout.isatty(), epoch_ms()
     print_table(
-        ("put", "admitted", "claimed", "readable", "state", "table", "batch", "run", "changes", "bytes", "key"),
+        COLUMNS,
         [_row(entry, short, now) for entry in found.entries],
         right=(1, 2, 3, 8, 9),
         shorten=(6, 7),
         paths=(10,),
-        minor=(7, 2, 1, 9, 8, 6, 5, 0),
+        minor=(7, 2, 1, 9, 8, 6, 5),
     )
     states = ", ".join(f"{count:,} {state}" for state, count in sorted(sums["states"].items()))
     counts = sums["counts"]

@@ -33,8 +33,9 @@ def test_a_terminal_of_80_columns_shows_each_table_in_one_line(monkeypatch, caps
 def test_waiting_objects_and_errors_stay_in_a_narrow_table(monkeypatch, capsys):
     document = sample_status()
     lines, left_out = lines_of({**document, "services": []}, monkeypatch, capsys)
-    header = next(line for line in lines if line.startswith("table "))
-    assert "pending" in header and "last error" in header and "quarantined" in header
+    number, header = next((number, line) for number, line in enumerate(lines) if line.startswith("table "))
+    assert "pending" in header and "quarantined" in header and "last commit" in header
+    assert lines[number + 1] == "  last error"
     assert "lane" in left_out and "--json" in left_out
     assert any(line.startswith("shop.orders ") and "1840" in line for line in lines)
 

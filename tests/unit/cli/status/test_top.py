@@ -1,11 +1,13 @@
 """What `sluice top` shows in a narrow terminal."""
 
 import io
+from pathlib import Path
 
 import pytest
 
-from sluice_cli.status.top import screen
+from sluice_cli.status.top import PIPE_WIDTH, screen
 from sluice_cli.terminal.guard import escaping_console
+from sluice_cli.trace.history import COLUMNS
 from tools.status_pictures import NOW, lane, run_name
 
 DOCUMENT = {
@@ -45,3 +47,41 @@ def test_no_heading_and_no_state_is_cut(width):
     text = out.getvalue()
     assert "…" not in text and "trouble" in text and "released" in text and "reason" in text
     assert max(map(len, text.splitlines())) <= width
+
+
+LONG_REASON = "the driver died while it merged crm.address: no executor answered within two minutes, see the log"
+
+
+def shown_in(width, document):
+    out = io.StringIO()
+    escaping_console(width=width, file=out).print(screen(document, height=40, width=width))
+    return out.getvalue()
+
+
+def test_eighty_columns_keep_ids_whole_beside_long_texts():
+    activity = "Spark waits for objects until 15:49:10 UTC, and its next batch begins with the table crm.address"
+    document = {
+        **DOCUMENT,
+        "lanes": [{**DOCUMENT["lanes"][0], "summary": activity}],
+        "runs": [{**DOCUMENT["runs"][0], "reason": LONG_REASON}],
+    }
+    text = shown_in(80, document)
+    assert run_name("main", 4) in text and "…" not in text and "crm.address" in text
+    assert set(f"{LONG_REASON} {activity}".split()) <= set(text.split())
+
+
+def test_a_name_too_long_for_eighty_columns_is_folded_and_no_number_is_cut():
+    name = "crm." + "long_" * 20
+    text = shown_in(80, {**DOCUMENT, "tables": [{**DOCUMENT["tables"][0], "table": name}]})
+    assert name in "".join(line.split(" ")[0] for line in text.splitlines()) and "1 min 35 s" in text
+    assert "…" not in text and "2 min 5 s ago" in text and "late" in text
+
+
+def test_the_documented_columns_are_those_of_the_tool():
+    page = (Path(__file__).parents[4] / "docs" / "tracing.md").read_text(encoding="utf-8")
+    shown = page.partition("$ sluice top --once\n")[2].partition("```")[0]
+    headings = [line.split() for line in shown.splitlines() if line.startswith(("lane ", "table ", "run "))]
+    text = shown_in(PIPE_WIDTH, DOCUMENT).splitlines()
+    assert headings == [line.split() for line in text if line.startswith(("lane ", "table ", "run "))]
+    shown = page.partition("$ sluice history\n")[2].splitlines()[0]
+    assert shown.split() == list(COLUMNS)

@@ -159,6 +159,24 @@ def test_a_narrow_table_shortens_ids_and_keys_in_the_middle(monkeypatch, capsys)
     assert is_named(shown_batch, batch) and is_named(shown_key, KEY) and shown_key.endswith("0000000010.avro")
 
 
+def test_a_key_that_fits_beside_nothing_stands_whole_below_its_row(monkeypatch, capsys):
+    rows = [(ID, "crm.user", KEY), (ID, "b", "-")]
+    lines = printed(monkeypatch, capsys, ("id", "table", "key"), rows, paths=(2,), width=40)
+    assert [line.rstrip() for line in lines] == [
+        "id            table",
+        "  key",
+        f"{ID}  crm.user",
+        f"  {KEY}",
+        f"{ID}  b",
+    ]
+
+
+def test_a_long_text_stands_below_its_row_before_an_id_is_shortened(monkeypatch, capsys):
+    rows = [("run-main-20261121T154711Z-94f63899", "lapsed", REASON)]
+    lines = printed(monkeypatch, capsys, ("run", "state", "why"), rows, apart=(2,), width=60)
+    assert lines[2].split() == list(rows[0][:2]) and lines[3] == f"  {REASON}"
+
+
 def test_a_narrow_table_leaves_out_minor_columns_and_names_them(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "40")

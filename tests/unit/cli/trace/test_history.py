@@ -1,6 +1,8 @@
 """What `sluice history` prints in terminals of several widths."""
 
 import re
+from dataclasses import replace
+from datetime import datetime, timezone
 
 import pytest
 
@@ -59,14 +61,37 @@ def test_eighty_columns_show_when_an_object_was_readable_and_its_file_name(monke
 
 def test_eighty_columns_hold_a_long_file_name_beside_an_object_in_quarantine(monkeypatch, capsys):
     lines = printed(monkeypatch, capsys, entry(1, "ecomm.listing", NOW), damaged(2, NOW), width=80)
-    assert all(len(line) <= 80 for line in lines) and "readable" in lines[0]
-    assert lines[1].split()[-1].endswith("…/tickit.ecomm.listing+0+0000000001.avro")
+    assert "readable" in lines[0] and lines[3].strip().endswith("/tickit.ecomm.listing+0+0000000001.avro")
+    assert all(len(line) <= 80 for line in lines if ".avro" not in line)
 
 
-def test_a_name_that_is_too_long_for_eighty_columns_keeps_its_ends(monkeypatch, capsys):
-    each = entry(1, "ecomm." + "long_" * 12)
+def again(each):
+    """The object as it is after a second attempt."""
+    return replace(each, record=replace(each.record, attempt=1))
+
+
+LONG = {
+    "second attempt": (again(entry(1030)), entry(1031)),
+    "quarantined": (entry(1030), damaged(1031)),
+    "long name": (entry(1030, "ecomm." + "long_" * 12), again(entry(1031))),
+    "today": (again(entry(1030, put=NOW)), damaged(1031, NOW)),
+}
+
+
+@pytest.mark.parametrize("shown", LONG.values(), ids=LONG)
+def test_eighty_columns_keep_the_put_and_whole_keys_whatever_is_long(monkeypatch, capsys, shown):
+    text = " ".join(printed(monkeypatch, capsys, *shown, width=80))
+    assert re.match(r"put +(admitted +)?(claimed +)?readable +state ", text)
+    assert text.count(f"{datetime.fromtimestamp(shown[0].put_at / 1000, timezone.utc):%H:%M:%S}Z") == len(shown)
+    keys = [word.removeprefix("…") for word in text.split() if word.endswith(".avro")]
+    assert all(each.id.key.endswith(key) and "/" in key for each, key in zip(shown, keys, strict=True))
+
+
+def test_eighty_columns_show_a_second_attempt_and_a_key_below_its_row(monkeypatch, capsys):
+    each = again(entry(1030))
     lines = printed(monkeypatch, capsys, each, width=80)
-    assert "+32.7 s" in lines[1] and is_named(lines[1].split()[-1], each.id.key)
+    assert lines[1].strip() == "key" and lines[3] == f"  {each.id.key}"
+    assert lines[2].startswith("2026-11-18T") and "+32.7 s" in lines[2] and "committed (attempt 2)" in lines[2]
 
 
 def test_a_pipe_gets_every_column_with_whole_names(monkeypatch, capsys):
