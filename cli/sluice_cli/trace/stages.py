@@ -114,8 +114,8 @@ class Trace:
     """The way of one version; `moments` and `spans` are sorted, oldest first.
 
     `readable_at` is None until readers see its rows. `put_at` is as exact as the records allow (epoch ms). Where the
-    version was replayed, the way ends with the batch that first committed it, and `replay` is apart; `state` and
-    `reason` are the present ones.
+    version was replayed, the way ends with the batch that first committed it, and `replay` is apart; `state`, `code`
+    and `reason` are the present ones.
     """
 
     id: ObjectId
@@ -129,6 +129,7 @@ class Trace:
     batch: str | None = None
     run: str | None = None
     instant: str | None = None
+    code: str | None = None
     reason: str | None = None
     counts: Mapping[str, int] = field(default_factory=dict, hash=False)
     replay: ReplayTrace | None = None
@@ -157,6 +158,7 @@ def trace_of(facts: TraceFacts) -> Trace:
         batch=record.batch if record else None,
         run=manifest.run if manifest else None,
         instant=outcome.instant if outcome else None,
+        code=record.code if record else None,
         reason=_reason(record),
         counts=dict(outcome.counts) if outcome else {},
     )
@@ -175,7 +177,14 @@ def _replayed(first: Trace, facts: TraceFacts, record: ObjectRecord, at: int) ->
     )
     since = (Moment("replayed", at, replay.result), *map(_decided, facts.decisions))
     moments = sorted((*first.moments, *since), key=lambda moment: moment.at)
-    return replace(first, state=record.state, reason=_reason(record), moments=tuple(moments), replay=replay)
+    return replace(
+        first,
+        state=record.state,
+        code=record.code,
+        reason=_reason(record),
+        moments=tuple(moments),
+        replay=replay,
+    )
 
 
 def _result(record: ObjectRecord, outcome: Outcome | None) -> str:

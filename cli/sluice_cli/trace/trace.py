@@ -84,7 +84,7 @@ def trace(
     if as_json:
         print_json({**describe_trace(found), "skipped_documents": described_documents(sources.skipped)})
     else:
-        _print(found)
+        print_trace(found)
     say_skipped(sources.skipped)
 
 
@@ -121,7 +121,8 @@ def _write(path: Path, text: str) -> None:
     say(f"Written to {path}")
 
 
-def _print(found: Trace) -> None:
+def print_trace(found: Trace) -> None:
+    """Print the header, the waterfall, and the moments that it doesn't show."""
     console = escaping_console(soft_wrap=True, highlight=False)
     width = console.width if console.is_terminal else PIPE_WIDTH
     print(visible(found.id.key))

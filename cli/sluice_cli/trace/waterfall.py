@@ -44,6 +44,7 @@ _STYLE = (
     'svg{font:13px ui-sans-serif,system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;max-width:100%;height:auto}'
     f".{LEDGER}{{fill:none;stroke-width:2}}{_rules(LIGHT)}@media(prefers-color-scheme:dark){{{_rules(DARK)}}}"
 )
+BRIEF = 80  # characters of a reason that stands in the header and below
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,10 @@ def svg(trace: Trace) -> str:
 
 
 def summary(trace: Trace) -> str:
-    """One line: the table, the state, the time until it was readable, and the put."""
+    """One line: the table, the state, the time until it was readable, the reason of the state, and the put.
+
+    A reason that a moment has in full is left out, unless it is brief and has no code.
+    """
     began = None if trace.put_at is None else f"{clock(trace.put_at)}"
     described = [trace.table or "no table", trace.state]
     if trace.to_readable_ms is not None:
@@ -134,7 +138,10 @@ def summary(trace: Trace) -> str:
     if trace.replay is not None:
         described.append(f"replayed {clock(trace.replay.at)}")
     if trace.reason:
-        described.append(shortened(trace.reason, 80))
+        repeated = any(moment.note == trace.reason for moment in trace.moments)
+        left_out = repeated and (trace.code is not None or len(trace.reason) > BRIEF)
+        why = (trace.code, None if left_out else trace.reason)
+        described += filter(None, [": ".join(dict.fromkeys(filter(None, why)))])
     return " · ".join([*map(visible, described), *([f"put {began}"] if began else [])])
 
 

@@ -12,6 +12,7 @@ from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.terminal.output import marked_up, shortened, visible
 from sluice_cli.trace.stages import TraceFacts, describe_trace, trace_of
+from sluice_cli.trace.trace import print_trace
 from sluice_cli.trace.waterfall import summary, svg, text_lines
 
 T = 1_700_000_000_000
@@ -179,6 +180,25 @@ def test_an_object_that_is_not_committed_is_not_readable_though_its_batch_is():
     trace = trace_of(replace(FACTS, record=record))
     assert trace.readable_at is None and trace.reason == "a block is damaged"
     assert "quarantined" in [moment.name for moment in trace.moments]
+
+
+LONG = "The Avro container can't be read: a block is cut, and its rows are lost; cause: EOFError(expected 4,096 bytes)"
+
+
+@pytest.mark.parametrize("reason", ["a block is damaged", LONG], ids=["short", "long"])
+def test_the_header_names_the_code_and_the_reason_stands_below_once(reason, capsys):
+    record = replace(RECORD, state="quarantined", code="corrupt_object", reason=reason, listed_at=f"{T + 13_040:013d}")
+    print_trace(trace_of(replace(FACTS, record=record)))
+    shown = capsys.readouterr().out
+    assert "crm.user · quarantined · corrupt_object · put" in shown and "…" not in shown
+    assert shown.count(reason) == 1 and f"quarantined: {reason}\n" in shown
+
+
+@pytest.mark.parametrize("code", ["corrupt_object", None], ids=["code", "no code"])
+def test_a_reason_that_no_moment_shows_stands_in_the_header_in_full(code):
+    record = replace(REPLAYED.record, state="quarantined", batch=None, code=code, reason=LONG)
+    header = summary(trace_of(replace(REPLAYED, record=record, manifest=None, outcome=None)))
+    assert f" · {code}: {LONG} · " in header if code else f" · {LONG} · " in header
 
 
 def test_an_object_that_the_ledger_has_not_seen_has_its_put_alone():
