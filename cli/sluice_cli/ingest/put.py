@@ -88,8 +88,8 @@ def put(
 ) -> None:
     """Copy files into bronze. Any other S3 client works as well.
 
-    The key of a folder's file is its path in the folder; the key of a single file is its name. Two files
-    with the same key are refused; to get both versions, put them one after the other.
+    The key of a folder's file is its path in the folder; the key of a single file is its name, and is printed.
+    Two files with the same key are refused; to get both versions, put them one after the other.
 
     Of a folder, hidden files and folders are left out, the local stack's own folder, pipes, and links that lead out of
     it. Names that no rule in force takes are copied, and counted: their objects are parked until a rule takes them.
@@ -116,7 +116,8 @@ def put(
         print_json({**document, "no_rule": [asdict(item) for item in unmatched]})
     else:
         size = human_bytes(sum(item.size for item in uploads))
-        print_line(f"{counted(len(uploads), 'object')}, {size}, to s3://{target.bronze} in {seconds:.1f} s")
+        to = f"s3://{target.bronze}" + (f"/{visible(uploads[0].key)}" if len(uploads) == 1 else "")
+        print_line(f"{counted(len(uploads), 'object')}, {size}, to {to} in {seconds:.1f} s", whole=to)
         _say_unmatched(unmatched, len(uploads))
 
 

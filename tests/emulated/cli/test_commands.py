@@ -67,6 +67,16 @@ def test_put_keeps_paths_inside_a_folder_and_the_name_of_a_file(stack, tmp_path,
     assert found["Body"].read() == b"12"
 
 
+def test_put_prints_the_key_that_a_single_file_gets(stack, tmp_path, capsys):
+    (tmp_path / "one.avro").write_bytes(b"4")
+    assert run(["put", "one.avro"]) == 0
+    assert capsys.readouterr().out.startswith("1 object, 1 B, to s3://s-bronze/one.avro in ")
+    assert run(["put", "one.avro", "--prefix", "topics/a b"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("1 object, 1 B, to s3://s-bronze/topics/a b/one.avro in ")
+    assert "No rule takes 1 of 1 name; these objects will be parked:\n" in err
+
+
 def test_put_refuses_two_files_of_one_key_before_it_copies_anything(stack, tmp_path, capsys):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
