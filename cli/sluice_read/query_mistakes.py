@@ -11,9 +11,12 @@ from collections.abc import Callable, Sequence
 import duckdb
 
 from sluice.changes import hidden_columns
+from sluice.names import did_you_mean
 from sluice_read.errors import InvalidQuery
 
 RESERVED = 'Reserved words are quoted: crm."user"'
+STATEMENTS = ("SELECT", "WITH", "FROM", "DESCRIBE", "SUMMARIZE")
+ALLOWED = f"Write {', '.join(STATEMENTS[:-1])} or {STATEMENTS[-1]}"
 _DESCRIBE = "`sluice query 'describe DATABASE.TABLE'` lists a table's columns and types"
 _FUNCTIONS_SHOWN, _TABLES_SHOWN = 3, 20
 _KIND = re.compile(r"[A-Z][A-Za-z/]*(?: [A-Za-z]+){0,3} Error: ")
@@ -72,11 +75,21 @@ def unparsed(message: str, sql: str, offset: int | None) -> InvalidQuery:
     sentence = plain(message)
     if "can't be parsed" not in sentence:
         sentence = f"The SQL can't be parsed: {sentence[:1].lower()}{sentence[1:]}"
-    place = ""
+    place, step = "", RESERVED
     if offset is not None:
+        step = _statement_meant(sql, offset) or RESERVED
         before = sql.encode("utf-8", "replace")[:offset].decode("utf-8", "ignore")
         place = f" (line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))})"
-    return InvalidQuery(f"{sentence}{place}", next_step=RESERVED)
+    return InvalidQuery(f"{sentence}{place}", next_step=step)
+
+
+def _statement_meant(sql: str, offset: int) -> str:
+    """The next step where the word at the offset, in bytes, is the statement's first; "" for other words."""
+    word = re.match(rb"\w+", sql.encode("utf-8", "replace")[offset:])
+    if word is None or any(at < offset and kind is not duckdb.token_type.comment for at, kind in duckdb.tokenize(sql)):
+        return ""
+    meant = did_you_mean(word[0].decode("ascii"), STATEMENTS).removeprefix("; ")
+    return f"{meant[:1].upper()}{meant[1:]}" or ALLOWED
 
 
 def _place_by_explaining(connection: duckdb.DuckDBPyConnection, sql: str, message: str) -> str:

@@ -65,7 +65,7 @@ def _parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
         if parsed.get("error_type") == "not implemented":
             raise InvalidQuery(
                 "The statement is not a SELECT, and `sluice query` only reads",
-                next_step="Write SELECT, WITH, FROM, DESCRIBE or SUMMARIZE",
+                next_step=query_mistakes.ALLOWED,
             )
         offset = parsed.get("position")
         raise query_mistakes.unparsed(str(parsed.get("error_message")), sql, None if offset is None else int(offset))

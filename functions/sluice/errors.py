@@ -24,7 +24,9 @@ class SluiceError(Exception):
             self.next_step = next_step
 
     def __str__(self) -> str:
-        return f"{self.message}. {self.next_step}" if self.next_step else self.message
+        if not self.next_step:
+            return self.message
+        return f"{self.message}{'' if self.message.endswith(('.', '?', '!')) else '.'} {self.next_step}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.message, self.next_step, self.facts)

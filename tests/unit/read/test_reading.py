@@ -244,6 +244,10 @@ def test_what_duckdb_advises_is_the_next_step(silver):
         ("select 'ö', nam from moma.works", 'No table of the statement has a column "nam" (line 1)', '"name"'),
         ("select id\nform moma.works", 'The SQL can\'t be parsed at "moma" (line 2, column 6)', "Reserved words"),
         ("select 'abc", "The SQL can't be parsed: unterminated string literal (line 1, column 8)", "Reserved words"),
+        ("selec * from moma.works", 'The SQL can\'t be parsed at "selec" (line 1, column 1)', "Did you mean SELECT?"),
+        ("-- all\nSELETC 1", 'The SQL can\'t be parsed at "SELETC" (line 2, column 1)', "Did you mean SELECT?"),
+        ("descirbe moma.works", 'The SQL can\'t be parsed at "descirbe"', "Did you mean DESCRIBE?"),
+        ("xyzzy 7", 'The SQL can\'t be parsed at "xyzzy" (line 1, column 1)', "Write SELECT, WITH, FROM"),
     ],
 )
 def test_a_mistake_in_a_statement_is_one_plain_sentence_with_its_place(silver, sql, said, step):
@@ -251,6 +255,12 @@ def test_a_mistake_in_a_statement_is_one_plain_sentence_with_its_place(silver, s
         answer(silver, sql)
     assert refused.value.message.startswith(said) and step in refused.value.next_step
     assert "Error:" not in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_an_unknown_table_is_one_sentence_and_its_next_step_another(silver):
+    with pytest.raises(UnknownTable) as refused:
+        open_table(silver, "moma.artist")
+    assert "; did you mean moma.artists? Tables: " in str(refused.value)
 
 
 def test_a_value_that_cannot_be_converted_ends_the_query_without_a_traceback(on_silver, capsys):
