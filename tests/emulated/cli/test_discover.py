@@ -130,6 +130,7 @@ tables:
 """
 
 
+@pytest.mark.long
 def test_push_and_check_look_at_what_waits_for_a_new_table(stack, capsys, tmp_path):
     film = min((BRONZE.parents[1] / "pagila_env" / "bronze").rglob("pagila.public.film*.avro"))
     rows = plain_parquet({"Op": "I", "film_id": 1}, {"Op": "D", "film_id": 2})
@@ -192,6 +193,7 @@ def test_a_key_that_is_shared_far_behind_in_an_object_is_found(stack, capsys, tm
     assert "looked at" not in err, "every row was"
 
 
+@pytest.mark.long
 def test_a_check_says_what_it_looked_at_where_that_is_not_all(stack, capsys, tmp_path):
     file = tmp_path / "tables.yaml"
     file.write_text(ORDERS % "id")

@@ -164,6 +164,7 @@ def test_a_failure_leaves_the_quarantine_and_says_why(users, monkeypatch, capsys
     assert "no room for another mark" in capsys.readouterr().err and aside(users) == before
 
 
+@pytest.mark.long
 def test_a_second_row_waits_until_the_first_is_forgotten(users, invoked, capsys):
     assert run(["forget", TABLE, "8", "--yes", "--wait", "1"]) == 1
     assert "repeat the command" in capsys.readouterr().err

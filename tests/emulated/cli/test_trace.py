@@ -480,6 +480,7 @@ def test_a_row_is_printed_as_of_a_moment(capsys, monkeypatch):
     assert run(["row", "moma.works", "6", "--as-of", "1h", "--since", "2h"]) == 2
 
 
+@pytest.mark.long
 def test_every_key_and_value_survives(traced, capsys):
     rows = [(number, "c", number, text, text or None) for number, text in enumerate(NASTY, 1)]
     traced.merged(traced.put(NASTY[2] + "/" + NASTY[3] + ".json", *rows), read=len(rows))

@@ -63,6 +63,7 @@ def left() -> set[str]:
     return buckets | set(ministack_client("dynamodb").list_tables()["TableNames"])
 
 
+@pytest.mark.long
 def test_the_deployment_after_a_failed_first_one_succeeds(cloudformation: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     session = SimpleNamespace(region_name="eu-central-1", client=lambda service, **_: ministack_client(service))
     monkeypatch.setattr("sluice_aws.clients.boto3", SimpleNamespace(Session=lambda **_: session))

@@ -390,6 +390,7 @@ def test_an_access_that_is_denied_is_no_verdict_on_the_object(deployment, monkey
     assert deployment.record(id) is None
 
 
+@pytest.mark.long
 def test_only_objects_unfinished_at_the_deadline_are_returned(deployment, monkeypatch, caplog):
     deployment.configure()
     slow, fast = deployment.land(key(1), avro()), deployment.land(key(2), avro())

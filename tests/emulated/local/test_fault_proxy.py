@@ -82,6 +82,7 @@ def put(s3: Any, key: str = "a b/c=d.txt") -> None:
     s3.put_object(Bucket="bronze", Key=key, Body=b"content")
 
 
+@pytest.mark.long
 def test_what_no_rule_strikes_passes_unchanged(proxy: FaultProxy) -> None:
     s3 = client(proxy, "s3")
     with proxy.rule(lambda request: "elsewhere" in request.path, before=refuse(503, "SlowDown")):

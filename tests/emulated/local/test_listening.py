@@ -23,6 +23,7 @@ def answers(address: str, port: int) -> bool:
 
 
 @pytest.mark.parametrize(("bind", "everywhere"), [("127.0.0.1", False), ("0.0.0.0", True)])
+@pytest.mark.long
 def test_the_emulator_and_the_stand_in_listen_where_they_are_told(tmp_path: Path, bind: str, everywhere: bool) -> None:
     emulator = start_ministack(tmp_path / "home", port=None, environment=os.environ, bind=bind)
     server = serve(None, free_port(), bind)  # type: ignore[arg-type]  # nothing is asked of it

@@ -89,6 +89,7 @@ def test_a_driver_does_all_it_is_for_with_what_its_role_allows(deployment):
 
 
 @pytest.mark.parametrize("sid, action", IN_PYTHON)
+@pytest.mark.long
 def test_without_any_one_allowed_action_a_driver_fails_with_an_access_error(deployment, sid, action):
     driven = live(deployment, without=(sid, action))
     assert driven.role.denied == {action}

@@ -143,6 +143,7 @@ def test_an_object_of_a_rebuilt_table_was_not_readable_before(simulated):
     assert simulated.ledger.objects.get([identity])[identity].first_batch is None
 
 
+@pytest.mark.long
 def test_objects_of_several_tables_that_are_replayed_together_count_once_each(simulated):
     orders, lines = simulated.put("shop.orders", 70), simulated.put("shop.lines", 50)
     simulated.run()

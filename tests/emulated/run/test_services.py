@@ -250,6 +250,7 @@ def test_a_service_in_which_runs_keep_dying_does_not_halt_the_lane(simulated):
     assert simulated.states(arrived) == {"committed": 1}
 
 
+@pytest.mark.long
 def test_wherever_a_run_dies_a_later_run_does_its_services(simulated):
     steps = Mortality()
     ask(simulated, request="q-0")

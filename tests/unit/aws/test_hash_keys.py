@@ -96,6 +96,7 @@ def test_a_mark_tells_nothing_of_its_key_and_a_reader_leaves_none():
     assert list(documents.held) == [marks_key("db.t")] and LONG not in json.dumps(documents.held)
 
 
+@pytest.mark.long
 def test_a_job_reads_the_secrets_of_its_stack_and_no_other():
     template = read_template(Path(__file__).resolve().parents[3] / "template.yaml")
     statements = template["Resources"]["JobRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"]

@@ -57,6 +57,7 @@ def rounds(ledger, days, clock, *, most_pages=1_000, grows=0):
 
 
 @pytest.mark.parametrize("pages", [1, 3, 700, 5_000])
+@pytest.mark.long
 def test_a_round_takes_no_longer_than_a_week(pages):
     clock = Clock()
     took = rounds(Ledger(pages), 30, clock)
@@ -70,6 +71,7 @@ def test_a_large_ledger_is_not_looked_at_more_often_than_needed():
     assert ledger.asked <= 5_000 * 6  # one round of unknown length, then one a week
 
 
+@pytest.mark.long
 def test_a_ledger_that_grows_is_still_looked_at_to_its_end():
     took = rounds(Ledger(200), 60, Clock(), grows=100)
     assert len(took) >= 5 and max(took) <= 2 * ROUND_MS

@@ -80,6 +80,7 @@ def test_a_deployment_that_can_succeed_is_not_refused(variables: dict[str, str],
     assert (allowed.returncode, allowed.stderr) == (0, "")
 
 
+@pytest.mark.long
 def test_a_deployment_without_a_region_ends_at_its_first_step() -> None:
     ended = made("deploy", AWS_CONFIG_FILE=os.devnull)
     assert ended.returncode != 0 and "next step: Set AWS_REGION" in ended.stderr

@@ -619,6 +619,7 @@ def test_a_head_that_cannot_be_json_records_is_refused(head: bytes, whole: bool)
 
 
 @pytest.mark.parametrize("name", ["outbox_json_confluent", "outbox_json_lenses"])
+@pytest.mark.long
 def test_every_recorded_json_object_is_read_with_its_kafka_offsets(name: str) -> None:
     if not os.environ.get("SLUICE_FIXTURES"):
         pytest.skip("SLUICE_FIXTURES names no folder of recorded sets")

@@ -56,6 +56,7 @@ def found(template: dict[str, Any]) -> list[Difference]:
     return list(differences(template, overlay(template, SURROUNDINGS)))
 
 
+@pytest.mark.long
 def test_every_difference_is_allowed(found: list[Difference]) -> None:
     assert [one for one in found if not any(re.fullmatch(pattern, one.path) for pattern in ALLOWED)] == []
 

@@ -130,6 +130,7 @@ def by_table(claimed):
     ],
     ids=["small", "one long", "four long", "long and short"],
 )
+@pytest.mark.long
 def test_a_look_fills_its_batch_in_turns_and_reads_little_more_than_it_takes(backlog, expected, reads):
     claimed, read = taken(backlog)
     assert isinstance(claimed, Claimed) and by_table(claimed) == expected

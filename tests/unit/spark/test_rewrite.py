@@ -136,6 +136,7 @@ def test_fewer_rows_are_held_at_once_where_they_are_long(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.long
 def test_long_texts_that_a_dictionary_repeats_are_held_in_parts(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     count, texts = 2_000, ["short", "l" * 20_000]
     many = rows(*[(id, texts[id // 1_000]) for id in range(count)])
@@ -159,6 +160,7 @@ def test_long_texts_that_a_dictionary_repeats_are_held_in_parts(version: str, mo
     assert pq.read_table(pa.BufferReader(made.body)).column("name").equals(many.column("name"))
 
 
+@pytest.mark.long
 def test_many_short_columns_are_held_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     count = 20_000
     many = rows(*[(id, None) for id in range(count)])

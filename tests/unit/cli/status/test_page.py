@@ -229,6 +229,7 @@ def test_a_name_from_outside_is_one_word_of_a_command():
     assert CommandLine("sluice")("history", "--table", hostile) in Page(sample_page(status)).commands
 
 
+@pytest.mark.long
 def test_only_a_watched_page_asks_to_be_read_again():
     refreshed = [given for _, given in Page(sample_page(every_s=30)).attributes if given.get("http-equiv") == "refresh"]
     assert [given["content"] for given in refreshed] == ["30"]
@@ -250,6 +251,7 @@ addEventListener("load", () => {
 
 
 @pytest.mark.skipif(browser() is None, reason="no Chromium is installed")
+@pytest.mark.long
 def test_no_column_is_cut_on_a_phone_and_none_on_larger_screens(tmp_path):
     widths = sorted({360, 768, 1201, *(width for width, _ in SIZES.values())})
     inner = sample_page().replace("&", "&amp;").replace('"', "&quot;")

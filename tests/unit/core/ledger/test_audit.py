@@ -113,6 +113,7 @@ def lives(draw):
 
 
 @given(lives())
+@pytest.mark.long
 def test_a_life_by_the_rules_has_no_contradiction(life):
     found, parts = life
     assert code(found, *parts) is None
