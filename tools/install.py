@@ -21,8 +21,8 @@ _BUILD = re.compile(r"\s*Building (?:(?:wheel|editable) for )?(\w\S*)(?: \(pypro
 _INSTALL = re.compile(r"Installing collected packages: (.*)")
 
 
-def told(line: str) -> str | None:
-    """What is said of a line of pip or uv; None for most."""
+def shown(line: str) -> str | None:
+    """The line to print for a line of pip or uv; None for most."""
     download = _DOWNLOAD.match(line)
     if download:
         return line.strip() if int(download[2]) >= LARGE or "G" in line.rsplit("(", 1)[1] else None
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
         assert installer.stdout is not None
         for line in installer.stdout:
             last.append(line)
-            said = told(line)
+            said = shown(line)
             if said:
                 print(said, flush=True)
     if installer.returncode:

@@ -187,11 +187,11 @@ def read_first_load(
 
 
 def load_in_driver(spark: SparkSession, batches: Iterable[pa.RecordBatch], plan: LoadPlan) -> FirstLoad:
-    """The load of a table by a part's decoded rows, as `read_first_load` otherwise."""
+    """Count the decoded rows of a part and hold them in the driver. Raises LeftToSpark as `read_first_load` does."""
     messages = list(_messages(batches, plan, 1))
     found = _counted([message for message in messages if message[0] == 1], plan)
     counts = _total(found)
-    tasks_by_partition([found[0]["bytes"]], 1)
+    tasks_by_partition([found[0]["bytes"]], 1)  # for its check of the number of files
     return FirstLoad(counts, spark, [message for message in messages if message[0] == 0], [0], plan)
 
 

@@ -55,8 +55,8 @@ class LaneHold:
         if now - self._signed_at >= SIGN_EVERY_MS:
             self._sign(now)
 
-    def tell_idle_until(self, at: int | None) -> bool:
-        """Tell who reads the lane when this run ends unless objects arrive; None: it works. True if written."""
+    def write_idle_until(self, at: int | None) -> bool:
+        """Write when this run ends unless objects arrive; None: it works. Returns whether a write was due."""
         if at == self._idle_until:
             return False
         self._idle_until = at

@@ -142,7 +142,7 @@ class RunLoop:
                 assert self._idle is not None  # decide() says LOOK to a run that has not looked
                 self._merger.keep_warm()
                 # The write takes the place of a wait, so that the next look at the lane comes no later for it.
-                if not self._hold.tell_idle_until(told_idle_until(self._idle, staying, now=now)):
+                if not self._hold.write_idle_until(idle_end(self._idle, staying, now=now)):
                     self._clock.wait(wait_seconds(self._idle, staying, poll_s=self._poll_s, now=now))
 
     def _look(self, lane: LaneState) -> None:
@@ -154,7 +154,7 @@ class RunLoop:
         if self._others_first:
             self._others_first = False
         elif any(at <= self._clock.now_ms() for at in self._unresolved.values()):
-            self._hold.tell_idle_until(None)
+            self._hold.write_idle_until(None)
             self._finish_unsettled(suspects=True)
         unresolved = frozenset(table for _, table in self._unresolved)
         overdue = None if self._ingest_next else self._services.overdue(unresolved)
@@ -223,8 +223,8 @@ class RunLoop:
 LOOK = "look"  # query the pending objects: some may have arrived or come due
 WAIT = "wait"
 RELEASE = "release"
-#: An idle run says so in the lane only then: one that gets objects every second has no request more for each batch.
-IDLE_TOLD_AFTER_MS = 2_000
+# An idle run writes its end only then, so that one with objects every second sends no further request per batch.
+IDLE_WRITTEN_AFTER_MS = 2_000
 
 
 @dataclass(frozen=True)
@@ -273,9 +273,9 @@ def stays_until(idle: IdleLane, staying: Staying) -> int:
     return min(staying.ends_at, max(lingers_until, idle.keep_alive_until or 0))
 
 
-def told_idle_until(idle: IdleLane, staying: Staying, *, now: int) -> int | None:
-    """What an idle run says of its end (epoch ms); None before IDLE_TOLD_AFTER_MS."""
-    return stays_until(idle, staying) if now >= idle.idle_since + IDLE_TOLD_AFTER_MS else None
+def idle_end(idle: IdleLane, staying: Staying, *, now: int) -> int | None:
+    """The end (epoch ms) that an idle run writes to its lane; None before IDLE_WRITTEN_AFTER_MS."""
+    return stays_until(idle, staying) if now >= idle.idle_since + IDLE_WRITTEN_AFTER_MS else None
 
 
 def due_at_release(idle: IdleLane | None, *, arrivals: int, now: int) -> int | None:

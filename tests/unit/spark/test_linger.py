@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sluice_spark.run.loop import (
-    IDLE_TOLD_AFTER_MS,
+    IDLE_WRITTEN_AFTER_MS,
     LOOK,
     RELEASE,
     WAIT,
@@ -13,8 +13,8 @@ from sluice_spark.run.loop import (
     Staying,
     decide,
     due_at_release,
+    idle_end,
     stays_until,
-    told_idle_until,
     wait_seconds,
 )
 
@@ -55,8 +55,8 @@ def test_freshness_keeps_a_run_no_longer_than_its_maximum_age():
 
 
 def test_a_run_says_when_its_wait_ends_only_once_it_has_waited_a_moment():
-    assert told_idle_until(IDLE, STAYING, now=NOW + IDLE_TOLD_AFTER_MS - 1) is None
-    assert told_idle_until(IDLE, STAYING, now=NOW + IDLE_TOLD_AFTER_MS) == NOW + 60_000
+    assert idle_end(IDLE, STAYING, now=NOW + IDLE_WRITTEN_AFTER_MS - 1) is None
+    assert idle_end(IDLE, STAYING, now=NOW + IDLE_WRITTEN_AFTER_MS) == NOW + 60_000
 
 
 def test_a_run_that_did_not_look_at_all_that_arrived_leaves_it_due_at_once():

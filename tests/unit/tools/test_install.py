@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.install import command, told
+from tools.install import command, shown
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[3]
     ],
 )
 def test_only_what_takes_long_is_named(line, said):
-    assert told(line + "\n") == said
+    assert shown(line + "\n") == said
 
 
 def test_uv_installs_where_there_is_one_and_pip_otherwise(tmp_path, monkeypatch):
