@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import duckdb
+
 from sluice.hudi.file_slices import FileSlice
 from sluice_read.errors import NotComparable
 from sluice_read.moments import refuse_backwards
+from sluice_read.past_states import PastStates, newest_of
 from sluice_read.reading import COMMIT_TIME, RECORD_KEY, Shown, SilverTable
-from sluice_read.sql import load, opened_duckdb, quoted
+from sluice_read.sql import load, load_past, opened_duckdb, quoted
 from sluice_read.values import rows_of
 
 ADDED, CHANGED, REMOVED = "added", "changed", "removed"
@@ -30,26 +33,32 @@ class RowDifference:
 
 
 @contextmanager
-def differences(before: SilverTable, after: SilverTable) -> Iterator[Iterator[RowDifference]]:
+def differences(before: SilverTable | PastStates, after: SilverTable | PastStates) -> Iterator[Iterator[RowDifference]]:
     """Find the rows that differ, in no order, readable inside the `with`. Rows that the source deleted count as absent.
 
-    Only file slices that differ are read, into a DuckDB that spills to disk. They are joined by the record's key, so a
-    row that moved to another partition is one row. Raises NotComparable, InvalidMoment, Unreadable.
+    They are read into a DuckDB that spills to disk, and joined by the record's key, so a row that moved to another
+    partition is one row. Of two moments of the table's own files only file slices that differ are read.
+    Raises NotComparable, InvalidMoment, Unreadable, NotRetained.
     """
-    if before.table != after.table or before.view != after.view:
+    then, now = newest_of(before), newest_of(after)
+    if then.table != now.table or then.view != now.view:
         raise NotComparable(
-            f"{before.table}{before.view} and {after.table}{after.view} are two tables",
-            tables=(before.table, after.table),
+            f"{then.table}{then.view} and {now.table}{now.view} are two tables",
+            tables=(then.table, now.table),
             next_step="Name the same table twice",
         )
-    refuse_backwards("the first moment", before.span.as_of, "the second", after.span.as_of)
-    old, new = differing_slices(before, after)
-    columns = tuple(after.schema().names)
+    refuse_backwards("the first moment", _asked(before), "the second", _asked(after))
     # Both are read with the newest columns, so that they can be compared; a later column is null before.
-    shown = Shown(lineage=True, columns=(RECORD_KEY, COMMIT_TIME, *columns))
+    columns = tuple(now.schema().names)
     with opened_duckdb() as connection:
-        load(connection, "before", before.reader(shown, slices=old))
-        load(connection, "after", after.reader(shown, slices=new))
+        if isinstance(before, SilverTable) and isinstance(after, SilverTable):
+            shown = Shown(lineage=True, columns=(RECORD_KEY, COMMIT_TIME, *columns))
+            old, new = differing_slices(before, after)
+            load(connection, "before", before.reader(shown, slices=old))
+            load(connection, "after", after.reader(shown, slices=new))
+        else:
+            _load_states(connection, "before", before, columns)
+            _load_states(connection, "after", after, columns)
         found = connection.sql(
             _STATEMENT.format(
                 key=quoted(RECORD_KEY),
@@ -59,7 +68,33 @@ def differences(before: SilverTable, after: SilverTable) -> Iterator[Iterator[Ro
                 differ=", ".join(f"b.{quoted(name)} IS DISTINCT FROM a.{quoted(name)}" for name in columns),
             )
         )
-        yield _differences(found.to_arrow_reader(_BATCH_ROWS), columns, key_columns(after))
+        yield _differences(found.to_arrow_reader(_BATCH_ROWS), columns, key_columns(now))
+
+
+def _asked(opened: SilverTable | PastStates) -> str | None:
+    return opened.asked if isinstance(opened, PastStates) else opened.span.as_of
+
+
+def _load_states(
+    connection: duckdb.DuckDBPyConnection, name: str, opened: SilverTable | PastStates, columns: Sequence[str]
+) -> None:
+    """Load a table's rows as `name`. The rows of a past state have no record key and commit time of Hudi's.
+
+    So the key is that of its columns, and the time differs from that of the other moment.
+    """
+    kept = f'"{name} rows"'
+    if isinstance(opened, PastStates):
+        changes = f'"{name} changes"'
+        load_past(connection, opened, changes, kept)
+        rows = f"({opened.select(changes)})"
+    else:
+        load(connection, kept, opened.reader(Shown(columns=tuple(columns))))
+        rows = kept
+    key = ", ".join(map(quoted, newest_of(opened).record_key))
+    connection.execute(
+        f"CREATE VIEW {name} AS SELECT row({key}) AS {quoted(RECORD_KEY)}, '{name}' AS {quoted(COMMIT_TIME)}, * "
+        f"FROM {rows} AS states"
+    )
 
 
 # Equal commit times of a key mean one and the same write, which needs no comparison.

@@ -32,6 +32,11 @@ class PastStates:
     refused: NotRetained
 
     @property
+    def instant(self) -> str:
+        """The moment, which is no commit of the table."""
+        return self.asked
+
+    @property
     def note(self) -> str:
         """A sentence that says where the rows come from."""
         return (
@@ -81,6 +86,11 @@ class PastStates:
             next_step=f"Ask for {self.refused.facts['earliest']} or later; "
             f"`sluice rebuild table {table}` fills in the changes that bronze still has",
         )
+
+
+def newest_of(opened: SilverTable | PastStates) -> SilverTable:
+    """The table itself, by which a past state has its name, columns and key."""
+    return opened.now if isinstance(opened, PastStates) else opened
 
 
 def open_as_of(place: SilverPlace, name: str, *, span: Span = NOW, states: bool = True) -> SilverTable | PastStates:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from sluice_aws.stack import find_target
 from sluice_read.diff import RowDifference, differences
 from sluice_read.moments import NOW, Moment, Span, instant_at, moment_of, span_of
+from sluice_read.past_states import open_as_of
 from sluice_read.place import SilverPlace, tables_in
 from sluice_read.reading import BATCH_ROWS, Shown, SilverTable, open_table
 from sluice_read.sql import run_query
@@ -131,11 +132,11 @@ class Silver:
     ) -> AbstractContextManager[Iterator[RowDifference]]:
         """Find the rows that differ between two moments, readable inside the `with`. `after` None: the newest commit.
 
-        Raises what `as_of` does.
+        A moment before the table's files begin is read from its history table. Raises what `as_of` does.
         """
         return differences(
-            self._open(table, Span(as_of=instant_at(before))),
-            self._open(table, NOW if after is None else Span(as_of=instant_at(after))),
+            open_as_of(self._place, table, span=Span(as_of=instant_at(before))),
+            open_as_of(self._place, table, span=NOW if after is None else Span(as_of=instant_at(after))),
         )
 
     def _open(self, table: str, span: Span) -> SilverTable:

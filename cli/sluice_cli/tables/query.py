@@ -285,16 +285,20 @@ def diff(
       sluice diff moma.works --from 1d --json | jq -r .difference | sort | uniq -c
     """
     from sluice_read.diff import ADDED, CHANGED, REMOVED, RowDifference, differences, key_columns
-    from sluice_read.reading import open_table
+    from sluice_read.past_states import PastStates, newest_of, open_as_of
 
     form = Form(json_lines=json_lines, csv=as_csv, spreadsheet=spreadsheet)
     now = epoch_ms()
     start, end = instant_at(first, now), None if last is None else instant_at(last, now)
     target = chosen_target(stack)
-    before, after = open_table(target, table, span=Span(as_of=start)), open_table(target, table, span=Span(as_of=end))
+    before, after = (open_as_of(target, table, span=Span(as_of=moment)) for moment in (start, end))
     earlier, later = (f"{item.instant} ({moment_of(item.instant)})" for item in (before, after))
-    say(f"{after.table}{after.view} from {earlier} to {later}")
-    key, counts = key_columns(after), Counter[str]()
+    newest = newest_of(after)
+    say(f"{newest.table}{newest.view} from {earlier} to {later}")
+    for opened in (before, after):
+        if isinstance(opened, PastStates):
+            say(opened.note)
+    key, counts = key_columns(newest), Counter[str]()
 
     def counted_rows(found: Iterator[RowDifference]) -> Iterator[RowDifference]:
         for item in found:

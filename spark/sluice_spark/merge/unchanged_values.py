@@ -116,7 +116,7 @@ def rows_from_history(
     floor: str,
     ignore_deletes: bool,
 ) -> DataFrame:
-    """One row per key, as `row_history.folded` defines it, without those that equal the stored row.
+    """One row per key, as `row_history.row_after` defines it, without those that equal the stored row.
 
     `columns` are those that a change or stored row of the history may lack. Adds SUPPLIED and OWES.
     """

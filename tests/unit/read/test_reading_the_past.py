@@ -301,6 +301,33 @@ def test_a_history_without_the_state_of_every_row_answers_with_their_number(own,
     assert refused.value.facts["rows"] == 1 and "rebuild" in refused.value.next_step, why
 
 
+def test_differences_from_before_the_files_begin_are_those_of_the_history_table(own):
+    place, folder = own
+    put_history(folder, reversed(WHOLE))
+    tables = Silver(place)
+
+    def found(first, last=None):
+        after = None if last is None else BEFORE.format(last)
+        with tables.differences("crm.user", BEFORE.format(first), after) as rows:
+            return sorted((row.kind, row.key, row.columns if row.kind == "changed" else ()) for row in rows)
+
+    assert found(0, 1) == [("added", (3,), ()), ("changed", (1,), ("name",))]
+    assert found(1, 5) == [("added", (2,), ()), ("removed", (3,), ())]
+    assert found(5, 5) == []
+    # The table's own row has a date besides, which no kept change has.
+    assert found(5) == [("changed", (1,), ("date",))]
+    assert found(0) == [("added", (2,), ()), ("changed", (1,), ("date", "name"))]
+
+
+def test_diff_says_that_a_moment_comes_from_the_history_table(own, monkeypatch, capsys):
+    put_history(own[1], WHOLE)
+    monkeypatch.setattr(query_command, "chosen_target", lambda stack: own[0])
+    assert run(["diff", "crm.user", "--from", BEFORE.format(0), "--csv"]) == 0
+    shown = capsys.readouterr()
+    assert "changed,1,name,old,ann" in shown.out.splitlines()
+    assert shown.err.count("from crm.user_history") == 1 and "1 added, 1 changed, 0 removed" in shown.err
+
+
 def test_a_history_table_is_found_by_the_name_that_its_table_has_noted(own):
     place, folder = own
     put_history(folder, WHOLE)
