@@ -23,6 +23,7 @@ _LEFT_OUT = re.compile(
 )
 _FOLDER = re.compile(r"topics/[^ \t]*/(?=[^/ \t]+\.avro)")
 _POSITION = re.compile(r"(0000\.)[\d.]*?0*([1-9]\d*)\.0000000000\.\d{20}")
+_ANSWER = re.compile(r"[0-9]|settled in ")  # of `sluice put` and `sluice wait`
 WIDTH = 150
 
 
@@ -51,7 +52,7 @@ def with_excerpt(readme: str, log: str) -> str:
     kept = []
     for number, line in enumerate(lines):
         if line.startswith(("$ sluice put ", "$ sluice wait ")):
-            answers = [each for each in lines[number + 1 : number + 3] if each[:1].isdigit()]
+            answers = [each for each in lines[number + 1 : number + 3] if _ANSWER.match(each)]
             kept += [line, *answers[:1]]
         elif line.startswith("Proof: "):
             kept.append(line)

@@ -240,7 +240,8 @@ def _print(outcome: WaitResult, timeout_s: float) -> None:
     found = outcome.found
     _print_lines([*set_aside_lines(found, outcome.began), *(() if found.settled else waiting_lines(found))])
     rows = f", {counted(found.quarantined_rows, 'row')} quarantined" if found.with_rows else ""
-    print_line(f"{describe_counts(found.counts)}{rows} after {outcome.seconds:.1f} s")
+    ended = "settled in" if found.settled else "waited"
+    print_line(f"{ended} {outcome.seconds:.1f} s (in bronze: {describe_counts(found.counts)}{rows})")
     sys.stdout.flush()
     if any(record.topic and record.code is None for record in found.parked):
         say("No rule takes the topic of some parked objects: `sluice config discover` proposes rules")

@@ -682,7 +682,7 @@ def test_status_and_wait_count_quarantined_rows(configured, capsys):
     assert run(["wait", "--timeout", "0", "--strict"]) == 1
     out = capsys.readouterr().out
     assert "rows quarantined\t2 rows of 1 object from before: `sluice quarantine list`" in out
-    assert "1 committed, 2 rows quarantined after" in out and run(["status"]) == 0
+    assert "(in bronze: 1 committed, 2 rows quarantined)" in out and run(["status"]) == 0
 
 
 def test_status_counts_what_admission_quarantined_and_names_the_lane_of_a_table(configured, capsys):

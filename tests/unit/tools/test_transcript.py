@@ -35,9 +35,17 @@ def test_a_run_is_shortened_and_stands_where_the_last_one_stood():
 
 
 def test_the_excerpt_is_commands_answers_and_the_proof():
-    whole = with_excerpt(README.read_text(encoding="utf-8"), LOG + "Proof: 1 object in bronze; unexplained: 0\n")
+    waited = "$ sluice wait --strict\nlocal stack sluice at x\nsettled in 2.0 s (in bronze: 37 committed)\n"
+    log = f"{LOG}{waited}Proof: 1 object in bronze; unexplained: 0\n"
+    whole = with_excerpt(README.read_text(encoding="utf-8"), log)
     excerpt = whole[whole.index(EXCERPT[0]) + len(EXCERPT[0]) : whole.index(EXCERPT[1])].splitlines()
-    assert excerpt == ["$ sluice put x", "37 objects  1 KiB", "Proof: 1 object in bronze; unexplained: 0"]
+    assert excerpt == [
+        "$ sluice put x",
+        "37 objects  1 KiB",
+        "$ sluice wait --strict",
+        "settled in 2.0 s (in bronze: 37 committed)",
+        "Proof: 1 object in bronze; unexplained: 0",
+    ]
 
 
 def test_the_kept_transcript_explains_every_object():

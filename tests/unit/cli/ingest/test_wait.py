@@ -196,6 +196,15 @@ def test_a_terminal_wraps_lines_between_words_and_shortens_keys(monkeypatch, cap
     assert words.count("container") == 3 and "crm.public.user+0+0000000010.avro" in "".join(words)
 
 
+def test_the_counts_of_the_bucket_are_told_apart_from_the_wait(capsys):
+    done, open_ = aside("a", "committed", NOW), aside("b", "pending", NOW)
+    _print(WaitResult(survey([done.id], {done.id: done}, []), 7.31, NOW), 60)
+    assert capsys.readouterr().out.splitlines() == ["settled in 7.3 s (in bronze: 1 committed)"]
+    both = {record.id: record for record in (done, open_)}
+    _print(WaitResult(survey(list(both), both, []), 60.0, NOW), 60)
+    assert capsys.readouterr().out.splitlines()[-1] == "waited 60.0 s (in bronze: 1 committed, 1 pending)"
+
+
 def test_so_many_reasons_are_listed_and_the_rest_counted():
     found = [aside(f"q-{n:02}", "quarantined", NOW, reason=f"reason {n}") for n in range(LINES_SHOWN + 2)]
     lines = lines_of(*found)
