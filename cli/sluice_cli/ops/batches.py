@@ -102,6 +102,8 @@ def show(
             for part in each.parts
         ],
         right=(4, 5, 6),
+        apart=(7,),
+        minor=(2, 5),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -27,7 +27,7 @@ from sluice_cli.ops.adopt_bucket import announces, configured, queue_arn, region
 from sluice_cli.ops.engine import EngineTrial
 from sluice_cli.status.overview import lanes_and_tables
 from sluice_cli.terminal.durations import TimeSpan, seconds
-from sluice_cli.terminal.findings import FAIL, OK, WARN, Finding
+from sluice_cli.terminal.findings import FAIL, OK, STYLES, WARN, Finding
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -83,11 +83,21 @@ def doctor(
         print_json([item.to_dict() for item in findings])
     else:
         print_table(
-            ("", "about", "found", "what to do"),
+            ("result", "about", "found", "what to do"),
             [(item.result, item.about, item.found, item.advice) for item in findings],
+            apart=(3,),
+            styles=STYLES,
         )
+        say(summary(findings))
     if any(item.result == FAIL for item in findings):
         raise typer.Exit(1)
+
+
+def summary(findings: Sequence[Finding]) -> str:
+    """How many checks failed, and how many gave a warning."""
+    failed, warned = (sum(item.result == result for item in findings) for result in (FAIL, WARN))
+    warnings = f", {counted(warned, 'warning')}" if warned else ""
+    return f"{failed or 'none'} of {counted(len(findings), 'check')} failed{warnings}"
 
 
 def _tried(target: Target, timeout_s: float) -> list[Finding]:
@@ -127,7 +137,7 @@ def _bronze(target: Target) -> Iterator[Finding]:
     if status == "Enabled":
         yield Finding("bronze bucket", OK, f"{target.bronze} keeps versions")
     else:
-        advice = f"aws s3api put-bucket-versioning --bucket {target.bronze} --versioning-configuration Status=Enabled"
+        advice = f"`aws s3api put-bucket-versioning --bucket {target.bronze} --versioning-configuration Status=Enabled`"
         yield Finding(
             "bronze bucket",
             FAIL,

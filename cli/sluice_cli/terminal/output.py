@@ -7,10 +7,11 @@ import json
 import os
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -63,9 +64,7 @@ def say(line: str, style: str = "") -> None:
     """
     sys.stdout.flush()
     if sys.stderr.isatty():
-        console = stderr_console()
-        for part in wrapped(escaped(line), console.width):
-            console.print(Text(part, style=style), soft_wrap=True, highlight=False)
+        _print_wrapped(stderr_console(), line, style=style)
         return
     # Escaped here, since beside a spinner rich takes the line and would follow its sequences.
     print(escaped(line), file=sys.stderr, flush=True)
@@ -77,8 +76,18 @@ def print_line(line: str = "", *, whole: str = "") -> None:
     Data that is copied or read by programs is printed by `print`, `print_table` and `print_json`.
     """
     if sys.stdout.isatty():
-        line = "\n".join(wrapped(escaped(line), escaping_console().width, whole))
-    print(line)
+        _print_wrapped(escaping_console(), line, whole)
+    else:
+        print(line)
+
+
+def _print_wrapped(console: Console, line: str, whole: str = "", style: str = "") -> None:
+    """Print a line in a terminal, wrapped between words, its label in colour unless NO_COLOR is set."""
+    for part in wrapped(escaped(line), console.width, whole):
+        shown = Text(part, style)
+        for label, colour in _LABELS.items():
+            shown.highlight_regex(rf"^ *{label}:", colour)
+        console.print(shown, soft_wrap=True, highlight=False)
 
 
 def wrapped(text: str, width: int, whole: str = "") -> list[str]:
@@ -114,6 +123,7 @@ def say_error(message: str, next_step: str = "") -> None:
 DOCUMENTS_SHOWN = 5
 GAP, WRAPPED_WIDTH = 2, 24  # between columns of a table; of a text that is wrapped, at least
 SHORTEST, LONGEST_SHORTENED = 14, 24  # characters that the narrowest table leaves of an id and of a long key
+_LABELS = {"error": "bold red", "warning": "yellow"}  # that begin a line, and the style a terminal shows them in
 _BLANK = frozenset({"", "-", "0", "0 B"})
 
 
@@ -159,14 +169,17 @@ def print_table(
     apart: Collection[int] = (),
     minor: Sequence[int] = (),
     whole: bool = False,
+    styles: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Print a table: aligned in a terminal, tab-separated in a pipe. `right` are the columns to align right.
 
     Where the terminal is too narrow, texts are wrapped between words, and `fitted_columns` decides what else gives way:
     columns that are empty or zero in every row, the folders of keys (`paths`), the middle of ids and texts (`shorten`),
-    whole columns (`minor`, the first one first). Keys, and texts of `apart`, that are still too long get a line of
-    their own below the row, in full. Where that doesn't suffice, each row is printed below the other, a line for each
-    column, every value in full. `whole` is for tables of data: no column and no value of theirs gives way.
+    whole columns (`minor`, the first one first). Keys that are still too long get a line of their own below the row, in
+    full. So do texts of `apart`, which may hold commands to copy, wrapped by `wrapped`, unless each fits into its row.
+    Where that doesn't suffice, each row is printed below the other, a line for each column, every value in full.
+    `whole` is for tables of data: no column and no value of theirs gives way. A terminal shows cells that are a key of
+    `styles` in its style.
     """
     if not sys.stdout.isatty():
         for row in chain([columns], rows):
@@ -176,7 +189,7 @@ def print_table(
     # Escaped here, since the table measures the cells.
     cells = [[_cell(value) for value in row] for row in chain([columns], rows)]
     below = sorted({*paths, *apart})
-    fitted = fitted_columns(cells, console.width, shorten=shorten, paths=paths, below=below, minor=minor, whole=whole)
+    fitted = fitted_columns(cells, console.width, shorten=shorten, paths=paths, apart=apart, minor=minor, whole=whole)
     if fitted is None:
         _print_below_each_other(console, cells)
         return
@@ -187,18 +200,24 @@ def print_table(
     ]
     aligned = ["right" if at in set(right) else "left" for at in fitted]
     if all(at in fitted or _is_blank(cells, at) for at in below):
-        console.print(_grid(shown, tuple(fitted.values()), aligned))
+        console.print(_grid(shown, tuple(fitted.values()), aligned, styles))
     else:
         for number, (texts, row) in enumerate(zip(shown, cells, strict=True)):
-            console.print(_grid([texts], tuple(fitted.values()), aligned, headed=not number))
-            for value in (row[at] for at in below if at not in fitted and row[at] not in _BLANK):
-                console.print(Text(f"  {value}", "" if number else "bold"), soft_wrap=True, highlight=False)
+            console.print(_grid([texts], tuple(fitted.values()), aligned, styles, headed=not number))
+            for at in (at for at in below if at not in fitted and row[at] not in _BLANK):
+                for part in wrapped(f"  {row[at]}", console.width) if at in apart else [f"  {row[at]}"]:
+                    console.print(Text(part, "" if number else "bold"), soft_wrap=True, highlight=False)
     if left_out := [cells[0][number] for number in minor if number not in fitted and not _is_blank(cells, number)]:
         say(f"Too narrow for {', '.join(left_out)}: a wider terminal, a pipe or --json shows everything")
 
 
 def _grid(
-    rows: Sequence[Sequence[str]], widths: Sequence[int], aligned: Sequence[str], *, headed: bool = True
+    rows: Sequence[Sequence[str]],
+    widths: Sequence[int],
+    aligned: Sequence[str],
+    styles: Mapping[str, str],
+    *,
+    headed: bool = True,
 ) -> Table:
     """Lay rows out in columns of these widths; the first row are the headings, if it is `headed`."""
     grid = Table(box=None, header_style="bold", pad_edge=False, show_header=headed)
@@ -206,7 +225,7 @@ def _grid(
         # As Text a cell holds no markup.
         grid.add_column(Text(heading), justify="right" if side == "right" else "left", width=width, overflow="fold")
     for row in rows[1:] if headed else rows:
-        grid.add_row(*map(Text, row))
+        grid.add_row(*(Text(value, styles.get(value, "")) for value in row))
     return grid
 
 
@@ -216,27 +235,28 @@ def fitted_columns(
     *,
     shorten: Collection[int] = (),
     paths: Collection[int] = (),
-    below: Collection[int] = (),
+    apart: Collection[int] = (),
     minor: Sequence[int] = (),
     whole: bool = False,
 ) -> dict[int, int] | None:
     """The columns that a terminal of `width` columns shows, each with its width. None if too few would be left.
 
-    `rows` include the headings. Columns of `below` go last, since their values get lines of their own. See
+    `rows` include the headings. Values of `paths` and `apart` that have no column get lines of their own. See
     `print_table` for what gives way, in the order that it names.
     """
     everything = tuple(range(len(rows[0])))
     filled = tuple(number for number in everything if number == 0 or not _is_blank(rows, number))
     attempts: list[tuple[tuple[int, ...], Collection[int], Collection[int]]] = [(everything, (), ())]
     if not whole:
-        gone = [set(minor[:position]) for position in range(len(minor) + 1)]
+        gone = [{*apart, *minor[:position]} for position in range(len(minor) + 1)]
         left = [tuple(number for number in filled if number not in each) for each in gone]
-        attempts += [(filled, (), ()), *((kept, shorten, paths) for kept in left)]
-        attempts += [(tuple(at for at in kept if at not in below), shorten, ()) for kept in left if below]
+        attempts += [(filled, (), ()), (left[0], (), ()), *((kept, shorten, paths) for kept in left)]
+        attempts += [(tuple(at for at in kept if at not in paths), shorten, ()) for kept in left if paths]
     for kept, short, folders in attempts:
         shown = [[row[number] for number in kept] for row in rows]
         places = [[kept.index(number) for number in given if number in kept] for given in (short, folders)]
-        widths = column_widths(shown, width, shorten=places[0], paths=places[1])
+        pieces = [kept.index(number) for number in apart if number in kept]
+        widths = column_widths(shown, width, shorten=places[0], paths=places[1], pieces=pieces)
         if widths is not None:
             return dict(zip(kept, widths, strict=True))
     return None
@@ -248,17 +268,24 @@ def _is_blank(rows: Sequence[Sequence[str]], number: int) -> bool:
 
 
 def column_widths(
-    rows: Sequence[Sequence[str]], width: int, *, shorten: Collection[int] = (), paths: Collection[int] = ()
+    rows: Sequence[Sequence[str]],
+    width: int,
+    *,
+    shorten: Collection[int] = (),
+    paths: Collection[int] = (),
+    pieces: Collection[int] = (),
 ) -> list[int] | None:
     """The widths of a table's columns in a terminal of `width` columns, headings included. None if they don't fit.
 
     A column is never narrower than its longest word, or what `shorten` leaves of it; one of `paths` than the last part
-    of its longest key. A text that is wrapped gets at least WRAPPED_WIDTH.
+    of its longest key, and one of `pieces` than its longest text. A text that is wrapped gets at least WRAPPED_WIDTH.
     """
     columns = list(zip(*rows, strict=True))
     natural = [max(map(cell_len, column)) for column in columns]
     least = [
-        max(
+        natural[number]
+        if number in pieces
+        else max(
             _least_width(_last_part(value) if number in paths else value, short=bool(row) and number in shorten)
             for row, value in enumerate(column)
         )

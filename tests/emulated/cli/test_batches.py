@@ -1,5 +1,7 @@
 """`sluice batch`: what is open, what the next run does with it, and giving it up."""
 
+import re
+
 import pytest
 from builders import note_commit
 from emulation.stack import NOW, describe
@@ -49,6 +51,15 @@ def test_open_batches_are_listed_with_what_the_next_run_does(stack, batch, capsy
     assert [item["key"] for part in found["tables"] for item in part["objects"]] == ["k2", "k0", "k1"]
     assert run(["batch", "show", batch[:6]]) == 0
     assert "merge it again with nothing beside it" in capsys.readouterr().out
+
+
+def test_open_batches_are_a_table_in_80_columns(stack, batch, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["batch", "show"]) == 0
+    lines = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()]
+    assert lines[0].startswith("batch") and lines[1] == "  next run" and len(lines) == 6
+    assert "crm.task" in lines[2] and lines[3] == "  merge it again with nothing beside it"
 
 
 def test_tables_with_data_are_listed_by_the_ledger(stack, capsys):

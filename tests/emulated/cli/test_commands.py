@@ -1,5 +1,7 @@
 """The verbs on an emulated stack: S3, DynamoDB and CloudFormation."""
 
+import re
+
 import pytest
 from emulation.stack import NOW, REGION, describe
 
@@ -172,7 +174,9 @@ def test_parked_and_quarantined_objects_fail_a_wait_only_when_it_is_strict(stack
     assert run(["wait", *arguments]) == code
     out = capsys.readouterr().out.splitlines()
     assert "parked\t1 object from before: `sluice quarantine list --parked`" in out
-    assert "quarantined\t1 object from before: `sluice quarantine list`" in out and out[-1].startswith("1 parked, 1")
+    assert "quarantined\t1 object from before: `sluice quarantine list`" in out and out[-1].endswith(
+        "(in bronze: 1 parked, 1 quarantined)"
+    )
 
 
 def test_wait_lists_what_is_set_aside_while_it_waits(stack, capsys, monkeypatch):
@@ -560,6 +564,20 @@ def test_doctor_finds_what_is_not_set_up_yet(stack, capsys):
         "lost notices": "ok",
         "announcements": "ok",
     }
+
+
+def test_doctor_shows_each_fix_whole_below_its_check(stack, monkeypatch, capsys):
+    stack.s3.put_bucket_versioning(Bucket="s-bronze", VersioningConfiguration={"Status": "Suspended"})
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["doctor"]) == 1
+    shown = capsys.readouterr()
+    lines = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", shown.out).splitlines()]
+    assert lines[0].split() == ["result", "about", "found"] and lines[1] == "  what to do"
+    fixes = [line.strip() for line in lines[2:] if line.startswith("  ") and line.lstrip().startswith("`")]
+    command = "`aws s3api put-bucket-versioning --bucket s-bronze --versioning-configuration Status=Enabled`"
+    assert {command, "`sluice config push tables.yaml`"} <= set(fixes)
+    assert shown.err.splitlines()[-1] == "5 of 11 checks failed"
 
 
 def test_doctor_reports_a_batch_that_was_never_announced(stack, capsys):

@@ -46,6 +46,16 @@ def test_services_are_a_table_in_80_columns(monkeypatch, capsys):
     assert any(line.startswith("shop.orders") and "cluster" in line and "running" in line for line in lines)
 
 
+def test_a_command_of_a_failed_service_stands_in_one_piece(monkeypatch, capsys):
+    document = sample_status()
+    command = "`sluice catalog sync shop.order_lines_of_the_last_year`"
+    error = {"code": "AccessDeniedException", "message": f"{command} shows the reason and retries"}
+    failed = [{**each, "error": error} for each in document["services"]]
+    for width in (80, 100, 130):
+        lines, _ = lines_of({**document, "services": failed}, monkeypatch, capsys, width)
+        assert sum(command in line for line in lines) == len(failed)
+
+
 def test_a_service_that_found_nothing_to_do_says_so():
     report = {"files_before": 0, "files_after": 0, "bytes_before": 0, "bytes_after": 0, "rows": 0, "ms": 2_000}
     assert describe_report(report) == "nothing to do, 2.0 s"

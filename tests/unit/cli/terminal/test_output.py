@@ -18,6 +18,7 @@ from sluice_cli.terminal.output import (
     print_line,
     print_table,
     say,
+    say_error,
     wrapped,
 )
 from sluice_read.values import column_names, far_timestamp, rows_of
@@ -174,7 +175,54 @@ def test_a_key_that_fits_beside_nothing_stands_whole_below_its_row(monkeypatch, 
 def test_a_long_text_stands_below_its_row_before_an_id_is_shortened(monkeypatch, capsys):
     rows = [("run-main-20261121T154711Z-94f63899", "lapsed", REASON)]
     lines = printed(monkeypatch, capsys, ("run", "state", "why"), rows, apart=(2,), width=60)
-    assert lines[2].split() == list(rows[0][:2]) and lines[3] == f"  {REASON}"
+    assert lines[2].split() == list(rows[0][:2]) and " ".join(lines[3:]).split() == REASON.split()
+    assert all(len(line) <= 60 for line in lines) and all(line.startswith("  ") for line in lines[3:])
+
+
+FIX = "Check what the log says of its last run, then run `sluice quarantine retry --code not_avro --table crm.user`"
+
+
+@pytest.mark.parametrize("width", [50, 80, 120])
+def test_a_command_to_copy_stands_in_one_piece_below_its_row(monkeypatch, capsys, width):
+    rows = [("fail", "quarantine", "not merged: 3 objects", FIX), ("ok", "ledger", "is active", "")]
+    lines = printed(monkeypatch, capsys, ("result", "about", "found", "what to do"), rows, apart=(3,), width=width)
+    assert lines[1].strip() == "what to do" and lines[2].split()[:2] == ["fail", "quarantine"]
+    assert any("`sluice quarantine retry --code not_avro --table crm.user`" in line for line in lines)
+    assert [word for line in lines[3:-1] for word in line.split()] == FIX.split()
+    assert all(len(line) <= max(width, 62) for line in lines) and lines[-1].startswith("ok ")
+
+
+def test_a_text_that_fits_in_one_piece_stays_in_its_row(monkeypatch, capsys):
+    rows = [("fail", "quarantine", "not merged: 3 objects", FIX)]
+    lines = printed(monkeypatch, capsys, ("result", "about", "found", "what to do"), rows, apart=(3,), width=160)
+    assert len(lines) == 2 and lines[1].endswith(FIX)
+
+
+def styled(monkeypatch, capsys, *, terminal=True, **environment):
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(f"sys.{name}.isatty", lambda: terminal, raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in {"COLUMNS": "80", "TERM": "xterm", **environment}.items():
+        monkeypatch.setenv(name, value)
+    say_error("it failed", "try again")
+    print_line("  warning: an error: of old")
+    print_table(("result", "found"), [("fail", "ok then"), ("ok", "fail")], styles={"fail": "red", "ok": "green"})
+    shown = capsys.readouterr()
+    return shown.err + shown.out
+
+
+def test_a_terminal_shows_errors_warnings_and_results_in_colour(monkeypatch, capsys):
+    shown = styled(monkeypatch, capsys)
+    assert "\x1b[1;31merror:\x1b[0m it failed\nnext step: try again\n" in shown
+    assert re.search(r"\x1b\[33m *warning:\x1b\[0m an error: of old\n", shown)
+    assert "\x1b[31mfail" in shown and "\x1b[32mok" in shown and "\x1b[32mok then" not in shown
+
+
+def test_a_pipe_and_no_color_show_no_colour(monkeypatch, capsys):
+    assert "\x1b" not in styled(monkeypatch, capsys, terminal=False)
+    shown = styled(monkeypatch, capsys, NO_COLOR="1")
+    assert "error: it failed" in re.sub(r"\x1b\[[01]?m", "", shown)
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", shown)
 
 
 def test_a_narrow_table_leaves_out_minor_columns_and_names_them(monkeypatch, capsys):
