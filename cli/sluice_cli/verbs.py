@@ -71,7 +71,7 @@ VERBS = {
     "trace": Verb(
         "sluice_cli.trace.trace:trace",
         _TRACE,
-        "Show one object's way as a waterfall: put, notice, admit, claim, read, commit, readable.",
+        "Show one object's path as a waterfall: put, notice, admit, claim, read, commit, readable.",
     ),
     "row": Verb(
         "sluice_cli.trace.row:row",

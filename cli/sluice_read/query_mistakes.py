@@ -27,7 +27,7 @@ _SENTENCES = tuple(
     for pattern, sentence in (
         (r'Referenced column (".*") not found in FROM clause!', r"No table of the statement has a column \1"),
         (r'Table (".*") does not have a column named (".*")', r"\1 has no column \2"),
-        (r'Column (".*") in (EXCLUDE|REPLACE) list not found in FROM clause', r"\2 names \1, which is no column"),
+        (r'Column (".*") in (EXCLUDE|REPLACE) list not found in FROM clause', r"\2 names \1, which is not a column"),
         (r'Referenced table (".*") not found!', r"\1 is used, and FROM names no such table"),
         (r"Table with name (.*?) does not exist.*", r"There is no table \1"),
         (r"(?:\w+ )*Function with name (.*) does not exist!", r"DuckDB has no function \1"),

@@ -222,7 +222,7 @@ _TRUE, _FALSE = frozenset(("true", "t", "1")), frozenset(("false", "f", "0"))
 
 
 def _no(text: str) -> Any:
-    raise ValueError(f"{text[:40]!r} is no number")
+    raise ValueError(f"{text[:40]!r} is not a number")
 
 
 def _whole(text: str) -> int:

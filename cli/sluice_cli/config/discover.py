@@ -171,7 +171,7 @@ def _chosen(
     """Return the operator's choices by topic. Raises UsageError for an invalid one."""
     if database is not None and not NAME.fullmatch(database):
         raise UsageError(
-            f"{database!r} is no name of a database",
+            f"{database!r} is not a database name",
             next_step="Use a lower-case letter, then such letters, digits and _",
         )
     found: Chosen = {}
@@ -198,7 +198,7 @@ def _chosen(
             ]
             if wrong:
                 raise UsageError(
-                    f"{wrong[0]!r} is no {'table (database.table)' if name == 'table' else 'column name'}",
+                    f"{wrong[0]!r} is not a {'table (database.table)' if name == 'table' else 'column name'}",
                     next_step="As in --key tickit.ecomm.sale=salesid",
                 )
             found.setdefault(topic, {})[name] = parts

@@ -62,7 +62,7 @@ def import_properties(
       sluice config import sale.properties --table ecomm.sale --write
     """
     if topic is not None and not TOPIC.fullmatch(topic):
-        raise UsageError(f"{topic!r} is no topic's name", next_step="Use letters, digits, . _ and -")
+        raise UsageError(f"{topic!r} is not a topic name", next_step="Use letters, digits, . _ and -")
     entries = _entries(properties, 0)
     several = config_files(entries)
     if several and (topic is not None or table is not None):
@@ -124,7 +124,7 @@ def _type(written: str | None) -> str | None:
         return None
     known = {"cow": COW, "copy_on_write": COW, "mor": MOR, "merge_on_read": MOR}
     if written.lower() not in known:
-        raise UsageError(f"{written!r} is no table type", next_step="Use cow or mor")
+        raise UsageError(f"{written!r} is not a table type", next_step="Use cow or mor")
     return known[written.lower()]
 
 

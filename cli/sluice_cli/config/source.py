@@ -131,7 +131,7 @@ def _lanes(tree: YamlLines, written: Any) -> dict[str, LaneConfig]:
     for name, sizes in (written or {}).items():
         path: Path = ("lanes", name)
         if not isinstance(name, str) or not LANE.fullmatch(name):
-            tree.mistake(path, "is no lane's name: at most 32 of a-z, 0-9 and -")
+            tree.mistake(path, "is not a lane name: at most 32 of a-z, 0-9 and -")
             continue
         lanes[name] = LaneConfig(name=name)  # rules may use the lane, whatever is wrong with its sizes
         form = _validated(tree, Lane, {} if sizes is None else sizes, path)
@@ -228,7 +228,7 @@ def _check_key_pattern(tree: YamlLines, own: Mapping[str, Any], rule: TableRule,
     elif TOPIC_GROUP not in groups_of(rule.key_pattern) and (rule.topic is None or "*" in rule.topic):
         tree.mistake(
             (*path, "key_pattern"),
-            "tells no topic, and the rule takes several: add a group, as in exports/(?P<topic>[^/]+)/.*, or give the "
+            "names no topic, and the rule takes several: add a group, as in exports/(?P<topic>[^/]+)/.*, or give the "
             "rule a topic without *",
         )
 
@@ -258,7 +258,7 @@ def _groups(tree: YamlLines, rule: TableRule, path: Path) -> dict[str, int] | No
     try:
         compiled = re.compile(rule.pattern)
     except re.error as error:
-        tree.mistake((*path, "topic_regex"), f"is no regular expression: {error}")
+        tree.mistake((*path, "topic_regex"), f"is not a regular expression: {error}")
         return None
     return {**{str(number): number for number in range(1, compiled.groups + 1)}, **compiled.groupindex}
 

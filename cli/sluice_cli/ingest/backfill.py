@@ -21,10 +21,10 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import ListedVersion, Objects
 from sluice_aws.stack import Target
-from sluice_cli.ingest.workload import RATE, DryRun, Rate, Throttle, Workload
+from sluice_cli.ingest.workload import RATE, Rate, Throttle, Workload
 from sluice_cli.terminal.interaction import Yes, ask, bars, counting
 from sluice_cli.terminal.known_names import check_prefix
-from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say, visible
+from sluice_cli.terminal.output import DryRun, Json, Stack, chosen_target, counted, print_json, print_line, say, visible
 from sluice_cli.terminal.stack import supervise_now
 
 AT_ONCE = 100  # objects that are admitted before the rate is looked at
@@ -34,7 +34,9 @@ FAILED_SHOWN = 10
 def backfill(
     prefix: Annotated[
         str,
-        typer.Option("--prefix", metavar="PREFIX", help="Only objects whose keys begin so.", show_default=False),
+        typer.Option(
+            "--prefix", metavar="PREFIX", help="Only objects whose keys have this prefix.", show_default=False
+        ),
     ] = "",
     rate: Rate = RATE,
     dry_run: DryRun = False,

@@ -91,8 +91,9 @@ def put(
     The key of a folder's file is its path in the folder; the key of a single file is its name, and is printed.
     Two files with the same key are refused; to get both versions, put them one after the other.
 
-    Of a folder, hidden files and folders are left out, the local stack's own folder, pipes, and links that lead out of
-    it. Names that no rule in force takes are copied, and counted: their objects are parked until a rule takes them.
+    Hidden files and folders in folders are skipped, and so are the local stack's own folder, pipes, and links that lead
+    out of the folder. Names that no rule in force takes are copied, and counted: their objects are parked until a rule
+    takes them.
 
     Examples:
 
@@ -243,19 +244,19 @@ def _say_unmatched(unmatched: Sequence[Unmatched], copied: int) -> None:
         example = next(item.key for item in unmatched if item.reason == reason)
         names = visible(example) if number == 1 else f"{number:,} names, for example {visible(example)}"
         say(f"  {visible(reason)}: {names}")
-    known = sum(_tells_its_topic(item.key) for item in unmatched)
+    known = sum(_names_its_topic(item.key) for item in unmatched)
     others = len(unmatched) - known
     if known:
         say(f"`sluice config discover` proposes rules for {f'{known:,} of ' if others else ''}them")
     if others:
         say(
-            f"{counted(others, 'name tells', 'names tell')} no topic or no format: name the files as in "
+            f"{counted(others, 'name gives', 'names give')} no topic or format: name the files as in "
             "topics/TOPIC/FILE.json, or add a rule with a `key_pattern`"
         )
 
 
-def _tells_its_topic(key: str) -> bool:
-    """Whether `sluice config discover` can propose a rule by the key alone, whose extension tells the format too."""
+def _names_its_topic(key: str) -> bool:
+    """Whether `sluice config discover` can propose a rule by the key alone, whose extension names the format too."""
     if classify(key, None).kind == CHANGE_FILE:
         return True
     layout = layout_of(key)

@@ -67,7 +67,7 @@ Names = Annotated[
     ),
 ]
 OfTable = Annotated[
-    str | None, typer.Option("--table", metavar="TABLE", help="Only of this table: database.name.", show_default=False)
+    str | None, typer.Option("--table", metavar="TABLE", help="Only of this table: database.table.", show_default=False)
 ]
 OfCode = Annotated[
     str | None, typer.Option("--code", metavar="CODE", help="Only for this reason, by its code.", show_default=False)
@@ -84,7 +84,7 @@ def list_entries(
     table: OfTable = None,
     topic: OfTopic = None,
     code: OfCode = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many.")] = LISTED,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Maximum number of entries.")] = LISTED,
     parked: Annotated[
         bool,
         typer.Option(
@@ -144,7 +144,7 @@ def show(
             help=f"An id as `list` shows it (the first {SHORTEST_ID} characters are enough), or an object's key.",
         ),
     ],
-    rows: Annotated[int, typer.Option("--rows", metavar="N", min=0, help="At most so many of its rows.")] = ROWS_SHOWN,
+    rows: Annotated[int, typer.Option("--rows", metavar="N", min=0, help="Maximum number of its rows.")] = ROWS_SHOWN,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:

@@ -22,11 +22,11 @@ from sluice_aws.s3.objects import COLD, Objects, pages_of_bronze
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.stack import Target
 from sluice_cli.ingest.replay_end import ReplayEnd, TableEnd
-from sluice_cli.ingest.workload import RATE, DryRun, Rate, Throttle, Workload
+from sluice_cli.ingest.workload import RATE, Rate, Throttle, Workload
 from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.interaction import Yes, ask, bars, counting
 from sluice_cli.terminal.known_names import check_prefix, check_table
-from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say
+from sluice_cli.terminal.output import DryRun, Json, Stack, chosen_target, counted, print_json, print_line, say
 from sluice_cli.terminal.stack import supervise_now
 from sluice_read.moments import instant_of, point_in_time, refuse_backwards
 
@@ -51,11 +51,13 @@ GONE = "it is no longer in bronze"
 def replay(
     prefix: Annotated[
         str | None,
-        typer.Option("--prefix", metavar="PREFIX", help="Only objects whose keys begin so.", show_default=False),
+        typer.Option(
+            "--prefix", metavar="PREFIX", help="Only objects whose keys have this prefix.", show_default=False
+        ),
     ] = None,
     table: Annotated[
         str | None,
-        typer.Option("--table", metavar="TABLE", help="Only of this table: database.name.", show_default=False),
+        typer.Option("--table", metavar="TABLE", help="Only of this table: database.table.", show_default=False),
     ] = None,
     batch: Annotated[
         str | None, typer.Option("--batch", metavar="ID", help="Only those of this batch.", show_default=False)

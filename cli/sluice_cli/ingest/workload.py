@@ -18,9 +18,8 @@ from sluice_cli.terminal.output import counted, human_age, human_bytes, visible
 TABLES_SHOWN = 20
 RATE = 200
 Rate = Annotated[
-    int, typer.Option("--rate", metavar="N", min=1, max=10_000, help="At most so many objects per second.")
+    int, typer.Option("--rate", metavar="N", min=1, max=10_000, help="Maximum number of objects per second.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
 
 
 @dataclass

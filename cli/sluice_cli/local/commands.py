@@ -42,7 +42,7 @@ def _ipv4(given: str) -> str:
     try:
         return str(IPv4Address(given))
     except ValueError as error:
-        raise typer.BadParameter(f"{given} is no IPv4 address such as 0.0.0.0 or 172.17.0.1") from error
+        raise typer.BadParameter(f"{given} is not an IPv4 address such as 0.0.0.0 or 172.17.0.1") from error
 
 
 app = typer.Typer(
@@ -72,7 +72,10 @@ def up(
     ] = False,
     port: Port = None,
     emr_port: Annotated[
-        int | None, typer.Option("--emr-port", help="Port of the EMR Serverless stand-in.", show_default=False)
+        int | None,
+        typer.Option(
+            "--emr-port", help="Port of the EMR Serverless stand-in; a free one by default.", show_default=False
+        ),
     ] = None,
     bind: Annotated[
         str,

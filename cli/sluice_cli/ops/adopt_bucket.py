@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from sluice.errors import CommandFailed, UsageError
 from sluice_cli.errors import BucketElsewhere, NotificationOverlap
-from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, say
+from sluice_cli.terminal.output import DryRun, Json, Stack, chosen_target, print_json, say
 
 ID = "sluice"
 CREATED = "s3:ObjectCreated:*"
@@ -27,9 +27,7 @@ def adopt_bucket(
             help="eventbridge (works beside any other notification) or queue (directly to the stack's queue, faster).",
         ),
     ] = "eventbridge",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the resulting configuration and change nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:

@@ -69,7 +69,7 @@ def show(
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """List the open batches by table: how often a run tried to finish them in vain, and what the next run does.
+    """List the open batches by table: how many runs failed to finish them, and what the next run does.
 
     A run that dies leaves its batch open, and the next one finishes it. --json also lists the objects of each table.
 
@@ -111,7 +111,8 @@ def show(
 def give_up(
     batch: Annotated[str, typer.Argument(metavar="BATCH", help="The beginning of its id, as `show` lists it.")],
     table: Annotated[
-        str | None, typer.Option("--table", metavar="TABLE", help="Only this table: database.name.", show_default=False)
+        str | None,
+        typer.Option("--table", metavar="TABLE", help="Only this table: database.table.", show_default=False),
     ] = None,
     note: Annotated[
         str | None, typer.Option("--note", metavar="TEXT", help="Kept with the objects.", show_default=False)
@@ -160,7 +161,7 @@ def _ledger(target: Target) -> Ledger:
 
 
 def _open_batches(target: Target, ledger: Ledger, named: str | None) -> Sequence[_OpenBatch]:
-    """The open batches of every lane, oldest first, or those whose id begins so. Raises UsageError if there is none."""
+    """The open batches of every lane, oldest first, or those whose ids begin with it. Raises UsageError for none."""
     manifests = ManifestStore(Objects(target.client("s3")), target.silver)
     found = [
         _OpenBatch(state.lane, pointer, manifests.manifest(pointer.s3_key))

@@ -1,4 +1,4 @@
-"""`sluice dlq`: lists what the dead-letter queues hold, and works it off."""
+"""`sluice dlq`: lists the messages of the dead-letter queues, and processes them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.stack import Target
 from sluice_cli.terminal.output import (
+    DryRun,
     Json,
     Stack,
     chosen_target,
@@ -38,7 +39,7 @@ _MEANING = {
     EVENTS: "records of committed batches that announce gave up",
     CALLS: "calls of reconcile that failed for good",
 }
-LOOK_S, WORK_S = 20, 120  # seconds for which messages are hidden from others while they are listed, and worked off
+LOOK_S, WORK_S = 20, 120  # seconds for which messages are hidden from others while they are listed, and processed
 AT_ONCE = 10  # messages of one call
 EXCERPT = 300  # characters of a text that isn't understood
 EMPTY_ANSWERS = 3  # in a row, after which a queue counts as empty: SQS asks only some of its servers
@@ -130,14 +131,17 @@ def list_letters(
 def redrive(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="notices, events or calls.")],
     count: Annotated[
-        int | None, typer.Option("--count", metavar="N", min=1, help="At most so many messages.", show_default=False)
+        int | None,
+        typer.Option(
+            "--count", metavar="N", min=1, help="Maximum number of messages. Default: all.", show_default=False
+        ),
     ] = None,
-    rate: Annotated[float, typer.Option("--rate", metavar="N", min=0.1, help="Messages a second.")] = 50.0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    rate: Annotated[float, typer.Option("--rate", metavar="N", min=0.1, help="Messages per second.")] = 50.0,
+    dry_run: DryRun = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Work off the messages of a dead-letter queue, once the cause is gone.
+    """Process the messages of a dead-letter queue, once the cause is gone.
 
     notices go back to the queue that admit reads; an object that is known already changes nothing. For events
     and calls, reconcile is called once, which does their work; messages whose batches are announced are removed.
@@ -218,7 +222,7 @@ def _condition(content: Mapping[str, Any]) -> str:
 
 def _chosen(queue: str) -> tuple[str, ...]:
     if queue and queue not in _OUTPUTS:
-        raise UsageError(f"{queue!r} is no queue", next_step="Name notices, events or calls")
+        raise UsageError(f"{queue!r} is not a queue", next_step="Name notices, events or calls")
     return (queue,) if queue else tuple(_OUTPUTS)
 
 

@@ -65,13 +65,15 @@ def status(
         typer.Option(
             "--since",
             metavar="TIME",
-            help="Start of the page's time span: 2h or 7d ago, or a time with its zone.",
+            help="With --html: where the page's time span begins: 2h or 7d ago, or a time with its zone.",
             show_default=PAGE_LOOKS_BACK,
         ),
     ] = None,
     watch: Annotated[
         bool,
-        typer.Option("--watch", help="Write the page again and again until Ctrl-C; a browser that shows it follows."),
+        typer.Option(
+            "--watch", help="With --html: write the page again and again until Ctrl-C; a browser that shows it follows."
+        ),
     ] = False,
     every: Annotated[
         float,
@@ -79,7 +81,7 @@ def status(
             "--every",
             metavar="DURATION",
             parser=seconds,
-            help="The pause between two pages of a watch: 30s, 5m.",
+            help="With --watch: the pause between two pages: 30s, 5m.",
         ),
     ] = EVERY_S,
     stack: Stack = None,

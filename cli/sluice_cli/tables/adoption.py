@@ -22,9 +22,9 @@ from sluice_aws.stack import Target
 from sluice_cli.status.service_entries import describe_error, service_entries
 from sluice_cli.tables.inspect import TableName
 from sluice_cli.terminal.durations import TimeSpan, seconds
-from sluice_cli.terminal.interaction import ask
+from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.known_names import known_table
-from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say
+from sluice_cli.terminal.output import DryRun, Json, Stack, chosen_target, counted, print_json, print_line, say
 from sluice_cli.terminal.services import request_services, wait_for_services
 
 
@@ -37,8 +37,8 @@ def adopt(
         float,
         typer.Option("--wait", metavar="DURATION", parser=seconds, help="Wait so long for the commit: 90s, 5m."),
     ] = TimeSpan(0),
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the other table and change nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -105,7 +105,7 @@ def _read(target: Target, source: str, check: Callable[[Mapping[str, str]], Fore
     place = urlsplit(source)
     bucket, prefix = place.netloc, place.path.strip("/")
     if place.scheme not in ("s3", "s3a") or not bucket or not prefix:
-        raise UsageError(f"--from {source} is no path in S3", next_step="Name the table's folder: s3://bucket/path")
+        raise UsageError(f"--from {source} is not a path in S3", next_step="Name the table's folder: s3://bucket/path")
     if bucket == target.silver:
         raise NotAdoptable(
             "The other table lies in the silver bucket, where a run may only use its own tables",

@@ -29,7 +29,17 @@ from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.stack import Target
 from sluice_cli.errors import NotInCatalog
 from sluice_cli.terminal.known_names import known_table
-from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_table, say, stderr_console
+from sluice_cli.terminal.output import (
+    DryRun,
+    Json,
+    Stack,
+    chosen_target,
+    counted,
+    print_json,
+    print_table,
+    say,
+    stderr_console,
+)
 
 app = typer.Typer(
     name="catalog",
@@ -57,7 +67,7 @@ def sync(
             metavar="[TABLE...]", help="database.table. Default: every table with data.", show_default=False
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:

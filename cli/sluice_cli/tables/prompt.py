@@ -44,7 +44,7 @@ def prompt(run: Callable[[str], None], tables: Callable[[], Sequence[str]], hist
                 elif statement.lower() == ".help":
                     say(_HELP)
                 elif statement.startswith("."):
-                    say(f"{visible(statement)} is no command. {_HELP}")
+                    say(f"{visible(statement)} is not a command. {_HELP}")
                 else:
                     run(statement)
             except SluiceError as error:

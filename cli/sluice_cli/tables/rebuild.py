@@ -27,6 +27,7 @@ from sluice_cli.tables.rebuild_plan import ReplayPlan, counts_of, obstacles, pla
 from sluice_cli.terminal.interaction import Yes, ask, bars, counting
 from sluice_cli.terminal.known_names import known_table
 from sluice_cli.terminal.output import (
+    DryRun,
     Json,
     Stack,
     chosen_target,
@@ -54,13 +55,7 @@ app = typer.Typer(
 @app.command("table")
 def table(
     name: Annotated[str, typer.Argument(metavar="TABLE", help="database.table", show_default=False)],
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Show what would be read and moved, what is gone, and the obstacles. Changes nothing.",
-        ),
-    ] = False,
+    dry_run: DryRun = False,
     yes: Yes = False,
     history: Annotated[
         bool,

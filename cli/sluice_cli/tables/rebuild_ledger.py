@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
-
-import typer
 
 from sluice.changes.position import generation_of
 from sluice.hudi.own_metadata import PURGED_PROPERTY
@@ -24,6 +21,7 @@ from sluice_cli.config.review import lane_names
 from sluice_cli.errors import LedgerInUse, NotAllRecovered
 from sluice_cli.terminal.interaction import Yes, ask, counting
 from sluice_cli.terminal.output import (
+    DryRun,
     Json,
     Stack,
     chosen_target,
@@ -52,9 +50,7 @@ class Result:
 
 
 def ledger(
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what is missing and what is outdated. Changes nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     yes: Yes = False,
     as_json: Json = False,
     stack: Stack = None,

@@ -19,7 +19,7 @@ _LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 def serve(
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="The port; 0 takes a free one.")] = 8017,
-    rows: Annotated[int, typer.Option("--rows", min=1, max=100_000, help="At most so many rows a page.")] = 10_000,
+    rows: Annotated[int, typer.Option("--rows", min=1, max=100_000, help="Maximum number of rows per page.")] = 10_000,
     seconds: Annotated[
         float,
         typer.Option(

@@ -42,6 +42,7 @@ stacks_named: ContextVar[set[str] | None] = ContextVar("stacks_named", default=N
 # The command line, for records of decisions; the root command sets it.
 command_line: ContextVar[str] = ContextVar("command_line", default="sluice")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
 
 
 def chosen_target(stack: str | None) -> Target:

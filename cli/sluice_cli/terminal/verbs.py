@@ -6,6 +6,7 @@ verbs' docstrings.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +21,7 @@ from sluice_cli.terminal.completion import complete
 from sluice_cli.terminal.run import Commands
 
 _LONGEST_SUMMARY = 400  # characters of a verb's first sentence
+_RANGE = re.compile(r"(?:([0-9.]+)<=?)?x(?:[<>]=?([0-9.]+))?")  # as Typer writes the bounds of a number
 _VALUES = {"int": "N", "float": "N", "str": "TEXT", "path": "PATH"}  # of options without a name for their value
 
 
@@ -84,6 +86,8 @@ def _without_types(command: Any) -> None:
             parameter.get_usage_pieces = partial(_pieces, usage)
         elif parameter.metavar is None and not parameter.is_flag:
             parameter.display_type_rich = partial(_value_shown, parameter.display_type)
+        if parameter.param_type_name == "option":
+            parameter.get_help_record = partial(_record_shown, parameter.get_help_record)
     for each in getattr(command, "commands", {}).values():
         _without_types(each)
 
@@ -107,6 +111,27 @@ def _pieces(usage: str, ctx: Any) -> list[str]:
 def _value_shown(display: Callable[..., str], ctx: Any) -> str:
     label = display(ctx=ctx).strip("<>")
     return _VALUES.get(label.removesuffix(" range"), label)
+
+
+def _record_shown(record: Callable[..., Any], ctx: Any) -> Any:
+    """An option's line of help. Behind its text stands `[default: 50; 1 to 1000]`."""
+    made = record(ctx)
+    if made is None:
+        return None
+    text, bracket, facts = made[1].rpartition("  [")
+    if not bracket or not facts.endswith("]"):
+        return made
+    shown = [words for fact in facts[:-1].split("; ") if (words := _fact(fact))]
+    return made[0], f"{text}  [{'; '.join(shown)}]" if shown else text
+
+
+def _fact(fact: str) -> str:
+    """A default without parentheses and empty decimals, and two bounds in words. A single bound needs none."""
+    bounds = _RANGE.fullmatch(fact)
+    if bounds is not None:
+        return f"{bounds[1]} to {bounds[2]}" if bounds[1] and bounds[2] else ""
+    default = re.fullmatch(r"default: (?:\((.*)\)|([0-9]+)\.0|(.*))", fact)
+    return fact if default is None else f"default: {default[1] or default[2] or default[3]}"
 
 
 class LazyCommands(MutableMapping[str, Any]):

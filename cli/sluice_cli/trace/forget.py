@@ -30,9 +30,10 @@ from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.stack import Target
 from sluice_cli.status.service_entries import describe_error, service_entries
 from sluice_cli.terminal.durations import TimeSpan, at_least
-from sluice_cli.terminal.interaction import ask
+from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.known_names import known_table
 from sluice_cli.terminal.output import (
+    DryRun,
     Json,
     Stack,
     chosen_target,
@@ -72,8 +73,8 @@ def forget(
     max_objects: Annotated[
         int, typer.Option("--max-objects", metavar="N", min=1, help="Search at most N objects of bronze.")
     ] = OBJECTS,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what holds the row, and change nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:

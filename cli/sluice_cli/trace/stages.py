@@ -1,4 +1,4 @@
-"""The stages of one object's way, from its put to its rows being readable, by the records in the ledger and S3.
+"""The stages of one object's path, from its put to its rows being readable, by the records in the ledger and S3.
 
 Each stage is a `Stretch` of time; `sluice trace` shows them as a waterfall, and docs/tracing.md explains their names.
 """
@@ -79,7 +79,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Stretch:
-    """A stretch of the object's way. `kind` says what the time went to; times are epoch ms."""
+    """A stretch of the object's path. `kind` says what the time went to; times are epoch ms."""
 
     name: str
     kind: str

@@ -1,4 +1,4 @@
-"""`sluice trace`: one object's way from its put to its rows being readable, and the time that each stage took."""
+"""`sluice trace`: one object's path from its put to its rows being readable, and the time that each stage took."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def trace(
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Show one object's way as a waterfall: put, notice, admit, claim, read, commit, readable.
+    """Show one object's path as a waterfall: put, notice, admit, claim, read, commit, readable.
 
     Rows are readable with the first batch that commits them, unless the table was rebuilt since. The last replay of
     the object is shown apart. The times come from S3, the ledger and the batch's outcome, on a local and a deployed

@@ -44,7 +44,11 @@ def verify(
     sample: Annotated[
         int | None,
         typer.Option(
-            "--sample", metavar="N", min=1, help="Compare about N keys, chosen by a hash.", show_default=False
+            "--sample",
+            metavar="N",
+            min=1,
+            help="Compare about N keys, chosen by a hash. Default: all.",
+            show_default=False,
         ),
     ] = None,
     as_json: Json = False,

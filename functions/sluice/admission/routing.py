@@ -114,7 +114,7 @@ def _matched(match: KeyMatch, file_format: str | None) -> Route:
     name = match.name
     read_as = match.format or file_format
     if read_as is None:
-        return Route(UNROUTABLE, reason="the key's extension tells no format: add `format` to the rule that matches it")
+        return Route(UNROUTABLE, reason="the key's extension names no format: add `format` to the rule that matches it")
     offset_is = None if name.offset is None else LAST if name.is_last else FIRST
     return Route(CHANGE_FILE, name.topic, name.partition, name.offset, read_as, offset_is)
 

@@ -197,7 +197,7 @@ ALLOWED: Mapping[str, str] = {
 def refusal(option: str) -> str | None:
     """Return why `option` may not be set, or None if it may."""
     if not option.startswith(PREFIX) or option == PREFIX:
-        return f"is no Hudi option; those begin with {PREFIX}"
+        return f"is not a Hudi option; those begin with {PREFIX}"
     if option in _allowed():
         return None
     reason = _reason(option)
@@ -211,7 +211,7 @@ def unknown(option: str) -> str | None:
     if option in _allowed() or refusal(option) is not None:
         return None
     meant = did_you_mean(option, _allowed(), likeness=0.8)
-    return f"{option} is no option that Sluice knows, and may have no effect{meant}"
+    return f"{option} is not an option that Sluice knows, and may have no effect{meant}"
 
 
 def _reason(option: str) -> str | None:

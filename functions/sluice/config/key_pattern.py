@@ -74,7 +74,7 @@ def _parse(written: Any) -> str:
     try:
         tree = regex_parser().parse(written, re.ASCII | re.DOTALL)
     except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"is no regular expression: {error}") from error
+        raise ValueError(f"is not a regular expression: {error}") from error
     unknown = sorted(set(tree.state.groupdict) - set(GROUPS))
     if unknown:
         raise ValueError(f"has the group {unknown[0]}, which is not one of {', '.join(GROUPS)}")

@@ -83,7 +83,7 @@ class ServicePolicy:
         """Return the pace of a service. Raises ValueError for an unknown name."""
         found = getattr(self, service, None)
         if not isinstance(found, Pace):
-            raise ValueError(f"{service!r} is no service")
+            raise ValueError(f"{service!r} is not a service")
         return found
 
     def age_s(self, service: str) -> int:

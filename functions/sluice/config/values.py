@@ -147,7 +147,7 @@ HISTORY_TABLE = Value(_history, {"anyOf": [{"type": "boolean"}, {"type": "string
 def _checked(names: Iterable[str], *, reserved: bool = True) -> None:
     """Raise ValueError for what is no column of a source."""
     listed = tuple(names)
-    wrong = [f"{name!r} is no column name" for name in listed if not COLUMN.fullmatch(PLACEHOLDER.sub("a", name))]
+    wrong = [f"{name!r} is not a column name" for name in listed if not COLUMN.fullmatch(PLACEHOLDER.sub("a", name))]
     if reserved:
         wrong += [f"{name} is a column that Sluice or Hudi keeps itself" for name in colliding(listed)]
     if wrong:

@@ -128,7 +128,7 @@ def _table(topic: str, database: str | None, taken: frozenset[str]) -> Choice:
         return Choice((), AMBIGUOUS, ("the topic's name has one part and names no database: use --database",))
     table = ".".join(named)
     if not all(NAME.fullmatch(part) for part in named):
-        return Choice((), AMBIGUOUS, (f"the topic's name makes {table}, which is no valid name",))
+        return Choice((), AMBIGUOUS, (f"the topic's name makes {table}, which is not a valid name",))
     if table in taken:
         return Choice((), AMBIGUOUS, (f"{table} is another topic's table",))
     evidence = "database given, table from the topic's last part" if database else "the topic's last two parts"
@@ -194,7 +194,7 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
             notes.append(f"csv: {null} stands for null in the rows read")
     absent = [name for name in sample.key_fields or () if writer.row.column(name) is None]
     if absent:
-        notes.append(f"the Kafka key has the field {absent[0]}, which is no column of the rows")
+        notes.append(f"the Kafka key has the field {absent[0]}, which is not a column of the rows")
     position = writer.meta.position
     if position.kind == OFFSET_ONLY and writer.shape != PLAIN and position.advice:
         notes.append(position.advice)

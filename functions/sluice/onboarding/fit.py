@@ -184,7 +184,7 @@ def _absent_columns(source: WriterSchema, writer: WriterSchema, config: TableCon
 def _no_column(setting: str, name: str, of: str, columns: Sequence[str]) -> Misfit:
     loaded = setting == DELETE_WHEN and operation_columns((name,))  # rows of a full load lack what its changes have
     meant = did_you_mean(name, columns).removeprefix("; ")  # in brackets, since what it leads to follows
-    text = f"{setting}: {name} is no column of {of}{f' ({meant})' if meant else ''}"
+    text = f"{setting}: {name} is not a column of {of}{f' ({meant})' if meant else ''}"
     return Misfit(text) if loaded else Misfit(text, setting, _EFFECTS.get(setting))
 
 

@@ -83,7 +83,7 @@ def moment_nanos(text: str) -> int:
     """Nanoseconds since 1970 of a point in time in ISO 8601, in UTC where it names no zone. Raises ValueError."""
     found = _ISO.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text[:40]!r} is no point in time in ISO 8601")
+        raise ValueError(f"{text[:40]!r} is not a point in time in ISO 8601")
     year, month, day, hour, minute, second, fraction, zone = found.groups()
     days = days_of_civil(int(year), int(month), int(day))
     seconds = days * 86_400 + int(hour or 0) * 3_600 + int(minute or 0) * 60 + int(second or 0) - _east(zone)
@@ -95,7 +95,7 @@ def _moment(column: Column, text: str) -> int:
         return moment_nanos(text)
     except ValueError as error:
         raise Unordered(
-            f"The position column {column.name} holds text that is no point in time",
+            f"The position column {column.name} holds text that is not a point in time",
             field=column.name,
             value=text[:100],
             next_step=_NEXT_STEP,

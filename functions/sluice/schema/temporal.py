@@ -107,10 +107,10 @@ def days_of(text: str) -> int:
     if matched is None:
         if _INFINITE_TEXT.fullmatch(text):
             return min(_INFINITE_DAYS) if text.startswith("-") else max(_INFINITE_DAYS)
-        raise NoTime(f"{text[:40]!r} is no date")
+        raise NoTime(f"{text[:40]!r} is not a date")
     year, month, day, hour, minute, second = (int(part or 0) for part in matched.groups())
     if hour > 23 or minute > 59 or second > 59:
-        raise NoTime(f"{text[:40]!r} is no date")
+        raise NoTime(f"{text[:40]!r} is not a date")
     return days_of_civil(year, month, day)
 
 
@@ -122,7 +122,7 @@ def days_of_civil(year: int, month: int, day: int) -> int:
     leap_days = shifted // 4 - shifted // 100 + shifted // 400
     days = 365 * shifted + leap_days + month_days + day - 1 - _EPOCH_FROM_YEAR_0
     if civil_of(days) != (year, month, day):
-        raise NoTime(f"{year}-{month}-{day} is no day")
+        raise NoTime(f"{year}-{month}-{day} is not a day")
     return days
 
 

@@ -700,7 +700,7 @@ def test_put_says_how_many_names_no_rule_takes(stack, tables, tmp_path, capsys):
     err = capsys.readouterr().err
     assert "No rule takes 2 of 3 names" in err
     assert "\n  no rule of tables.yaml takes this topic: crm.public.other+0+1.avro\n" in err
-    assert "`sluice config discover` proposes rules for 1 of them\n1 name tells no topic or no format" in err
+    assert "`sluice config discover` proposes rules for 1 of them\n1 name gives no topic or format" in err
     assert run(["put", "in/notes.txt"]) == 0
     assert "discover" not in capsys.readouterr().err
     assert run(["put", "in", "--json"]) == 0

@@ -69,7 +69,7 @@ def test_a_plan_warns_of_expected_columns_that_the_table_lacks(stack, push, caps
         StoredColumns("crm.user", {"id": "int", "email": "string"})
     )
     expecting = TABLES.replace("crm.user}", "crm.user, expect: {columns: {emial: {not_null: true}, ID: {min: 1}}}}")
-    wrong = "expect: emial is no column of the table (did you mean email?)"
+    wrong = "expect: emial is not a column of the table (did you mean email?)"
     assert push(expecting, "--waiting", verb="check") == 0
     assert f"warning: crm.user: {wrong}" in capsys.readouterr().err
     for verb, code in (("plan", 3), ("push", 2)):
@@ -101,7 +101,7 @@ def test_a_column_that_waiting_objects_lack_needs_a_yes(stack, push, capsys, set
     stack.admit(waits, items.PARKED, table=None, lane=None, topic="crm.public.user", reason="no rule", format="parquet")
     text = TABLES.replace("crm.user}", f"crm.user, {setting}}}")
     assert push(text, verb="plan") == 3
-    assert f"  ! {name} is no column of the objects that wait (did you mean email?)" in capsys.readouterr().out
+    assert f"  ! {name} is not a column of the objects that wait (did you mean email?)" in capsys.readouterr().out
     assert push(text) == 2 and in_force(stack) is None, "unasked, nothing is pushed"
     assert push(text, "--yes") == 0
     assert push(text) == 0, "what is in force is not asked about again"
@@ -116,7 +116,7 @@ def test_a_misspelt_key_in_force_needs_a_yes_once_a_push_frees_objects(stack, pu
     before = in_force(stack)
     capsys.readouterr()
     assert push(misspelt, verb="plan") == 3
-    lacking = "! record_key: custmer_id is no column of the objects that wait (did you mean customer_id?)"
+    lacking = "! record_key: custmer_id is not a column of the objects that wait (did you mean customer_id?)"
     assert lacking in capsys.readouterr().out
     assert push(misspelt) == 2 and in_force(stack) == before, "a corrected topic brings objects to the wrong key"
     paused = misspelt.replace("crm.user}", "crm.user, paused: true}")
@@ -221,7 +221,7 @@ def test_a_column_that_a_table_with_data_lacks_needs_a_yes(stack, push, capsys, 
     text = TABLES.replace("crm.user}", f"crm.user, {setting}}}")
     capsys.readouterr()
     assert push(text, verb="plan") == 3
-    assert f"  ! {name} is no column of the table (did you mean email?)" in capsys.readouterr().out
+    assert f"  ! {name} is not a column of the table (did you mean email?)" in capsys.readouterr().out
     assert push(text) == 2
     assert push(text, "--yes") == 0
 

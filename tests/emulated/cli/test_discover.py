@@ -147,7 +147,7 @@ def test_push_and_check_look_at_what_waits_for_a_new_table(stack, capsys, tmp_pa
     file.write_text(RULES % ("language_id", "ratin"))
     assert run(["config", "check", str(file), "--waiting"]) == 0
     checked = capsys.readouterr().err
-    assert "shop.film: partition_by: ratin is no column of the objects that wait (did you mean rating?)" in checked
+    assert "shop.film: partition_by: ratin is not a column of the objects that wait (did you mean rating?)" in checked
     assert "warning: shop.film: record_key: language_id has 3 values in " in checked and "film_id" in checked
     assert "warning: dms.film: the column Op holds operations: add `delete_when: {column: Op, values: [D]}`" in checked
     assert run(["config", "push", str(file), "--json"]) == 2, "an absent column and a shared key need a yes"
@@ -214,9 +214,7 @@ def test_quarantined_objects_of_a_table_without_data_are_looked_at_too(stack, ca
     id = stack.write("orders.parquet", plain_parquet({"id": 1}))
     stack.admit(id, items.QUARANTINED, table="shop.orders", topic="shop.orders", format="parquet", code="x", reason="x")
     assert run(["config", "push", str(file)]) == 2, "a retry would refuse them again"
-    shown = (
-        "! record_key: idd is no column of the objects that wait (did you mean id?): objects without it are quarantined"
-    )
+    shown = "record_key: idd is not a column of the objects that wait (did you mean id?): objects without it are quar"
     assert shown in capsys.readouterr().out
 
 

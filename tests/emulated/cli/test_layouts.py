@@ -52,13 +52,13 @@ def test_a_push_says_where_a_rule_does_not_fit_what_its_pattern_finds(unnamed, t
     capsys.readouterr()
     assert run(["config", "push", str(file), "--yes", "--json"]) == 0
     (risk,) = describe(capsys)["plan"]["risks"]
-    assert "hr.employee: record_key: idd is no column of the objects that wait (did you mean id?)" in risk
+    assert "hr.employee: record_key: idd is not a column of the objects that wait (did you mean id?)" in risk
 
 
 @pytest.mark.parametrize(
     "keys, mistake",
     [
-        ("topic: hr.*, key_pattern: dms/.*", "tells no topic, and the rule takes several"),
+        ("topic: hr.*, key_pattern: dms/.*", "names no topic, and the rule takes several"),
         ("topic: hr.x, key_pattern: '(a+)+'", "repeats a group"),
         ("topic: hr.x, key_pattern: '.*.*.*x'", "may take too long"),
         ("topic: hr.x, format: json", "has no effect without key_pattern"),

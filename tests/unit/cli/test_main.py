@@ -127,7 +127,42 @@ def test_a_negative_value_is_answered_with_the_way_to_give_it(capsys):
 )
 def test_an_unknown_choice_is_answered_with_those_that_exist(given, said, capsys):
     assert run(["table", "ddl", "crm.user", "--engine", given]) == 2
-    assert capsys.readouterr().err.rstrip().endswith(f"Invalid value for '--engine': {said}")
+    assert capsys.readouterr().err.splitlines() == [
+        f"error: Invalid value for '--engine': {said}",
+        "next step: `sluice table ddl --help` shows the arguments and options",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["runs", "--last", "0"], "Invalid value for '--last': it must be at least 1"),
+        (["runs", "--last", "5000"], "Invalid value for '--last': it must be at most 1000"),
+        (["backfill", "--rate", "x"], "Invalid value for '--rate': it must be a whole number"),
+        (["dlq", "redrive", "notices", "--rate", "x"], "Invalid value for '--rate': it must be a number"),
+        (["wait", "--timeout", "soon"], "soon is not a duration"),
+        (["table", "accept"], "Missing argument 'TABLE'"),
+        (["nosuch"], "No such command 'nosuch'"),
+    ],
+)
+def test_a_mistake_of_the_command_line_reads_as_other_errors_do(words, said, capsys):
+    assert run(words) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("error: ") and said in first and "Input" not in first
+    assert re.fullmatch("next step: `sluice.* --help` shows the (commands|arguments and options)", second)
+
+
+def test_defaults_stand_in_the_help_as_they_are_typed(capsys):
+    shown = {}
+    for path, _ in paths(built()):
+        assert run([*path, "--help"]) == 0
+        shown[path] = " ".join(capsys.readouterr().out.split())
+        assert not re.search(r"\[default: [^]]*(\(|[0-9]\.0[];])|x[<>]=|<=x", shown[path]), path
+    assert "Maximum number of messages. Default: all. --rate" in shown["dlq", "redrive"]
+    assert "Messages per second. [default: 50]" in shown["dlq", "redrive"]
+    assert "[default: 20; 1 to 1000]" in shown["runs",] and "[default: 24h]" in shown["status",]
+    options = [text.partition("Options: ")[2] for text in shown.values()]
+    assert len({text.partition("--dry-run ")[2].partition(".")[0] for text in options if "--dry-run" in text}) == 1
 
 
 def test_help_loads_no_module_of_any_verb():

@@ -53,7 +53,7 @@ def test_the_prompt_lists_tables_and_refuses_other_commands(tmp_path, monkeypatc
     prompt(ran.append, lambda: ["ecomm.sale", "crm.user"], tmp_path / "history")
     shown = capsys.readouterr()
     assert shown.out.splitlines() == ['crm."user"', "ecomm.sale"] * 2
-    assert ".schema is no command" in shown.err and ran == ["select 1"]
+    assert ".schema is not a command" in shown.err and ran == ["select 1"]
 
 
 def test_the_prompt_names_its_commands_when_it_opens_and_on_help(tmp_path, monkeypatch, capsys):

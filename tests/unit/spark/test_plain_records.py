@@ -218,7 +218,7 @@ tables:
         ('append_only: "yes", record_key: id', "append_only"),
         ("record_key: id, position: []", "names no column"),
         ("record_key: id, position: _sluice_position", "_sluice_position is a column that Sluice or Hudi keeps itself"),
-        ("record_key: id, position: last update", "'last update' is no column name"),
+        ("record_key: id, position: last update", "'last update' is not a column name"),
         ('record_key: id, position: "{2}"', "{2} is not among what the topic offers"),
         ("record_key: id, json_types: {a: day}", "a is one of boolean"),
         ("record_key: id, json_types: {a: 'decimal(39,2)'}", "at most 38 digits"),

@@ -60,7 +60,7 @@ def _pattern(written: Any) -> str:
     try:
         tree = regex_parser().parse(written)
     except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"is no regular expression: {error}") from error
+        raise ValueError(f"is not a regular expression: {error}") from error
     if tree.state.flags & ~(re.UNICODE | re.IGNORECASE | re.DOTALL):
         raise ValueError("sets other flags than i and s")
     _check_items(tree)

@@ -89,7 +89,7 @@ class TableRule(TableSettings, _RuleTable):
         if isinstance(filled.history, str) and not NAME.fullmatch(filled.history):
             raise InvalidConfiguration(
                 f"The rule for {self.topic or self.topic_regex} gives topic {topic} the history table "
-                f"{filled.history!r}, which is no table's name. Give the topic a rule of its own",
+                f"{filled.history!r}, which is not a table name. Give the topic a rule of its own",
                 topic=topic,
                 table=filled.table,
             )

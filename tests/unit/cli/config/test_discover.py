@@ -230,7 +230,7 @@ def test_a_configuration_is_warned_of_columns_that_it_misspells():
     table = TableConfig("e.s", "e", "s", "x", ("sale",))
     assert misfits(sample(sales(40)), replace(table, columns=ColumnRules(rename={"SALESID": "sale"}))) == ()
     assert misfits(sample(sales(3)), replace(table, columns=ColumnRules(("pricee",), {"salesid": "sale"}))) == (
-        "columns: pricee is no column of the objects that wait (did you mean price?)",
+        "columns: pricee is not a column of the objects that wait (did you mean price?)",
     )
 
 
@@ -238,12 +238,12 @@ def test_a_configuration_is_warned_of_expected_columns_that_it_misspells():
     table = TableConfig("e.s", "e", "s", "x", ("salesid",), columns=ColumnRules((), {"price": "amount"}))
     expected = Expectations(columns={"Amount": {"min": 0}, "prise": {"min": 0}, "price": {"max": 9}})
     assert misfits(sample(sales(3)), replace(table, expect=expected)) == (
-        "expect: prise is no column of the objects that wait",
-        "expect: price is no column of the objects that wait",
+        "expect: prise is not a column of the objects that wait",
+        "expect: price is not a column of the objects that wait",
     )
     table = TableConfig("e.s", "e", "s", "x", ("salesid",), expect=Expectations(columns={"prise": {"min": 0}}))
     assert misfits(sample(sales(3)), table) == (
-        "expect: prise is no column of the objects that wait (did you mean price?)",
+        "expect: prise is not a column of the objects that wait (did you mean price?)",
     )
 
 
@@ -263,8 +263,8 @@ def test_repetitions_and_other_snapshots_make_no_key_look_shared():
 def test_a_configuration_is_warned_of_columns_that_no_waiting_object_has():
     table = TableConfig("e.s", "e", "s", "x", ("salesid",), partition_by=("dateidd",), position="at")
     assert misfits(sample(sales(3)), table) == (
-        "partition_by: dateidd is no column of the objects that wait (did you mean dateid?)",
-        "position: at is no column of the objects that wait",
+        "partition_by: dateidd is not a column of the objects that wait (did you mean dateid?)",
+        "position: at is not a column of the objects that wait",
     )
 
 
@@ -273,7 +273,7 @@ def test_a_column_of_operations_that_a_full_load_lacks_needs_no_yes():
     for column, setting in (("Op", None), ("gone", "delete_when")):
         marked = replace(table, delete_when=DeleteWhen(column=column, values=("D",)))
         (misfit,) = fit.misfits(sample(sales(3)), marked)
-        assert misfit.setting == setting and misfit.text.startswith(f"delete_when: {column} is no column")
+        assert misfit.setting == setting and misfit.text.startswith(f"delete_when: {column} is not a column")
 
 
 def test_objects_of_truncates_alone_lack_no_column():

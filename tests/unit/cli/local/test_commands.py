@@ -116,7 +116,7 @@ def test_a_stack_that_others_can_reach_is_warned_of(owner, tmp_path, capsys, bin
 def test_an_address_to_listen_on_is_checked_before_anything_starts(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SLUICE_HOME", str(tmp_path / "home"))
     assert run(["local", "up", "--bind", "everywhere"]) == 2
-    assert "everywhere is no IPv4 address" in capsys.readouterr().err
+    assert "everywhere is not an IPv4 address" in capsys.readouterr().err
     assert not (tmp_path / "home").exists()
 
 

@@ -174,7 +174,7 @@ def test_an_estimate_takes_a_freshness_as_tables_yaml_does(capsys):
     document = json.loads(capsys.readouterr().out)
     assert (document["freshness_s"], round(document["loads"][0]["busy_hours_a_day"])) == (600, 5)
     assert run(["cost", "estimate", "--freshness", "soon"]) == 2
-    assert "soon is no duration" in capsys.readouterr().err
+    assert "soon is not a duration" in capsys.readouterr().err
 
 
 def test_config_check_names_a_lane_that_a_trickle_would_keep_up(capsys, tmp_path):

@@ -102,7 +102,7 @@ def test_a_history_table_has_the_name_that_its_rule_makes_and_no_two_have_one():
         assert configuration.table_for_topic(topic).history_table.table == name
     for topic in ("a", "b", "c", "crm.user_log"):
         assert "may be a history table" in configuration.match_topic(topic).reason
-    assert "which is no table's name" in configuration.match_topic("p.1").reason
+    assert "which is not a table name" in configuration.match_topic("p.1").reason
 
 
 def test_dots_in_an_exact_topic_are_dots():

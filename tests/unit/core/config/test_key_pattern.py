@@ -31,7 +31,7 @@ def test_a_pattern_reads_its_groups_from_the_whole_key(pattern, key, name):
 @pytest.mark.parametrize(
     "pattern, why",
     [
-        ("(", "is no regular expression"),
+        ("(", "is not a regular expression"),
         ("", "1 to 500 characters"),
         ("a" * 501, "1 to 500 characters"),
         (7, "1 to 500 characters"),

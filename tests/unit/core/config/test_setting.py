@@ -134,7 +134,7 @@ def test_a_value_is_parsed(value, written, parsed):
         (
             COLUMNS,
             ["two words", "_hoodie_x"],
-            "'two words' is no column name; _hoodie_x is a column that Sluice or Hudi keeps",
+            "'two words' is not a column name; _hoodie_x is a column that Sluice or Hudi keeps",
         ),
         (COLUMN_NAME, "", "is a column name of 1 to 255"),
         (COORDINATES, ["p", "p"], "is a list of two columns"),
