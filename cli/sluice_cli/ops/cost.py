@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -54,7 +55,18 @@ LOADS = (
     Load("100 GB a day over seven tables, a batch a minute", tables=7, every_s=60, objects=70, mb=100_000 / 1440),
 )
 DEFAULT_FRESHNESS_S = TableSettings().freshness_s
-PAID = ("dynamodb", "s3", "sqs", "lambda", "step_functions", "eventbridge", "logs", "cloudwatch")
+COLUMNS = dict(zip(LOADS, ("one object a minute", "hourly bursts", "100 GB a day"), strict=True))
+IDLE = "no arrivals"
+SERVICES = {
+    "dynamodb": "DynamoDB",
+    "s3": "S3",
+    "sqs": "SQS",
+    "lambda": "Lambda",
+    "step_functions": "Step Functions",
+    "eventbridge": "EventBridge",
+    "logs": "logs",
+    "cloudwatch": "CloudWatch",
+}
 GB = 1e9
 OWN = ("run-", "trial-")  # prefixes of runs and trials; an existing application may have other jobs too
 
@@ -128,7 +140,7 @@ def runs(
     say(
         f"other services, estimated, for {counted(besides['objects'], 'object')} in "
         f"{counted(besides['batches'], 'batch', 'batches')}: "
-        + ", ".join(f"{name.replace('_', ' ')} {_usd(usd)}" for name, usd in besides["usd"].items())
+        + ", ".join(f"{SERVICES[name]} {_usd(usd)}" for name, usd in besides["usd"].items())
     )
 
 
@@ -174,13 +186,14 @@ def estimate(
         return
     say(f"US dollars a month, list prices of {REGION}, {AS_OF}; assumptions in docs/cost.md")
     print_table(
-        ("load", "Sluice", "of it Spark", "lane up h/day", "streaming", "hourly jobs"),
+        ("load", "Sluice", "of it Spark", "up h/day", "streaming", "hourly jobs"),
         table_of(loads, freshness_s),
         right=(1, 2, 3, 4, 5),
     )
-    say("of Sluice besides Spark; where nothing arrives, the last line")
-    print_table(("load", *PAID), besides_of(loads, freshness_s), right=tuple(range(1, 1 + len(PAID))))
-    for line in crossover_lines(sorted({load.tables for load in loads} | {1, 2})):
+    say("US dollars a month for services other than Spark")
+    columns = ("service", *(COLUMNS.get(load, load.name) for load in loads), IDLE)
+    print_table(columns, services_of(loads, freshness_s), right=range(1, len(columns)))
+    for line in crossover_lines([tables] if tables is not None else sorted({1, 2, *(load.tables for load in loads)})):
         say(line)
 
 
@@ -210,13 +223,19 @@ def table_of(loads: Iterable[Load], freshness_s: int = DEFAULT_FRESHNESS_S) -> l
     return rows
 
 
-def besides_of(loads: Iterable[Load], freshness_s: int = DEFAULT_FRESHNESS_S) -> list[tuple[str, ...]]:
-    """A row for each load by service, and one for an idle stack of seven tables."""
-    rows = [(load.name, sluice_monthly(load, freshness_s=freshness_s).other_by_service) for load in loads]
-    return [
-        (name, *(f"{described[service]:.2f}" if service in described else "" for service in PAID))
-        for name, described in (*rows, ("nothing arrives", fixed_monthly(7)))
+def services_of(loads: Iterable[Load], freshness_s: int = DEFAULT_FRESHNESS_S) -> list[tuple[str, ...]]:
+    """A row for each service but Spark, and one for all: a column for each load, and one for a stack without arrivals.
+
+    A load's column includes what the stack costs without it.
+    """
+    listed = list(loads)
+    idle = fixed_monthly(listed[-1].tables)
+    columns = [
+        Counter(sluice_monthly(load, freshness_s=freshness_s).other_by_service) + Counter(fixed_monthly(load.tables))
+        for load in listed
     ]
+    rows = [(name, *(f"{each.get(key, 0):.2f}" for each in (*columns, idle))) for key, name in SERVICES.items()]
+    return [*rows, ("together", *(f"{sum(each.values()):.2f}" for each in (*columns, idle)))]
 
 
 def besides_runs(runs: Iterable[RunCost], batches: Iterable[PastBatch]) -> dict[str, Any]:

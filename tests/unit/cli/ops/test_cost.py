@@ -1,6 +1,7 @@
 """The parts of the costs, and the agreement of the document with the calculation."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from sluice.cost import (
     Throughput,
     crossover_hours_a_day,
     crossover_interval_s,
+    fixed_monthly,
     freshness_advice,
     observed_monthly,
     other_usd,
@@ -29,11 +31,11 @@ from sluice_cli.main import run
 from sluice_cli.ops.cost import (
     LOADS,
     RunCost,
-    besides_of,
     besides_runs,
     by_table,
     crossover_lines,
     freshness_rows,
+    services_of,
     table_of,
 )
 from sluice_cli.status.overview import lane_advice
@@ -90,7 +92,7 @@ def test_prices_have_a_date_and_a_region_and_arm_is_cheaper():
 
 def test_the_document_shows_the_calculated_costs():
     text = DOCUMENT.read_text(encoding="utf-8")
-    for row in (*table_of(LOADS), *besides_of(LOADS)):
+    for row in (*table_of(LOADS), *services_of(LOADS)):
         assert f"| {' | '.join(row)} |" in text
     for one, seven in zip(freshness_rows(1), freshness_rows(7)):
         assert f"| {' | '.join((*one, *seven[1:]))} |" in text
@@ -135,6 +137,35 @@ def test_the_estimate_needs_no_options(capsys):
     printed = capsys.readouterr().out
     assert all(load.name in printed for load in LOADS)
     assert run(["cost", "estimate", "--tables", "0"]) == 2
+
+
+def test_services_are_rows_whose_sum_is_what_is_not_spark():
+    loads = (*LOADS, Load("small", 1, 3600, 1, 0.1))
+    names, *columns = zip(*services_of(loads), strict=True)
+    assert {"Step Functions", "DynamoDB"} < set(names) and "" not in [value for column in columns for value in column]
+    for load, column in zip(loads, columns):
+        lane = sluice_monthly(load)
+        assert float(column[-1]) == pytest.approx(lane.total - lane.spark, abs=0.01), load.name
+        assert sum(map(float, column[:-1])) == pytest.approx(float(column[-1]), abs=0.05)
+    (*parts, whole) = columns[-1]
+    assert (parts[names.index("S3")], float(whole)) == ("0.00", pytest.approx(sum(fixed_monthly(1).values()), abs=0.01))
+
+
+def test_an_estimate_is_two_tables_in_80_columns(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["cost", "estimate"]) == 0
+    shown = capsys.readouterr()
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown.out).splitlines()
+    assert len(lines) == 17 and all(len(line) <= 80 for line in lines)
+    assert "US dollars a month for services other than Spark" in shown.err
+    assert shown.err.splitlines()[-3].startswith("1 table: ")
+
+
+def test_an_estimate_concludes_for_the_given_number_of_tables_alone(capsys):
+    assert run(["cost", "estimate", "--tables", "7"]) == 0
+    said = capsys.readouterr().err
+    assert "7 tables: " in said and "1 table: " not in said and "2 tables: " not in said
 
 
 def test_a_longer_freshness_lets_a_lane_end_between_batches():
