@@ -1,4 +1,6 @@
-"""Writes the tables of docs/configuration.md and docs/tables.schema.json from the settings: `make documents`.
+"""Writes what the settings and parameters say: docs/configuration.md, docs/deploying.md, docs/tables.schema.json.
+
+`make documents` runs it.
 
 With --check, fails if one of them is out of date.
 """
@@ -10,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from sluice.config.csv_form import CsvForm
 from sluice.config.delete_when import DeleteWhen
@@ -22,11 +25,15 @@ from sluice.config.services import Pace, ServicePolicy
 from sluice.config.setting import Setting, settings_of
 from sluice.config.table import TableSettings
 from sluice_cli.config.model import schema_text
+from sluice_deploy.template import changes_application, read_template
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
-PAGE, SCHEMA = DOCS / "configuration.md", DOCS / "tables.schema.json"
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGE, SCHEMA, DEPLOYING = DOCS / "configuration.md", DOCS / "tables.schema.json", DOCS / "deploying.md"
 _TABLE = re.compile(r"(<!-- settings of (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _OPTIONS = re.compile(r"(<!-- hudi options (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_PARAMETERS = re.compile(r"(<!-- parameters -->\n).*?(<!-- end -->)", re.DOTALL)
+_DOCUMENT = re.compile(r"docs/(\w+)\.md")
 _SHARED = settings_of(TableSettings)
 _SETTINGS = {
     "rules": (*(each for each in settings_of(TableRule) if each not in _SHARED), *_SHARED),
@@ -44,6 +51,36 @@ def page(text: str) -> str:
     """Return the text of docs/configuration.md with current tables between its markers."""
     text = _TABLE.sub(lambda found: found[1] + "".join(_rows(_SETTINGS[found[2]])) + found[3], text)
     return _OPTIONS.sub(lambda found: found[1] + "".join(_options(found[2])) + found[3], text)
+
+
+def deploying_page(text: str, template: dict[str, Any]) -> str:
+    """Return the text of docs/deploying.md with the template's parameters between its markers."""
+    return _PARAMETERS.sub(lambda found: found[1] + "\n".join(_parameters(template)) + "\n" + found[2], text)
+
+
+def _parameters(template: dict[str, Any]) -> Iterator[str]:
+    """The parameters by the groups that CloudFormation's console shows."""
+    for group in template["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]:
+        yield from ("", f"**{group['Label']['default']}**", "", "| parameter | default | meaning |", "|---|---|---|")
+        for name in group["Parameters"]:
+            parameter = template["Parameters"][name]
+            default = f"`{parameter['Default']}`" if parameter["Default"] != "" else "empty"
+            yield f"| `{name}` | {default} | {_meaning(name, parameter, template)} |"
+    yield ""
+
+
+def _meaning(name: str, parameter: dict[str, Any], template: dict[str, Any]) -> str:
+    said = [_DOCUMENT.sub(r"[\1](\1.md)", parameter["Description"])]
+    if "AllowedValues" in parameter:
+        said.append(f"One of {', '.join(f'`{value}`' for value in parameter['AllowedValues'])}.")
+    least, most = parameter.get("MinValue"), parameter.get("MaxValue")
+    if most is not None:
+        said.append(f"From {least:,} to {most:,}.")
+    elif least is not None:
+        said.append(f"At least {least:,}.")
+    if changes_application(template, template, {}, {name: "another"}):
+        said.append("*Stops Spark.*")
+    return " ".join(said)
 
 
 def _options(kind: str) -> Iterator[str]:
@@ -74,7 +111,11 @@ def _default(setting: Setting) -> str:
 
 def main() -> None:
     """Write the documents, or with --check say whether they are current."""
-    wanted = {PAGE: page(PAGE.read_text(encoding="utf-8")), SCHEMA: schema_text()}
+    wanted = {
+        PAGE: page(PAGE.read_text(encoding="utf-8")),
+        DEPLOYING: deploying_page(DEPLOYING.read_text(encoding="utf-8"), read_template(ROOT / "template.yaml")),
+        SCHEMA: schema_text(),
+    }
     for path, text in wanted.items():
         if "--check" not in sys.argv[1:]:
             path.write_text(text, encoding="utf-8")

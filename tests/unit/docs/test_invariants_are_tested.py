@@ -97,7 +97,8 @@ def test_every_invariant_and_every_rule_in_force_names_a_test() -> None:
 
 
 @pytest.mark.parametrize(
-    "document", ["docs/guarantees.md", "docs/limits.md", "docs/aws.md", "docs/security.md", "README.md"]
+    "document",
+    ["docs/guarantees.md", "docs/limits.md", "docs/aws.md", "docs/deploying.md", "docs/security.md", "README.md"],
 )
 def test_every_test_that_a_document_names_is_there(document: str) -> None:
     names = NAMED.findall((ROOT / document).read_text(encoding="utf-8"))

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[3]
 TEMPLATE = read_template(ROOT / "template.yaml")
 PARAMETERS: dict[str, dict[str, Any]] = TEMPLATE["Parameters"]
 RULE_FUNCTIONS = {"Fn::And", "Fn::Equals", "Fn::Not", "Fn::Or"}
-# The clients that functions make, by the names of their services in descriptions.
+# The clients that functions make, and the job beside them, by the names of their services in descriptions.
 ENDPOINTS = {
     "s3": "S3",
     "dynamodb": "DynamoDB",
@@ -21,6 +21,7 @@ ENDPOINTS = {
     "events": "EventBridge",
     "glue": "Glue",
 }
+ENDPOINTS_OF_THE_JOB = {"secretsmanager": "Secrets Manager"}
 NEVER_CALLED = ("Step Functions", "CloudWatch", "X-Ray", "SQS", "STS")
 
 
@@ -75,14 +76,17 @@ def test_an_empty_or_half_given_network_is_refused_before_anything_is_made(
 
 
 def test_the_network_needs_endpoints_of_the_services_that_are_called_and_no_other() -> None:
-    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "functions").rglob("*.py"))
-    called = set(re.findall(r"\bclients\.(\w+)", sources)) - {"client", "session", "py"}
-    assert called == set(ENDPOINTS)
+    functions, job = (
+        "".join(path.read_text(encoding="utf-8") for path in (ROOT / folder).rglob("*.py"))
+        for folder in ("functions", "spark")
+    )
+    assert set(re.findall(r"\bclients\.(\w+)", functions)) - {"client", "session", "py"} == set(ENDPOINTS)
+    assert set(re.findall(r"\bclients\.client\(\"(\w+)\"\)", job)) == set(ENDPOINTS_OF_THE_JOB)
     deploying = (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8")
-    (row,) = [line for line in deploying.splitlines() if line.startswith("| network |")]
+    section = deploying.partition("\n## Network\n")[2].partition("\n## ")[0]
     described = PARAMETERS["SubnetIds"]["Description"] + PARAMETERS["FunctionsInVpc"]["Description"]
-    for text in (row, described):
-        assert [name for name in ENDPOINTS.values() if name not in text] == []
+    for text in (section, described):
+        assert [name for name in (*ENDPOINTS.values(), *ENDPOINTS_OF_THE_JOB.values()) if name not in text] == []
         assert [name for name in NEVER_CALLED if name in text] == []
 
 

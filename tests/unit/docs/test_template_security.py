@@ -259,6 +259,23 @@ def test_the_stacks_own_key_encrypts_disks_and_logs_of_its_application_only() ->
     assert variables["KEY_ARN"] == {"Fn::If": ["UseKey", KEY, ""]}
 
 
+def test_an_own_key_must_admit_what_the_stacks_key_admits() -> None:
+    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8").partition("## Your own key")[2]
+    stated = {
+        who: set(re.findall(r"`(kms:\w+)`", actions))
+        for who, actions in re.findall(r"^\| `(\S+\.amazonaws\.com)` \| ([^|]+) \|", text, re.M)
+    }
+    admitted = {
+        json.dumps(one["Principal"]["Service"]): set(one["Action"])
+        for one in statements(RESOURCES["DataKey"])
+        if "Service" in one["Principal"]
+    }
+    assert len(stated) == len(admitted) == 5
+    for who, actions in admitted.items():
+        (named,) = [name for name in stated if name.split(".")[0] in who]
+        assert stated[named] == actions, named
+
+
 def test_expired_logs_of_jobs_leave_no_noncurrent_versions() -> None:
     bucket = RESOURCES["ArtifactBucket"]["Properties"]
     (logs,) = [rule for rule in bucket["LifecycleConfiguration"]["Rules"] if rule.get("Prefix") == "logs/"]

@@ -1,0 +1,64 @@
+"""docs/deploying.md has every parameter, environment and permission, as template, samconfig.toml and code have them."""
+
+import re
+import runpy
+from pathlib import Path
+
+import tomllib
+
+from sluice_deploy.template import read_template
+
+ROOT = Path(__file__).resolve().parents[3]
+TOOL = runpy.run_path(str(ROOT / "tools" / "settings.py"))
+PAGE = (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8")
+TEMPLATE = read_template(ROOT / "template.yaml")
+# The prefixes of actions, where they aren't the name of the resource type or of boto3's client.
+PREFIXES = {"serverless": "lambda", "emrserverless": "emr-serverless"}
+WITHOUT_PERMISSION = {"sts"}  # GetCallerIdentity is always allowed
+
+
+def section(heading: str) -> str:
+    """The text under a heading of the second level."""
+    return PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+
+
+def test_the_table_of_parameters_is_current():
+    assert TOOL["deploying_page"](PAGE, TEMPLATE) == PAGE, "run `make documents`"
+    assert "<!-- parameters -->" in section("Parameters")
+
+
+def test_every_parameter_has_one_group_and_a_description():
+    groups = TEMPLATE["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
+    assert sorted(name for group in groups for name in group["Parameters"]) == sorted(TEMPLATE["Parameters"])
+    assert [name for name, one in TEMPLATE["Parameters"].items() if not one.get("Description")] == []
+
+
+def test_a_change_that_stops_spark_is_marked():
+    marked = re.findall(r"^\| `(\w+)` \|.*\*Stops Spark\.\* \|$", section("Parameters"), re.M)
+    assert {"EmrRelease", "MaximumCpu", "IdleTimeoutMinutes", "SubnetIds"} <= set(marked)
+    assert not {"Release", "LogLevel", "AlarmEmail", "HudiJars"} & set(marked)
+
+
+def test_every_environment_is_named_with_its_stack():
+    settings = tomllib.loads((ROOT / "samconfig.toml").read_text(encoding="utf-8"))
+    rows = dict(re.findall(r"^\| (\S+) \| `([a-z-]+)` \|", section("Environments and CI"), re.M))
+    assert rows == {
+        "none" if name == "default" else f"`{name}`": each["global"]["parameters"]["stack_name"]
+        for name, each in settings.items()
+        if name != "version"
+    }
+    asked = [
+        name for name in settings if name != "version" and settings[name]["deploy"]["parameters"]["confirm_changeset"]
+    ]
+    assert asked == ["prod"] and "asks before it makes them" in section("Environments and CI")
+
+
+def test_the_permissions_name_every_service_that_is_called_or_made():
+    verbs = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "cli" / "sluice_cli").rglob("*.py"))
+    called = set(re.findall(r"\bclient\(\"([a-z0-9-]+)\"\)", verbs)) - WITHOUT_PERMISSION
+    types = {resource["Type"].split("::")[1].lower() for resource in TEMPLATE["Resources"].values()}
+    made = {PREFIXES.get(name, name) for name in types} | {"states"}  # by AWS::Serverless::StateMachine
+    assert len(called) > 7 and len(made) > 10
+    named = set(re.findall(r"`([a-z0-9-]+):", section("Permissions")))
+    assert (called | made) - named == set()
+    assert "None of it has been proven in an\naccount" in section("Permissions")
