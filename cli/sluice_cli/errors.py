@@ -30,11 +30,13 @@ def plain_reason(error: OSError | UnicodeDecodeError) -> str:
 
 def no_tables_file(file: Path, error: OSError | UnicodeDecodeError) -> UsageError:
     """The error for a tables.yaml that can't be read."""
-    missing = isinstance(error, FileNotFoundError)
-    return UsageError(
-        f"{file} can't be read: {plain_reason(error)}",
-        next_step="Name another file; `sluice init FOLDER` writes a first one" if missing else "Name a file in UTF-8",
-    )
+    if isinstance(error, FileNotFoundError):
+        step = "Name another file; `sluice init FOLDER` writes a first one"
+    elif isinstance(error, IsADirectoryError):
+        step = f"Name the file in it: {file / 'tables.yaml'}"
+    else:
+        step = "Save the file in UTF-8" if isinstance(error, UnicodeDecodeError) else "Name a file that you may read"
+    return UsageError(f"{file} can't be read: {plain_reason(error)}", next_step=step)
 
 
 class OutputLost(CommandFailed):

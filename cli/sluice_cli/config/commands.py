@@ -84,7 +84,7 @@ def check(file: File, waiting: WithWaitingObjects = False, as_json: Json = False
             }
         )
     else:
-        print_line(f"{file}: {summary(configuration)}")
+        print_line(f"{file} is valid: {summary(configuration)}")
 
 
 @app.command()

@@ -15,11 +15,12 @@ from sluice.config.lane import LaneConfig
 from sluice.config.rules.table_rule import TableRule, history_taken
 from sluice.config.setting import settings_of
 from sluice.config.table import HARD, IGNORE, RECORD, TableSettings
-from sluice.config.values import PLACEHOLDER
+from sluice.config.values import DURATION, PLACEHOLDER
 from sluice.names import LANE, NAME, did_you_mean
 from sluice_cli.config.model import Lane, Rule, Settings, TablesFile, built, field_values, laid_over
 from sluice_cli.config.other_words import meant_key, meant_value
 from sluice_cli.config.yaml_lines import ConfigurationMistakes, Path, YamlLines
+from sluice_cli.terminal.output import shortened, visible
 
 _Model = TypeVar("_Model", bound=BaseModel)
 # The settings that are one of a few words, and the words.
@@ -28,6 +29,8 @@ _WORDS = {
     for setting in settings_of(TableRule)
     if setting.value is not None and "enum" in setting.value.schema
 }
+_SECRET = "key"  # under columns
+_VALUE_SHOWN = 60  # characters of a wrong value
 _TOPIC_PATTERN = re.compile(r"[A-Za-z0-9._*-]{1,249}")
 
 
@@ -41,7 +44,7 @@ def read_tables(text: str, *, defaults: Mapping[str, Any] | None = None) -> Conf
     raw_defaults = raw.get("defaults")
     shared = {**(raw_defaults if isinstance(raw_defaults, dict) else {}), **(defaults or {})}
     if raw_defaults is not None and not isinstance(raw_defaults, dict):
-        tree.mistake(("defaults",), "is a mapping of keys to values")
+        tree.mistake(("defaults",), "must be a mapping of keys to values")
     for key in raw:
         if key not in TablesFile.model_fields:
             tree.mistake((key,), f"is unknown{_meant(key, TablesFile.model_fields)}")
@@ -51,7 +54,7 @@ def read_tables(text: str, *, defaults: Mapping[str, Any] | None = None) -> Conf
     rules: list[tuple[int, TableRule]] = []
     listed = raw.get("tables")
     if not isinstance(listed, list) or not listed:
-        tree.mistake(("tables",), "is a list of rules, at least one")
+        tree.mistake(("tables",), "must be a list of rules, at least one")
         listed = []
     before = field_values(TableSettings, settings)
     _check_lane(tree, before, ("defaults",), lanes)
@@ -82,10 +85,23 @@ def _quotes(given: Any, message: str) -> str:
     return ""
 
 
+def _needed(key: Any, given: Any, message: str) -> str:
+    """The message about a value, with the value: `'often' is not one of soft, hard`. A list or mapping is not shown.
+
+    Neither is what is given as a secret's name: it may be the secret.
+    """
+    if not message.startswith("is ") or message.startswith("is not "):
+        return message
+    if not isinstance(given, (str, int, float)) or key == _SECRET:
+        return f"must be {message.removeprefix('is ')}"
+    shown = f"'{visible(shortened(given, _VALUE_SHOWN))}'" if isinstance(given, str) else str(given)
+    return f"{shown.lower() if isinstance(given, bool) else shown} is not {message.removeprefix('is ')}"
+
+
 def _validated(tree: YamlLines, model: type[_Model], written: Any, path: Path) -> _Model | None:
     """Return the model of what is written. Keys with mistakes are left out, so that the others are checked too."""
     if not isinstance(written, dict):
-        tree.mistake(path, "is a mapping of keys to values")
+        tree.mistake(path, "must be a mapping of keys to values")
         return None
     try:
         return model.model_validate(written)
@@ -98,8 +114,10 @@ def _validated(tree: YamlLines, model: type[_Model], written: Any, path: Path) -
         elif found["type"] == "missing":
             message = "is missing"
         else:
-            meant = meant_value(place[-1], found.get("input"), _WORDS.get(str(place[-1]), ()))
-            message += f"; {meant} is meant" if meant else _quotes(found.get("input"), message)
+            given = found.get("input")
+            meant = meant_value(place[-1], given, _WORDS.get(str(place[-1]), ()))
+            advice = f"; {meant} is meant" if meant else _quotes(given, message)
+            message = f"{_needed(place[-1], given, message)}{advice}"
         tree.mistake((*path, *place), message)
     rest = {key: value for key, value in written.items() if key not in {place[0] for place in wrong}}
     try:
@@ -126,7 +144,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 def _lanes(tree: YamlLines, written: Any) -> dict[str, LaneConfig]:
     lanes = {"main": LaneConfig()}
     if written is not None and not isinstance(written, dict):
-        tree.mistake(("lanes",), "is a mapping of lanes")
+        tree.mistake(("lanes",), "must be a mapping of lanes")
         return lanes
     for name, sizes in (written or {}).items():
         path: Path = ("lanes", name)
@@ -170,7 +188,7 @@ def _rule(
             "can't be record where delete_mode is hard: Hudi 1.0.2 fails on a record index that rows were removed from",
         )
     if rule.services.interval_s > rule.services.latest_s:
-        tree.mistake((*path, "services", "interval"), f"is above latest, {rule.services.latest_s}s")
+        tree.mistake((*path, "services", "interval"), f"is above latest, {DURATION.write(rule.services.latest_s)}")
     groups = _groups(tree, rule, path)
     if groups is not None:
         _check_templates(tree, rule, groups, path)
@@ -237,7 +255,9 @@ def _check_null_text(tree: YamlLines, written: Any, path: Path) -> None:
     """Check that the text for null is not YAML's own null, which would leave the default in force."""
     form = written.get("csv") if isinstance(written, dict) else None
     if isinstance(form, dict) and "null_text" in form and form["null_text"] is None:
-        tree.mistake((*path, "csv", "null_text"), 'is text: write "NULL" in quotes, since YAML reads NULL as nothing')
+        tree.mistake(
+            (*path, "csv", "null_text"), 'must be text: write "NULL" in quotes, since YAML reads NULL as nothing'
+        )
 
 
 def _check_lane(tree: YamlLines, values: Mapping[str, Any], path: Path, lanes: Mapping[str, LaneConfig]) -> None:

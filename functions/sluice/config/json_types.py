@@ -45,10 +45,10 @@ def declared_type(text: str) -> Any:
         return _TYPES[text]
     decimal = _DECIMAL.fullmatch(text)
     if decimal is None:
-        raise UnknownType(f"is one of {', '.join(_TYPES)}, decimal(p,s) and base64 decimal(p,s)")
+        raise UnknownType(f"is not one of {', '.join(_TYPES)}, decimal(p,s), base64 decimal(p,s)")
     precision, scale = int(decimal[2]), int(decimal[3])
     if precision > 38 or scale > precision:
-        raise UnknownType("is a decimal of at most 38 digits, with no more of them behind the point")
+        raise UnknownType("has more than 38 digits, or more of them behind the point")
     return {
         "type": "bytes",
         "logicalType": "decimal",

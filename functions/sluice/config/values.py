@@ -24,6 +24,7 @@ PLACEHOLDER = re.compile(r"\{([A-Za-z0-9_]+)\}")  # a part of the topic, in a te
 
 _UNITS = {"s": 1, "m": MINUTE_S, "h": HOUR_S, "d": DAY_S}
 _DURATION = r"^(0[smhd]?|[1-9][0-9]{0,6}[smhd])$"
+_TYPE_SHOWN = 60  # characters of a wrong type
 _SIZES = {"MiB": MIB, "GiB": GIB}
 _SIZE = r"^[1-9][0-9]{0,5}(MiB|GiB)$"
 
@@ -47,7 +48,7 @@ def _duration_text(seconds: int) -> str:
 def duration(least_s: int = 0, most_s: int | None = None, why: str = "") -> Value:
     """Durations in seconds within bounds; `why` is added to the message."""
     if most_s is not None:
-        bounds = f"is from {_duration_text(least_s)} to {_duration_text(most_s)}{why}"
+        bounds = f"is between {_duration_text(least_s)} and {_duration_text(most_s)}{why}"
     else:
         bounds = f"is at least {_duration_text(least_s)}{why}"
 
@@ -337,7 +338,7 @@ def _json_types(written: Any) -> dict[str, str]:
         try:
             declared_type(str(kind))
         except UnknownType as error:
-            wrong.append(f"{column} {error}")
+            wrong.append(f"{column}: {str(kind)[:_TYPE_SHOWN]!r} {error}")
     if wrong:
         raise ValueError("; ".join(wrong))
     return {str(column): str(kind) for column, kind in written.items()}

@@ -62,7 +62,7 @@ def test_a_push_says_where_a_rule_does_not_fit_what_its_pattern_finds(unnamed, t
         ("topic: hr.x, key_pattern: '(a+)+'", "repeats a group"),
         ("topic: hr.x, key_pattern: '.*.*.*x'", "may take too long"),
         ("topic: hr.x, format: json", "has no effect without key_pattern"),
-        ("topic: hr.x, key_pattern: a, format: xlsx", "is one of avro, json, parquet"),
+        ("topic: hr.x, key_pattern: a, format: xlsx", "'xlsx' is not one of avro, json, parquet"),
     ],
 )
 def test_a_mistake_in_a_layout_is_named_with_its_line(tmp_path, capsys, keys, mistake):

@@ -106,6 +106,23 @@ def test_a_file_that_is_not_there_is_named_without_a_traceback(tmp_path, capsys)
     assert said[1].startswith("next step: ") and len(said) == 2
 
 
+def test_a_folder_in_place_of_a_file_is_answered_with_the_file_in_it(tmp_path, capsys):
+    assert run(["config", "check", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"error: {tmp_path} can't be read: it is a folder",
+        f"next step: Name the file in it: {tmp_path / 'tables.yaml'}",
+    ]
+
+
+def test_a_valid_file_is_said_to_be_valid(tmp_path, capsys):
+    file = tmp_path / "tables.yaml"
+    file.write_text("tables: [{topic: a.b, table: a.b, record_key: id, freshness: 1h}]")
+    assert run(["config", "check", str(file)]) == 0
+    assert re.fullmatch(
+        rf"{re.escape(str(file))} is valid: 1 rule, 1 lane \(main\), version \w+\n", capsys.readouterr().out
+    )
+
+
 def test_a_file_in_another_encoding_is_refused_with_the_place(tmp_path, capsys):
     file = tmp_path / "tables.yaml"
     file.write_bytes("tables: []\n# gr\u00fcn".encode("latin-1"))

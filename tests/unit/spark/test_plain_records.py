@@ -220,9 +220,9 @@ tables:
         ("record_key: id, position: _sluice_position", "_sluice_position is a column that Sluice or Hudi keeps itself"),
         ("record_key: id, position: last update", "'last update' is not a column name"),
         ('record_key: id, position: "{2}"', "{2} is not among what the topic offers"),
-        ("record_key: id, json_types: {a: day}", "a is one of boolean"),
-        ("record_key: id, json_types: {a: 'decimal(39,2)'}", "at most 38 digits"),
-        ("record_key: id, json_types: [a]", "is a mapping of columns to types"),
+        ("record_key: id, json_types: {a: day}", "a: 'day' is not one of boolean"),
+        ("record_key: id, json_types: {a: 'decimal(39,2)'}", "more than 38 digits"),
+        ("record_key: id, json_types: [a]", "must be a mapping of columns to types"),
     ],
 )
 def test_mistakes_in_rules_for_plain_records_are_reported(keys: str, message: str) -> None:

@@ -113,9 +113,9 @@ def test_the_error_lists_the_mistakes_in_order_and_leaves_the_configuration_alon
         ("a: 2024-99-99", "is not YAML"),
         ("tables: []", "at least one"),
         ("tables: {}", "at least one"),
-        ("defaults: 5\n" + RULE, "is a mapping"),
-        ("lanes: [main]\n" + RULE, "is a mapping"),
-        ("lanes: {main: 5}\n" + RULE, "is a mapping"),
+        ("defaults: 5\n" + RULE, "must be a mapping"),
+        ("lanes: [main]\n" + RULE, "must be a mapping"),
+        ("lanes: {main: 5}\n" + RULE, "must be a mapping"),
         ("a: " + "[\n" * 5_000, "nested too deeply"),
         ("x" * 1_000_001, "larger than"),
         (
@@ -451,17 +451,37 @@ def test_names_that_begin_with_an_underscore_are_reserved(table):
         ("hoodie.datasource.write.table.type: COPY_ON_WRITE", "is unknown; table_type is meant"),
         ("unavailable.value.placeholder: x", "is unknown; unavailable_value is meant"),
         ("Freshness: 60s", "Freshness: is unknown; freshness is meant"),
-        ("table_type: MERGE_ON_READ", "table_type: is one of cow, mor; mor is meant"),
-        ("table_type: COPY_ON_WRITE", "table_type: is one of cow, mor; cow is meant"),
-        ("table_type: COW", "table_type: is one of cow, mor; cow is meant"),
-        ("index: GLOBAL_SIMPLE", "index: is one of auto, simple, record; simple is meant"),
-        ("delete_mode: HARD", "delete_mode: is one of soft, hard, ignore; hard is meant"),
+        ("table_type: MERGE_ON_READ", "table_type: 'MERGE_ON_READ' is not one of cow, mor; mor is meant"),
+        ("table_type: COPY_ON_WRITE", "table_type: 'COPY_ON_WRITE' is not one of cow, mor; cow is meant"),
+        ("table_type: COW", "table_type: 'COW' is not one of cow, mor; cow is meant"),
+        ("index: GLOBAL_SIMPLE", "index: 'GLOBAL_SIMPLE' is not one of auto, simple, record; simple is meant"),
+        ("delete_mode: HARD", "delete_mode: 'HARD' is not one of soft, hard, ignore; hard is meant"),
     ],
 )
 def test_the_words_of_other_tools_are_understood(written, meant):
     with pytest.raises(ConfigurationMistakes) as found:
         read_tables(f"tables:\n  - {{topic: a.b, table: a.b, {written}}}")
     assert meant in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("delete_mode: sometimes", "delete_mode: 'sometimes' is not one of soft, hard, ignore"),
+        ("paused: 1", "paused: 1 is not true or false"),
+        ("freshness: true", "freshness: true is not a number with its unit: 0, 30s"),
+        ("generation: 10000", "generation: 10000 is not a whole number from 0 to 9,999"),
+        ("delete_mode: [hard]", "delete_mode: must be one of soft, hard, ignore"),
+        ("columns: {hash: [a], key: 'my secret'}", "columns.key: must be the name of a secret"),
+        ("delete_mode: " + 100 * "x", f"delete_mode: '{19 * 'x'}…{40 * 'x'}' is not one of"),
+        ('delete_mode: "a\\e[31m"', "delete_mode: 'a\\x1b[31m' is not one of"),
+    ],
+)
+def test_a_wrong_value_is_shown_with_what_it_should_be(written, said):
+    with pytest.raises(ConfigurationMistakes) as found:
+        read_tables(f"tables:\n  - {{topic: a.b, table: a.b, record_key: id, {written}}}")
+    assert said in str(found.value)
+    assert found.value.next_step.startswith("Correct the file and run `sluice config check`")
 
 
 def test_every_key_that_another_word_stands_for_is_a_key_of_ours():

@@ -42,7 +42,7 @@ def test_a_rule_overrides_the_defaults_and_a_table_can_turn_the_sync_on_again():
         ("{tables: everything}", "must use {table}"),
         ('{tables: "{Table}"}', "lower-case letters"),
         ('{tables: "{table}"}', "is the name of the Hudi tables"),
-        ("{table: x}", "is off, or a mapping of database, tables and views"),
+        ("{table: x}", "must be off, or a mapping of database, tables and views"),
         ("{views: 7}", "which is a pattern"),
         ('{database: "a b"}', "lower-case letters"),
     ],

@@ -118,7 +118,7 @@ def test_a_value_is_parsed(value, written, parsed):
         (DURATION, "1.5h", "is a number with its unit"),
         (DURATION, True, "is a number with its unit"),
         (duration(60), "5s", "is at least 60s"),
-        (duration(5, 600), "11m", "is from 5s to 10m"),
+        (duration(5, 600), "11m", "is between 5s and 10m"),
         (HOURS, "90m", "whole hours"),
         (SIZE, "5MB", "is a size such as"),
         (whole(1, 9_999), True, "is a whole number from 1 to 9,999"),
