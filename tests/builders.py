@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -69,6 +70,17 @@ def avro_object(schema: Any, rows: Iterable[Mapping[str, Any]], *, codec: str = 
     parsed = fastavro.parse_schema(json.loads(json.dumps(schema)))
     fastavro.writer(body, parsed, rows, codec=codec, sync_interval=block, sync_marker=bytes(16))
     return body.getvalue()
+
+
+def to_a_terminal(monkeypatch: Any, columns: int = 80) -> None:
+    """Make stdout a terminal of so many columns."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+
+def unstyled(text: str) -> list[str]:
+    """The lines of what a terminal shows, without styles and blanks at their ends."""
+    return [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()]
 
 
 def in_a_terminal(monkeypatch: Any, answer: bool) -> list[str]:

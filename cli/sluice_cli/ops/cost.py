@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -229,13 +228,12 @@ def services_of(loads: Iterable[Load], freshness_s: int = DEFAULT_FRESHNESS_S) -
     A load's column includes what the stack costs without it.
     """
     listed = list(loads)
-    idle = fixed_monthly(listed[-1].tables)
-    columns = [
-        Counter(sluice_monthly(load, freshness_s=freshness_s).other_by_service) + Counter(fixed_monthly(load.tables))
-        for load in listed
-    ]
-    rows = [(name, *(f"{each.get(key, 0):.2f}" for each in (*columns, idle))) for key, name in SERVICES.items()]
-    return [*rows, ("together", *(f"{sum(each.values()):.2f}" for each in (*columns, idle)))]
+    columns = [fixed_monthly(load.tables) for load in (*listed, listed[-1])]
+    for column, load in zip(columns, listed, strict=False):
+        for key, usd in sluice_monthly(load, freshness_s=freshness_s).other_by_service.items():
+            column[key] = column.get(key, 0) + usd
+    rows = [(name, *(f"{each.get(key, 0):.2f}" for each in columns)) for key, name in SERVICES.items()]
+    return [*rows, ("together", *(f"{sum(each.values()):.2f}" for each in columns))]
 
 
 def besides_runs(runs: Iterable[RunCost], batches: Iterable[PastBatch]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -118,13 +119,27 @@ def list_letters(
             (name, f"{number:,}", _oldest(letters, now), _MEANING[name]) for name, (number, letters) in found.items()
         ]
         print_table(("queue", "messages", "oldest shown", "what they are"), rows, right=(1,))
-        for name, (_, letters) in found.items():
-            for letter in letters:
-                print_line(f"{name} {letter.id[:8]}  {human_age(now - letter.sent_at)} ago  {letter.text}")
-                for one, state in letter.objects:
-                    print(f"  {state or 'unknown'}\t{one.key}")
+        _print_letters([(name, letter) for name, (_, letters) in found.items() for letter in letters], now)
     if any(number for number, _ in found.values()):
         raise typer.Exit(1)
+
+
+def _print_letters(letters: Sequence[tuple[str, Letter]], now: int) -> None:
+    """Print messages with their objects: a table in a terminal, lines with tabs in a pipe."""
+    rows = []
+    for name, letter in letters:
+        ago = f"{human_age(now - letter.sent_at)} ago"
+        objects = [(state or "unknown", one.key) for one, state in letter.objects]
+        (state, key), *more = objects or [("-", "-")]
+        says = "-" if letter.text == counted(len(letter.objects), "object") else letter.text
+        rows += [(name, letter.id[:8], ago, state, key, says), *(("", "", "", *each, "") for each in more)]
+        if not sys.stdout.isatty():
+            print_line(f"{name} {letter.id[:8]}  {ago}  {letter.text}")
+            for each in objects:
+                print("  " + "\t".join(each))
+    if rows and sys.stdout.isatty():
+        print()
+        print_table(("queue", "message", "sent", "state", "object", "what it says"), rows, paths=(4,), apart=(5,))
 
 
 @app.command()

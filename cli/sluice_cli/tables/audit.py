@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,7 @@ from sluice_cli.terminal.output import (
     described_documents,
     print_json,
     print_line,
+    print_table,
     say_skipped,
     visible,
 )
@@ -201,9 +203,19 @@ class Auditing:
         return ListedObjects(self._target, self._ledger)
 
 
+def _print_objects(versions: Sequence[AuditedVersion]) -> None:
+    """Print one line for each version: a table in a terminal, and without headings in a pipe."""
+    rows = [[str(value or "-") for value in _described(version).values()] for version in versions]
+    if not sys.stdout.isatty():
+        for row in rows:
+            print("\t".join(map(visible, row)))
+    elif rows:
+        print_table(_COLUMNS, rows, shorten=(1, 4), paths=(0,), apart=(7,), minor=(5, 6, 1, 4))
+        print()
+
+
 def _print(report: AuditReport) -> None:
-    for version in report.objects:
-        print("\t".join(visible(str(value or "-")) for value in _described(version).values()))
+    _print_objects(report.objects)
     states = ", ".join(f"{count:,} {state}" for state, count in sorted(report.states.items()))
     print_line(f"{counted(sum(report.states.values()), 'object version')}{': ' if states else ''}{states}")
     where = {ARCHIVED: "in archived commits", NO_CHANGE: "without a change"}

@@ -4,6 +4,7 @@ import gzip
 import json
 
 import pytest
+from builders import to_a_terminal, unstyled
 from emulation.stack import NOW, SHARED, cloudformation, describe
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
@@ -169,6 +170,17 @@ class TestDeadLetters:
         assert run(["dlq", "list"]) == 1
         assert "unknown\tb" in capsys.readouterr().out
         assert len(held(queues["DeadLetterQueueUrl"])) == 3, "listing leaves the messages"
+
+    def test_a_terminal_shows_messages_and_objects_as_a_table(self, stack, queues, monkeypatch, capsys):
+        key = f"topics/crm.public.user/{'year=2026/month=11/' * 4}10.avro"
+        send(queues["DeadLetterQueueUrl"], notice(stack.admit(stack.write(key))), "{}")
+        to_a_terminal(monkeypatch)
+        assert run(["dlq", "list"]) == 1
+        out = capsys.readouterr().out
+        lines = unstyled(out)
+        assert "\t" not in out and all(len(line) <= 80 for line in lines)
+        assert any(line.split()[:1] == ["notices"] and "pending" in line for line in lines)
+        assert any(line.endswith("month=11/10.avro") for line in lines) and "  unknown_message: {}" in lines
 
     def test_notices_go_back_to_the_queue_that_admit_reads(self, stack, queues, capsys):
         bodies = [notice(stack.write(key)) for key in ("a", "b", "c")]

@@ -1,9 +1,7 @@
 """`sluice batch`: what is open, what the next run does with it, and giving it up."""
 
-import re
-
 import pytest
-from builders import note_commit
+from builders import note_commit, to_a_terminal, unstyled
 from emulation.stack import NOW, describe
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
@@ -54,10 +52,9 @@ def test_open_batches_are_listed_with_what_the_next_run_does(stack, batch, capsy
 
 
 def test_open_batches_are_a_table_in_80_columns(stack, batch, monkeypatch, capsys):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "80")
+    to_a_terminal(monkeypatch)
     assert run(["batch", "show"]) == 0
-    lines = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()]
+    lines = unstyled(capsys.readouterr().out)
     assert lines[0].startswith("batch") and lines[1] == "  next run" and len(lines) == 6
     assert "crm.task" in lines[2] and lines[3] == "  merge it again with nothing beside it"
 

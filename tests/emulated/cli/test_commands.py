@@ -1,8 +1,7 @@
 """The verbs on an emulated stack: S3, DynamoDB and CloudFormation."""
 
-import re
-
 import pytest
+from builders import to_a_terminal, unstyled
 from emulation.stack import NOW, REGION, describe
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
@@ -568,11 +567,10 @@ def test_doctor_finds_what_is_not_set_up_yet(stack, capsys):
 
 def test_doctor_shows_each_fix_whole_below_its_check(stack, monkeypatch, capsys):
     stack.s3.put_bucket_versioning(Bucket="s-bronze", VersioningConfiguration={"Status": "Suspended"})
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "80")
+    to_a_terminal(monkeypatch)
     assert run(["doctor"]) == 1
     shown = capsys.readouterr()
-    lines = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", shown.out).splitlines()]
+    lines = unstyled(shown.out)
     assert lines[0].split() == ["result", "about", "found"] and lines[1] == "  what to do"
     fixes = [line.strip() for line in lines[2:] if line.startswith("  ") and line.lstrip().startswith("`")]
     command = "`aws s3api put-bucket-versioning --bucket s-bronze --versioning-configuration Status=Enabled`"

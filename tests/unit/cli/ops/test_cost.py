@@ -1,12 +1,12 @@
 """The parts of the costs, and the agreement of the document with the calculation."""
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from builders import to_a_terminal, unstyled
 
 from sluice import prices
 from sluice.batch.claim import TableState
@@ -152,11 +152,10 @@ def test_services_are_rows_whose_sum_is_what_is_not_spark():
 
 
 def test_an_estimate_is_two_tables_in_80_columns(capsys, monkeypatch):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "80")
+    to_a_terminal(monkeypatch)
     assert run(["cost", "estimate"]) == 0
     shown = capsys.readouterr()
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown.out).splitlines()
+    lines = unstyled(shown.out)
     assert len(lines) == 17 and all(len(line) <= 80 for line in lines)
     assert "US dollars a month for services other than Spark" in shown.err
     assert shown.err.splitlines()[-3].startswith("1 table: ")
