@@ -1,7 +1,9 @@
 # Deploys the stack with SAM: `make deploy`, and `make deploy ENV=prod` for an environment of samconfig.toml.
 # Needs `sluice` and `sam` (pip install aws-sam-cli).
 ENV ?= default
-STACK := sluice$(if $(filter-out default,$(ENV)),-$(ENV))
+# The name that samconfig.toml gives the stack. SAM reads it there.
+STACK := $(shell sed -n '/^\[$(ENV)\.global\./,/^\[/s/^ *stack_name *= *"\([^"]*\)".*/\1/p' samconfig.toml 2>/dev/null)
+STACK := $(or $(STACK),sluice$(if $(filter-out default,$(ENV)),-$(ENV)))
 LAMBDA_PYTHON ?= 3.13
 LAMBDA_ARCHITECTURE ?= arm64
 SPARK_ARCHITECTURE ?= both
@@ -14,7 +16,7 @@ ifneq ($(AWS_REGION),)
 export AWS_DEFAULT_REGION := $(AWS_REGION)
 endif
 
-.PHONY: build package deploy on-aws upload delete
+.PHONY: build package deploy on-aws checked upload delete
 
 build:  ## build the functions for Lambda
 	$(SLUICE_COMMAND) package --functions .aws-sam/functions.zip --python $(LAMBDA_PYTHON)
@@ -30,12 +32,16 @@ package:  ## build the Spark artifacts for both architectures
 SLUICE = $(SLUICE_COMMAND) --stack $(STACK)
 RELEASE = .aws-sam/release
 UPLOAD = $(SLUICE) package --arch $(SPARK_ARCHITECTURE) --upload --release-file $(RELEASE)
-GIVEN = $(SLUICE_COMMAND) package --parameters "$(ENV) Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE) $(PARAMETERS)"
-deploy: on-aws upload build  ## upload the Spark artifacts under their content hash, and sam deploy with that release
+GIVEN = $(SLUICE) package --template $(TEMPLATE) --parameters "$(ENV) Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE) $(PARAMETERS)"
+deploy: on-aws checked upload build  ## upload the Spark artifacts under their content hash, and sam deploy with that release
 	$(SLUICE) standstill begin --yes --before-deploy $(TEMPLATE) --parameter-overrides "$$($(GIVEN))"
 	test -s $(RELEASE) || { $(SAM) deploy --config-env $(ENV) --parameter-overrides "$$($(GIVEN))" && $(UPLOAD); }
 	$(SAM) deploy --config-env $(ENV) --parameter-overrides "$$($(GIVEN) --parameters Release=$$(cat $(RELEASE)))"
 	$(SLUICE) standstill end
+
+# An environment, a parameter or a stack's name that doesn't exist ends here: within the steps below, its error would not.
+checked:
+	@$(GIVEN) >/dev/null
 
 # The first of the steps that reach AWS: without a Region or credentials a deployment ends here.
 upload:
@@ -49,6 +55,6 @@ on-aws:
 		exit 2; \
 	fi
 
-delete:  ## bring Spark to rest and delete the stack; buckets, ledger and key stay
+delete: checked  ## bring Spark to rest and delete the stack; buckets, ledger and key stay
 	$(SLUICE) standstill begin --yes
 	$(SAM) delete --config-env $(ENV) --stack-name $(STACK) --no-prompts

@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
+
+from sluice.errors import UsageError
+from sluice.names import did_you_mean
+from sluice_deploy.template import read_template
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -17,21 +22,33 @@ else:
     import tomli as tomllib
 
 CONFIGURATION = "samconfig.toml"
+TEMPLATE = Path("template.yaml")
+_QUOTED = "LogLevel=INFO MaximumCpu='32 vCPU'"
 
 
 def parameters_of(overrides: str) -> dict[str, str]:
-    """`--parameter-overrides` as SAM takes them: `Name=value Name="a value"`."""
-    pairs = [word.partition("=") for word in shlex.split(overrides)]
-    return {name: value for name, _, value in pairs}
+    """`--parameter-overrides` as SAM takes them: `Name=value Name="a value"`. Raises UsageError for other words."""
+    try:
+        words = shlex.split(overrides)
+    except ValueError as error:  # a quote is not closed
+        raise UsageError(
+            f"The parameters {overrides} can't be read: {error}", next_step=f"Write them as in {_QUOTED}"
+        ) from error
+    for before, word in zip(["", *words], words, strict=False):
+        if "=" not in word:
+            name, given, value = before.partition("=")
+            raise UsageError(
+                f"{word} is no parameter: it has no =",
+                next_step=f"Put a value with blanks in quotes: {name}='{value} {word}'"
+                if given
+                else f"Write NAME=VALUE, as in {_QUOTED}",
+            )
+    return {name: value for name, _, value in (word.partition("=") for word in words)}
 
 
 def configured_parameters(environment: str, folder: Path) -> dict[str, str]:
     """The parameters that samconfig.toml of `folder` sets for an environment; none without the file."""
-    file = folder / CONFIGURATION
-    if not file.is_file():
-        return {}
-    settings = tomllib.loads(file.read_text(encoding="utf-8"))
-    found = settings.get(environment, {}).get("deploy", {}).get("parameters", {}).get("parameter_overrides", "")
+    found = _deployment(_settings(folder), environment).get("parameter_overrides", "")
     return parameters_of(" ".join(found) if isinstance(found, list) else found)
 
 
@@ -40,7 +57,67 @@ def as_overrides(parameters: Mapping[str, str]) -> str:
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in parameters.items())
 
 
-def given_parameters(words: str, folder: Path) -> str:
-    """The parameters of an environment, the first of `words`, with the others over them, as one text for SAM."""
+def given_parameters(words: str, folder: Path, template: Path = TEMPLATE, stack: str | None = None) -> str:
+    """The parameters of an environment, the first of `words`, with the others over them, as one text for SAM.
+
+    Raises UsageError for an environment that samconfig.toml lacks, a parameter that the template lacks, which SAM
+    would leave out, and a `stack` that is not the one of samconfig.toml, which SAM would deploy.
+    """
     environment, _, given = words.strip().partition(" ")
-    return as_overrides({**configured_parameters(environment, folder), **parameters_of(given)})
+    _check_environment(environment, folder, stack)
+    parameters = {**configured_parameters(environment, folder), **parameters_of(given)}
+    known = read_template(folder / template).get("Parameters", {})
+    for name in parameters:
+        if name not in known:
+            raise UsageError(
+                f"{template} has no parameter {name}{did_you_mean(name, known)}",
+                next_step=f"Correct it where it is set: in PARAMETERS of make, or in {CONFIGURATION}",
+            )
+    return as_overrides(parameters)
+
+
+def _check_environment(environment: str, folder: Path, stack: str | None) -> None:
+    """Check that samconfig.toml has the environment, and names this stack for it. SAM reads other files, too."""
+    if not (folder / CONFIGURATION).is_file():
+        return
+    settings = _settings(folder)
+    if environment not in settings:
+        add = f"dd [{environment}.global.parameters], with its stack_name, and [{environment}.deploy.parameters]"
+        raise UsageError(
+            f"{CONFIGURATION} has no environment {environment}{did_you_mean(environment, settings)}",
+            next_step=f"Write ENV={_listed(settings)}, or a{add}" if settings else f"A{add}",
+        )
+    named = _deployment(settings, environment).get("stack_name")
+    place = f"[{environment}.global.parameters] of {CONFIGURATION}"
+    if stack is None or stack == named:
+        return
+    if named is None:
+        raise UsageError(
+            f"{CONFIGURATION} names no stack for {environment}",
+            next_step=f'Write `stack_name = "{stack}"` under {place}',
+        )
+    raise UsageError(
+        f"{CONFIGURATION} names the stack {named} for {environment}, and --stack names {stack}",
+        next_step=f'Name it at one place: make reads `stack_name = "{named}"` under {place}, unless it is given STACK',
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _deployment(settings: Mapping[str, Any], environment: str) -> dict[str, Any]:
+    """What `sam deploy` reads of an environment: its own parameters over those of every command."""
+    sections = settings.get(environment, {})
+    return {**sections.get("global", {}).get("parameters", {}), **sections.get("deploy", {}).get("parameters", {})}
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    """The environments of samconfig.toml; none without the file."""
+    file = folder / CONFIGURATION
+    try:
+        found = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{CONFIGURATION} can't be read: {error}", next_step="Correct it at this place") from error
+    return {name: value for name, value in found.items() if isinstance(value, dict)}

@@ -11,9 +11,18 @@ from typing import Annotated
 import typer
 
 from sluice.errors import NoRegion, NoTarget, UsageError
-from sluice_cli.terminal.output import Json, Stack, chosen_target, human_bytes, print_json, print_table, say
+from sluice_cli.terminal.output import (
+    Json,
+    Stack,
+    chosen_target,
+    human_bytes,
+    print_json,
+    print_table,
+    say,
+    stack_before_verb,
+)
 from sluice_deploy.functions import build_functions
-from sluice_deploy.parameters import given_parameters
+from sluice_deploy.parameters import TEMPLATE, given_parameters
 from sluice_deploy.pythons import find_python
 from sluice_deploy.release import JOB_PYTHON, build_release, source_root, upload_release, write_release
 from sluice_deploy.wheels import Host, this_host
@@ -68,6 +77,10 @@ def package(
             show_default=False,
         ),
     ] = None,
+    template: Annotated[
+        Path,
+        typer.Option("--template", metavar="FILE", help="With --parameters: the template that must have them all."),
+    ] = TEMPLATE,
     stack: Stack = None,
     json: Json = False,
 ) -> None:
@@ -86,7 +99,8 @@ def package(
       sluice package --parameters "prod AlarmEmail=you@example.org"
     """
     if parameters:
-        print(given_parameters(" ".join(parameters), Path()), flush=True)
+        named = stack or stack_before_verb.get()
+        print(given_parameters(" ".join(parameters), Path(), template, named), flush=True)
         return
     if functions is not None:
         _write_functions(functions, python)

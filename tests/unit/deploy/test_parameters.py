@@ -1,12 +1,15 @@
 """The parameters of a deployment, and the order of its steps."""
 
 import os
+import re
 import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from sluice.errors import UsageError
+from sluice_cli.main import run
 from sluice_deploy.parameters import as_overrides, configured_parameters, given_parameters, parameters_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -48,8 +51,70 @@ def test_parameters_of_the_command_line_add_to_those_of_the_environment() -> Non
     assert configured_parameters("default", ROOT) == {} == configured_parameters("dev", ROOT / "docs")
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("default AlarmEmial=ops@x", "AlarmEmial; did you mean AlarmEmail?"),
+        ("default MaximumCpu=32 vCPU", "Put a value with blanks in quotes: MaximumCpu='32 vCPU'"),
+        ("default vCPU", "Write NAME=VALUE"),
+        ("default LogLevel='INFO", "can't be read: No closing quotation"),
+        (
+            "stage LogLevel=INFO",
+            "no environment stage. Write ENV=default, dev or prod, or add [stage.global.parameters]",
+        ),
+        ("deV", "no environment deV; did you mean dev?"),
+    ],
+)
+def test_a_parameter_or_environment_that_does_not_exist_is_refused(given: str, said: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        given_parameters(given, ROOT)
+    assert said in str(refused.value)
+
+
+def written(folder: Path, samconfig: str) -> Path:
+    (folder / "template.yaml").write_text("Parameters: {LogLevel: {Type: String}}")
+    (folder / "samconfig.toml").write_text(samconfig)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("samconfig", "said"),
+    [
+        (
+            '[default.deploy.parameters]\nstack_name = "sluice"\nparameter_overrides = "LogLevle=INFO"',
+            "LogLevle; did you",
+        ),
+        (
+            "[default.deploy.parameters]\nresolve_s3 = true",
+            'Write `stack_name = "sluice"` under [default.global.parameters]',
+        ),
+        (
+            '[default.global.parameters]\nstack_name = "lake"',
+            "names the stack lake for default, and --stack names sluice",
+        ),
+        ("[default", "samconfig.toml can't be read: "),
+        ("default = 3", "no environment default. Add [default.global.parameters]"),
+    ],
+)
+def test_a_mistake_in_samconfig_is_refused(samconfig: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as refused:
+        given_parameters("default", written(tmp_path, samconfig), stack="sluice")
+    assert said in str(refused.value)
+
+
+def test_parameters_are_those_of_the_template_that_is_deployed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text("Parameters: {Mine: {Type: String}}")
+    command = ["package", "--template", str(other), "--parameters"]
+    assert run([*command, "default Mine=1"]) == 0
+    assert run([*command, "default AlarmEmail=a@example.org"]) == 2
+    said = capsys.readouterr()
+    assert said.out == "Mine=1\n" and f"{other} has no parameter AlarmEmail" in said.err
+
+
 def test_new_functions_never_meet_the_old_release() -> None:
-    upload, pack, build, begin, first, deploy, end = steps()
+    checked, upload, pack, build, begin, first, deploy, end = steps()
+    assert "--stack sluice package --template template.yaml --parameters" in checked
     assert "package --functions" in pack and "sam build" in build
     assert "standstill begin" in begin and "standstill end" in end
     assert "package" in upload and "--upload" in upload and "--if-deployed" in upload
@@ -84,7 +149,22 @@ def test_a_deployment_that_can_succeed_is_not_refused(variables: dict[str, str],
 def test_a_deployment_without_a_region_ends_at_its_first_step() -> None:
     ended = made("deploy", AWS_CONFIG_FILE=os.devnull)
     assert ended.returncode != 0 and "next step: Set AWS_REGION" in ended.stderr
-    assert [line for line in ended.stdout.splitlines() if ".venv/bin/" in line] == steps()[:1]
+    assert [line for line in ended.stdout.splitlines() if ".venv/bin/" in line] == steps()[1:2]
+
+
+@pytest.mark.parametrize("target", ["deploy", "delete"])
+def test_an_unknown_environment_ends_make_before_it_builds_or_asks_aws(target: str) -> None:
+    ended = made(target, "ENV=stage", AWS_CONFIG_FILE=os.devnull)
+    assert ended.returncode != 0 and ended.stdout == "" and "no environment stage" in ended.stderr
+
+
+def test_the_stack_has_the_name_that_samconfig_gives_it(tmp_path: Path) -> None:
+    assert run(["init", str(tmp_path)]) == 0
+    file = tmp_path / "samconfig.toml"
+    file.write_text(file.read_text().replace('"sluice-dev"', '"lake"'))
+    for environment, name in (("default", "sluice"), ("dev", "lake"), ("prod", "sluice-prod")):
+        shown = made("--dry-run", "--directory", str(tmp_path), "deploy", "delete", f"ENV={environment}").stdout
+        assert set(re.findall(r"--stack(?:-name)? (\S+)", shown)) == {name}
 
 
 def test_sam_deploys_to_the_region_that_sluice_works_in() -> None:
