@@ -12,18 +12,18 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, NoCredentialsError
+from botocore.exceptions import BotoCoreError, ClientError
 from typer.core import TyperGroup
 
 from sluice.errors import FAILED, CommandFailed, NoTarget, SluiceError
 from sluice.names import did_you_mean
 from sluice_cli.errors import OutputLost, ReaderGone, plain_reason
+from sluice_cli.terminal.aws_errors import NO_STACK, failure_of
 from sluice_cli.terminal.guard import escaped, guarded_output
 from sluice_cli.terminal.output import command_line, say_error
 
 DISTRIBUTION = "sluice-lakehouse"
 AWS_ERRORS = (ClientError, BotoCoreError)  # AWS or the emulator refused, or nothing answered
-NO_STACK, REFUSED = 5, 6  # exit codes: no stack or no credentials; AWS or the emulator refused, or nothing answered
 READER_GONE = 141  # exit code: as shells report SIGPIPE
 debugging: ContextVar[bool] = ContextVar("debugging", default=False)  # the root command sets it
 # The modules that only a part of the distribution brings, by the extra of pyproject.toml that names it.
@@ -151,21 +151,13 @@ def installation_of(part: str) -> str:
     return shlex.join([sys.executable, "-m", "pip", "install", f"{whole}[{part}]"])
 
 
-def _failed(error: Exception) -> int:
+def _failed(error: SluiceError | ClientError | BotoCoreError) -> int:
     """Say what failed, and return the exit code."""
     if isinstance(error, SluiceError):
         say_error(error.message, error.next_step)
         if isinstance(error, NoTarget):
             return NO_STACK
         return error.exit_code if isinstance(error, CommandFailed) else FAILED
-    if isinstance(error, EndpointConnectionError):
-        say_error(
-            f"nothing answers at {error.kwargs.get('endpoint_url')}",
-            "If the local stack has stopped, start it with `sluice local up`",
-        )
-        return REFUSED
-    if isinstance(error, NoCredentialsError):
-        say_error("no AWS credentials were found", "Configure them as for the AWS CLI (AWS_PROFILE, `aws sso login`)")
-        return NO_STACK
-    say_error(f"AWS refused: {error}", "`sluice doctor` checks the stack's parts")
-    return REFUSED
+    found = failure_of(error)
+    say_error(found.message, found.next_step)
+    return found.exit_code

@@ -76,6 +76,7 @@ AWS_SDK = {"boto3", "botocore"}
 # deploys.
 AWS_SDK_HOME = "functions/sluice_aws/"
 AWS_SDK_GUESTS = {
+    "cli/sluice_cli/terminal/aws_errors.py",
     "cli/sluice_cli/terminal/run.py",
     "cli/sluice_cli/terminal/stack.py",
     "cli/sluice_cli/ops/adopt_bucket.py",

@@ -1,0 +1,101 @@
+"""What a command says of an error of AWS: whether credentials, the Region, a permission or the network is at fault."""
+
+import pytest
+from botocore import exceptions as aws
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sluice_cli.main import run
+from sluice_cli.ops.doctor import _checked
+from sluice_cli.terminal.aws_errors import LONGEST, NO_STACK, REFUSED, AwsFailure, failure_of
+
+DENIED = "User: arn:aws:iam::1:user/me is not authorized to perform: {} on resource: arn:aws:s3:::b/k"
+
+
+def refused(code: str, message: str = "no", operation: str = "DescribeStacks") -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": message}}, operation)
+
+
+@pytest.mark.parametrize(
+    ("error", "step"),
+    [
+        (aws.ProfileNotFound(profile="me"), "AWS_PROFILE"),
+        (aws.NoCredentialsError(), "`aws configure`"),
+        (aws.UnauthorizedSSOTokenError(), "`aws sso login`"),
+        (aws.SSOTokenLoadError(error_msg="no such file"), "`aws sso login`"),
+        (aws.TokenRetrievalError(provider="sso", error_msg="Token has expired"), "`aws sso login`"),
+        (aws.LoginRefreshRequired(), "`aws login`"),
+        (aws.PartialCredentialsError(provider="env", cred_var="AWS_SECRET_ACCESS_KEY"), "AWS_SECRET_ACCESS_KEY"),
+        (aws.InvalidConfigError(error_msg="The source_profile x doesn't exist"), "~/.aws/config"),
+        (aws.InfiniteLoopConfigError(source_profile="a", visited_profiles=["a"]), "~/.aws/config"),
+        (aws.ConfigParseError(path="/home/me/.aws/config"), "~/.aws/config"),
+        (aws.CredentialRetrievalError(provider="custom-process", error_msg="no"), "~/.aws/config"),
+        (refused("ExpiredToken"), "`aws sso login`"),
+        (refused("ExpiredTokenException"), "`aws sso login`"),
+        (refused("InvalidClientTokenId"), "`aws sts get-caller-identity`"),
+        (refused("UnrecognizedClientException"), "`aws sts get-caller-identity`"),
+        (refused("SignatureDoesNotMatch"), "`aws sts get-caller-identity`"),
+        (refused("RequestTimeTooSkewed"), "clock"),
+        (aws.InvalidRegionError(region_name="eu west"), "Set AWS_REGION"),
+        (aws.NoRegionError(), "Set AWS_REGION"),
+    ],
+    ids=lambda given: given.response["Error"]["Code"] if isinstance(given, ClientError) else type(given).__name__,
+)
+def test_credentials_and_region_are_no_refusal_of_the_stack(error: BotoCoreError | ClientError, step: str) -> None:
+    found = failure_of(error)
+    assert step in found.next_step and "sluice doctor" not in found.next_step
+    assert found.exit_code == NO_STACK
+
+
+@pytest.mark.parametrize(
+    ("error", "action"),
+    [
+        (refused("AccessDenied", DENIED.format("s3:GetObject"), "GetObject"), "s3:GetObject"),
+        (refused("AccessDeniedException", DENIED.format("kms:Decrypt") + " because no policy"), "kms:Decrypt"),
+        (refused("AccessDenied", "Access Denied", "ListObjectsV2"), "the call ListObjectsV2"),
+        (refused("403", "Forbidden", "HeadObject"), "the call HeadObject"),
+        (refused("AccessDenied", DENIED.format("`rm`:\x1b[31m"), "GetObject"), "the call GetObject"),
+    ],
+)
+def test_a_refused_action_is_named(error: ClientError, action: str) -> None:
+    found = failure_of(error)
+    assert (found.next_step, found.exit_code) == (f"Allow {action} to this user or role", REFUSED)
+
+
+@pytest.mark.parametrize("kind", [aws.EndpointConnectionError, aws.ConnectTimeoutError])
+@pytest.mark.parametrize(
+    ("url", "step"),
+    [
+        ("https://cloudformation.eu-centrl-1.amazonaws.com/", "Check AWS_REGION and the network"),
+        ("https://s3.cn-north-1.amazonaws.com.cn/", "Check AWS_REGION and the network"),
+        ("https://lambda.eu-west-1.api.aws/", "Check AWS_REGION and the network"),
+        ("http://127.0.0.1:4566/", "If the local stack has stopped, start it with `sluice local up`"),
+        ("http://amazonaws.com.example.org/", "If the local stack has stopped, start it with `sluice local up`"),
+    ],
+)
+def test_only_a_stopped_emulator_is_to_be_started(kind: type[BotoCoreError], url: str, step: str) -> None:
+    assert failure_of(kind(endpoint_url=url)) == AwsFailure(f"nothing answers at {url}", step, REFUSED)
+
+
+def test_any_other_refusal_is_shown_as_aws_wrote_it_within_bounds() -> None:
+    found = failure_of(refused("Throttling", "x" * 10_000), otherwise="Wait")
+    assert (found.next_step, found.exit_code) == ("Wait", REFUSED)
+    assert found.message.startswith("AWS refused: An error occurred (Throttling)") and len(found.message) <= LONGEST
+
+
+def test_a_profile_that_does_not_exist_ends_a_verb_with_the_code_of_credentials(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_PROFILE", "me")
+    assert run(["--stack", "s", "status"]) == NO_STACK
+    assert capsys.readouterr().err.splitlines() == [
+        "error: The config profile (me) could not be found",
+        "next step: Set AWS_PROFILE to a profile of `aws configure list-profiles`, or make it with `aws configure`",
+    ]
+
+
+def test_a_check_of_doctor_names_the_action_that_it_lacks():
+    def check(target):
+        raise refused("AccessDenied", DENIED.format("s3:GetBucketVersioning"))
+
+    (finding,) = _checked("bronze bucket", check, None)
+    assert finding.advice == "Allow s3:GetBucketVersioning to this user or role"
