@@ -8,7 +8,7 @@ import pytest
 from emulation.localstack_exceptions import exceptions
 
 from sluice_local.emulators.choose import Kind, chosen
-from sluice_local.emulators.localstack import find_python313
+from sluice_local.emulators.localstack import ensure_pythons, find_python313
 from sluice_local.errors import NoPython313
 
 
@@ -27,3 +27,10 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
             reason = missing or reasons.get(f"{item.path.name}::{item.name.partition('[')[0]}")
             if reason:
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def emulator_installed() -> None:
+    """Install LocalStack before the first test, whose time limit is for the test alone."""
+    if chosen(os.environ) == Kind.LOCALSTACK:
+        ensure_pythons(os.environ)
