@@ -305,6 +305,15 @@ def _clients(endpoint: str) -> Clients:
     )
 
 
+def heading(emulator: str) -> str:
+    """What stands above the transcript of an emulator."""
+    return (
+        f"# `make deploy` and `make delete` on {emulator}\n"
+        f"Made by `make deploy-walkthrough EMULATOR={emulator}` at the commit that the first command prints;\n"
+        "[deploying.md](../deploying.md) says what each step is for, and which steps this doesn't cover.\n"
+    )
+
+
 def main() -> None:
     """Walk, and write the transcript."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -315,12 +324,7 @@ def main() -> None:
         text = walk(given.emulator, Path(scratch))
     kept = given.keep or ROOT / "docs" / "walkthroughs" / f"{given.emulator}.md"
     kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(
-        f"# `make deploy` and `make delete` on {given.emulator}\n"
-        f"Made by `make deploy-walkthrough EMULATOR={given.emulator}`; "
-        "[deploying.md](../deploying.md) says what each step is for.\n\n"
-        f"```text\n{text}```\n"
-    )
+    kept.write_text(heading(given.emulator) + f"\n```text\n{text}```\n")
     print(f"written to {kept}")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sluice_local.emulators.choose import Kind
-from tools.deploy_walkthrough import Transcript
+from tools.deploy_walkthrough import Transcript, heading
 
 KEPT = sorted((Path(__file__).resolve().parents[3] / "docs" / "walkthroughs").glob("*.md"))
 
@@ -30,6 +30,8 @@ def test_a_transcript_goes_from_a_clean_clone_to_the_data_that_is_left(file: Pat
     for step in steps:
         place = text.find(step, place) + 1
         assert place, f"{step} is missing, or comes too early"
+    assert text.startswith(heading(file.stem)), "it says by which commit it was made"
+    assert re.search(r"git log --oneline -1\n[0-9a-f]{7,} ", text)
     assert not re.search(r"/root|/home/|/tmp|/usr/|/opt/|127\.0\.0\.1|\blocalhost(?!\.localstack)", text)
 
 
