@@ -49,7 +49,7 @@ class InvalidConfiguration(SluiceError):
     """An invalid configuration; facts: `mistakes`, each with its place."""
 
     code = "invalid_configuration"
-    next_step = "Correct the file and run `sluice config check`; the active configuration has not changed"
+    next_step = "Correct the file and run `sluice config check FILE`; the active configuration has not changed"
 
 
 class ChangeRefused(SluiceError):

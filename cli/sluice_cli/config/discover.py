@@ -18,8 +18,8 @@ from sluice.onboarding.discovery import Proposal, propose
 from sluice.onboarding.samples import TopicSample
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
+from sluice_cli.config.push import read_file
 from sluice_cli.config.rule_text import add_rules, rules_text, whole_text
-from sluice_cli.errors import no_tables_file
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say, stderr_console
 
 NO_COLUMN = "none"
@@ -155,14 +155,7 @@ def _how(proposal: Proposal) -> str:
 
 def _configuration(file: Path) -> Configuration | None:
     """Read the file; None if there is none. Raises ConfigurationMistakes and UsageError."""
-    from sluice_cli.config.source import read_tables
-
-    try:
-        return read_tables(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise no_tables_file(file, error) from error
+    return read_file(file) if file.exists() else None
 
 
 def _chosen(

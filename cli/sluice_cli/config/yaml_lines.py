@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -68,9 +69,13 @@ class ConfigurationMistakes(InvalidConfiguration):
     def __init__(self, mistakes: list[Mistake], file: str = "tables.yaml") -> None:
         self.mistakes = tuple(sorted(set(mistakes)))
         many = f"{len(self.mistakes)} mistake{'s' if len(self.mistakes) != 1 else ''}"
+        check = shlex.join(["sluice", "config", "check", file])
         super().__init__(
             "\n".join([f"{file} has {many}:", *map(str, self.mistakes)]),
-            next_step=next((mistake.next_step for mistake in self.mistakes if mistake.next_step), None),
+            next_step=next(
+                (mistake.next_step for mistake in self.mistakes if mistake.next_step),
+                self.next_step.replace("sluice config check FILE", check),
+            ),
             mistakes=[str(mistake) for mistake in self.mistakes],
         )
 

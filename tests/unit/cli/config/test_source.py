@@ -1,6 +1,7 @@
 """Reads tables.yaml: the configuration that it becomes, and every mistake at once with its line."""
 
 import json
+import shlex
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -19,6 +20,7 @@ from sluice_cli.config.other_words import _KEYS, _MEANT, _VALUES
 from sluice_cli.config.rule_text import configuration_text
 from sluice_cli.config.source import _WORDS, read_tables
 from sluice_cli.config.yaml_lines import ConfigurationMistakes
+from sluice_cli.main import run
 
 ROOT = Path(__file__).resolve().parents[4]
 FILES = [ROOT / "tables.yaml", *sorted((ROOT / "tests" / "data").glob("*.tables.yaml"))]
@@ -481,7 +483,7 @@ def test_a_wrong_value_is_shown_with_what_it_should_be(written, said):
     with pytest.raises(ConfigurationMistakes) as found:
         read_tables(f"tables:\n  - {{topic: a.b, table: a.b, record_key: id, {written}}}")
     assert said in str(found.value)
-    assert found.value.next_step.startswith("Correct the file and run `sluice config check`")
+    assert found.value.next_step.startswith("Correct the file and run `sluice config check tables.yaml`")
 
 
 def test_every_key_that_another_word_stands_for_is_a_key_of_ours():
@@ -519,3 +521,15 @@ def test_a_text_that_is_no_yaml_is_refused_in_plain_words_with_its_place(text, s
         read_tables(text)
     (line,) = refused.value.message.splitlines()[1:]
     assert line.startswith(said) and step in refused.value.next_step
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "push", "discover --write --file"])
+def test_the_next_step_after_a_mistake_is_a_command_that_names_the_file(command, tmp_path, monkeypatch, capsys):
+    file = tmp_path / "my tables.yaml"
+    file.write_text("tables: [{topic: a.b, table: a.b, record_kye: id}]")
+    assert run(["config", *command.split(), str(file)]) == 1
+    said = capsys.readouterr().err
+    assert f"error: {file} has 2 mistakes:" in said
+    (step,) = [line for line in said.splitlines() if line.startswith("next step: ")]
+    words = shlex.split(step.split("`")[1])
+    assert words == ["sluice", "config", "check", str(file)] and run(words[1:]) == 1
