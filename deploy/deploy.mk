@@ -31,12 +31,16 @@ package:  ## build the Spark artifacts for both architectures
 # CloudFormation can't change a started application: lanes rest while it must.
 SLUICE = $(SLUICE_COMMAND) --stack $(STACK)
 RELEASE = .aws-sam/release
+# SAM asks where samconfig.toml says so (confirm_changeset), but not without a terminal, as the steps of `sluice`: it would
+# end with an error while lanes are paused. A first deployment has the yes to its first step.
+CONFIRM := $(shell test -t 0 || echo --no-confirm-changeset)
+FIRST = .aws-sam/first
 UPLOAD = $(SLUICE) package --arch $(SPARK_ARCHITECTURE) --upload --release-file $(RELEASE)
 GIVEN = $(SLUICE) package --template $(TEMPLATE) --parameters "$(ENV) Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE) $(PARAMETERS)"
 deploy: on-aws checked upload build  ## upload the Spark artifacts under their content hash, and sam deploy with that release
 	$(SLUICE) standstill begin --yes --before-deploy $(TEMPLATE) --parameter-overrides "$$($(GIVEN))"
-	test -s $(RELEASE) || { $(SAM) deploy --config-env $(ENV) --parameter-overrides "$$($(GIVEN))" && $(UPLOAD); }
-	$(SAM) deploy --config-env $(ENV) --parameter-overrides "$$($(GIVEN) --parameters Release=$$(cat $(RELEASE)))"
+	test -s $(RELEASE) || { $(SAM) deploy --config-env $(ENV) $(CONFIRM) --parameter-overrides "$$($(GIVEN))" && $(UPLOAD) && touch $(FIRST); }
+	$(SAM) deploy --config-env $(ENV) $(CONFIRM) $$(test ! -e $(FIRST) || echo --no-confirm-changeset) --parameter-overrides "$$($(GIVEN) --parameters Release=$$(cat $(RELEASE)))"
 	$(SLUICE) standstill end
 
 # An environment, a parameter or a stack's name that doesn't exist ends here: within the steps below, its error would not.
@@ -45,13 +49,13 @@ checked:
 
 # The first of the steps that reach AWS: without a Region or credentials a deployment ends here.
 upload:
-	@rm -f $(RELEASE)
+	@rm -f $(RELEASE) $(FIRST)
 	$(UPLOAD) --if-deployed
 
 on-aws:
 	@if [ -n "$$AWS_ENDPOINT_URL" ] && grep -q AWS::EMRServerless::Application $(TEMPLATE); then \
 		echo "An emulator has no EMR Serverless, which $(TEMPLATE) needs (AWS_ENDPOINT_URL is $$AWS_ENDPOINT_URL)." >&2; \
-		echo "'sluice local up' deploys the same template with a stand-in, 'make deploy-walkthrough' shows this target on one." >&2; \
+		echo "'sluice local up' deploys the same template with a stand-in." >&2; \
 		exit 2; \
 	fi
 

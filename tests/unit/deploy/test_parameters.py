@@ -15,7 +15,18 @@ from sluice_deploy.parameters import as_overrides, configured_parameters, given_
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def made(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+# Stands in for `sluice`: the first upload finds no stack, and later ones do.
+BEFORE_AND_AFTER_THE_FIRST = """#!/bin/sh
+case "$*" in
+*--parameters*) echo LogLevel=INFO ;;
+*--if-deployed*) test ! -e deployed || echo release >.aws-sam/release ;;
+*--upload*) touch deployed; echo release >.aws-sam/release ;;
+*--functions*) mkdir -p .aws-sam ;;
+esac
+"""
+
+
+def made(*arguments: str, stdin: int = subprocess.DEVNULL, **variables: str) -> subprocess.CompletedProcess[str]:
     """What make says that it does, or does where `arguments` don't forbid it."""
     old = ("--old-file=.venv/.local", "--old-file=.venv/.dev", "--no-print-directory")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "MAKE"))}
@@ -23,6 +34,7 @@ def made(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         ["make", *old, *arguments],
         cwd=ROOT,
         env={**environment, **variables},
+        stdin=stdin,
         capture_output=True,
         text=True,
         check=False,
@@ -131,7 +143,8 @@ def test_every_deployment_names_what_the_functions_were_built_for() -> None:
 def test_a_deployment_to_an_emulator_says_at_once_what_to_do_instead() -> None:
     refused = made("deploy", AWS_ENDPOINT_URL="http://127.0.0.1:4566")
     assert refused.returncode != 0 and refused.stdout == ""
-    assert "sluice local up" in refused.stderr and "make deploy-walkthrough" in refused.stderr
+    assert "sluice local up" in refused.stderr
+    assert "'make " not in refused.stderr, "a project has fewer targets than a clone"
 
 
 @pytest.mark.parametrize(
@@ -173,6 +186,25 @@ def test_sam_deploys_to_the_region_that_sluice_works_in() -> None:
     assert made(*shown, AWS_REGION="eu-west-1", AWS_DEFAULT_REGION="us-east-1").stdout.splitlines()[-1] == "eu-west-1"
     assert made(*shown, AWS_DEFAULT_REGION="us-east-1").stdout.splitlines()[-1] == "us-east-1"
     assert made(*shown).returncode != 0, "an empty variable would hide the region of a profile"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_sam_asks_only_in_a_terminal_and_about_a_first_deployment_once(terminal: bool, tmp_path: Path) -> None:
+    """Where it can't ask, SAM would end with an error while the lanes are paused."""
+    assert run(["init", str(tmp_path)]) == 0
+    sluice = tmp_path / "sluice"
+    sluice.write_text(BEFORE_AND_AFTER_THE_FIRST)
+    sluice.chmod(0o755)
+    here = ["--directory", str(tmp_path), "deploy", "SLUICE_COMMAND=./sluice", "SAM=echo sam"]
+    ours, theirs = os.openpty()
+    try:
+        shown = [made(*here, stdin=theirs if terminal else subprocess.DEVNULL).stdout for _ in range(2)]
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    deployments = [line for text in shown for line in text.splitlines() if line.startswith("sam deploy")]
+    asks = ["--no-confirm-changeset" not in line for line in deployments]
+    assert asks == ([True, False, True] if terminal else [False, False, False])
 
 
 def test_each_step_is_a_command_that_a_shell_reads() -> None:
