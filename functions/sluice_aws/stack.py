@@ -227,4 +227,9 @@ def _outputs(cloudformation: Any, stack: str, region: str) -> dict[str, str]:
             f"There is no stack {stack} in {region}",
             next_step="Check the name and AWS_REGION, or deploy with `make deploy`",
         ) from error
+    if found[0].get("StackStatus") == "REVIEW_IN_PROGRESS":  # CloudFormation holds its name and a changeset
+        raise NoTarget(
+            f"There is no stack {stack} in {region} yet: its first changeset was not carried out",
+            next_step="Deploy again, and confirm the changeset",
+        )
     return {output["OutputKey"]: output["OutputValue"] for output in found[0].get("Outputs", ())}

@@ -112,7 +112,7 @@ def package(
     except NoTarget as missing:
         if not if_deployed or isinstance(missing, NoRegion):
             raise
-        say(f"{missing}: nothing is uploaded")
+        say(f"{missing.message}: its first deployment makes the bucket, and nothing is uploaded yet")
         return
     hosts = (this_host(),) if arch == "host" else _CHOICES[arch]
     compiler = _compiler(hosts[0].python, "each job starts some 0.6 s later")

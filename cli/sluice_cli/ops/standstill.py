@@ -84,7 +84,7 @@ def begin(
     except NoRegion:
         raise
     except NoTarget as missing:
-        say(f"{missing}: nothing to stop")
+        say(f"{missing.message}: nothing to stop")
         named = stack or stack_before_verb.get() or os.environ.get(STACK_VARIABLE)
         if named and before_deploy is not None and remove_failed_creation(named, os.environ, poll_s=int(POLL_S)):
             say(f"stack {named}: deleted, since its creation had failed and it holds nothing")
@@ -149,7 +149,7 @@ def end(note: Note = None, stack: Stack = None) -> None:
     except NoRegion:
         raise
     except NoTarget as missing:
-        say(f"{missing}: no lane is paused")
+        say(f"{missing.message}: no lane is paused")
         return
     ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
     lanes = _noted(note, ledger)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from builders import halt, in_a_terminal
-from emulation.stack import SHARED, cloudformation
+from emulation.stack import REGION, SHARED, cloudformation
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.emrserverless.models import emrserverless_backends
 
@@ -146,7 +146,12 @@ def test_a_run_that_does_not_end_is_reported_and_the_standstill_can_be_ended(sta
 def test_before_the_first_deployment_a_standstill_has_nothing_to_pause(stack, tmp_path, capsys):
     assert run(["standstill", "begin", "--stack", "nosuch", "--note", str(tmp_path / "note")]) == 0
     assert run(["standstill", "end", "--stack", "nosuch", "--note", str(tmp_path / "note")]) == 0
-    assert "nothing to stop" in capsys.readouterr().err
+    assert run(["package", "--upload", "--if-deployed", "--stack", "nosuch"]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        f"There is no stack nosuch in {REGION}: nothing to stop",
+        f"There is no stack nosuch in {REGION}: no lane is paused",
+        f"There is no stack nosuch in {REGION}: its first deployment makes the bucket, and nothing is uploaded yet",
+    ]
 
 
 def test_a_standstill_in_a_terminal_says_what_it_stops_and_asks(stack, emr, invoked, monkeypatch):

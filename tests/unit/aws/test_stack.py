@@ -7,7 +7,7 @@ import pytest
 
 from sluice.errors import NoTarget
 from sluice_aws.clients import ClientOptions
-from sluice_aws.stack import find_target, local_file, local_target
+from sluice_aws.stack import _outputs, find_target, local_file, local_target
 from sluice_cli.ingest.put import joined
 from sluice_cli.main import run
 
@@ -137,3 +137,12 @@ def test_a_region_that_is_missing_is_no_missing_stack(verb, monkeypatch, capsys,
         "error: No AWS region is configured",
         "next step: Set AWS_REGION, or a region in the AWS profile",
     ]
+
+
+def test_a_stack_whose_first_changeset_was_declined_does_not_exist_yet():
+    class CloudFormation:
+        def describe_stacks(self, StackName):
+            return {"Stacks": [{"StackName": StackName, "StackStatus": "REVIEW_IN_PROGRESS"}]}
+
+    with pytest.raises(NoTarget, match=r"There is no stack s in eu-west-1 yet.*Deploy again"):
+        _outputs(CloudFormation(), "s", "eu-west-1")
