@@ -114,7 +114,7 @@ class CannotRebuild(CommandFailed):
     """A rebuild is not possible now; facts: `table`, `obstacles`."""
 
     code = "cannot_rebuild"
-    next_step = "Nothing was changed. `--dry-run` shows the obstacles again"
+    next_step = "Nothing was changed. Remove each obstacle as it says, then repeat the command"
 
 
 class LedgerInUse(CommandFailed):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sluice.errors import SluiceError
+from sluice.errors import NoTarget, SluiceError
 
 
 class LocalError(SluiceError):
@@ -75,8 +75,8 @@ class AlreadyRunning(LocalError):
     next_step = "End it with `sluice local down`, or set SLUICE_HOME to another directory"
 
 
-class NotRunning(LocalError):
+class NotRunning(LocalError, NoTarget):
     """No local stack runs here; facts: `home`."""
 
     code = "not_running"
-    next_step = "Start one with `sluice local up`"
+    next_step = "Start one with `sluice local up`, or name a deployed one with --stack NAME or SLUICE_STACK"

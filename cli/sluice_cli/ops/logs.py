@@ -26,6 +26,7 @@ from sluice_cli.terminal.stack import output_of
 from sluice_local.home import Home, running_home
 
 LONGEST_LINE = 1024 * 1024  # characters; the rest of a longer line is shown as a line of its own
+RUNS_SHOWN = 3  # of local runs, newest first
 RUNS_SEARCHED = 2_000  # newest first, for the beginning of an id
 _HEAD = ("at", "event", "level", "run", "lane")  # of an event; shown in front or not at all
 _BLOCKS = ("trace",)  # texts of several lines
@@ -119,10 +120,14 @@ def _local(home: Home, run: str | None, name: str, follow: bool) -> Iterator[str
         chosen = [folder for folder, named in names.items() if any(is_named(run, name) for name in named)]
         _refuse_several(run, len(chosen))
     if not chosen:
-        raise UsageError(
-            f"No run {run} is in {home.runs}" if run else f"No run has begun yet in {home.path}",
-            next_step="`sluice runs` lists the runs; name a deployed stack with --stack",
-        )
+        if not requests:
+            home.description()  # raises NotRunning
+            raise CommandFailed(
+                f"No run has begun yet in {home.path}",
+                next_step="`sluice put FILES` brings in objects, which start one",
+            )
+        newest = ", ".join(named or job_run for job_run, named in list(names.values())[: -RUNS_SHOWN - 1 : -1])
+        raise UsageError(f"No run {run} is in {home.runs}", next_step=f"Name one that is there: {newest}")
     folder = chosen[-1]
     say(f"job run {folder.name}")
     return _lines(following(folder / name, until=lambda: not follow or not (folder / "work").exists()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -25,7 +26,7 @@ from sluice_cli.status.overview import gather
 from sluice_cli.status.page import page
 from sluice_cli.status.past import RunPast, TablePast, Window, backlog, runs, shown_window, table_pasts
 from sluice_cli.terminal.output import say, stderr_console
-from sluice_cli.terminal.run import AWS_ERRORS
+from sluice_cli.terminal.run import AWS_ERRORS, debugging, unanswered
 from sluice_read.moments import clock, point_in_time
 
 # Limits of the page: manifests read, waiting objects per table, batches whose runs are read.
@@ -154,7 +155,9 @@ class PageFile:
                     raise
                 except UNANSWERED as error:
                     first, failing_since = failing_since is None, failing_since or now
-                    note = f"The stack can't be read since {clock(failing_since)}: {str(error) or type(error).__name__}"
+                    note = f"The stack can't be read since {clock(failing_since)}: {unanswered(error)}"
+                    if debugging.get():
+                        traceback.print_exception(error)
                     if first:
                         say(note)
                 took = time.monotonic() - began

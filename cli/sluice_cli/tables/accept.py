@@ -47,7 +47,9 @@ def accept(
     if changed:
         if not yes:
             ask(
-                f"Go on with {table} at {instant or 'no commit'}, without its later commits up to {state.last_instant}?"
+                f"Go on with {table} at {instant or 'no commit'}, without its commits after that, up to "
+                f"{state.last_instant}?",
+                otherwise=f"`sluice table show {table}` to see its newest commit",
             )
         if not ledger.tables.accept(table, instant, seen=state.last_instant):
             raise CommandFailed(f"{table} was committed to meanwhile", next_step="Look at `sluice status`")

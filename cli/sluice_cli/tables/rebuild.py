@@ -110,7 +110,9 @@ def table(
                 print_line(f"obstacle: {obstacle}")
         if dry_run:
             return
-        raise CannotRebuild(f"{name} can't be rebuilt now: {'; '.join(found)}", table=name, obstacles=list(found))
+        raise CannotRebuild(
+            f"{name} can't be rebuilt now: {counted(len(found), 'obstacle')}", table=name, obstacles=list(found)
+        )
     if not yes:
         _print_plan(rebuild, plan, silver)
         ask(f"Move the data of {name} aside and merge {counted(len(plan.replay) + len(plan.waiting), 'object')} again?")

@@ -12,7 +12,13 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectionClosedError,
+    ConnectTimeoutError,
+    ReadTimeoutError,
+)
 from typer.core import TyperGroup
 
 from sluice.errors import FAILED, CommandFailed, NoTarget, SluiceError
@@ -149,6 +155,19 @@ def installation_of(part: str) -> str:
 
         whole = str(source_root())
     return shlex.join([sys.executable, "-m", "pip", "install", f"{whole}[{part}]"])
+
+
+def unanswered(error: Exception) -> str:
+    """Why the stack gave no answer, in words; --debug shows the error itself."""
+    if isinstance(error, SluiceError):
+        return error.message
+    if isinstance(error, (TimeoutError, ConnectTimeoutError, ReadTimeoutError)):
+        return "no answer came in time"
+    if isinstance(error, ClientError):
+        return f"AWS refused {error.operation_name} ({error.response.get('Error', {}).get('Code') or 'without a code'})"
+    if isinstance(error, BotoCoreError) and not isinstance(error, ConnectionClosedError):
+        return failure_of(error).message
+    return "the connection broke off"
 
 
 def _failed(error: SluiceError | ClientError | BotoCoreError) -> int:

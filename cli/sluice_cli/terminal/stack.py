@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import socket
+import traceback
 
 from botocore.exceptions import ClientError
 
@@ -14,6 +15,7 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import LOCAL, Target
 from sluice_cli.terminal.output import say
+from sluice_cli.terminal.run import debugging
 
 
 def operator_of(target: Target) -> str:
@@ -57,8 +59,12 @@ def supervise_now(target: Target) -> bool:
     try:
         target.client("lambda").invoke(FunctionName=name, InvocationType="Event", Payload=b"{}")
     except ClientError as error:
-        if error.response.get("Error", {}).get("Code") not in ("AccessDeniedException", "ResourceNotFoundException"):
+        code = error.response.get("Error", {}).get("Code")
+        if code not in ("AccessDeniedException", "ResourceNotFoundException"):
             raise
-        say(f"{name} could not be invoked ({error}): the schedule starts what waits, within minutes")
+        if debugging.get():
+            traceback.print_exception(error)
+        why = "is gone" if code == "ResourceNotFoundException" else "may not be invoked by you"
+        say(f"The function {name} {why}: the schedule starts what waits, within minutes")
         return False
     return True

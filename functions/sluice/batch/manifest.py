@@ -148,7 +148,9 @@ class Manifest:
                 tables,
             )
         except (KeyError, TypeError, AttributeError) as error:
-            raise UnreadableManifest(f"A manifest lacks or misnames a field: {error}", found=text[:200]) from error
+            raise UnreadableManifest(
+                "The manifest lacks a field, or has one of another type", found=text[:200]
+            ) from error
 
 
 _TYPES = {"batch": str, "lane": str, "run": str, "created_at": int, "configuration_version": str, "tables": dict}
@@ -188,6 +190,7 @@ def batch_id(lane: str, objects: Iterable[ObjectId], *, attempts: Mapping[Object
 
 
 FORMAT = 1  # of manifests and of outcomes
+_KINDS = {str: "text", int: "a whole number", dict: "a mapping"}  # of fields, as they are checked
 
 
 def document_of(text: str, what: str) -> dict[str, Any]:
@@ -197,9 +200,11 @@ def document_of(text: str, what: str) -> dict[str, Any]:
     """
     try:
         content: dict[str, Any] = json.loads(text)
-        found = content["format"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UnreadableManifest(f"This is no {what}: {error}", found=text[:200]) from error
+    except (ValueError, RecursionError) as error:
+        raise UnreadableManifest(f"The {what} is not JSON", found=text[:200]) from error
+    if not isinstance(content, dict) or "format" not in content:
+        raise UnreadableManifest(f"This is not a {what}: it has no format", found=text[:200])
+    found = content["format"]
     if found != FORMAT:
         raise UnreadableManifest(f"The {what} has format {found!r}, this release reads {FORMAT}", found=found)
     return content
@@ -209,7 +214,8 @@ def check_types(content: Mapping[str, Any], what: str, types: Mapping[str, type]
     """Raises UnreadableManifest unless the fields are there and of these types."""
     for name, kind in types.items():
         if not isinstance(content.get(name), kind):
-            raise UnreadableManifest(f"The {what}'s {name} is no {kind.__name__}", found=str(content.get(name))[:200])
+            wrong = f"The {what}'s {name} is {'not ' + _KINDS[kind] if name in content else 'missing'}"
+            raise UnreadableManifest(wrong, found=str(content.get(name))[:200])
 
 
 def canonical_json(content: Any) -> str:

@@ -32,7 +32,7 @@ class ObjectError:
         try:
             return cls(**json.loads(text))
         except (ValueError, TypeError) as error:
-            raise UnreadableManifest(f"An object's error record can't be read: {error}", found=text[:200]) from error
+            raise UnreadableManifest("An object's error record can't be read", found=text[:200]) from error
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class RowErrorCount:
         try:
             return cls(**json.loads(text))
         except (ValueError, TypeError) as error:
-            raise UnreadableManifest(f"A count of quarantined rows can't be read: {error}", found=text[:200]) from error
+            raise UnreadableManifest("A count of quarantined rows can't be read", found=text[:200]) from error
 
 
 @dataclass(frozen=True)
@@ -155,4 +155,6 @@ class Outcome:
                 columns=columns,
             )
         except (KeyError, TypeError) as error:
-            raise UnreadableManifest(f"An outcome lacks or misnames a field: {error}", found=text[:200]) from error
+            raise UnreadableManifest(
+                "The outcome lacks a field, or has one of another type", found=text[:200]
+            ) from error

@@ -82,4 +82,4 @@ def from_lines(text: str) -> Iterator[RowError]:
         try:
             yield RowError(**json.loads(line))
         except (ValueError, TypeError) as error:
-            raise UnreadableManifest(f"A quarantined row can't be read: {error}", found=line[:200]) from error
+            raise UnreadableManifest("A quarantined row can't be read", found=line[:200]) from error

@@ -99,7 +99,7 @@ class PastBatches:
             if _may_be_a_manifest(entry.key):
                 yield entry
             else:
-                self._skipped.skip(entry.key, "This is no manifest")
+                self._skipped.skip(entry.key, "Its name is not that of a manifest")
 
     def _batch(self, key: str, table: str | None) -> PastBatch | None:
         if self._kept is not None and table is None and key in self._kept:

@@ -64,5 +64,5 @@ def _mark(text: str) -> dict[str, Any]:
         mark: dict[str, Any] = json.loads(text)
         check_types(mark, "mark", {"table": str, "lane": str, "to": str, "at": int})
     except (ValueError, AttributeError, RecursionError) as error:
-        raise UnreadableManifest(f"This is no mark of a rebuild: {error}", found=text[:200]) from error
+        raise UnreadableManifest("This is not a mark of a rebuild", found=text[:200]) from error
     return mark

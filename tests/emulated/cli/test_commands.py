@@ -630,7 +630,8 @@ def test_an_accepted_table_goes_on_at_its_newest_commit(went_back, invoked, caps
     assert run(["status"]) == 0 and "blocked: crm.user is behind" in capsys.readouterr().out
 
     assert run(["table", "accept", "crm.user"]) == 2  # nobody to ask
-    capsys.readouterr()
+    asked = capsys.readouterr().err
+    assert "--dry-run" not in asked and "`sluice table show crm.user`" in asked
     assert run(["table", "accept", "crm.user", "--yes", "--json"]) == 0
     document = describe(capsys)
     assert (document["instant"], document["before"], document["changed"]) == (

@@ -114,6 +114,7 @@ def test_a_dry_run_shows_steps_and_obstacles_and_changes_nothing(merged, capsys)
     assert run(["rebuild", "table", TABLE, "--yes"]) == 1
     out, err = capsys.readouterr()
     assert "gone\tnew\t" in out and "Nothing was changed" in err
+    assert out.count("obstacle: ") == 2 and "can't be rebuilt now: 2 obstacles" in err and "lane main" not in err
     assert merged.silver() == before and merged.record(merged.old).state == "committed"
 
 
@@ -136,7 +137,7 @@ def test_a_rebuild_looks_for_archived_objects_before_it_moves_anything(merged, c
     merged.stack.ledger.lanes.pause("main")
     assert run(["rebuild", "table", TABLE, "--yes"]) == 1
     out, err = capsys.readouterr()
-    assert f"archived\tcold\t{cold.version}" in out and "1 object is part of crm.user and archived" in err
+    assert f"archived\tcold\t{cold.version}" in out and "1 object is part of crm.user and archived" in out
     assert merged.silver() == before and merged.record(warm).state == "committed"
     assert run(["rebuild", "table", TABLE, "--dry-run", "--without-gone", "--json"]) == 0
     found = describe(capsys)

@@ -7,6 +7,7 @@ import pytest
 
 from sluice_cli.main import run
 from sluice_cli.ops.logs import readable
+from sluice_cli.terminal.run import NO_STACK
 
 DAY_MS = 86_400_000
 
@@ -44,7 +45,17 @@ def test_sparks_output_of_a_local_run_is_printed_as_it_is(home, capsys):
 
 def test_an_unknown_local_run_names_the_next_step(home, capsys):
     assert run(["logs", "run-main-9"]) == 2
-    assert "No run run-main-9 is in" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "No run run-main-9 is in" in said and "Name one that is there: run-main-2, run-main-1" in said
+
+
+@pytest.mark.parametrize("words", [["logs"], ["logs", "run-main-1"], ["status"], ["local", "info"]])
+def test_every_verb_that_finds_no_stack_says_so_with_the_same_exit_code(tmp_path, monkeypatch, capsys, words):
+    monkeypatch.chdir(tmp_path)
+    for name in ("SLUICE_STACK", "SLUICE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert run(words) == NO_STACK
+    assert "Start one with `sluice local up`, or name a deployed one with --stack" in capsys.readouterr().err
 
 
 def test_a_beginning_that_several_local_runs_share_names_none(home, capsys):

@@ -40,11 +40,21 @@ def test_a_manifest_is_read_back_unchanged_with_its_pinned_configuration():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"format": 2}', '{"format": 1}', '{"format": 1, "tables": {"t": {}}}']
+    ("text", "said"),
+    [
+        ("", "The manifest is not JSON"),
+        ("[]", "This is not a manifest: it has no format"),
+        ("{}", "This is not a manifest: it has no format"),
+        ('{"format": 2}', "The manifest has format 2, this release reads 1"),
+        ('{"format": 1}', "The manifest's batch is missing"),
+        ('{"format": 1, "batch": "b", "lane": 5}', "The manifest's lane is not text"),
+        (a_manifest(1).to_json().replace('"config"', '"x"'), "The manifest lacks a field, or has one of another type"),
+    ],
 )
-def test_what_is_no_manifest_is_refused_as_such(text):
-    with pytest.raises(UnreadableManifest):
+def test_what_is_no_manifest_is_refused_in_words(text, said):
+    with pytest.raises(UnreadableManifest) as refused:
         Manifest.from_json(text)
+    assert refused.value.message == said
 
 
 def test_the_same_objects_taken_back_in_are_another_batch():
