@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -10,17 +11,20 @@ import typer
 from sluice.errors import UsageError
 from sluice_cli.config.rule_text import EXAMPLE_RULE
 from sluice_cli.errors import plain_reason
+from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.output import say
 from sluice_deploy.release import source_root
 
+SCHEMA = "tables.schema.json"  # a folder with it is a project
 # The files of a project by their source.
 FILES = {
-    "tables.schema.json": "docs/tables.schema.json",
+    SCHEMA: "docs/tables.schema.json",
     "template.yaml": "template.yaml",
     "statemachines/table_services.asl.json": "statemachines/table_services.asl.json",
     "samconfig.toml": "samconfig.toml",
     "Makefile": "deploy/deploy.mk",
 }
+OWN = ("samconfig.toml",)  # what the owner of a project edits, beside tables.yaml
 _IGNORED = ".aws-sam/\n.sluice/\n"
 _TABLES = f"""\
 # yaml-language-server: $schema=tables.schema.json
@@ -44,28 +48,49 @@ help:  ## list the targets
 
 def init(
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="A new or an empty folder, or one without files of these names.")
+        Path,
+        typer.Argument(
+            metavar="FOLDER",
+            help="A new or an empty folder, one without files of these names, or a project of another release.",
+        ),
     ],
+    yes: Yes = False,
 ) -> None:
     """Write a project into a folder: tables.yaml, and what SAM deploys: template, samconfig.toml, Makefile.
 
     Nothing is overwritten: if a file is there already, nothing is written at all. The functions and the Spark job
     are not part of a project. `make deploy` packs those of the installed version.
 
-    Example:
+    In a project, the files of another release are replaced by those of the installed one, after a question: template,
+    state machines, Makefile and the schema of tables.yaml. tables.yaml and samconfig.toml stay as they are.
+
+    Examples:
 
       sluice init lakehouse && cd lakehouse && make deploy
+
+      sluice init .
     """
     root = source_root()
     contents = {name: (root / source).read_text(encoding="utf-8") for name, source in FILES.items()}
-    contents["tables.yaml"] = _TABLES
     contents["Makefile"] += _HELP
-    contents[".gitignore"] = _IGNORED
-    there = [name for name in contents if (folder / name).exists()]
-    if there:
-        raise UsageError(
-            f"{folder} has {', '.join(there)} already, and nothing was written", next_step="Name another folder"
+    renews = (folder / SCHEMA).exists()
+    if renews:
+        contents = _to_renew(folder, contents)
+        if not contents:
+            say(f"{folder} has the files of this release already")
+            return
+        question = (
+            f"Replace {', '.join(contents)} in {folder} by those of this release? Your own changes to them are lost."
         )
+        if not yes:
+            ask(question, otherwise="name another folder")
+    else:
+        contents = {**contents, "tables.yaml": _TABLES, ".gitignore": _IGNORED}
+        there = [name for name in contents if (folder / name).exists()]
+        if there:
+            raise UsageError(
+                f"{folder} has {', '.join(there)} already, and nothing was written", next_step="Name another folder"
+            )
     try:
         for name, content in contents.items():
             path = folder / name
@@ -77,6 +102,18 @@ def init(
             f"{error.filename or folder} can't be written: {plain_reason(error)}", next_step="Name another folder"
         ) from error
     say(
-        "Next: edit tables.yaml, then try it there with `sluice local up --config tables.yaml`, or run `make deploy`, "
-        "which needs make and aws-sam-cli. `make help` lists the targets"
+        "Next: `make deploy`"
+        if renews
+        else "Next: edit tables.yaml, then try it there with `sluice local up --config tables.yaml`, or run "
+        "`make deploy`, which needs make and aws-sam-cli. `make help` lists the targets"
     )
+
+
+def _to_renew(folder: Path, contents: Mapping[str, str]) -> dict[str, str]:
+    """The files of a project that differ from those of this release, but for its owner's."""
+    return {
+        name: content
+        for name, content in contents.items()
+        if name not in OWN
+        and not ((folder / name).is_file() and (folder / name).read_bytes() == content.encode("utf-8"))
+    }

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from builders import in_a_terminal
 
 from sluice_cli.config.source import read_tables
 from sluice_cli.local.init import FILES
@@ -51,6 +52,45 @@ def test_nothing_is_written_over_a_file_that_is_there(there, tmp_path, capsys):
     assert run(["init", str(tmp_path)]) == 2
     assert there in capsys.readouterr().err
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(there, "mine")]
+
+
+RENEWED = {"Makefile", "template.yaml"}
+OWN = {"tables.yaml", "samconfig.toml"}
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project of an older release, with the owner's rules and settings. Returns its files by name."""
+    assert run(["init", str(tmp_path)]) == 0
+    for name in RENEWED | OWN:
+        (tmp_path / name).write_text("# old\n")
+
+    return lambda: {path.name: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
+
+
+def test_a_project_gets_the_files_of_this_release_and_keeps_its_rules_and_settings(project, tmp_path, capsys):
+    before = project()
+    capsys.readouterr()
+    assert run(["init", str(tmp_path), "--yes"]) == 0
+    after = project()
+    assert {name for name in after if after[name] != before.get(name)} == RENEWED
+    assert after["template.yaml"] == (ROOT / "template.yaml").read_text() and "\nhelp:" in after["Makefile"]
+    assert {Path(line).name for line in capsys.readouterr().out.splitlines()} == RENEWED
+    assert run(["init", str(tmp_path)]) == 0, "nothing is left to ask about"
+    said = capsys.readouterr()
+    assert said.out == "" and "has the files of this release already" in said.err and project() == after
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_project_is_not_renewed_without_a_yes(terminal, project, tmp_path, monkeypatch, capsys):
+    before = project()
+    asked = in_a_terminal(monkeypatch, False) if terminal else []
+    assert run(["init", str(tmp_path)]) == (1 if terminal else 2)
+    assert project() == before
+    if terminal:
+        assert all(name in asked[0] for name in RENEWED) and "tables.schema.json" not in asked[0]
+    else:
+        assert "--yes" in capsys.readouterr().err
 
 
 def test_a_distribution_gives_the_same_sources_as_a_clone(tmp_path, monkeypatch):
