@@ -232,7 +232,8 @@ def _print(document: Mapping[str, Any], rows: list[Row | None]) -> None:
             _print_forgotten(gone)
             before, gone = None, None
         instant = f"instant {chapter['instant']}" if chapter["instant"] else "no commit: the table did not change"
-        print_line(f"\n{clock(chapter['committed_at'])}  {instant}  batch {chapter['batch']}")
+        batch = f"batch {chapter['batch']}"
+        print_line(f"\n{clock(chapter['committed_at'])}  {instant}  {batch}", whole=batch)
         if chapter["rebuilt_at"]:
             print_line(
                 f"  rebuilt    at {clock(chapter['rebuilt_at'])}: the table was emptied, and its objects merged again"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,17 +24,24 @@ from sluice_cli.terminal.output import (
     shortened,
     visible,
 )
+from sluice_cli.terminal.rows import cell
 
 if TYPE_CHECKING:
-    from sluice_cli.trace.verification import Verified
+    from sluice_cli.trace.verification import Disagreement, Verified
 
 SHOWN = 10
 KEY_CHARACTERS = 80
-_MEANS = {
+_MEANS = {  # in --json
     "lost": "the table lacks the row",
     "back": "the table has a row that is deleted, or that no object has",
     "other_position": "the table has another change of the row",
     "other_values": "the table has other values",
+}
+_SAYS = {
+    "lost": "the table lacks it",
+    "back": "the table has it, though it is deleted, or no object has it",
+    "other_position": "the table has another change of it",
+    "other_values": "",
 }
 
 
@@ -126,9 +132,26 @@ def document_of(found: Verified) -> dict[str, Any]:
     }
 
 
-def _in_columns(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
-    return f": {', '.join(map(visible, names[:SHOWN]))}{more}" if names else ""
+def _said(each: Disagreement) -> str:
+    """What is wrong with a row, with the columns that differ."""
+    names = [visible(name) for name in each.columns]
+    if len(names) > SHOWN:
+        names[SHOWN:] = [f"{len(names) - SHOWN:,} more"]
+    *others, last = names or [""]
+    listed = f"{', '.join(others)} and {last}" if others else last
+    differ = f"{listed} {'differ' if others else 'differs'}" if names else ""
+    return ": ".join(filter(None, (_SAYS[each.kind], differ))) or "its values differ"
+
+
+def _print_verdict(found: Verified) -> None:
+    table, number = visible(found.table), len(found.disagreements)
+    changed = [each for each in found.disagreements if each.changed]
+    settings = " and ".join(f"`{name}`" for name in sorted({name for each in changed for name in each.changed}))
+    share = "" if number == len(changed) == 1 else "all " if number == len(changed) else f"{len(changed):,} of them "
+    why = f", {share}explained by the changed {settings} of the table's rule" if changed else ""
+    print_line(f"{counted(number, 'row differs', 'rows differ')}{why}")
+    traces = f"`sluice row {table} KEY` shows where a row comes from, "
+    print_line(f"{'' if number == len(changed) else traces}`sluice rebuild table {table}` writes the table anew")
 
 
 def _print(found: Verified) -> None:
@@ -138,8 +161,8 @@ def _print(found: Verified) -> None:
         f"{counted(found.changes, 'change')} in {counted(found.objects, 'object')}"
     )
     for each in found.disagreements[:SHOWN]:
-        key = shortened(visible(json.dumps(each.key, ensure_ascii=False)), KEY_CHARACTERS)
-        print_line(f"{each.kind}: {key}: {_MEANS[each.kind]}{_in_columns(each.columns)}", whole=key)
+        key = shortened(visible(shlex.join(map(cell, each.key))), KEY_CHARACTERS)
+        print_line(f"row {key}: {_said(each)}", whole=key)
     if len(found.disagreements) > SHOWN:
         print_line(f"and {len(found.disagreements) - SHOWN:,} more (--json lists all)")
     for key, code in found.unread[:SHOWN]:
@@ -147,20 +170,11 @@ def _print(found: Verified) -> None:
     if len(found.unread) > SHOWN:
         print_line(f"unread: and {len(found.unread) - SHOWN:,} more (--json lists all)")
     if found.disagreements:
-        table, differ = visible(found.table), counted(len(found.disagreements), "row differs", "rows differ")
-        print_line(
-            f"{differ}. `sluice row {table} KEY` shows where a row comes from, `sluice rebuild table {table}` writes "
-            "the table anew"
-        )
-        changed = [each for each in found.disagreements if each.changed]
-        if changed:
-            settings = " and ".join(f"`{name}`" for name in sorted({name for each in changed for name in each.changed}))
-            print_line(
-                f"expected of {counted(len(changed), 'row')}: {settings} of the table's rule changed between two "
-                "merges of their objects, and rows that were there stay as they are until the table is rebuilt"
-            )
+        _print_verdict(found)
     elif found.proven:
         print_line("every row is what its objects say")
+    else:
+        print_line("not proven: not everything could be read")
     aside = found.quarantined
     if aside.objects or aside.rows:
         print_line(

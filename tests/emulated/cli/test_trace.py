@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
+from builders import to_a_terminal
 from emulation.stack import NOW, describe
 from silver_tables import FORGOTTEN_AT, SILVER_FOLDER, SilverFolder, put_forgetting
 
@@ -353,10 +354,11 @@ def test_a_row_is_followed_through_its_objects_with_winners_and_deletions(traced
     assert run(["row", "crm.user", "7", "x"]) == 0
     out = capsys.readouterr().out
     assert [position in out for position in positions] == [True] * 4
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    to_a_terminal(monkeypatch)
     assert run(["row", "crm.user", "7", "x"]) == 0
     out = capsys.readouterr().out
     assert "0000.0" not in out and "position …2\n             the table has a newer change, …3\n" in out
+    assert re.search(r"^2023.* instant \d+\n  batch b-[^ ]+$", out, re.MULTILINE)
     assert run(["row", "crm.user", "7"]) == 2 and "The key of crm.user is id, name" in capsys.readouterr().err
     assert run(["row", "crm.user", "99", "x"]) == 1
     assert run(["row", "crm.nothing", "1"]) == 2

@@ -11,6 +11,7 @@ from silver_tables import FORGOTTEN_AT, SILVER_FOLDER, SilverFolder, kept_change
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount
 from sluice.batch.row_errors import row_error, to_lines
+from sluice.changes.row_history import Row
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.rules.expectations import Expectations
 from sluice.config.table import TableConfig
@@ -22,7 +23,7 @@ from sluice_aws.ledger.objects import listing_fields
 from sluice_aws.s3.objects import Objects
 from sluice_cli.main import run
 from sluice_cli.trace import verify
-from sluice_cli.trace.verification import Verification
+from sluice_cli.trace.verification import Disagreement, Verification, Verified
 from sluice_read.reading import Shown, open_table
 
 SILVER = "s-silver"
@@ -207,8 +208,7 @@ def test_the_columns_that_differ_are_named(opened, capsys):
     source.merged()
     assert run(["verify", source.table]) == 1
     out = capsys.readouterr().out
-    assert f"other_values: [{row['id']}]: the table has other values: fee, name\n" in out and "expected of" not in out
-    assert "\n1 row differs. " in out
+    assert f"row {row['id']}: fee and name differ\n1 row differs\n" in out
     assert run(["verify", source.table, "--json"]) == 1
     (found,) = describe(capsys)["disagreements"]
     assert (found["columns"], found["rule_changed"]) == (["fee", "name"], [])
@@ -221,13 +221,30 @@ def test_a_replay_under_another_rule_explains_differences_and_conceals_values(op
     source.replayed(columns=ColumnRules(mask={"name": 0}))
     assert run(["verify", source.table]) == 1
     out = capsys.readouterr().out
-    assert f"[{row['id']}]: the table has other values: name\n" in out
-    assert f"expected of {len(alive(source))} rows: `columns` of the table's rule changed" in out
-    assert f"`sluice rebuild table {source.table}`" in out
+    assert f"row {row['id']}: name differs\n" in out
+    verdict = f"{len(alive(source))} rows differ, all explained by the changed `columns` of the table's rule"
+    assert out.splitlines()[-2:] == [verdict, f"`sluice rebuild table {source.table}` writes the table anew"]
     assert run(["verify", source.table, "--json"]) == 1
     document = describe(capsys)
     assert {tuple(each["rule_changed"]) for each in document["disagreements"]} == {("columns",)}
     assert row["name"] not in str(document) and "***" not in str(document)
+
+
+def test_rows_are_named_by_their_keys_and_one_line_is_the_verdict(capsys):
+    row = Row("p", False, {"fee": 1, "name": "a", "note": "x"})
+    other = replace(row, values={"fee": 2, "name": "b", "note": "y"})
+    found = Verified("crm.user", "1", keys=2)
+    found.disagreements += [
+        Disagreement((1001, "it's"), "other_position", row, other),
+        Disagreement((5,), "lost", row, None, ("columns", "expect")),
+    ]
+    verify._print(found)
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        """row 1001 'it'"'"'s': the table has another change of it: fee, name and note differ""",
+        "row 5: the table lacks it",
+        "2 rows differ, 1 of them explained by the changed `columns` and `expect` of the table's rule",
+        "`sluice row crm.user KEY` shows where a row comes from, `sluice rebuild table crm.user` writes the table anew",
+    ]
 
 
 def test_rows_that_a_later_expectation_sets_aside_are_expected_to_differ(opened, capsys):
@@ -242,7 +259,7 @@ def test_rows_that_a_later_expectation_sets_aside_are_expected_to_differ(opened,
     )
     assert run(["verify", source.table]) == 1
     out = capsys.readouterr().out
-    assert f"back: [{row['id']}]: " in out and "`expect` of the table's rule changed" in out
+    assert f"row {row['id']}: the table has it, though " in out and "explained by the changed `expect`" in out
 
 
 def test_the_command_fails_with_the_rows_that_differ(opened, capsys):
@@ -255,7 +272,9 @@ def test_the_command_fails_with_the_rows_that_differ(opened, capsys):
     source.merged()
     assert run(["verify", source.table]) == 1
     out = capsys.readouterr().out
-    assert f"other_position: [{row['id']}]: " in out and f"sluice rebuild table {source.table}" in out
+    assert (
+        f"row {row['id']}: the table has another change of it" in out and f"sluice rebuild table {source.table}" in out
+    )
 
 
 @pytest.fixture
