@@ -242,7 +242,8 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
     left = len(order) - room
     rest = [Text(f"and {counted(left, 'more table')}", "bright_black")] if left > 0 else []
     lanes, tables, runs = (_within(each, width) for each in (lanes, tables, runs))
-    return Group(head, Text(""), lanes, Text(""), tables, *rest, Text(""), runs)
+    below: list[RenderableType] = [Text(""), runs] if document["runs"] else []
+    return Group(head, Text(""), lanes, Text(""), tables, *rest, *below)
 
 
 def _urgency(table: Mapping[str, Any]) -> tuple[bool, bool, int, str]:
@@ -260,7 +261,7 @@ def _trouble(table: Mapping[str, Any], now: int) -> str:
 
 
 def _grid(*columns: str) -> Table:
-    table = Table(box=None, header_style="bright_black", pad_edge=False)
+    table = Table(box=None, header_style="bold", pad_edge=False)
     for name in columns:
         table.add_column(
             Text(name.lstrip("#")),

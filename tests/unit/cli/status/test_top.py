@@ -1,6 +1,7 @@
 """What `sluice top` shows in a narrow terminal."""
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,20 @@ def test_no_heading_and_no_state_is_cut(width):
     text = out.getvalue()
     assert "…" not in text and "trouble" in text and "released" in text and "reason" in text
     assert max(map(len, text.splitlines())) <= width
+
+
+def test_a_stack_without_a_run_has_no_heading_of_runs():
+    assert [line.split()[0] for line in shown_in(80, DOCUMENT).splitlines() if line].count("run") == 1
+    assert shown_in(80, {**DOCUMENT, "runs": []}).splitlines()[-1].startswith("crm.address")
+
+
+def test_headings_are_bold_as_those_of_other_tables(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    out = io.StringIO()
+    console = escaping_console(width=80, file=out, force_terminal=True, color_system="standard")
+    console.print(screen(DOCUMENT, height=40, width=80))
+    for heading in ("lane", "table", "run"):
+        assert re.search(rf"^\x1b\[1m{heading}\b", out.getvalue(), re.MULTILINE), heading
 
 
 LONG_REASON = "the driver died while it merged crm.address: no executor answered within two minutes, see the log"
