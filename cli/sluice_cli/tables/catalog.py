@@ -255,7 +255,7 @@ def _print_done(done: Sequence[Mapping[str, Any]]) -> None:
     rows = []
     for report in done:
         where = report["database"]
-        if report["creates_database"]:
+        if report["creates_database"] and (where, "create", "database") not in rows:
             rows.append((where, "create", "database"))
         for entry in (*report["tables"], *report["views"]):
             if entry["does"] != "nothing":

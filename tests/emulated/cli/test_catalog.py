@@ -41,6 +41,12 @@ def test_a_dry_run_shows_the_difference_and_changes_nothing_and_a_sync_makes_it(
     assert not describe(capsys)["tables"][0]["changed"]
 
 
+def test_a_database_is_created_once_for_all_its_tables(moma, capsys):
+    assert run(["catalog", "sync", "moma.artists", "moma.works", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "moma.works_all_ro\tcreate\t" in out and out.count("moma\tcreate\tdatabase") == 1
+
+
 def test_every_table_with_data_is_synced_and_one_that_fails_stops_no_other(moma, capsys):
     assert run(["catalog", "sync", "--json"]) == 1
     report = describe(capsys)
