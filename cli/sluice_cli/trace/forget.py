@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 OBJECTS = 10_000
 FORGOTTEN = "forgotten"
+DRY_RUN = "dry_run"  # the state of a receipt in --json
 
 
 def forget(
@@ -109,7 +110,7 @@ def forget(
     document: dict[str, Any] = {
         "table": table,
         "key_hash": key_hash(table, key),
-        "state": "dry_run",
+        "state": DRY_RUN,
         "found": None,
         "removed": None,
         "quarantined_rows": sum(len(rows) for _, _, rows in quarantined),
@@ -133,7 +134,7 @@ def forget(
         print_json(document)
     else:
         _print(document)
-    if document["state"] not in ("dry_run", DONE):
+    if document["state"] not in (DRY_RUN, DONE):
         raise typer.Exit(1)
 
 
@@ -307,32 +308,39 @@ def _remove(
 
 def _print(document: Mapping[str, Any]) -> None:
     held, removed = document["still_held_by"], document["removed"]
-    print_line(f"{visible(document['table'])}, key hash {document['key_hash']}: {document['state']}")
+    state = "dry run, nothing was removed" if document["state"] == DRY_RUN else document["state"]
+    print_line(f"{visible(document['table'])}, key hash {document['key_hash']}: {state}")
     found = document["found"]
     if found is not None:
-        print_line(f"table:   {'has the row' if found['rows'] else 'no such row'}")
+        _print_place("table", "has the row" if found["rows"] else "no such row")
         if found["history_rows"]:
-            print_line(f"history: {counted(found['history_rows'], 'change')} of it")
+            _print_place("history", f"{counted(found['history_rows'], 'change')} of it")
     if removed is not None:
         more = removed["more"]
-        print_line(
-            f"removed: {counted(removed['rows'], 'row')} and {counted(more.get('history_rows', 0), 'change')} of its "
-            f"history, {counted(more.get('older_files', 0), 'older file')}"
+        _print_place(
+            "removed",
+            f"{counted(removed['rows'], 'row')} and {counted(more.get('history_rows', 0), 'change')} of its history, "
+            f"{counted(more.get('older_files', 0), 'older file')}",
         )
         mark = (
             "older changes of the key stay out" if more.get("marked") else "the table had no such row: no mark is kept"
         )
-        print_line(f"kept:    {mark}")
-    print_line(f"quarantine: {counted(document['quarantined_rows'], 'record')} of the row")
+        _print_place("kept", mark)
+    _print_place("quarantine", f"{counted(document['quarantined_rows'], 'record')} of the row")
     for item in held["bronze"]:
-        print_line(f"bronze:  {visible(item['key'])} {item['version']}".rstrip(), whole=visible(item["key"]))
+        _print_place("bronze", f"{visible(item['key'])} {item['version']}".rstrip(), visible(item["key"]))
     for item in held["unread"]:
-        print_line(f"unread:  {visible(item['key'])} {item['version']}, {item['code']}", whole=visible(item["key"]))
+        _print_place("unread", f"{visible(item['key'])} {item['version']}, {item['code']}", visible(item["key"]))
     for name in held["replaced"]:
-        print_line(f"replaced: data from before a rebuild, {REPLACED}{document['table']}/{name}/")
+        _print_place("replaced", f"data from before a rebuild, {REPLACED}{document['table']}/{name}/")
     if held["bronze"]:
         say("Delete the objects in bronze: `sluice rebuild table` would bring the row back from them")
     if held["objects_not_searched"]:
         say(f"{counted(held['objects_not_searched'], 'older object')} not searched: --max-objects searches more")
-    if document["state"] not in ("dry_run", DONE):
+    if document["state"] not in (DRY_RUN, DONE):
         say("Not done yet: repeat the command for the receipt")
+
+
+def _print_place(label: str, text: str, whole: str = "") -> None:
+    """Print a line of the receipt, its text below that of the others."""
+    print_line(f"{label + ':':<11} {text}", whole=whole)

@@ -119,10 +119,10 @@ def test_a_dry_run_lists_what_holds_the_row_and_changes_nothing(users, invoked, 
 @pytest.mark.parametrize(
     ("id", "history", "lines"),
     [
-        (1, False, ["table:   has the row"]),
-        (99, False, ["table:   no such row"]),
-        (1, True, ["table:   has the row", "history: 1 change of it"]),
-        (99, True, ["table:   no such row", "history: 1 change of it"]),
+        (1, False, ["table:      has the row"]),
+        (99, False, ["table:      no such row"]),
+        (1, True, ["table:      has the row", "history:    1 change of it"]),
+        (99, True, ["table:      no such row", "history:    1 change of it"]),
     ],
     ids=["there", "absent", "with-history", "history-alone"],
 )
@@ -136,6 +136,7 @@ def test_a_dry_run_says_whether_the_table_has_the_row(users, tmp_path, monkeypat
     assert run(["forget", TABLE, str(id), "--dry-run"]) == 0
     out = capsys.readouterr().out.splitlines()
     assert [line for line in out if line.startswith(("table:", "history:"))] == lines
+    assert out[0].endswith(": dry run, nothing was removed") and "quarantine: 0 records of the row" in out
     assert run(["forget", TABLE, str(id), "--dry-run", "--json"]) == 0
     assert describe(capsys)["found"] == {"rows": int(id == 1), "history_rows": 1 if history else 0}
 
@@ -149,7 +150,7 @@ def test_the_receipt_says_what_was_removed_and_the_ledger_has_no_key(users, monk
 
     out, err = capsys.readouterr()
     assert "1 row and 2 changes of its history, 3 older files" in out and "older changes of the key stay out" in out
-    assert f"bronze:  {OBJECT.format(0)}" in out and "rebuild table` would bring the row back" in err
+    assert f"bronze:     {OBJECT.format(0)}" in out and "rebuild table` would bring the row back" in err
     assert aside(users) == [(5, "{}", "forgotten"), (6, '{"id": 8, "name": "Bob"}', "of {'id': 8, 'name': 'Bob'}")]
     request = users.ledger.services.get("main", TABLE, FORGETTING)
     assert request.arguments == {"key": key_hash(TABLE, ["7"])} and request.requested_by == "sluice forget crm.user"
