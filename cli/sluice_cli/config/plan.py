@@ -19,6 +19,7 @@ from sluice_cli.config.risks import risk_of
 from sluice_cli.terminal.output import counted
 
 NEW, CHANGED, REMOVED = "new", "changed", "removed"
+REFUSED = "refused"  # in the total, whatever kind of change it would be
 NAMED = 10  # tables of one kind of change that are named to people
 
 
@@ -381,8 +382,12 @@ def _waiting_lines(table: PlannedTable, tables: int = 1) -> tuple[str, ...]:
 def _total(plan: Plan) -> str:
     if not plan.changes:
         return "Nothing would change"
-    counts = Counter(table.kind for table in plan.tables if table.kind != CHANGED or table.settings)
-    named = ", ".join(f"{counts[kind]:,} {kind}" for kind in (NEW, CHANGED, REMOVED) if counts[kind])
+    counts = Counter(
+        REFUSED if table.refusals else table.kind
+        for table in plan.tables
+        if table.kind != CHANGED or table.settings or table.refusals
+    )
+    named = ", ".join(f"{counts[kind]:,} {kind}" for kind in (NEW, CHANGED, REMOVED, REFUSED) if counts[kind])
     patterns = sum(change.kind == NEW for change in plan.rules)
     takes = "takes" if patterns == 1 else "take"
     to_come = f"one of each topic that {counted(patterns, 'new rule')} with a pattern {takes}" if patterns else ""

@@ -76,17 +76,22 @@ class TopicsWaiting:
 
 
 def topics_without_objects(configuration: Configuration, waiting: TopicsWaiting) -> tuple[str, ...]:
-    """Return a sentence on each rule whose topic no object has, while objects of other topics wait without a table.
+    """Return a sentence on the rules whose topics no object has, while objects of other topics wait without a table.
 
-    Such a topic may be misspelt. Where nothing waits without a table, it has just not been written yet.
+    Such a topic may be misspelt: one that is like a topic of waiting objects has a sentence of its own. Where nothing
+    waits without a table, it has just not been written yet.
     """
     if not waiting.without_table:
         return ()
     unused = list(dict.fromkeys(rule.topic or rule.topic_regex or "" for rule in _unused(configuration, waiting)))
-    left = counted(len(unused) - TOPICS_NAMED, "more topic")
+    meant = {topic: meant_name(topic, waiting.without_table) for topic in unused}
+    like = [(topic, name) for topic, name in meant.items() if name is not None]
+    unlike = [topic for topic, name in meant.items() if name is None]
+    left = counted(len(like) - TOPICS_NAMED, "more topic")
     return (
-        *(_without_objects(topic, waiting) for topic in unused[:TOPICS_NAMED]),
-        *([f"no object waits for {left}"] if len(unused) > TOPICS_NAMED else []),
+        *(_perhaps_misspelt(topic, name, waiting) for topic, name in like[:TOPICS_NAMED]),
+        *([f"no object waits for {left}"] if len(like) > TOPICS_NAMED else []),
+        *([_without_objects(unlike, waiting)] if unlike else []),
     )
 
 
@@ -98,17 +103,32 @@ def _unused(configuration: Configuration, waiting: TopicsWaiting) -> Iterator[Ta
             yield rule
 
 
-def _without_objects(topic: str, waiting: TopicsWaiting) -> str:
+def _perhaps_misspelt(topic: str, meant: str, waiting: TopicsWaiting) -> str:
+    wait = _wait_without_table(waiting.without_table[meant], waiting)
+    return f"topic {topic}: {_no_object(waiting)} for it; did you mean {meant} ({wait})?"
+
+
+def _without_objects(topics: Sequence[str], waiting: TopicsWaiting) -> str:
     counts = waiting.without_table
-    meant = meant_name(topic, counts)
-    number = sum(counts.values()) if meant is None else counts[meant]
+    named = _listed(topics, TOPICS_NAMED)
+    what = f"topic {named}: {_no_object(waiting)} for it"
+    if len(topics) > 1:
+        what = f"topics {named}: {_no_object(waiting)} for them"
+    wait = _wait_without_table(sum(counts.values()), waiting, f" of {counted(len(counts), 'topic')}")
+    return f"{what}, and {wait}: {_listed(sorted(counts), SHOWN)}"
+
+
+def _no_object(waiting: TopicsWaiting) -> str:
+    return f"no object {'that was looked at ' if waiting.more else ''}waits"
+
+
+def _wait_without_table(number: int, waiting: TopicsWaiting, whose: str = "") -> str:
     objects = f"{counted(number, 'object')}{' or more' if waiting.more else ''}"
-    wait = f"{'waits' if number == 1 and not waiting.more else 'wait'} without a table"
-    nothing = f"topic {topic}: no object {'that was looked at ' if waiting.more else ''}waits for it"
-    if meant is not None:
-        return f"{nothing}; did you mean {meant} ({objects} {wait})?"
-    named = ", ".join(sorted(counts)[:SHOWN]) + (f" and {len(counts) - SHOWN:,} more" if len(counts) > SHOWN else "")
-    return f"{nothing}, and {objects} of {counted(len(counts), 'topic')} {wait}: {named}"
+    return f"{objects}{whose} {'waits' if number == 1 and not waiting.more else 'wait'} without a table"
+
+
+def _listed(names: Sequence[str], most: int) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def _ruled(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> tuple[TopicSample, WriterSchema]:

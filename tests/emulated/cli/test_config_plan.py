@@ -60,6 +60,7 @@ def test_the_exit_code_tells_changes_refusals_and_neither(stack, push, capsys):
     out = capsys.readouterr().out
     assert "record_key: id -> uid: not in place, see `sluice rebuild table`" in out
     assert "refused  crm.user has data whose record_key is id and would become uid" in out
+    assert out.splitlines()[-1] == "Tables: 1 refused"
     assert push("tables: [{topic: a, tabel: b.c}]", verb="plan") == 1
 
 
@@ -199,8 +200,9 @@ def test_topics_that_no_object_has_are_named_up_to_a_limit(stack, push, capsys):
     rules = ", ".join(f"{{topic: topic{number:02}, table: crm.t{number}}}" for number in range(13))
     assert push(f"defaults: {{record_key: [id]}}\ntables: [{rules}]\n", verb="plan") == 3
     err = capsys.readouterr().err
-    assert err.count("warning: topic topic") == 10
-    assert "warning: no object waits for 3 more topics\n" in err
+    named = ", ".join(f"topic{number:02}" for number in range(10))
+    what = f"topics {named} and 3 more: no object waits for them, and 1 object of 1 topic waits without a table"
+    assert err.count("warning: ") == 1 and f"warning: {what}: hr.staff\n" in err
 
 
 def test_a_corrected_partition_column_names_what_stays_quarantined(stack, push, capsys):
