@@ -62,3 +62,25 @@ def test_the_permissions_name_every_service_that_is_called_or_made():
     named = set(re.findall(r"`([a-z0-9-]+):", section("Permissions")))
     assert (called | made) - named == set()
     assert "None of it has been proven in an\naccount" in section("Permissions")
+
+
+def test_a_configuration_is_pushed_before_the_stack_is_checked():
+    """`sluice doctor` fails a stack without a configuration."""
+    blocks = [
+        block
+        for name in ("README.md", "docs/deploying.md", "docs/tutorial.md")
+        for block in re.findall(r"(?:^ {4}.*\n)+", (ROOT / name).read_text(encoding="utf-8"), re.M)
+        if "make deploy" in block and "doctor" in block
+    ]
+    assert len(blocks) == 3
+    assert [block for block in blocks if not block.index("config push") < block.index("doctor")] == []
+
+
+def test_a_hash_key_is_a_secret_of_the_documented_stack():
+    """The job's role reads secrets only whose names begin with its stack's."""
+    shown = [
+        name
+        for page in ("configuration.md", "security.md")
+        for name in re.findall(r"(?:--secret-id|--name|  key:) ([\w-]+)/\w+", (ROOT / "docs" / page).read_text())
+    ]
+    assert shown == ["sluice", "sluice"]
