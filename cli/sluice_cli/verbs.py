@@ -126,7 +126,7 @@ VERBS = {
         "Show lanes and tables: objects by state, bytes, ages, active runs, last commits and errors.",
     ),
     "top": Verb(
-        "sluice_cli.status.top:top", _OPERATE, "Watch lanes, waiting objects, freshness and runs until Ctrl-C."
+        "sluice_cli.status.top:top", _OPERATE, "Watch lanes, pending objects, freshness and runs until Ctrl-C."
     ),
     "doctor": Verb(
         "sluice_cli.ops.doctor:doctor",
@@ -146,7 +146,7 @@ VERBS = {
     "runs": Verb(
         "sluice_cli.ops.runs:runs",
         _OPERATE,
-        "List the last runs, newest first: begin, seconds, end and its reason, batches, objects and changes.",
+        "List the last runs, newest first: start, duration, state and its reason, batches, objects and changes.",
     ),
     "logs": Verb(
         "sluice_cli.ops.logs:logs",

@@ -123,7 +123,7 @@ def _local(home: Home, run: str | None, name: str, follow: bool) -> Iterator[str
         if not requests:
             home.description()  # raises NotRunning
             raise CommandFailed(
-                f"No run has begun yet in {home.path}",
+                f"No run has started yet in {home.path}",
                 next_step="`sluice put FILES` brings in objects, which start one",
             )
         newest = ", ".join(named or job_run for job_run, named in list(names.values())[: -RUNS_SHOWN - 1 : -1])
@@ -159,7 +159,7 @@ def _stored(target: Target, run: str | None, name: str) -> Iterator[str]:
     if not found:
         raise CommandFailed(
             f"There is no {name} under s3://{target.artifacts}/{prefix}",
-            next_step="EMR Serverless puts it there some minutes after a job began; a job that never began has none",
+            next_step="EMR Serverless puts it there some minutes after a job started; a job that never started has none",
         )
     for _, key in found:
         say(f"s3://{target.artifacts}/{key}")
@@ -187,7 +187,10 @@ def _job_run(target: Target, run: str | None) -> str:
         _refuse_several(run, len(begun))
         item = begun[0] if begun else None
     if item is not None and not item.get("job_run_id"):
-        raise CommandFailed(f"The run {run} never began", next_step=f"`sluice runs` says why: {item.get('reason')}")
+        reason = f": {item['reason']}" if item.get("reason") else ""
+        raise CommandFailed(
+            f"The run {run} never started{reason}", next_step="`sluice runs` shows its lane's other runs"
+        )
     return str(item["job_run_id"]) if item else run
 
 

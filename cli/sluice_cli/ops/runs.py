@@ -1,4 +1,4 @@
-"""`sluice runs`: the last runs of each lane: when they began and ended, why, and what they committed."""
+"""`sluice runs`: the last runs of each lane: when they started and ended, why, and what they committed."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from sluice_cli.terminal.output import (
     Stack,
     chosen_target,
     described_documents,
+    human_age,
     print_json,
     print_table,
     say,
@@ -63,7 +64,7 @@ def runs(
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """List the last runs, newest first: begin, seconds, end and its reason, batches, objects and changes.
+    """List the last runs, newest first: start, duration, state and its reason, batches, objects and changes.
 
     A run that released its lane ended as intended. One that lapsed died, and the next one took its batch over:
     `sluice logs RUN` shows its log. Runs are kept for 90 days.
@@ -97,13 +98,13 @@ def runs(
         )
         return
     print_table(
-        ("run", "lane", "began", "seconds", "state", "batches", "objects", "changes", "why"),
+        ("run", "lane", "started", "duration", "state", "batches", "objects", "changes", "reason"),
         [
             (
                 run.run,
                 run.lane,
                 clock(run.started_at or run.requested_at),
-                "" if run.seconds is None else f"{run.seconds:.0f}",
+                "" if run.seconds is None else human_age(round(run.seconds * 1000)),
                 run.state,
                 f"{run.batches:,}",
                 f"{run.objects:,}",

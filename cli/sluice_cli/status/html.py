@@ -65,7 +65,7 @@ class StateKind:
 RUNNING = StateKind("good", DISC, "running")
 STARTS = StateKind("good", HALF, "starting")
 RESTS = StateKind("faint", RING, "idle, done, up to date", outlined=True)
-WAITS = StateKind("accent", DIAMOND, "waiting, requested, due")
+WAITS = StateKind("accent", DIAMOND, "pending, requested, due")
 PAUSES = StateKind("warn", BARS, "paused")
 WARNS = StateKind("warn", TRIANGLE, "late, parked")
 FAILS = StateKind("bad", CROSS, "halted, failed, quarantined")

@@ -143,7 +143,7 @@ def _tiles(status: Mapping[str, Any], tables: Sequence[TablePast]) -> Node:
     aside, rows = status["set_aside"]["quarantined"], status["quarantined_rows"]
     return tag(
         "div",
-        _tile("waiting", f"{pending:,}", human_bytes(size) if pending else "nothing is waiting"),
+        _tile("pending", f"{pending:,}", human_bytes(size) if pending else "no object is pending"),
         _tile("oldest", human_age(oldest) if pending else "-", "since it was admitted"),
         _tile(
             "committed",
@@ -183,7 +183,7 @@ def _traceable(
     past = {table.table: table for table in pasts}
     found = []
     for name in (table["table"] for table in states):
-        keys = [("oldest waiting object", oldest[name])] if name in oldest else []
+        keys = [("oldest pending object", oldest[name])] if name in oldest else []
         keys += [("object that waited longest", past[name].slowest)] if name in past else []
         found.append((name, keys))
     return found

@@ -72,7 +72,7 @@ def lanes_section(lanes: Sequence[Mapping[str, Any]], links: Mapping[str, str]) 
                 code(run, links.get(run)),
             )
         )
-    columns = ("lane", "state", "activity", "#waiting", "#bytes", "#oldest", "#open batches", "run")
+    columns = ("lane", "state", "since when, why", "#pending", "#bytes", "#oldest", "#open batches", "run")
     return section("Lanes", table(columns, rows, "No lane has had work yet"), identity="lanes")
 
 
@@ -86,14 +86,15 @@ def tables_section(
     columns = (
         "table",
         "state",
-        "#waiting",
+        "#pending",
+        "#claimed",
         "#oldest",
         "#last commit",
         "#readable after: median",
         "#95 %",
         "#freshness",
-        "#objects",
-        "#quarantined objects",
+        "#committed",
+        "#quarantined",
         "#quarantined rows",
         "trouble",
     )
@@ -108,7 +109,8 @@ def _table(state: Mapping[str, Any], own: TablePast | None, link: str | None, no
     return (
         head(state["table"], link),
         badge(*_state(state)),
-        count(state["pending"]["objects"] + state["claimed"]["objects"]),
+        count(state["pending"]["objects"]),
+        count(state["claimed"]["objects"]),
         number(age(state["pending"]["oldest_ms"])),
         number(None if last is None else f"{human_age(now - last)} ago"),
         number(age(own.p50_ms if own else None)),
@@ -132,10 +134,10 @@ def _state(table: Mapping[str, Any]) -> tuple[str, StateKind]:
     if table["paused"]:
         return "paused", PAUSES
     if table["claimed"]["objects"]:
-        return "merging", RUNNING
+        return "claimed", RUNNING
     if nothing_merged(table):
         return "quarantined", WARNS
-    return ("waiting", WAITS) if table["pending"]["objects"] else ("up to date", RESTS)
+    return ("pending", WAITS) if table["pending"]["objects"] else ("up to date", RESTS)
 
 
 def services_section(entries: Sequence[Mapping[str, Any]], due: Sequence[Mapping[str, str]], now: int) -> Node:
@@ -207,7 +209,7 @@ def runs_section(strips: Sequence[Node], runs: Sequence[RunPast], links: Mapping
         )
         for run in newest(runs)
     ]
-    columns = ("run", "#started (UTC)", "#waited", "#held for", "#batches", "#changes", "state", "reason")
+    columns = ("run", "#started (UTC)", "#waited", "#duration", "#batches", "#changes", "state", "reason")
     return section("Runs", *strips, table(columns, rows, "No run in this time"), identity="runs")
 
 

@@ -171,7 +171,7 @@ def _without_rule(document: Mapping[str, Any]) -> int:
 
 def _print_lanes_and_tables(document: Mapping[str, Any], now: int) -> None:
     print_table(
-        ("lane", "state", "pending", "bytes", "oldest", "unsettled", "run"),
+        ("lane", "state", "pending", "bytes", "oldest", "open batches", "run"),
         [
             (
                 lane["lane"],
@@ -198,9 +198,9 @@ def _print_lanes_and_tables(document: Mapping[str, Any], now: int) -> None:
             "claimed",
             "committed",
             "quarantined",
-            "rows quarantined",
+            "quarantined rows",
             "last commit",
-            "last error",
+            "trouble",
         ),
         [
             (

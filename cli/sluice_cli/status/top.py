@@ -54,7 +54,7 @@ def top(
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Watch lanes, waiting objects, freshness and runs until Ctrl-C.
+    """Watch lanes, pending objects, freshness and runs until Ctrl-C.
 
     With --json, or if stdout is not a terminal, shows the state once. `sluice status` lists set-aside objects.
 
@@ -103,7 +103,7 @@ def _fitted(document: dict[str, Any], console: Console) -> RenderableType:
     return screen(document, height=console.height, width=console.width)
 
 
-_WRAPPED, WRAPPED_LEAST = ("activity", "trouble", "reason"), 12  # columns of texts, and their least width
+_WRAPPED, WRAPPED_LEAST = ("state", "trouble", "reason"), 12  # columns of texts, and their least width
 _COLOURS = {"running": "green", "starting": "yellow", "paused": "yellow", "halted": "red"}
 WIDE, NARROW = 120, 80  # characters of a terminal that shows all columns, and of one that shows the fewest
 
@@ -188,14 +188,14 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
     Tables that are late or have work come first.
     """
     wide, narrow = width >= WIDE, width < NARROW
-    waiting = _sum(document["tables"], "waiting")
+    pending = _sum(document["tables"], "waiting")
     rates = document["rates"]
     head = Text.assemble(
         (clock(document["at"]), "bold"),
-        f"  {waiting:,} waiting, {_sum(document['tables'], 'claimed'):,} being merged",
+        f"  {pending:,} pending, {_sum(document['tables'], 'claimed'):,} claimed",
         f"  {rates['objects']:,} objects/s, {rates['changes']:,} changes/s" if rates else "",
     )
-    lanes = _grid("lane", "activity", "#waiting", "#oldest", *(() if narrow else ("#open batches",)))
+    lanes = _grid("lane", "state", "#pending", "#oldest", *(() if narrow else ("#open batches",)))
     for lane in document["lanes"]:
         lanes.add_row(
             Text(lane["lane"], "bold"),
@@ -206,10 +206,10 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
         )
     tables = _grid(
         "table",
-        "#waiting",
+        "#pending",
         *(() if narrow else ("#oldest",)),
         "#last commit",
-        *(("#bytes", "#merging", "#freshness", "#objects", "#changes") if wide else ()),
+        *(("#bytes", "#claimed", "#freshness", "#committed", "#changes") if wide else ()),
         "trouble",
     )
     room = max(3, height - len(document["lanes"]) - 2 * len(document["runs"]) - 9)
@@ -230,7 +230,7 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
             *(more if wide else ()),
             Text(_trouble(table, document["at"]), "red"),
         )
-    runs = _grid("run", "state", *(() if narrow else ("#held for", "#batches")), "reason")
+    runs = _grid("run", "state", *(() if narrow else ("#duration", "#batches")), "reason")
     for run in document["runs"]:
         counts = (_age(run["held_ms"]), "-" if run["batches"] is None else str(run["batches"]))
         runs.add_row(

@@ -68,14 +68,14 @@ def _shortened(found: Sequence[Trouble]) -> Iterator[Trouble]:
 def _halted(lane: Mapping[str, Any]) -> Trouble:
     run = lane["last_run"]
     logs: tuple[Words, ...] = (("logs", run),) if run else ()
-    text = f"Lane {lane['lane']}: {_first_line(lane['summary'])}{_waiting(lane)}"
+    text = f"Lane {lane['lane']}: {_first_line(lane['summary'])}{_pending(lane)}"
     return Trouble(FAILS, "halted", text, "lanes", (*logs, ("resume", lane["lane"])))
 
 
 def _failing_lane(lane: Mapping[str, Any]) -> Trouble:
     failed = counted(lane["failures"], "failed run")
     reason = f", the last one: {_first_line(lane['reason'])}" if lane["reason"] else ""
-    text = f"Lane {lane['lane']}: {failed} in a row{reason}{_waiting(lane)}"
+    text = f"Lane {lane['lane']}: {failed} in a row{reason}{_pending(lane)}"
     return Trouble(FAILS, "failing", text, "lanes", (("runs", "--lane", lane["lane"], "--failed"),))
 
 
@@ -97,7 +97,7 @@ def _failed_service(entry: Mapping[str, Any]) -> Trouble:
 
 def _late(table: Mapping[str, Any]) -> Trouble:
     text = (
-        f"Table {table['table']}: the oldest of {counted(table['pending']['objects'], 'waiting object')} was admitted "
+        f"Table {table['table']}: the oldest of {counted(table['pending']['objects'], 'pending object')} was admitted "
         f"{human_age(table['pending']['oldest_ms'])} ago; its freshness is {DURATION.write(table['freshness_s'])}"
     )
     return Trouble(WARNS, "late", text, "tables", (("history", "--table", table["table"]),))
@@ -134,18 +134,18 @@ def _parked(status: Mapping[str, Any]) -> Iterator[Trouble]:
 
 
 def _paused_lane(lane: Mapping[str, Any]) -> Trouble:
-    text = f"Lane {lane['lane']}: {_first_line(lane['summary'])}{_waiting(lane)}"
+    text = f"Lane {lane['lane']}: {_first_line(lane['summary'])}{_pending(lane)}"
     return Trouble(PAUSES, "paused", text, "lanes", (("resume", lane["lane"]),))
 
 
 def _paused_table(table: Mapping[str, Any]) -> Trouble:
     waits = counted(table["pending"]["objects"], "object")
-    return Trouble(PAUSES, "paused", f"Table {table['table']}: {waits} waiting", "tables", (("config", "show"),))
+    return Trouble(PAUSES, "paused", f"Table {table['table']}: {waits} pending", "tables", (("config", "show"),))
 
 
-def _waiting(lane: Mapping[str, Any]) -> str:
-    waiting = lane["pending"]["objects"]
-    return f"; {counted(waiting, 'object')} waiting" if waiting else ""
+def _pending(lane: Mapping[str, Any]) -> str:
+    pending = lane["pending"]["objects"]
+    return f"; {counted(pending, 'object')} pending" if pending else ""
 
 
 def _number(found: Mapping[str, Any], name: str, noun: str) -> str:

@@ -198,7 +198,7 @@ def test_top_looks_once_where_nobody_watches(stack, capsys):
     stack.ledger.lanes.wake("main")
     assert run(["top", "--once"]) == 0
     out = capsys.readouterr().out
-    assert "main" in out and "crm.user" in out and "1 waiting" in out
+    assert "main" in out and "crm.user" in out and "1 pending" in out
     assert run(["top", "--json"]) == 0
     assert '"waiting": 1' in capsys.readouterr().out
 

@@ -66,7 +66,7 @@ def test_what_is_wrong_stands_in_words_before_everything_else(shown):
     assert names == ["halted", "failing", "failed", "late", "late", "quarantined", "parked", "paused"]
     text = "".join(shown.texts)
     assert "Lane orders: halted after 5 failed runs" in text
-    assert "Table shop.orders: the oldest of 1,840 waiting objects was admitted 2 h ago; its freshness is 60s" in text
+    assert "Table shop.orders: the oldest of 1,840 pending objects was admitted 2 h ago; its freshness is 60s" in text
     assert "3 objects (most often: not_avro: the file is no Avro container" in text
     assert ") and 41 rows of 2 objects (no_record_key)" in text
 
@@ -105,7 +105,7 @@ def test_a_lane_that_keeps_failing_is_wrong_before_it_halts():
     status = healthy()
     status["lanes"][0].update(failures=2, reason="no capacity\nat line 3")
     (trouble,) = troubles(status)
-    assert trouble.text == "Lane main: 2 failed runs in a row, the last one: no capacity; 214 objects waiting"
+    assert trouble.text == "Lane main: 2 failed runs in a row, the last one: no capacity; 214 objects pending"
 
 
 def test_blocked_and_paused_tables_are_named():
@@ -116,7 +116,7 @@ def test_blocked_and_paused_tables_are_named():
     ]
     assert [(each.name, each.text) for each in troubles(status)] == [
         ("blocked", "Table a.b: the table went back"),
-        ("paused", "Table c.d: 7 objects waiting"),
+        ("paused", "Table c.d: 7 objects pending"),
     ]
 
 

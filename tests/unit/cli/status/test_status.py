@@ -35,7 +35,7 @@ def test_waiting_objects_and_errors_stay_in_a_narrow_table(monkeypatch, capsys):
     lines, left_out = lines_of({**document, "services": []}, monkeypatch, capsys)
     number, header = next((number, line) for number, line in enumerate(lines) if line.startswith("table "))
     assert "pending" in header and "quarantined" in header and "last commit" in header
-    assert lines[number + 1] == "  last error"
+    assert lines[number + 1] == "  trouble"
     assert "lane" in left_out and "--json" in left_out
     assert any(line.startswith("shop.orders ") and "1840" in line for line in lines)
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from sluice_cli.status.status import print_status
 from sluice_cli.status.top import PIPE_WIDTH, screen
 from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.trace.history import COLUMNS
-from tools.status_pictures import NOW, lane, run_name
+from tools.status_pictures import NOW, lane, run_name, sample_page, sample_status
 
 DOCUMENT = {
     "at": NOW,
@@ -90,6 +91,23 @@ def test_a_name_too_long_for_eighty_columns_is_folded_and_no_number_is_cut():
     text = shown_in(80, {**DOCUMENT, "tables": [{**DOCUMENT["tables"][0], "table": name}]})
     assert name in "".join(line.split(" ")[0] for line in text.splitlines()) and "1 min 35 s" in text
     assert "…" not in text and "2 min 5 s ago" in text and "late" in text
+
+
+def test_top_status_and_the_page_call_the_same_things_by_the_same_names(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: False, raising=False)
+    status = sample_status()
+    status["tables"][0]["claimed"]["objects"] = 1  # the page leaves columns without a value out
+    print_status(status, NOW)
+    printed = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    lanes, tables = (next(line for line in printed if line[0] == name) for name in ("lane", "table"))
+    text = shown_in(PIPE_WIDTH, DOCUMENT)
+    page = {text.strip() for text in re.findall(">([^<>]+)</th>", sample_page(status))}
+    for names, kind in ((lanes, "lane"), (tables, "table")):
+        shown = next(line for line in text.splitlines() if line.startswith(f"{kind} "))
+        found = re.split(" {2,}", shown.strip())
+        assert set(found) <= {*names, "freshness", "changes"}, kind
+        assert {name for name in found if name != "bytes"} - page <= {"changes"}, kind
+    assert "duration" in text and {"duration", "reason"} <= page and not {"waiting", "activity", "held for"} & page
 
 
 def test_the_documented_columns_are_those_of_the_tool():
