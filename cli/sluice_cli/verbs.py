@@ -216,10 +216,9 @@ app = typer.Typer(
 
       sluice put exports/ && sluice wait
 
-      sluice query 'select * from crm."user" limit 5'
-
-    Exit codes: 0 success, 1 failure or a negative answer, 2 an invalid command line, 5 no stack, Region or valid
-    credentials, 6 refused by AWS or no answer, 130 interrupted (0 where a verb goes on until Ctrl-C), 141 the
+      sluice query 'select * from crm."user" limit 5'""",
+    epilog="""Exit codes: 0 success, 1 failure or a negative answer, 2 an invalid command line, 5 no stack, Region or
+    valid credentials, 6 refused by AWS or no answer, 130 interrupted (0 where a verb goes on until Ctrl-C), 141 the
     reader of the output has gone (`sluice runs | head`). `config plan` also has 3 and 4.""",
     **_SETTINGS,
 )

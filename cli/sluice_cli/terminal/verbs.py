@@ -1,7 +1,7 @@
 """The verbs of a command by name. A verb's module is imported when the verb is called, not for a list of all.
 
-Help and completion of the root show the table's own summaries; `tests/unit/cli/test_main.py` compares them with the
-verbs' docstrings.
+Completion of the root shows the table's own summaries, and its help their beginnings; `tests/unit/cli/test_main.py`
+compares them with the verbs' docstrings.
 """
 
 from __future__ import annotations
@@ -36,6 +36,11 @@ class Verb:
     panel: str
     summary: str
     more: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def subject(self) -> str:
+        """The summary's beginning, up to its first details: the list of all verbs is looked through, not read."""
+        return re.split(r"[.:](?: |$)", self.summary)[0]
 
     def built(self, name: str, settings: Mapping[str, Any]) -> Any:
         """Import the verb and build its command, as a Typer app with these settings would."""
@@ -166,19 +171,19 @@ def lazy_group(verbs: Mapping[str, Verb], settings: Mapping[str, Any]) -> type[C
     """The class of a group with these verbs; `settings` are those of its Typer app for every verb."""
 
     class LazyGroup(Commands):
-        """A group whose help and completion show the verbs' summaries."""
+        """A group whose help shows what the verbs do in a few words, and whose completion shows their summaries."""
 
         def __init__(self, **given: Any) -> None:
             super().__init__(**given)
             self.commands = LazyCommands(verbs, settings)
 
         def format_commands(self, ctx: Any, formatter: Any) -> None:
-            """Write one section of help for each panel."""
+            """Write one section of help for each panel of verbs."""
             width = max(map(len, verbs))
             for panel in dict.fromkeys(verb.panel for verb in verbs.values()):
                 with formatter.section(panel):
                     formatter.write_dl(
-                        [(name.ljust(width), verb.summary) for name, verb in verbs.items() if verb.panel == panel]
+                        [(name.ljust(width), verb.subject) for name, verb in verbs.items() if verb.panel == panel]
                     )
 
         def shell_complete(self, ctx: Any, incomplete: str) -> Any:

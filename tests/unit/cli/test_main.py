@@ -68,6 +68,16 @@ def test_help_shows_no_types_and_cuts_no_summary(capsys):
         assert "..." not in text.partition("Commands:")[2], path
 
 
+def test_the_list_of_all_verbs_is_short_and_ends_with_the_exit_codes(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run([]) == 2
+    shown = "".join(capsys.readouterr())
+    verbs, _, codes = shown.partition("Exit codes: ")
+    assert len(shown.splitlines()) < 95 and [name for name in VERBS if f"\n  {name} " not in verbs] == []
+    assert codes.startswith("0 success") and codes.rstrip().endswith("3 and 4.")
+    assert "  row           Show the life of one row\n" in verbs
+
+
 def test_examples_stand_in_the_help_in_lines_that_can_be_copied(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     for path, command in paths(built()):
