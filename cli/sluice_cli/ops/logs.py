@@ -159,7 +159,7 @@ def _stored(target: Target, run: str | None, name: str) -> Iterator[str]:
     if not found:
         raise CommandFailed(
             f"There is no {name} under s3://{target.artifacts}/{prefix}",
-            next_step="EMR Serverless puts it there some minutes after a job started; a job that never started has none",
+            next_step="EMR Serverless puts it there minutes after the start of the job, which `sluice runs` shows",
         )
     for _, key in found:
         say(f"s3://{target.artifacts}/{key}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -13,9 +13,14 @@ import typer
 
 from sluice.ledger.audit import (
     ABANDONED_CLAIM,
+    ACTIVE,
     ARCHIVED,
     CONTRADICTIONS,
+    MISSING,
     NO_CHANGE,
+    REBUILT,
+    TOO_YOUNG,
+    UNKNOWN,
     UNKNOWN_OBJECT,
     Contradiction,
     ObjectVerdict,
@@ -50,6 +55,17 @@ from sluice_cli.terminal.stack import supervise_now
 
 SHOWN = 10  # contradictions of each kind, for people
 GRACE_PARAMETER = "ReconcileGraceSeconds"
+_STATES = {
+    TOO_YOUNG: f"too new to be in the ledger ({TOO_YOUNG})",
+    UNKNOWN: f"not in the ledger ({UNKNOWN})",
+}
+_PLACES = {
+    ACTIVE: "in active commits",
+    ARCHIVED: "in archived commits",
+    NO_CHANGE: "without a change",
+    REBUILT: "before a rebuild",
+    MISSING: "in commits that are gone",
+}
 _COLUMNS = ("key", "version", "state", "table", "batch", "instant", "place", "reason")
 
 
@@ -216,12 +232,11 @@ def _print_objects(versions: Sequence[AuditedVersion]) -> None:
 
 def _print(report: AuditReport) -> None:
     _print_objects(report.objects)
-    states = ", ".join(f"{count:,} {state}" for state, count in sorted(report.states.items()))
+    states = ", ".join(f"{count:,} {_STATES.get(state, state)}" for state, count in sorted(report.states.items()))
     print_line(f"{counted(sum(report.states.values()), 'object version')}{': ' if states else ''}{states}")
-    where = {ARCHIVED: "in archived commits", NO_CHANGE: "without a change"}
     if report.places:
-        print_line("committed: " + ", ".join(f"{n:,} {where.get(p, p)}" for p, n in sorted(report.places.items())))
-    print_line(f"{counted(report.parts, 'part')} of batches compared with the timelines")
+        print_line("committed: " + ", ".join(f"{n:,} {_PLACES[place]}" for place, n in sorted(report.places.items())))
+    print_line(f"{counted(report.parts, 'outcome')} of batches compared with the timelines of their tables")
     for identity, state in report.repaired[:SHOWN]:
         print_line(f"repaired: {visible(identity.key)} is {state}", whole=visible(identity.key))
     if len(report.repaired) > SHOWN:
@@ -230,14 +245,21 @@ def _print(report: AuditReport) -> None:
     for found in report.contradictions:
         by_code.setdefault(found.code, []).append(found)
     for code, all_found in sorted(by_code.items()):
-        print_line(f"{code}: {len(all_found):,}: {CONTRADICTIONS[code][0]}")
+        print_line(f"{CONTRADICTIONS[code][0]}: {len(all_found):,} ({code})")
         for found in all_found[:SHOWN]:
             print_line(f"  {_line(found)}", whole=visible(found.object.key) if found.object is not None else "")
         if len(all_found) > SHOWN:
             print_line(f"  and {len(all_found) - SHOWN:,} more (--json lists all)")
-        print_line(f"  {visible(all_found[0].next_step) if len(all_found) == 1 else CONTRADICTIONS[code][1]}")
+        print_line(f"  next step: {visible(_next_step(code, all_found))}")
     if not report.contradictions:
         print_line("no contradiction")
+
+
+def _next_step(code: str, found: Sequence[Contradiction]) -> str:
+    """The next step, with the name of the table or of the key where it is one."""
+    if len({each.table for each in found}) > 1:
+        return CONTRADICTIONS[code][1]
+    return (found[0] if len(found) == 1 else replace(found[0], object=None)).next_step
 
 
 def _line(found: Contradiction) -> str:

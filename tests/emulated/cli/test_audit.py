@@ -6,6 +6,7 @@ from emulation.merged_stack import BREAKAGES, TABLE, instant, merged_stack
 from emulation.stack import NOW, cloudformation, describe
 
 from sluice.ledger import keys as items
+from sluice.ledger.audit import CONTRADICTIONS
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.s3.timelines import TimelineReader
@@ -33,6 +34,13 @@ def test_every_version_is_listed_with_its_commit_or_the_reason_why_not(merged, c
     assert (found["old"]["place"], found["again"]["place"]) == ("archived", "no_change")
     assert (found["bad"]["state"], found["bad"]["reason"]) == ("quarantined", "corrupt")
     assert found["aside"]["reason"] == "no table takes its topic"
+    assert run(["audit"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "9 object versions: 5 committed, 1 parked, 1 pending, 1 quarantined, 1 too new to be in the ledger (too_young)",
+        "committed: 3 in active commits, 1 in archived commits, 1 without a change",
+        "4 outcomes of batches compared with the timelines of their tables",
+        "no contradiction",
+    ]
     assert run(["audit", "--prefix", "a", "--objects"]) == 0
     out = capsys.readouterr().out
     assert "3 object versions: 2 committed, 1 parked" in out and "no contradiction" in out
@@ -58,7 +66,9 @@ def test_a_contradiction_is_found_with_its_next_step(merged, capsys, code):
     found = [entry for entry in document["contradictions"] if entry["code"] == code]
     assert found and all(entry["next_step"] for entry in found) and not document["clean"]
     assert run(["audit"]) == 1
-    assert f"{code}: {len(found)}: " in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"{CONTRADICTIONS[code][0]}: {len(found)} ({code})\n" in out and "\n  next step: " in out
+    assert "TABLE" not in out or len({entry["table"] for entry in found}) > 1 or found[0]["table"] is None
 
 
 def test_an_object_in_two_batches_contradicts_nothing_else(merged, capsys):
@@ -90,7 +100,7 @@ def test_repair_admits_what_no_notice_announced_and_leaves_what_a_batch_merged(m
     assert run(["audit", "--repair"]) == 1
     out = capsys.readouterr().out
     assert f"repaired: {unannounced.key} is pending" in out
-    assert "lost_record: 1: " in out and "unknown_object" not in out
+    assert "but not in the ledger: 1 (lost_record)\n" in out and "unknown_object" not in out
     assert merged.first not in ledger.objects.get([merged.first])
     assert ledger.lanes.get("main").arrivals == arrivals + 1 and invoked == [("s-supervise", "Event")]
     assert run(["audit", "--repair", "--json"]) == 1
