@@ -4,38 +4,44 @@ python tools/transcript.py [--log FILE]   # --log: from a stored log; docs/water
 """
 
 import argparse
+import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from sluice_cli.terminal.output import wrapped
 
 ROOT = Path(__file__).resolve().parents[1]
 README, DEMO_PAGE, PICTURE = ROOT / "README.md", ROOT / "docs" / "demo.md", ROOT / "docs" / "waterfall.svg"
 TRANSCRIPT = ("<!-- transcript: made by `make transcript` -->\n```text\n", "```\n<!-- end of transcript -->")
 EXCERPT = ("<!-- excerpt: made by `make transcript` -->\n```text\n", "```\n<!-- end of excerpt -->")
 EXCERPT_LINES = 20
-DEMO = "from sluice_cli.main import main; main()"
+WIDTH = 100
+# Stdout as a terminal of WIDTH columns shows it, without colours. Stderr is none, so that no line is overwritten.
+DEMO = "import sys; sys.stdout.isatty = lambda: True; from sluice_cli.main import main; main()"
+TERMINAL = {"COLUMNS": str(WIDTH), "LINES": "50", "TERM": "dumb"}
 # Lines that a reader can do without: the stack's place, progress, ids.
 _LEFT_OUT = re.compile(
-    r"local stack sluice at |\[\d+ s\] |Written to |batch b-|Starting|Packing|Deploying|user |sys |real "
+    r"local stack sluice at |\[\d+ s\] |Written to |Starting|Packing|Deploying|user |sys |real "
     r"|\d+ changes? of it in |1 object in quarantine or"
 )
 _FOLDER = re.compile(r"topics/[^ \t]*/(?=[^/ \t]+\.avro)")
 _POSITION = re.compile(r"(0000\.)[\d.]*?0*([1-9]\d*)\.0000000000\.\d{20}")
 _ANSWER = re.compile(r"[0-9]|settled in ")  # of `sluice put` and `sluice wait`
-WIDTH = 150
+_BATCH = re.compile(r"^batch b-.*\n(?:  \S.*\n)*", re.MULTILINE)  # of `sluice trace`
+_CONTINUED = re.compile(r"  (?! )")  # a line that goes on with the one before it, in a terminal
 
 
 def shortened(log: str) -> Iterator[str]:
-    """The interesting lines, shortened."""
+    """The interesting lines without folders of keys, and those of stderr wrapped as a terminal wraps them."""
     blank = True
-    for line in log.split("== ", 1)[-1].replace("\t", "  ").splitlines():
+    for line in _BATCH.sub("", log.split("== ", 1)[-1]).splitlines():
         if _LEFT_OUT.match(line) or blank and not line.strip():
             continue
         blank = not line.strip()
-        text = _POSITION.sub(r"…\2", _FOLDER.sub("…/", line.rstrip()))
-        yield text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"
+        yield from wrapped(_POSITION.sub(r"…\2", _FOLDER.sub("…/", line.rstrip())), WIDTH)
 
 
 def with_transcript(page: str, log: str) -> str:
@@ -52,11 +58,21 @@ def with_excerpt(readme: str, log: str) -> str:
     kept = []
     for number, line in enumerate(lines):
         if line.startswith(("$ sluice put ", "$ sluice wait ")):
-            answers = [each for each in lines[number + 1 : number + 3] if _ANSWER.match(each)]
-            kept += [line, *answers[:1]]
+            kept += [line, *_first_answer(lines[number + 1 :])]
         elif line.startswith("Proof: "):
             kept.append(line)
     return _between(readme, EXCERPT, "\n".join(kept[:EXCERPT_LINES]))
+
+
+def _first_answer(lines: Iterable[str]) -> Iterator[str]:
+    """The first answer of a command, with the lines that continue it. A blank line ends what the command printed."""
+    begun = False
+    for line in lines:
+        if not line or begun and not _CONTINUED.match(line):
+            return
+        begun = begun or bool(_ANSWER.match(line))
+        if begun:
+            yield line
 
 
 def _between(page: str, marks: tuple[str, str], text: str) -> str:
@@ -75,6 +91,7 @@ def main() -> None:
         done = subprocess.run(
             [sys.executable, "-u", "-c", DEMO, "demo", "--svg", str(PICTURE)],
             cwd=ROOT,
+            env={**os.environ, **TERMINAL},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
