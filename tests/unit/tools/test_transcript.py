@@ -75,7 +75,9 @@ def test_a_run_is_shortened_and_stands_where_the_last_one_stood():
 
 
 def test_the_excerpt_is_commands_answers_and_the_proof():
-    waited = "$ sluice wait --strict\nlocal stack sluice at x\nquarantined  a.b\n  1 object\n  not_avro\nsettled in 2.0 s (in bronze: 37 committed)\n"
+    aside = "quarantined  a.b\n  1 object\n  not_avro\n"
+    settled = "settled in 2.0 s (in bronze: 37 committed)\n"
+    waited = f"$ sluice wait --strict\nlocal stack sluice at x\n{aside}{settled}"
     log = f"{LOG}{waited}Proof: 1 object in bronze; unexplained: 0\n"
     whole = with_excerpt(README.read_text(encoding="utf-8"), log)
     excerpt = whole[whole.index(EXCERPT[0]) + len(EXCERPT[0]) : whole.index(EXCERPT[1])].splitlines()
