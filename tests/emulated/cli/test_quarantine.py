@@ -725,7 +725,7 @@ def test_a_discard_without_a_terminal_needs_yes(configured, capsys):
     bad = configured.admit(put(configured, 1), items.QUARANTINED, code="not_avro", reason="no")
     assert run(["quarantine", "discard", "--all"]) == 2
     assert configured.ledger.objects.get([bad])[bad].state == items.QUARANTINED
-    assert "Use --yes to go on without a question, or `sluice quarantine list`" in capsys.readouterr().err
+    assert "Use --yes to go on without a question, or use `sluice quarantine list`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("answer", [False, True], ids=["no", "yes"])
