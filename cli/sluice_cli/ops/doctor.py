@@ -26,7 +26,7 @@ from sluice_cli.ingest.survey import describe_lane
 from sluice_cli.ops.adopt_bucket import announces, configured, queue_arn, region_of
 from sluice_cli.ops.engine import EngineTrial
 from sluice_cli.status.overview import lanes_and_tables
-from sluice_cli.terminal.aws_errors import failure_of
+from sluice_cli.terminal.aws_errors import SEE_STACK, failure_of
 from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.findings import FAIL, OK, STYLES, WARN, Finding
 from sluice_cli.terminal.output import (
@@ -41,7 +41,6 @@ from sluice_cli.terminal.output import (
 )
 
 RELEASES = "emr-7."
-UNKNOWN = "Check that the stack is up and what the credentials allow"  # the advice where the reason is not known
 ANNOUNCED_WITHIN_MS = 3_600_000  # the stream takes a second, its retries minutes, reconcile runs every 15 minutes
 
 
@@ -120,12 +119,12 @@ def _checked(about: str, check: Callable[[Target], Iterator[Finding]], target: T
     try:
         return list(check(target))
     except (ClientError, SluiceError) as error:
-        return [Finding(about, FAIL, f"could not be checked: {error}", _advice(error) or UNKNOWN)]
+        return [Finding(about, FAIL, f"could not be checked: {error}", _advice(error) or SEE_STACK)]
 
 
 def _advice(error: ClientError | SluiceError) -> str:
     """The next step after an error of AWS. An error of Sluice holds its own."""
-    return failure_of(error, otherwise=UNKNOWN).next_step if isinstance(error, ClientError) else ""
+    return failure_of(error, otherwise=SEE_STACK).next_step if isinstance(error, ClientError) else ""
 
 
 def _bronze(target: Target) -> Iterator[Finding]:

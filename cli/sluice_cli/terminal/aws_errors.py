@@ -13,6 +13,8 @@ from sluice_cli.terminal.output import shortened
 
 NO_STACK, REFUSED = 5, 6  # exit codes: no stack, Region or valid credentials; AWS refused, or nothing answered
 LONGEST = 1_000  # characters of a message
+SEE_DOCTOR = "`sluice doctor` checks the stack's parts"
+SEE_STACK = "Check that the stack is up and what the credentials allow"  # for doctor itself
 _AWS_HOSTS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 _UNANSWERED = (aws.EndpointConnectionError, aws.ConnectTimeoutError)
 _ACTION = re.compile(r"not authorized to perform: ([a-z0-9-]{1,40}:[A-Za-z0-9]{1,80})(?![^\s.,])")
@@ -79,9 +81,7 @@ class AwsFailure:
     exit_code: int
 
 
-def failure_of(
-    error: BotoCoreError | ClientError, *, otherwise: str = "`sluice doctor` checks the stack's parts"
-) -> AwsFailure:
+def failure_of(error: BotoCoreError | ClientError, *, otherwise: str = SEE_DOCTOR) -> AwsFailure:
     """The failure that an error means; `otherwise` is the next step where AWS refused for a reason not known here."""
     if isinstance(error, _UNANSWERED):
         url = str(error.kwargs.get("endpoint_url"))

@@ -24,7 +24,7 @@ from typer.core import TyperGroup
 from sluice.errors import FAILED, CommandFailed, NoTarget, SluiceError
 from sluice.names import did_you_mean
 from sluice_cli.errors import OutputLost, ReaderGone, plain_reason
-from sluice_cli.terminal.aws_errors import NO_STACK, failure_of
+from sluice_cli.terminal.aws_errors import NO_STACK, SEE_DOCTOR, SEE_STACK, failure_of
 from sluice_cli.terminal.guard import escaped, guarded_output
 from sluice_cli.terminal.output import command_line, say_error
 
@@ -177,6 +177,7 @@ def _failed(error: SluiceError | ClientError | BotoCoreError) -> int:
         if isinstance(error, NoTarget):
             return NO_STACK
         return error.exit_code if isinstance(error, CommandFailed) else FAILED
-    found = failure_of(error)
+    in_doctor = "doctor" in shlex.split(command_line.get())
+    found = failure_of(error, otherwise=SEE_STACK if in_doctor else SEE_DOCTOR)
     say_error(found.message, found.next_step)
     return found.exit_code

@@ -99,3 +99,12 @@ def test_a_check_of_doctor_names_the_action_that_it_lacks():
 
     (finding,) = _checked("bronze bucket", check, None)
     assert finding.advice == "Allow s3:GetBucketVersioning to this user or role"
+
+
+def test_doctor_leads_nobody_to_doctor(monkeypatch, capsys):
+    def find(stack):
+        raise refused("Throttling")
+
+    monkeypatch.setattr("sluice_cli.ops.doctor.chosen_target", find)
+    assert run(["doctor"]) == REFUSED
+    assert "next step: Check that the stack is up" in capsys.readouterr().err
