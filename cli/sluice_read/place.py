@@ -187,7 +187,7 @@ def _folders(place: SilverPlace, under: str) -> tuple[str, ...]:
 def _unknown(place: SilverPlace, name: str) -> UnknownTable:
     tables = tables_in(place)
     known = (
-        f"Tables: {', '.join(tables[:20])}{' ...' if len(tables) > 20 else ''}"
+        f"Name one of these tables: {', '.join(tables[:20])}{' ...' if len(tables) > 20 else ''}"
         if tables
         else "Tables appear with their first commit: `sluice wait`; `sluice quarantine list` shows what can't be merged"
     )

@@ -271,8 +271,9 @@ class FreshnessAdvice:
         jobs = "one streaming job" if self.tables == 1 else f"{self.tables} streaming jobs"
         better = DURATION.write(self.better_freshness_s)
         return (
-            f"up {self.hours_a_day:.0f} hours a day, about {self.usd:.0f} dollars a month, where {jobs} would cost "
-            f"{self.streaming_usd:.0f}. With `freshness: {better}` it costs about {self.better_usd:.0f} (docs/cost.md)"
+            f"up {self.hours_a_day:.0f} hours a day, about {self.usd:.0f} US dollars a month, where {jobs} would cost "
+            f"{self.streaming_usd:.0f}. Write `freshness: {better}` into its rules or under `defaults`: then it costs "
+            f"about {self.better_usd:.0f} (docs/cost.md)"
         )
 
 

@@ -64,7 +64,7 @@ def test_the_demonstration_changes_and_deletes_a_row_and_skips_a_damaged_object(
     assert "Proof: 40 objects in bronze: 39 committed, 1 quarantined; unexplained: 0" in summary
     assert re.search(
         r"^Cost: [34] batches, 7 tables, [\d,]+ changes, 1 run of \d+ s so far\. "
-        r"EMR Serverless would bill 0\.\d+ vCPU hours, 0\.\d+ USD",
+        r"EMR Serverless would bill 0\.\d+ vCPU hours, 0\.\d+ US dollars",
         summary,
         re.M,
     ), summary

@@ -84,9 +84,12 @@ def _partial(sample: TopicSample, more: bool) -> str | None:
         return None
     whole = f", {sample.partly:,} of these only in part" if sample.partly else ""
     trouble = f". {sample.problems[0]}" if sample.problems else ""
+    one = sample.objects == 1 and not more
+    waiting = f"{sample.objects:,}{' or more' if more else ''} {'object that waits' if one else 'objects that wait'}"
     return (
-        f"looked at {counted(len(sample.rows), 'row')} of {sample.read:,} of {sample.objects:,}"
-        f"{' or more' if more else ''} objects that wait{whole}{visible(trouble)}"
+        f"looked at {counted(len(sample.rows), 'row')} in {sample.read:,} of {waiting}{whole}{visible(trouble)}"
+        if sample.read
+        else f"could read none of {waiting}{visible(trouble)}"
     )
 
 

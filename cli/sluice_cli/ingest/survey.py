@@ -10,7 +10,6 @@ from datetime import datetime, timezone
 from sluice.batch.claim import TableState, claimable_at
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_pinned_topic
-from sluice.config.values import DURATION
 from sluice.lane.machine import HALTED, IDLE, LEDGER_LOST, PAUSED, RUNNING, STARTING, LaneState, wants_run
 from sluice.ledger.keys import CLAIMED, PARKED, PENDING, QUARANTINED
 from sluice.ledger.records import ObjectRecord
@@ -173,7 +172,7 @@ def describe_tables(
             summary.append(
                 f"{state.table} failed; retrying in {due}"
                 if at == state.backoff_until
-                else f"{state.table} commits at most every {DURATION.write(config.freshness_s)} (freshness);"
+                else f"{state.table} commits at most every {human_age(config.freshness_s * 1000)} (freshness);"
                 f" next in {due}"
             )
     return tuple(summary)

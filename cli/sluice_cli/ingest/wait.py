@@ -38,6 +38,7 @@ from sluice_cli.terminal.output import (
     Stack,
     chosen_target,
     counted,
+    human_age,
     path_shortened,
     print_json,
     print_line,
@@ -260,7 +261,7 @@ def _print(outcome: WaitResult, timeout_s: float) -> None:
     for table in outcome.blocked:
         say_error(f"{table.table} {table.reason}, and {counted(table.objects, 'object')} will wait", table.next_step)
     if not found.settled and not found.halted and not found.paused and not outcome.blocked:
-        say_error(f"not settled within {timeout_s:.0f} s", "`sluice status` shows the lanes")
+        say_error(f"not settled within {human_age(round(timeout_s * 1000))}", "`sluice status` shows the lanes")
 
 
 def _print_lines(lines: Sequence[str]) -> None:

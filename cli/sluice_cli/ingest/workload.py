@@ -72,7 +72,11 @@ class Workload:
         for reason, number in sorted(self.left.items()):
             yield f"left: {counted(number, 'object')}: {visible(reason)}"
         if self.total:
-            cost = "" if target.kind == LOCAL else f", {self._once().usd:.2f} USD (list prices of {REGION}, {AS_OF})"
+            cost = (
+                ""
+                if target.kind == LOCAL
+                else f", {self._once().usd:.2f} US dollars (list prices of {REGION}, {AS_OF})"
+            )
             yield f"estimate: about {human_age(round(self.seconds(rate)) * 1000)}{cost}"
 
     def _once(self) -> Any:

@@ -22,7 +22,7 @@ from sluice.errors import CommandFailed, UsageError
 from sluice_cli.errors import no_tables_file
 from sluice_cli.local.progress import progress_lines
 from sluice_cli.terminal.interaction import Yes, ask, following
-from sluice_cli.terminal.output import Json, print_json, say
+from sluice_cli.terminal.output import Json, print_json, say, say_next_step
 from sluice_local.emulators.choose import VARIABLE, Kind
 from sluice_local.errors import DidNotStart
 from sluice_local.home import Description, Home, chosen_home, running_home
@@ -134,7 +134,7 @@ def up(
         options += [f"--cores={cores}"] * (cores is not None) + ["--deployed-timers"] * deployed_timers
         options += [f"--executors={executors}"] * (executors > 0)
         _start_detached(home, options, push=_pusher(home, config), as_json=as_json)
-        say(next_step(config))
+        say_next_step(next_step(config))
         return
     timers = _DEPLOYED_TIMERS if deployed_timers else Timers()
     with _ended_by_signals(), progress_lines() as progress:
@@ -151,7 +151,7 @@ def up(
             _pusher(home, config)()
             progress.stop()
             _show(stack.description, home, as_json=as_json)
-            say(next_step(config))
+            say_next_step(next_step(config))
             say("Ctrl-C ends it")
             try:
                 asked = wait_for_end(stack, threading.Event())
@@ -282,8 +282,8 @@ def _start_detached(home: Home, options: Sequence[str], *, push: Callable[[], No
 def next_step(config: Path | None) -> str:
     """What to do with a stack that has just started, with or without a configuration."""
     if config is not None:
-        return "Next: `sluice put FILES && sluice wait`, then `sluice query`"
-    return "Next: `sluice put FILES`, then `sluice config discover`: it proposes rules for them"
+        return "`sluice put FILES && sluice wait`, then `sluice query`"
+    return "`sluice put FILES`, then `sluice config discover`, which proposes rules for them"
 
 
 def _pusher(home: Home, config: Path | None) -> Callable[[], None]:

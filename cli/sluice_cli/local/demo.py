@@ -259,8 +259,8 @@ def cost_line(batches: Sequence[PastBatch], runs_s: Sequence[float]) -> str:
         f" {counted(rows, 'change')}, {counted(len(runs_s), 'run')} of {sum(runs_s):.0f} s so far"
     )
     return (
-        f"Cost: {done}. EMR Serverless would bill {vcpu:.3f} vCPU hours, {usd:.4f} USD at list prices of {REGION},"
-        f" {AS_OF}, with a driver and one executor; the local stack costs nothing"
+        f"Cost: {done}. EMR Serverless would bill {vcpu:.3f} vCPU hours, {usd:.4f} US dollars at list prices"
+        f" of {REGION}, {AS_OF}, with a driver and one executor; the local stack costs nothing"
     )
 
 

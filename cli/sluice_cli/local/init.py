@@ -12,7 +12,7 @@ from sluice.errors import UsageError
 from sluice_cli.config.rule_text import EXAMPLE_RULE
 from sluice_cli.errors import plain_reason
 from sluice_cli.terminal.interaction import Yes, ask
-from sluice_cli.terminal.output import say
+from sluice_cli.terminal.output import say, say_next_step
 from sluice_deploy.release import source_root
 
 SCHEMA = "tables.schema.json"  # a folder with it is a project
@@ -34,7 +34,7 @@ _TABLES = f"""\
 
 defaults:               # for rules that don't set these keys themselves
   table_type: cow       # cow: copy on write, fast to read. mor: merge on read, fast to write
-  freshness: 60s        # how old a table may get; 0 commits at once
+  freshness: 10m        # how old a table may get. 60s costs four times as much where single objects trickle in
 
 tables:                 # the first rule that takes a topic counts
 {EXAMPLE_RULE}"""
@@ -101,10 +101,10 @@ def init(
         raise UsageError(
             f"{error.filename or folder} can't be written: {plain_reason(error)}", next_step="Name another folder"
         ) from error
-    say(
-        "Next: `make deploy`"
+    say_next_step(
+        "`make deploy`"
         if renews
-        else "Next: edit tables.yaml, then try it there with `sluice local up --config tables.yaml`, or run "
+        else "Edit tables.yaml, then try it there with `sluice local up --config tables.yaml`, or run "
         "`make deploy`, which needs make and aws-sam-cli. `make help` lists the targets"
     )
 

@@ -328,8 +328,8 @@ def _remarks(found: Iterable[RunCost]) -> Iterator[str]:
         )
     unbilled = sum(one.usd is None for one in found)
     if unbilled:
-        have = "has" if unbilled == 1 else "have"
-        yield f"{counted(unbilled, 'run')} {have} no bill yet: EMR Serverless reports it some time after their end"
+        have, whose = ("has", "the run's") if unbilled == 1 else ("have", "a run's")
+        yield f"{counted(unbilled, 'run')} {have} no bill yet: EMR Serverless reports it some time after {whose} end"
 
 
 def _line(one: RunCost) -> tuple[str, ...]:

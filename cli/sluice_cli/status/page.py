@@ -24,7 +24,6 @@ from sluice_cli.status.sections import (
 )
 from sluice_cli.status.style import STYLE
 from sluice_cli.status.trouble import CommandLine, Trouble, troubles
-from sluice_cli.terminal.durations import TimeSpan
 from sluice_cli.terminal.output import counted, human_age, human_bytes
 from sluice_read.moments import clock
 
@@ -104,7 +103,7 @@ def _header(
     parts = [f"{clock(now)}, looks back {human_age(window.ms)}"]
     parts += [f"not read: {counted(unread, 'batch', 'batches')} before {clock(window.begins)}"] if unread else []
     parts += [f"{counted(skipped, 'document')} can't be read and left out"] if skipped else []
-    parts += [f"renewed every {TimeSpan(every_s)}"] if every_s is not None else []
+    parts += [f"renewed every {human_age(round(every_s * 1000))}"] if every_s is not None else []
     return tag(
         "header",
         tag("h1", "Sluice"),

@@ -25,7 +25,7 @@ from sluice_cli.errors import plain_reason
 from sluice_cli.status.overview import gather
 from sluice_cli.status.page import page
 from sluice_cli.status.past import RunPast, TablePast, Window, backlog, runs, shown_window, table_pasts
-from sluice_cli.terminal.output import say, stderr_console
+from sluice_cli.terminal.output import human_age, say, stderr_console
 from sluice_cli.terminal.run import AWS_ERRORS, debugging, unanswered
 from sluice_read.moments import clock, point_in_time
 
@@ -143,7 +143,7 @@ class PageFile:
         failing_since: int | None = None
         try:
             self.write(shown, every_s=every_s)
-            say(f"Written to {self._path}, and again every {every_s:g} s. Ctrl-C ends it")
+            say(f"Written to {self._path}, and again every {human_age(round(every_s * 1000))}. Ctrl-C ends it")
             took = 0.0
             while True:
                 time.sleep(max(every_s, SHARE * took))

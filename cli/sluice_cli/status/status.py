@@ -34,6 +34,7 @@ from sluice_cli.terminal.output import (
     print_line,
     print_table,
     say,
+    say_next_step,
     say_skipped,
     visible,
 )
@@ -41,10 +42,7 @@ from sluice_cli.terminal.output import (
 REASONS_SHOWN = 10
 _MEANT = {TEST_EVENT: "S3 sends one when a bucket's notifications are set"}  # explanations of reasons
 PROPOSES_RULES = "`sluice config discover` proposes rules for them"
-NOTHING_ARRIVED = (
-    "No table has an object yet. Next: `sluice put FILES` or any S3 client brings objects into bronze; "
-    f"{PROPOSES_RULES}"
-)
+BRINGS_OBJECTS = f"`sluice put FILES` or any S3 client brings objects into bronze; {PROPOSES_RULES}"
 PAGE_LOOKS_BACK = "24h"
 EVERY_S, LEAST_EVERY_S = TimeSpan(60), 2.0  # of a watch
 
@@ -147,8 +145,9 @@ def print_status(document: Mapping[str, Any], now: int) -> None:
     """Print the state that `gather` found at `now` (epoch ms)."""
     unruled = _without_rule(document)
     if not document["lanes"] and not document["tables"]:
-        waiting = f"{counted(unruled, 'object waits', 'objects wait')} for a rule. Next: {PROPOSES_RULES}"
-        say(waiting if unruled else NOTHING_ARRIVED)
+        waiting = f"{counted(unruled, 'object waits', 'objects wait')} for a rule"
+        say(waiting if unruled else "No table has an object yet")
+        say_next_step(PROPOSES_RULES if unruled else BRINGS_OBJECTS)
     else:
         _print_lanes_and_tables(document, now)
     if document["services"]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.config.values import DURATION
 from sluice.lane.machine import HALTED, PAUSED
 from sluice.ledger.keys import PARKED, QUARANTINED
 from sluice.services.requests import FAILED
@@ -98,7 +97,7 @@ def _failed_service(entry: Mapping[str, Any]) -> Trouble:
 def _late(table: Mapping[str, Any]) -> Trouble:
     text = (
         f"Table {table['table']}: the oldest of {counted(table['pending']['objects'], 'pending object')} was admitted "
-        f"{human_age(table['pending']['oldest_ms'])} ago; its freshness is {DURATION.write(table['freshness_s'])}"
+        f"{human_age(table['pending']['oldest_ms'])} ago; its freshness is {human_age(table['freshness_s'] * 1000)}"
     )
     return Trouble(WARNS, "late", text, "tables", (("history", "--table", table["table"]),))
 

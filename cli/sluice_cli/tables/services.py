@@ -149,7 +149,7 @@ def _wanted(named: Sequence[str] | None, config: TableConfig) -> tuple[str, ...]
     if unknown:
         raise UsageError(
             f"{unknown[0]!r} is not a service{did_you_mean(unknown[0], SERVICES)}",
-            next_step=f"Services: {', '.join(SERVICES)}",
+            next_step=f"Name one of these services: {', '.join(SERVICES)}",
         )
     useless = [name for name in named or () if not applies_to(name, config)]
     if useless:

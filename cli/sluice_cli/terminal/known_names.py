@@ -91,7 +91,9 @@ def check_prefix(target: Target, prefix: str | None) -> None:
         found = {folder + "".join(item.key[len(folder) :].partition("/")[:2]) for item in page.versions}
     raise UsageError(
         f"No key in bronze begins with {prefix!r}{did_you_mean(prefix or '', found)}",
-        next_step=f"Keys begin with {_listed(found)}" if found else "Bronze is empty: `sluice put FILES` fills it",
+        next_step=f"Give one of these prefixes: {_listed(found)}"
+        if found
+        else "Fill bronze, which is empty: `sluice put FILES`",
     )
 
 
@@ -102,7 +104,8 @@ def check_code(code: str | None, also: Iterable[str] = ()) -> None:
     if code is not None and code not in known:
         raise UsageError(
             f"There is no code {code!r}{did_you_mean(code, known)}",
-            next_step=f"In use: {_listed(used)}. docs/errors.md has every code",
+            next_step=(f"Name one that is in use: {_listed(used)}. " if used else "None is in use. ")
+            + "docs/errors.md has every code",
         )
 
 
@@ -110,14 +113,16 @@ def _refuse(kind: str, given: str, known: set[str], remark: str = "") -> None:
     if given not in known:
         raise UsageError(
             f"There is no {kind} {given!r}{remark}{did_you_mean(given, known)}",
-            next_step=f"{kind.capitalize()}s: {_listed(known)}",
+            next_step=f"Name one of these {kind}s: {_listed(known)}"
+            if known
+            else f"Wait for the first {kind}: `sluice put FILES`, then `sluice wait`",
         )
 
 
 def _listed(known: Iterable[str]) -> str:
     names = sorted(known)
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return (", ".join(names[:NAMED]) or "none") + more
+    return ", ".join(names[:NAMED]) + more
 
 
 def _errors(kind: type[SluiceError]) -> Iterable[type[SluiceError]]:

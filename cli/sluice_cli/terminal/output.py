@@ -118,7 +118,12 @@ def say_error(message: str, next_step: str = "") -> None:
     """Print what failed on stderr, and the next step on a line of its own."""
     say(f"error: {message}")
     if next_step:
-        say(f"next step: {next_step}")
+        say_next_step(next_step)
+
+
+def say_next_step(step: str) -> None:
+    """Print on stderr what to do next."""
+    say(f"next step: {step}")
 
 
 DOCUMENTS_SHOWN = 5

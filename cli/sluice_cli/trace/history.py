@@ -155,14 +155,12 @@ def print_history(found: Gathered, sums: Mapping[str, Any]) -> None:
     say(f"{counted(sums['objects'], 'object')}, {human_bytes(sums['bytes'])}{f': {states}' if states else ''}")
     if sums["parts"]:
         rows = f", {counted(counts['quarantined_rows'], 'row')} quarantined" if counts.get("quarantined_rows") else ""
-        batches, parts = (
-            counted(sums["batches"], "batch", "batches"),
-            counted(sums["parts"], "part of a table", "parts of tables"),
-        )
+        tables = {claim.table for entry in found.entries for claim in entry.claims}
+        batches = f"{counted(sums['batches'], 'batch', 'batches')} of {counted(len(tables), 'table')}"
         others = _others(found.entries)
-        which = "which has" if sums["parts"] == 1 else "which have"
-        more = f", {which} {counted(others, 'object')} more" if others else ""
-        say(f"{counted(new_changes(counts), 'change')}{rows} in {batches} and {parts}{more}")
+        them = "it" if sums["batches"] == 1 else "them"
+        more = f"; {counted(others, 'object')} of {them} {'is' if others == 1 else 'are'} not shown" if others else ""
+        say(f"{counted(new_changes(counts), 'change')}{rows} in {batches}{more}")
     if found.more:
         pages = "" if found.of_batch else f"--before {iso(found.entries[0].since)} shows them, "
         say(f"There are older objects: {pages}--limit shows more")

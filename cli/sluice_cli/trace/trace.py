@@ -107,7 +107,8 @@ def _chosen(
         if identity.version == version:
             return identity, record
     raise UsageError(
-        f"{key!r} has no version {version!r}", next_step=f"Versions: {', '.join(item.version for item in versions)}"
+        f"{key!r} has no version {version!r}",
+        next_step=f"Name one that it has: {', '.join(item.version for item in versions)}",
     )
 
 

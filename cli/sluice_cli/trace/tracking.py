@@ -72,7 +72,7 @@ class Tracker:
             if bucket != self._bronze:
                 raise UsageError(
                     f"{bucket!r} is not the bronze bucket of this stack",
-                    next_step=f"Its bucket is s3://{self._bronze}; --stack NAME chooses another stack",
+                    next_step=f"Name a key of s3://{self._bronze}, or choose another stack with --stack NAME",
                 )
             text = rest
         versions = self.versions(text)

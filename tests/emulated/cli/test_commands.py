@@ -543,7 +543,7 @@ def test_a_lane_that_rests_is_resumed_without_a_run_that_finds_nothing(stack, in
 
 def test_a_mistyped_lane_is_not_made(stack, capsys):
     assert run(["pause", "mian"]) == 2
-    assert "Lanes: main" in capsys.readouterr().err
+    assert "Name one of these lanes: main" in capsys.readouterr().err
     assert stack.ledger.lanes.all() == []
 
 

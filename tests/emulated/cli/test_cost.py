@@ -43,7 +43,7 @@ def test_the_last_runs_are_listed_with_their_billed_usage(ended, capsys, monkeyp
     assert answer["tables"] == {"(idle)": {"gb": 0.0, "usd": pytest.approx(usd), "usd_per_gb": None}}
     assert run(["cost", "runs"]) == 0
     shown = capsys.readouterr()
-    assert "1 run has no bill yet" in shown.err
+    assert "1 run has no bill yet: EMR Serverless reports it some time after the run's end" in shown.err
     assert [line.split("\t")[2:] for line in shown.out.splitlines() if line.startswith("run-2\t")] == [["-", "-", "-"]]
 
 

@@ -199,7 +199,7 @@ def test_a_check_says_what_it_looked_at_where_that_is_not_all(stack, capsys, tmp
     file.write_text(ORDERS % "id")
     for number in range(61):
         waiting_rows(stack, number, {"id": number, "code": "a"}, {"id": -number - 1, "code": "b"})
-    note = "shop.orders: looked at 100 rows of 50 of 61 objects that wait"
+    note = "shop.orders: looked at 100 rows in 50 of 61 objects that wait"
     assert run(["config", "check", str(file), "--waiting", "--json"]) == 0
     assert note in describe(capsys)["notes"]
     assert run(["config", "push", str(file)]) == 0

@@ -72,9 +72,9 @@ def test_an_unknown_name_is_a_wrong_command_line(configured, capsys, arguments, 
 
 def test_the_next_step_lists_the_known_names(configured, capsys):
     assert run(["history", "--table", "nope"]) == 2
-    assert "Tables: crm.city, crm.user" in capsys.readouterr().err
+    assert "next step: Name one of these tables: crm.city, crm.user" in capsys.readouterr().err
     assert run(["runs", "--lane", "nope"]) == 2
-    assert "Lanes: main" in capsys.readouterr().err
+    assert "next step: Name one of these lanes: main" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,7 @@ def test_a_prefix_that_no_key_has_is_a_wrong_command_line(committed, capsys, pre
     said = capsys.readouterr().err
     assert f"error: No key in bronze begins with '{prefix}'" in said
     near = "topics/" if prefix == "none" else f"topics/crm.public.city/, topics/{TOPIC}/, topics/moved"
-    assert f"next step: Keys begin with {near}\n" in said
+    assert f"next step: Give one of these prefixes: {near}\n" in said
     assert (f"did you mean topics/{TOPIC}/?" in said) == ("usr" in prefix)
 
 

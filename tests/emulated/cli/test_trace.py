@@ -244,10 +244,10 @@ def test_an_object_is_found_by_its_address_and_by_a_unique_part_of_its_key(trace
 def test_a_history_shows_one_batch_and_an_unknown_row_is_reported(traced, capsys):
     traced.merged(traced.put("a.json", (1, "c", 1, "x", "a")), read=1)
     assert run(["history"]) == 0
-    assert "1 change in 1 batch and 1 part of a table\n" in capsys.readouterr().err
+    assert "1 change in 1 batch of 1 table\n" in capsys.readouterr().err
     traced.merged(*(traced.put(f"{name}.json", (2, "c", 8, "x", "b")) for name in "bcd"), read=3)
     assert run(["history", "--limit", "2"]) == 0
-    assert "3 changes in 1 batch and 1 part of a table, which has 1 object more\n" in capsys.readouterr().err
+    assert "3 changes in 1 batch of 1 table; 1 object of it is not shown\n" in capsys.readouterr().err
     assert run(["row", "crm.user", "7", "x", "--check", "0"]) == 1
     assert "No record with this key was found" in capsys.readouterr().err
 

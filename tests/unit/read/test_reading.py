@@ -260,7 +260,7 @@ def test_a_mistake_in_a_statement_is_one_plain_sentence_with_its_place(silver, s
 def test_an_unknown_table_is_one_sentence_and_its_next_step_another(silver):
     with pytest.raises(UnknownTable) as refused:
         open_table(silver, "moma.artist")
-    assert "; did you mean moma.artists? Tables: " in str(refused.value)
+    assert "; did you mean moma.artists? Name one of these tables: " in str(refused.value)
 
 
 def test_a_value_that_cannot_be_converted_ends_the_query_without_a_traceback(on_silver, capsys):

@@ -228,7 +228,7 @@ def test_objects_that_still_wait_are_listed_by_state_and_table():
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ({"last_commit_at": NOW - 37_000}, "crm.user commits at most every 60s (freshness); next in 23 s"),
+        ({"last_commit_at": NOW - 37_000}, "crm.user commits at most every 1 min (freshness); next in 23 s"),
         (
             {"last_commit_at": NOW - 37_000, "backoff_until": NOW + 30_000},
             "crm.user failed; retrying in 30 s",

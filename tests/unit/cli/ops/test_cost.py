@@ -180,8 +180,9 @@ def test_the_shortest_freshness_that_costs_less_than_streaming_is_advised():
     advice = freshness_advice(Load("a trickle", 2, 60, 1, 0.1), 60)
     assert advice.usd > advice.streaming_usd > advice.better_usd and advice.better_freshness_s == 300
     assert advice.described == (
-        f"up 24 hours a day, about {advice.usd:.0f} dollars a month, where 2 streaming jobs would cost 221. "
-        f"With `freshness: 5m` it costs about {advice.better_usd:.0f} (docs/cost.md)"
+        f"up 24 hours a day, about {advice.usd:.0f} US dollars a month, where 2 streaming jobs would cost 221. "
+        f"Write `freshness: 5m` into its rules or under `defaults`: then it costs about {advice.better_usd:.0f} "
+        "(docs/cost.md)"
     )
 
 
@@ -216,7 +217,7 @@ def test_config_check_names_a_lane_that_a_trickle_would_keep_up(capsys, tmp_path
     one = "tables: [{topic: a, table: a.b, record_key: id%s}]"
     (note,) = check(one % "")
     assert note.startswith("lane main, if an object comes every minute: up 24 hours a day, about 2")
-    assert "With `freshness: 10m`" in note
+    assert "Write `freshness: 10m` into its rules" in note
     assert check(one % ", freshness: 10m") == []
     assert check("tables: [{topic: 'a.*', table: 'a.{1}', record_key: id}]") == [], "nobody knows how many tables"
 

@@ -66,7 +66,7 @@ def test_what_is_wrong_stands_in_words_before_everything_else(shown):
     assert names == ["halted", "failing", "failed", "late", "late", "quarantined", "parked", "paused"]
     text = "".join(shown.texts)
     assert "Lane orders: halted after 5 failed runs" in text
-    assert "Table shop.orders: the oldest of 1,840 pending objects was admitted 2 h ago; its freshness is 60s" in text
+    assert "Table shop.orders: the oldest of 1,840 pending objects was admitted 2 h ago; its freshness is 1 min" in text
     assert "3 objects (most often: not_avro: the file is no Avro container" in text
     assert ") and 41 rows of 2 objects (no_record_key)" in text
 

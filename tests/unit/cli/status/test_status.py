@@ -75,7 +75,7 @@ def parked(document, code=None):
 
 def test_objects_that_wait_for_a_table_are_told_of_discover_before_anything_else(monkeypatch, capsys):
     lines, said = lines_of(parked({**quiet([]), "lanes": []}), monkeypatch, capsys)
-    assert "sluice put" not in said and "23 objects wait" in said and "Next: `sluice config discover`" in said
+    assert "sluice put" not in said and "23 objects wait" in said and "next step: `sluice config discover`" in said
     assert "parked: 23" in lines
 
 
