@@ -45,7 +45,7 @@ def test_a_dry_run_estimates_objects_bytes_time_and_cost_and_changes_nothing(his
     assert found["admitted"] == {} and states(history, history.old) == []
     assert run(["backfill", "--dry-run"]) == 0
     out = capsys.readouterr().out
-    assert "to merge: 6 objects" in out and "left: 1 object: parked" in out and "USD" in out
+    assert "to merge: 6 objects" in out and "left: 1 object: parked" in out and "US dollars (list prices" in out
 
 
 def test_objects_are_admitted_once_and_their_lanes_woken(history, capsys, invoked):
