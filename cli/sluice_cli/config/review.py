@@ -140,7 +140,7 @@ def _lane_refusals(table: TableInUse, config: TableConfig, lanes: Mapping[str, L
     elif able_to_run:
         yield (
             f"{table.table} would move from lane {table.lane} to {config.lane} while {' and '.join(able_to_run)} can "
-            "run: `sluice pause` first, `sluice resume` after"
+            f"run: {', '.join(f'`sluice pause {name}`' for name in able_to_run)} first, `sluice resume` of each after"
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from sluice.batch.claim import TableState, fed_by
 from sluice.config.document import Configuration
@@ -12,6 +13,18 @@ from sluice.errors import TwoTopics
 from sluice.ledger.keys import PENDING
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
+
+
+def step_of(state: TableState, lane: str | None) -> str:
+    """The step that unblocks a blocked table, with the names of the table and of its lane, if it is known."""
+    step = str((state.blocked or {}).get("next_step", "")).replace("TABLE", state.table)
+    return step.replace("LANE", lane) if lane else step
+
+
+def _about_it(table: str, error: Any) -> str:
+    """An error after the name of its table, which it then doesn't begin with."""
+    rest = str(error).removeprefix(f"{table} ")
+    return rest if rest == error else f"it {rest}"
 
 
 @dataclass(frozen=True)
@@ -61,7 +74,7 @@ def _blocked(
         )
     if state.blocked:
         return BlockedTable(
-            table, lane, objects, f"is blocked: {state.blocked['error']}", str(state.blocked["next_step"])
+            table, lane, objects, f"is blocked: {_about_it(table, state.blocked['error'])}", step_of(state, lane)
         )
     if state.paused or (config is not None and config.paused):
         return BlockedTable(

@@ -21,6 +21,7 @@ from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.settings import NO_RELEASE
 from sluice_aws.stack import Target
 from sluice_cli.errors import BucketElsewhere
+from sluice_cli.ingest.blocked import step_of
 from sluice_cli.ingest.set_aside import in_quarantine
 from sluice_cli.ingest.survey import describe_lane
 from sluice_cli.ops.adopt_bucket import announces, configured, queue_arn, region_of
@@ -268,9 +269,11 @@ def _tables(target: Target) -> Iterator[Finding]:
     ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
     _, described = lanes_and_tables(ledger, epoch_ms())
     failing = {table["table"] for table in described if table["last_error"]}
+    lanes = {table["table"]: table["lane"] for table in described}
     for table in ledger.tables.all():
         if table.blocked:
-            yield Finding(f"table {table.table}", FAIL, str(table.blocked["error"]), str(table.blocked["next_step"]))
+            step = step_of(table, lanes[table.table])
+            yield Finding(f"table {table.table}", FAIL, str(table.blocked["error"]), step)
         elif _went_back(table, silver):
             yield Finding(
                 f"table {table.table}",

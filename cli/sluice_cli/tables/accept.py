@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from sluice.config.pinned_topic import config_in_force
+from sluice.config.pinned_topic import config_by_pinned_topic, config_in_force
 from sluice.errors import CommandFailed, TableWentBack
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
+from sluice_cli.ingest.blocked import step_of
 from sluice_cli.tables.inspect import TableName
 from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.known_names import known_table
@@ -34,11 +35,13 @@ def accept(
     target = chosen_target(stack)
     ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
     state = ledger.tables.get(table)
-    if state.blocked and state.blocked["code"] != TableWentBack.code:
-        raise CommandFailed(
-            f"{table} can't be accepted as it is: {state.blocked['error']}", next_step=str(state.blocked["next_step"])
-        )
     configuration = ConfigStore(Objects(target.client("s3")), target.artifacts, history=ledger.history).load()
+    if state.blocked and state.blocked["code"] != TableWentBack.code:
+        config = config_by_pinned_topic(configuration, table, state.pinned)
+        raise CommandFailed(
+            f"{table} can't be accepted as it is: {state.blocked['error']}",
+            next_step=step_of(state, config.lane if config is not None else None),
+        )
     with known_table(target, table):
         lane = config_in_force(configuration, table, state.pinned).lane
     newest = TimelineReader(SilverBucket(target.client("s3"), target.silver)).timeline(table)

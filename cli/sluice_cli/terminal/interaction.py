@@ -29,7 +29,7 @@ def ask(question: str, *, otherwise: str = "--dry-run to see what would be done"
     if not sys.stdin.isatty():
         raise UsageError(
             "This needs a confirmation, and stdin is not a terminal",
-            next_step=f"Use --yes to go on without a question, or {otherwise}",
+            next_step=f"Use --yes to go on without a question, or use {otherwise}",
         )
     if not typer.confirm(escaped(question)):
         raise CommandFailed("Nothing was changed")

@@ -432,7 +432,8 @@ def test_a_table_changes_lane_only_when_nothing_waits_and_both_lanes_are_paused(
     for lane in ("main", "side"):
         stack.ledger.lanes.wake(lane)
     assert run(["config", "push", tables(MOVED)]) == 1
-    assert "while main and side can run" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "while main and side can run: `sluice pause main`, `sluice pause side` first" in said
     for lane in ("main", "side"):
         assert run(["pause", lane]) == 0
     waiting = stack.admit(stack.write("a"))
@@ -621,12 +622,15 @@ def test_doctor_fails_a_table_whose_last_commit_is_gone(went_back, capsys):
 def test_an_accepted_table_goes_on_at_its_newest_commit(went_back, invoked, capsys):
     ledger = went_back.ledger
     ledger.tables.block("crm.user", TableWentBack("crm.user is behind", table="crm.user"), NOW)
+    rebuilt = "rebuild it: `sluice pause main`, `sluice rebuild table crm.user`, `sluice resume main`"
     waiting = went_back.admit(went_back.write("b"))
     arrivals = ledger.lanes.get("main").arrivals
     run(["doctor", "--json"])
-    assert {item["about"]: item["found"] for item in describe(capsys)}["table crm.user"] == "crm.user is behind"
+    found = {item["about"]: item for item in describe(capsys)}["table crm.user"]
+    assert found["found"] == "crm.user is behind" and rebuilt in found["advice"]
     assert run(["wait", "--timeout", "1"]) == 1
-    assert "crm.user is behind" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "crm.user is blocked: it is behind, and 1 object will wait" in said and rebuilt in said
     assert run(["status"]) == 0 and "blocked: crm.user is behind" in capsys.readouterr().out
 
     assert run(["table", "accept", "crm.user"]) == 2  # nobody to ask
