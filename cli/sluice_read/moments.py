@@ -96,7 +96,7 @@ def instant_at(moment: Moment, now: int | None = None) -> str:
             datetime.strptime(text[:14], "%Y%m%d%H%M%S")
         except ValueError as error:
             raise InvalidMoment(
-                f"{text!r} is not an instant: {error}", given=text, next_step=f"Give {examples}"
+                f"{text!r} is not an instant: there is no such date and time", given=text, next_step=f"Give {examples}"
             ) from error
         return text
     try:

@@ -89,7 +89,7 @@ def check(file: File, waiting: WithWaitingObjects = False, as_json: Json = False
 
 @app.command()
 def show(as_json: Json = False, stack: Stack = None) -> None:
-    """Print the configuration in force as a tables.yaml: of each rule what differs from the defaults.
+    """Print the configuration in force as a tables.yaml: what differs from the defaults in each rule.
 
     --json prints what functions and Spark read.
 

@@ -51,7 +51,7 @@ def import_properties(
 
     The rule has the topic, table, record key, partition columns, table type, hours of history and file sizes. Every
     other option is named with the reason why it is left out; its value is never shown, since it may be a secret.
-    Of a MultiTable Streamer, name the common properties: the files of its tables are read from the same folder.
+    For a MultiTable Streamer, name the common properties: the files of its tables are read from the same folder.
     Load the new table from bronze, at another path than the Streamer's: Sluice can't continue another tool's table.
     The exit code is 1 if a choice is open; options that are left out don't count.
 

@@ -119,7 +119,11 @@ def push(
     if not as_json:
         _print(found, refusals=False)
     if found.refusals:
-        raise ChangeRefused("Refused, nothing has changed:\n" + "\n".join(found.refusals), refusals=found.refusals)
+        raise ChangeRefused(
+            "Refused, nothing has changed:\n" + "\n".join(found.refusals),
+            next_step=_step_of_refused(found, configuration),
+            refusals=found.refusals,
+        )
     if found.risks and not yes:
         if as_json:
             say("\n".join(found.risks))
@@ -190,6 +194,15 @@ def summary(configuration: Configuration) -> str:
     lanes = configuration.lane_names()
     counts = f"{counted(len(configuration.rules), 'rule')}, {counted(len(lanes), 'lane')} ({', '.join(lanes)})"
     return f"{counts}, version {configuration.version[:12]}"
+
+
+def _step_of_refused(plan: Plan, configuration: Configuration) -> str:
+    """The next step, with the names of the table and its lane where one table's change is refused."""
+    refused = [table for table in plan.tables if table.refusals]
+    config = configuration.table_for_topic(refused[0].topic) if len(refused) == 1 else None
+    if config is None or config.table != refused[0].table:
+        return ChangeRefused.next_step
+    return ChangeRefused.next_step.replace("LANE", config.lane).replace("TABLE", config.table)
 
 
 def _opened(stack: str | None) -> _Stack:

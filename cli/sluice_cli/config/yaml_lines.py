@@ -35,8 +35,8 @@ _NOT_YAML = (
     (r"found unhashable key", "a list or a mapping stands as a key", "Write the key as text"),
     (r"but found another document", "a second document begins", "Remove the line `---`"),
     (
-        r"(.*) is written as a (.*), and is none",
-        "{} is written as a {}, and is none",
+        r"(.*) is written as a (.*), but is not one",
+        "{} is written as a {}, but is not one",
         "Correct it, or put text in quotes",
     ),
     (r"found unknown escape character '(.)'", "\\{} means nothing in double quotes", "Use single quotes"),
@@ -88,7 +88,7 @@ class _Loader(yaml.SafeLoader):
             return super().construct_object(node, deep)
         except (ValueError, KeyError, AttributeError) as error:
             kind = _KINDS.get(node.tag.rpartition(":")[2], "value of its tag")
-            problem = f"{str(node.value)[:_VALUE_SHOWN]} is written as a {kind}, and is none"
+            problem = f"{str(node.value)[:_VALUE_SHOWN]} is written as a {kind}, but is not one"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
 
 

@@ -71,7 +71,7 @@ def adopt_bucket(
             if "overlap" not in str(error).lower():
                 raise
             raise NotificationOverlap(
-                f"Another notification of {target.bronze} already covers new objects: {error}", bucket=target.bronze
+                f"Another notification of {target.bronze} already covers new objects", bucket=target.bronze
             ) from error
     if s3.get_bucket_versioning(Bucket=target.bronze).get("Status") != "Enabled":
         say(f"{target.bronze} keeps no versions: turn versioning on, or overwritten objects may be lost")

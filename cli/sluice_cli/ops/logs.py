@@ -52,7 +52,7 @@ def logs(
 ) -> None:
     """Print what a run's driver logged, with times in UTC. `sluice runs` lists the runs.
 
-    Of a deployed stack the log is read from `logs/` in the artifact bucket, where EMR Serverless puts it. Local
+    The log of a deployed stack is read from `logs/` in the artifact bucket, where EMR Serverless puts it. Local
     runs are kept beside the stack, and can be read after it has ended.
 
     Examples:

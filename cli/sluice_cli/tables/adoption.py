@@ -35,7 +35,7 @@ def adopt(
     ],
     wait_s: Annotated[
         float,
-        typer.Option("--wait", metavar="DURATION", parser=seconds, help="Wait so long for the commit: 90s, 5m."),
+        typer.Option("--wait", metavar="DURATION", parser=seconds, help="How long to wait for the commit: 90s, 5m."),
     ] = TimeSpan(0),
     dry_run: DryRun = False,
     yes: Yes = False,

@@ -23,7 +23,7 @@ def serve(
     seconds: Annotated[
         float,
         typer.Option(
-            "--seconds", metavar="DURATION", parser=at_least(0.1), help="At most so long for one answer: 30s, 2m."
+            "--seconds", metavar="DURATION", parser=at_least(0.1), help="Maximum time for one answer: 30s, 2m."
         ),
     ] = TimeSpan(30),
     at_once: Annotated[int, typer.Option("--at-once", min=1, max=64, help="Tables read at the same time.")] = 4,

@@ -102,7 +102,7 @@ def run_services(
             "--wait",
             metavar="DURATION",
             parser=seconds,
-            help="Wait so long until the requests end: 90s, 5m. The exit code is 1 if one failed or is still open.",
+            help="How long to wait for the requests to end: 90s, 5m. Exits with 1 if one failed or is still open.",
         ),
     ] = TimeSpan(0),
     as_json: Json = False,

@@ -68,7 +68,7 @@ def forget(
     wait_s: Annotated[
         float,
         typer.Option(
-            "--wait", metavar="DURATION", parser=at_least(1), help="Wait so long for the lane's run: 90s, 5m."
+            "--wait", metavar="DURATION", parser=at_least(1), help="How long to wait for the lane's run: 90s, 5m."
         ),
     ] = TimeSpan(900),
     max_objects: Annotated[

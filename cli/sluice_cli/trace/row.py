@@ -75,7 +75,7 @@ def row(
             "--check",
             metavar="N",
             min=0,
-            help="Of the newest N commits, also open the object that brought the row, and compare it with the table.",
+            help="Also open the objects that brought the row in its newest N commits, and compare them with the table.",
         ),
     ] = CHECKED,
     as_of: Annotated[

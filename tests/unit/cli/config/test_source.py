@@ -510,7 +510,7 @@ def test_every_key_that_another_word_stands_for_is_a_key_of_ours():
         ("a: 1\n---\nb: 1", "line 2, column 1: the file is not YAML: a second document begins", "---"),
         ("a: 1\nb: \x07", "line 2, column 4: the file is not YAML: the character U+0007 can't be part", "Remove"),
         ("a: 1\nb: 2026-02-30", "line 2, column 4: the file is not YAML: 2026-02-30 is written as a date", "quote"),
-        ("a: !!timestamp x", "line 1, column 4: the file is not YAML: x is written as a date, and is none", "quote"),
+        ("a: !!timestamp x", "line 1, column 4: the file is not YAML: x is written as a date, but is not one", "quote"),
         ("a: !!bool x", "line 1, column 4: the file is not YAML: x is written as a value of its tag", "quote"),
         ('a: "\\q"', "line 1, column 6: the file is not YAML: \\q means nothing in double quotes", "single quotes"),
         ("%YAML 3.0\n---\na: 1", "line 1, column 1: the file is not YAML: found incompatible YAML document", "quotes"),
