@@ -105,7 +105,7 @@ def test_a_second_table_waits_until_the_first_is_adopted(lake, invoked, capsys):
     ("arguments", "message", "code"),
     [
         (["shop.other", "--from", SOURCE], "There is no table 'shop.other'", 2),
-        ([TABLE, "--from", "/data/orders"], "no path in S3", 2),
+        ([TABLE, "--from", "/data/orders"], "is not a path in S3", 2),
         ([TABLE, "--from", "s3://lake/crm"], "has no .hoodie/hoodie.properties", 2),
         ([TABLE, "--from", "s3://s-silver/old/orders"], "lies in the silver bucket", 1),
     ],
