@@ -67,13 +67,14 @@ Names = Annotated[
     ),
 ]
 OfTable = Annotated[
-    str | None, typer.Option("--table", metavar="TABLE", help="Only of this table: database.table.", show_default=False)
+    str | None,
+    typer.Option("--table", metavar="TABLE", help="Only entries of this table: database.table.", show_default=False),
 ]
 OfCode = Annotated[
-    str | None, typer.Option("--code", metavar="CODE", help="Only for this reason, by its code.", show_default=False)
+    str | None, typer.Option("--code", metavar="CODE", help="Only entries with this code.", show_default=False)
 ]
 OfTopic = Annotated[
-    str | None, typer.Option("--topic", metavar="TOPIC", help="Only of this topic.", show_default=False)
+    str | None, typer.Option("--topic", metavar="TOPIC", help="Only entries of this topic.", show_default=False)
 ]
 All = Annotated[bool, typer.Option("--all", help="Everything in quarantine, without parked objects.")]
 Note = Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Kept with the decision.", show_default=False)]

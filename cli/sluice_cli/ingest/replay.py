@@ -57,10 +57,12 @@ def replay(
     ] = None,
     table: Annotated[
         str | None,
-        typer.Option("--table", metavar="TABLE", help="Only of this table: database.table.", show_default=False),
+        typer.Option(
+            "--table", metavar="TABLE", help="Only objects of this table: database.table.", show_default=False
+        ),
     ] = None,
     batch: Annotated[
-        str | None, typer.Option("--batch", metavar="ID", help="Only those of this batch.", show_default=False)
+        str | None, typer.Option("--batch", metavar="ID", help="Only objects of this batch.", show_default=False)
     ] = None,
     since: Annotated[
         str | None,

@@ -90,7 +90,7 @@ def query(
 ) -> None:
     """Query the silver tables in DuckDB's SQL, without Spark.
 
-    Tables are named database.table. Of a merge-on-read table the plain name and `table_rt` are the merged state, and
+    Tables are named database.table. For a merge-on-read table, the plain name and `table_rt` are the merged state, and
     `table_ro` its base files alone. Quote reserved words.
 
     With --as-of every table is read as it was then. With --since or --until only rows that changed in between are read,
@@ -158,7 +158,7 @@ def read(
         str,
         typer.Argument(
             metavar="TABLE",
-            help="database.table; of a merge-on-read table also database.table_ro and database.table_rt.",
+            help="database.table; for a merge-on-read table also database.table_ro and database.table_rt.",
             show_default=False,
         ),
     ],
@@ -241,7 +241,9 @@ def diff(
     table: Annotated[
         str,
         typer.Argument(
-            metavar="TABLE", help="database.table; of a merge-on-read table also database.table_ro.", show_default=False
+            metavar="TABLE",
+            help="database.table; for a merge-on-read table also database.table_ro.",
+            show_default=False,
         ),
     ],
     first: Annotated[
