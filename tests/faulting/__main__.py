@@ -31,7 +31,9 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 def main() -> int:
     """Run what is outstanding. Returns 0 if all that was asked for is clean."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="faults whose names begin so; all by default")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="faults whose names begin with one of these; all by default"
+    )
     parser.add_argument("--times", type=int, default=1, help="how often each fault is run")
     parser.add_argument("--again", action="store_true", help="run faults that were run at this commit, too")
     given = parser.parse_args()

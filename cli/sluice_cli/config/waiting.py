@@ -65,7 +65,7 @@ def fit_of_waiting(objects: Objects, ledger: Ledger, configuration: Configuratio
             sample = sample_topic(objects, table.topic, listed, reach, table.csv)
         except Exception as error:  # a look stops no push: whoever pushes may not be allowed to read bronze
             return [Misfit(f"objects that wait can't be looked at: {visible(str(error))}")], None
-        return misfits(sample, table), _partial(sample, found[table].more)
+        return misfits(sample, table), partly_looked_at(sample, found[table].more)
 
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="waiting") as pool:
         looks = list(zip(looked_at, pool.map(one, looked_at), strict=True))
@@ -78,7 +78,7 @@ def fit_of_waiting(objects: Objects, ledger: Ledger, configuration: Configuratio
     return Fit(tuple(warnings), tuple(notes))
 
 
-def _partial(sample: TopicSample, more: bool) -> str | None:
+def partly_looked_at(sample: TopicSample, more: bool) -> str | None:
     """What was looked at of a table's waiting objects; None where it was every row of every object."""
     if sample.read == sample.objects and not sample.partly and not more:
         return None

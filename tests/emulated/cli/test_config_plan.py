@@ -234,7 +234,7 @@ def test_a_column_that_the_rule_excluded_before_is_known(stack, push, capsys):
     stack.ledger.tables.pin("crm.user", PINNED)
     SchemaHistory(Objects(stack.s3), "s-silver").keep_columns(StoredColumns("crm.user", {"id": "int"}))
     push(excluding.replace("exclude: phone", "mask: phone"), verb="plan")
-    assert "is no column" not in capsys.readouterr().out
+    assert "is not a column" not in capsys.readouterr().out
 
 
 def test_a_plan_counts_what_a_push_frees(stack, push, invoked, capsys):

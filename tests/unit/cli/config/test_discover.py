@@ -16,6 +16,7 @@ from sluice.schema.avro import read_writer_schema
 from sluice.schema.columns import RowSchema
 from sluice_cli.config.rule_text import add_rules, rules_text, whole_text, with_rules
 from sluice_cli.config.source import read_tables
+from sluice_cli.config.waiting import partly_looked_at
 from sluice_cli.errors import NoPlaceForRules
 from sluice_cli.main import run
 
@@ -288,3 +289,20 @@ def test_a_new_file_names_the_schema_that_editors_check_it_by(tmp_path, schema):
     add_rules(tmp_path / "mine.yaml", 1, lambda indent: "  - {topic: a.b, table: a.b, record_key: id}\n")
     first = (tmp_path / "mine.yaml").read_text().splitlines()[0]
     assert first == f"# yaml-language-server: $schema={schema}"
+
+
+@pytest.mark.parametrize(
+    ("sample", "more", "said"),
+    [
+        (TopicSample("a.b", 1, 1, 0, problems=("gone",)), False, "could read none of 1 object that waits. gone"),
+        (TopicSample("a.b", 9, 9, 0), True, "could read none of 9 or more objects that wait"),
+        (
+            TopicSample("a.b", 9, 9, 2, partly=1),
+            False,
+            "looked at 0 rows in 2 of 9 objects that wait, 1 of these only in part",
+        ),
+        (TopicSample("a.b", 2, 2, 2), False, None),
+    ],
+)
+def test_what_was_looked_at_is_counted_once(sample, more, said):
+    assert partly_looked_at(sample, more) == said
