@@ -33,7 +33,12 @@ def no_tables_file(file: Path, error: OSError | UnicodeDecodeError) -> UsageErro
     if isinstance(error, FileNotFoundError):
         step = "Name another file; `sluice init FOLDER` writes a first one"
     elif isinstance(error, IsADirectoryError):
-        step = f"Name the file in it: {file / 'tables.yaml'}"
+        inside = file / "tables.yaml"
+        step = (
+            f"Name the file in it: {inside}"
+            if inside.is_file()
+            else "Name a file; `sluice init FOLDER` writes a first one"
+        )
     else:
         step = "Save the file in UTF-8" if isinstance(error, UnicodeDecodeError) else "Name a file that you may read"
     return UsageError(f"{file} can't be read: {plain_reason(error)}", next_step=step)

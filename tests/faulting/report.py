@@ -31,8 +31,8 @@ objects, waits until all is committed, and judges: every table holds the rows th
 recovery but the stack's own schedules, once a minute. Made from `faults.json`, which has each fault's runs at the
 commit where it was run last. Don't edit by hand.
 
-`make faults ARGS="killed"` runs the faults whose names begin with `killed`, `ARGS="--times 3"` each of them three times,
-and `ARGS=--again` also those that were run at this commit. `make test` runs those marked with a star.
+`make faults ARGS="killed"` runs the faults whose names begin with `killed`, `ARGS="--times 3"` each of them three
+times, and `ARGS=--again` also those that were run at this commit. `make test` runs those marked with a star.
 
 **Recovery** counts from the strike, or from the end of a fault that lasts, until everything that was put is committed:
 the back-off of the lane, the start of Spark, and the merge of what was left and of another round. **Lost**,

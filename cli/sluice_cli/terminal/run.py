@@ -76,7 +76,7 @@ def _messages_escaped() -> Iterator[None]:
 def _show(error: Any, file: Any = None) -> None:
     """Print a mistake of the command line; for Typer, which prints the usage, too."""
     shown = "commands" if hasattr(error.ctx.command, "commands") else "arguments and options"
-    say_error(error.format_message(), f"`{error.ctx.command_path} --help` shows the {shown}")
+    say_error(error.format_message().removesuffix("."), f"`{error.ctx.command_path} --help` shows the {shown}")
 
 
 def _in_words(message: str) -> str:

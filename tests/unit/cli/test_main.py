@@ -118,6 +118,9 @@ def test_a_file_that_is_not_there_is_named_without_a_traceback(tmp_path, capsys)
 
 def test_a_folder_in_place_of_a_file_is_answered_with_the_file_in_it(tmp_path, capsys):
     assert run(["config", "check", str(tmp_path)]) == 2
+    assert "next step: Name a file; `sluice init FOLDER` writes a first one" in capsys.readouterr().err
+    (tmp_path / "tables.yaml").write_text("")
+    assert run(["config", "check", str(tmp_path)]) == 2
     assert capsys.readouterr().err.splitlines() == [
         f"error: {tmp_path} can't be read: it is a folder",
         f"next step: Name the file in it: {tmp_path / 'tables.yaml'}",
@@ -148,7 +151,7 @@ def test_a_negative_value_is_answered_with_the_way_to_give_it(capsys):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("snowflake", "'snowflake' is not one of 'spark', 'redshift', 'athena'."),
+        ("snowflake", "'snowflake' is not one of 'spark', 'redshift', 'athena'"),
         ("sparkk", "'sparkk' is not one of 'spark', 'redshift', 'athena'; did you mean spark?"),
     ],
 )
