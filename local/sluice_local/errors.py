@@ -44,6 +44,14 @@ class NoPython313(LocalError):
     )
 
 
+class NotInstalled(LocalError):
+    """The packages of an emulator couldn't be installed; facts: `module`, of Python, that failed."""
+
+    code = "not_installed"
+    retriable = True
+    next_step = "Correct what pip names above, and start again; without LocalStack the stack runs on MiniStack"
+
+
 class JarsUnavailable(LocalError):
     """A jar couldn't be fetched, or is not the pinned one; facts: `log`."""
 

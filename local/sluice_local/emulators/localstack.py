@@ -22,7 +22,7 @@ from sluice_deploy.pythons import find_python
 from sluice_local import processes as children
 from sluice_local.cache import cache_directory, only_one
 from sluice_local.emulators.emulator import TEMPORARY, Emulator, run_emulator
-from sluice_local.errors import NoPython313
+from sluice_local.errors import NoPython313, NotInstalled
 
 _READY_SECONDS = 120.0
 # An orderly end takes up to twenty seconds, for a state that isn't kept. The group holds its functions' processes.
@@ -131,7 +131,7 @@ def find_python313(environment: Mapping[str, str]) -> Path:
 def ensure_pythons(environment: Mapping[str, str], progress: Callable[[str], None] = lambda line: None) -> Pythons:
     """Both environments, made once per machine and set of pins, in the cache.
 
-    Raises NoPython313, and CalledProcessError from pip.
+    Raises NoPython313, NotInstalled.
     """
     python = find_python313(environment)
     home = cache_directory(environment) / "localstack"
@@ -151,20 +151,8 @@ def _environment(folder: Path, python: Path, packages: tuple[str, ...], progress
     if not made.exists() or made.read_text() != wanted:
         progress(f"Setting up {folder} (once per machine): {', '.join(packages)}")
         shutil.rmtree(folder, ignore_errors=True)
-        subprocess.run([str(python), "-I", "-m", "venv", str(folder)], check=True)
-        subprocess.run(
-            [
-                str(folder / "bin" / "python"),
-                "-I",
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-                *packages,
-            ],
-            check=True,
-        )
+        _run(python, "venv", str(folder))
+        _install(folder / "bin" / "python", *packages)
         made.write_text(wanted)
     return folder / "bin" / "python"
 
@@ -177,20 +165,18 @@ def _executor(folder: Path, python: Path, source: str) -> None:
     copy = folder / "executor-source"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(_EXECUTOR, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
-    subprocess.run(
-        [
-            str(python),
-            "-I",
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--force-reinstall",
-            "--no-deps",
-            *_EXECUTOR_NEEDS,
-            str(copy),
-        ],
-        check=True,
-    )
+    _install(python, "--force-reinstall", "--no-deps", *_EXECUTOR_NEEDS, str(copy))
     installed.write_text(source)
+
+
+def _install(python: Path, *arguments: str) -> None:
+    _run(python, "pip", "install", "--quiet", "--disable-pip-version-check", *arguments)
+
+
+def _run(python: Path, module: str, *arguments: str) -> None:
+    """Run a module of another Python. Raises NotInstalled."""
+    # pip builds packages in processes of its own, which would import the modules of this Python by its variables.
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    ended = subprocess.run([str(python), "-I", "-m", module, *arguments], env=environment)
+    if ended.returncode:
+        raise NotInstalled(f"LocalStack could not be installed: {module} ended with {ended.returncode}", module=module)

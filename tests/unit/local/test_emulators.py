@@ -8,7 +8,7 @@ from sluice_deploy import pythons
 from sluice_local.emulators import localstack
 from sluice_local.emulators.choose import Kind, chosen
 from sluice_local.emulators.localstack import Pythons, find_python313
-from sluice_local.errors import NoPython313, UnknownEmulator
+from sluice_local.errors import NoPython313, NotInstalled, UnknownEmulator
 
 
 def python(folder, answer):
@@ -70,3 +70,16 @@ def test_localstack_listens_where_it_is_told_and_is_reached_from_this_machine(tm
         ("0.0.0.0:4566", "127.0.0.1:4566"),
         ("172.17.0.1:4566", "172.17.0.1:4566"),
     ]
+
+
+def test_packages_are_built_without_the_modules_of_this_python(tmp_path, monkeypatch):
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "${PYTHONPATH-none} ${PYTHONHOME-none} $*" >> "$0.log"\n')
+    python.chmod(0o755)
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    monkeypatch.setenv("PYTHONHOME", "/elsewhere")
+    localstack._install(python, "cbor2")
+    assert (tmp_path / "python.log").read_text().startswith("none none -I -m pip install ")
+    python.write_text("#!/bin/sh\nexit 3\n")
+    with pytest.raises(NotInstalled, match="pip ended with 3"):
+        localstack._install(python, "cbor2")
