@@ -174,9 +174,13 @@ def services_section(entries: Sequence[Mapping[str, Any]], due: Sequence[Mapping
 def services_tile(
     entries: Sequence[Mapping[str, Any]], due: Sequence[Mapping[str, str]]
 ) -> tuple[str, str, str | None]:
-    """The number of failed and open services, a note, and the colour."""
+    """The number of services that failed, are open or due, a note, and the colour."""
     failed, still = sum(entry["state"] == FAILED for entry in entries), sum(entry["state"] in OPEN for entry in entries)
-    return f"{failed + still:,}", f"{failed:,} failed, {still:,} open, {len(due):,} due", "bad" if failed else None
+    return (
+        f"{failed + still + len(due):,}",
+        f"{failed:,} failed, {still:,} open, {len(due):,} due",
+        "bad" if failed else None,
+    )
 
 
 def _service(entry: Mapping[str, Any], now: int) -> tuple[Cell, ...]:

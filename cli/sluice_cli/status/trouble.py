@@ -10,6 +10,7 @@ from typing import Any
 
 from sluice.lane.machine import HALTED, PAUSED
 from sluice.ledger.keys import PARKED, QUARANTINED
+from sluice.services.policy import CATALOG
 from sluice.services.requests import FAILED
 from sluice_cli.status.html import FAILS, PAUSES, WARNS, StateKind, cut
 from sluice_cli.status.service_entries import describe_error
@@ -90,8 +91,13 @@ def _failing_table(table: Mapping[str, Any]) -> Trouble:
 
 
 def _failed_service(entry: Mapping[str, Any]) -> Trouble:
-    text = f"{entry['service']} of {entry['table']}: {cut(describe_error(entry['error']))}"
-    return Trouble(FAILS, "failed", text, "services", (("services", "list", entry["table"]),))
+    name, service, error = entry["table"], entry["service"], entry["error"]
+    if service == CATALOG:
+        # The message of this error is the command, which the page shows as such.
+        text, command = f"Table {name}: its catalog sync failed: {cut(error['code'])}", ("catalog", "sync", name)
+    else:
+        text, command = f"Table {name}: {service} failed: {cut(describe_error(error))}", ("services", "list", name)
+    return Trouble(FAILS, "failed", text, "services", (command,))
 
 
 def _late(table: Mapping[str, Any]) -> Trouble:

@@ -67,6 +67,8 @@ def test_what_is_wrong_stands_in_words_before_everything_else(shown):
     text = "".join(shown.texts)
     assert "Lane orders: halted after 5 failed runs" in text
     assert "Table shop.orders: the oldest of 1,840 pending objects was admitted 2 h ago; its freshness is 1 min" in text
+    assert "Table crm.loyalty: its catalog sync failed: AccessDenied" in text
+    assert "sluice --stack sluice catalog sync crm.loyalty" in text and "1 failed, 1 open, 1 due" in text
     assert "3 objects (most often: not_avro: the file is no Avro container" in text
     assert ") and 41 rows of 2 objects (no_record_key)" in text
 
