@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import platform
-import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -104,9 +104,21 @@ def _wheels(requirements: Path, host: Host, cache: Path) -> Path:
     folder = cache / "wheels" / f"{digest}-{host.python}-{host.architecture}{here}"
     if folder.exists():
         return folder
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # A folder of its own: another process may fetch the same wheels.
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        fetched = Path(scratch) / "wheels"
+        fetched.mkdir()
+        _download(requirements, host, fetched)
+        try:
+            fetched.rename(folder)
+        except OSError:
+            if not folder.exists():
+                raise
+    return folder
+
+
+def _download(requirements: Path, host: Host, folder: Path) -> None:
     command = [
         sys.executable,
         "-m",
@@ -118,7 +130,7 @@ def _wheels(requirements: Path, host: Host, cache: Path) -> Path:
         "--require-hashes",
         "--only-binary=:all:",
         "--dest",
-        str(partial),
+        str(folder),
         "--requirement",
         str(requirements),
     ]
@@ -127,14 +139,8 @@ def _wheels(requirements: Path, host: Host, cache: Path) -> Path:
         command += [f"--platform={tag}_{_MACHINES[host.architecture]}" for tag in _PLATFORMS]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
-        shutil.rmtree(partial)
         raise WheelsUnavailable(
             f"The wheels of {requirements.name} for Python {host.python} on {host.architecture} couldn't be fetched: "
             f"{done.stderr.strip()[-500:]}",
             output=done.stderr,
         )
-    try:
-        partial.rename(folder)
-    except OSError:
-        shutil.rmtree(partial)  # another process was first, with the same wheels
-    return folder

@@ -89,7 +89,7 @@ def trust_options(environment: Mapping[str, str], cache: Path, *, system_store: 
         store = cache / f"trust-{hashlib.sha256(content).hexdigest()[:16]}.jks"
         if not store.exists():
             cache.mkdir(parents=True, exist_ok=True)
-            partial = store.with_suffix(".partial")
+            partial = store.with_suffix(f".{os.getpid()}.partial")
             partial.write_bytes(java_key_store(certificates(content)))
             partial.replace(store)
     return [f"-Djavax.net.ssl.trustStore={store}", f"-Djavax.net.ssl.trustStorePassword={_PASSWORD}"]
