@@ -94,7 +94,10 @@ def sync(
             with known_table(target, table) if tables else nullcontext():
                 config = config_in_force(configuration, table, states[table].pinned)
             both = (config, config.history_table) if config.history else (config,)
-            return [(catalog.plan(each) if dry_run else catalog.sync(each)).to_dict() for each in both]
+            found = [(catalog.plan(each) if dry_run else catalog.sync(each)).to_dict() for each in both]
+            if not dry_run and (failure := states[table].catalog_failed):
+                ledger.tables.clear_catalog_failure(table, failure)
+            return found
         except SluiceError as error:
             return error
 

@@ -149,6 +149,10 @@ class TableLedger(Protocol):
         """Leave a table's objects pending, or no longer; after the latter the caller wakes its lane."""
         ...
 
+    def clear_catalog_failure(self, table: str, failure: Mapping[str, Any]) -> None:
+        """Remove a failed catalog sync after one that succeeded; a later failure stays."""
+        ...
+
     def note_first_check(self, table: str, now: int) -> None:
         """Store when table services first looked at a table; later calls change nothing."""
         ...

@@ -136,6 +136,10 @@ class DynamoDbTables:
         stored, _ = self._table.update(table_key(table), {"paused": paused, **LISTED})
         return _state(table, stored)
 
+    def clear_catalog_failure(self, table: str, failure: Mapping[str, Any]) -> None:
+        """Remove a failed catalog sync after one that succeeded; a later failure stays."""
+        self._table.update(table_key(table), {"catalog_failed": None}, condition=when(catalog_failed=failure))
+
     def note_first_check(self, table: str, now: int) -> None:
         """Store when table services first looked at a table; later calls change nothing."""
         self._table.update(table_key(table), {"services_since": now}, condition=when(services_since=None))

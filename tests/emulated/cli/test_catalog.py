@@ -41,6 +41,24 @@ def test_a_dry_run_shows_the_difference_and_changes_nothing_and_a_sync_makes_it(
     assert not describe(capsys)["tables"][0]["changed"]
 
 
+def test_a_sync_by_hand_ends_the_failure_that_status_shows(moma, capsys):
+    for table in ("moma.artists", "moma.works"):
+        moma.dynamodb.update_item(
+            TableName="s-ledger",
+            Key={"pk": {"S": f"table#{table}"}, "sk": {"S": "table"}},
+            UpdateExpression="SET catalog_failed = :f",
+            ExpressionAttributeValues={":f": {"M": {"at": {"N": "1"}, "error": {"S": "AccessDenied"}}}},
+        )
+
+    def failing():
+        return [state.table for state in moma.ledger.tables.all() if state.catalog_failed]
+
+    assert run(["catalog", "sync", "moma.artists", "--dry-run"]) == 0
+    assert failing() == ["moma.artists", "moma.works"]
+    assert run(["catalog", "sync", "moma.artists"]) == 0
+    assert failing() == ["moma.works"]
+
+
 def test_a_database_is_created_once_for_all_its_tables(moma, capsys):
     assert run(["catalog", "sync", "moma.artists", "moma.works", "--dry-run"]) == 0
     out = capsys.readouterr().out
