@@ -22,7 +22,9 @@ _POLL_S = 0.05
 
 
 def ask(question: str, *, otherwise: str = "--dry-run to see what would be done") -> None:
-    """Return only after a yes. Raises CommandFailed for a no, and UsageError where stdin is no terminal.
+    """Return only after a yes.
+
+    Raises CommandFailed for a no, KeyboardInterrupt for Ctrl-C, and UsageError where stdin is no terminal.
 
     `otherwise` is what else can be used there than --yes.
     """
@@ -31,7 +33,11 @@ def ask(question: str, *, otherwise: str = "--dry-run to see what would be done"
             "This needs a confirmation, and stdin is not a terminal",
             next_step=f"Use --yes to go on without a question, or use {otherwise}",
         )
-    if not typer.confirm(escaped(question)):
+    try:
+        confirmed = typer.confirm(escaped(question))
+    except typer.Abort:  # Ctrl-C, which ends every verb in the same way
+        raise KeyboardInterrupt from None
+    if not confirmed:
         raise CommandFailed("Nothing was changed")
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError
@@ -281,6 +282,29 @@ def test_ctrl_c_during_an_import_ends_with_130_and_one_line(module, tmp_path):
     )
     assert (done.returncode, done.stderr.splitlines()[-1:]) == (130, ["Interrupted"]), done.stderr
     assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_ctrl_c_at_a_question_ends_with_130_and_one_line(tmp_path):
+    assert run(["init", str(tmp_path / "project")]) == 0
+    (tmp_path / "project" / "Makefile").write_text("all:\n")
+    ours, theirs = os.openpty()
+    command = "from sluice_cli.main import main; import sys; main(['init', sys.argv[1]])"
+    asking = subprocess.Popen(
+        [sys.executable, "-c", command, str(tmp_path / "project")], stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while not shown.endswith(b"[y/N]: "):
+            shown += os.read(ours, 1024)
+        asking.send_signal(signal.SIGINT)
+        assert asking.wait(60) == 130
+        shown += os.read(ours, 1024)
+    finally:
+        asking.kill()
+        asking.wait()
+        os.close(ours)
+    assert shown.split()[-1] == b"Interrupted" and b"Aborted" not in shown
 
 
 # Counts, in a process of its own for each verb, the modules that its help imports beside those of the root's.
