@@ -6,6 +6,7 @@ others.
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
@@ -23,6 +24,7 @@ else:
 
 CONFIGURATION = "samconfig.toml"
 TEMPLATE = Path("template.yaml")
+_CORRECT = f"Correct it where it is set: in PARAMETERS of make, or in {CONFIGURATION}"
 _QUOTED = "LogLevel=INFO MaximumCpu='32 vCPU'"
 
 
@@ -61,7 +63,8 @@ def given_parameters(words: str, folder: Path, template: Path = TEMPLATE, stack:
     """The parameters of an environment, the first of `words`, with the others over them, as one text for SAM.
 
     Raises UsageError for an environment that samconfig.toml lacks, a parameter that the template lacks, which SAM
-    would leave out, and a `stack` that is not the one of samconfig.toml, which SAM would deploy.
+    would leave out, a value that CloudFormation would refuse, and a `stack` that is not the one of samconfig.toml, which
+    SAM would deploy.
     """
     environment, _, given = words.strip().partition(" ")
     _check_environment(environment, folder, stack)
@@ -71,9 +74,33 @@ def given_parameters(words: str, folder: Path, template: Path = TEMPLATE, stack:
         if name not in known:
             raise UsageError(
                 f"{template} has no parameter {name}{did_you_mean(name, known)}",
-                next_step=f"Correct it where it is set: in PARAMETERS of make, or in {CONFIGURATION}",
+                next_step=_CORRECT,
             )
+        wrong = _mistake(parameters[name], known[name])
+        if wrong:
+            raise UsageError(f"{name} is {parameters[name]!r}, which {wrong}", next_step=_CORRECT)
     return as_overrides(parameters)
+
+
+def _mistake(value: str, declared: Mapping[str, Any]) -> str:
+    """Why CloudFormation would refuse the value of a parameter, after the build and the uploads; empty if it takes it.
+
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/parameters-section-structure.html
+    """
+    allowed = [str(each) for each in declared.get("AllowedValues", ())]
+    if allowed and value not in allowed:
+        return f"is not one of {', '.join(allowed)}"
+    if declared.get("Type") == "Number":
+        try:
+            number = float(value)
+        except ValueError:
+            return "is not a number"
+        if number < float(declared.get("MinValue", number)):
+            return f"is less than {declared['MinValue']}"
+        if number > float(declared.get("MaxValue", number)):
+            return f"is more than {declared['MaxValue']}"
+    pattern = declared.get("AllowedPattern")
+    return f"does not match {pattern}" if pattern and not re.fullmatch(pattern, value) else ""
 
 
 def _check_environment(environment: str, folder: Path, stack: str | None) -> None:

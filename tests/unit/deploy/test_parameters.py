@@ -66,6 +66,21 @@ def test_parameters_of_the_command_line_add_to_those_of_the_environment() -> Non
 @pytest.mark.parametrize(
     ("given", "said"),
     [
+        ("LogRetentionDays=8", "LogRetentionDays is '8', which is not one of 1, 3, 5, 7"),
+        ("BatchingWindow=abc", "BatchingWindow is 'abc', which is not a number"),
+        ("BatchingWindow=6", "BatchingWindow is '6', which is more than 5"),
+        ("InitialExecutors=0", "InitialExecutors is '0', which is less than 1"),
+        ("KeyArn=mine", "KeyArn is 'mine', which does not match"),
+    ],
+)
+def test_a_value_that_cloudformation_refuses_is_refused_first(given: str, said: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)):
+        given_parameters(f"dev {given}", ROOT)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
         ("default AlarmEmial=ops@x", "AlarmEmial; did you mean AlarmEmail?"),
         ("default MaximumCpu=32 vCPU", "Put a value with blanks in quotes: MaximumCpu='32 vCPU'"),
         ("default vCPU", "Write NAME=VALUE"),
