@@ -63,8 +63,8 @@ def given_parameters(words: str, folder: Path, template: Path = TEMPLATE, stack:
     """The parameters of an environment, the first of `words`, with the others over them, as one text for SAM.
 
     Raises UsageError for an environment that samconfig.toml lacks, a parameter that the template lacks, which SAM
-    would leave out, a value that CloudFormation would refuse, and a `stack` that is not the one of samconfig.toml, which
-    SAM would deploy.
+    would leave out, a value that CloudFormation would refuse, and a `stack` that is not the one of samconfig.toml,
+    which SAM would deploy.
     """
     environment, _, given = words.strip().partition(" ")
     _check_environment(environment, folder, stack)
