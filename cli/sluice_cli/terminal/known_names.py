@@ -100,7 +100,7 @@ def check_prefix(target: Target, prefix: str | None) -> None:
 def check_code(code: str | None, also: Iterable[str] = ()) -> None:
     """Raises UsageError for a code that no error has, and that isn't among `also`, those in use, either."""
     used = set(also)
-    known = {error.code for error in _errors(SluiceError)} | {LOG_RESTARTED, TABLE_QUARANTINED} | OF_THE_JOB | used
+    known = {error.code for error in known_errors()} | {LOG_RESTARTED, TABLE_QUARANTINED} | OF_THE_JOB | used
     if code is not None and code not in known:
         raise UsageError(
             f"There is no code {code!r}{did_you_mean(code, known)}",
@@ -125,10 +125,11 @@ def _listed(known: Iterable[str]) -> str:
     return ", ".join(names[:NAMED]) + more
 
 
-def _errors(kind: type[SluiceError]) -> Iterable[type[SluiceError]]:
+def known_errors(kind: type[SluiceError] = SluiceError) -> Iterable[type[SluiceError]]:
+    """The classes of all errors that have a code."""
     yield kind
     for each in kind.__subclasses__():
-        yield from _errors(each)
+        yield from known_errors(each)
 
 
 def _ledger(target: Target) -> Ledger:

@@ -11,7 +11,7 @@ from sluice.ledger.keys import CLAIMED, COMMITTED, LISTED_STATES, PENDING, QUARA
 from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.s3.past_batches import PastBatch
-from sluice_cli.trace.stages import UNSEEN, Moment
+from sluice_cli.trace.stages import UNSEEN, Moment, reason_now
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def moments(entry: Entry) -> list[Moment]:
         if record.replayed_at is not None:
             found.append(Moment("rebuilt" if record.first_batch is None else "replayed", record.replayed_at))
         if record.state in LISTED_STATES and record.listed_at and entry.last_claim is None:
-            found.append(Moment(record.state, int(record.listed_at), record.reason or record.rule or record.code or ""))
+            found.append(Moment(record.state, int(record.listed_at), reason_now(record) or ""))
     for claim in entry.claims:
         found.append(Moment(CLAIMED, claim.claimed_at, claim.batch))
         if claim.state == COMMITTED and claim.readable_at is not None:

@@ -21,9 +21,10 @@ from sluice.batch.outcome import (
     TABLE_STAGE,
     Outcome,
 )
-from sluice.ledger.keys import CLAIMED, COMMITTED, LISTED_STATES, PENDING
+from sluice.ledger.keys import CLAIMED, COMMITTED, DISCARDED, LISTED_STATES, PENDING
 from sluice.ledger.records import RETRIED, Decision, ObjectRecord
 from sluice.objects import ObjectId
+from sluice_cli.terminal.known_names import known_errors
 from sluice_cli.terminal.output import counted
 
 UNSEEN = "unseen"  # in bronze, and not in the ledger: its notice is still on the way
@@ -54,6 +55,7 @@ class TraceFacts:
 
     `put_at` is S3's LastModified, in whole seconds, or None when the version is gone. Of a version that was replayed,
     `first` has the records as of the batch that first committed it, and the others are those of the replay.
+    `set_aside_at` has the times at which batches set it aside, or rows of it, before it was retried.
     """
 
     id: ObjectId
@@ -66,6 +68,7 @@ class TraceFacts:
     part: Mapping[str, Any] | None = None
     run: Mapping[str, Any] | None = None
     first: TraceFacts | None = None
+    set_aside_at: Mapping[str, int] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
@@ -222,7 +225,7 @@ def _moments(facts: TraceFacts) -> Iterator[Moment]:
         yield Moment("rebuilt", record.replayed_at, "its table was rebuilt, and the object is merged again")
     yield from map(_decided, facts.decisions)
     if record.state in LISTED_STATES and record.listed_at:
-        yield Moment(record.state, int(record.listed_at), record.reason or record.rule or record.code or "")
+        yield Moment(record.state, int(record.listed_at), reason_now(record) or "")
     if facts.manifest is not None:
         yield Moment(CLAIMED, facts.manifest.created_at, facts.manifest.batch)
     if outcome is not None:
@@ -251,17 +254,46 @@ def _spans(facts: TraceFacts) -> Iterator[Stretch]:
     if put is not None:
         yield Stretch("notice", ARRIVAL, put, record.admitted_at, "S3's notice, the queue, admit")
     since = record.admitted_at
+    for stretch in _until_pending(facts, record):
+        yield stretch
+        since = max(since, stretch.ended_at)
+    yield from _of_batch(facts, since)
+
+
+def _until_pending(facts: TraceFacts, record: ObjectRecord) -> Iterator[Stretch]:
+    """The stretches from its admission until it last became pending, oldest first; none overlaps another."""
+    since = record.admitted_at
     if record.unparked_at is not None:
         yield Stretch("parked", WAITING, since, record.unparked_at, "no table took it")
         since = record.unparked_at
-    if record.replayed_at is not None:
-        yield Stretch("merged before", WAITING, since, record.replayed_at, "until its table was rebuilt")
-        since = max(since, record.replayed_at)
-    retried = max((decision.at for decision in facts.decisions if decision.verb == RETRIED), default=None)
-    if retried is not None:
-        yield Stretch("set aside", WAITING, since, retried, "in quarantine")
-        since = max(since, retried)
-    yield from _of_batch(facts, since)
+    retries = sorted((each for each in facts.decisions if each.verb == RETRIED), key=lambda each: each.at)
+    rebuilt = record.replayed_at
+    merged_since = "until its table was rebuilt"
+    for retry in retries:
+        if rebuilt is not None and rebuilt <= retry.at:
+            yield Stretch("merged before", WAITING, since, rebuilt, merged_since)
+            since, rebuilt = max(since, rebuilt), None
+        for stretch in _set_aside(since, retry, facts.set_aside_at):
+            yield stretch
+            since = max(since, stretch.ended_at)
+        merged_since = "retried and merged, until its table was rebuilt"
+    if rebuilt is not None:
+        yield Stretch("merged before", WAITING, since, rebuilt, merged_since)
+
+
+def _set_aside(since: int, retry: Decision, known: Mapping[str, int]) -> Iterator[Stretch]:
+    """Until its retry: the wait for the batch that set it aside, and its time in quarantine."""
+    if retry.batch is None:  # set aside as it was admitted
+        yield Stretch("set aside", WAITING, since, retry.at, "in quarantine")
+        return
+    at = known.get(retry.batch)
+    if at is None:
+        yield Stretch("set aside", WAITING, since, retry.at, "a wait for a batch, then in quarantine")
+        return
+    at = min(max(since, at), retry.at)
+    if at > since:
+        yield Stretch("wait", WAITING, since, at, "until a batch set it aside")
+    yield Stretch("set aside", WAITING, at, retry.at, "in quarantine")
 
 
 def _of_batch(facts: TraceFacts, since: int) -> Iterator[Stretch]:
@@ -326,7 +358,17 @@ def _reason(record: ObjectRecord | None) -> str | None:
         return None
     if record.quarantined_rows:
         return f"{record.quarantined_rows} of its rows are in quarantine: {', '.join(sorted(record.row_codes))}"
-    return record.reason or record.rule or record.code
+    return reason_now(record)
+
+
+def reason_now(record: ObjectRecord) -> str | None:
+    """The reason of its state. That of a discarded object leaves out the next step, which is taken."""
+    reason = record.reason
+    if reason is not None and record.rule == DISCARDED:
+        for step in (error.next_step for error in known_errors() if error.code == record.code and error.next_step):
+            before, _, after = reason.partition(f" {step}")
+            reason = f"{before.removesuffix('.')}{after}"
+    return reason or record.rule or record.code
 
 
 def describe_trace(trace: Trace) -> dict[str, Any]:

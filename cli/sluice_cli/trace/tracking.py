@@ -9,7 +9,7 @@ from typing import Any
 from sluice.errors import UsageError
 from sluice.ledger.keys import COMMITTED
 from sluice.ledger.ports import Ledger
-from sluice.ledger.records import AdmittedObject, ObjectRecord
+from sluice.ledger.records import RETRIED, AdmittedObject, Decision, ObjectRecord
 from sluice.names import did_you_mean
 from sluice.objects import ObjectId, identify
 from sluice_aws.ledger.ledger import DynamoDbLedger
@@ -125,13 +125,18 @@ class Tracker:
         return SearchedKeys(tuple(matching[closest]), _MATCHES[closest][0], marker is None, tuple(names))
 
     def facts(self, identity: ObjectId, record: ObjectRecord | None) -> TraceFacts:
-        """Read the records of one version, in at most seven calls, and five more where it was replayed."""
+        """Read the records of one version, in at most seven calls.
+
+        There are five more where it was replayed, and one for each batch that set it aside before a retry.
+        """
         put_at = self._objects.modified_at(identity)
         if record is None:
             return TraceFacts(identity, put_at)
         decisions = self._ledger.quarantine.decisions_about(identity)
+        set_aside_at = self._set_aside_at(decisions)
         if record.first_batch is None or record.replayed_at is None:
-            return self._with_batch(TraceFacts(identity, put_at, record, decisions), record)
+            found = TraceFacts(identity, put_at, record, decisions, set_aside_at=set_aside_at)
+            return self._with_batch(found, record)
         replayed_at = record.replayed_at
         then = ObjectRecord(
             **{name: getattr(record, name) for name in _ADMITTED},
@@ -139,10 +144,21 @@ class Tracker:
             unparked_at=record.unparked_at,
             batch=record.first_batch,
         )
-        first = TraceFacts(identity, put_at, then, [each for each in decisions if each.at < replayed_at])
+        before = [each for each in decisions if each.at < replayed_at]
+        first = TraceFacts(identity, put_at, then, before, set_aside_at=set_aside_at)
         since = [each for each in decisions if each.at >= replayed_at]
         facts = TraceFacts(identity, put_at, record, since, first=self._with_batch(first, then))
         return self._with_batch(facts, record)
+
+    def _set_aside_at(self, decisions: Sequence[Decision]) -> dict[str, int]:
+        """When each batch that retries name settled its part (epoch ms), where the ledger still knows it."""
+        found: dict[str, int] = {}
+        for each in decisions:
+            if each.verb == RETRIED and each.batch is not None and each.table is not None and each.batch not in found:
+                settled = self._ledger.batches.parts(each.batch).get(each.table, {}).get("settled_at")
+                if settled is not None:
+                    found[each.batch] = int(settled)
+        return found
 
     def _with_batch(self, facts: TraceFacts, record: ObjectRecord) -> TraceFacts:
         if record.batch is None or record.table is None:

@@ -15,7 +15,7 @@ from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, Stage
 from sluice.config.table import TableConfig
 from sluice.ledger import keys as items
-from sluice.ledger.records import AdmittedObject
+from sluice.ledger.records import AdmittedObject, Decision
 from sluice.silver_keys import manifest_key, outcome_key
 from sluice_cli.main import run
 from sluice_cli.trace import row, row_life
@@ -280,6 +280,31 @@ def test_a_trace_is_a_waterfall_in_text_and_as_a_picture(traced, tmp_path, capsy
     assert "\\u202e" in "".join(ET.parse(tmp_path / "w.svg").getroot().itertext())
     assert run(["trace", identity.key, "--json"]) == 0
     assert describe(capsys)["to_readable_ms"] == 2_000
+
+
+def test_a_trace_tells_quarantine_from_the_time_before_a_rebuild(traced, capsys):
+    identity = traced.put("a.json", (1, "c", 1, "x", "a"))
+    aside = traced.merged(identity, read=0, bad=[identity])
+    retried_at, ledger = traced.at + 60_000, traced.stack.ledger
+    set_aside_at = ledger.batches.parts(aside)["crm.user"]["settled_at"]
+    record = ledger.objects.get([identity])[identity]
+    decision = Decision(
+        identity, "retried", retried_at, "sluice quarantine retry", "me", record.state, table="crm.user", batch=aside
+    )
+    assert ledger.quarantine.retry(record, record, decision)
+    traced.at = retried_at + 1_000
+    traced.merged(identity, read=1)
+    rebuilt_at = traced.at
+    record = ledger.objects.get([identity])[identity]
+    assert ledger.lanes.pause("main") and ledger.lanes.release("main", "run-1", 1, None, traced.at)
+    ledger.rebuilds.replay([record], "main", {}, rebuilt_at)
+    assert run(["trace", identity.key, "--json"]) == 0
+    spans = [(span["name"], span["began_at"], span["ended_at"]) for span in describe(capsys)["spans"]]
+    assert spans[1:4] == [
+        ("wait", record.admitted_at, set_aside_at),
+        ("set aside", set_aside_at, retried_at),
+        ("merged before", retried_at, rebuilt_at),
+    ]
 
 
 def test_a_replay_is_shown_apart_and_changes_no_time(traced, capsys):

@@ -1,5 +1,6 @@
 """An object's way in time, and its drawing."""
 
+import json
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -14,6 +15,7 @@ from sluice_cli.terminal.output import marked_up, shortened, visible
 from sluice_cli.trace.stages import TraceFacts, describe_trace, trace_of
 from sluice_cli.trace.trace import print_trace
 from sluice_cli.trace.waterfall import summary, svg, text_lines
+from sluice_formats.errors import CorruptObject
 
 T = 1_700_000_000_000
 ID = ObjectId("bronze", 'topics/crm.user/<"é"&\x07>+0+1.avro', "v1")
@@ -182,6 +184,16 @@ def test_an_object_that_is_not_committed_is_not_readable_though_its_batch_is():
     assert "quarantined" in [moment.name for moment in trace.moments]
 
 
+def test_a_discarded_object_gets_no_advice_to_discard_it():
+    reason = f"{CorruptObject('A block is cut')}; cause: EOFError"
+    assert CorruptObject.next_step in reason
+    record = replace(RECORD, state="quarantined", code="corrupt_object", reason=reason, listed_at=f"{T + 13_040:013d}")
+    assert trace_of(replace(FACTS, record=record)).reason == reason
+    trace = trace_of(replace(FACTS, record=replace(record, state="ignored", rule="discarded")))
+    assert trace.reason == "A block is cut; cause: EOFError"
+    assert "quarantine discard" not in json.dumps(describe_trace(trace))
+
+
 LONG = "The Avro container can't be read: a block is cut, and its rows are lost; cause: EOFError(expected 4,096 bytes)"
 
 
@@ -213,6 +225,47 @@ def test_time_in_quarantine_is_separate_from_the_wait_for_a_run():
     )
     trace = trace_of(replace(FACTS, decisions=(decision,), run={}))
     assert spans(trace)[:3] == [("notice", 50, 350), ("set aside", 400, 4_600), ("wait", 5_000, 4_000)]
+
+
+RETRIED_AT = T + 5_000
+RETRY = Decision(ID, "retried", RETRIED_AT, "sluice quarantine retry --all", "me", "quarantined", batch="b-0")
+IN_QUARANTINE = ("set aside", 2_000, 3_000, "in quarantine")
+TRIED = ("wait", 400, 1_600, "until a batch set it aside")
+
+
+@pytest.mark.parametrize(
+    ("rebuilt", "set_aside_at", "expected"),
+    [
+        (None, {"b-0": T + 2_000}, [TRIED, IN_QUARANTINE]),
+        (None, {}, [("set aside", 400, 4_600, "a wait for a batch, then in quarantine")]),
+        (
+            T + 8_000,
+            {"b-0": T + 2_000},
+            [
+                TRIED,
+                IN_QUARANTINE,
+                ("merged before", 5_000, 3_000, "retried and merged, until its table was rebuilt"),
+            ],
+        ),
+        (
+            T + 1_000,
+            {"b-0": T + 2_000},
+            [
+                ("merged before", 400, 600, "until its table was rebuilt"),
+                ("wait", 1_000, 1_000, "until a batch set it aside"),
+                IN_QUARANTINE,
+            ],
+        ),
+    ],
+    ids=["retried", "unknown batch", "retried, then rebuilt", "rebuilt, then retried"],
+)
+def test_quarantine_has_its_true_stretch_beside_a_rebuild(rebuilt, set_aside_at, expected):
+    record = replace(RECORD, replayed_at=rebuilt)
+    trace = trace_of(replace(FACTS, record=record, decisions=(RETRY,), set_aside_at=set_aside_at, run={}))
+    found = [(span.name, span.began_at - T, span.ms, span.note) for span in trace.spans]
+    assert found[1 : 1 + len(expected)] == expected
+    assert sum(span.ms for span in trace.spans) == trace.spans[-1].ended_at - trace.put_at
+    assert all(before.ended_at == after.began_at for before, after in zip(trace.spans, trace.spans[1:], strict=False))
 
 
 def test_an_outcome_without_stages_is_one_stretch():
