@@ -20,7 +20,7 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.ingest.newer_versions import NewerVersions, missing_changes, newer_versions
-from sluice_cli.ingest.quarantine_entries import print_entry, print_groups, print_lines
+from sluice_cli.ingest.quarantine_entries import print_entry, print_groups, print_left, print_lines
 from sluice_cli.ingest.set_aside import (
     COUNTED_AT_MOST,
     SHORT_ID,
@@ -46,7 +46,6 @@ from sluice_cli.terminal.output import (
     print_line,
     print_table,
     say,
-    visible,
 )
 from sluice_cli.terminal.run import AWS_ERRORS
 from sluice_cli.terminal.stack import operator_of, supervise_now
@@ -132,6 +131,9 @@ def list_entries(
         return
     print_entries = print_groups if sys.stdout.isatty() else print_lines
     print_entries(shown, newer, epoch_ms())
+    if not shown:
+        chosen = " for this choice" if table or topic or code else ""
+        say(f"Nothing is {'parked' if parked else 'in quarantine'}{chosen}")
     if more:
         say(f"Only the first {limit:,} are shown; --limit shows more")
 
@@ -365,7 +367,6 @@ def _print(decided: list[Decided], verb: str, as_json: bool, *, parked: bool = F
     else:
         none = "" if decided else f": none {'is parked' if parked else 'is in quarantine'} for this choice"
         print_line(f"{counted(len(done), 'entry', 'entries')} {verb}{none}")
-        for item in left:
-            print(f"left\t{visible(item.record.id.key)}\t{visible(item.reason or '')}")
+        print_left(left)
     if left or not done:
         raise typer.Exit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +11,7 @@ from rich.text import Text
 from sluice.batch.row_errors import JSON_TEXT, RowError
 from sluice.ledger.records import Decision, ObjectRecord
 from sluice_cli.ingest.newer_versions import NewerVersions, discard_advice
-from sluice_cli.ingest.set_aside import SHORT_ID, codes, kind, lines_of, reason_of
+from sluice_cli.ingest.set_aside import SHORT_ID, Decided, codes, kind, lines_of, reason_of
 from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.output import counted, human_age, print_line, print_table, visible
 from sluice_read.moments import clock
@@ -96,6 +97,21 @@ def print_entry(
         note = f" ({visible(item.note)})" if item.note else ""
         command = visible(item.command)
         print_line(f"{item.verb} at {clock(item.at)} by {visible(item.by)}: {command}{note}", whole=command)
+
+
+def print_left(left: Sequence[Decided]) -> None:
+    """Print the entries that a decision left: a line for each in a pipe, by table and reason in a terminal.
+
+    A retry judges by the rules in force, and says so: they may still be the old ones.
+    """
+    if not sys.stdout.isatty():
+        for item in left:
+            print(f"left\t{visible(item.record.id.key)}\t{visible(item.because)}")
+        return
+    groups = Counter((item.record.table or item.record.topic or "no table", item.because, item.judged) for item in left)
+    for (where, because, judged), number in groups.items():
+        by = ", judged by the rules in force" if judged else ""
+        print_line(f"{counted(number, 'entry', 'entries')} of {visible(where)} left{by}: {visible(because)}")
 
 
 def _reasons(record: ObjectRecord, newer: NewerVersions) -> Iterator[str]:

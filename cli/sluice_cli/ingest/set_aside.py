@@ -78,6 +78,12 @@ class Decided:
     done: bool
     reason: str | None = None
     lane: str | None = None
+    judged: bool = False  # the reason is that of the rules in force
+
+    @property
+    def because(self) -> str:
+        """The reason for people, whose retry is for the entry's table."""
+        return reason_of(replace(self.record, reason=self.reason)) or "no reason is recorded"
 
 
 @dataclass(frozen=True)
@@ -194,7 +200,7 @@ class Quarantine:
                 return Decided(record, False, _way_in(record))
             route, verdict, schema = admission.judge(record.id, record.size, configuration)
             if verdict.state != PENDING:
-                return Decided(record, False, verdict.reason or verdict.rule)
+                return Decided(record, False, verdict.reason or verdict.rule, judged=True)
             routed = replace(
                 record,
                 table=verdict.table,

@@ -17,6 +17,7 @@ from sluice.lane.machine import LaneState
 from sluice.ledger.keys import CLAIMED, IGNORED, PARKED, QUARANTINED, SUPERSEDED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord, PendingCount
+from sluice_cli.ingest.set_aside import reason_of
 from sluice_cli.ingest.survey import describe_lane
 from sluice_cli.status.service_entries import due_entries, service_entries
 from sluice_cli.terminal.output import human_age
@@ -250,7 +251,7 @@ def _why(record: ObjectRecord) -> str:
         return f"topic {record.topic}: {record.reason}"
     if record.state == SUPERSEDED:
         return "it has the bytes of a committed version"
-    return record.rule or record.reason or record.code or "no reason is recorded"
+    return record.rule or reason_of(record) or record.code or "no reason is recorded"
 
 
 def _messages(parts: Iterable[Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from sluice.ledger import keys as items
 from sluice.ledger.records import Decision
 from sluice.silver_keys import manifest_key, rows_key
 from sluice_aws.admission.reassign import Unparked, unpark
+from sluice_cli.ingest.set_aside import Decided
 from sluice_cli.main import run
 
 TABLES = """
@@ -489,6 +490,48 @@ def test_a_retried_object_that_is_still_unusable_stays_quarantined(configured, i
     assert set(left) == {garbage.key, lost.key} and "gone" in left[lost.key]
     assert {record.state for record in configured.ledger.objects.get([garbage, lost]).values()} == {"quarantined"}
     assert configured.ledger.quarantine.decisions_about(garbage) == [] and not invoked
+
+
+def test_a_retry_that_helps_no_object_says_so_once_in_a_terminal(configured, capsys, monkeypatch):
+    for n in range(3):
+        configured.admit(
+            put(configured, n, b"Obj\x01garbage"), items.QUARANTINED, code="corrupt_object", reason="damaged"
+        )
+    assert run(["quarantine", "retry", "--table", "crm.user"]) == 1
+    done, *left = capsys.readouterr().out.splitlines()
+    assert done == "0 entries retried" and [line.split("\t")[0] for line in left] == ["left"] * 3
+    because = left[0].split("\t")[2]
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["quarantine", "retry", "--table", "crm.user"]) == 1
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    said = "3 entries of crm.user left, judged by the rules in force: "
+    assert " ".join(" ".join(lines[1:]).split()) == said + because
+
+
+def test_what_stays_in_quarantine_names_the_table_in_its_command(configured, capsys):
+    advice = "Push it, then `sluice quarantine retry --code corrupt_object"
+    bad = configured.admit(put(configured, 1), items.QUARANTINED, code="corrupt_object", reason=f"{advice}`")
+    left = Decided(configured.ledger.objects.get([bad])[bad], False, f"{advice}`")
+    assert left.because == f"{advice} --table crm.user`" and left.reason == f"{advice}`"
+    assert run(["status"]) == 0
+    assert f"{advice} --table crm.user`" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "Nothing is in quarantine\n"),
+        (["--parked"], "Nothing is parked\n"),
+        (["--table", "crm.user"], "Nothing is in quarantine for this choice\n"),
+    ],
+)
+def test_an_empty_list_says_that_nothing_is_in_it(configured, capsys, monkeypatch, options, said, terminal):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal, raising=False)
+    assert run(["quarantine", "list", *options]) == 0
+    assert capsys.readouterr().err.endswith(said)
 
 
 def test_a_discarded_object_is_ignored_and_its_record_names_the_command(configured, capsys):
