@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -31,6 +32,7 @@ from sluice_cli.terminal.output import (
     print_json,
     print_line,
     print_table,
+    say,
 )
 from sluice_cli.terminal.stack import operator_of, supervise_now
 
@@ -84,6 +86,10 @@ def show(
     now = epoch_ms()
     if as_json:
         print_json({"batches": [_describe(each, now) for each in found]})
+        return
+    if not found:
+        say("No batch is open")
+    if not found and sys.stdout.isatty():
         return
     print_table(
         ("batch", "lane", "open for", "table", "objects", "size", "attempts", "next run"),

@@ -117,6 +117,14 @@ def test_the_history_of_no_batch_is_a_mistake(stack, batch, arguments, message, 
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+def test_no_open_batch_is_said_in_words(stack, capsys, monkeypatch, terminal):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal, raising=False)
+    assert run(["batch", "show"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err.endswith("No batch is open\n") and shown.out[:5] == ("" if terminal else "batch")
+
+
 def test_a_finished_batch_is_looked_for_in_the_history(stack, batch, capsys):
     assert run(["batch", "show", "b-nothing"]) == 2
     assert "sluice history --batch b-nothing" in capsys.readouterr().err
