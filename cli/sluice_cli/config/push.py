@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ import typer
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import pinned_topic
 from sluice.errors import ChangeRefused
+from sluice.lane.machine import PAUSED
 from sluice.ledger.keys import PARKED, QUARANTINED
 from sluice.ledger.ports import Ledger
 from sluice_aws.admission.reassign import Unparked, is_freed, renamed, unpark
@@ -44,6 +46,7 @@ from sluice_cli.terminal.stack import supervise_now
 
 CHANGES, REFUSED = 3, 4  # exit codes of `plan`
 COUNTED = 20_000  # parked and quarantined objects that are read at most, each
+NAMED_TO_REBUILD = 5  # refused tables that the next step names
 COUNTED_PENDING = 1_000  # pending objects of a table that are read at most
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A tables.yaml.")]
@@ -151,8 +154,11 @@ def push(
         print_line(f"{'In force' if changed else 'Already in force'}: {summary(configuration)}")
         if unparked.objects:
             print_line(f"{counted(unparked.objects, 'parked object')} now pending")
-        if lanes:
-            print_line(f"Woken: {', '.join(sorted(lanes))}")
+        resting = [lane for lane in sorted(lanes) if opened.ledger.lanes.get(lane).state == PAUSED]
+        if woken := sorted(lanes.difference(resting)):
+            print_line(f"Woken: {', '.join(woken)}")
+        for lane in resting:
+            print_line(f"{lane} is paused: `sluice resume {lane}`")
 
 
 def read_file(file: Path) -> Configuration:
@@ -197,12 +203,21 @@ def summary(configuration: Configuration) -> str:
 
 
 def _step_of_refused(plan: Plan, configuration: Configuration) -> str:
-    """The next step, with the names of the table and its lane where one table's change is refused."""
-    refused = [table for table in plan.tables if table.refusals]
-    config = configuration.table_for_topic(refused[0].topic) if len(refused) == 1 else None
-    if config is None or config.table != refused[0].table:
+    """The next step, with the names of the tables and their lanes where only changes of tables are refused."""
+    configs = []
+    for table in (table for table in plan.tables if table.refusals):
+        config = configuration.table_for_topic(table.topic)
+        if config is None or config.table != table.table:
+            return ChangeRefused.next_step
+        configs.append(config)
+    names = {"LANE": sorted({config.lane for config in configs}), "TABLE": sorted(config.table for config in configs)}
+    if not configs or max(map(len, names.values())) > NAMED_TO_REBUILD:
         return ChangeRefused.next_step
-    return ChangeRefused.next_step.replace("LANE", config.lane).replace("TABLE", config.table)
+    return re.sub(
+        r"`([^`]*)(LANE|TABLE)`",
+        lambda found: ", ".join(f"`{found[1]}{name}`" for name in names[found[2]]),
+        ChangeRefused.next_step,
+    )
 
 
 def _opened(stack: str | None) -> _Stack:

@@ -78,13 +78,14 @@ class TopicsWaiting:
 def topics_without_objects(configuration: Configuration, waiting: TopicsWaiting) -> tuple[str, ...]:
     """Return a sentence on the rules whose topics no object has, while objects of other topics wait without a table.
 
-    Such a topic may be misspelt: one that is like a topic of waiting objects has a sentence of its own. Where nothing
-    waits without a table, it has just not been written yet.
+    Such a topic may be misspelt: one that is like a topic of waiting objects, or like one that another rule takes, has
+    a sentence of its own. Where nothing waits without a table, it has just not been written yet.
     """
     if not waiting.without_table:
         return ()
     unused = list(dict.fromkeys(rule.topic or rule.topic_regex or "" for rule in _unused(configuration, waiting)))
-    meant = {topic: meant_name(topic, waiting.without_table) for topic in unused}
+    names = {*waiting.without_table, *(topic for topic in waiting.known if configuration.table_for_topic(topic))}
+    meant = {topic: meant_name(topic, [name for name in names if _is_like(topic, name)]) for topic in unused}
     like = [(topic, name) for topic, name in meant.items() if name is not None]
     unlike = [topic for topic, name in meant.items() if name is None]
     left = counted(len(like) - TOPICS_NAMED, "more topic")
@@ -103,7 +104,16 @@ def _unused(configuration: Configuration, waiting: TopicsWaiting) -> Iterator[Ta
             yield rule
 
 
+def _is_like(topic: str, name: str) -> bool:
+    """True if topics are alike in more than the parts that they begin with, which all topics of a source may share."""
+    parts, others = topic.split("."), name.split(".")
+    shared = next((at for at, (part, other) in enumerate(zip(parts, others)) if part != other), 0)
+    return meant_name(".".join(parts[shared:]), (".".join(others[shared:]),)) is not None
+
+
 def _perhaps_misspelt(topic: str, meant: str, waiting: TopicsWaiting) -> str:
+    if meant not in waiting.without_table:
+        return f"topic {topic}: {_no_object(waiting)} for it; did you mean {meant}, which another rule takes?"
     wait = _wait_without_table(waiting.without_table[meant], waiting)
     return f"topic {topic}: {_no_object(waiting)} for it; did you mean {meant} ({wait})?"
 

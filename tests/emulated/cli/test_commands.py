@@ -395,6 +395,14 @@ def test_a_changed_configuration_wakes_the_lanes_in_which_something_waits(stack,
     assert stack.ledger.lanes.get("main").arrivals == 2
 
 
+def test_a_push_names_a_paused_lane_in_which_something_waits(stack, tables, invoked, capsys):
+    stack.admit(stack.write("a"))
+    stack.ledger.lanes.pause("main")
+    assert run(["config", "push", tables()]) == 0
+    out = capsys.readouterr().out
+    assert "main is paused: `sluice resume main`\n" in out and "Woken" not in out
+
+
 def test_an_invalid_file_changes_nothing_and_every_mistake_is_reported(stack, tables, capsys):
     assert run(["config", "push", tables("tables: [{topic: a, tabel: x.y}]")]) == 1
     err = capsys.readouterr().err
@@ -423,6 +431,22 @@ def test_a_change_that_a_table_with_data_cannot_take_is_refused(stack, tables, c
     if not refusal.startswith("would"):
         assert "`sluice pause main`, `sluice rebuild table crm.user`, push again, `sluice resume main`" in err
     assert stack.s3.get_object(Bucket="s-artifacts", Key="config/tables.json")["Body"].read() == before
+
+
+def test_the_step_of_several_refused_tables_names_each(stack, tables, capsys):
+    text = """
+lanes: {side: {}}
+defaults: {record_key: [id]}
+tables:
+  - {topic: a, table: crm.a, lane: side}
+  - {topic: b, table: crm.b}
+"""
+    assert run(["config", "push", tables(text)]) == 0
+    for name in "ab":
+        stack.ledger.tables.pin(f"crm.{name}", {**PINNED, "topic": name})
+    assert run(["config", "push", tables(text.replace("[id]", "[uid]"))]) == 1
+    steps = "`sluice pause main`, `sluice pause side`, `sluice rebuild table crm.a`, `sluice rebuild table crm.b`, "
+    assert f"{steps}push again, `sluice resume main`, `sluice resume side`" in capsys.readouterr().err
 
 
 MOVED = TABLES.replace("table: crm.user}", "table: crm.user, lane: side}")

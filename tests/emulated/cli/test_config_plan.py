@@ -179,6 +179,19 @@ def test_a_topic_that_no_object_has_is_warned_of_while_others_wait(stack, push, 
         assert f"warning: {warning}\n" in capsys.readouterr().err, verb
 
 
+def test_a_topic_beside_the_rule_of_one_like_it_is_not_taken_for_a_distant_one(stack, push, capsys):
+    parked_of(stack, "tickit.crm.user")
+    parked_of(stack, "tickit.ecomm.date")
+    rules = "{topic: tickit.crm.usr, table: crm.usr}"
+    more = "tables: [{topic: tickit.crm.user, table: crm.user}, %s]"
+    push(f"defaults: {{record_key: id}}\n{more % rules}\n", verb="plan")
+    said = "topic tickit.crm.usr: no object waits for it"
+    assert f"{said}; did you mean tickit.crm.user, which another rule takes?\n" in capsys.readouterr().err
+    distant = "{topic: tickit.crm.ads, table: crm.usr}"
+    push(f"defaults: {{record_key: id}}\n{more % distant}\n", verb="plan")
+    assert "did you mean" not in capsys.readouterr().err
+
+
 def test_a_topic_of_an_open_batch_a_table_or_quarantine_is_known(stack, push, capsys):
     parked_of(stack, "hr.staff")
     stack.ledger.tables.pin("crm.user", PINNED)
