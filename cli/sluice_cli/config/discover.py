@@ -21,8 +21,10 @@ from sluice_aws.s3.objects import Objects
 from sluice_cli.config.push import read_file
 from sluice_cli.config.rule_text import add_rules, rules_text, whole_text
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say, stderr_console
+from sluice_cli.terminal.stack import readable_configuration
 
 NO_COLUMN = "none"
+NAMED = 3  # tables whose rules a push would take away
 
 Chosen = dict[str, dict[str, tuple[str, ...]]]
 
@@ -102,6 +104,7 @@ def discover(
         say(
             f"{counted(len(ruled), 'topic')} with a rule in {file} already: "
             f"`{shlex.join(['sluice', 'config', 'push', str(file)])}` puts it in force"
+            f"{_replaced(before, readable_configuration(target)[1])}"
         )
     still_open = [proposal for proposal in proposals if proposal.open]
     decided = [proposal for proposal in proposals if not proposal.open]
@@ -142,6 +145,16 @@ def _proposals(
         taken.update(proposal.table.value)
         found.append(proposal)
     return found
+
+
+def _replaced(written: Configuration | None, in_force: Configuration | None) -> str:
+    """What a push of the file takes away: the end of a message, or nothing."""
+    kept = {rule.table for rule in written.rules} if written is not None else set()
+    gone = [rule.table for rule in in_force.rules if rule.table not in kept] if in_force is not None else []
+    if not gone:
+        return ""
+    lost = f"{', '.join(gone[:NAMED])}{f' and {len(gone) - NAMED:,} more' if len(gone) > NAMED else ''}"
+    return f" in place of the present configuration, whose {counted(len(gone), 'rule')} for {lost} it lacks"
 
 
 def _how(proposal: Proposal) -> str:

@@ -37,7 +37,8 @@ EXAMPLE_RULE = """\
     table: example.user # database.table
     record_key: id      # several columns: [id, country]
 """
-_NEW_FILE = """# yaml-language-server: $schema={schema}
+_SCHEMA_LINE = "# yaml-language-server: $schema={schema}"
+_NEW_FILE = """\
 # Maps Kafka topics to Hudi tables. `sluice config check` names every mistake with its line,
 # `sluice config push` puts the file in force with the next batch. `sluice config schema` prints the schema.
 """
@@ -95,8 +96,9 @@ def add_rules(file: Path, count: int, rules: Callable[[int], str]) -> str:
         if EXAMPLE_RULE in old and EXAMPLE_RULE not in text:
             replaced = " in place of the example"
     else:
-        schema = next((name for name in _SCHEMAS if (file.parent / name).is_file()), _SCHEMAS[0])
-        text = f"{_NEW_FILE.format(schema=schema)}tables:\n{rules(2).rstrip()}\n"
+        schema = next((name for name in _SCHEMAS if (file.parent / name).is_file()), None)
+        checked_by = f"{_SCHEMA_LINE.format(schema=schema)}\n" if schema else ""
+        text = f"{checked_by}{_NEW_FILE}tables:\n{rules(2).rstrip()}\n"
         first, last = 1, text.count("\n")
     read_tables(text)
     beside = file.with_name(f".{file.name}.new")

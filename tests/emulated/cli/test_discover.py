@@ -103,6 +103,21 @@ def test_a_topic_with_a_rule_is_not_proposed_again_and_options_fill_open_choices
     ]
 
 
+def test_a_file_that_lacks_rules_in_force_says_what_its_push_takes_away(parked, capsys):
+    rules = "tables:\n- {topic: 'tickit.*.*', table: '{1}.{2}', record_key: id}\n"
+    Path("tables.yaml").write_text(rules)
+    gone = ", ".join(f"{{topic: t{each}, table: a.t{each}, record_key: id}}" for each in range(4))
+    Path("before.yaml").write_text(f"tables: [{gone}]\n")
+    assert run(["config", "discover"]) == 0
+    step = "`sluice config push tables.yaml` puts it in force"
+    assert f"{step}\n" in capsys.readouterr().err, "nothing is in force yet"
+    assert run(["config", "push", "before.yaml"]) == 0
+    capsys.readouterr()
+    assert run(["config", "discover"]) == 0
+    lost = "in place of the present configuration, whose 4 rules for a.t0, a.t1, a.t2 and 1 more it lacks"
+    assert f"{step} {lost}\n" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

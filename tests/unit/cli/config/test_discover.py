@@ -291,6 +291,12 @@ def test_a_new_file_names_the_schema_that_editors_check_it_by(tmp_path, schema):
     assert first == f"# yaml-language-server: $schema={schema}"
 
 
+def test_a_new_file_without_a_schema_beside_it_names_none(tmp_path):
+    add_rules(tmp_path / "mine.yaml", 1, lambda indent: "  - {topic: a.b, table: a.b, record_key: id}\n")
+    text = (tmp_path / "mine.yaml").read_text()
+    assert "yaml-language-server" not in text and text.startswith("# Maps Kafka topics")
+
+
 @pytest.mark.parametrize(
     ("sample", "more", "said"),
     [
