@@ -6,7 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -280,16 +280,20 @@ def upload_all(s3: Any, bucket: str, uploads: tuple[Upload, ...]) -> dict[str, s
         ThreadPoolExecutor(UPLOADS_AT_ONCE) as pool,
     ):
         task = progress.add_task("Copying", total=len(uploads))
-        copies = {pool.submit(_upload, s3, bucket, item): item.key for item in uploads}
+        copies: dict[Future[str | None], str] = {}
         try:
+            for item in uploads:
+                copies[pool.submit(_upload, s3, bucket, item)] = item.key
             for copy in as_completed(copies):
                 versions[copies[copy]] = copy.result()
                 progress.advance(task)
         except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)  # what is on its way arrives, and counts
-            arrived = sum(copy.done() and not copy.cancelled() and copy.exception() is None for copy in copies)
-            progress.stop()
-            say(f"{arrived:,} of {counted(len(uploads), 'object')} copied; `sluice put` copies all of them again")
+            try:
+                pool.shutdown(wait=True, cancel_futures=True)  # what is on its way arrives, and counts
+            finally:  # a second Ctrl-C ends the wait
+                arrived = sum(copy.done() and not copy.cancelled() and copy.exception() is None for copy in copies)
+                progress.stop()
+                say(f"{arrived:,} of {counted(len(uploads), 'object')} copied; `sluice put` copies all of them again")
             raise
     return versions
 

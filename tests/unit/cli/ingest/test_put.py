@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -93,3 +96,36 @@ def test_an_interrupted_put_says_how_many_objects_went(tmp_path: Path, capsys: A
     with pytest.raises(KeyboardInterrupt):
         upload_all(S3(), "bronze", tuple(Upload(tmp_path / name, name, 1) for name in "ab"))
     assert "1 of 2 objects copied" in capsys.readouterr().err
+
+
+def test_a_put_that_is_interrupted_before_all_is_queued_says_how_many_went(tmp_path: Path, capsys: Any) -> None:
+    class Interrupted(tuple[Upload, ...]):
+        def __iter__(self) -> Any:
+            yield self[0]
+            raise KeyboardInterrupt
+
+    (tmp_path / "a").write_bytes(b"1")
+    uploads = Interrupted(Upload(tmp_path / name, name, 1) for name in "ab")
+    with pytest.raises(KeyboardInterrupt):
+        upload_all(SimpleNamespace(put_object=lambda **_: {}), "bronze", uploads)
+    # What was queued may have begun before the interruption, or not.
+    assert re.search(r"[01] of 2 objects copied", capsys.readouterr().err)
+
+
+def test_a_second_interruption_still_says_how_many_objects_went(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    shutdown, asked = ThreadPoolExecutor.shutdown, []
+
+    def interrupted(pool: ThreadPoolExecutor, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        shutdown(pool, wait, cancel_futures=cancel_futures)
+        asked.append(pool)
+        if len(asked) == 1:
+            raise KeyboardInterrupt
+
+    def put_object(**_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", interrupted)
+    (tmp_path / "a").write_bytes(b"1")
+    with pytest.raises(KeyboardInterrupt):
+        upload_all(SimpleNamespace(put_object=put_object), "bronze", (Upload(tmp_path / "a", "a", 1),))
+    assert "0 of 1 object copied" in capsys.readouterr().err and len(asked) == 2
