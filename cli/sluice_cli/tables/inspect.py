@@ -72,7 +72,7 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
         print_json({"tables": found})
         return
     print_table(
-        ("table", "type", "record key", "changes", "newest commit", "at"),
+        ("table", "type", "record key", "changes", "newest commit", "readable since"),
         [
             (
                 each["table"],
@@ -183,7 +183,7 @@ def commits(
         print_json([document(row) for row in rows])
         return
     print_table(
-        ("instant", "at", "action", "inserted", "updated", "deleted", "written", "bytes", "files", "amplification"),
+        ("instant", "began", "action", "inserted", "updated", "deleted", "written", "bytes", "files", "amplification"),
         [
             (
                 row.instant,

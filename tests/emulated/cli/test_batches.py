@@ -3,6 +3,7 @@
 import pytest
 from builders import note_commit, to_a_terminal, unstyled
 from emulation.stack import NOW, describe
+from silver_tables import put_tables
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, Outcome
@@ -11,6 +12,7 @@ from sluice.ledger.recovery import KnownTable
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.s3.objects import Objects
 from sluice_cli.main import run
+from sluice_read.moments import moment_of
 
 
 @pytest.fixture
@@ -66,9 +68,19 @@ def test_tables_with_data_are_listed_by_the_ledger(stack, capsys):
     stack.ledger.tables.pin("crm.empty", {"record_key": ["id"], "table_type": "cow"})
     assert run(["table", "list"]) == 0
     header, row = capsys.readouterr().out.splitlines()
+    assert header.split("\t")[-2:] == ["newest commit", "readable since"]
     assert row.split("\t") == ["crm.user", "mor", "id", "7", "20260101000000000", "2023-11-14T22:13:20Z"]
     assert run(["table", "list", "--json"]) == 0
     assert [each["table"] for each in describe(capsys)["tables"]] == ["crm.user"]
+
+
+def test_a_commits_time_is_the_one_at_which_its_instant_began(stack, capsys):
+    put_tables(stack.s3, "s-silver")
+    assert run(["table", "commits", "moma.works"]) == 0
+    header, row, *_ = capsys.readouterr().out.splitlines()
+    assert header.split("\t")[:2] == ["instant", "began"]
+    instant, began = row.split("\t")[:2]
+    assert began == moment_of(instant)
 
 
 def test_a_replay_that_commits_nothing_leaves_changes_and_last_commit(stack, capsys):
