@@ -120,7 +120,7 @@ def test_status_shows_a_failed_service_and_a_failed_sync_with_their_errors(serve
         "compaction\tfailed" in out
         and "broken: no space left\n" in out
         and "catalog\tfailed" in out
-        and "NameTaken" in out
+        and "catalog_name_taken: `sluice catalog sync" in out
     )
     assert run(["status", "--json"]) == 0
     assert {(entry["service"], entry["state"]) for entry in describe(capsys)["services"]} == {
