@@ -41,7 +41,8 @@ def shortened(log: str) -> Iterator[str]:
         if _LEFT_OUT.match(line) or blank and not line.strip():
             continue
         blank = not line.strip()
-        yield from wrapped(_POSITION.sub(r"…\2", _FOLDER.sub("…/", line.rstrip())), WIDTH)
+        shown = _POSITION.sub(r"…\2", _FOLDER.sub("…/", line.rstrip()))
+        yield from wrapped(shown, WIDTH, whole=shown if shown.startswith("$ ") else "")
 
 
 def with_transcript(page: str, log: str) -> str:

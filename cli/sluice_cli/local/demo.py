@@ -231,7 +231,8 @@ class Story:
 
     def _verb(self, *arguments: str, shown: str | None = None) -> None:
         """Run one verb as a user would, after showing it. Raises DemoFailed, or ReaderGone as after `| head`."""
-        say(f"\n$ sluice {shown or shlex.join(arguments)}", _COMMAND)
+        command = f"$ sluice {shown or shlex.join(arguments)}"
+        say(f"\n{command}", _COMMAND, whole=command)
         exit_code = run_command(self._command, arguments)
         sys.stdout.flush()
         if self._interrupted:

@@ -58,14 +58,14 @@ def chosen_target(stack: str | None) -> Target:
     return target
 
 
-def say(line: str, style: str = "") -> None:
+def say(line: str, style: str = "", *, whole: str = "") -> None:
     """Print one line on stderr, after everything that was printed on stdout before.
 
-    A terminal shows it in `style`, wrapped between words.
+    A terminal shows it in `style`, wrapped between words. See `wrapped` for `whole`.
     """
     sys.stdout.flush()
     if sys.stderr.isatty():
-        _print_wrapped(stderr_console(), line, style=style)
+        _print_wrapped(stderr_console(), line, whole, style)
         return
     # Escaped here, since beside a spinner rich takes the line and would follow its sequences.
     print(escaped(line), file=sys.stderr, flush=True)
