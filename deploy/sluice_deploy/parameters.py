@@ -135,7 +135,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _deployment(settings: Mapping[str, Any], environment: str) -> dict[str, Any]:
-    """What `sam deploy` reads of an environment: its own parameters over those of every command."""
+    """The settings of an environment for `sam deploy`: its own parameters over those of every command."""
     sections = settings.get(environment, {})
     return {**sections.get("global", {}).get("parameters", {}), **sections.get("deploy", {}).get("parameters", {})}
 

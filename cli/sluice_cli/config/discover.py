@@ -148,7 +148,7 @@ def _proposals(
 
 
 def _replaced(written: Configuration | None, in_force: Configuration | None) -> str:
-    """What a push of the file takes away: the end of a message, or nothing."""
+    """The end of a message that names the rules which a push of the file removes; empty where it removes none."""
     kept = {rule.table for rule in written.rules} if written is not None else set()
     gone = [rule.table for rule in in_force.rules if rule.table not in kept] if in_force is not None else []
     if not gone:

@@ -80,7 +80,7 @@ def _follows(sequencer: str | None, other: str | None) -> bool:
 
 
 def discard_advice(records: Sequence[ObjectRecord], newer: NewerVersions) -> str:
-    """What to do about entries that each have a newer version, in one command for the first NAMED of them."""
+    """The next step for entries that each have a newer version: one command for the first NAMED of them."""
     found = {newer[record.id].state for record in records}
     what, words, then = "newer versions of these keys", _OF_SEVERAL, "discard the entries"
     if len(records) == 1:
@@ -92,7 +92,7 @@ def discard_advice(records: Sequence[ObjectRecord], newer: NewerVersions) -> str
 
 
 def missing_changes(records: Sequence[ObjectRecord], newer: NewerVersions) -> str:
-    """What a discard of these entries leaves missing from the tables, as a sentence."""
+    """A sentence on the rows that a discard of these entries leaves missing from the tables."""
     missing = sum(record.id not in newer for record in records)
     if not missing:
         return "A newer version is merged: nothing will be missing."

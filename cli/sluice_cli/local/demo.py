@@ -167,7 +167,7 @@ class Story:
         self._verb("query", "--as-of", before, self._row_query(number))
         self._verb("diff", SALE, "--from", before)
         self._verb("row", SALE, str(number))
-        say("The damaged object is in quarantine, with the reason. It delayed nothing else:", _NARRATION)
+        say("The damaged object is in quarantine, with the reason:", _NARRATION)
         self._verb("quarantine", "list")
 
     def _account(self) -> None:

@@ -1,4 +1,4 @@
-"""What an error of AWS means for the person at the command: a message, the next step and the exit code."""
+"""Maps an error of AWS to a message, the next step and the exit code."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _INVALID_SESSION = {
 
 @dataclass(frozen=True)
 class AwsFailure:
-    """What failed, what to do, and the exit code."""
+    """A failed call of AWS: the message, the next step and the exit code."""
 
     message: str
     next_step: str

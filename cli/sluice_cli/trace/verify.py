@@ -133,7 +133,7 @@ def document_of(found: Verified) -> dict[str, Any]:
 
 
 def _said(each: Disagreement) -> str:
-    """What is wrong with a row, with the columns that differ."""
+    """Describes a wrong row, with the columns that differ."""
     names = [visible(name) for name in each.columns]
     if len(names) > SHOWN:
         names[SHOWN:] = [f"{len(names) - SHOWN:,} more"]

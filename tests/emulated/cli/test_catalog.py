@@ -57,6 +57,8 @@ def test_a_sync_by_hand_ends_the_failure_that_status_shows(moma, capsys):
     assert failing() == ["moma.artists", "moma.works"]
     assert run(["catalog", "sync", "moma.artists"]) == 0
     assert failing() == ["moma.works"]
+    moma.ledger.tables.clear_catalog_failure("moma.works", {"at": 0, "error": "AccessDenied"})
+    assert failing() == ["moma.works"], "a failure after the one that was seen stays"
 
 
 def test_a_database_is_created_once_for_all_its_tables(moma, capsys):
