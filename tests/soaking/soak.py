@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
-import os
 import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from faulting.proxy import FaultProxy
 from faulting.scene import Scene
 from faulting.verdict import judge_scene
+from judging.memory import Memory
 from judging.running_stack import RunningStack
 
 from sluice.ledger.audit_round import DONE
@@ -200,11 +198,7 @@ class Soak:
 
     # ---------------------------------------------------------------- memory
     def _measure(self, now: float) -> None:
-        described = json.loads(next(self.stack.home.glob("**/local.json")).read_text())
-        self.memory.append((now, Memory.now(set(described["pids"].values()), self._job_runs())))
-
-    def _job_runs(self) -> set[int]:
-        return {int(file.read_text()) for file in (self.stack.home / "runs").glob("*/pid") if file.read_text().strip()}
+        self.memory.append((now, Memory.of_stack(self.stack.home)))
 
     # ---------------------------------------------------------------- the report
     def _report(self, seconds: float, every_s: float, settled_s: float) -> dict[str, Any]:
@@ -242,7 +236,7 @@ class Soak:
             "objects": len(self.world.put_objects),
             "batches": len(batches),
             "commits": sum(one.instant is not None for batch in batches for one in batch.outcomes.values()),
-            "job_runs": len(self._job_runs()),
+            "job_runs": len(list((self.stack.home / "runs").glob("*/pid"))),
             "services": _services_done(self.scene, self.world),
             "faults": dict(sorted(Counter(one.fault for one in self.recoveries).items())),
             "recovery_s": {
@@ -281,50 +275,3 @@ def _services_done(scene: Scene, world: SoakWorld) -> Mapping[str, int]:
     """Table services by name and state."""
     found = [one for one in scene.ledger.services.of_lane(world.lane) if one.table in world.tables]
     return dict(sorted(Counter(f"{one.service} {one.state}" for one in found).items()))
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Resident memory in MB: of the emulator and its owner, of the functions' processes, and of job runs."""
-
-    emulator: int = 0
-    functions: int = 0
-    function_processes: int = 0
-    drivers: int = 0
-
-    @property
-    def per_function(self) -> float:
-        """The mean of a function's process."""
-        return self.functions / max(1, self.function_processes)
-
-    @classmethod
-    def now(cls, roots: set[int], groups: set[int]) -> Memory:
-        """Look at the processes of the stack. `groups` are the process groups of its job runs."""
-        parents: dict[int, int] = {}
-        group_of: dict[int, int] = {}
-        resident: dict[int, float] = {}
-        page_mb = os.sysconf("SC_PAGE_SIZE") / 1024**2
-        for process in Path("/proc").iterdir():
-            if process.name.isdigit():
-                with suppress(OSError, IndexError, ValueError):
-                    fields = (process / "stat").read_text().rpartition(")")[2].split()
-                    pid = int(process.name)
-                    parents[pid], group_of[pid] = int(fields[1]), int(fields[2])
-                    resident[pid] = int((process / "statm").read_text().split()[1]) * page_mb
-        descendants, fresh = set(roots), set(roots)
-        while fresh:
-            fresh = {pid for pid, parent in parents.items() if parent in fresh} - descendants
-            descendants |= fresh
-        drivers = {pid for pid in resident if group_of.get(pid) in groups}
-        functions = descendants - drivers - roots
-        return cls(
-            *(
-                round(value)
-                for value in (
-                    sum(resident.get(pid, 0) for pid in roots),
-                    sum(resident.get(pid, 0) for pid in functions),
-                    len(functions),
-                    sum(resident[pid] for pid in drivers),
-                )
-            )
-        )

@@ -1,16 +1,23 @@
 """Measures the time until ten thousand objects of one change each are committed, put at once over seven tables.
 
 python -m sluice_bench.pipeline.small_objects [--objects 10000] [--scale 0.02] [--table-type cow]
+python -m sluice_bench.pipeline.small_objects --objects 100000 --backlog   # the lane is paused until all have arrived
 """
 
 import argparse
+import json
 import secrets
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from judging.memory import Memory
 from judging.running_stack import RunningStack
 
 from sluice_bench.data.tickit import Dataset, change_object, write_snapshot
@@ -26,15 +33,21 @@ CAVEATS = (
     ),
     "The emulator serves one request at a time, so puts, admission and reads wait for each other.",
 )
-TIMEOUT_S = 1_800.0
+TIMEOUT_S, TIMEOUT_PER_OBJECT_S = 1_800.0, 0.1
 PUTS_AT_ONCE = 8
+LANE = "main"
+MEMORY_S = 5.0  # between two looks at the processes
 TS_MS = 1_795_228_800_000
 
 
-def run(objects: int, scale: float, table_type: str) -> dict[str, Any]:
-    """Load the tables, put the changes, and wait until the ledger lists them as committed."""
+def run(objects: int, scale: float, table_type: str, backlog: bool) -> dict[str, Any]:
+    """Load the tables, put the changes, and wait until the ledger lists them as committed.
+
+    With `backlog`, the lane is paused until all of them are in the ledger.
+    """
     database = f"small{secrets.token_hex(3)}"
     dataset = Dataset(Sizes.scaled(scale), prefix=f"{database}.")
+    timeout_s = max(TIMEOUT_S, TIMEOUT_PER_OBJECT_S * objects)
     with bench_stack() as stack, tempfile.TemporaryDirectory(prefix="sluice-bench-") as scratch:
         stack.configure(table_rules(dataset.prefix, database, table_type))
         write_snapshot(Path(scratch), dataset)
@@ -43,12 +56,17 @@ def run(objects: int, scale: float, table_type: str) -> dict[str, Any]:
         stack.wait(TIMEOUT_S)
         before = _batches(stack)
         changes = _changes(dataset, objects)
+        if backlog:
+            stack.sluice("pause", LANE)
         s3, bronze = stack.target.client("s3"), stack.target.bronze
-        began = time.time()
-        with ThreadPoolExecutor(PUTS_AT_ONCE) as pool:
-            list(pool.map(lambda change: s3.put_object(Bucket=bronze, Key=change[0], Body=change[1]), changes))
-        put_s = time.time() - began
-        stack.wait(TIMEOUT_S)
+        with _most_memory(stack) as memory:
+            began = time.time()
+            with ThreadPoolExecutor(PUTS_AT_ONCE) as pool:
+                list(pool.map(lambda change: s3.put_object(Bucket=bronze, Key=change[0], Body=change[1]), changes))
+            put_s = time.time() - began
+            waiting = _resumed(stack, objects, timeout_s) if backlog else {}
+            resumed = time.time()
+            stack.wait(timeout_s)
         batches = {batch: item for batch, item in _batches(stack).items() if batch not in before}
     committed = max(int(item["committed_at"]) for item in batches.values()) / 1000
     seconds = committed - began
@@ -59,8 +77,44 @@ def run(objects: int, scale: float, table_type: str) -> dict[str, Any]:
         "put_s": round(put_s, 2),
         "batches": len(batches),
         "runs": len({item["run"] for item in batches.values()}),
-        "after_last_put_s": round(seconds - put_s, 2),
+        **({**waiting, "resumed_to_committed_s": round(committed - resumed, 2)} if backlog else {}),
+        **({} if backlog else {"after_last_put_s": round(seconds - put_s, 2)}),
+        "most_memory_mb": asdict(memory[0]),
     }
+
+
+@contextmanager
+def _most_memory(stack: RunningStack) -> Iterator[list[Memory]]:
+    """The most memory that the stack's processes hold during the block, as the one element of a list."""
+    most, ended = [Memory()], threading.Event()
+
+    def look() -> None:
+        while not ended.wait(MEMORY_S):
+            most[0] = most[0].most(Memory.of_stack(stack.home))
+
+    watching = threading.Thread(target=look)
+    watching.start()
+    try:
+        yield most
+    finally:
+        ended.set()
+        watching.join()
+
+
+def _resumed(stack: RunningStack, objects: int, timeout_s: float) -> dict[str, Any]:
+    """Wait until `status` counts all objects as waiting, and resume the lane. Returns the seconds of both."""
+    began = time.monotonic()
+
+    def all_wait() -> float | None:
+        asked = time.monotonic()
+        answer = json.loads(stack.sluice("status", "--json"))
+        waiting = sum(table["pending"]["objects"] for table in answer["tables"])
+        return time.monotonic() - asked if waiting == objects else None
+
+    status_s = ledger_times.await_until(all_wait, timeout_s=timeout_s, what="the admission of all objects")
+    admitted_s = time.monotonic() - began
+    stack.sluice("resume", LANE)
+    return {"admitted_after_last_put_s": round(admitted_s, 2), "status_s": round(status_s, 2)}
 
 
 def _changes(dataset: Dataset, objects: int) -> list[tuple[str, bytes]]:
@@ -85,9 +139,11 @@ def main() -> None:
     parser.add_argument("--objects", type=int, default=10_000)
     parser.add_argument("--scale", type=float, default=0.02)
     parser.add_argument("--table-type", choices=("cow", "mor"), default="cow")
+    parser.add_argument("--backlog", action="store_true", help="pause the lane until all objects are in the ledger")
     given = parser.parse_args()
-    value = run(given.objects, given.scale, given.table_type)
-    file = keep("small-objects", parameters=vars(given), caveats=CAVEATS, values=[value], summary=value)
+    value = run(given.objects, given.scale, given.table_type, given.backlog)
+    name = "backlog" if given.backlog else "small-objects"
+    file = keep(name, parameters=vars(given), caveats=CAVEATS, values=[value], summary=value)
     say("Small objects", CAVEATS, value, file)
 
 

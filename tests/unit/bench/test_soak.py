@@ -8,9 +8,9 @@ from typing import Any
 
 import fastavro
 import pytest
+from judging.memory import Memory
 from soaking.faults import FAULTS, plan
 from soaking.report import PAGE, kept, page
-from soaking.soak import Memory
 from soaking.world import TABLES, TEXTS, SoakWorld
 
 from sluice_bench.data.debezium_objects import SOURCES
