@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from change_histories import deliveries
 from extent import WHOLE
-from workbench import SCHEMA, Workbench, plain_changes, row, table, told
+from workbench import SCHEMA, Workbench, avro, plain_changes, row, table, told
 
 from sluice.batch.outcome import Outcome
 from sluice.changes.hidden_columns import NAMES
@@ -20,7 +20,10 @@ from sluice.config.services import ServicePolicy
 from sluice.config.table import TableConfig
 from sluice.hudi.timeline import instant_ms
 from sluice.hudi.write_choices import HOUR_MS
+from sluice.schema.avro import fingerprint
 from sluice.services.requests import CLUSTERING
+from sluice.silver_keys import error_prefix, rows_key
+from sluice_aws.s3.objects import Objects
 from sluice_spark.arrow import covers, driver_merge, driver_read, rewrite
 from sluice_spark.errors import LaneLost
 from sluice_spark.hudi import few_rows
@@ -115,6 +118,66 @@ def test_any_order_gives_the_same_rows_and_counts_by_each_way(
             assert (way, told(found)) == (way, told(wanted))
             assert bench.rows_by_hudi_rs(config, *STORED) == rows
     assert sum(merged) > 3 * len(WAYS) - 3, "a seed whose history shows something"
+
+
+@pytest.mark.parametrize("way", [pytest.param("handle", marks=pytest.mark.whole), "pyarrow in tasks"])
+def test_what_cant_be_merged_is_set_aside_without_spark_as_by_spark(bench: Workbench, by: Ways, way: str) -> None:
+    driver, tasks = table(), table("tasks")
+    first = [bench.put([row("c", number, number) for number in range(1, 6)], SCHEMA)]
+    for config in (driver, tasks):
+        bench.merge(config, first)
+    bench.services.known.leave_to_spark(tasks)
+    mark, body = fingerprint(SCHEMA), avro([row("u", 30, 3)], SCHEMA)
+    damaged = [bench.put_bytes(body[:-20], schema=mark), bench.put_bytes(b"not avro", schema=mark)]
+    partly = bench.put([row("u", 20, 1, name="new"), row("unknown", 21, 2), row("d", 22, 3)], SCHEMA)
+    good = bench.put([row("u", 23, 4, name="new")], SCHEMA)
+    by(way)
+
+    def merge(*items: Any) -> dict[str, bytes]:
+        (here, jobs), why = bench.jobs_of(lambda: bench.merge(driver, items)), bench.left_to_spark()
+        there = bench.merge(tasks, items)
+        assert why is None and (way != "handle" or jobs <= 1)
+        assert told(here) == told(there)
+        assert (here.quarantined, here.quarantined_rows) == (there.quarantined, there.quarantined_rows)
+        left, wanted = (kept_aside(bench, found) for found in (here, there))
+        assert left == wanted
+        assert bench.rows(driver, *STORED) == bench.rows(tasks, *STORED)
+        return left
+
+    left = merge(partly, damaged[0], good, damaged[1])
+    assert sorted(key.partition(".")[2] for key in left) == ["json", "json", "jsonl", "rows.json"]
+    assert len(merge(damaged[1])) == 1, "nothing to commit"
+
+
+def kept_aside(bench: Workbench, outcome: Outcome) -> dict[str, bytes]:
+    """The objects beside a batch that tell what its part set aside, by the ends of their keys."""
+    return {
+        key[len(prefix) :]: bench.s3.get_object(Bucket=bench.silver, Key=key)["Body"].read()
+        for prefix in (error_prefix(outcome.batch, outcome.table), rows_key(outcome.batch, outcome.table, "")[:-6])
+        for key in Objects(bench.s3).keys(bench.silver, prefix)
+    }
+
+
+def test_an_object_beyond_the_drivers_limits_or_without_an_answer_is_left_to_spark(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = table()
+    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    with monkeypatch.context() as patch:
+        patch.setattr(driver_read, "MOST_CHANGES", 3)
+        many = bench.merge(config, [bench.put([row("c", 10 + number, number) for number in range(2, 7)], SCHEMA)])
+    assert (bench.left_to_spark(), many.counts["winning"], many.quarantined) == ("object: expansion_limit", 5, ())
+    whole, failures = Objects.whole, iter([ConnectionError("no answer")])
+
+    def refused_once(self: Objects, *arguments: Any) -> bytes:
+        for failure in failures:
+            raise failure
+        return whole(self, *arguments)
+
+    monkeypatch.setattr(Objects, "whole", refused_once)
+    later = bench.merge(config, [bench.put([row("c", 30, 9)], SCHEMA)])
+    assert (bench.left_to_spark() or "").startswith("failed: ConnectionError")
+    assert (later.counts["winning"], later.quarantined) == (1, ())
 
 
 def test_thousands_of_changes_are_read_in_tasks_and_merged_as_by_spark(

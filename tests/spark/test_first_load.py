@@ -20,7 +20,7 @@ from workbench import Workbench, avro, change, flattened, table
 
 from sluice.admission.routing import classify
 from sluice.batch.manifest import ManifestObject
-from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.batch.outcome import COMMITTED, QUARANTINED, Outcome
 from sluice.config.services import ServicePolicy
 from sluice.config.table import TableConfig
 from sluice.schema.avro import fingerprint
@@ -250,7 +250,17 @@ def test_an_object_that_cant_be_read_is_set_aside_and_the_rest_is_loaded(bench: 
     outcome = bench.merge(table(), [*objects(bench), *broken])
     assert [error.object for error in outcome.quarantined] == sorted(item.id.hash for item in broken)
     assert (outcome.counts["winning"], left_for(bench)) == (40, [])
-    assert [fields["reason"] for name, fields in bench.events.seen if name == "left_to_tasks"] == ["object"]
+    assert "left_to_tasks" not in bench.events.names()
+
+
+def test_a_first_part_without_a_row_to_merge_is_ended_without_a_job(bench: Workbench) -> None:
+    config, body = table(), avro([row("c", 900, 90)], SCHEMA)
+    damaged = [bench.put_bytes(body[:-20], schema=fingerprint(SCHEMA))]
+    outcome, jobs = bench.jobs_of(lambda: bench.merge(config, damaged))
+    assert (outcome.state, outcome.instant, jobs, left_for(bench)) == (QUARANTINED, None, 0, [])
+    assert [error.object for error in outcome.quarantined] == [damaged[0].id.hash]
+    assert bench.timeline(config) == []
+    assert bench.merge(config, objects(bench)).counts["winning"] == 40
 
 
 @pytest.mark.whole

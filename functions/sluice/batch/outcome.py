@@ -12,6 +12,7 @@ from sluice.errors import SluiceError, UnreadableManifest
 from sluice.objects import ObjectId
 
 COMMITTED, QUARANTINED = "committed", "quarantined"
+LONGEST_REASON = 2_000
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,14 @@ class ObjectError:
     code: str
     reason: str
 
+    @classmethod
+    def of(cls, object: str, error: SluiceError) -> ObjectError:
+        """The error and its facts in one line of at most LONGEST_REASON characters."""
+        facts = (f"{name}: {value}" for name, value in sorted(error.facts.items()))
+        return cls(object, error.code, "; ".join((str(error), *facts))[:LONGEST_REASON])
+
     def to_json(self) -> str:
-        """Canonical JSON, which a read task writes to S3 before the commit."""
+        """Canonical JSON, which is put in S3 before the commit."""
         return canonical_json(asdict(self))
 
     @classmethod

@@ -82,7 +82,7 @@ def _index_changes(config: TableConfig, facts: TableFacts) -> bool:
 
 def check_changes(rows: pa.Table) -> None:
     """Raise LeftToSpark for too many changes, and for truncates and messages, which are changes of no row."""
-    if not 0 < rows.num_rows <= MOST_CHANGES:
+    if rows.num_rows > MOST_CHANGES:
         raise LeftToSpark("changes", f"{rows.num_rows:,}")
     if pc.any(pc.is_in(rows.column(hidden.OP), pa.array([hidden.TRUNCATE, hidden.MESSAGE]))).as_py():
         raise LeftToSpark("truncate")

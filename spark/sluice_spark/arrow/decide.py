@@ -40,6 +40,9 @@ class DecidedChanges:
     counts: dict[str, int]
 
 
+NO_CHANGES = dict.fromkeys(("read", "winning", "deleted", "overtaken", "losing", "repeated"), 0)
+
+
 def newest_changes(rows: pa.Table, config: TableConfig) -> pa.Table:
     """Each key's newest change by position. `rows` are those of `arrow_rows`.
 

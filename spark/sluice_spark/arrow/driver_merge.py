@@ -15,7 +15,6 @@ import pyarrow as pa
 from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.merged_again import merged_again
-from sluice.batch.unexpected import unexpected_in
 from sluice.changes import hidden_columns as hidden
 from sluice.config.table import MOR
 from sluice.hudi.write_choices import small_file_bytes
@@ -31,8 +30,17 @@ from sluice_spark.arrow.covers import (
     check_part,
     file_for_new_rows,
 )
-from sluice_spark.arrow.decide import Key, StoredRow, as_counts, decide_changes, keys_of, newest_changes, with_batch
-from sluice_spark.arrow.driver_read import are_few, decoded_objects
+from sluice_spark.arrow.decide import (
+    NO_CHANGES,
+    Key,
+    StoredRow,
+    as_counts,
+    decide_changes,
+    keys_of,
+    newest_changes,
+    with_batch,
+)
+from sluice_spark.arrow.driver_read import DecodedObjects, are_few, decoded_objects
 from sluice_spark.arrow.rewrite import FileRows, FileWork, Rewrite
 from sluice_spark.arrow.rows import LeftToSpark, arrow_rows
 from sluice_spark.arrow.stored import by_key, rows_in
@@ -47,13 +55,13 @@ from sluice_spark.hudi.table import HudiTable
 class MergedInDriver:
     """The rows to write, None where every change lost or is stored already; counts as those of `decide_rows`.
 
-    `unexpected` are those of `unexpected_in`.
+    `read` is to be set aside in part, before the rows are written.
     """
 
     rows: FewRows | Rewrite | None
     counts: dict[str, int]
     judged: Watched
-    unexpected: Mapping[str, int]
+    read: DecodedObjects
 
 
 def merge_in_driver(
@@ -82,13 +90,15 @@ def merge_in_driver(
         raise LeftToSpark("engine", ", ".join(missing))
     few = are_few(items)
     reading = FileWork(hudi.jvm.spark, objects, source, in_tasks=not few)
-    decoded = decoded_objects(reading, [items] if few else shares, plan)
-    seen = [each.seen for each in decoded]
-    changes = arrow_rows([batch for each in decoded for batch in each.batches], plan=plan, target=target)
+    read = decoded_objects(reading, [items] if few else shares, plan)
+    changes = arrow_rows(read.batches, plan=plan, target=target)
     check_changes(changes)
-    judged = watched(watch, seen, config)
+    judged = watched(watch, read.seen, config)
     if judged.refused or judged.parked:
         raise LeftToSpark("parked_or_refused")
+    again = merged_again(items, read.seen)
+    if not changes.num_rows:
+        return MergedInDriver(None, {**NO_CHANGES, **again}, judged, read)
     newest = newest_changes(changes, config)
     files = base_files(hudi, facts, MOST_FILES)
     if not files:
@@ -105,16 +115,16 @@ def merge_in_driver(
         texts = key_text(wanted, config.record_key).to_pylist()
         stored = _with_logs(hudi, facts, stored, files, dict(zip(texts, keys_of(wanted, config.record_key))))
     merged = decide_changes(newest, read=changes.num_rows, stored=stored, config=config, columns=tuple(target))
-    counts = {**merged.counts, **merged_again(items, seen)}
+    counts = {**merged.counts, **again}
     if not merged.keys:
-        return MergedInDriver(None, counts, judged, unexpected_in(seen))
+        return MergedInDriver(None, counts, judged, read)
     rows = with_batch(merged.rows, lineage=config.lineage, batch=plan.batch)
     _check_nulls(rows, facts)
     held = [stored.get(key) for key in merged.keys]
     partitions = partition_paths(rows, config.partition_by).to_pylist()
     if logs:
         made: FewRows | Rewrite = _for_logs(rows, held, files, partitions, facts)
-        return MergedInDriver(made, counts, judged, unexpected_in(seen))
+        return MergedInDriver(made, counts, judged, read)
     if by_handle and _moves(partitions, held, files):
         by_handle = by_merge_handle(sizes, facts, changes=changes.num_rows, target=target, moves=True)
     if by_handle:
@@ -124,7 +134,7 @@ def merge_in_driver(
     else:
         files_rows = _by_file(rows, held, files, partitions, target, config.record_key)
         made = Rewrite(config.table, hudi.path, files_rows, work)
-    return MergedInDriver(made, counts, judged, unexpected_in(seen))
+    return MergedInDriver(made, counts, judged, read)
 
 
 def _stored(

@@ -6,9 +6,14 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Callable
+
+import pyarrow as pa
 
 from sluice.batch.manifest import ManifestObject
-from sluice.errors import SluiceError
+from sluice.batch.outcome import ObjectError
+from sluice.changes.log_restart import SeenObject
+from sluice.errors import ExpansionLimit, SluiceError
 from sluice_aws.s3.objects import Objects
 from sluice_formats.decode import Decoded, decode
 from sluice_formats.records import ReaderPlan
@@ -24,8 +29,29 @@ def are_few(objects: Sequence[ManifestObject]) -> bool:
     return len(objects) <= OBJECTS_IN_DRIVER and sum(item.size for item in objects) <= OBJECT_BYTES_IN_DRIVER
 
 
-def decoded_objects(reading: FileWork, shares: Sequence[Sequence[ManifestObject]], plan: ReaderPlan) -> list[Decoded]:
-    """The decoded objects in order of admission. Raises LeftToSpark for one that can't be read, and for too much."""
+@dataclass(frozen=True)
+class DecodedObjects:
+    """A part's objects: those that were read in order of admission, and why the others can't be.
+
+    Nothing of what is to be set aside is in S3 yet: neither `errors` nor the rows of objects that can't be merged.
+    """
+
+    objects: Sequence[Decoded] = ()
+    errors: Sequence[ObjectError] = ()
+
+    @property
+    def batches(self) -> list[pa.RecordBatch]:
+        """The changes that can be merged."""
+        return [batch for each in self.objects for batch in each.batches]
+
+    @property
+    def seen(self) -> list[SeenObject]:
+        """What was seen of each object that was read."""
+        return [each.seen for each in self.objects]
+
+
+def decoded_objects(reading: FileWork, shares: Sequence[Sequence[ManifestObject]], plan: ReaderPlan) -> DecodedObjects:
+    """Read and decode the objects. Raises LeftToSpark for too much, and for what S3 may give when it is asked again."""
     limits = replace(
         plan.limits,
         object_rows=min(MOST_CHANGES, plan.limits.object_rows),
@@ -38,14 +64,18 @@ def decoded_objects(reading: FileWork, shares: Sequence[Sequence[ManifestObject]
             raise LeftToSpark(*read.left)
     # In order of admission, whichever share an object is in.
     places = {item.id.hash: (item.admitted_at, item.id) for share in shares for item in share}
-    return sorted((each for read in found for each in read.decoded), key=lambda each: places[each.seen.object])
+    return DecodedObjects(
+        sorted((each for read in found for each in read.decoded), key=lambda each: places[each.seen.object]),
+        [error for read in found for error in read.errors],
+    )
 
 
 @dataclass(frozen=True)
 class _Read:
-    """The objects of a share, decoded, or why they are left to Spark: the arguments of LeftToSpark."""
+    """The objects of a share that were read and the errors of the others, or the arguments of LeftToSpark."""
 
     decoded: Sequence[Decoded] = ()
+    errors: Sequence[ObjectError] = ()
     left: tuple[str, ...] = ()
 
 
@@ -60,22 +90,23 @@ def _read(
 ) -> _Read:
     """Read and decode objects, up to `most_bytes` as Arrow holds them. A failed task would be tried again."""
     decoded: list[Decoded] = []
+    errors: list[ObjectError] = []
     size = 0
-    try:
-        for item, body in zip(items, _bodies(objects, items, plan.limits.object_bytes)):
-            decoded.append(decode(body, item, plan))
-            size += sum(batch.nbytes for batch in decoded[-1].batches)
-            if decoded[-1].rows:
-                return _Read(left=("rows_aside",))
-            if size > most_bytes:
-                return _Read(left=("size", "decoded"))
-    except SluiceError as error:  # a task of Spark's way puts the reason in S3, and asks S3 again
-        return _Read(left=("object", error.code))
-    return _Read(decoded)
+    for item, body in zip(items, _bodies(objects, items, plan.limits.object_bytes)):
+        try:
+            decoded.append(decode(body(), item, plan))
+        except SluiceError as error:
+            if error.retriable or isinstance(error, ExpansionLimit):  # the limits of the table's rule are wider
+                return _Read(left=("object", error.code))
+            errors.append(ObjectError.of(item.id.hash, error))
+            continue
+        size += sum(batch.nbytes for batch in decoded[-1].batches) + sum(len(row.content) for row in decoded[-1].rows)
+        if size > most_bytes:
+            return _Read(left=("size", "decoded"))
+    return _Read(decoded, errors)
 
 
-def _bodies(objects: Objects, items: Sequence[ManifestObject], limit: int) -> list[bytes]:
-    if len(items) == 1:
-        return [objects.whole(items[0].id, limit)]
+def _bodies(objects: Objects, items: Sequence[ManifestObject], limit: int) -> list[Callable[[], bytes]]:
+    """Read the objects, several at a time. Returns a function of each that gives its bytes or raises its error."""
     with ThreadPoolExecutor(min(READS_AT_ONCE, len(items)), thread_name_prefix="read") as pool:
-        return list(pool.map(lambda item: objects.whole(item.id, limit), items))
+        return [pool.submit(objects.whole, item.id, limit).result for item in items]

@@ -20,8 +20,9 @@ from sluice.batch.outcome import COMMITTED, HISTORY_CHANGES, QUARANTINED, READ_S
 from sluice.batch.unexpected import unexpected_in, unexpected_note
 from sluice.changes.log_restart import LOG_RESTARTED, SeenObject
 from sluice.config.rules.expectations import REPORT
+from sluice_spark.arrow.decide import NO_CHANGES
 from sluice_spark.arrow.driver_merge import merge_in_driver
-from sluice_spark.arrow.driver_read import are_few, decoded_objects
+from sluice_spark.arrow.driver_read import DecodedObjects, are_few, decoded_objects
 from sluice_spark.arrow.first_load import (
     FirstLoad,
     LoadPlan,
@@ -46,7 +47,14 @@ from sluice_spark.merge.normalize import normalized
 from sluice_spark.merge.plan import changed_columns, column_types
 from sluice_spark.merge.prepare import Prepared, prepare
 from sluice_spark.merge.read import SeenObjects, read_changes, share_reader, shared_out
-from sluice_spark.merge.set_aside import SetAside, leave_below_floor, leave_error, leave_parked, read_set_aside
+from sluice_spark.merge.set_aside import (
+    SetAside,
+    leave_below_floor,
+    leave_error,
+    leave_parked,
+    leave_unmerged,
+    read_set_aside,
+)
 
 # A batch whose objects are smaller than this has keys that are broadcast to every task of the stored table's scan.
 BROADCAST_BYTES = 32 * 1024**2
@@ -167,9 +175,13 @@ def _first_load(part: PartContext, prepared: Prepared) -> Outcome | None:
     except Exception as failure:  # of any kind: nothing is written yet, and Spark's way meets the same, or serves
         part.event("left_to_spark", level="warning", reason="failed", detail=failure_place(failure))
         return None
-    committed = commit_first_load(part, load, target=planned.target, facts=prepared.facts)
-    counts = {**load.counts, **merged_again(objects, taken), "bytes_read": sum(item.size for item in objects)}
-    counts.update(committed.counts)
+    counts = {**NO_CHANGES, **merged_again(objects, taken), "bytes_read": sum(item.size for item in objects)}
+    committed: CommitResult | None = None
+    if load is None:
+        services.known.keep(config, prepared.facts)
+    else:
+        committed = commit_first_load(part, load, target=planned.target, facts=prepared.facts)
+        counts.update({**load.counts, **committed.counts})
     return _report(
         part,
         set_aside=_set_aside(part),
@@ -183,18 +195,21 @@ def _first_load(part: PartContext, prepared: Prepared) -> Outcome | None:
 
 def _read_first_load(
     part: PartContext, objects: Sequence[ManifestObject], plan: LoadPlan
-) -> tuple[FirstLoad, Sequence[SeenObject]]:
-    """Read the objects in the driver where they are few, else in tasks: a first load, and what was seen of each."""
+) -> tuple[FirstLoad | None, Sequence[SeenObject]]:
+    """Read the objects in the driver where they are few, else in tasks: a first load, and what was seen of each.
+
+    The load is None where the driver found no change that can be merged.
+    """
     spark, services, parts = part.spark, part.services, part_count(objects)
     if services.in_driver and parts == 1 and are_few(objects):
         reading = FileWork(spark, services.objects, services.source, in_tasks=False)
         try:
-            decoded = decoded_objects(reading, [objects], plan.reader)
-        except LeftToSpark as left:  # tasks read again, and leave the reasons for what can't be read
+            read = decoded_objects(reading, [objects], plan.reader)
+        except LeftToSpark as left:  # tasks read again
             part.event("left_to_tasks", reason=left.reason, detail=left.detail or None)
         else:
-            batches = (batch for each in decoded for batch in each.batches)
-            return load_in_driver(spark, batches, plan), [each.seen for each in decoded]
+            _leave_unmerged(part, read)
+            return load_in_driver(spark, read.batches, plan) if read.batches else None, read.seen
     seen = SeenObjects(spark.sparkContext)
     shares = shared_out(objects, spark.sparkContext.defaultParallelism)
     load = read_first_load(spark, shares, share_reader(plan.reader, services.source, seen), plan, parts=parts)
@@ -207,8 +222,6 @@ def _small_merge(part: PartContext, prepared: Prepared) -> Outcome | None:
     if not services.in_driver or services.known.is_left_to_spark(part.config):
         return None
     try:
-        if prepared.refused:
-            raise LeftToSpark("set_aside")
         with part.stages.timed(READ_STAGE):
             merged = merge_in_driver(
                 part.hudi,
@@ -230,6 +243,7 @@ def _small_merge(part: PartContext, prepared: Prepared) -> Outcome | None:
         return None
     counts = {**merged.counts, "bytes_read": sum(item.size for item in objects)}
     committed: CommitResult | None = None
+    _leave_unmerged(part, merged.read)
     if merged.rows is None:
         services.known.keep(part.config, prepared.facts)
     else:
@@ -242,7 +256,7 @@ def _small_merge(part: PartContext, prepared: Prepared) -> Outcome | None:
         watch=merged.judged.watch,
         counts=counts,
         committed=committed,
-        unexpected=merged.unexpected,
+        unexpected=unexpected_in(merged.read.seen),
     )
 
 
@@ -334,6 +348,11 @@ def _leave_reasons(part: PartContext, judged: Watched) -> None:
         leave_error(objects, silver_bucket, error=ObjectError(named, refusal.code, str(refusal)), **part.place)
     for named, reason in judged.parked.items():
         leave_parked(objects, silver_bucket, error=ObjectError(named, LOG_RESTARTED, reason), **part.place)
+
+
+def _leave_unmerged(part: PartContext, read: DecodedObjects) -> None:
+    """Put what the driver itself has read and can't merge in S3, before anything is committed."""
+    leave_unmerged(part.services.objects, part.services.silver_bucket, read=read, **part.place)
 
 
 def _leave_refused(part: PartContext, objects: Sequence[ManifestObject], refusal: KeyNotUnique) -> None:

@@ -29,7 +29,6 @@ from sluice_spark.merge.set_aside import leave_error, leave_rows
 # A task reads ahead while it decodes: small objects would otherwise wait one round trip each.
 READ_AHEAD_BYTES = 64 * 1024**2
 TASK_BYTES, TASK_OBJECTS, TASKS_PER_CORE = 4 * 1024**2, 25, 4
-LONGEST_REASON = 2_000
 
 
 def read_changes(
@@ -101,7 +100,9 @@ def _read_share(
         except SluiceError as error:
             if error.retriable:
                 raise
-            _leave_error(s3, silver_bucket, plan, item, error)
+            leave_error(
+                s3, silver_bucket, batch=plan.batch, table=plan.table, error=ObjectError.of(item.id.hash, error)
+            )
             continue
         if decoded.rows:  # before the object's first row is yielded, so that every counted row can be found in S3
             leave_rows(
@@ -131,23 +132,6 @@ def bodies(
         while waiting:
             first, body = waiting.popleft()
             yield first, body.result
-
-
-def _leave_error(s3: Objects, silver_bucket: str, plan: ReaderPlan, item: ManifestObject, error: SluiceError) -> None:
-    leave_error(
-        s3,
-        silver_bucket,
-        batch=plan.batch,
-        table=plan.table,
-        error=ObjectError(item.id.hash, error.code, error_with_facts(error)),
-    )
-
-
-def error_with_facts(error: SluiceError) -> str:
-    """An error and its facts in one line of at most LONGEST_REASON characters."""
-    return "; ".join([str(error)] + [f"{name}: {value}" for name, value in sorted(error.facts.items())])[
-        :LONGEST_REASON
-    ]
 
 
 Seen = dict[str, SeenObject]

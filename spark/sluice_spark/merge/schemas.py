@@ -33,7 +33,7 @@ from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_formats.decode import SCANNED, read_or_refused, schemas_of
 from sluice_formats.json_schema import agreed
 from sluice_spark.merge.plan import column_types
-from sluice_spark.merge.read import bodies, error_with_facts, shared_out
+from sluice_spark.merge.read import bodies, shared_out
 
 _FIELDS = "object string, fingerprint string, schema string, inferred boolean, code string, reason string"
 _ARROW = pa.schema(
@@ -109,7 +109,8 @@ def _scan(
     except SluiceError as error:
         if error.retriable:
             raise
-        yield {"object": item.id.hash, "inferred": False, "code": error.code, "reason": error_with_facts(error)}
+        found = ObjectError.of(item.id.hash, error)
+        yield {"object": found.object, "inferred": False, "code": found.code, "reason": found.reason}
         return
     for schema in schemas:
         mark = fingerprint(schema)

@@ -28,6 +28,7 @@ from sluice.silver_keys import (
     rows_key,
 )
 from sluice_aws.s3.objects import Document, Objects, ObjectSource, task_objects
+from sluice_spark.arrow.driver_read import DecodedObjects
 from sluice_spark.errors import BelowPurgeFloor
 from sluice_spark.merge.normalize import quoted
 from sluice_spark.merge.working_columns import CONTENT
@@ -70,6 +71,15 @@ def leave_rows(
     )
     count = counted(object_hash, rows).to_json().encode("utf-8")
     objects.put(silver_bucket, row_count_key(batch, table, object_hash), count, content_type="application/json")
+
+
+def leave_unmerged(objects: Objects, silver_bucket: str, *, batch: str, table: str, read: DecodedObjects) -> None:
+    """Put the objects that can't be read, and the rows that can't be merged, as read tasks do."""
+    for error in read.errors:
+        leave_error(objects, silver_bucket, batch=batch, table=table, error=error)
+    for each in read.objects:
+        if each.rows:
+            leave_rows(objects, silver_bucket, batch=batch, table=table, object_hash=each.seen.object, rows=each.rows)
 
 
 def read_set_aside(objects: Objects, silver_bucket: str, *, batch: str, table: str) -> SetAside:
