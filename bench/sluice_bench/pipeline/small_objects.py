@@ -22,7 +22,7 @@ from judging.running_stack import RunningStack
 
 from sluice_bench.data.tickit import Dataset, change_object, write_snapshot
 from sluice_bench.data.tickit_rows import Sizes
-from sluice_bench.measure import ledger_times
+from sluice_bench.measure import driver_log, ledger_times
 from sluice_bench.measure.results import keep, say
 from sluice_bench.measure.stack import bench_stack, table_rules
 
@@ -36,7 +36,8 @@ CAVEATS = (
 TIMEOUT_S, TIMEOUT_PER_OBJECT_S = 1_800.0, 0.1
 PUTS_AT_ONCE = 8
 LANE = "main"
-MEMORY_S = 5.0  # between two looks at the processes
+MEMORY_S, LOOK_S = 5.0, 2.0  # between two looks at the processes, and at the progress
+NUMBERS = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
 TS_MS = 1_795_228_800_000
 
 
@@ -54,7 +55,7 @@ def run(objects: int, scale: float, table_type: str, backlog: bool) -> dict[str,
         for file in sorted(path for path in Path(scratch).rglob("*.avro")):
             stack.put(str(file.relative_to(scratch)), file)
         stack.wait(TIMEOUT_S)
-        before = _batches(stack)
+        before, read_before = _batches(stack), _changes_read(stack)
         changes = _changes(dataset, objects)
         if backlog:
             stack.sluice("pause", LANE)
@@ -66,6 +67,8 @@ def run(objects: int, scale: float, table_type: str, backlog: bool) -> dict[str,
             put_s = time.time() - began
             waiting = _resumed(stack, objects, timeout_s) if backlog else {}
             resumed = time.time()
+            if backlog:
+                _merged(stack, read_before + objects, timeout_s)
             stack.wait(timeout_s)
         batches = {batch: item for batch, item in _batches(stack).items() if batch not in before}
     committed = max(int(item["committed_at"]) for item in batches.values()) / 1000
@@ -104,17 +107,36 @@ def _most_memory(stack: RunningStack) -> Iterator[list[Memory]]:
 def _resumed(stack: RunningStack, objects: int, timeout_s: float) -> dict[str, Any]:
     """Wait until `status` counts all objects as waiting, and resume the lane. Returns the seconds of both."""
     began = time.monotonic()
+    sqs, url = stack.target.client("sqs"), stack.target.outputs["QueueUrl"]
 
-    def all_wait() -> float | None:
-        asked = time.monotonic()
-        answer = json.loads(stack.sluice("status", "--json"))
-        waiting = sum(table["pending"]["objects"] for table in answer["tables"])
-        return time.monotonic() - asked if waiting == objects else None
+    def no_notice() -> bool:
+        time.sleep(LOOK_S)
+        found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=NUMBERS)["Attributes"]
+        return not sum(int(found[name]) for name in NUMBERS)
 
-    status_s = ledger_times.await_until(all_wait, timeout_s=timeout_s, what="the admission of all objects")
-    admitted_s = time.monotonic() - began
+    ledger_times.await_until(no_notice, timeout_s=timeout_s, what="the admission of all objects")
+    asked = time.monotonic()
+    answer = json.loads(stack.sluice("status", "--json"))
+    ended = time.monotonic()
+    waiting = sum(table["pending"]["objects"] for table in answer["tables"])
+    if waiting != objects:
+        raise RuntimeError(f"{waiting:,} of {objects:,} objects are in the ledger")
     stack.sluice("resume", LANE)
-    return {"admitted_after_last_put_s": round(admitted_s, 2), "status_s": round(status_s, 2)}
+    return {"admitted_after_last_put_s": round(asked - began, 2), "status_s": round(ended - asked, 2)}
+
+
+def _changes_read(stack: RunningStack) -> int:
+    return sum(event["read"] for event in driver_log.events(stack.home) if event["event"] == "merged")
+
+
+def _merged(stack: RunningStack, changes: int, timeout_s: float) -> None:
+    """Wait until the log of the run tells of as many changes. The emulator, which has one process, is not asked."""
+
+    def all_merged() -> bool:
+        time.sleep(LOOK_S)
+        return _changes_read(stack) >= changes
+
+    ledger_times.await_until(all_merged, timeout_s=timeout_s, what="the merge of all objects")
 
 
 def _changes(dataset: Dataset, objects: int) -> list[tuple[str, bytes]]:
