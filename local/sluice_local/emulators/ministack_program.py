@@ -1,12 +1,16 @@
-"""The program of MiniStack's process: MiniStack, with what an earlier process kept.
+"""The program of MiniStack's process: MiniStack, with what an earlier process kept, and errors of functions as on AWS.
 
 MiniStack can save the state of its services at its end (PERSIST_STATE), but not the objects of buckets and their
 versions, unless it writes each to disk when it is put. This program saves the objects with the rest, and only where
 `ASKED` is in the folder of environment variable STATE_DIR. `sluice_local.emulators.ministack` starts it.
+
+MiniStack names every error of a function Runtime.HandlerError (seen in 1.5.33): its worker hands over the exception's
+message without the class, by which state machines retry and catch. With `name_errors` it reports what Lambda reports.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import pickle  # nosec B403
 import sys
@@ -15,6 +19,12 @@ from typing import Any
 
 ASKED, COMPLETE = "asked", "complete"  # files: keep everything at the end; everything was kept
 OBJECTS = "objects.pickle"
+_MESSAGE = '"error": str(e), "trace": '  # in the text of MiniStack's worker
+_REPORT = (
+    '"error": json.dumps({"errorType": type(e).__name__, "errorMessage": str(e), "requestId": context.aws_request_id, '
+    '"stackTrace": traceback.format_tb(e.__traceback__)[1:]}), "trace": '  # the first frame is the worker's
+)
+_BEGIN = '{"errorType": '
 _PLAIN = {
     *(("builtins", name) for name in ("set", "frozenset", "bytearray")),
     *(("datetime", name) for name in ("datetime", "timezone", "timedelta")),
@@ -26,8 +36,10 @@ def main() -> None:
     """Run MiniStack until it is asked to end. Its interpreter for functions is the first argument."""
     sys.executable = sys.argv.pop(1)
     from ministack import app
-    from ministack.services import s3
+    from ministack.core import lambda_runtime
+    from ministack.services import lambda_svc, s3
 
+    name_errors(lambda_runtime, lambda_svc)
     folder = Path(os.environ["STATE_DIR"])
     save_services = app.save_all
 
@@ -41,6 +53,20 @@ def main() -> None:
     if (folder / COMPLETE).exists():
         restore(s3, folder)
     app.main()
+
+
+def name_errors(runtime: Any, functions: Any) -> None:
+    """Report the class, message and stack of a function's exception: the worker sends them packed in its message."""
+    runtime._PYTHON_WORKER_SCRIPT = runtime._PYTHON_WORKER_SCRIPT.replace(_MESSAGE, _REPORT)
+    execute = functions._execute_function_warm
+
+    def execute_and_name(*given: Any) -> Any:
+        result = execute(*given)
+        if result.get("error") and result["body"].get("errorMessage", "").startswith(_BEGIN):
+            result["body"] = json.loads(result["body"]["errorMessage"])
+        return result
+
+    functions._execute_function_warm = execute_and_name
 
 
 def _save(s3: Any, folder: Path) -> None:
