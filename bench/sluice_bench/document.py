@@ -54,6 +54,11 @@ BENCHMARKS = (
         "python -m sluice_bench.tables.bytes_written",
     ),
     ("small-objects", "Ten thousand small objects", "python -m sluice_bench.pipeline.small_objects"),
+    (
+        "backlog",
+        "A backlog of a hundred thousand small objects",
+        "python -m sluice_bench.pipeline.small_objects --objects 100000",
+    ),
     ("services", "Two hundred merges with table services on and off", "python -m sluice_bench.tables.services_200"),
 )
 _HEAD = f"""# Benchmarks

@@ -56,7 +56,12 @@ SPARK_AVRO = (
 )
 TIMEOUT_S = 900.0
 LANE, WARM = "main", "warm"
-PEERS = {"streaming": ("streaming", False), "tuned": ("streaming", True), "bare": ("bare", False)}
+PEERS = {
+    "streaming": ("streaming", False),
+    "tuned": ("streaming", True),
+    "bare": ("bare", False),
+    "read": ("read", False),
+}
 
 
 def load_with_sluice(stack: RunningStack, folder: Path, prefix: str, *, warm: bool) -> dict[str, object]:
@@ -68,14 +73,14 @@ def load_with_sluice(stack: RunningStack, folder: Path, prefix: str, *, warm: bo
     if not warm:
         _end_run(stack)
     files = sorted(path for path in folder.rglob("*.avro"))
-    before = _processor_time(stack)
+    before = processor_time(stack)
     put_at = time.time()
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda file: stack.put(str(file.relative_to(folder)), file), files))
     put_s = time.time() - put_at
     stack.wait(TIMEOUT_S)
     waited_s = time.time() - put_at
-    after = _processor_time(stack)
+    after = processor_time(stack)
     items = ledger_times.batch_items(stack.target.client("dynamodb"), stack.target.ledger_table)
     parts = [item for item in items if str(item["sk"]).startswith(f"table#{database}.")]
     wanted = {item["pk"] for item in parts}
@@ -121,7 +126,7 @@ def _end_run(stack: RunningStack) -> None:
     stack.sluice("resume", LANE)
 
 
-def _processor_time(stack: RunningStack) -> dict[str, float]:
+def processor_time(stack: RunningStack) -> dict[str, float]:
     """Processor seconds so far of the emulator with the functions, and of all else: stand-in, driver and workers."""
     pids = Home(stack.home).description().pids
     emulator = cpu_seconds(pids["emulator"])
@@ -129,16 +134,25 @@ def _processor_time(stack: RunningStack) -> dict[str, float]:
 
 
 def load_with_peer(stack: RunningStack, folder: Path, prefix: str, peer: str, table_type: str) -> dict[str, object]:
-    """Run a peer over the objects that Sluice has just loaded. Raises CalledProcessError with its output."""
+    """Run a peer over the objects that Sluice has just loaded from a folder."""
+    keys = [str(file.relative_to(folder)) for file in sorted(folder.rglob("*.avro"))]
+    newest = {key.split("/")[1].removeprefix(prefix): key for key in keys}
+    samples = {table: newest[source.topic] for table, source in SOURCES.items()}
+    return run_peer(stack, samples, prefix, peer, table_type)
+
+
+def run_peer(
+    stack: RunningStack, samples: Mapping[str, str], prefix: str, peer: str, table_type: str
+) -> dict[str, object]:
+    """Run a peer over all objects of topics of this prefix. `samples` has the key of an object of each table.
+
+    Raises RuntimeError with the peer's output.
+    """
     mode, tuned = PEERS[peer]
     target = stack.target
-    keys: dict[str, list[str]] = {}
-    for file in sorted(folder.rglob("*.avro")):
-        key = str(file.relative_to(folder))
-        keys.setdefault(key.split("/")[1].removeprefix(prefix), []).append(key)
     bronze = f"s3a://{target.bronze}"
     tables = {
-        table: (f"{bronze}/topics/{prefix}{source.topic}", f"{bronze}/{keys[source.topic][-1]}", source.key)
+        table: (f"{bronze}/topics/{prefix}{source.topic}", f"{bronze}/{samples[table]}", source.key)
         for table, source in SOURCES.items()
     }
     job = {

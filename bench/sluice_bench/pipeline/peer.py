@@ -2,7 +2,8 @@
 
 `streaming`: one Structured Streaming query per table, Avro source, Hudi upsert, as in always-on pipelines. `bare`:
 only the write, of rows in memory. Both use Hudi's defaults, apart from table version, key and ordering, unless
-`tuned`. Prints one JSON line per table, and one with the total.
+`tuned`. `read`: every column of the objects is read, and nothing written. Prints one JSON line per table, and one with
+the total.
 """
 
 import argparse
@@ -95,6 +96,17 @@ def load_bare(spark: SparkSession, name: str, source: str, schema, key: str, job
     return seconds
 
 
+def read_only(spark: SparkSession, name: str, source: str, schema, key: str, job: Job) -> float:
+    """Read every column of all objects. Returns the seconds."""
+    started = time.perf_counter()
+    changes = spark.read.format("avro").schema(schema).option("recursiveFileLookup", "true").load(source)
+    changes.write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - started
+
+
+LOADS = {"streaming": load_streaming, "bare": load_bare, "read": read_only}
+
+
 def _cpu_seconds(pid: int) -> float:
     """Processor seconds of a living process: of the JVM, which is no child that is waited for."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -104,7 +116,7 @@ def _cpu_seconds(pid: int) -> float:
 def main() -> None:
     """Load every table of the job, one after the other."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("mode", choices=("streaming", "bare"))
+    parser.add_argument("mode", choices=tuple(LOADS))
     parser.add_argument("session", help="Spark settings, a JSON object")
     parser.add_argument("job", help="a JSON object: tables, into, table_type, tuned")
     given = parser.parse_args()
@@ -116,7 +128,7 @@ def main() -> None:
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     session_s = time.perf_counter() - started
-    load = load_streaming if given.mode == "streaming" else load_bare
+    load = LOADS[given.mode]
     began, writes = time.perf_counter(), 0.0
     for name, (source, sample, key) in job.tables.items():
         seconds = load(spark, name, source, spark.read.format("avro").load(sample).schema, key, job)
@@ -124,7 +136,8 @@ def main() -> None:
         print(json.dumps({"table": name, "seconds": round(seconds, 2)}), flush=True)
     total_s = time.perf_counter() - began
     cpu_s = time.process_time() + _cpu_seconds(spark.sparkContext._gateway.proc.pid)
-    rows = sum(spark.read.format("hudi").load(f"{job.into}/{name}").count() for name in job.tables)
+    written = job.tables if given.mode != "read" else ()
+    rows = sum(spark.read.format("hudi").load(f"{job.into}/{name}").count() for name in written)
     print(
         json.dumps(
             {

@@ -1,7 +1,8 @@
-"""Measures the time until ten thousand objects of one change each are committed, put at once over seven tables.
+"""Measures how ten thousand waiting objects of one change each are worked off, over seven tables.
+
+The lane is paused until all of them are in the ledger. Spark's own Avro source then reads the same objects.
 
 python -m sluice_bench.pipeline.small_objects [--objects 10000] [--scale 0.02] [--table-type cow]
-python -m sluice_bench.pipeline.small_objects --objects 100000 --backlog   # the lane is paused until all have arrived
 """
 
 import argparse
@@ -10,7 +11,7 @@ import secrets
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -20,32 +21,39 @@ from typing import Any
 from judging.memory import Memory
 from judging.running_stack import RunningStack
 
+from sluice_bench.data.debezium_objects import SOURCES
 from sluice_bench.data.tickit import Dataset, change_object, write_snapshot
 from sluice_bench.data.tickit_rows import Sizes
 from sluice_bench.measure import driver_log, ledger_times
 from sluice_bench.measure.results import keep, say
 from sluice_bench.measure.stack import bench_stack, table_rules
+from sluice_bench.pipeline.full_load import processor_time, run_peer
 
 CAVEATS = (
     (
         "Each object updates one row of an existing table: nearly all of the time is spent per object, and hardly"
         " any per row."
     ),
-    "The emulator serves one request at a time, so puts, admission and reads wait for each other.",
+    (
+        "The emulator serves one request at a time, some 10 ms each. `emulator_cpu_s` is its share of the processor"
+        " time, with the functions' own."
+    ),
+    (
+        "Spark's Avro source only reads the objects, those of the tables' first load among them: it decides nothing and"
+        " writes nothing."
+    ),
 )
 TIMEOUT_S, TIMEOUT_PER_OBJECT_S = 1_800.0, 0.1
 PUTS_AT_ONCE = 8
+MOST_FOR_SPARK = 10_000
 LANE = "main"
 MEMORY_S, LOOK_S = 5.0, 2.0  # between two looks at the processes, and at the progress
 NUMBERS = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
 TS_MS = 1_795_228_800_000
 
 
-def run(objects: int, scale: float, table_type: str, backlog: bool) -> dict[str, Any]:
-    """Load the tables, put the changes, and wait until the ledger lists them as committed.
-
-    With `backlog`, the lane is paused until all of them are in the ledger.
-    """
+def run(objects: int, scale: float, table_type: str) -> dict[str, Any]:
+    """Load the tables, put the changes, wait until the ledger lists them as committed, and read them with Spark."""
     database = f"small{secrets.token_hex(3)}"
     dataset = Dataset(Sizes.scaled(scale), prefix=f"{database}.")
     timeout_s = max(TIMEOUT_S, TIMEOUT_PER_OBJECT_S * objects)
@@ -57,32 +65,35 @@ def run(objects: int, scale: float, table_type: str, backlog: bool) -> dict[str,
         stack.wait(TIMEOUT_S)
         before, read_before = _batches(stack), _changes_read(stack)
         changes = _changes(dataset, objects)
-        if backlog:
-            stack.sluice("pause", LANE)
+        stack.sluice("pause", LANE)
         s3, bronze = stack.target.client("s3"), stack.target.bronze
         with _most_memory(stack) as memory:
             began = time.time()
             with ThreadPoolExecutor(PUTS_AT_ONCE) as pool:
                 list(pool.map(lambda change: s3.put_object(Bucket=bronze, Key=change[0], Body=change[1]), changes))
             put_s = time.time() - began
-            waiting = _resumed(stack, objects, timeout_s) if backlog else {}
-            resumed = time.time()
-            if backlog:
-                _merged(stack, read_before + objects, timeout_s)
+            waiting = _waiting(stack, objects, timeout_s)
+            cpu = processor_time(stack)
+            stack.sluice("resume", LANE)
+            _merged(stack, read_before + objects, timeout_s)
+            cpu = {name: round(value - cpu[name], 1) for name, value in processor_time(stack).items()}
             stack.wait(timeout_s)
-        batches = {batch: item for batch, item in _batches(stack).items() if batch not in before}
-    committed = max(int(item["committed_at"]) for item in batches.values()) / 1000
-    seconds = committed - began
+        batches = [item for batch, item in _batches(stack).items() if batch not in before]
+        peer = _read_by_spark(stack, dataset, changes) if objects <= MOST_FOR_SPARK else {}
+    claimed = min(int(item["claimed_at"]) for item in batches) / 1000
+    committed = max(int(item["committed_at"]) for item in batches) / 1000
+    seconds = committed - claimed
     return {
         "objects": objects,
-        "seconds": round(seconds, 2),
-        "objects_per_second": round(objects / seconds, 1),
         "put_s": round(put_s, 2),
+        **waiting,
+        "claimed_to_committed_s": round(seconds, 2),
+        "objects_per_second": round(objects / seconds, 1),
+        **cpu,
         "batches": len(batches),
-        "runs": len({item["run"] for item in batches.values()}),
-        **({**waiting, "resumed_to_committed_s": round(committed - resumed, 2)} if backlog else {}),
-        **({} if backlog else {"after_last_put_s": round(seconds - put_s, 2)}),
-        "most_memory_mb": asdict(memory[0]),
+        "runs": len({item["run"] for item in batches}),
+        **{f"most_memory_mb_{name}": value for name, value in asdict(memory[0]).items()},
+        **({**peer, "times_spark": round(seconds / peer["spark_avro_s"], 2)} if peer else {}),
     }
 
 
@@ -104,8 +115,8 @@ def _most_memory(stack: RunningStack) -> Iterator[list[Memory]]:
         watching.join()
 
 
-def _resumed(stack: RunningStack, objects: int, timeout_s: float) -> dict[str, Any]:
-    """Wait until `status` counts all objects as waiting, and resume the lane. Returns the seconds of both."""
+def _waiting(stack: RunningStack, objects: int, timeout_s: float) -> dict[str, Any]:
+    """Wait until all objects are admitted, and have `status` count them. Returns the seconds of both."""
     began = time.monotonic()
     sqs, url = stack.target.client("sqs"), stack.target.outputs["QueueUrl"]
 
@@ -121,7 +132,6 @@ def _resumed(stack: RunningStack, objects: int, timeout_s: float) -> dict[str, A
     waiting = sum(table["pending"]["objects"] for table in answer["tables"])
     if waiting != objects:
         raise RuntimeError(f"{waiting:,} of {objects:,} objects are in the ledger")
-    stack.sluice("resume", LANE)
     return {"admitted_after_last_put_s": round(asked - began, 2), "status_s": round(ended - asked, 2)}
 
 
@@ -137,6 +147,13 @@ def _merged(stack: RunningStack, changes: int, timeout_s: float) -> None:
         return _changes_read(stack) >= changes
 
     ledger_times.await_until(all_merged, timeout_s=timeout_s, what="the merge of all objects")
+
+
+def _read_by_spark(stack: RunningStack, dataset: Dataset, changes: Sequence[tuple[str, bytes]]) -> dict[str, float]:
+    """Read every column of the same objects with Spark's Avro source, table by table in a session that runs."""
+    samples = {table: changes[number][0] for number, table in enumerate(sorted(SOURCES))}
+    read = run_peer(stack, samples, dataset.prefix, "read", "cow")
+    return {"spark_avro_s": float(read["seconds"]), "spark_avro_cpu_s": float(read["cpu_s"])}
 
 
 def _changes(dataset: Dataset, objects: int) -> list[tuple[str, bytes]]:
@@ -161,10 +178,9 @@ def main() -> None:
     parser.add_argument("--objects", type=int, default=10_000)
     parser.add_argument("--scale", type=float, default=0.02)
     parser.add_argument("--table-type", choices=("cow", "mor"), default="cow")
-    parser.add_argument("--backlog", action="store_true", help="pause the lane until all objects are in the ledger")
     given = parser.parse_args()
-    value = run(given.objects, given.scale, given.table_type, given.backlog)
-    name = "backlog" if given.backlog else "small-objects"
+    value = run(given.objects, given.scale, given.table_type)
+    name = "small-objects" if given.objects <= MOST_FOR_SPARK else "backlog"
     file = keep(name, parameters=vars(given), caveats=CAVEATS, values=[value], summary=value)
     say("Small objects", CAVEATS, value, file)
 
