@@ -81,7 +81,7 @@ def by(monkeypatch: pytest.MonkeyPatch) -> Ways:
 
     def leave(way: str) -> None:
         monkeypatch.setattr(covers, "FEW_CHANGES", 200 if way == "handle" else 0)
-        for module, limit in ((driver_merge, "BYTES_IN_DRIVER"), (driver_read, "OBJECTS_IN_DRIVER")):
+        for module, limit in ((driver_merge, "BYTES_IN_DRIVER"), (covers, "OBJECTS_IN_DRIVER")):
             monkeypatch.setattr(module, limit, 0 if way == "pyarrow in tasks" else getattr(covers, limit))
 
     return leave
@@ -164,7 +164,7 @@ def test_an_object_beyond_the_drivers_limits_or_without_an_answer_is_left_to_spa
     config = table()
     bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
     with monkeypatch.context() as patch:
-        patch.setattr(driver_read, "MOST_CHANGES", 3)
+        patch.setattr(covers, "MOST_CHANGES", 3)
         many = bench.merge(config, [bench.put([row("c", 10 + number, number) for number in range(2, 7)], SCHEMA)])
     assert (bench.left_to_spark(), many.counts["winning"], many.quarantined) == ("object: expansion_limit", 5, ())
     whole, failures = Objects.whole, iter([ConnectionError("no answer")])

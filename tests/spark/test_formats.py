@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from judging.spark_rows import live_rows
 from judging.verdict import judge_rows
-from workbench import Workbench, change, flattened, table
+from workbench import Workbench, change, flattened, table, told
 
 from sluice.admission.routing import classify
 from sluice.changes.hidden_columns import ROW
@@ -25,6 +25,7 @@ from sluice.config.csv_form import CsvForm
 from sluice.config.delete_when import DeleteWhen
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
+from sluice_spark.arrow import covers
 
 KEY = "topics/src.public.t/partition=0/src.public.t+0+{:010d}.{}"
 
@@ -232,6 +233,35 @@ def dms_csv(*rows: dict[str, Any]) -> bytes:
     writer.writeheader()
     writer.writerows({name: "NULL" if value is None else value for name, value in row.items()} for row in rows)
     return body.getvalue().encode()
+
+
+@pytest.mark.parametrize("format", ["json", pytest.param("csv", marks=pytest.mark.whole)])
+def test_a_few_changes_of_scanned_formats_are_merged_without_a_job_as_by_spark(
+    bench: Workbench, format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def put_rows(offset: int, *rows: dict[str, Any]) -> Any:
+        marked = [{"seq": offset + place, **row} for place, row in enumerate(rows)]
+        return put(bench, json_lines(*marked) if format == "json" else dms_csv(*marked), offset, format)
+
+    form = {"csv": CsvForm(null_text="NULL"), "json_types": {"id": "long", "seq": "long"}}
+    driver, tasks = (table(name, position="seq", **form) for name in "dt")
+    first = [put_rows(0, *({"id": id, "name": "a", "n": id} for id in range(5)))]
+    for config in (driver, tasks):
+        bench.merge(config, first)
+    bench.services.known.leave_to_spark(tasks)
+    changes = [put_rows(10, {"id": 1, "name": "b", "n": 7}, {"id": 7, "name": None, "n": 8}), put_rows(5, {"id": 4})]
+    changes.append(put(bench, b'{"id": 3' if format == "json" else b'id\n"3', 30, format))
+    if format == "csv":
+        changes.pop(1)  # a header without the other columns
+    here, jobs = bench.jobs_of(lambda: bench.merge(driver, changes))
+    assert (jobs, bench.left_to_spark()) == (1, None)
+    there = bench.merge(tasks, changes)
+    assert told(here) == told(there) and here.quarantined == there.quarantined
+    assert bench.rows(driver, "id", "name", "n") == bench.rows(tasks, "id", "name", "n")
+
+    later = [put_rows(40, {"id": 2, "name": "too large for the driver", "n": 9})]
+    monkeypatch.setattr(covers, "MOST_DECODED_BYTES", 20)
+    assert bench.merge(driver, later).counts["winning"] == 1 and bench.left_to_spark() == "object: expansion_limit"
 
 
 @pytest.mark.parametrize("format", [pytest.param("parquet", marks=pytest.mark.whole), "csv"])

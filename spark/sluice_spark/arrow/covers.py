@@ -6,6 +6,7 @@ Everything unusual is left to the Spark path by `LeftToSpark`, whose reasons are
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 from sluice.admission.routing import AVRO, PARQUET
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
+from sluice.config.limits import Limits
 from sluice.config.table import IGNORE, MOR, TableConfig
 from sluice.hudi import options as hudi_options
 from sluice.hudi.write_choices import MIB, MOST_BYTES_BY_ARROW, wants_record_index
@@ -38,6 +40,20 @@ FEW_FOR_LOGS, FEW_LOGS, FEW_LOG_BYTES = 1_000, 8, 8 * MIB
 SMALL_FILE_BYTES = 64 * MIB
 # Numbers that equal each other in more than one form, and values that are no key.
 _NO_KEYS = ("float", "double", "binary", "array")
+
+
+def are_few(objects: Sequence[ManifestObject]) -> bool:
+    """Whether the driver itself reads the objects."""
+    return len(objects) <= OBJECTS_IN_DRIVER and sum(item.size for item in objects) <= OBJECT_BYTES_IN_DRIVER
+
+
+def in_driver(limits: Limits) -> Limits:
+    """The limits of a table as the driver keeps them. An object beyond them is read in a task, by the table's own."""
+    return replace(
+        limits,
+        object_rows=min(MOST_CHANGES, limits.object_rows),
+        decoded_bytes=min(MOST_DECODED_BYTES, limits.decoded_bytes),
+    )
 
 
 def check_part(
@@ -67,7 +83,8 @@ def check_part(
         ("unfinished", facts.unfinished),
         ("columns", dict(before) != dict(target)),
         ("key_type", any(target.get(name, "array").startswith(_NO_KEYS) for name in config.record_key)),
-        ("format", any(item.format not in (AVRO, PARQUET) for item in objects)),  # others were scanned by a Spark job
+        # A job of Spark has scanned them already.
+        ("format", not are_few(objects) and any(item.format not in (AVRO, PARQUET) for item in objects)),
         ("size", not objects or len(objects) > MOST_OBJECTS or size > MOST_BYTES),
     )
     for reason, found in unusual:

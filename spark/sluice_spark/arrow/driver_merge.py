@@ -24,6 +24,7 @@ from sluice_spark.arrow.base_file import has_plain_key, key_text, partition_path
 from sluice_spark.arrow.covers import (
     BYTES_IN_DRIVER,
     MOST_FILES,
+    are_few,
     by_merge_handle,
     check_changes,
     check_logs,
@@ -40,7 +41,7 @@ from sluice_spark.arrow.decide import (
     newest_changes,
     with_batch,
 )
-from sluice_spark.arrow.driver_read import DecodedObjects, are_few, decoded_objects
+from sluice_spark.arrow.driver_read import DecodedObjects, decoded_objects
 from sluice_spark.arrow.rewrite import FileRows, FileWork, Rewrite
 from sluice_spark.arrow.rows import LeftToSpark, arrow_rows
 from sluice_spark.arrow.stored import by_key, rows_in

@@ -17,16 +17,11 @@ from sluice.errors import ExpansionLimit, SluiceError
 from sluice_aws.s3.objects import Objects
 from sluice_formats.decode import Decoded, decode
 from sluice_formats.records import ReaderPlan
-from sluice_spark.arrow.covers import MOST_CHANGES, MOST_DECODED_BYTES, OBJECT_BYTES_IN_DRIVER, OBJECTS_IN_DRIVER
+from sluice_spark.arrow.covers import MOST_DECODED_BYTES, in_driver
 from sluice_spark.arrow.rewrite import FileWork
 from sluice_spark.arrow.rows import LeftToSpark
 
 READS_AT_ONCE = 8
-
-
-def are_few(objects: Sequence[ManifestObject]) -> bool:
-    """Whether the driver itself reads the objects."""
-    return len(objects) <= OBJECTS_IN_DRIVER and sum(item.size for item in objects) <= OBJECT_BYTES_IN_DRIVER
 
 
 @dataclass(frozen=True)
@@ -52,13 +47,9 @@ class DecodedObjects:
 
 def decoded_objects(reading: FileWork, shares: Sequence[Sequence[ManifestObject]], plan: ReaderPlan) -> DecodedObjects:
     """Read and decode the objects. Raises LeftToSpark for too much, and for what S3 may give when it is asked again."""
-    limits = replace(
-        plan.limits,
-        object_rows=min(MOST_CHANGES, plan.limits.object_rows),
-        decoded_bytes=min(MOST_DECODED_BYTES, plan.limits.decoded_bytes),
-    )
+    plan = replace(plan, limits=in_driver(plan.limits))
     most_bytes = MOST_DECODED_BYTES // len(shares)
-    found = reading.each(partial(_read, plan=replace(plan, limits=limits), most_bytes=most_bytes), shares)
+    found = reading.each(partial(_read, plan=plan, most_bytes=most_bytes), shares)
     for read in found:
         if read.left:
             raise LeftToSpark(*read.left)

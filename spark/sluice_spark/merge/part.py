@@ -20,9 +20,10 @@ from sluice.batch.outcome import COMMITTED, HISTORY_CHANGES, QUARANTINED, READ_S
 from sluice.batch.unexpected import unexpected_in, unexpected_note
 from sluice.changes.log_restart import LOG_RESTARTED, SeenObject
 from sluice.config.rules.expectations import REPORT
+from sluice_spark.arrow.covers import are_few
 from sluice_spark.arrow.decide import NO_CHANGES
 from sluice_spark.arrow.driver_merge import merge_in_driver
-from sluice_spark.arrow.driver_read import DecodedObjects, are_few, decoded_objects
+from sluice_spark.arrow.driver_read import DecodedObjects, decoded_objects
 from sluice_spark.arrow.first_load import (
     FirstLoad,
     LoadPlan,

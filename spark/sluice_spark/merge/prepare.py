@@ -11,10 +11,12 @@ from sluice.config.table import TableConfig
 from sluice.schema.avro import PLAIN, WriterSchema
 from sluice.schema.concealment import unknown_columns
 from sluice_formats.checks.expectations import check_patterns
+from sluice_spark.arrow.covers import are_few
 from sluice_spark.hudi.came_back import rolled_back_lately
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.late_files import remove_late_files
 from sluice_spark.hudi.recovery import recovered_facts, refuse_missing
+from sluice_spark.log import failure_place
 from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.plan import PlannedRead, column_types, plan_read
 from sluice_spark.merge.schemas import (
@@ -22,6 +24,7 @@ from sluice_spark.merge.schemas import (
     WriterSchemas,
     remember_columns,
     remember_schemas,
+    scan_in_driver,
     scan_schemas,
     writer_schemas,
 )
@@ -102,7 +105,16 @@ def _facts_of_unknown(part: PartContext) -> TableFacts:
 
 
 def _scan(part: PartContext, objects: Sequence[ManifestObject]) -> Scanned:
-    return scan_schemas(part.spark, objects=objects, config=part.config, source=part.services.source)
+    services = part.services
+    if services.in_driver and are_few(objects):
+        try:
+            found = scan_in_driver(services.objects, objects=objects, config=part.config)
+        except Exception as failure:  # of any kind: tasks try their reads again
+            part.event("left_to_tasks", level="warning", reason="failed", detail=failure_place(failure))
+        else:
+            if found is not None:
+                return found
+    return scan_schemas(part.spark, objects=objects, config=part.config, source=services.source)
 
 
 def _planned(part: PartContext, schemas: WriterSchemas, facts: TableFacts, hash_key: bytes) -> PlannedRead:

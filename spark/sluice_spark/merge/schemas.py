@@ -1,7 +1,7 @@
 """Finds the writer schemas of a part's objects, and records them with the table's own columns.
 
-A schema is stored by admission, in the object's own head, or in its JSON records. JSON and CSV are scanned in Spark
-tasks, since their records may carry several schemas or none.
+A schema is stored by admission, in the object's own head, or in its JSON records. JSON and CSV are scanned, since their
+records may carry several schemas or none: in the driver where they are few, else in Spark tasks.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Callable
 
@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import ObjectError
 from sluice.config.table import TableConfig
-from sluice.errors import SluiceError
+from sluice.errors import ExpansionLimit, SluiceError
 from sluice.objects import ObjectId
 from sluice.schema.avro import WriterSchema, fingerprint, read_writer_schema
 from sluice.schema.evolution import DROPPED, NARROWER, SAME, Evolution
@@ -32,6 +32,7 @@ from sluice_aws.s3.objects import Objects, ObjectSource, task_objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_formats.decode import SCANNED, read_or_refused, schemas_of
 from sluice_formats.json_schema import agreed
+from sluice_spark.arrow.covers import in_driver
 from sluice_spark.merge.plan import column_types
 from sluice_spark.merge.read import bodies, shared_out
 
@@ -69,17 +70,33 @@ def scan_schemas(
     An object that can't be read is in `errors`. Transient errors of S3 are raised, and Spark runs the task again.
     """
     shares = shared_out(objects, spark.sparkContext.defaultParallelism)
-    found = spark.range(0, len(shares), 1, len(shares)).mapInArrow(_task(shares, config, source), _FIELDS).collect()
-    texts: dict[str, str] = {row["fingerprint"]: row["schema"] for row in found if row["schema"] is not None}
+    rows = spark.range(0, len(shares), 1, len(shares)).mapInArrow(_task(shares, config, source), _FIELDS).collect()
+    return _scanned([row.asDict() for row in rows])
+
+
+def scan_in_driver(s3: Objects, *, objects: Sequence[ManifestObject], config: TableConfig) -> Scanned | None:
+    """What `scan_schemas` finds of a few objects; None where one of them is too large for the driver."""
+    within, sent = replace(config, limits=in_driver(config.limits)), set[str]()
+    rows: list[dict[str, Any]] = []
+    for item, body in bodies(s3, objects, config.limits.object_bytes):
+        found = list(_scan(item, body, within, sent))
+        if any(row.get("code") == ExpansionLimit.code for row in found):
+            return None
+        rows += found
+    return _scanned(rows)
+
+
+def _scanned(found: Sequence[Mapping[str, Any]]) -> Scanned:
+    texts: dict[str, str] = {row["fingerprint"]: row["schema"] for row in found if row.get("schema") is not None}
     of_object: dict[str, tuple[str, ...]] = {}
     for row in found:
-        if row["fingerprint"] is not None:
+        if row.get("fingerprint") is not None:
             of_object[row["object"]] = (*of_object.get(row["object"], ()), row["fingerprint"])
     return Scanned(
         {mark: json.loads(text) for mark, text in texts.items()},
         frozenset(row["fingerprint"] for row in found if row["inferred"]),
         of_object,
-        tuple(ObjectError(row["object"], row["code"], row["reason"]) for row in found if row["code"] is not None),
+        tuple(ObjectError(row["object"], row["code"], row["reason"]) for row in found if row.get("code") is not None),
     )
 
 
