@@ -27,6 +27,7 @@ from sluice_cli.ingest.survey import describe_lane
 from sluice_cli.ops.adopt_bucket import announces, configured, queue_arn, region_of
 from sluice_cli.ops.engine import EngineTrial
 from sluice_cli.status.overview import lanes_and_tables
+from sluice_cli.status.service_entries import service_entries
 from sluice_cli.terminal.aws_errors import SEE_STACK, failure_of
 from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.findings import FAIL, OK, STYLES, WARN, Finding
@@ -66,7 +67,7 @@ def doctor(
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Check buckets, ledger, application, release, configuration, lanes, lost notices and announcements.
+    """Check buckets, ledger, application, release, configuration, lanes, tables, catalog, notices and announcements.
 
     With --job, a job also checks the engine: it writes, changes, compacts and reads a small table of each type in its
     own folder of the silver bucket, and removes them. The exit code is 1 if a check fails; warnings don't count.
@@ -298,6 +299,14 @@ def _went_back(table: TableState, silver: TimelineReader) -> bool:
     return silver.timeline(table.table).lacks(last)
 
 
+def _catalog(target: Target) -> Iterator[Finding]:
+    states = DynamoDbLedger(target.client("dynamodb"), target.ledger_table).tables.all()
+    for entry in service_entries(states, ()):
+        if entry["error"]:
+            found = f"its catalog sync failed: {entry['error']['code']}"
+            yield Finding(f"catalog {entry['table']}", WARN, found, str(entry["error"]["message"]))
+
+
 def _set_aside(target: Target) -> Iterator[Finding]:
     found = in_quarantine(DynamoDbLedger(target.client("dynamodb"), target.ledger_table))
     if not found.objects and not found.rows:
@@ -357,6 +366,7 @@ CHECKS: dict[str, Callable[[Target], Iterator[Finding]]] = {
     "configuration": _configuration,
     "lanes": _lanes,
     "tables": _tables,
+    "catalog": _catalog,
     "quarantine": _set_aside,
     "lost notices": _lost_notices,
     "announcements": _announcements,

@@ -102,9 +102,8 @@ def test_list_shows_what_is_due_by_the_policy_and_why(served, capsys):
     assert run(["services", "list", "shop.none"]) == 2
 
 
-def test_status_shows_a_failed_service_and_a_failed_sync_with_their_errors(served, invoked, capsys):
-    run(["services", "run", TABLE, "-s", "compaction"])
-    lane_does(served, "compaction", ServiceError("broken", "no space left\nmore", retriable=False))
+def fail_sync(served):
+    """What the state machine records when the table's name is taken in the catalog."""
     served.dynamodb.update_item(
         TableName="s-ledger",
         Key={"pk": {"S": f"table#{TABLE}"}, "sk": {"S": "table"}},
@@ -113,6 +112,24 @@ def test_status_shows_a_failed_service_and_a_failed_sync_with_their_errors(serve
             ":f": {"M": {"at": {"N": str(NOW)}, "error": {"S": "NameTaken"}, "instant": {"S": "1"}}}
         },
     )
+
+
+def test_doctor_names_a_table_whose_catalog_sync_failed_until_it_succeeds(served, capsys):
+    about = f"catalog {TABLE}"
+    fail_sync(served)
+    run(["doctor", "--json"])
+    found = {item["about"]: item for item in describe(capsys)}[about]
+    assert (found["result"], found["found"]) == ("warn", "its catalog sync failed: catalog_name_taken")
+    assert found["advice"] == f"`sluice catalog sync {TABLE}` shows the reason and retries"
+    served.ledger.tables.clear_catalog_failure(TABLE, served.ledger.tables.get(TABLE).catalog_failed)
+    run(["doctor", "--json"])
+    assert about not in {item["about"] for item in describe(capsys)}
+
+
+def test_status_shows_a_failed_service_and_a_failed_sync_with_their_errors(served, invoked, capsys):
+    run(["services", "run", TABLE, "-s", "compaction"])
+    lane_does(served, "compaction", ServiceError("broken", "no space left\nmore", retriable=False))
+    fail_sync(served)
     capsys.readouterr()
     assert run(["status"]) == 0
     out = capsys.readouterr().out
