@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -12,12 +12,14 @@ from typing import Annotated, Any
 
 import typer
 
+from sluice.catalog.tables import names_of
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import pinned_topic
 from sluice.errors import ChangeRefused
 from sluice.lane.machine import PAUSED
 from sluice.ledger.keys import PARKED, QUARANTINED
 from sluice.ledger.ports import Ledger
+from sluice.silver_keys import REPLACED
 from sluice_aws.admission.reassign import Unparked, is_freed, renamed, unpark
 from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import ConfigurationUnreadable
@@ -264,8 +266,37 @@ def _planned(
     made, unasked = with_misfits(made, fit)
     from sluice_cli.config.source import unknown_options
 
-    warnings = (*unknown_options(configuration), *(remark.text for remark in found.warnings), *map(str, unasked))
+    warnings = (
+        *unknown_options(configuration),
+        *(remark.text for remark in found.warnings),
+        *_other_partitions(stack, made, before, configuration),
+        *map(str, unasked),
+    )
     return made, warnings, before
+
+
+def _other_partitions(stack: _Stack, plan: Plan, before: Configuration | None, after: Configuration) -> Iterator[str]:
+    """Yield a warning for each table that a rebuild writes with other partitions, which Glue can't change in place."""
+    for table in plan.tables:
+        changes = {each.key: each for each in table.settings}
+        if before is None or "partition_by" not in changes:
+            continue
+        old = before.table_for_topic(changes["topic"].old if "topic" in changes else table.topic)
+        new = after.table_for_topic(table.topic)
+        if old is None or new is None or not (old.catalog.sync and new.catalog.sync):
+            continue
+        had, gets = (names_of(each) for each in (old, new))
+        kept = {entry.table for entry in had.entries} & {entry.table for entry in gets.entries}
+        if had.database != gets.database or not kept:
+            continue
+        rebuilt = f"{REPLACED}{table.table}/"  # a table that never had data is not in the catalog
+        if changes["partition_by"].rebuild or next(stack.objects.keys(stack.target.silver, rebuilt), None):
+            drop = f"aws glue delete-table --database-name {had.database} --name"
+            yield (
+                f"{table.table} gets other partitions, and Glue can't change those that it has. After the rebuild, and "
+                f"before `sluice resume {new.lane}`, drop the table in Glue (its data stays), or its sync fails: "
+                f"{', '.join(f'`{drop} {name}`' for name in sorted(kept))}"
+            )
 
 
 class _Counted:

@@ -351,3 +351,34 @@ def claimed_by_a_run(stack, identity):
     assert ledger.lanes.hold("main", "run-1", "job", 1, NOW)
     assert ledger.batches.open(manifest, manifest_key("main", manifest.batch), "run-1", "job")
     assert list(ledger.batches.claim(manifest)) == [identity]
+
+
+BY_DAY = TABLES.replace("crm.user}", "crm.user, partition_by: [day]}")
+
+
+def other_partitions(push, text, capsys):
+    """The warnings of a plan about a table of other partitions in the catalog."""
+    capsys.readouterr()
+    push(text, "--json", verb="plan")
+    return [each for each in describe(capsys)["warnings"] if "gets other partitions" in each]
+
+
+def test_other_partitions_name_what_to_drop_in_the_catalog(stack, push, capsys):
+    push(TABLES)
+    assert other_partitions(push, BY_DAY, capsys) == [], "a table that never had data is not in the catalog"
+    stack.ledger.tables.pin("crm.user", PINNED)
+    (warning,) = other_partitions(push, BY_DAY, capsys)
+    assert "`aws glue delete-table --database-name crm --name user_all`" in warning
+    assert "before `sluice resume main`" in warning
+    assert push(BY_DAY) == 1 and capsys.readouterr().err.count("aws glue delete-table") == 1
+    assert other_partitions(push, TABLES.replace("[id]", "[uid]"), capsys) == []
+    off = BY_DAY.replace("[day]", "[day], catalog: off")
+    assert other_partitions(push, off, capsys) == []
+
+
+def test_a_push_after_the_rebuild_still_names_what_to_drop(stack, push, capsys):
+    push(TABLES)
+    stack.s3.put_object(Bucket="s-silver", Key="_sluice/replaced/crm.user/0000000000001/rebuild.json", Body=b"{}")
+    assert len(other_partitions(push, BY_DAY, capsys)) == 1
+    renamed = BY_DAY.replace("[day]", "[day], catalog: {tables: 'new_{table}'}")
+    assert other_partitions(push, renamed, capsys) == [], "the sync makes another table"
