@@ -24,7 +24,8 @@ from sluice_cli.local.progress import progress_lines
 from sluice_cli.terminal.interaction import Yes, ask, following
 from sluice_cli.terminal.output import Json, print_json, say, say_next_step
 from sluice_local.emulators.choose import VARIABLE, Kind
-from sluice_local.errors import DidNotStart
+from sluice_local.emulators.emulator import is_answering
+from sluice_local.errors import DidNotStart, NotRunning
 from sluice_local.home import Description, Home, chosen_home, running_home
 from sluice_local.processes import LOOPBACK, is_running
 from sluice_local.stack.deploy import Timers
@@ -231,7 +232,14 @@ def info(as_json: Json = False) -> None:
       export AWS_ENDPOINT_URL="$(sluice local info --json | jq -r .endpoint)"
     """
     home = running_home(os.environ, Path.cwd())
-    _show(home.description(), home, as_json=as_json)
+    description = home.description()
+    if not is_answering(description.endpoint):
+        raise NotRunning(
+            f"No local stack runs in {home.path}: nothing answers at {description.endpoint}",
+            home=str(home.path),
+            next_step="Start it again with `sluice local up`; if it says that one runs, `sluice local down` first",
+        )
+    _show(description, home, as_json=as_json)
 
 
 def _show(description: Description, home: Home, *, as_json: bool) -> None:

@@ -6,7 +6,9 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from sluice_local import processes as children
 
@@ -15,6 +17,7 @@ ACCOUNT = "000000000000"  # emulators take a twelve-digit access key for the acc
 ACCESS_KEY = "test"
 SECRET_KEY = "test"
 KEEPING_S = 120.0  # for an emulator to write its buckets and tables to disk
+ANSWER_S = 5.0  # for any answer of an emulator that runs, on a machine with much else to do
 TEMPORARY = "tmp"  # in its home: the functions' unpacked packages, some hundreds of megabytes
 
 
@@ -82,6 +85,20 @@ def run_emulator(
         emulator.stop()
         raise
     return emulator
+
+
+def is_answering(endpoint: str) -> bool:
+    """Whether an emulator sends any answer from its endpoint, within ANSWER_S."""
+    address = urlsplit(endpoint)
+    connection = HTTPConnection(str(address.hostname), address.port, timeout=ANSWER_S)
+    try:
+        connection.request("GET", "/")
+        connection.getresponse()
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
+    return True
 
 
 def log_of(home: Path) -> Path:

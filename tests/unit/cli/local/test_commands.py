@@ -2,9 +2,12 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from builders import in_a_terminal
 
 from sluice_cli.local.commands import next_step
 from sluice_cli.main import run
+from sluice_cli.terminal.aws_errors import NO_STACK
 from sluice_local.emulators.ministack_program import ASKED, COMPLETE
 from sluice_local.home import Description, Home
 
@@ -44,6 +48,25 @@ def owner(tmp_path, monkeypatch):
         assert process.stdout.readline() == b"owned\n"
         yield process
         process.kill()
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """An emulator that refuses what it is asked: an answer all the same."""
+
+    def do_GET(self):
+        self.send_error(403)
+
+    def log_message(self, *given):
+        pass
+
+
+@pytest.fixture
+def emulator():
+    """The endpoint of a server that answers."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 def test_a_no_in_a_terminal_keeps_the_stack(owner, monkeypatch, capsys):
@@ -107,10 +130,30 @@ def test_an_emulator_that_keeps_nothing_is_not_ended_by_down_with_keep(owner, mo
     [("127.0.0.1", False), ("0.0.0.0", True), ("172.17.0.1", True)],
     ids=["loopback", "everywhere", "one address"],
 )
-def test_a_stack_that_others_can_reach_is_warned_of(owner, tmp_path, capsys, bind, warned):
-    Home(tmp_path / ".sluice").describe(replace(DESCRIPTION, bind=bind))
+def test_a_stack_that_others_can_reach_is_warned_of(owner, emulator, tmp_path, capsys, bind, warned):
+    Home(tmp_path / ".sluice").describe(replace(DESCRIPTION, bind=bind, endpoint=emulator))
     assert run(["local", "info", "--json"]) == 0
     assert (f"warning: the stack listens on {bind}" in capsys.readouterr().err) is warned
+
+
+def test_a_stack_whose_emulator_was_killed_is_not_ready(owner, capsys):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))  # and doesn't listen
+        endpoint = f"http://127.0.0.1:{free.getsockname()[1]}"
+        Home(Path(os.environ["SLUICE_HOME"])).describe(replace(DESCRIPTION, endpoint=endpoint))
+        assert run(["local", "info"]) == NO_STACK
+    shown = capsys.readouterr()
+    error, step = shown.err.splitlines()
+    assert shown.out == "" and error.endswith(f": nothing answers at {endpoint}") and "`sluice local up`" in step
+
+
+def test_an_emulator_that_accepts_and_says_nothing_is_not_ready_either(owner, monkeypatch, capsys):
+    monkeypatch.setattr("sluice_local.emulators.emulator.ANSWER_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        Home(Path(os.environ["SLUICE_HOME"])).describe(replace(DESCRIPTION, endpoint=endpoint))
+        assert run(["local", "info"]) == NO_STACK
+    assert f"nothing answers at {endpoint}" in capsys.readouterr().err
 
 
 def test_an_address_to_listen_on_is_checked_before_anything_starts(tmp_path, monkeypatch, capsys):
