@@ -131,7 +131,7 @@ VERBS = {
     "doctor": Verb(
         "sluice_cli.ops.doctor:doctor",
         _OPERATE,
-        "Check buckets, ledger, application, release, configuration, lanes, lost notices and announcements.",
+        "Check buckets, ledger, application, release, configuration, lanes, tables, catalog, notices, announcements.",
     ),
     "audit": Verb(
         "sluice_cli.tables.audit:audit",

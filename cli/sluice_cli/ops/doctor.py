@@ -67,7 +67,7 @@ def doctor(
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Check buckets, ledger, application, release, configuration, lanes, tables, catalog, notices and announcements.
+    """Check buckets, ledger, application, release, configuration, lanes, tables, catalog, notices, announcements.
 
     With --job, a job also checks the engine: it writes, changes, compacts and reads a small table of each type in its
     own folder of the silver bucket, and removes them. The exit code is 1 if a check fails; warnings don't count.
