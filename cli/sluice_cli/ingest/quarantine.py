@@ -350,6 +350,8 @@ def _list_decided(target: Target, ledger: Ledger, choice: Selection, limit: int,
         paths=(8,),
         minor=(7, 6, 2, 5, 3),
     )
+    if not shown:
+        say(f"Nothing was retried or discarded{' for this choice' if choice.table or choice.code else ''}")
     if more:
         say(f"Only the first {limit:,} are shown; --limit shows more")
 

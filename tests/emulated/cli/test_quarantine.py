@@ -780,3 +780,10 @@ def test_a_discard_in_a_terminal_says_what_goes_and_asks_once(configured, monkey
     states = {record.state for record in configured.ledger.objects.get(bad).values()}
     assert states == ({items.IGNORED} if answer else {items.QUARANTINED})
     assert run(["quarantine", "discard", "--all", "--yes"]) == (1 if answer else 0) and len(asked) == 1
+
+
+def test_a_list_without_decisions_says_so(configured, capsys):
+    assert run(["quarantine", "list", "--decided"]) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == "Nothing was retried or discarded"
+    assert run(["quarantine", "list", "--decided", "--table", "crm.user"]) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == "Nothing was retried or discarded for this choice"
