@@ -24,7 +24,6 @@ from sluice_cli.terminal.output import (
     print_table,
     say,
     say_skipped,
-    shortened,
     stderr_console,
     visible,
 )
@@ -189,7 +188,7 @@ def _row(entry: Entry, short: bool, now: int) -> tuple[str, ...]:
         _after(entry.record.admitted_at if entry.record else None, began),
         _after(claim.claimed_at if claim else None, began),
         _after(entry.readable_at, began),
-        _state(entry, short),
+        _state(entry),
         (entry.record.table if entry.record else None) or "-",
         claim.batch if claim else "-",
         (claim.run if claim else None) or "-",
@@ -205,14 +204,14 @@ def _time(at: int | None, now: int) -> str:
     return clock(at).removeprefix(f"{date}T")
 
 
-def _state(entry: Entry, short: bool) -> str:
+def _state(entry: Entry) -> str:
     record = entry.record
     more = [f"attempt {record.attempt + 1}"] if record and record.attempt else []
     if record and record.quarantined_rows:
         more.append(f"{counted(record.quarantined_rows, 'row')} quarantined")
     why = record and (record.code or record.rule or record.reason)
     if why and entry.last_claim is None or record and record.code:
-        more.append(shortened(visible(why or ""), 40) if short else visible(why or ""))
+        more.append(visible(why or ""))
     return entry.state + (f" ({', '.join(more)})" if more else "")
 
 

@@ -97,3 +97,13 @@ def test_eighty_columns_show_a_second_attempt_and_a_key_below_its_row(monkeypatc
 def test_a_pipe_gets_every_column_with_whole_names(monkeypatch, capsys):
     lines = printed(monkeypatch, capsys)
     assert lines[0].count("\t") == 10 and all(BATCH in line and RUN in line for line in lines[1:])
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_a_reason_is_wrapped_between_words_and_never_cut(monkeypatch, capsys, width):
+    reason = "two rules take this topic, and the first of them names no record key for its tables"
+    each = damaged(1, NOW)
+    parked = replace(each, record=replace(each.record, state="parked", code=None, reason=reason))
+    words = " ".join(printed(monkeypatch, capsys, entry(2, put=NOW), parked, width=width)).split()
+    told = iter(words)
+    assert all(word in told for word in f"parked ({reason})".split()), words
