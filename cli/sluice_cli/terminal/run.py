@@ -76,7 +76,20 @@ def _messages_escaped() -> Iterator[None]:
 def _show(error: Any, file: Any = None) -> None:
     """Print a mistake of the command line; for Typer, which prints the usage, too."""
     shown = "commands" if hasattr(error.ctx.command, "commands") else "arguments and options"
-    say_error(error.format_message().removesuffix("."), f"`{error.ctx.command_path} --help` shows the {shown}")
+    message, example = _missing_choice(error.format_message().removesuffix("."), error.ctx)
+    say_error(message, f"{example}`{error.ctx.command_path} --help` shows the {shown}")
+
+
+def _missing_choice(message: str, context: Any) -> tuple[str, str]:
+    """The message about an option that is missing and has few values, which it names, and an example; else as it is."""
+    found = re.fullmatch(r"Missing option '(--[\w-]+)'\. Choose from:\s+(.*)", message, re.DOTALL)
+    if found is None:
+        return message, ""
+    *others, last = re.split(r",\s+", found[2])
+    needed = [each for each in context.command.params if each.param_type_name == "argument" and each.required]
+    words = [context.command_path, *(each.metavar or each.name.upper() for each in needed), found[1]]
+    values = f"{', '.join(others)} or {last}" if others else last
+    return f"{found[1]} is needed: {values}", f"For example `{' '.join(words)} {(others or [last])[0]}`; "
 
 
 def _in_words(message: str) -> str:
@@ -135,7 +148,7 @@ def _run(command: Callable[..., Any], arguments: Sequence[str] | None) -> int:
         part = PARTS.get((error.name or "").partition(".")[0])
         if part is None:
             raise
-        say_error(f"this needs {error.name}", f"Install it: {installation_of(part)}")
+        say_error(f"this needs {error.name}, of the extra `{part}`", f"Install it: {installation_of(part)}")
         return FAILED
     return 0
 

@@ -346,3 +346,13 @@ def test_help_of_a_verb_imports_few_modules():
     counts = json.loads(done.stdout.splitlines()[-1])
     assert len(counts) == len(VERBS)
     assert {verb: count for verb, count in counts.items() if count > MODULES_OF_A_VERB} == {}
+
+
+def test_a_missing_option_of_few_values_names_them_in_a_sentence(capsys):
+    assert run(["table", "ddl", "moma.artists"]) == 2
+    error, step = capsys.readouterr().err.splitlines()
+    assert error == "error: --engine is needed: spark, redshift or athena"
+    assert step == (
+        "next step: For example `sluice table ddl TABLE --engine spark`; "
+        "`sluice table ddl --help` shows the arguments and options"
+    )

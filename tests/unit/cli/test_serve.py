@@ -1,6 +1,7 @@
 """`sluice serve` as a command: the address, and who may ask."""
 
 import socket
+import sys
 
 import pytest
 import uvicorn
@@ -77,3 +78,11 @@ def test_an_address_of_another_machine_is_named_with_its_option(started, capsys)
     assert run(["serve", "--host", "192.0.2.1"]) == 1
     printed = capsys.readouterr().err
     assert "of 192.0.2.1 can't be listened on" in printed and "--host" in printed.splitlines()[-1]
+
+
+def test_a_missing_server_names_the_extra_that_brings_it(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert run(["serve"]) == 1
+    error, step = capsys.readouterr().err.splitlines()
+    assert error == "error: this needs uvicorn, of the extra `serve`"
+    assert step.endswith(" -m pip install 'sluice-lakehouse[serve]'")
