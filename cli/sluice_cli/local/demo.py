@@ -42,6 +42,14 @@ _WAIT_SECONDS = 300
 # In a terminal; what the verbs print is plain.
 _TITLE, _COMMAND, _NARRATION = "bold reverse cyan", "bold green", "cyan"
 
+_NEXT = (  # as README has them
+    "sluice local up --detach && sluice put FOLDER",
+    "sluice config discover --write --file mine.yaml",
+    "sluice config push mine.yaml && sluice wait",
+    "sluice query 'select * from DATABASE.TABLE limit 5'",
+    "sluice local down",
+)
+
 
 def demo(
     context: typer.Context,
@@ -98,6 +106,16 @@ def demo(
             raise
     seconds = time.monotonic() - began
     say(f"The local stack has stopped, and nothing is left running. Total: {seconds:.0f} s on this machine")
+    say("\nNext, with change files of your own and a stack that stays:")
+    for line in next_commands():
+        say(f"  {line}", whole=line)
+
+
+def next_commands() -> tuple[str, ...]:
+    """What to type after the demonstration. The environment comes first where the shell doesn't find the command."""
+    script = Path(sys.prefix) / "bin" / "activate"
+    shown = script.relative_to(Path.cwd()) if script.is_relative_to(Path.cwd()) else script
+    return (*((f". {shlex.quote(str(shown))}",) if shutil.which("sluice") is None and script.exists() else ()), *_NEXT)
 
 
 class Story:

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import shlex
 import signal
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.prices import spark_usd
 from sluice.schema.avro import read_writer_schema
 from sluice_aws.s3.past_batches import PastBatch
-from sluice_cli.local.demo import TABLES, Story, _interruptible, cost_line
+from sluice_cli.local.demo import TABLES, Story, _interruptible, cost_line, next_commands
 from sluice_cli.local.demo_changes import ChangeWriter
 from sluice_cli.main import run
 from sluice_local.errors import DeploymentFailed, DidNotStart
@@ -59,6 +60,32 @@ def test_the_cost_of_a_run_is_at_least_a_minute_of_its_smallest_size():
     assert f"bill 8.000 vCPU hours, {whole:.4f} US dollars at list prices of us-east-1" in cost_line(
         batches, [3600, 3600]
     )
+
+
+def test_the_demonstration_ends_with_the_next_commands_in_readmes_order(tmp_path, monkeypatch, capsys):
+    @contextmanager
+    def stack(home, *given, **more):
+        yield SimpleNamespace(description=SimpleNamespace(ready_seconds=1.0))
+
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "activate").touch()
+    monkeypatch.setattr("sluice_cli.local.demo.local_stack", stack)
+    monkeypatch.setattr(Story, "run", lambda story: None)
+    monkeypatch.setattr("sys.prefix", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    assert run(["demo"]) == 0
+    _, shown = capsys.readouterr().err.split("Next, with change files of your own and a stack that stays:\n")
+    readme = (BRONZE.parents[3] / "README.md").read_text(encoding="utf-8").split("## Use it")[1].split("Every verb")[0]
+    verbs, known = (re.findall(r"sluice (local \w+|config \w+|\w+)", text) for text in (shown, _commands(readme)))
+    assert verbs == known and shown.splitlines()[0] == f"  . {tmp_path}/bin/activate"
+    (tmp_path / "sluice").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert next_commands()[0].startswith("sluice local up"), "the shell finds the command"
+
+
+def _commands(readme):
+    """The commands of a block without its comments."""
+    return "\n".join(line.partition("#")[0] for line in readme.splitlines() if line.startswith("    "))
 
 
 @pytest.mark.parametrize("names_its_log", [True, False], ids=["with a log", "without"])
