@@ -591,7 +591,7 @@ JSON = [
             good_change(id=119),
             b'{"id": 1, "name": "x", "doc": ' + b"[" * 150 + b"]" * 150 + b', "__op": "c", "__lsn": 7}',
         ),
-        "undecodable_value",
+        "damaged_json",
         1,
     ),
     Case(

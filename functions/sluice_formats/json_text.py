@@ -10,7 +10,8 @@ from typing import Any
 from sluice.errors import ExpansionLimit
 from sluice_formats.errors import DamagedGzip, DamagedJson
 
-MAX_DEPTH = 100  # far more than a row nests, and far less than the interpreter's stack
+MAX_DEPTH = 100  # of a stored value: far more than a row nests, and far less than the interpreter's stack
+_PARSED_DEPTH = MAX_DEPTH + 4  # with the record and an envelope around the value
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -27,8 +28,11 @@ def parse(text: str) -> Any:
     """The value of a JSON text; numbers with a fraction are NumberText. Raises DamagedJson."""
     try:
         value = _DECODER.decode(text)
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise _too_deep() from error
+    except ValueError as error:
         raise DamagedJson("The text is not JSON", cause=str(error)[:200]) from error
+    _check_depth(value, text, 0, len(text))
     if _SURROGATE.search(text):
         _encodable(value)
     return value
@@ -38,11 +42,36 @@ def parse_prefix(text: str, at: int) -> tuple[Any, int]:
     """The value that begins at a place in the text, and where it ends. Raises DamagedJson, also for a cut value."""
     try:
         value, end = _DECODER.raw_decode(text, at)
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise _too_deep() from error
+    except ValueError as error:
         raise DamagedJson("The text is not JSON", cause=str(error)[:200]) from error
+    _check_depth(value, text, at, end)
     if _SURROGATE.search(text, at):
         _encodable(value)
     return value, end
+
+
+def _check_depth(value: Any, text: str, at: int, end: int) -> None:
+    """Raises DamagedJson beyond _PARSED_DEPTH, where the stack of the caller would decide whether a value is read."""
+    if text.count("[", at, end) + text.count("{", at, end) <= _PARSED_DEPTH:
+        return
+    level = [value]
+    for _ in range(_PARSED_DEPTH + 1):
+        level = [
+            member
+            for each in level
+            if isinstance(each, (dict, list))
+            for member in (each.values() if isinstance(each, dict) else each)
+            if isinstance(member, (dict, list))
+        ]
+        if not level:
+            return
+    raise _too_deep()
+
+
+def _too_deep() -> DamagedJson:
+    return DamagedJson(f"A value nests more than {MAX_DEPTH} deep")
 
 
 def to_text(value: Any) -> str:
@@ -54,7 +83,7 @@ def to_text(value: Any) -> str:
 
 def _write(value: Any, parts: list[str], depth: int) -> None:
     if depth > MAX_DEPTH:
-        raise DamagedJson(f"A value nests more than {MAX_DEPTH} deep")
+        raise _too_deep()
     if isinstance(value, NumberText):
         # JSON has no literal for NaN and infinities; Jackson writes them as text.
         parts.append(value if value[-1].isdigit() else f'"{value}"')

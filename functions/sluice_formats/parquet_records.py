@@ -260,7 +260,7 @@ def bounded_batches(
     if prefixed:  # each value may repeat all but one byte of the value before it
         rows = max(_FEWEST_ROWS, min(rows, limits.block_bytes // prefixed))
     file = pq.ParquetFile(pa.BufferReader(body), read_dictionary=by_reference)
-    if file.metadata.num_rows > limits.object_rows:
+    if file.metadata.num_rows != footer.rows:
         raise DamagedParquet("The Parquet footer has two numbers of rows", rows=file.metadata.num_rows)
     for batch in file.iter_batches(batch_size=rows, use_threads=False):
         if sum(map(_whole_bytes, batch.columns)) > limits.block_bytes:

@@ -260,7 +260,7 @@ def test_a_few_changes_of_scanned_formats_are_merged_without_a_job_as_by_spark(
     assert bench.rows(driver, "id", "name", "n") == bench.rows(tasks, "id", "name", "n")
 
     later = [put_rows(40, {"id": 2, "name": "too large for the driver", "n": 9})]
-    monkeypatch.setattr(covers, "MOST_DECODED_BYTES", 20)
+    monkeypatch.setattr(covers, "TEXT_BYTES_IN_DRIVER", 20)
     assert bench.merge(driver, later).counts["winning"] == 1 and bench.left_to_spark() == "object: expansion_limit"
 
 

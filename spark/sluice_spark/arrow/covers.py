@@ -28,6 +28,10 @@ MOST_OBJECTS, MOST_BYTES, MOST_CHANGES = 100, 16 * MIB, 50_000
 MOST_DECODED_BYTES = 32 * MIB  # of all objects, whose bytes may be compressed
 # Parts whose objects are read in the driver, too: a Spark job takes longer to plan. Others are read in tasks.
 OBJECTS_IN_DRIVER, OBJECT_BYTES_IN_DRIVER = 25, MIB
+# Of JSON and CSV, whose values take up to a hundred times their text while they are parsed: the text of all objects.
+TEXT_BYTES_IN_DRIVER = 2 * MIB
+# Rows of an object that the driver sets aside; each is kept with some of its content.
+BAD_ROWS_IN_DRIVER = 1_000
 # Of these, changes that Hudi's merge handle writes in the driver: each is a call, and so is each stored row in the JVM.
 FEW_CHANGES, FEW_FILES, FEW_FILE_BYTES, FEW_STORED_ROWS = 200, 4, 8 * MIB, 200_000
 # The others are written by pyarrow. A file is held before and after, beside a row group of it; keys are looked up in
@@ -47,12 +51,17 @@ def are_few(objects: Sequence[ManifestObject]) -> bool:
     return len(objects) <= OBJECTS_IN_DRIVER and sum(item.size for item in objects) <= OBJECT_BYTES_IN_DRIVER
 
 
-def in_driver(limits: Limits) -> Limits:
-    """The limits of a table as the driver keeps them. An object beyond them is read in a task, by the table's own."""
+def in_driver(limits: Limits, *, format: str, objects: int) -> Limits:
+    """The limits of a table for one of so many objects that the driver reads.
+
+    An object beyond them raises ExpansionLimit or TooManyBadRows, and is read in a task, by the table's own limits.
+    """
+    most = MOST_DECODED_BYTES if format in (AVRO, PARQUET) else TEXT_BYTES_IN_DRIVER // objects
     return replace(
         limits,
         object_rows=min(MOST_CHANGES, limits.object_rows),
-        decoded_bytes=min(MOST_DECODED_BYTES, limits.decoded_bytes),
+        decoded_bytes=min(most, limits.decoded_bytes),
+        quarantined_rows=min(BAD_ROWS_IN_DRIVER, limits.quarantined_rows),
     )
 
 

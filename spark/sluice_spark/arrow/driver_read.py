@@ -16,6 +16,7 @@ from sluice.changes.log_restart import SeenObject
 from sluice.errors import ExpansionLimit, SluiceError
 from sluice_aws.s3.objects import Objects
 from sluice_formats.decode import Decoded, decode
+from sluice_formats.errors import TooManyBadRows
 from sluice_formats.records import ReaderPlan
 from sluice_spark.arrow.covers import MOST_DECODED_BYTES, in_driver
 from sluice_spark.arrow.rewrite import FileWork
@@ -47,7 +48,6 @@ class DecodedObjects:
 
 def decoded_objects(reading: FileWork, shares: Sequence[Sequence[ManifestObject]], plan: ReaderPlan) -> DecodedObjects:
     """Read and decode the objects. Raises LeftToSpark for too much, and for what S3 may give when it is asked again."""
-    plan = replace(plan, limits=in_driver(plan.limits))
     most_bytes = MOST_DECODED_BYTES // len(shares)
     found = reading.each(partial(_read, plan=plan, most_bytes=most_bytes), shares)
     for read in found:
@@ -85,9 +85,10 @@ def _read(
     size = 0
     for item, body in zip(items, _bodies(objects, items, plan.limits.object_bytes)):
         try:
-            decoded.append(decode(body(), item, plan))
+            limits = in_driver(plan.limits, format=item.format, objects=len(items))
+            decoded.append(decode(body(), item, replace(plan, limits=limits)))
         except SluiceError as error:
-            if error.retriable or isinstance(error, ExpansionLimit):  # the limits of the table's rule are wider
+            if error.retriable or isinstance(error, (ExpansionLimit, TooManyBadRows)):  # the table's limits are wider
                 return _Read(left=("object", error.code))
             errors.append(ObjectError.of(item.id.hash, error))
             continue

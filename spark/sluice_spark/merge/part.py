@@ -235,16 +235,16 @@ def _small_merge(part: PartContext, prepared: Prepared) -> Outcome | None:
                 target=column_types(prepared.planned.target),
                 watch=KafkaWatch.from_dict(part.claimed.watch),
             )
+            _leave_unmerged(part, merged.read)
     except LeftToSpark as left:
         part.event("left_to_spark", reason=left.reason, detail=left.detail or None)
         return None
-    except Exception as failure:  # of any kind: nothing is written yet, and tasks try their reads again
+    except Exception as failure:  # of any kind: no row is written yet, and tasks try their reads again
         services.known.leave_to_spark(part.config)
         part.event("left_to_spark", level="warning", reason="failed", detail=failure_place(failure))
         return None
     counts = {**merged.counts, "bytes_read": sum(item.size for item in objects)}
     committed: CommitResult | None = None
-    _leave_unmerged(part, merged.read)
     if merged.rows is None:
         services.known.keep(part.config, prepared.facts)
     else:

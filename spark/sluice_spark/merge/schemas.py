@@ -76,9 +76,10 @@ def scan_schemas(
 
 def scan_in_driver(s3: Objects, *, objects: Sequence[ManifestObject], config: TableConfig) -> Scanned | None:
     """What `scan_schemas` finds of a few objects; None where one of them is too large for the driver."""
-    within, sent = replace(config, limits=in_driver(config.limits)), set[str]()
+    sent = set[str]()
     rows: list[dict[str, Any]] = []
     for item, body in bodies(s3, objects, config.limits.object_bytes):
+        within = replace(config, limits=in_driver(config.limits, format=item.format, objects=len(objects)))
         found = list(_scan(item, body, within, sent))
         if any(row.get("code") == ExpansionLimit.code for row in found):
             return None

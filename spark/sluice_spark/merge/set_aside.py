@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Callable
+from typing import Any, Callable
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
@@ -33,7 +33,7 @@ from sluice_spark.errors import BelowPurgeFloor
 from sluice_spark.merge.normalize import quoted
 from sluice_spark.merge.working_columns import CONTENT
 
-READS_AT_ONCE = 16  # of one table's part; two tables at a time share the driver's 32 connections
+PUTS_AT_ONCE, READS_AT_ONCE = 8, 16  # of one table's part; two tables at a time share the driver's 32 connections
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,17 @@ def leave_rows(
 
 
 def leave_unmerged(objects: Objects, silver_bucket: str, *, batch: str, table: str, read: DecodedObjects) -> None:
-    """Put the objects that can't be read, and the rows that can't be merged, as read tasks do."""
-    for error in read.errors:
-        leave_error(objects, silver_bucket, batch=batch, table=table, error=error)
-    for each in read.objects:
-        if each.rows:
-            leave_rows(objects, silver_bucket, batch=batch, table=table, object_hash=each.seen.object, rows=each.rows)
+    """Put the objects that can't be read, and the rows that can't be merged, as read tasks do. Several at a time."""
+    place: dict[str, Any] = {"batch": batch, "table": table}
+    with ThreadPoolExecutor(PUTS_AT_ONCE, thread_name_prefix="set-aside") as pool:
+        puts = [pool.submit(leave_error, objects, silver_bucket, error=error, **place) for error in read.errors]
+        puts += [
+            pool.submit(leave_rows, objects, silver_bucket, object_hash=each.seen.object, rows=each.rows, **place)
+            for each in read.objects
+            if each.rows
+        ]
+        for put in puts:
+            put.result()
 
 
 def read_set_aside(objects: Objects, silver_bucket: str, *, batch: str, table: str) -> SetAside:

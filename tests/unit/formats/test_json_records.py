@@ -25,7 +25,7 @@ from sluice_formats.errors import DamagedGzip, DamagedJson, NotJsonLines, TooMan
 from sluice_formats.json_lines import schema_in_head
 from sluice_formats.json_records import json_schemas
 from sluice_formats.json_schema import agreed
-from sluice_formats.json_text import unpacked, unpacked_head
+from sluice_formats.json_text import parse, unpacked, unpacked_head
 from sluice_spark.merge.plan import plan_read
 
 META = ("_sluice_op", "__deleted", "_sluice_position")
@@ -488,6 +488,23 @@ def test_a_record_that_is_not_json_costs_itself_and_keeps_its_bytes(body: bytes,
     bad: list[RowError] = []
     assert picked(json_rows(body, bad=bad), "id", "_sluice_offset") == [(1, 500)]
     assert [(row.record, row.code, row.content_bytes) for row in bad] == [(1, code, len(body.splitlines()[1]))]
+
+
+@pytest.mark.parametrize("stack", [0, 700])
+def test_the_callers_stack_does_not_decide_how_deep_a_value_may_nest(stack: int) -> None:
+    def called(frames: int, depth: int) -> str:
+        if frames:
+            return called(frames - 1, depth)
+        try:
+            parse('{"a": ' + "[" * depth + "]" * depth + "}")
+        except DamagedJson as error:
+            return str(error)
+        return ""
+
+    assert called(stack, 100) == ""
+    told = {called(stack, depth) for depth in (105, 200, 400, 950, 985, 5_000)}
+    assert len(told) == 1 and "nests more than 100 deep" in told.pop()
+    assert parse("[" + "[[]], " * 5_000 + "{}]")[-1] == {}, "wide is not deep"
 
 
 @pytest.mark.parametrize(

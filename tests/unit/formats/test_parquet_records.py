@@ -379,6 +379,17 @@ def test_a_footer_that_contradicts_itself_does_not_end_the_process() -> None:
         rows_of(damaged)
 
 
+def test_a_footer_with_two_numbers_of_rows_is_refused_whatever_the_limits() -> None:
+    body = parquet([KEY, *META], [good_row(), good_row()])
+    footer = body[-8 - int.from_bytes(body[-8:-4], "little") : -8]
+    # Once more the number of rows, as field 3 in the long form: Arrow takes the first, this reader the last.
+    twice = footer[:-1] + bytes([0x05, 0x06, 0x02, 0x00])
+    damaged = body[: -8 - len(footer)] + twice + len(twice).to_bytes(4, "little") + b"PAR1"
+    for most in (1, 2, 1_000):
+        with pytest.raises(DamagedParquet):
+            rows_of(damaged, limits=Limits(object_rows=most))
+
+
 def test_a_file_whose_columns_come_to_too_much_is_refused_before_it_is_read() -> None:
     body = parquet([KEY, *META], [good_row(id=7)] * 100_000, compression="zstd")
     with pytest.raises(ExpansionLimit):
