@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -9,7 +10,8 @@ from typing import Any
 
 from sluice.batch.claim import TableState, fed_by
 from sluice.config.document import Configuration
-from sluice.errors import TwoTopics
+from sluice.config.table import refuse_changes
+from sluice.errors import ChangeRefused, TwoTopics
 from sluice.ledger.keys import PENDING
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
@@ -17,8 +19,15 @@ from sluice.ledger.records import ObjectRecord
 
 def step_of(state: TableState, lane: str | None) -> str:
     """The step that unblocks a blocked table, with the names of the table and of its lane, if it is known."""
-    step = str((state.blocked or {}).get("next_step", "")).replace("TABLE", state.table)
-    return step.replace("LANE", lane) if lane else step
+    return with_names(str((state.blocked or {}).get("next_step", "")), state.table, lane)
+
+
+def with_names(text: str, table: str, lane: str | None) -> str:
+    """A text with the names of a table and of its lane, if it is known, in its commands: `sluice pause LANE`."""
+    names = {"TABLE": table, "LANE": lane or "LANE"}
+    return re.sub(
+        "`sluice [^`]*`", lambda found: re.sub(r"\b(TABLE|LANE)\b", lambda word: names[word[1]], found[0]), text
+    )
 
 
 def _about_it(table: str, error: Any) -> str:
@@ -96,4 +105,9 @@ def _blocked(
         own = fed_by(configuration, config.lane, {table: config}, {table: state})[table].topic
         if own != topic:
             return BlockedTable(table, lane, objects, f"is fed by topic {own}, not {topic}", TwoTopics.next_step)
+        try:
+            refuse_changes(config, state.pinned)
+        except ChangeRefused as refused:
+            step = with_names(refused.next_step, table, lane)
+            return BlockedTable(table, lane, objects, refused.message.removeprefix(f"{table} "), step)
     return None

@@ -17,6 +17,7 @@ from sluice.lane.machine import LaneState
 from sluice.ledger.keys import CLAIMED, IGNORED, PARKED, QUARANTINED, SUPERSEDED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord, PendingCount
+from sluice_cli.ingest.blocked import with_names
 from sluice_cli.ingest.set_aside import reason_of
 from sluice_cli.ingest.survey import describe_lane
 from sluice_cli.status.service_entries import due_entries, service_entries
@@ -171,9 +172,10 @@ def _is_late(oldest_ms: int | None, freshness_s: int | None) -> bool:
 
 def _table(state: TableState, now: int, config: TableConfig | None = None) -> dict[str, Any]:
     backs_off = state.backoff_until is not None and state.backoff_until > now
+    lane = config.lane if config else None
     return {
         "table": state.table,
-        "lane": config.lane if config else None,
+        "lane": lane,
         "freshness_s": config.freshness_s if config else None,  # None for a table without data or without a rule
         "late": False,
         "pending": {"objects": 0, "bytes": 0, "oldest_ms": None},
@@ -187,7 +189,7 @@ def _table(state: TableState, now: int, config: TableConfig | None = None) -> di
         "last_commit_at": state.last_instant_at,  # a part that changes nothing makes no commit
         "last_instant": state.last_instant,
         "last_batch": state.last_batch,
-        "last_error": state.last_error,
+        "last_error": with_names(state.last_error, state.table, lane) if state.last_error else state.last_error,
         "failures": state.failures,
         "backoff_until": state.backoff_until if backs_off else None,
         "paused": state.paused,
@@ -273,13 +275,24 @@ def nothing_merged(table: Mapping[str, Any]) -> bool:
     return bool(table["quarantined"]["objects"]) and table["last_commit_at"] is None and not waits
 
 
-def describe_trouble(table: Mapping[str, Any], now: int, *, characters: int) -> list[str]:
-    """Describe why a table is not doing its work: pause, back-off, and the first line of its last error."""
+def describe_trouble(table: Mapping[str, Any], now: int, *, characters: int | None = None) -> list[str]:
+    """Describe why a table is not doing its work: pause, back-off, and the first line of its last error.
+
+    What is longer than `characters`, where they are given, ends with the last whole word and an ellipsis.
+    """
     trouble = ["paused"] if table["paused"] else []
     if table["blocked"]:
-        return [*trouble, f"blocked: {table['blocked'].splitlines()[0][:characters]}"]
+        return [*trouble, f"blocked: {_first_line(table['blocked'], characters)}"]
     if table["backoff_until"]:
         trouble.append(f"failed, retrying in {human_age(table['backoff_until'] - now)}")
     if table["last_error"]:
-        trouble.append(table["last_error"].splitlines()[0][:characters])
+        trouble.append(_first_line(table["last_error"], characters))
     return trouble
+
+
+def _first_line(text: str, characters: int | None) -> str:
+    line = text.splitlines()[0]
+    if characters is None or len(line) <= characters:
+        return line
+    words = line[:characters].rpartition(" ")[0] or line[: characters - 1]
+    return f"{words.rstrip(' ,;:')}…"

@@ -245,4 +245,4 @@ def _ago(at: int | None, now: int) -> str:
 
 
 def _trouble(table: Mapping[str, Any], now: int) -> str:
-    return "; ".join([*describe_trouble(table, now, characters=200), *table["notes"]]) or "-"
+    return "; ".join([*describe_trouble(table, now), *table["notes"]]) or "-"

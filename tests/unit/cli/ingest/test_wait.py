@@ -252,6 +252,16 @@ def test_a_table_that_is_paused_ends_it_at_once():
     ] and outcome.seconds < 1
 
 
+def test_a_table_whose_settings_differ_from_its_data_ends_it_at_once_with_the_reason(capsys):
+    pinned = {**CONFIGURATION.table_for_topic("crm.public.user").pinned, "record_key": ["no"]}
+    outcome = SteppingStack({"states": {A: "pending"}, "known": [TableState("crm.user", pinned=pinned)]}).wait(60)
+    assert outcome.seconds < 1
+    _print(outcome, 60)
+    said = capsys.readouterr().err
+    assert "error: crm.user has data whose record_key is no and would become id, and 1 object will wait" in said
+    assert "`sluice pause main`, `sluice rebuild table crm.user`, push again, `sluice resume main`" in said
+
+
 def test_an_object_that_arrived_meanwhile_is_waited_for_too():
     stepping = SteppingStack(
         {"states": {A: "pending"}},

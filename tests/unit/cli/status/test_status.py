@@ -2,6 +2,13 @@
 
 import re
 
+import pytest
+
+from sluice.batch.claim import TableState
+from sluice.config.document import Configuration
+from sluice.config.rules.table_rule import TableRule
+from sluice.errors import ChangeRefused
+from sluice_cli.status.overview import _table, describe_trouble
 from sluice_cli.status.service_entries import describe_report
 from sluice_cli.status.status import print_status
 from tools.status_pictures import NOW, sample_status, table
@@ -38,6 +45,29 @@ def test_waiting_objects_and_errors_stay_in_a_narrow_table(monkeypatch, capsys):
     assert lines[number + 1] == "  trouble"
     assert "lane" in left_out and "--json" in left_out
     assert any(line.startswith("shop.orders ") and "1840" in line for line in lines)
+
+
+@pytest.fixture
+def refused():
+    """The entry of a table whose settings differ from its data's, with the error as a run records it."""
+    error = ChangeRefused(
+        "crm.user has data whose " + "; ".join(f"column_{n} is a and would become b" for n in range(9))
+    )
+    rule = TableRule(topic="crm.public.user", table="crm.user", record_key=("id",), lane="slow")
+    config = Configuration((rule,)).table_for_topic("crm.public.user")
+    return _table(TableState("crm.user", last_error=str(error)), NOW, config)
+
+
+def test_a_pipe_gets_the_whole_error_with_the_lane_of_the_table(refused, capsys):
+    print_status(quiet([{**table("crm.user", "slow", 1, 1, 0, 0), **refused}]), NOW)
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("crm.user"))
+    end = "`sluice pause slow`, `sluice rebuild table crm.user`, push again, `sluice resume slow`"
+    assert line.endswith(end)
+
+
+def test_an_error_for_a_narrow_place_ends_after_a_whole_word(refused):
+    (said,) = describe_trouble(refused, NOW, characters=80)
+    assert len(said) <= 81 and said.endswith("…") and refused["last_error"][len(said) - 1] in " ;,"
 
 
 def test_services_are_a_table_in_80_columns(monkeypatch, capsys):
