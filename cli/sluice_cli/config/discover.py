@@ -20,7 +20,17 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
 from sluice_cli.config.push import read_file
 from sluice_cli.config.rule_text import add_rules, rules_text, whole_text
-from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say, stderr_console
+from sluice_cli.terminal.output import (
+    Json,
+    Stack,
+    chosen_target,
+    counted,
+    print_json,
+    print_line,
+    say,
+    stderr_console,
+    visible,
+)
 from sluice_cli.terminal.stack import readable_configuration
 
 NO_COLUMN = "none"
@@ -130,7 +140,12 @@ def discover(
     else:
         print_line("No topic waits for a rule")
     for proposal in still_open:
-        say(f"open: {proposal.topic}: {', '.join(proposal.open)}. {_how(proposal)}")
+        # The evidence against a choice that was made: it names no column of the topic.
+        against = [
+            getattr(proposal, name).evidence[0] for name in proposal.open if name in chosen.get(proposal.topic, {})
+        ]
+        why = "".join(f" ({visible(each)})" for each in against)
+        say(f"open: {proposal.topic}: {', '.join(proposal.open)}{why}. {_how(proposal)}")
     if still_open:
         raise typer.Exit(FAILED)
 

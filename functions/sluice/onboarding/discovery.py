@@ -20,6 +20,7 @@ from sluice.schema.columns import DATE, INT, ISO_DATE, LONG, STRING, Column
 SMALL_BYTES = 1024**3  # of parked objects; a smaller table is best read and written as one folder
 _PARTITIONS_MAX = 1_000  # each partition is a folder with files of its own
 _ROWS_PER_PARTITION = 4
+_COLUMNS_SHOWN = 8  # where none of them is a candidate
 
 _PARTITION_KINDS = frozenset({STRING, INT, LONG, DATE, ISO_DATE})
 _PARTITION_NAMES = (
@@ -113,11 +114,13 @@ def propose(
 
 
 def _as_chosen(name: str, value: tuple[str, ...], found: Choice, writer: WriterSchema | None) -> Choice:
-    known = None if writer is None or name == "table" else set(writer.row.names)
-    absent = [column for column in value if known is not None and column not in known]
+    known = () if writer is None or name == "table" else writer.row.names
+    absent = [column for column in value if known and column not in known]
     if absent:
-        evidence = (f"chosen, but there is no column {absent[0]}", *found.evidence)
-        return Choice(value, AMBIGUOUS, evidence, found.alternatives)
+        named = " or ".join(",".join(each) for each in (found.value, *found.alternatives) if each)
+        more = f" and {len(known) - _COLUMNS_SHOWN} more" if len(known) > _COLUMNS_SHOWN else ""
+        others = f"candidates: {named}" if named else f"the columns are {', '.join(known[:_COLUMNS_SHOWN])}{more}"
+        return Choice(value, AMBIGUOUS, (f"there is no column {absent[0]}; {others}",), found.alternatives)
     return Choice(value, CERTAIN, ("chosen on the command line",), ())
 
 

@@ -103,6 +103,12 @@ def test_a_topic_with_a_rule_is_not_proposed_again_and_options_fill_open_choices
     ]
 
 
+def test_a_key_that_is_no_column_is_named_with_the_candidates(parked, capsys):
+    assert run(["config", "discover", "--write", "--key", "tickit.ems.venue=nosuch"]) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert "open: tickit.ems.venue: record_key (there is no column nosuch; candidates: venueid" in said
+
+
 def test_a_file_that_lacks_rules_in_force_says_what_its_push_takes_away(parked, capsys):
     rules = "tables:\n- {topic: 'tickit.*.*', table: '{1}.{2}', record_key: id}\n"
     Path("tables.yaml").write_text(rules)

@@ -109,6 +109,17 @@ def test_a_choice_on_the_command_line_decides_and_one_of_an_absent_column_does_n
     assert propose(sample(sales(40)), chosen={"record_key": ("salesno",)}).open == ("record_key",)
 
 
+def test_a_chosen_column_that_is_absent_is_answered_with_the_candidates():
+    proposal = propose(sample(sales(40)), chosen={"record_key": ("salesno",), "partition_by": ("day",)})
+    assert proposal.record_key.evidence == ("there is no column salesno; candidates: salesid",)
+    assert "unique and never null" not in rules_text([proposal]).partition("partition_by")[0]
+    columns = "the columns are salesid, listid, dateid, price, note"
+    none = propose(
+        sample(sales(2, salesid=None, listid=None, dateid=None)), chosen={"record_key": ("salesno",)}
+    ).record_key
+    assert none.evidence == (f"there is no column salesno; {columns}",)
+
+
 def test_partition_columns_are_named_and_only_a_large_table_must_be_decided():
     small = propose(sample(sales(60))).partition_by
     assert (small.value, small.alternatives) == ((), (("dateid",),))
