@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 
 from sluice_local.cache import locked
@@ -17,6 +19,7 @@ from sluice_local.processes import LOOPBACK
 _FOLDER = ".sluice"
 _VARIABLE = "SLUICE_HOME"
 _ADDRESSES = "addresses.json"
+_ENDED = "ended"  # when the emulator ended unexpectedly, until the next start
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,27 @@ class Home:
         addresses = json.loads((self.kept / _ADDRESSES).read_text())
         return int(addresses["port"]), int(addresses["emr_port"])
 
+    def note_lost(self, at: datetime, log: Path) -> None:
+        """Note that the emulator ended unexpectedly, and copy its log, which the next start removes."""
+        shutil.copyfile(log, self.path / f"{_ENDED}.log")
+        (self.path / _ENDED).write_text(f"{at.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC", encoding="utf-8")
+
+    def lost(self) -> str | None:
+        """What is lost since the last stack's emulator ended unexpectedly; None after a regular end."""
+        ended = self.path / _ENDED
+        if not ended.exists():
+            return None
+        logs = " and ".join(str(log) for log in (self.path / f"{_ENDED}.log", self.log) if log.exists())
+        return (
+            f"The emulator of the last stack ended unexpectedly at {ended.read_text(encoding='utf-8')}. Its buckets, "
+            f"tables and ledger were in its memory and are gone with it. Its output is in {logs}. "
+            "`sluice local down --keep` keeps them across a regular stop"
+        )
+
+    def forget_lost(self) -> None:
+        """Remove the note of `note_lost`, after it was shown to whoever starts a stack."""
+        (self.path / _ENDED).unlink(missing_ok=True)
+
     @contextmanager
     def own(self) -> Iterator[None]:
         """Own the folder for the length of a block. The kernel releases it when this process ends in any way.
@@ -126,7 +150,10 @@ class Home:
     def description(self) -> Description:
         """The description of the running stack. Raises NotRunning."""
         if self.owner() is None or not self.file.exists():
-            raise NotRunning(f"No local stack runs in {self.path}", home=str(self.path))
+            lost = self.lost()
+            raise NotRunning(
+                f"No local stack runs in {self.path}{'' if lost is None else f'. {lost}'}", home=str(self.path)
+            )
         return Description(**json.loads(self.file.read_text()))
 
 

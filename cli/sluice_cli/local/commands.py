@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import datetime, timezone
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +20,6 @@ from typing import Annotated
 import typer
 
 from sluice.errors import CommandFailed, UsageError
-from sluice_cli.errors import no_tables_file
 from sluice_cli.local.progress import progress_lines
 from sluice_cli.terminal.interaction import Yes, ask, following
 from sluice_cli.terminal.output import Json, print_json, say, say_next_step
@@ -122,9 +122,13 @@ def up(
     require_parts(emulator)  # a detached process would report it in its log
     home = chosen_home(os.environ, Path.cwd())
     if config is not None:
-        from sluice_cli.config.source import read_tables
+        from sluice_cli.config.push import read_file
 
-        read_tables(_text(config))  # report a mistake before anything starts
+        read_file(config)  # report a mistake before anything starts
+    lost = home.lost()
+    if lost is not None:
+        say(f"warning: {lost}")
+        home.forget_lost()
     if detach:
         options = (
             [f"--emulator={emulator.value}"]
@@ -159,11 +163,11 @@ def up(
             except KeyboardInterrupt:
                 asked = True
             _ignore_signals()  # a second Ctrl-C must not interrupt the clean-up
+            if not asked:
+                home.note_lost(datetime.now(timezone.utc), stack.emulator.log)
             say("Ending")
     if not asked:
-        raise DidNotStart(
-            f"The emulator ended unexpectedly; its output is in {stack.emulator.log}", log=str(stack.emulator.log)
-        )
+        raise DidNotStart(str(home.lost()), log=str(stack.emulator.log))
 
 
 @app.command()
@@ -310,13 +314,6 @@ def _pusher(home: Home, config: Path | None) -> Callable[[], None]:
             raise UsageError(f"{config} was not pushed")
 
     return push
-
-
-def _text(config: Path) -> str:
-    try:
-        return config.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise no_tables_file(config, error) from error
 
 
 @contextmanager

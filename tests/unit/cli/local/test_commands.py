@@ -6,9 +6,12 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import defaultdict
+from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from builders import in_a_terminal
@@ -145,6 +148,43 @@ def test_a_stack_whose_emulator_was_killed_is_not_ready(owner, capsys):
     shown = capsys.readouterr()
     error, step = shown.err.splitlines()
     assert shown.out == "" and error.endswith(f": nothing answers at {endpoint}") and "`sluice local up`" in step
+
+
+def test_a_stack_whose_emulator_ended_unexpectedly_says_what_is_gone(tmp_path, monkeypatch, capsys):
+    home = Home(tmp_path / ".sluice")
+    home.path.mkdir()
+    monkeypatch.setenv("SLUICE_HOME", str(home.path))
+    log = tmp_path / "emulator.log"
+    log.write_text("its last words")
+
+    @contextmanager
+    def stack(*given, **more):
+        emulator = SimpleNamespace(alive=False, log=log)
+        yield SimpleNamespace(emulator=emulator, description=replace(DESCRIPTION, buckets=defaultdict(str)))
+
+    monkeypatch.setattr("sluice_cli.local.commands.local_stack", stack)
+    monkeypatch.setattr("sluice_cli.local.commands._ignore_signals", lambda: None)
+    monkeypatch.setattr("sluice_cli.local.commands._show", lambda *given, **more: None)
+    assert run(["local", "up"]) == 1
+    assert "ended unexpectedly at 20" in capsys.readouterr().err
+    assert run(["local", "info"]) == NO_STACK
+    told = capsys.readouterr().err
+    assert "ended unexpectedly at 20" in told and "are gone with it" in told
+    assert str(home.path / "ended.log") in told and "`sluice local down --keep`" in told
+    assert (home.path / "ended.log").read_text() == "its last words"
+    monkeypatch.setattr("sluice_cli.local.commands._start_detached", lambda *given, **more: None)
+    assert run(["local", "up", "--detach"]) == 0
+    assert "warning: The emulator of the last stack ended unexpectedly at 20" in capsys.readouterr().err
+    assert run(["local", "up", "--detach"]) == 0
+    assert "unexpectedly" not in capsys.readouterr().err, "it was said already"
+
+
+def test_mistakes_are_those_of_the_file_given(nothing_starts, tmp_path, capsys):
+    file = tmp_path / "mine.yaml"
+    file.write_text("tables: [{topic: a, table: b}]\n")
+    assert run(["local", "up", "--config", str(file)]) == 1
+    said = capsys.readouterr().err
+    assert "mine.yaml has" in said and "tables.yaml has" not in said
 
 
 def test_an_emulator_that_accepts_and_says_nothing_is_not_ready_either(owner, monkeypatch, capsys):
