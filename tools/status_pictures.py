@@ -227,6 +227,7 @@ def aside(objects: int, *reasons: tuple[str, int, str]) -> dict[str, Any]:
     return {
         "objects": objects,
         "more": False,
+        "by_table": {},
         "at_admission": {},
         "reasons": [
             {"reason": reason, "objects": number, "examples": [KEY.format(topic, 40 + number)]}

@@ -42,8 +42,9 @@ def gather(ledger: Ledger, now: int, configured: Callable[[], Configuration | No
     lanes, tables = lanes_and_tables(ledger, now, configuration)
     requests = [request for lane in lanes for request in ledger.services.of_lane(lane["lane"])]
     aside = {state: _aside(ledger.objects.in_state(state)) for state in (PARKED, QUARANTINED, IGNORED, SUPERSEDED)}
-    for table in tables:  # the totals count batches, and objects quarantined at admission are in none
-        table["quarantined"]["objects"] += aside[QUARANTINED]["at_admission"].get(table["table"], 0)
+    rows = _rows(ledger.quarantine.objects_with_rows())
+    for table in tables:
+        _count_quarantined(table, aside[QUARANTINED], rows)
         if nothing_merged(table):
             table["notes"].append("all of its objects are in quarantine, and nothing retries them by itself")
     return {
@@ -53,9 +54,21 @@ def gather(ledger: Ledger, now: int, configured: Callable[[], Configuration | No
         "services": service_entries(states, requests),
         "services_due": due_entries(configuration, states, requests, now),
         "set_aside": aside,
-        "quarantined_rows": _rows(ledger.quarantine.objects_with_rows()),
+        "quarantined_rows": rows,
         "ignored_messages": _messages(ledger.history.ignored_messages()),
     }
+
+
+def _count_quarantined(table: dict[str, Any], objects: Mapping[str, Any], rows: Mapping[str, Any]) -> None:
+    """Set a table's counts of what is in quarantine: those listed, or more by its totals where more was not read.
+
+    The totals count batches, and objects that were quarantined at admission are in none.
+    """
+    name, found = table["table"], table["quarantined"]
+    totals = {"objects": found["objects"] + objects["at_admission"].get(name, 0), "rows": found["rows"]}
+    for kind, listed in (("objects", objects), ("rows", rows)):
+        number = listed["by_table"].get(name, 0)
+        found[kind] = max(number, totals[kind]) if listed["more"] else number
 
 
 def lanes_and_tables(
@@ -182,8 +195,8 @@ def _table(state: TableState, now: int, config: TableConfig | None = None) -> di
         "claimed": {"objects": 0, "bytes": 0},
         "committed": {"objects": state.totals.get("objects", 0)},
         "quarantined": {
-            "objects": state.totals.get("objects_quarantined", 0),
-            "rows": state.totals.get("quarantined_rows", 0),
+            "objects": max(0, state.totals.get("objects_quarantined", 0)),
+            "rows": max(0, state.totals.get("quarantined_rows", 0)),
         },
         "totals": dict(state.totals),
         "last_commit_at": state.last_instant_at,  # a part that changes nothing makes no commit
@@ -208,9 +221,10 @@ def _table(state: TableState, now: int, config: TableConfig | None = None) -> di
 def _aside(records: Iterable[ObjectRecord]) -> dict[str, Any]:
     """The objects of one state by reason, the most frequent first, with a few keys each.
 
-    `at_admission` counts, by table, the objects that never were in a batch.
+    `by_table` counts all of them by table, and `at_admission` those that never were in a batch.
     """
     counts: Counter[str] = Counter()
+    by_table: Counter[str] = Counter()
     at_admission: Counter[str] = Counter()
     codes: dict[str, str | None] = {}
     examples: dict[str, list[str]] = {}
@@ -218,8 +232,9 @@ def _aside(records: Iterable[ObjectRecord]) -> dict[str, Any]:
     for record in islice(found, COUNTED_AT_MOST):
         reason = _why(record)
         counts[reason] += 1
-        if record.table and record.batch is None:
-            at_admission[record.table] += 1
+        if record.table:
+            by_table[record.table] += 1
+            at_admission[record.table] += int(record.batch is None)
         codes[reason] = record.code
         if len(examples.setdefault(reason, [])) < EXAMPLES:
             examples[reason].append(record.id.key)
@@ -228,24 +243,38 @@ def _aside(records: Iterable[ObjectRecord]) -> dict[str, Any]:
         {"reason": reason, "code": codes[reason], "objects": count, "examples": examples[reason]}
         for reason, count in counts.most_common()
     ]
-    return {"objects": counts.total(), "more": more, "reasons": reasons, "at_admission": dict(at_admission)}
+    return {
+        "objects": counts.total(),
+        "more": more,
+        "reasons": reasons,
+        "by_table": dict(by_table),
+        "at_admission": {table: objects for table, objects in at_admission.items() if objects},
+    }
 
 
 def _rows(records: Iterable[ObjectRecord]) -> dict[str, Any]:
-    """The quarantined rows of committed objects by code, the most frequent first, with a few keys each."""
+    """The quarantined rows of committed objects: by table, and by code, the most frequent first, with a few keys."""
     counts: Counter[str] = Counter()
+    by_table: Counter[str] = Counter()
     examples: dict[str, list[str]] = {}
     objects = 0
     found = iter(records)
     for record in islice(found, COUNTED_AT_MOST):
         objects += 1
+        by_table[record.table or ""] += record.quarantined_rows
         for code, rows in record.row_codes.items():
             counts[code] += rows
             if len(examples.setdefault(code, [])) < EXAMPLES:
                 examples[code].append(record.id.key)
     more = next(found, None) is not None
     reasons = [{"reason": code, "rows": rows, "examples": examples[code]} for code, rows in counts.most_common()]
-    return {"rows": counts.total(), "objects": objects, "more": more, "reasons": reasons}
+    return {
+        "rows": counts.total(),
+        "objects": objects,
+        "more": more,
+        "reasons": reasons,
+        "by_table": dict(by_table),
+    }
 
 
 def _why(record: ObjectRecord) -> str:

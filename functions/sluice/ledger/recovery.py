@@ -15,6 +15,7 @@ from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 
 OBJECTS, OBJECTS_QUARANTINED = "objects", "objects_quarantined"  # the totals that count a table's objects by state
+QUARANTINED_ROWS = "quarantined_rows"  # the total of a table's rows in quarantine
 TABLE_QUARANTINED = "table_quarantined"  # the code of an object that was quarantined with its whole part
 
 

@@ -32,6 +32,6 @@ class DynamoDbLedger:
         self.quarantine = DynamoDbQuarantine(table)
         self.tables = DynamoDbTables(table)
         self.services = DynamoDbServices(table)
-        self.rebuilds = DynamoDbRebuilds(table)
+        self.rebuilds = DynamoDbRebuilds(table, self.objects, self.quarantine)
         self.recovery = DynamoDbRecovery(table, self.objects)
         self.history = DynamoDbHistory(table)

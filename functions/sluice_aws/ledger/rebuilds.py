@@ -10,17 +10,20 @@ from typing import Any
 from sluice.lane.machine import PAUSED
 from sluice.ledger import keys as items
 from sluice.ledger.records import ObjectRecord
-from sluice.ledger.recovery import OBJECTS
+from sluice.ledger.recovery import OBJECTS, OBJECTS_QUARANTINED, QUARANTINED_ROWS
 from sluice.objects import ObjectId
-from sluice_aws.errors import LaneNotPaused
+from sluice_aws.errors import LaneNotPaused, LedgerBusy
 from sluice_aws.ledger.expressions import when
 from sluice_aws.ledger.groups import GuardRefused, write_groups
-from sluice_aws.ledger.objects import pending_item
+from sluice_aws.ledger.objects import DynamoDbObjects, pending_item
+from sluice_aws.ledger.quarantine import DynamoDbQuarantine
 from sluice_aws.ledger.settlement import TOTAL_PREFIX
 from sluice_aws.ledger.table import LedgerTable, TransactionRefused, Values
 
 # Fields of a table's item that survive; all others describe the data that is moved aside.
 KEPT = frozenset({"pk", "sk", "table", "listed_as", "listed_at", "paused"})
+ATTEMPTS = 5  # enough for the decisions of one operator
+_ASIDE = (TOTAL_PREFIX + OBJECTS_QUARANTINED, TOTAL_PREFIX + QUARANTINED_ROWS)
 
 
 class DynamoDbRebuilds:
@@ -30,28 +33,38 @@ class DynamoDbRebuilds:
     operator. A replay without a rebuild needs no pause, since the run stays the writer.
     """
 
-    def __init__(self, table: LedgerTable) -> None:
+    def __init__(self, table: LedgerTable, objects: DynamoDbObjects, quarantine: DynamoDbQuarantine) -> None:
         self._table = table
+        self._objects = objects
+        self._quarantine = quarantine
 
     def begin(self, table: str, lane: str, mark: Mapping[str, Any]) -> dict[str, Any]:
         """Empty the table's item and mark it as being rebuilt; gives the mark.
 
-        A rebuild that was begun before keeps its mark, and nothing changes. Raises LaneNotPaused.
+        A rebuild that was begun before keeps its mark, and nothing changes. What is in quarantine stays there, so it
+        is counted anew; `replay` takes back the rows of the objects that it makes pending. Raises LaneNotPaused, and
+        LedgerBusy while decisions about the table's quarantine keep coming.
         """
         key = items.table_key(table)
-        stored = self._table.get(key) or {}
-        if stored.get("rebuild"):
-            return dict(stored["rebuild"])
-        forgotten = {name: None for name in stored if name not in KEPT}
-        changes = {
-            **forgotten,
-            "table": table,
-            "rebuild": dict(mark),
-            "listed_as": items.TABLES_LISTED_AS,
-            "listed_at": items.listed_at(0),
-        }
-        self._guarded(table, lane, [self._table.update_action(key, changes)])
-        return dict(mark)
+        for _ in range(ATTEMPTS):
+            stored = self._table.get(key) or {}
+            if stored.get("rebuild"):
+                return dict(stored["rebuild"])
+            changes = {
+                **{name: None for name in stored if name not in KEPT},
+                **self._in_quarantine(table),
+                "table": table,
+                "rebuild": dict(mark),
+                "listed_as": items.TABLES_LISTED_AS,
+                "listed_at": items.listed_at(0),
+            }
+            unchanged = when(**{name: stored.get(name) for name in _ASIDE})
+            try:
+                self._guarded(table, lane, [self._table.update_action(key, changes, condition=unchanged)])
+            except TransactionRefused:
+                continue  # a decision was made while it was counted
+            return dict(mark)
+        raise LedgerBusy("The table's counts kept changing", operation="begin", cause=table)
 
     def replay(
         self,
@@ -68,7 +81,7 @@ class DynamoDbRebuilds:
         objects, since positions depend on them. A rebuild replays `while_paused`, and raises LaneNotPaused; objects
         that were written before stay pending. Otherwise a run may claim the objects at once: the caller wakes the lane.
         Such objects no longer count as committed, until they are so again. They keep the batch that first committed
-        them: readers have seen their rows since then.
+        them: readers have seen their rows since then. Rows of an object that were set aside no longer count, either.
         """
         groups = [
             self._group(
@@ -84,13 +97,12 @@ class DynamoDbRebuilds:
             return 0
 
         def uncounted(positions: Sequence[int]) -> list[Values]:
-            return self._uncounted([records[position] for position in positions])
+            return self._uncounted([records[position] for position in positions], committed=not while_paused)
 
         try:
-            if while_paused:  # the rebuild emptied the table's item, and its counts with it
-                refused = write_groups(self._table, groups, guard=self._paused(lane))
-            else:
-                refused = write_groups(self._table, groups, tally=uncounted)
+            refused = write_groups(
+                self._table, groups, guard=self._paused(lane) if while_paused else None, tally=uncounted
+            )
         except GuardRefused as error:
             raise _not_paused(records[0].table or "", lane) from error
         return len(groups) - len(refused)
@@ -145,13 +157,31 @@ class DynamoDbRebuilds:
             self._table.put_action(pending_item(moved)),
         ]
 
-    def _uncounted(self, records: Sequence[ObjectRecord]) -> list[Values]:
-        """Take committed objects back from the totals of their tables: the batch that merges them counts them anew."""
-        tables = Counter(record.table for record in records if record.table and record.state == items.COMMITTED)
+    def _uncounted(self, records: Sequence[ObjectRecord], *, committed: bool) -> list[Values]:
+        """Take objects back from the totals of their tables: the batch that merges them counts them anew.
+
+        With `committed` also from the committed ones; a rebuild has emptied those.
+        """
+        back: dict[str, Counter[str]] = {}
+        for record in records:
+            if record.table and record.state == items.COMMITTED:
+                counts = back.setdefault(record.table, Counter())
+                counts[TOTAL_PREFIX + OBJECTS] -= int(committed)
+                counts[TOTAL_PREFIX + QUARANTINED_ROWS] -= record.quarantined_rows
+        changed = {table: {name: n for name, n in counts.items() if n} for table, counts in back.items()}
         return [
-            self._table.update_action(items.table_key(table), {}, add={TOTAL_PREFIX + OBJECTS: -number})
-            for table, number in tables.items()
+            self._table.update_action(items.table_key(table), {}, add=counts)
+            for table, counts in changed.items()
+            if counts
         ]
+
+    def _in_quarantine(self, table: str) -> Values:
+        """The totals of what a table has in quarantine; objects that admission set aside are in no total."""
+        objects = sum(
+            record.table == table and record.batch is not None for record in self._objects.in_state(items.QUARANTINED)
+        )
+        rows = sum(record.quarantined_rows for record in self._quarantine.objects_with_rows() if record.table == table)
+        return dict(zip(_ASIDE, (objects or None, rows or None), strict=True))
 
     def _paused(self, lane: str) -> Values:
         return self._table.check_action(items.lane_key(lane), when(state=PAUSED))

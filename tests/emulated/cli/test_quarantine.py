@@ -19,6 +19,7 @@ from sluice.ledger import keys as items
 from sluice.ledger.records import Decision
 from sluice.silver_keys import manifest_key, rows_key
 from sluice_aws.admission.reassign import Unparked, unpark
+from sluice_aws.ledger.rebuilds import DynamoDbRebuilds
 from sluice_cli.ingest.set_aside import Decided
 from sluice_cli.main import run
 
@@ -787,3 +788,70 @@ def test_a_list_without_decisions_says_so(configured, capsys):
     assert capsys.readouterr().err.splitlines()[-1] == "Nothing was retried or discarded"
     assert run(["quarantine", "list", "--decided", "--table", "crm.user"]) == 0
     assert capsys.readouterr().err.splitlines()[-1] == "Nothing was retried or discarded for this choice"
+
+
+def rebuilt(stack, capsys, *options):
+    stack.ledger.lanes.pause("main")
+    assert run(["rebuild", "table", "crm.user", "--yes", *options]) == 0, capsys.readouterr()
+    capsys.readouterr()
+
+
+def counted_in_status(capsys):
+    assert run(["status", "--json"]) == 0
+    (table,) = (each for each in describe(capsys)["tables"] if each["table"] == "crm.user")
+    return table["quarantined"]
+
+
+def test_a_rebuild_keeps_the_count_of_what_stays_in_quarantine(configured, capsys):
+    good, bad, holed = (configured.admit(put(configured, n)) for n in range(3))
+    configured.admit(put(configured, 9, b"{}"), items.QUARANTINED, None, code="not_avro", reason="no container file")
+    settled(configured, [good, bad, holed], bad=[bad], rows={holed: [a_row(1), a_row(4)]})
+    assert counted_in_status(capsys) == {"objects": 1, "rows": 2}
+    rebuilt(configured, capsys)
+    assert counted_in_status(capsys) == {"objects": 1, "rows": 0}, "the other object is pending again"
+    assert (totals(configured)["objects"], totals(configured)["objects_quarantined"]) == (0, 1)
+    assert totals(configured)["quarantined_rows"] == 0
+    assert run(["quarantine", "retry", bad.key]) == 0
+    capsys.readouterr()
+    assert counted_in_status(capsys) == {"objects": 0, "rows": 0} and totals(configured)["objects_quarantined"] == 0
+
+
+def test_a_rebuild_without_an_object_that_is_gone_keeps_its_rows_counted(configured, capsys):
+    good, holed = (configured.admit(put(configured, n)) for n in range(2))
+    settled(configured, [good, holed], rows={holed: [a_row(1), a_row(4)]})
+    configured.s3.delete_object(Bucket="s-bronze", Key=holed.key, VersionId=holed.version)
+    rebuilt(configured, capsys, "--without-gone")
+    assert counted_in_status(capsys)["rows"] == totals(configured)["quarantined_rows"] == 2
+    assert run(["quarantine", "discard", holed.key, "--yes"]) == 0
+    assert totals(configured)["quarantined_rows"] == 0
+
+
+def test_status_shows_what_is_listed_where_a_total_is_wrong_and_a_rebuild_mends_it(configured, capsys):
+    good, bad = (configured.admit(put(configured, n)) for n in range(2))
+    settled(configured, [good, bad], bad=[bad])
+    named = {name: {"S": value} for name, value in items.table_key("crm.user").items()}
+    configured.dynamodb.update_item(
+        TableName="s-ledger",
+        Key=named,
+        UpdateExpression="SET total_objects_quarantined = :n",
+        ExpressionAttributeValues={":n": {"N": "-1"}},
+    )
+    assert counted_in_status(capsys)["objects"] == 1
+    rebuilt(configured, capsys)
+    assert totals(configured)["objects_quarantined"] == 1
+
+
+def test_a_decision_that_is_made_while_a_rebuild_counts_is_counted(configured, capsys, monkeypatch):
+    good, bad = (configured.admit(put(configured, n)) for n in range(2))
+    settled(configured, [good, bad], bad=[bad])
+    counted, decided = DynamoDbRebuilds._in_quarantine, []
+
+    def counting(self, table):
+        found = counted(self, table)
+        if not decided:
+            decided.append(run(["quarantine", "discard", bad.key, "--yes"]))
+        return found
+
+    monkeypatch.setattr(DynamoDbRebuilds, "_in_quarantine", counting)
+    rebuilt(configured, capsys)
+    assert decided == [0] and totals(configured)["objects_quarantined"] == 0
