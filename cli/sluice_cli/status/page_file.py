@@ -99,7 +99,13 @@ class PageFile:
             window=window,
             tables=table_pasts(batches),
             backlog=backlog(
-                batches, (item.admitted_at for item in waiting if item.first_batch is None and not item.merged), window
+                batches,
+                (
+                    item.admitted_at if item.rebuilt_at is None else item.rebuilt_at
+                    for item in waiting
+                    if item.first_batch is None and not item.merged
+                ),
+                window,
             ),
             runs=runs(batches, {name: item for name, item in items.items() if item is not None}, now),
             oldest=oldest,

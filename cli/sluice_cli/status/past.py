@@ -72,7 +72,7 @@ class TablePast:
 class RunPast:
     """A run: when it was requested, took its lane and ended (epoch ms, None if unknown), and its commits.
 
-    `changes` are those that it read, replayed ones too.
+    `changes` are those that it read, also of objects that came again.
     """
 
     run: str
@@ -104,7 +104,7 @@ def table_pasts(batches: Iterable[PastBatch]) -> tuple[TablePast, ...]:
             part = batch.manifest.tables[table]
             if outcome.state != COMMITTED or not part.objects:
                 continue
-            oldest = min(part.objects, key=lambda item: (item.was_readable, item.admitted_at))
+            oldest = min(part.objects, key=lambda item: (item.came_before, item.admitted_at))
             freshness[table] = part.config.get("freshness_s")
             commits.setdefault(table, []).append(
                 PastCommit(
@@ -116,7 +116,7 @@ def table_pasts(batches: Iterable[PastBatch]) -> tuple[TablePast, ...]:
                     new_changes(outcome.counts),
                     sum(rows.rows for rows in outcome.quarantined_rows),
                     outcome.no_change,
-                    None if oldest.was_readable else max(0, outcome.readable_at - oldest.admitted_at),
+                    None if oldest.came_before else max(0, outcome.readable_at - oldest.admitted_at),
                     oldest.key,
                 )
             )
@@ -135,8 +135,9 @@ def table_pasts(batches: Iterable[PastBatch]) -> tuple[TablePast, ...]:
 def backlog(batches: Iterable[PastBatch], waiting: Iterable[int], window: Window) -> tuple[int, ...]:
     """The largest number of objects that were admitted but not readable, in each of BINS equal parts of the window.
 
-    `waiting` holds the admission times (epoch ms) of objects that are waiting now. An object that is set aside leaves
-    the backlog with its part. One that comes again was readable all the time, and is in no backlog.
+    `waiting` holds for each object that waits now since when it does (epoch ms). An object that is set aside leaves the
+    backlog with its part. One that is replayed was readable all the time, and is in no backlog; one of a rebuilt table
+    waits since the rebuild.
     """
     steps: dict[int, int] = {}
     for batch in batches:
@@ -145,10 +146,11 @@ def backlog(batches: Iterable[PastBatch], waiting: Iterable[int], window: Window
             if outcome is None:
                 continue
             for item in (item for item in part.objects if not item.was_readable):
-                steps[item.admitted_at] = steps.get(item.admitted_at, 0) + 1
+                began = item.admitted_at if item.rebuilt_at is None else item.rebuilt_at
+                steps[began] = steps.get(began, 0) + 1
                 steps[outcome.readable_at] = steps.get(outcome.readable_at, 0) - 1
-    for admitted_at in waiting:
-        steps[admitted_at] = steps.get(admitted_at, 0) + 1
+    for began in waiting:
+        steps[began] = steps.get(began, 0) + 1
     highest = [0] * BINS
     level = 0
     filled = 0  # the bin up to which `highest` is set

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from sluice.batch.merged_again import new_changes
+from sluice.batch.merged_again import changes_of_table
 from sluice.config.document import Configuration
 from sluice.config.values import DURATION
 from sluice.ledger.ports import Ledger
@@ -141,7 +141,7 @@ def _table(table: Mapping[str, Any], now: int) -> dict[str, Any]:
         "late": table["late"],
         "last_commit_at": table["last_commit_at"],
         "age_ms": None if table["last_commit_at"] is None else max(0, now - table["last_commit_at"]),
-        "changes": new_changes(table["totals"]),
+        "changes": changes_of_table(table["totals"]),
         "objects": table["committed"]["objects"],
         "quarantined": table["quarantined"]["objects"],
         "paused": table["paused"],

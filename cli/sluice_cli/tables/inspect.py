@@ -50,7 +50,7 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
 
       sluice table list --json | jq -r '.tables[].table'
     """
-    from sluice.batch.merged_again import new_changes
+    from sluice.batch.merged_again import changes_of_table
     from sluice_aws.ledger.ledger import DynamoDbLedger
     from sluice_read.moments import clock
 
@@ -61,7 +61,7 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
             "table": state.table,
             "type": (state.pinned or {}).get("table_type"),
             "record_key": (state.pinned or {}).get("record_key"),
-            "changes": new_changes(state.totals),
+            "changes": changes_of_table(state.totals),
             "newest_commit": state.last_instant,
             "last_commit_at": state.last_instant_at,
         }

@@ -22,6 +22,7 @@ class PendingObject:
     `generation` is set while the table is being rebuilt: the object is merged under it instead of the table's own.
     `cohort`, a Cohort's text, is set while the object may be merged with other objects of its cohort only.
     `first_batch` is the batch that committed the object before it was replayed, at `replayed_at` (epoch ms).
+    `rebuilt_at` is set instead where a batch had committed it before its table was rebuilt, then (epoch ms).
     """
 
     id: ObjectId
@@ -41,6 +42,7 @@ class PendingObject:
     cohort: str | None = None
     first_batch: str | None = None
     replayed_at: int | None = None
+    rebuilt_at: int | None = None
 
     @property
     def waits_since(self) -> int:

@@ -25,7 +25,7 @@ class ManifestObject:
     `attempt` counts the retries after the object or rows of it were quarantined. `merged` is set if its other rows are
     committed already: only those under the key `rows_aside` of the silver bucket are left to merge. `cohort` is the one
     that the object was claimed as, as text. `first_batch` is the batch that committed the object before it was
-    replayed.
+    replayed. `rebuilt_at` is when a rebuild of its table emptied what a batch had committed of it.
     """
 
     bucket: str
@@ -43,11 +43,17 @@ class ManifestObject:
     rows_aside: str | None = None
     cohort: str | None = None
     first_batch: str | None = None
+    rebuilt_at: int | None = None
 
     @property
     def was_readable(self) -> bool:
         """True if an earlier batch committed the object: it was replayed, or retried for rows that were set aside."""
         return self.merged or self.first_batch is not None
+
+    @property
+    def came_before(self) -> bool:
+        """True if an earlier batch committed the object, though a rebuild may have emptied its table since."""
+        return self.was_readable or self.rebuilt_at is not None
 
     @property
     def id(self) -> ObjectId:
@@ -164,7 +170,7 @@ def _object(described: Mapping[str, Any]) -> ManifestObject:
 
 def _describe(item: ManifestObject) -> dict[str, Any]:
     """Fields of a later release are left out when empty, so that older manifests keep their bytes."""
-    later = ("merged", "rows_aside", "cohort", "first_batch")
+    later = ("merged", "rows_aside", "cohort", "first_batch", "rebuilt_at")
     return {name: value for name, value in asdict(item).items() if name not in later or value}
 
 

@@ -1,6 +1,6 @@
 """Counts what a part merged again, so that objects and changes that came twice count once.
 
-Objects come again where they were replayed, or retried for rows that were set aside.
+Objects come again where they were replayed, retried for rows that were set aside, or merged for a rebuilt table.
 """
 
 from __future__ import annotations
@@ -11,23 +11,31 @@ from sluice.batch.manifest import ManifestObject
 from sluice.changes.log_restart import SeenObject
 
 # Counts of a part: of its `objects` those that an earlier batch had committed, and of the changes `read` those of
-# replayed objects. A retry for rows has no such count: how many of its changes are new is not known.
-OBJECTS_AGAIN, READ_AGAIN = "objects_again", "read_again"
+# replayed objects, and those of objects of a rebuilt table. A retry for rows has no such count: how many of its changes
+# are new is not known.
+OBJECTS_AGAIN, READ_AGAIN, READ_REBUILT = "objects_again", "read_again", "read_rebuilt"
 
 
 def merged_again(objects: Iterable[ManifestObject], seen: Iterable[SeenObject]) -> dict[str, int]:
     """The counts of the objects that came again, among those that were read; empty where there are none."""
-    before = {item.id.hash: item for item in objects if item.was_readable}
+    before = {item.id.hash: item for item in objects if item.came_before}
     found = [each for each in seen if each.object in before]
     if not found:
         return {}
     replayed = (each for each in found if before[each.object].first_batch is not None)
-    return {OBJECTS_AGAIN: len(found), READ_AGAIN: sum(each.changes for each in replayed)}
+    rebuilt = [each for each in found if not before[each.object].was_readable]
+    counts = {OBJECTS_AGAIN: len(found), READ_AGAIN: sum(each.changes for each in replayed)}
+    return {**counts, READ_REBUILT: sum(each.changes for each in rebuilt)} if rebuilt else counts
 
 
 def new_changes(counts: Mapping[str, int]) -> int:
     """The changes that were read, without those that were read before. `counts` are a part's, or sums of parts."""
-    return max(0, counts.get("read", 0) - counts.get(READ_AGAIN, 0))
+    return max(0, changes_of_table(counts) - counts.get(READ_REBUILT, 0))
+
+
+def changes_of_table(totals: Mapping[str, int]) -> int:
+    """The changes that a table is made of, by its totals, which a rebuild empties: those of replays count once."""
+    return max(0, totals.get("read", 0) - totals.get(READ_AGAIN, 0))
 
 
 def new_objects(counts: Mapping[str, int]) -> int:

@@ -120,8 +120,10 @@ class DynamoDbObjects:
         The object keeps its admission time. False when it is no longer pending there. A batch that was opened with
         it, and whose run died before the claim, does not get it: a claim names the table.
         """
-        first_batch = record.first_batch if config.table == record.table else None
-        moved = replace(record, table=config.table, lane=config.lane, first_batch=first_batch)
+        first_batch, replayed_at = (
+            (record.first_batch, record.replayed_at) if config.table == record.table else (None, None)
+        )
+        moved = replace(record, table=config.table, lane=config.lane, first_batch=first_batch, replayed_at=replayed_at)
         there = when(state=items.PENDING, table=record.table, lane=record.lane)
         return self._together(
             [
@@ -131,7 +133,13 @@ class DynamoDbObjects:
                 self._table.put_action(pending_item(moved)),
                 self._table.update_action(
                     items.object_key(record.id),
-                    {"table": moved.table, "lane": moved.lane, "rerouted_at": now, "first_batch": first_batch},
+                    {
+                        "table": moved.table,
+                        "lane": moved.lane,
+                        "rerouted_at": now,
+                        "first_batch": first_batch,
+                        "replayed_at": replayed_at,
+                    },
                     condition=there,
                 ),
             ]
@@ -264,6 +272,7 @@ def pending_item(waiting: AdmittedObject) -> Values:
         "first_batch": waiting.first_batch,
         # After a rebuild began, an object's rows are not readable: it waits since its admission.
         "replayed_at": None if waiting.first_batch is None else waiting.replayed_at,
+        "rebuilt_at": waiting.replayed_at if waiting.first_batch is None else None,
     }
 
 

@@ -148,4 +148,5 @@ def _pending(stored: Mapping[str, Any], shard: int) -> PendingObject:
         cohort=stored.get("cohort"),
         first_batch=stored.get("first_batch"),
         replayed_at=stored.get("replayed_at"),
+        rebuilt_at=stored.get("rebuilt_at"),
     )

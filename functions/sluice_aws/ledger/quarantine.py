@@ -61,6 +61,7 @@ class DynamoDbQuarantine:
             rows_aside=moved.rows_aside,
             generation=moved.generation,
             first_batch=moved.first_batch,
+            replayed_at=moved.replayed_at,
             code=None,
             reason=None,
             batch=None,
@@ -147,7 +148,7 @@ class DynamoDbQuarantine:
 def _merged_of(record: ObjectRecord, table: str | None) -> dict[str, Any]:
     """The fields that say which rows of a retried object its table has merged: none if the table is another one."""
     if table is None or table != record.table:
-        return {"merged": False, "rows_aside": None, "generation": None, "first_batch": None}
+        return {"merged": False, "rows_aside": None, "generation": None, "first_batch": None, "replayed_at": None}
     if record.quarantined_rows and record.batch is not None:
         aside = rows_key(record.batch, table, record.id.hash)
         return {"merged": True, "rows_aside": aside, "first_batch": record.first_batch}

@@ -306,6 +306,7 @@ def _in_manifest(item: PendingObject) -> ManifestObject:
         rows_aside=item.rows_aside,
         cohort=item.cohort,
         first_batch=item.first_batch,
+        rebuilt_at=item.rebuilt_at,
     )
 
 

@@ -143,6 +143,21 @@ def test_an_object_of_a_rebuilt_table_was_not_readable_before(simulated):
     assert simulated.ledger.objects.get([identity])[identity].first_batch is None
 
 
+def test_a_manifest_says_which_objects_are_merged_for_a_rebuilt_table(simulated):
+    (identity,) = simulated.put("shop.orders")
+    simulated.run()
+    record, now = simulated.ledger.objects.get([identity])[identity], simulated.clock.now_ms()
+    simulated.ledger.lanes.pause(LANE)
+    simulated.ledger.rebuilds.replay([record], LANE, {}, now)
+    simulated.ledger.lanes.resume(LANE)
+    simulated.put("shop.orders")
+    simulated.run()
+    last = simulated.ledger.objects.get([identity])[identity]
+    items = {item.id: item for item in simulated.documents.manifest(manifest_key(LANE, last.batch)).objects}
+    assert len(items) == 2 and [item.rebuilt_at for item in items.values() if item.came_before] == [now]
+    assert items[identity].rebuilt_at == now and not items[identity].was_readable
+
+
 @pytest.mark.long
 def test_objects_of_several_tables_that_are_replayed_together_count_once_each(simulated):
     orders, lines = simulated.put("shop.orders", 70), simulated.put("shop.lines", 50)

@@ -86,6 +86,23 @@ def test_a_replay_that_changes_nothing_counts_no_commit_object_or_change():
     assert run.commits == (T + 30_000,) and run.changes == 10, "it read them twice"
 
 
+def test_objects_of_a_rebuilt_table_came_once_and_wait_again_since_the_rebuild():
+    first = batch("b-1", "r", 20_000, 10_000, 15_000, readable=30_000)
+    again = batch("b-2", "r", 90_000, 10_000, 15_000, readable=99_000, objects_again=2, read_rebuilt=5)
+    part = again.manifest.tables["crm.user"]
+    objects = tuple(replace(item, rebuilt_at=T + 60_500) for item in part.objects)
+    manifest = replace(again.manifest, tables={"crm.user": replace(part, objects=objects)})
+    known = [first, PastBatch(manifest, again.outcomes)]
+    (table,) = table_pasts(known)
+    assert [(commit.objects, commit.changes, commit.waited_ms) for commit in table.commits] == [
+        (2, 5, 20_000),
+        (0, 0, None),
+    ]
+    assert (table.p95_ms, table.slowest) == (20_000, "b-1-10000")
+    bins = backlog(known, [], WINDOW)
+    assert [bins[at] for at in (9, 20, 31, 59, 61, 98, 100)] == [0, 2, 0, 0, 2, 2, 0]
+
+
 def test_new_objects_of_a_batch_with_a_replay_count_and_waited():
     replayed = batch("b-2", "r", 90_000, 10_000, readable=99_000, first="b-1").manifest.tables["crm.user"].objects
     mixed = batch("b-3", "r", 90_000, 80_000, readable=99_000, read=9, objects=2, objects_again=1, read_again=4)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
-from sluice.batch.merged_again import merged_again, new_changes, new_objects
+from sluice.batch.merged_again import changes_of_table, merged_again, new_changes, new_objects
 from sluice.changes.log_restart import SeenObject
 
 NEW = ManifestObject("b", "new", "v", 1, None, "avro", "t", 0, 0, 5)
@@ -23,6 +23,15 @@ def test_replayed_objects_and_their_changes_are_counted_apart():
     assert counts == {"objects_again": 2, "read_again": 10}
     part = {"objects": 3, "read": 30, **counts}
     assert (new_objects(part), new_changes(part)) == (1, 20)
+
+
+def test_objects_of_a_rebuilt_table_are_no_new_ones_and_their_changes_are_the_tables():
+    rebuilt = replace(NEW, key="rebuilt", attempt=1, rebuilt_at=7)
+    retried = replace(rebuilt, key="retried", attempt=2, merged=True)
+    items = (NEW, rebuilt, retried)
+    counts = merged_again(items, [seen(item, 10) for item in items])
+    part = {"objects": 3, "read": 30, **counts}
+    assert (new_objects(part), new_changes(part), changes_of_table(part)) == (1, 20, 30)
 
 
 def test_an_object_that_could_not_be_read_again_does_not_count():
@@ -47,5 +56,5 @@ def test_a_manifest_without_replays_has_the_bytes_of_before():
     def text(item):
         return Manifest("b-2", "main", "r", 1, "c", {"t": TablePart({}, (item,))}).to_json()
 
-    assert "first_batch" not in text(NEW)
+    assert "first_batch" not in text(NEW) and "rebuilt_at" not in text(NEW)
     assert Manifest.from_json(text(REPLAYED)).objects == (REPLAYED,)
