@@ -29,6 +29,7 @@ PARTITION_PATH = "_hoodie_partition_path"
 BATCH_ROWS = 8_192  # of one batch of an answer
 _META_PREFIX = "_hoodie_"
 _LINEAGE_PREFIX = "_sluice_"
+_NO_AVRO_NAME = "Invalid field name"  # hudi-rs, of a column whose name Avro doesn't allow
 
 
 @dataclass(frozen=True)
@@ -247,8 +248,7 @@ def _guarded(table: str, read: Callable[[], Any]) -> Any:
     try:
         return read()
     except Exception as error:
-        raise Unreadable(
-            f"{table} could not be read: {error}",
-            table=table,
-            next_step="If it has no commit yet, `sluice wait`; else `sluice doctor`",
-        ) from error
+        next_step = "If it has no commit yet, `sluice wait`; else `sluice doctor`"
+        if _NO_AVRO_NAME in str(error):
+            next_step = f"Read it with Spark; `sluice rebuild table {table}` stores the column under another name"
+        raise Unreadable(f"{table} could not be read: {error}", table=table, next_step=next_step) from error

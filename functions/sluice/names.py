@@ -18,24 +18,33 @@ COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")  # Avro's own rule for name
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
 
 _SHORTEST_PART = 3  # characters of a name that are taken for a part of it: fewer are in nearly every name
-_BEYOND = 0x10000  # from here on a character is two Java chars, neither of them a letter
 
 
 @lru_cache(maxsize=8192)
 def stored_name(name: str) -> str:
-    """The name of a source column in its table: `_` replaces what Avro doesn't allow, and precedes a first digit.
+    """The name of a source column in its table, which Avro allows: letters and digits of ASCII, and `_`.
 
-    Debezium's `field.name.adjustment.mode=avro` does the same: `dash-col` becomes `dash_col`, `1digit` becomes
-    `_1digit`. Only JSON and Parquet have such names; Avro's Java writers refuse them.
+    A letter or digit beyond ASCII becomes `_u` and its hexadecimal code, so that names of another script stay
+    distinct: `größe` becomes `gr_u00f6_u00dfe`, as with Debezium's `field.name.adjustment.mode=avro_unicode`. `_`
+    replaces any other character, and precedes a first digit, as with its `avro`: `dash-col` becomes `dash_col`,
+    `1digit` becomes `_1digit`. Avro's Java library takes letters of any script; other readers refuse the whole table.
     https://avro.apache.org/docs/1.11.1/specification/#names
     """
-    adjusted = "".join(character if _may_follow(character) else "_" for character in name)
+    adjusted = "".join(map(_adjusted, name))
     return f"_{adjusted}" if not adjusted or adjusted[0].isdecimal() else adjusted
 
 
-def _may_follow(character: str) -> bool:
-    """The test of Avro's Java library: `Character.isLetterOrDigit` of one char, true for letters of any script."""
-    return ord(character) < _BEYOND and (character == "_" or character.isalpha() or character.isdecimal())
+def _adjusted(character: str) -> str:
+    if not (character.isalpha() or character.isdecimal()):
+        return "_"
+    return character if character.isascii() else f"_u{ord(character):04x}"
+
+
+def not_a_column(name: str) -> str:
+    """Why a name can't be a table's column, with the name that a table gives to such a column of its source."""
+    stored = stored_name(name)
+    known = stored != name and COLUMN.fullmatch(stored) and "{" not in name  # which begins a template's placeholder
+    return f"{name!r} is not a column name{f': a table has it as {stored}' if known else ''}"
 
 
 def did_you_mean(given: str, known: Iterable[str], *, likeness: float = 0.6) -> str:
@@ -52,8 +61,11 @@ def meant_name(given: str, known: Iterable[str], *, likeness: float = 0.6) -> st
 
     A name that begins with what was given comes first, then one that contains it, the shortest of several. Failing
     these it is the closest one whose ratio, by difflib's SequenceMatcher, is at least `likeness`. Case doesn't count.
+    The name under which a table has a column goes before all of them.
     """
     folded = {name: name.casefold() for name in sorted(known)}
+    if stored_name(given) in folded:
+        return stored_name(given)
     part = given.casefold()
     containing = [name for name in folded if len(part) >= _SHORTEST_PART and part in folded[name]]
     if containing:

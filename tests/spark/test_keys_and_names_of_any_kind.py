@@ -71,6 +71,7 @@ def test_columns_of_any_name_are_stored_and_read(bench: Workbench) -> None:
             {
                 "order-id": n,
                 "größe": f"v{turn}",
+                "grüße": n + turn,
                 "名前": n,
                 "a.b`c": turn,
                 "select": "x",
@@ -90,8 +91,9 @@ def test_columns_of_any_name_are_stored_and_read(bench: Workbench) -> None:
                 )
             ],
         )
-    columns = ("order_id", "größe", "名前", "a_b_c", "select", "_id", "_")
-    assert bench.rows(config, *columns) == [(n, "v1", n, 1, "x", "y", True) for n in (1, 2)]
+    columns = ("order_id", "gr_u00f6_u00dfe", "gr_u00fc_u00dfe", "_u540d_u524d", "a_b_c", "select", "_id", "_")
+    assert bench.rows(config, *columns) == [(n, "v1", n + 1, n, 1, "x", "y", True) for n in (1, 2)]
+    assert bench.rows_by_hudi_rs(config, *columns) == bench.rows(config, *columns)
 
 
 @pytest.mark.whole

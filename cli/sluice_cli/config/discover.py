@@ -13,7 +13,7 @@ import typer
 from sluice.config.document import Configuration
 from sluice.config.values import PLACEHOLDER
 from sluice.errors import FAILED, UsageError
-from sluice.names import COLUMN, NAME, did_you_mean
+from sluice.names import COLUMN, NAME, did_you_mean, not_a_column
 from sluice.onboarding.discovery import Proposal, propose
 from sluice.onboarding.samples import TopicSample
 from sluice_aws.ledger.ledger import DynamoDbLedger
@@ -219,7 +219,7 @@ def _chosen(
             ]
             if wrong:
                 raise UsageError(
-                    f"{wrong[0]!r} is not a {'table (database.table)' if name == 'table' else 'column name'}",
+                    f"{wrong[0]!r} is not a table (database.table)" if name == "table" else not_a_column(wrong[0]),
                     next_step="As in --key tickit.ecomm.sale=salesid",
                 )
             found.setdefault(topic, {})[name] = parts

@@ -20,6 +20,7 @@ from sluice.config.csv_form import CsvForm
 from sluice.config.limits import DEFAULTS, Limits
 from sluice.config.values import MIB
 from sluice.errors import ExpansionLimit, ObjectTooLarge, SluiceError
+from sluice.names import stored_name
 from sluice.objects import ObjectId
 from sluice_aws.admission.heads import read_head
 from sluice_aws.s3.objects import Objects
@@ -165,19 +166,22 @@ def _lines(head: Head, limit: int) -> tuple[bytes, bool]:
 
 
 def key_fields(objects: Objects, id: ObjectId, format: str) -> tuple[str, ...] | None:
-    """Return the fields of the Kafka keys in an object of keys, or None if they are no records or can't be read."""
+    """Return the fields of the Kafka keys in an object of keys, as a table would call them.
+
+    None if they are no records or can't be read.
+    """
     head = objects.head_bytes(id, KEY_BYTES)
     try:
         if format == AVRO:
             schema = parse_header(head, DEFAULTS).schema
             fields = schema.get("fields") if isinstance(schema, dict) else None
-            return tuple(str(field["name"]) for field in fields) if fields else None
+            return tuple(stored_name(str(field["name"])) for field in fields) if fields else None
         line = unpacked_head(head.data, KEY_BYTES).lstrip().partition(b"\n")[0]
         value = json.loads(line)
     except (SluiceError, ValueError, KeyError, TypeError, RecursionError):
         return None
     value = value.get("payload", value) if isinstance(value, dict) and value.keys() == {"schema", "payload"} else value
-    return tuple(map(str, value)) if isinstance(value, dict) and value else None
+    return tuple(map(stored_name, value)) if isinstance(value, dict) and value else None
 
 
 def _bare(node: Any) -> Any:

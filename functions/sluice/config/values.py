@@ -14,7 +14,7 @@ from sluice.config.hudi_overrides import refusal
 from sluice.config.json_types import JSON_TYPE_PATTERN, UnknownType, declared_type
 from sluice.config.placeholders import placeholders
 from sluice.config.setting import Value
-from sluice.names import COLUMN, LANE, NAME
+from sluice.names import COLUMN, LANE, NAME, not_a_column
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
 MIB, GIB = 1024**2, 1024**3
@@ -148,7 +148,7 @@ HISTORY_TABLE = Value(_history, {"anyOf": [{"type": "boolean"}, {"type": "string
 def _checked(names: Iterable[str], *, reserved: bool = True) -> None:
     """Raise ValueError for what is no column of a source."""
     listed = tuple(names)
-    wrong = [f"{name!r} is not a column name" for name in listed if not COLUMN.fullmatch(PLACEHOLDER.sub("a", name))]
+    wrong = [not_a_column(name) for name in listed if not COLUMN.fullmatch(PLACEHOLDER.sub("a", name))]
     if reserved:
         wrong += [f"{name} is a column that Sluice or Hudi keeps itself" for name in colliding(listed)]
     if wrong:

@@ -195,6 +195,14 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
         null = _null_text(sample)
         if null is not None:
             notes.append(f"csv: {null} stands for null in the rows read")
+    changed = [column for column in writer.row.columns if column.name != column.written_name]
+    for column in changed[:SHOWN]:
+        notes.append(
+            f"column {column.written_name[:100]!r} is stored as {column.name}: "
+            f"`columns: {{rename: {{{column.name}: NAME}}}}` gives it another name"
+        )
+    if changed[SHOWN:]:
+        notes.append(f"and {counted(len(changed) - SHOWN, 'more column')} whose names a table can't have")
     absent = [name for name in sample.key_fields or () if writer.row.column(name) is None]
     if absent:
         notes.append(f"the Kafka key has the field {absent[0]}, which is not a column of the rows")

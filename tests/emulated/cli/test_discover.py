@@ -144,6 +144,19 @@ def test_a_mistyped_topic_is_answered_with_the_one_that_waits(parked, capsys):
     assert "waits for a rule; did you mean tickit.crm.user?" in capsys.readouterr().err
 
 
+def test_a_column_beyond_ascii_is_proposed_and_chosen_by_its_stored_name(stack, capsys):
+    key = "topics/shop.dinge/shop.dinge+0+0000000000"
+    id = stack.write(f"{key}.json", '{"id": 1, "größe": 3, "grüße": "x"}'.encode())
+    stack.write(f"{key}.keys.json", '{"größe": 3}'.encode())
+    stack.admit(id, items.PARKED, table=None, lane=None, topic="shop.dinge", format="json", reason="no rule")
+    assert run(["config", "discover", "--json"]) == 0
+    (found,) = describe(capsys)["proposals"]
+    assert found["record_key"]["value"] == ["gr_u00f6_u00dfe"]
+    assert any("'grüße' is stored as gr_u00fc_u00dfe" in note for note in found["notes"])
+    assert run(["config", "discover", "--key", "shop.dinge=größe"]) == 2
+    assert "'größe' is not a column name: a table has it as gr_u00f6_u00dfe" in capsys.readouterr().err
+
+
 RULES = """
 tables:
   - {topic: pagila.public.film, table: shop.film, record_key: %s, partition_by: [%s]}

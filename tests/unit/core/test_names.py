@@ -17,6 +17,7 @@ TABLES = ("crm.user", "crm.user_history", "crm.city", "superuser")
         pytest.param("user", ("superuser", "users_of_all_shops"), "users_of_all_shops", id="begins-before-contains"),
         pytest.param("CRM.City", TABLES, "crm.city", id="case"),
         pytest.param("crm.usr", TABLES, "crm.user", id="like"),
+        pytest.param("größe", ("grosse", "gr_u00f6_u00dfe"), "gr_u00f6_u00dfe", id="as-stored"),
     ],
 )
 def test_a_mistyped_name_means_the_one_that_holds_it_else_the_closest(given, known, meant):

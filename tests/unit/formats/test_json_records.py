@@ -18,6 +18,7 @@ from shapes import CREATE, CREATE_SCHEMA, DELETE, config, item, json_rows, lines
 from sluice.admission.routing import classify
 from sluice.batch.row_errors import RowError
 from sluice.config.limits import DEFAULTS
+from sluice.config.rules.columns import ColumnRules
 from sluice.errors import EmptyObject, ExpansionLimit, Incompatible, SluiceError
 from sluice.schema.avro import read_writer_schema
 from sluice_formats.decode import decode
@@ -588,6 +589,21 @@ def test_a_field_that_no_column_can_be_called_by_is_found_by_its_own_name() -> N
     ]
     before = {**CREATE, "after": {"order-id": 1, "x y": "v"}}
     assert picked(json_rows(lines(before), table), "order_id", "x_y") == [(1, "v")]
+
+
+def test_names_beyond_ascii_are_stored_under_names_that_avro_allows() -> None:
+    rules = ColumnRules(exclude=("gr_u00f6_u00dfe",), rename={"na_u00efve": "naive"}, mask={"gr_u00fc_u00dfe": 0})
+    table = config("id", columns=rules, json_types={"maß": "decimal(5,2)", "l_u00e4nge": "long"})
+    values = {"id": 1, "größe": 3, "grüße": "x", "naïve": True, "maß": 1.5, "länge": 2}
+    for record in (flat(**values), {**CREATE, "after": values}):
+        (row,) = json_rows(lines(record), table)
+        assert {name: value for name, value in row.items() if not name.startswith(("_sluice_", "__"))} == {
+            "id": 1,
+            "gr_u00fc_u00dfe": "***",
+            "naive": True,
+            "ma_u00df": Decimal("1.50"),
+            "l_u00e4nge": 2,
+        }
 
 
 def test_broken_records_before_the_first_schema_are_set_aside_alone() -> None:

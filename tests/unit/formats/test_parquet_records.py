@@ -127,6 +127,13 @@ def test_a_logical_type_of_parquet_is_the_same_kind_as_avros(kind: pa.DataType, 
     assert picked(rows_of(parquet([KEY, pa.field("v", kind), *META], rows)), "v") == [(raw,), (None,), (raw,)]
 
 
+def test_names_beyond_ascii_are_stored_under_names_that_avro_allows() -> None:
+    body = parquet(
+        [KEY, pa.field("größe", pa.int32()), pa.field("grüße", pa.string()), *META], [good_row(größe=3, grüße="x")]
+    )
+    assert picked(rows_of(body), "id", "gr_u00f6_u00dfe", "gr_u00fc_u00dfe") == [(1, 3, "x")]
+
+
 def test_a_uuid_is_text() -> None:
     value = uuid.UUID("12345678-1234-5678-1234-567812345678")
     storage = pa.array([value.bytes, None], pa.binary(16))

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import shutil
 import subprocess
 import sys
 from decimal import Decimal
@@ -113,6 +114,15 @@ def test_an_unreadable_table_is_reported_in_one_line(tmp_path):
     broken.write_text("nonsense")
     with pytest.raises(Unreadable, match=r"crm\.user could not be read"):
         read_table(SilverFolder(tmp_path), "crm.user")
+
+
+def test_a_column_beyond_ascii_that_an_older_release_wrote_has_a_way_out(tmp_path):
+    shutil.copytree(SILVER_FOLDER / "crm" / "user", tmp_path / "crm" / "user")
+    (commit,) = (tmp_path / "crm" / "user" / ".hoodie").glob("*.commit")
+    commit.write_text(commit.read_text().replace(r"\"name\":\"id\"", r"\"name\":\"größe\""))
+    with pytest.raises(Unreadable, match="größe") as refused:
+        read_table(SilverFolder(tmp_path), "crm.user")
+    assert "sluice rebuild table crm.user" in refused.value.next_step
 
 
 @pytest.mark.parametrize(

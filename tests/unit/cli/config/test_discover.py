@@ -10,7 +10,7 @@ from sluice.config.rules.expectations import Expectations
 from sluice.config.table import TableConfig
 from sluice.onboarding import fit
 from sluice.onboarding.discovery import SMALL_BYTES, propose
-from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, Choice
+from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, SHOWN, Choice
 from sluice.onboarding.samples import SampledRow, TopicSample, sampled_row
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.columns import RowSchema
@@ -163,6 +163,21 @@ def test_what_is_proposed_is_a_tables_yaml_that_is_read_back():
 def test_names_in_objects_cannot_end_a_comment():
     evil = propose(replace(sample([]), problems=("bad\n- topic: evil",)))
     assert not [line for line in whole_text([evil]).splitlines()[1:] if not line.strip().startswith("#")]
+    named = propose(sample([], schema(("bad\n- topic: evil", "int"), ("bad\x85- topic: worse", "int"))))
+    assert len(named.notes) == 2
+    assert not [line for line in whole_text([named]).splitlines()[1:] if not line.strip().startswith("#")]
+
+
+def test_a_column_that_the_table_calls_otherwise_is_noted_with_the_way_to_rename_it():
+    writer = schema(("id", "int"), ("größe", "int"), *((f"grüße{n}", "int") for n in range(SHOWN)))
+    rows = [{"id": n, "größe": -n, "__op": "r", "__lsn": 1} for n in range(20)]
+    found = propose(sample(rows, writer, key_fields=("gr_u00f6_u00dfe",)))
+    assert found.record_key.value == ("gr_u00f6_u00dfe",)
+    assert found.notes[0] == (
+        "column 'größe' is stored as gr_u00f6_u00dfe: "
+        "`columns: {rename: {gr_u00f6_u00dfe: NAME}}` gives it another name"
+    )
+    assert found.notes[SHOWN] == "and 1 more column whose names a table can't have"
 
 
 @pytest.mark.parametrize("rest", ["", "\n# what follows\nlanes:\n  main: {linger: 1m}\n"])

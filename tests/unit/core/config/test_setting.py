@@ -134,8 +134,11 @@ def test_a_value_is_parsed(value, written, parsed):
         (
             COLUMNS,
             ["two words", "_hoodie_x"],
-            "'two words' is not a column name; _hoodie_x is a column that Sluice or Hudi keeps",
+            "'two words' is not a column name: a table has it as two_words; _hoodie_x is a column that Sluice or Hudi",
         ),
+        (COLUMNS, "größe", "'größe' is not a column name: a table has it as gr_u00f6_u00dfe$"),
+        (COLUMNS, "{1}-größe", "-größe' is not a column name$"),
+        (COLUMNS, "ö" * 99, "is not a column name$"),
         (COLUMN_NAME, "", "is a column name of 1 to 255"),
         (COORDINATES, ["p", "p"], "is a list of two columns"),
         (LINEAGE, 1, "is on, off or a list"),
