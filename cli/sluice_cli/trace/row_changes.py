@@ -18,6 +18,7 @@ from sluice.batch.manifest import ManifestObject
 from sluice.batch.row_errors import JSON_TEXT, RowError
 from sluice.changes import hidden_columns as hidden
 from sluice.config.table import TableConfig
+from sluice.names import stored_name
 from sluice.schema import columns as kinds
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.columns import Column, RowSchema, plain_column
@@ -325,7 +326,8 @@ def has_key(
     """Whether a row, decoded and kept in JSON by `row_errors`, has this key. `columns` are its writer's, with the
     table's names; a value without a column is compared as it stands.
     """
-    own = {name.lower(): value for name, value in record.items()}
+    own = {stored_name(name).lower(): value for name, value in record.items()}
+    own |= {name.lower(): value for name, value in record.items()}
     by_name = {column.name.lower(): column for column in columns}
     for name, text in zip(record_key, key, strict=True):
         column = by_name.get(name.lower(), plain_column(name, kinds.STRING, True, ""))

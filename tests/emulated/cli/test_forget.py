@@ -255,3 +255,5 @@ def test_a_renamed_key_is_found_in_any_case():
     renamed = replace(CONFIG, columns=ColumnRules(rename={"user_id": "id"}))
     assert holds_key(quarantined(0, after={"USER_ID": 7}), renamed, ["7"])
     assert holds_key(quarantined(0, ID=7), CONFIG, ["7"])
+    changed = replace(CONFIG, record_key=("gr_u00f6_u00dfe",))
+    assert holds_key(quarantined(0, größe=7), changed, ["7"]) and not holds_key(quarantined(0, größe=8), changed, ["7"])
