@@ -252,7 +252,7 @@ def test_a_table_that_is_paused_ends_it_at_once():
     ] and outcome.seconds < 1
 
 
-def test_a_table_whose_settings_differ_from_its_data_ends_it_at_once_with_the_reason(capsys):
+def test_settings_that_differ_from_the_data_end_it_with_the_reason(capsys):
     pinned = {**CONFIGURATION.table_for_topic("crm.public.user").pinned, "record_key": ["no"]}
     outcome = SteppingStack({"states": {A: "pending"}, "known": [TableState("crm.user", pinned=pinned)]}).wait(60)
     assert outcome.seconds < 1
