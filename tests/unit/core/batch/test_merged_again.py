@@ -25,7 +25,7 @@ def test_replayed_objects_and_their_changes_are_counted_apart():
     assert (new_objects(part), new_changes(part)) == (1, 20)
 
 
-def test_objects_of_a_rebuilt_table_are_no_new_ones_and_their_changes_are_the_tables():
+def test_objects_of_a_rebuilt_table_are_no_new_ones():
     rebuilt = replace(NEW, key="rebuilt", attempt=1, rebuilt_at=7)
     retried = replace(rebuilt, key="retried", attempt=2, merged=True)
     items = (NEW, rebuilt, retried)
