@@ -10,9 +10,10 @@ from typing import Any
 
 from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
+from sluice.config.pinned_topic import pinned_topic
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.setting import Setting, settings_of
-from sluice.config.table import TableConfig, TableSettings, in_words
+from sluice.config.table import FIXED, TableConfig, TableSettings, in_words
 from sluice.onboarding.fit import Misfit
 from sluice_cli.config.review import Remark, Review
 from sluice_cli.config.risks import risk_of
@@ -27,7 +28,8 @@ NAMED = 10  # tables of one kind of change that are named to people
 class SettingChange:
     """A setting with its old and new value as the file would hold them.
 
-    `risk` is what the change can lose or stop. With `rebuild`, the table's data has to be written anew first.
+    `risk` is what the change can lose or stop. With `rebuild`, the table's data has to be written anew first. With
+    `of_data`, the new value is the one that the data has.
     """
 
     key: str
@@ -35,6 +37,7 @@ class SettingChange:
     new: Any
     risk: str | None = None
     rebuild: bool = False
+    of_data: bool = False
 
 
 @dataclass(frozen=True)
@@ -165,26 +168,25 @@ def plan_push(
     after: Configuration,
     *,
     topics: Iterable[str],
-    with_data: Iterable[str],
+    with_data: Mapping[str, Mapping[str, Any]],
     claimed: Iterable[str] = (),
     review: Review,
     waiting: Mapping[str, ObjectsWaiting],
 ) -> Plan:
     """Compare two configurations for all tables that they make of known topics, those that rules name included.
 
-    `topics` come first where two of them feed one table. `with_data` are the tables that have data, `claimed` those
-    whose rows a batch is about to write by the settings that it pinned.
+    `topics` come first where two of them feed one table. `with_data` has the fixed settings that the data of
+    tables has, `claimed` are the tables whose rows a batch is about to write by the settings that it pinned.
     """
     old = before or Configuration(rules=(), lanes=())
     known = dict.fromkeys((*topics, *_named_topics(old), *_named_topics(after)))
     tables_before, tables_after = _tables(old, known), _tables(after, known)
-    have_data = frozenset(with_data)
-    have_rows = have_data.union(claimed)
+    have_rows = frozenset(with_data).union(claimed)
     remarks = (_by_table(review.refusals), _by_table(review.warnings))
     tables = []
     for name in sorted({*tables_before, *tables_after, *remarks[0], *waiting}):
         old_table, new_table = tables_before.get(name), tables_after.get(name)
-        change = _table_change(name, old_table, new_table, has_data=name in have_data, has_rows=name in have_rows)
+        change = _table_change(name, old_table, new_table, pinned=with_data.get(name), has_rows=name in have_rows)
         refusals, warnings = (found.get(name, ()) for found in remarks)
         change = replace(change, refusals=refusals, warnings=warnings, waiting=waiting.get(name, ObjectsWaiting()))
         if change.kind != CHANGED or change.settings or refusals or change.waiting.parked:
@@ -245,17 +247,29 @@ def _by_table(remarks: Iterable[Remark]) -> dict[str, tuple[str, ...]]:
 
 
 def _table_change(
-    name: str, old: TableConfig | None, new: TableConfig | None, *, has_data: bool, has_rows: bool
+    name: str, old: TableConfig | None, new: TableConfig | None, *, pinned: Mapping[str, Any] | None, has_rows: bool
 ) -> PlannedTable:
     if old is None:
         return PlannedTable(name, new.topic if new else "", NEW if new else CHANGED)
     if new is None:
         risk = f"objects of topic {old.topic} are parked until a rule takes them"
         return PlannedTable(name, old.topic, REMOVED, risk=risk)
-    settings = tuple(_setting_changes(old, new, settings_of(TableSettings), rebuild=has_data, has_rows=has_rows))
+    settings = tuple(_setting_changes(old, new, settings_of(TableSettings), has_rows=has_rows))
+    if pinned:
+        settings = tuple(_beside_data(each, new, pinned) for each in settings)
     if old.topic != new.topic:
-        settings = (SettingChange("topic", old.topic, new.topic, rebuild=has_data), *settings)
+        of_data = bool(pinned) and pinned_topic(pinned) == new.topic
+        topic = SettingChange("topic", old.topic, new.topic, rebuild=bool(pinned) and not of_data, of_data=of_data)
+        settings = (topic, *settings)
     return PlannedTable(name, new.topic, CHANGED, settings)
+
+
+def _beside_data(change: SettingChange, new: TableConfig, pinned: Mapping[str, Any]) -> SettingChange:
+    """The change of a setting, compared with the settings that the data has and not with those before it."""
+    if change.key not in FIXED:
+        return change
+    of_data = change.key in pinned and new.pinned[change.key] == pinned[change.key]
+    return replace(change, rebuild=not of_data, of_data=of_data)
 
 
 def _setting_changes(
@@ -264,7 +278,6 @@ def _setting_changes(
     settings: Iterable[Setting],
     *,
     prefix: str = "",
-    rebuild: bool = False,
     has_rows: bool | None = None,
 ) -> Iterator[SettingChange]:
     """Yield the changed settings. Those of a table, which has rows or hasn't (`has_rows`), come with their risks."""
@@ -274,14 +287,13 @@ def _setting_changes(
         if had == gets:
             continue
         if each.value is None:
-            yield from _setting_changes(had, gets, each.group, prefix=f"{key}.", rebuild=rebuild, has_rows=has_rows)
+            yield from _setting_changes(had, gets, each.group, prefix=f"{key}.", has_rows=has_rows)
             continue
         yield SettingChange(
             key,
             _written(each, had),
             _written(each, gets),
             None if has_rows is None else risk_of(key, had, gets, has_rows=has_rows),
-            rebuild and each.fixed,
         )
 
 
@@ -358,6 +370,8 @@ def _setting_line(change: SettingChange) -> str:
     line = f"{mark}{change.key}: {in_words(change.old)} -> {in_words(change.new)}"
     if change.rebuild:
         return f"{line}: not in place, see `sluice rebuild table`"
+    if change.of_data:
+        return f"{line}: as the table's data has it"
     return f"{line}: {change.risk}" if change.risk else line
 
 

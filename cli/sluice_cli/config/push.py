@@ -25,6 +25,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import ConfigurationUnreadable
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import CONFIGURATION_KEY, HISTORY_PREFIX, PUSHES, ConfigStore
+from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory
 from sluice_aws.stack import Target
@@ -38,7 +39,15 @@ from sluice_cli.config.plan import (
     plan_push,
     with_misfits,
 )
-from sluice_cli.config.review import TableInUse, claimed_tables, known_tables, lane_names, raised_generations, review
+from sluice_cli.config.review import (
+    TableInUse,
+    known_tables,
+    lane_names,
+    open_parts,
+    raised_generations,
+    review,
+    with_first_data,
+)
 from sluice_cli.config.yaml_lines import ConfigurationMistakes
 from sluice_cli.errors import no_tables_file
 from sluice_cli.terminal.guard import visible
@@ -233,15 +242,20 @@ def _planned(
     """Return the plan, all warnings, and the configuration in force."""
     ledger = stack.ledger
     before = in_force(stack.objects, stack.target, ledger)
-    claimed = claimed_tables(ledger, before)  # before the states: a run pins a table's settings, then settles its part
+    # Before the states: a run pins a table's settings, then settles its part.
+    claimed = open_parts(ledger, ManifestStore(stack.objects, stack.target.silver), before)
     states = list(ledger.tables.all())
-    known = known_tables(ledger, before)
+    have_data = {state.table for state in states if state.pinned}
+    first = {table: part for table, part in claimed.items() if table not in have_data}
+    states = with_first_data(states, first)
+    known = known_tables(ledger, before, states)
     found = review(
         configuration,
         states,
         known,
         {lane.lane: lane for lane in ledger.lanes.all()},
         () if with_waiting else raised_generations(ledger, before, configuration),
+        first,
     )
     parked = [renamed(record, configuration) for record in islice(ledger.objects.in_state(PARKED), COUNTED + 1)]
     topics = dict.fromkeys(
@@ -256,7 +270,7 @@ def _planned(
         before,
         configuration,
         topics=topics,
-        with_data=(state.table for state in states if state.pinned),
+        with_data={state.table: state.pinned for state in states if state.pinned},
         claimed=claimed,
         review=found,
         waiting=waiting.by_table(parked, known),
@@ -290,7 +304,8 @@ def _other_partitions(stack: _Stack, plan: Plan, before: Configuration | None, a
         if had.database != gets.database or not kept:
             continue
         rebuilt = f"{REPLACED}{table.table}/"  # a table that never had data is not in the catalog
-        if changes["partition_by"].rebuild or next(stack.objects.keys(stack.target.silver, rebuilt), None):
+        change = changes["partition_by"]
+        if change.rebuild or not change.of_data and next(stack.objects.keys(stack.target.silver, rebuilt), None):
             drop = f"aws glue delete-table --database-name {had.database} --name"
             yield (
                 f"{table.table} gets other partitions, and Glue can't change those that it has. After the rebuild, and "

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
 
 from sluice.batch.claim import TableState
 from sluice.batch.kafka_watch import KafkaWatch
@@ -14,6 +16,7 @@ from sluice.config.table import TableConfig, refuse_changes
 from sluice.errors import ChangeRefused
 from sluice.lane.machine import PAUSED, LaneState
 from sluice.ledger.ports import Ledger
+from sluice_aws.s3.manifests import ManifestStore
 
 MOST_WAITING = 100_000  # pending objects of one table that are read, oldest first: those of a log that ended
 
@@ -39,6 +42,14 @@ class RaisedGeneration:
 
 
 @dataclass(frozen=True)
+class ClaimedPart:
+    """A part of an open batch: its lane, and the settings that its manifest fixes, which its data will have."""
+
+    lane: str
+    pinned: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Remark:
     """A refusal or a warning, and the table that it is about."""
 
@@ -60,8 +71,11 @@ def review(
     known: Iterable[TableInUse],
     lanes: Mapping[str, LaneState],
     raised: Iterable[RaisedGeneration] = (),
+    first: Mapping[str, ClaimedPart] = MappingProxyType({}),
 ) -> Review:
     """Compare a configuration with the tables that have data and with the lanes that hold objects.
+
+    `first` are the open parts of tables whose data is not there yet: their states have the settings of these parts.
 
     In place, a table keeps its fixed settings and its topic. It changes lane only while nothing of it is pending and
     both lanes are paused: otherwise two runs would write it. Objects that are pending when the generation of their
@@ -73,7 +87,7 @@ def review(
         rule.table: rule.topic for rule in configuration.rules if rule.topic is not None and "*" not in rule.topic
     }
     reviews = [
-        *(_review_data(state, configuration, feeding) for state in states),
+        *(_review_data(state, configuration, feeding, first.get(state.table)) for state in states),
         *(_review_backlog(table, configuration, own_topics.get(table.table), lanes) for table in known),
         Review(tuple(Remark(table.table, _generation_refusal(table)) for table in raised)),
     ]
@@ -83,23 +97,30 @@ def review(
     )
 
 
-def _review_data(state: TableState, configuration: Configuration, feeding: Mapping[str, str]) -> Review:
-    """Review what becomes of a table that has data. `feeding` has the topics of rules for a single table."""
+def _review_data(
+    state: TableState, configuration: Configuration, feeding: Mapping[str, str], part: ClaimedPart | None
+) -> Review:
+    """Review what becomes of a table that has data, or whose first data is the open `part`.
+
+    `feeding` has the topics of rules for a single table.
+    """
     table, topic = state.table, pinned_topic(state.pinned)
+    what = "an open batch" if part else "data"
+    wait = f": `sluice wait` or `sluice pause {part.lane}` first" if part else ""
     if topic is None:
         return Review()
     config = configuration.table_for_topic(topic)
     if config is None and table not in feeding:
-        orphaned = f"{table} has data, and no rule takes its topic {topic} any more: its objects will be parked"
+        orphaned = f"{table} has {what}, and no rule takes its topic {topic} any more: its objects will be parked"
         return Review(warnings=(Remark(table, orphaned),))
     if config is not None and config.table != table:
-        return _refused(table, f"topic {topic} feeds {table}, which has data, and would feed {config.table}")
+        return _refused(table, f"topic {topic} feeds {table}, which has {what}, and would feed {config.table}{wait}")
     if config is None or feeding.get(table, topic) != topic:
-        return _refused(table, f"{table} has data of topic {topic} and would be fed by {feeding[table]}")
+        return _refused(table, f"{table} has {what} of topic {topic} and would be fed by {feeding[table]}{wait}")
     try:
-        refuse_changes(config, state.pinned)
+        refuse_changes(config, state.pinned, what=what)
     except ChangeRefused as error:
-        return _refused(table, error.message)
+        return _refused(table, f"{error.message}{wait}")
     return Review()
 
 
@@ -178,10 +199,10 @@ def raised_generations(
     return tuple(found)
 
 
-def known_tables(ledger: Ledger, before: Configuration | None) -> tuple[TableInUse, ...]:
+def known_tables(ledger: Ledger, before: Configuration | None, states: Iterable[TableState]) -> tuple[TableInUse, ...]:
     """Return the tables of each lane: by pending objects, unsettled batches, and the configuration in force."""
     found: dict[tuple[str, str], TableInUse] = {}
-    topics = {state.table: topic for state in ledger.tables.all() if (topic := pinned_topic(state.pinned)) is not None}
+    topics = {state.table: topic for state in states if (topic := pinned_topic(state.pinned)) is not None}
     for table, topic in topics.items():
         config = before.table_for_topic(topic) if before else None
         if config is not None:
@@ -205,6 +226,27 @@ def claimed_tables(ledger: Ledger, before: Configuration | None) -> frozenset[st
         for table in pointer.tables
         if table not in pointer.settled_tables
     )
+
+
+def open_parts(ledger: Ledger, manifests: ManifestStore, before: Configuration | None) -> dict[str, ClaimedPart]:
+    """Return the parts that open batches still have to write, by table, with the settings that their manifests fix."""
+    found = {}
+    for lane in lane_names(ledger, before):
+        for pointer in ledger.batches.unsettled(lane):
+            manifest = manifests.manifest(pointer.s3_key)
+            for table, part in manifest.tables.items() if manifest is not None else ():
+                if table not in pointer.settled_tables:
+                    found[table] = ClaimedPart(lane, part.table_config.pinned)
+    return found
+
+
+def with_first_data(states: Iterable[TableState], first: Mapping[str, ClaimedPart]) -> list[TableState]:
+    """Return the states, with the settings of open parts where a table has no data."""
+    known = {state.table: state for state in states}
+    settings = {
+        table: replace(known.get(table, TableState(table)), pinned=part.pinned) for table, part in first.items()
+    }
+    return list({**known, **settings}.values())
 
 
 def lane_names(ledger: Ledger, *configurations: Configuration | None) -> tuple[str, ...]:

@@ -417,8 +417,10 @@ def in_words(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def refuse_changes(config: TableConfig, pinned: Mapping[str, Any] | None) -> None:
+def refuse_changes(config: TableConfig, pinned: Mapping[str, Any] | None, *, what: str = "data") -> None:
     """Refuse fixed settings that differ from `pinned`, those that the table's data has (None: no data).
+
+    `what` names what has them, in place of data.
 
     Stored keys, paths and log files would disagree with the new value. Raises ChangeRefused naming every difference.
     """
@@ -436,4 +438,4 @@ def refuse_changes(config: TableConfig, pinned: Mapping[str, Any] | None) -> Non
             f"{name} is {in_words(had)} and would become {in_words(new)}"
             for name, (had, new) in sorted(changes.items())
         )
-        raise ChangeRefused(f"{config.table} has data whose {described}", table=config.table, changes=changes)
+        raise ChangeRefused(f"{config.table} has {what} whose {described}", table=config.table, changes=changes)

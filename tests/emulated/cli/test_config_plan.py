@@ -10,6 +10,7 @@ from sluice.config.table import TableConfig
 from sluice.ledger import keys as items
 from sluice.schema.history import StoredColumns
 from sluice.silver_keys import manifest_key
+from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory
 from sluice_cli.main import run
@@ -345,12 +346,43 @@ def claimed_by_a_run(stack, identity):
     config = TableConfig("crm.user", "crm", "user", topic="crm.public.user", record_key=("id",))
     item = ManifestObject(identity.bucket, identity.key, identity.version, 1, None, "avro", config.topic, 0, 0, NOW, 0)
     manifest = open_manifest("main", "run-1", NOW, "c", {"crm.user": TablePart(config.to_dict(), (item,))})
+    ManifestStore(Objects(stack.s3), "s-silver").put_manifest(manifest, lambda: True)
     ledger = stack.ledger
     ledger.lanes.wake("main")
     assert ledger.lanes.request_start("main", "run-1", NOW) and ledger.lanes.started("main", "run-1", "job")
     assert ledger.lanes.hold("main", "run-1", "job", 1, NOW)
     assert ledger.batches.open(manifest, manifest_key("main", manifest.batch), "run-1", "job")
     assert list(ledger.batches.claim(manifest)) == [identity]
+
+
+@pytest.mark.parametrize(
+    ("new", "refusal"),
+    [
+        pytest.param("crm.user, partition_by: [day]}", "partition_by is none and would become day", id="partition_by"),
+        pytest.param("crm.user, record_key: [uid]}", "record_key is id and would become uid", id="record_key"),
+        pytest.param("crm.user, table_type: mor}", "table_type is cow and would become mor", id="table_type"),
+    ],
+)
+def test_a_fixed_setting_is_refused_while_the_first_batch_is_open(stack, push, capsys, new, refusal):
+    assert push(TABLES) == 0
+    before = in_force(stack)
+    claimed_by_a_run(stack, stack.admit(stack.write("a")))
+    capsys.readouterr()
+    text = TABLES.replace("crm.user}", new)
+    assert push(text, verb="plan") == 4
+    wait = "`sluice wait` or `sluice pause main` first"
+    assert f"refused  crm.user has an open batch whose {refusal}: {wait}\n" in capsys.readouterr().out
+    assert push(text, "--yes") == 1 and in_force(stack) == before
+    assert wait in capsys.readouterr().err
+
+
+def test_another_lane_or_table_is_refused_while_the_first_batch_is_open(stack, push, capsys):
+    assert push(TABLES) == 0
+    claimed_by_a_run(stack, stack.admit(stack.write("a")))
+    other = "lanes: {other: {}}\n" + TABLES.replace("crm.user}", "crm.user, lane: other}")
+    assert push(other, verb="plan") == 4
+    assert push(TABLES.replace("crm.user}", "crm.customer}"), verb="plan") == 4
+    assert "topic crm.public.user feeds crm.user, which has an open batch" in capsys.readouterr().out
 
 
 BY_DAY = TABLES.replace("crm.user}", "crm.user, partition_by: [day]}")
@@ -382,3 +414,14 @@ def test_a_push_after_the_rebuild_still_names_what_to_drop(stack, push, capsys):
     assert len(other_partitions(push, BY_DAY, capsys)) == 1
     renamed = BY_DAY.replace("[day]", "[day], catalog: {tables: 'new_{table}'}")
     assert other_partitions(push, renamed, capsys) == [], "the sync makes another table"
+
+
+def test_the_value_that_the_data_has_is_restored_without_a_rebuild(stack, push, capsys):
+    push(BY_DAY)
+    stack.ledger.tables.pin("crm.user", PINNED)
+    rebuild = "_sluice/replaced/crm.user/0000000000001/rebuild.json"
+    stack.s3.put_object(Bucket="s-silver", Key=rebuild, Body=b"{}")
+    assert other_partitions(push, TABLES, capsys) == []
+    assert push(TABLES) == 0
+    out = capsys.readouterr().out
+    assert "partition_by: day -> none: as the table's data has it\n" in out and "rebuild" not in out

@@ -16,11 +16,12 @@ NO_REMARKS = Review()
 
 
 def planned(before, after, *, topics=(), with_data=(), claimed=(), review=NO_REMARKS, waiting=None):
+    old = read_tables(before) if before else None
     return plan_push(
-        read_tables(before) if before else None,
+        old,
         read_tables(after),
         topics=topics,
-        with_data=with_data,
+        with_data={topic: old.table_for_topic(topic).pinned for topic in with_data},  # each of a topic of its name
         claimed=claimed,
         review=review,
         waiting=waiting or {},
