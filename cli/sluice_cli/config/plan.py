@@ -255,6 +255,7 @@ def _table_change(
         risk = f"objects of topic {old.topic} are parked until a rule takes them"
         return PlannedTable(name, old.topic, REMOVED, risk=risk)
     settings = tuple(_setting_changes(old, new, settings_of(TableSettings), has_rows=has_rows))
+    settings = tuple(replace(each, risk=_with_names(each.risk, new)) for each in settings)
     if pinned:
         settings = tuple(_beside_data(each, new, pinned) for each in settings)
     if old.topic != new.topic:
@@ -262,6 +263,11 @@ def _table_change(
         topic = SettingChange("topic", old.topic, new.topic, rebuild=bool(pinned) and not of_data, of_data=of_data)
         settings = (topic, *settings)
     return PlannedTable(name, new.topic, CHANGED, settings)
+
+
+def _with_names(risk: str | None, config: TableConfig) -> str | None:
+    """The risk with the names of the table and its lane in the commands that it advises."""
+    return risk and risk.replace("TABLE`", f"{config.table}`").replace("LANE`", f"{config.lane}`")
 
 
 def _beside_data(change: SettingChange, new: TableConfig, pinned: Mapping[str, Any]) -> SettingChange:

@@ -9,6 +9,10 @@ from sluice.config.table import FREEZE, HARD, IGNORE
 
 _Risk = Callable[[Any, Any], str | None]
 UNFIT = "objects whose columns no longer fit the table's are quarantined"
+UNFIT_TYPES = (
+    f"{UNFIT}. To change the type of a stored column, rebuild the table: `sluice pause LANE`, "
+    "`sluice rebuild table TABLE`, push, `sluice resume LANE`"
+)
 
 
 def _if_lower(consequence: str) -> _Risk:
@@ -59,7 +63,7 @@ RISKS: Mapping[str, _Risk] = {
     "time_travel": _if_lower("older states are removed with the next cleaning"),
     "lineage": _lineage,
     "raw": _always(UNFIT),
-    "types": _always(UNFIT),
+    "types": _always(UNFIT_TYPES),
     "schema": lambda old, new: "objects with new columns or wider types are quarantined" if new == FREEZE else None,
     "expect.": _if_there("rows with other values are quarantined or counted from now on"),
     "columns.": _always("rows from before keep their values until `sluice rebuild table`; objects may no longer fit"),

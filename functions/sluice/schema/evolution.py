@@ -218,7 +218,10 @@ def evolve_table(before: Mapping[str, str] | None, row: RowSchema, config: Table
             types=[marking.spark_type, "text, a whole number or a boolean"],
             next_step="Name a column in `delete_when` that holds text, whole numbers, or true and false",
         )
-    found = evolve(before, row, record_key=config.record_key, partition_by=config.partition_by)
+    try:
+        found = evolve(before, row, record_key=config.record_key, partition_by=config.partition_by)
+    except Incompatible as error:
+        raise _by_declared_type(error, row, config) if before is not None else error from None
     width = len(found.target.keys() - set(NAMES))
     if width > config.limits.schema_columns and len(found.target) > len(before or ()):
         new = next(name for name in found.target if name not in (before or ()))
@@ -232,6 +235,25 @@ def evolve_table(before: Mapping[str, str] | None, row: RowSchema, config: Table
     if config.schema == FREEZE and before is not None:
         _check_frozen(found)
     return found
+
+
+def _by_declared_type(error: Incompatible, row: RowSchema, config: TableConfig) -> Incompatible:
+    """The error with the rule's `types` for its cause, where these set the column's type."""
+    name = error.facts["column"]
+    column = row.column(name)
+    declared = config.json_types.get(column.written_name if column else name) or config.json_types.get(name)
+    if column is None or declared is None:
+        return error
+    return Incompatible(
+        error.message,
+        next_step=(
+            f"The rule's `types` declares it as {declared}. Take it out there, run `sluice config push`, then "
+            f"`sluice quarantine retry --code {error.code} --table {config.table}`. Or keep it and rebuild the table: "
+            f"`sluice pause {config.lane}`, `sluice rebuild table {config.table}`, push again, "
+            f"`sluice resume {config.lane}`, and retry"
+        ),
+        **error.facts,
+    )
 
 
 def _correct(setting: str) -> str:

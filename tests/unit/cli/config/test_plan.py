@@ -212,3 +212,10 @@ def test_a_changed_table_names_its_quarantined_objects_and_their_verb(setting):
     line = next(line for line in lines_of(plan, refusals=True) if "stay quarantined" in line)
     commands = [f"`sluice quarantine retry --code {code} --table crm.user`" for code in ("a", "b")]
     assert line == f"  stay quarantined: 2 objects; to judge them anew: {', '.join(commands)}"
+
+
+def test_other_types_of_a_table_with_data_name_the_rebuild():
+    after = BEFORE.replace("crm.user}", "crm.user, lane: big, types: {day: date}}")
+    plan = planned(BEFORE, "lanes: {big: {}}\n" + after, with_data=["crm.user"])
+    (risk,) = [each.risk for each in plan.tables[0].settings if each.key == "types"]
+    assert "`sluice pause big`, `sluice rebuild table crm.user`, push, `sluice resume big`" in risk

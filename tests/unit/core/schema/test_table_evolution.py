@@ -78,6 +78,19 @@ def test_a_verdict_names_the_column_the_old_and_the_new_type_and_what_to_do(stor
     assert all(part in described for part in found.value.facts["types"])
 
 
+def test_a_type_that_the_rule_declares_is_corrected_in_the_rule_or_by_a_rebuild():
+    table = TableConfig("shop.rental", "shop", "rental", "x", ("id",), json_types={"day": "date"}, lane="big")
+    with pytest.raises(Incompatible) as found:
+        evolve_table({"id": "int", "day": "bigint"}, row(id="int", day="date"), table)
+    assert found.value.facts["types"] == ["bigint", "date"]
+    described = str(found.value)
+    assert "Column day is date and the table has bigint. The rule's `types` declares it as date" in described
+    assert "`sluice pause big`, `sluice rebuild table shop.rental`, push again, `sluice resume big`" in described
+    assert "at the source" not in described
+    with pytest.raises(Incompatible, match="at the source"):
+        evolve_table({"id": "int", "day": "bigint", "n": "int"}, row(id="int", n="string"), table)
+
+
 def test_decimals_that_no_decimal_holds_say_how_many_digits_they_need():
     with pytest.raises(Incompatible, match="56 digits"):
         widen("c", "decimal(38,0)", "decimal(38,18)")
