@@ -12,14 +12,19 @@ from sluice.changes.position import OFFSET_ONLY
 from sluice.names import COLUMN, NAME
 from sluice.onboarding.fit import unmarked_operations
 from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, SHOWN, Choice, counted, record_key
-from sluice.onboarding.samples import ColumnFacts, TopicSample, column_facts, distinct_rows
+from sluice.onboarding.samples import (
+    PARTITIONS_MAX,
+    ROWS_PER_PARTITION,
+    ColumnFacts,
+    TopicSample,
+    column_facts,
+    distinct_rows,
+)
 from sluice.schema.avro import PLAIN, WriterSchema
 from sluice.schema.capture_order import is_change_sequence
 from sluice.schema.columns import DATE, INT, ISO_DATE, LONG, STRING, Column
 
 SMALL_BYTES = 1024**3  # of parked objects; a smaller table is best read and written as one folder
-_PARTITIONS_MAX = 1_000  # each partition is a folder with files of its own
-_ROWS_PER_PARTITION = 4
 _COLUMNS_SHOWN = 8  # where none of them is a candidate
 
 _PARTITION_KINDS = frozenset({STRING, INT, LONG, DATE, ISO_DATE})
@@ -171,7 +176,7 @@ def _may_partition(column: Column, fact: ColumnFacts) -> bool:
         and COLUMN.fullmatch(fact.name) is not None
         and column.kind in _PARTITION_KINDS
         and named
-        and 1 < fact.distinct <= min(_PARTITIONS_MAX, fact.rows // _ROWS_PER_PARTITION)
+        and 1 < fact.distinct <= min(PARTITIONS_MAX, fact.rows // ROWS_PER_PARTITION)
     )
 
 
@@ -187,11 +192,14 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
             f"{sample.schemas} schemas among the parked objects: the newest is shown, and the table follows changes"
         )
     if sample.inferred and _CSV not in sample.formats:
-        notes.append("JSON without a schema: dates and exact numbers stay text or numbers unless `types` declares them")
+        notes.append(
+            "JSON without a schema: dates and exact numbers stay text or numbers unless `types` declares them before "
+            "the first load"
+        )
     if sample.layout is not None:
         notes.append(f"the names are those of {sample.layout}, and tell no topic: the pattern finds them")
     if _CSV in sample.formats:
-        notes.append("CSV: columns are text unless `types` names their types")
+        notes.append("CSV: columns are text unless `types` names their types before the first load")
         null = _null_text(sample)
         if null is not None:
             notes.append(f"csv: {null} stands for null in the rows read")

@@ -14,7 +14,15 @@ from sluice.config.table import TableConfig
 from sluice.config.values import PLACEHOLDER
 from sluice.names import did_you_mean, meant_name
 from sluice.onboarding.keys import SHOWN, counted
-from sluice.onboarding.samples import SampledRow, TopicSample, column_facts, distinct_rows, shared_keys
+from sluice.onboarding.samples import (
+    SampledRow,
+    TopicSample,
+    column_facts,
+    distinct_rows,
+    distinct_values,
+    many_values,
+    shared_keys,
+)
 from sluice.schema.avro import PLAIN, WriterSchema
 from sluice.schema.concealment import ruled, unknown_columns
 
@@ -58,6 +66,7 @@ def misfits(sample: TopicSample, config: TableConfig) -> tuple[Misfit, ...]:
     return (
         *_absent_columns(sample.writer, writer, config),
         *_shared_key(ruled_sample, writer, config),
+        *_many_partitions(ruled_sample, writer, config),
         *map(Misfit, _operations(sample, sample.writer, writer, config)),
     )
 
@@ -232,6 +241,27 @@ def _shared_key(sample: TopicSample, writer: WriterSchema, config: TableConfig) 
         name = ", ".join(key)
         text = f"record_key: {name} has {counted(keys, 'value')} in {counted(len(rows), 'row')} of a snapshot{others}"
         yield Misfit(text, RECORD_KEY, _NOT_UNIQUE) if _is_one_snapshot(writer, config) else Misfit(text)
+
+
+def _many_partitions(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:
+    """Warn of partition columns with a folder for nearly every row, and of instants, which have one in any case."""
+    columns = [writer.row.column(name) for name in config.partition_by]
+    if not columns or None in columns:
+        return
+    name, values, rows = ", ".join(config.partition_by), distinct_values(config.partition_by, sample.rows), sample.rows
+    instants = [
+        each.name
+        for each in columns
+        if each is not None
+        and (each.spark_type == "timestamp" or "timestamp" in config.json_types.get(each.written_name, ""))
+    ]
+    if many_values(values, len(rows)):
+        said = f"{name} has {counted(values, 'value')} in {counted(len(rows), 'row')}: each becomes a folder"
+    elif instants:
+        said = f"{', '.join(instants)} is a timestamp: each instant becomes a folder"
+    else:
+        return
+    yield Misfit(f"partition_by: {said}; choose a column of few values, or a part of the date")
 
 
 def _is_one_snapshot(writer: WriterSchema, config: TableConfig) -> bool:

@@ -9,6 +9,9 @@ from typing import Any
 from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, SNAPSHOT_READ, TRUNCATE
 from sluice.schema.avro import ENVELOPE, WriterSchema
 
+PARTITIONS_FEW, PARTITIONS_MAX = 100, 1_000  # each partition is a folder with files of its own
+ROWS_PER_PARTITION = 4
+
 _EMPTY = (None, "", 0, False, b"")  # values of a deletion's columns that the source's log left out
 
 
@@ -140,6 +143,16 @@ def column_facts(name: str, rows: Sequence[SampledRow], all_rows: Sequence[Sampl
 def repeats(columns: Sequence[str], rows: Sequence[SampledRow]) -> int:
     """Count the rows whose values in these columns an earlier row has too."""
     return len(rows) - len({tuple(_hashable(row.values.get(name)) for name in columns) for row in rows})
+
+
+def many_values(values: int, rows: int) -> bool:
+    """True if so many values in so many rows are too many for folders. A table may have 100 in any number of rows."""
+    return values > max(PARTITIONS_FEW, min(PARTITIONS_MAX, rows // ROWS_PER_PARTITION))
+
+
+def distinct_values(columns: Sequence[str], rows: Sequence[SampledRow]) -> int:
+    """Count the values that the rows have in these columns."""
+    return len({tuple(_hashable(row.values.get(name)) for name in columns) for row in rows})
 
 
 def shared_keys(columns: Sequence[str], rows: Sequence[SampledRow]) -> tuple[int, int]:

@@ -253,6 +253,32 @@ def test_a_configuration_is_warned_of_a_key_that_is_not_unique():
     assert misfits(sample(sales(40)), replace(table, record_key=("salesid",))) == ()
 
 
+CHOOSE = "choose a column of few values, or a part of the date"
+
+
+def test_a_configuration_is_warned_of_partitions_of_nearly_every_row():
+    table = TableConfig("ecomm.sale", "ecomm", "sale", "x", ("salesid",), partition_by=("price",))
+    assert misfits(sample(sales(4_800)), table) == (
+        f"partition_by: price has 4,800 values in 4,800 rows: each becomes a folder; {CHOOSE}",
+    )
+    assert misfits(sample(sales(100)), table) == (), "too few rows to tell"
+    assert misfits(sample(sales(4_800)), replace(table, partition_by=("listid", "dateid"))) == ()
+    many = misfits(sample(sales(4_800)), replace(table, partition_by=("dateid", "price")))
+    assert many == (f"partition_by: dateid, price has 4,800 values in 4,800 rows: each becomes a folder; {CHOOSE}",)
+
+
+def test_a_configuration_is_warned_of_a_timestamp_that_partitions():
+    table = TableConfig("ecomm.sale", "ecomm", "sale", "x", ("salesid",), partition_by=("at",))
+    at = {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}
+    rows = [{"salesid": number, "at": 1} for number in range(3)]
+    stamped = sample(rows, schema(("salesid", "int"), ("at", at), meta=[]))
+    said = f"partition_by: at is a timestamp: each instant becomes a folder; {CHOOSE}"
+    assert misfits(stamped, table) == (said,)
+    plain = sample(rows, schema(("salesid", "int"), ("at", "long"), meta=[]))
+    assert misfits(plain, table) == ()
+    assert misfits(plain, replace(table, json_types={"at": "timestamp_micros"})) == (said,)
+
+
 def test_a_configuration_is_warned_of_columns_that_it_misspells():
     table = TableConfig("e.s", "e", "s", "x", ("sale",))
     assert misfits(sample(sales(40)), replace(table, columns=ColumnRules(rename={"SALESID": "sale"}))) == ()
