@@ -20,7 +20,7 @@ _PROSE = frozenset({"reason", "advice"})  # the other values of an entry are cop
 
 
 def print_lines(shown: Sequence[ObjectRecord], newer: NewerVersions, now: int) -> None:
-    """Print a line for each entry, for a pipe. `now` is in epoch ms."""
+    """Print a line for each entry, for a pipe: by table (else topic), code and key. `now` is in epoch ms."""
     print_table(
         ("id", "kind", "rows", "table", "code", "since", "key", "reason"),
         [
@@ -34,17 +34,20 @@ def print_lines(shown: Sequence[ObjectRecord], newer: NewerVersions, now: int) -
                 record.id.key,
                 "; ".join(_reasons(record, newer)) or "-",
             )
-            for record in shown
+            for record in sorted(shown, key=lambda record: (*_group(record), record.id.key, record.id.version))
         ],
     )
+
+
+def _group(record: ObjectRecord) -> tuple[str, str]:
+    return record.table or record.topic or "no table", ", ".join(codes(record)) or "-"
 
 
 def print_groups(shown: Sequence[ObjectRecord], newer: NewerVersions, now: int) -> None:
     """Print the entries by table (else topic) and code, each reason once, keys in order. `now` is in epoch ms."""
     groups: dict[tuple[str, str], list[ObjectRecord]] = {}
     for record in shown:
-        where = record.table or record.topic or "no table"
-        groups.setdefault((where, ", ".join(codes(record)) or "-"), []).append(record)
+        groups.setdefault(_group(record), []).append(record)
     console = escaping_console()
     for number, ((where, code), records) in enumerate(sorted(groups.items())):
         if number:

@@ -4,7 +4,7 @@ import re
 
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
-from sluice_cli.ingest.quarantine_entries import print_groups
+from sluice_cli.ingest.quarantine_entries import print_groups, print_lines
 
 
 def test_eighty_columns_keep_every_column_and_a_long_key_whole(monkeypatch, capsys):
@@ -16,3 +16,14 @@ def test_eighty_columns_keep_every_column_and_a_long_key_whole(monkeypatch, caps
     assert lines[-4].split() == ["id", "kind", "since"] and lines[-3].strip() == "key"
     assert lines[-2].startswith(identity.hash[:12]) and "1 min 35 s" in lines[-2]
     assert lines[-1] == f"  {identity.key}"
+
+
+def test_a_pipe_gets_a_line_for_each_entry_by_table_and_code(capsys):
+    named = [("b.two", "not_avro", "k1"), ("a.one", "not_avro", "k2"), ("a.one", "corrupt", "k4"), ("b.two", "x", "k3")]
+    shown = [
+        ObjectRecord(ObjectId("bronze", key, "v"), "quarantined", 1, table=table, code=code, listed_at="1")
+        for table, code, key in named * 2
+    ]
+    print_lines(shown, {}, 2)
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [(table, code, key) for *_, table, code, _, key, _ in lines[1:]] == sorted(named * 2)
