@@ -16,7 +16,7 @@ from sluice.cost import Load, freshness_advice, observed_monthly, streaming_mont
 from sluice.lane.machine import LaneState
 from sluice.ledger.keys import CLAIMED, IGNORED, PARKED, QUARANTINED, SUPERSEDED
 from sluice.ledger.ports import Ledger
-from sluice.ledger.records import ObjectRecord, PendingCount
+from sluice.ledger.records import SAME_BYTES, ObjectRecord, PendingCount
 from sluice_cli.ingest.blocked import with_names
 from sluice_cli.ingest.set_aside import reason_of
 from sluice_cli.ingest.survey import describe_lane
@@ -281,7 +281,7 @@ def _why(record: ObjectRecord) -> str:
     if record.state == PARKED and record.topic:
         return f"topic {record.topic}: {record.reason}"
     if record.state == SUPERSEDED:
-        return "it has the bytes of a committed version"
+        return SAME_BYTES
     return record.rule or reason_of(record) or record.code or "no reason is recorded"
 
 

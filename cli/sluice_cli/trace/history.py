@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ import typer
 from sluice.batch.merged_again import new_changes
 from sluice.errors import UsageError
 from sluice_aws.clock import epoch_ms
+from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.terminal.known_names import check_table
 from sluice_cli.terminal.output import (
     Json,
@@ -29,6 +29,7 @@ from sluice_cli.terminal.output import (
 )
 from sluice_cli.trace.history_search import MANIFESTS_AT_MOST, Gathered, HistoryQuery, histories
 from sluice_cli.trace.object_history import Claim, Entry, describe_entry, totals
+from sluice_cli.trace.stages import reason_now
 from sluice_read.moments import clock, instant_of, iso, point_in_time, refuse_backwards
 
 LIMIT, LARGEST_LIMIT = 50, 100_000
@@ -156,7 +157,7 @@ def print_history(found: Gathered, sums: Mapping[str, Any]) -> None:
         rows = f", {counted(counts['quarantined_rows'], 'row')} quarantined" if counts.get("quarantined_rows") else ""
         tables = {claim.table for entry in found.entries for claim in entry.claims}
         batches = f"{counted(sums['batches'], 'batch', 'batches')} of {counted(len(tables), 'table')}"
-        others = _others(found.entries)
+        others = _others(found.entries, found.batches)
         them = "it" if sums["batches"] == 1 else "them"
         more = f"; {counted(others, 'object')} of {them} {'is' if others == 1 else 'are'} not shown" if others else ""
         say(f"{counted(new_changes(counts), 'change')}{rows} in {batches}{more}")
@@ -170,14 +171,18 @@ def print_history(found: Gathered, sums: Mapping[str, Any]) -> None:
         )
 
 
-def _others(entries: Iterable[Entry]) -> int:
-    """The number of objects that the entries' parts (batch and table) hold beside the entries."""
-    shown: Counter[tuple[str, str]] = Counter()
-    whole: dict[tuple[str, str], int] = {}
-    for claim in (claim for entry in entries for claim in entry.claims):
-        shown[claim.batch, claim.table] += 1
-        whole[claim.batch, claim.table] = claim.part_objects
-    return sum(max(0, objects - shown[part]) for part, objects in whole.items())
+def _others(entries: Iterable[Entry], batches: Iterable[PastBatch]) -> int:
+    """The number of objects that the entries' parts (batch and table) hold beside the entries, each object once."""
+    shown = {entry.id: {(claim.batch, claim.table) for claim in entry.claims} for entry in entries}
+    parts = {part for found in shown.values() for part in found}
+    held = {
+        item.id
+        for batch in batches
+        for table, part in batch.manifest.tables.items()
+        if (batch.manifest.batch, table) in parts
+        for item in part.objects
+    }
+    return len(held - set(shown))
 
 
 def _row(entry: Entry, short: bool, now: int) -> tuple[str, ...]:
@@ -209,7 +214,7 @@ def _state(entry: Entry) -> str:
     more = [f"attempt {record.attempt + 1}"] if record and record.attempt else []
     if record and record.quarantined_rows:
         more.append(f"{counted(record.quarantined_rows, 'row')} quarantined")
-    why = record and (record.code or record.rule or record.reason)
+    why = record and (record.code or record.rule or record.reason or reason_now(record))
     if why and entry.last_claim is None or record and record.code:
         more.append(visible(why or ""))
     return entry.state + (f" ({', '.join(more)})" if more else "")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sluice.ledger.keys import CLAIMED, COMMITTED, LISTED_STATES, PENDING, QUARANTINED, RETURNED
+from sluice.ledger.keys import CLAIMED, COMMITTED, LISTED_STATES, PENDING, QUARANTINED, RETURNED, SUPERSEDED
 from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.s3.past_batches import PastBatch
@@ -203,7 +203,9 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
         "bytes": record.size if record else None,
         "attempt": record.attempt if record else 0,
         "code": record.code if record else None,
-        "reason": (record.reason or record.rule) if record else None,
+        "reason": (record.reason or record.rule or (reason_now(record) if record.state == SUPERSEDED else None))
+        if record
+        else None,
         "quarantined_rows": record.quarantined_rows if record else 0,
         "put_at": entry.put_at,
         "noticed_at": record.noticed_at if record else None,

@@ -21,8 +21,8 @@ from sluice.batch.outcome import (
     TABLE_STAGE,
     Outcome,
 )
-from sluice.ledger.keys import CLAIMED, COMMITTED, DISCARDED, LISTED_STATES, PENDING
-from sluice.ledger.records import RETRIED, Decision, ObjectRecord
+from sluice.ledger.keys import CLAIMED, COMMITTED, DISCARDED, LISTED_STATES, PENDING, SUPERSEDED
+from sluice.ledger.records import RETRIED, SAME_BYTES, Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.terminal.known_names import known_errors
 from sluice_cli.terminal.output import counted
@@ -368,7 +368,7 @@ def reason_now(record: ObjectRecord) -> str | None:
         for step in (error.next_step for error in known_errors() if error.code == record.code and error.next_step):
             before, _, after = reason.partition(f" {step}")
             reason = f"{before.removesuffix('.')}{after}"
-    return reason or record.rule or record.code
+    return reason or record.rule or record.code or (SAME_BYTES if record.state == SUPERSEDED else None)
 
 
 def describe_trace(trace: Trace) -> dict[str, Any]:

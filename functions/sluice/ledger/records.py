@@ -14,6 +14,7 @@ from sluice.services.requests import ServiceRequest
 #: The answers of `admit`: new, superseded, or "already_" and the state in the ledger.
 NEW, SUPERSEDED = "new", "superseded"
 ALREADY = "already_"
+SAME_BYTES = "it has the bytes of a committed version"  # why an object is superseded
 
 
 def wakes(admission: str) -> bool:

@@ -282,6 +282,26 @@ def test_a_trace_is_a_waterfall_in_text_and_as_a_picture(traced, tmp_path, capsy
     assert describe(capsys)["to_readable_ms"] == 2_000
 
 
+def test_objects_that_two_batches_merged_count_once_beside_the_shown(traced, capsys):
+    objects = [traced.put(f"{name}.json", (1, "c", 1, "x", "a")) for name in "abc"]
+    traced.merged(*objects, read=3)
+    ledger = traced.stack.ledger
+    ledger.rebuilds.replay(list(ledger.objects.get(objects).values()), "main", {}, traced.at, while_paused=False)
+    traced.merged(*objects, read=3, instant=None, objects_again=3, read_again=3)
+    assert run(["history", "--limit", "1"]) == 0
+    assert "in 2 batches of 1 table; 2 objects of them are not shown\n" in capsys.readouterr().err
+
+
+def test_a_superseded_object_says_why_and_a_parked_one_what_to_do(traced, capsys):
+    traced.put("a.json", state=items.SUPERSEDED)
+    parked = traced.put("b.json", state=items.PARKED, table=None, reason="no rule of tables.yaml takes this topic")
+    why = "it has the bytes of a committed version"
+    assert run(["trace", "a.json"]) == 0 and why in capsys.readouterr().out
+    assert run(["history"]) == 0 and f"superseded ({why})" in capsys.readouterr().out
+    assert history(capsys, "--key", "a.json")["objects"][0]["reason"] == why
+    assert run(["trace", parked.key]) == 0 and "`sluice config discover`" in capsys.readouterr().out
+
+
 def test_a_trace_tells_quarantine_from_the_time_before_a_rebuild(traced, capsys):
     identity = traced.put("a.json", (1, "c", 1, "x", "a"))
     aside = traced.merged(identity, read=0, bad=[identity])
