@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sluice.config.document import Configuration
-from sluice.config.table import TableConfig
+from sluice.config.table import TableConfig, as_stored
 from sluice.errors import NotConfigured
 
 Pinned = Mapping[str, Any]
@@ -42,11 +42,11 @@ def config_by_pinned_topic(
 def config_in_force(configuration: Configuration | None, table: str, pinned: Pinned | None) -> TableConfig:
     """The configuration of a table: by its pinned topic, else by the first rule that names table and topic exactly.
 
-    Raises NotConfigured.
+    Its fixed settings are those of the table's data, where it has any. Raises NotConfigured.
     """
     rules = configuration.rules if configuration is not None else ()
     for topic in (pinned_topic(pinned), *(rule.topic for rule in rules if rule.table == table)):
         config = config_by_topic(configuration, topic, table)
         if config is not None:
-            return config
+            return as_stored(config, pinned)
     raise NotConfigured(f"No rule of the configuration in force makes {table}", table=table)

@@ -417,6 +417,12 @@ def in_words(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+def as_stored(config: TableConfig, pinned: Mapping[str, Any] | None) -> TableConfig:
+    """The configuration with the fixed settings of the table's data, which a file in force may have changed since."""
+    held = {name: pinned[name] for name in FIXED if pinned and name in pinned}
+    return TableConfig.from_dict({**config.to_dict(), **held}) if held else config
+
+
 def refuse_changes(config: TableConfig, pinned: Mapping[str, Any] | None, *, what: str = "data") -> None:
     """Refuse fixed settings that differ from `pinned`, those that the table's data has (None: no data).
 

@@ -37,6 +37,12 @@ def test_without_a_pinned_topic_that_still_feeds_the_table_the_exact_rule_counts
     assert config_in_force(CONFIGURATION, "shop.orders", {"topic": "eu.customers"}).topic == "eu.orders"
 
 
+def test_a_table_is_described_by_the_fixed_settings_of_its_data():
+    pinned = {"topic": "eu.orders", "record_key": ["id"], "partition_by": ["day"], "table_type": "mor"}
+    found = config_in_force(CONFIGURATION, "shop.orders", pinned)
+    assert (found.partition_by, found.table_type, found.lane) == (("day",), "mor", "big")
+
+
 @pytest.mark.parametrize("configuration", [None, Configuration(()), Configuration((PATTERN,))])
 def test_a_table_that_no_rule_makes_is_refused(configuration):
     with pytest.raises(NotConfigured):
