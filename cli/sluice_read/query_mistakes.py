@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 
 import duckdb
 
@@ -16,9 +17,22 @@ from sluice_read.errors import InvalidQuery
 
 RESERVED = 'Reserved words are quoted: crm."user"'
 STATEMENTS = ("SELECT", "WITH", "FROM", "DESCRIBE", "SUMMARIZE")
+_CLAUSES = (
+    "FROM",
+    "WHERE",
+    "GROUP",
+    "ORDER",
+    "HAVING",
+    "LIMIT",
+    "OFFSET",
+    "JOIN",
+    "UNION",
+    "QUALIFY",
+)  # misspelt, and more
 ALLOWED = f"Write {', '.join(STATEMENTS[:-1])} or {STATEMENTS[-1]}"
 _DESCRIBE = "`sluice query 'describe DATABASE.TABLE'` lists a table's columns and types"
 _FUNCTIONS_SHOWN, _TABLES_SHOWN = 3, 20
+_LIKENESS = 0.75  # of a word and the clause that it means: `form` and FROM
 _KIND = re.compile(r"[A-Z][A-Za-z/]*(?: [A-Za-z]+){0,3} Error: ")
 _PLACE = re.compile(r"^LINE ([0-9]+): (.*)\n( *)\^", re.MULTILINE)
 # The first line of a message, and what is said instead. Groups of the pattern are kept.
@@ -67,17 +81,18 @@ def explained(
     """The error of Sluice for DuckDB's error about a statement. `tables` returns the tables that there are."""
     message = str(error)
     place = _place(message, sql) or _place_by_explaining(connection, sql, message)
-    return InvalidQuery(f"{plain(message)}{place}", next_step=_next_step(error, message, tables))
+    return InvalidQuery(f"{plain(message)}{place}", next_step=_next_step(error, message, tables, sql))
 
 
 def unparsed(message: str, sql: str, offset: int | None) -> InvalidQuery:
     """The error of Sluice for SQL that DuckDB's parser refuses at an offset in bytes."""
     sentence = plain(message)
     if "can't be parsed" not in sentence:
-        sentence = f"The SQL can't be parsed: {sentence[:1].lower()}{sentence[1:]}"
+        first = sentence[:1] if sentence[1:2].isupper() else sentence[:1].lower()  # a keyword stays as it is
+        sentence = f"The SQL can't be parsed: {first}{sentence[1:]}"
     place, step = "", RESERVED
     if offset is not None:
-        step = _statement_meant(sql, offset) or RESERVED
+        step = _statement_meant(sql, offset) or _clause_meant(sql, offset) or RESERVED
         before = sql.encode("utf-8", "replace")[:offset].decode("utf-8", "ignore")
         place = f" (line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))})"
     return InvalidQuery(f"{sentence}{place}", next_step=step)
@@ -90,6 +105,21 @@ def _statement_meant(sql: str, offset: int) -> str:
         return ""
     meant = did_you_mean(word[0].decode("ascii"), STATEMENTS).removeprefix("; ")
     return f"{meant[:1].upper()}{meant[1:]}" or ALLOWED
+
+
+def _clause_meant(sql: str, offset: int) -> str:
+    """The next step where the word at the offset, in bytes, or the one before it is a misspelt clause; "" otherwise.
+
+    DuckDB takes a misspelt `WHERE` for the alias of the table, and stumbles over the word behind it.
+    """
+    written = sql.encode("utf-8", "replace")
+    before, after = written[:offset].decode("utf-8", "ignore"), written[offset:].decode("utf-8", "ignore")
+    for found in (re.match(r"()([A-Za-z]+)", after), re.search(r"(^|[^\w.\"'])([A-Za-z]+)\s+$", before)):
+        word = found[2] if found is not None else ""
+        near = get_close_matches(word.upper(), _CLAUSES, 1, _LIKENESS)
+        if near and word.upper() != near[0]:
+            return f"Did you mean {near[0]} in place of {word}?"
+    return ""
 
 
 def _place_by_explaining(connection: duckdb.DuckDBPyConnection, sql: str, message: str) -> str:
@@ -116,8 +146,11 @@ def _place(message: str, sql: str, *, lines_before: int = 0) -> str:
     return f" (line {number}, column {begins + mark + 1})"
 
 
-def _next_step(error: duckdb.Error | OSError, message: str, tables: Callable[[], Sequence[str]]) -> str:
+def _next_step(error: duckdb.Error | OSError, message: str, tables: Callable[[], Sequence[str]], sql: str) -> str:
     first = (message.splitlines() or [""])[0]
+    advice = _advice([line.strip() for line in message.splitlines()[1:]])
+    if text := _text_meant(first, sql):
+        return f"A text stands in single quotes: {text}{f'. {advice}' if advice else ''}"
     if isinstance(error, duckdb.CatalogException) and "Table with name" in first:
         known = ", ".join(tables()[:_TABLES_SHOWN])
         return f"Tables are named database.table: {known}" if known else "Tables are named database.table"
@@ -133,9 +166,18 @@ def _next_step(error: duckdb.Error | OSError, message: str, tables: Callable[[],
         return "TRY_CAST gives NULL where a value can't be converted"
     if found := re.search(r"\(use: (.*)\)$", first):
         return f"Write {found[1].replace(chr(39), '')}"
-    return _advice([line.strip() for line in message.splitlines()[1:]]) or (
+    return advice or (
         _DESCRIBE if isinstance(error, duckdb.BinderException) else "Correct the statement and run it again"
     )
+
+
+def _text_meant(first: str, sql: str) -> str:
+    """The text, in its quotes, where a word that is compared with something is taken for a column; "" otherwise."""
+    found = re.search(r'Referenced column "(.*)" not found', first)
+    if found is None:
+        return ""
+    compared = rf"(?:[=<>]|\bi?like\b|\bin\s*\([^()]*)\s*\"?{re.escape(found[1])}(?:\"|\b)"
+    return f"'{found[1]}'" if re.search(compared, sql, re.IGNORECASE) else ""
 
 
 def _advice(lines: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ from sluice_cli.tables import query as query_command
 from sluice_read.errors import InvalidQuery, UnknownTable, Unreadable
 from sluice_read.place import tables_in
 from sluice_read.reading import SilverTable, first_rows, open_table, read_table
+from sluice_read.silver import Silver
 from sluice_read.sql import load, named_columns, opened_duckdb, run_query, table_references
 
 AVRO_LOGS = SILVER_FOLDER.parent / "avro_logs"
@@ -252,7 +253,29 @@ def test_what_duckdb_advises_is_the_next_step(silver):
         ("select 'x'::int from moma.works", "The text 'x' can't be converted to INT32 (line 1, column 11)", "TRY_CAST"),
         ("select id from moma.works order by 7", "ORDER term out of range - should be between 1", "describe"),
         ("select 'ö', nam from moma.works", 'No table of the statement has a column "nam" (line 1)', '"name"'),
-        ("select id\nform moma.works", 'The SQL can\'t be parsed at "moma" (line 2, column 6)', "Reserved words"),
+        (
+            "select id\nform moma.works",
+            'The SQL can\'t be parsed at "moma" (line 2, column 6)',
+            "Did you mean FROM in place of form?",
+        ),
+        (
+            "select * from moma.works wehre id = 1",
+            'The SQL can\'t be parsed at "id" (line 1, column 32)',
+            "Did you mean WHERE in place of wehre?",
+        ),
+        ("select id from moma.works gruop by id", "The SQL can't be parsed", "Did you mean GROUP in place of gruop?"),
+        ("select * from moma.orders user x", "The SQL can't be parsed", "Reserved words"),
+        (
+            "select id from moma.works where name = ALADDIN",
+            'No table of the statement has a column "ALADDIN"',
+            "A text stands in single quotes: 'ALADDIN'",
+        ),
+        (
+            'select id from moma.works where name in ("one")',
+            'No table of the statement has a column "one"',
+            "A text stands in single quotes: 'one'",
+        ),
+        ("select", "The SQL can't be parsed: SELECT clause without selection list", "Reserved words"),
         ("select 'abc", "The SQL can't be parsed: unterminated string literal (line 1, column 8)", "Reserved words"),
         ("selec * from moma.works", 'The SQL can\'t be parsed at "selec" (line 1, column 1)', "Did you mean SELECT?"),
         ("-- all\nSELETC 1", 'The SQL can\'t be parsed at "SELETC" (line 2, column 1)', "Did you mean SELECT?"),
@@ -265,6 +288,10 @@ def test_a_mistake_in_a_statement_is_one_plain_sentence_with_its_place(silver, s
         answer(silver, sql)
     assert refused.value.message.startswith(said) and step in refused.value.next_step
     assert "Error:" not in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_name_in_place_of_a_list_is_one_column(silver):
+    assert Silver(silver).snapshot("moma.works", columns="name").schema.names == ["name"]
 
 
 def test_an_unknown_table_is_one_sentence_and_its_next_step_another(silver):
