@@ -106,7 +106,7 @@ def demo(
             raise
     seconds = time.monotonic() - began
     say(f"The local stack has stopped, and nothing is left running. Total: {seconds:.0f} s on this machine")
-    say("\nNext, with change files of your own and a stack that stays:")
+    say("\nNext, with change files of your own, as FOLDER/topics/TOPIC/FILE (docs/producing.md):")
     for line in next_commands():
         say(f"  {line}", whole=line)
 

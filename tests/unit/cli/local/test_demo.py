@@ -74,7 +74,7 @@ def test_the_demonstration_ends_with_the_next_commands_in_readmes_order(tmp_path
     monkeypatch.setattr("sys.prefix", str(tmp_path))
     monkeypatch.setenv("PATH", "")
     assert run(["demo"]) == 0
-    _, shown = capsys.readouterr().err.split("Next, with change files of your own and a stack that stays:\n")
+    _, shown = capsys.readouterr().err.split("as FOLDER/topics/TOPIC/FILE (docs/producing.md):\n")
     readme = (BRONZE.parents[3] / "README.md").read_text(encoding="utf-8").split("## Use it")[1].split("Every verb")[0]
     verbs, known = (re.findall(r"sluice (local \w+|config \w+|\w+)", text) for text in (shown, _commands(readme)))
     assert verbs == known and shown.splitlines()[0] == f"  . {tmp_path}/bin/activate"
