@@ -70,6 +70,9 @@ def test_parameters_of_the_command_line_add_to_those_of_the_environment() -> Non
         ("BatchingWindow=abc", "BatchingWindow is 'abc', which is not a number"),
         ("BatchingWindow=6", "BatchingWindow is '6', which is more than 5"),
         ("InitialExecutors=0", "InitialExecutors is '0', which is less than 1"),
+        ("MaximumCpu=lots", "MaximumCpu is 'lots', which does not match"),
+        ("MaximumMemory='0 GB'", "MaximumMemory is '0 GB', which does not match"),
+        ("MaximumDisk=400", "MaximumDisk is '400', which does not match"),
         ("KeyArn=mine", "KeyArn is 'mine', which does not match"),
     ],
 )
