@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from sluice.batch.outcome import QUARANTINED as QUARANTINED_PART
-from sluice.lane.machine import PAUSED
+from sluice.lane.machine import HALTED, PAUSED
 from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED, SUPERSEDED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
@@ -130,20 +130,25 @@ def obstacles(table: str, lane: str, *, ledger: Ledger, plan: ReplayPlan, withou
     """The reasons why the table can't be rebuilt now, each with the next step; empty if it can."""
     found = []
     states = {state.lane: state for state in ledger.lanes.all()}
-    if lane not in states or states[lane].state != PAUSED:
-        state = "idle" if lane not in states else states[lane].state
+    unfinished = [
+        name
+        for name in states
+        if any(table in set(pointer.tables) - set(pointer.settled_tables) for pointer in ledger.batches.unsettled(name))
+    ]
+    state = states[lane].state if lane in states else "idle"
+    if state != PAUSED:
+        batch = f", a batch of {table} in it is unfinished" if lane in unfinished else ""
+        first = _finishing(lane, state) if lane in unfinished else ""
         found.append(
-            f"lane {lane} is {state}, and a run could write the table: "
-            f"`sluice pause {lane}`, until `sluice status` says paused"
+            f"lane {lane} is {state}{batch}, and a run could write the table: "
+            f"{first}`sluice pause {lane}`, until `sluice status` says paused"
         )
-    for name in states:
-        if any(
-            table in set(pointer.tables) - set(pointer.settled_tables) for pointer in ledger.batches.unsettled(name)
-        ):
-            found.append(
-                f"a batch of {table} in lane {name} is unfinished: "
-                f"`sluice resume {name}`, `sluice wait`, `sluice pause {name}`"
-            )
+    for name in unfinished:
+        if name == lane and state != PAUSED:
+            continue  # said above
+        again = f"`sluice pause {name}`" if states[name].state == PAUSED else ""
+        steps = f"{_finishing(name, states[name].state)}{again}".removesuffix(", ")
+        found.append(f"a batch of {table} in lane {name} is unfinished: {steps}")
     if plan.unknown:
         objects, verb = counted(len(plan.unknown), "object"), "is" if len(plan.unknown) == 1 else "are"
         found.append(f"{objects} of {table} in bronze {verb} not in the ledger: `sluice rebuild ledger` first")
@@ -160,6 +165,11 @@ def obstacles(table: str, lane: str, *, ledger: Ledger, plan: ReplayPlan, withou
             "(`aws s3api restore-object`) and retry them in quarantine. Restore them first, or use --without-gone"
         )
     return tuple(found)
+
+
+def _finishing(lane: str, state: str) -> str:
+    """The steps that finish a lane's batch, each with a comma behind it."""
+    return f"{f'`sluice resume {lane}`, ' if state in (PAUSED, HALTED) else ''}`sluice wait`, "
 
 
 def counts_of(plan: ReplayPlan) -> dict[str, int]:

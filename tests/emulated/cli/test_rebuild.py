@@ -19,6 +19,7 @@ from sluice_aws.ledger.rebuilds import DynamoDbRebuilds
 from sluice_aws.s3.move_prefix import Mover
 from sluice_aws.s3.objects import Objects
 from sluice_cli.main import run
+from sluice_cli.tables.rebuild_plan import ReplayPlan, obstacles
 
 TABLE, TOPIC = "crm.user", "crm.public.user"
 TABLES = f"""
@@ -116,6 +117,37 @@ def test_a_dry_run_shows_steps_and_obstacles_and_changes_nothing(merged, capsys)
     assert "gone\tnew\t" in out and "Nothing was changed" in err
     assert out.count("obstacle: ") == 2 and "can't be rebuilt now: 2 obstacles" in err and "lane main" not in err
     assert merged.silver() == before and merged.record(merged.old).state == "committed"
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (
+            "running",
+            [
+                "lane main is running, a batch of crm.user in it is unfinished, and",
+                "`sluice wait`, `sluice pause main`, until",
+            ],
+        ),
+        (
+            "halted",
+            [
+                "lane main is halted, a batch",
+                "write the table: `sluice resume main`, `sluice wait`, `sluice pause main`, until",
+            ],
+        ),
+        ("paused", ["is unfinished: `sluice resume main`, `sluice wait`, `sluice pause main`"]),
+    ],
+)
+def test_an_unfinished_batch_and_its_lane_are_one_obstacle_with_one_order_of_steps(state, said):
+    pointer = SimpleNamespace(tables=[TABLE], settled_tables=[])
+    ledger = SimpleNamespace(
+        lanes=SimpleNamespace(all=lambda: [SimpleNamespace(lane="main", state=state)]),
+        batches=SimpleNamespace(unsettled=lambda lane: [pointer]),
+    )
+    plan = ReplayPlan((), (), (), (), (), (), {})
+    (found,) = obstacles(TABLE, "main", ledger=ledger, plan=plan, without_gone=False)
+    assert all(part in found for part in said)
 
 
 def test_a_rebuild_looks_for_archived_objects_before_it_moves_anything(merged, capsys):
