@@ -20,6 +20,7 @@ from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.setting import Setting, settings_of
+from sluice.errors import UsageError
 from sluice.onboarding.discovery import Proposal
 from sluice.onboarding.keys import Choice
 from sluice_cli.errors import NoPlaceForRules
@@ -85,7 +86,8 @@ def with_rules(text: str, rules: Callable[[int], str]) -> tuple[str, int, int]:
 def add_rules(file: Path, count: int, rules: Callable[[int], str]) -> str:
     """Add rules to a tables.yaml, or create one, and return a line that says where.
 
-    The new text is read back before it is written. Raises NoPlaceForRules, and ConfigurationMistakes of the new text.
+    The new text is read back before it is written. Raises NoPlaceForRules, ConfigurationMistakes of the new text, and
+    UsageError where the file's folder is missing.
     """
     from sluice_cli.config.source import read_tables
 
@@ -102,7 +104,13 @@ def add_rules(file: Path, count: int, rules: Callable[[int], str]) -> str:
         first, last = 1, text.count("\n")
     read_tables(text)
     beside = file.with_name(f".{file.name}.new")
-    beside.write_text(text, encoding="utf-8")
+    try:
+        beside.write_text(text, encoding="utf-8")
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"{file} can't be written: there is no folder {file.parent}",
+            next_step="Make the folder, or name another file",
+        ) from error
     if file.exists():
         beside.chmod(file.stat().st_mode)
     os.replace(beside, file)

@@ -147,8 +147,16 @@ def planned_copies(paths: Iterable[str], prefix: str, *, stack_folder: Path) -> 
                 )
             uploads[key] = Upload(file, key, size)
     if not uploads:
-        raise UsageError("The named folders hold no file", next_step="Name files, or folders that hold files")
+        raise UsageError(_none_to_copy(left_out), next_step="Name files, or folders that hold files")
     return Copies(tuple(uploads[key] for key in sorted(uploads)), tuple(left_out))
+
+
+def _none_to_copy(left_out: Sequence[NotCopied]) -> str:
+    if not left_out:
+        return "The named folders hold no file"
+    shown = "; ".join(f"{visible(item.path)}, {item.reason}" for item in left_out[:LEFT_OUT_SHOWN])
+    more = f"; and {len(left_out) - LEFT_OUT_SHOWN:,} more" if len(left_out) > LEFT_OUT_SHOWN else ""
+    return f"The named folders hold no file that is copied. Left out: {shown}{more}"
 
 
 def _size(file: Path) -> int:

@@ -363,6 +363,12 @@ def test_a_key_that_nobody_knows_gets_those_that_contain_it(traced, capsys):
     assert run(["trace", "topics/a.json", "--version", "nope"]) == 2
 
 
+def test_a_key_with_a_control_character_is_a_mistake_of_the_command_line(traced, capsys):
+    assert run(["trace", "x\x1b[31m"]) == 2
+    said = capsys.readouterr().err
+    assert "holds a control character" in said and "\x1b" not in said
+
+
 def test_the_trace_of_an_unknown_object_reports_it(traced, capsys):
     traced.stack.write("new.json")
     assert run(["trace", "new.json"]) == 0

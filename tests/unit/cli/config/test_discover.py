@@ -8,6 +8,7 @@ from sluice.config.delete_when import DeleteWhen
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.rules.expectations import Expectations
 from sluice.config.table import TableConfig
+from sluice.errors import UsageError
 from sluice.onboarding import fit
 from sluice.onboarding.discovery import SMALL_BYTES, propose
 from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, SHOWN, Choice
@@ -204,6 +205,11 @@ def test_rules_replace_the_example_of_a_new_project_but_no_rule_of_its_own(tmp_p
     whole, _, last = with_rules(changed, lambda indent: "  - {topic: a.b, table: a.b, record_key: id}\n")
     assert [rule.table for rule in read_tables(whole).rules] == ["example.user", "a.b"]
     assert whole.splitlines()[last - 1] == "  - {topic: a.b, table: a.b, record_key: id}"
+
+
+def test_a_folder_that_is_missing_is_named(tmp_path):
+    with pytest.raises(UsageError, match=f"there is no folder {tmp_path / 'nothere'}\\."):
+        add_rules(tmp_path / "nothere" / "mine.yaml", 1, lambda indent: "  - {topic: a, table: a.b, record_key: id}\n")
 
 
 def test_a_list_in_one_line_is_not_added_to():

@@ -53,6 +53,13 @@ def test_only_visible_files_inside_a_folder_are_copied_and_the_others_are_named(
     }
 
 
+def test_a_folder_without_a_file_to_copy_says_what_was_left_out_and_why(folder: Path) -> None:
+    (folder / "only").mkdir()
+    os.mkfifo(folder / "only" / "pipe")
+    with pytest.raises(UsageError, match=r"hold no file that is copied\. Left out: .*/only/pipe, not a file"):
+        planned(folder, str(folder / "only"))
+
+
 def test_the_folder_that_one_is_in_is_copied_by_its_name_alone(folder: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(folder)
     assert [upload.key for upload in planned(folder, ".").uploads] == ["inner", "topics/t/a.avro"]
