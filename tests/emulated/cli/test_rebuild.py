@@ -139,7 +139,7 @@ def test_a_dry_run_shows_steps_and_obstacles_and_changes_nothing(merged, capsys)
         ("paused", ["is unfinished: `sluice resume main`, `sluice wait`, `sluice pause main`"]),
     ],
 )
-def test_an_unfinished_batch_and_its_lane_are_one_obstacle_with_one_order_of_steps(state, said):
+def test_an_unfinished_batch_and_its_lane_are_one_obstacle_with_its_steps(state, said):
     pointer = SimpleNamespace(tables=[TABLE], settled_tables=[])
     ledger = SimpleNamespace(
         lanes=SimpleNamespace(all=lambda: [SimpleNamespace(lane="main", state=state)]),
