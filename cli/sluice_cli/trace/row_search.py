@@ -19,6 +19,7 @@ from sluice.config.document import Configuration
 from sluice.config.table import IGNORE, TableConfig
 from sluice.errors import SluiceError
 from sluice.ledger.ports import Ledger
+from sluice.objects import ObjectId
 from sluice_aws.errors import ObjectGone
 from sluice_aws.hash_keys import HashKeys
 from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
@@ -59,8 +60,8 @@ class Unread:
 class Searched:
     """The result of a search.
 
-    `left_out` counts objects that should have been opened and are beyond the bounds. `rebuilt_at` is when the table was
-    rebuilt (epoch ms).
+    `opened` has the number of records of each object, which several batches may have merged. `left_out` counts objects
+    that should have been opened and are beyond the bounds. `rebuilt_at` is when the table was rebuilt (epoch ms).
     """
 
     config: TableConfig
@@ -71,11 +72,20 @@ class Searched:
     set_aside: list[tuple[str, RowError]] = field(default_factory=list)
     gone: list[Unread] = field(default_factory=list)
     quarantined: list[Unread] = field(default_factory=list)
-    objects: int = 0
-    records: int = 0
+    opened: dict[ObjectId, int] = field(default_factory=dict)
     left_out: int = 0
     rebuilt_at: tuple[int, ...] = ()
     skipped: Sequence[SkippedDocument] = ()
+
+    @property
+    def objects(self) -> int:
+        """The number of objects that were opened, each once."""
+        return len(self.opened)
+
+    @property
+    def records(self) -> int:
+        """The number of records of these objects."""
+        return sum(self.opened.values())
 
     @property
     def complete(self) -> bool:
@@ -170,7 +180,8 @@ class RowSearch:
                 found.quarantined.append(Unread(item.key, item.version, error.code, error.reason, outcome.committed_at))
         wanted = objects_to_open(part.objects, outcome, part.table_config, found.life, checked)
         items = self._merged_here(batch, wanted, outcome) if wanted else []
-        if found.objects + len(items) > bounds.objects and found.objects:
+        new = sum(item.id not in found.opened for item in items)
+        if new and found.objects + new > bounds.objects and found.objects:
             found.left_out += len(items)
             items = []
         version = found.life.written(outcome.instant)
@@ -238,7 +249,7 @@ class RowSearch:
     ) -> Iterator[ObjectChanges]:
         hash_key = self._hash_keys.of(config)
         for item, body in self._bodies(items, config.limits.object_bytes):
-            found.objects += 1
+            found.opened.setdefault(item.id, 0)
             self._tick(found.objects)
             try:
                 read = changes_in(body(), item, config, key, hash_key=hash_key)
@@ -251,7 +262,7 @@ class RowSearch:
             except SluiceError as error:
                 found.quarantined.append(Unread(item.key, item.version, error.code, error.message))
                 continue
-            found.records += read.records
+            found.opened[item.id] = read.records
             yield read
 
     def _bodies(

@@ -288,6 +288,8 @@ def test_objects_that_two_batches_merged_count_once_beside_the_shown(traced, cap
     ledger = traced.stack.ledger
     ledger.rebuilds.replay(list(ledger.objects.get(objects).values()), "main", {}, traced.at, while_paused=False)
     traced.merged(*objects, read=3, instant=None, objects_again=3, read_again=3)
+    assert run(["row", "crm.user", "1", "x"]) in (0, 1)
+    assert "opened 3 objects with 3 records" in capsys.readouterr().err
     assert run(["history", "--limit", "1"]) == 0
     assert "in 2 batches of 1 table; 2 objects of them are not shown\n" in capsys.readouterr().err
 
