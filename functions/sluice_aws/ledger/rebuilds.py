@@ -181,7 +181,7 @@ class DynamoDbRebuilds:
             record.table == table and record.batch is not None for record in self._objects.in_state(items.QUARANTINED)
         )
         rows = sum(record.quarantined_rows for record in self._quarantine.objects_with_rows() if record.table == table)
-        return dict(zip(_ASIDE, (objects or None, rows or None), strict=True))
+        return dict(zip(_ASIDE, (objects or None, rows or None)))  # a job's Python has no `strict`
 
     def _paused(self, lane: str) -> Values:
         return self._table.check_action(items.lane_key(lane), when(state=PAUSED))
