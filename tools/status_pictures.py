@@ -99,7 +99,10 @@ def sample_status() -> dict[str, Any]:
         ],
         "services_due": [{"table": "ref.country", "service": "clean", "reason": "24 h since the last one"}],
         "set_aside": {
-            "parked": aside(57, ("topic crm.public.invoice: no rule takes it", 57, "crm.public.invoice")),
+            "parked": {
+                **aside(57, ("topic crm.public.invoice: no rule takes it", 57, "crm.public.invoice")),
+                "without_rule": 57,
+            },
             "quarantined": aside(
                 3,
                 ("not_avro: the file is no Avro container: it begins with <html>", 2, "shop.public.orders"),
@@ -228,6 +231,7 @@ def aside(objects: int, *reasons: tuple[str, int, str]) -> dict[str, Any]:
         "objects": objects,
         "more": False,
         "by_table": {},
+        "without_rule": 0,
         "at_admission": {},
         "reasons": [
             {"reason": reason, "objects": number, "examples": [KEY.format(topic, 40 + number)]}

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from sluice.errors import UsageError
+from sluice.ledger.keys import PARKED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
@@ -20,6 +21,7 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.ingest.newer_versions import NewerVersions, missing_changes, newer_versions
+from sluice_cli.ingest.parked import judged_now
 from sluice_cli.ingest.quarantine_entries import print_entry, print_groups, print_left, print_lines
 from sluice_cli.ingest.set_aside import (
     COUNTED_AT_MOST,
@@ -48,7 +50,7 @@ from sluice_cli.terminal.output import (
     say,
 )
 from sluice_cli.terminal.run import AWS_ERRORS
-from sluice_cli.terminal.stack import operator_of, supervise_now
+from sluice_cli.terminal.stack import operator_of, readable_configuration, supervise_now
 
 LISTED, ROWS_SHOWN = 200, 20
 
@@ -123,7 +125,7 @@ def list_entries(
     shown = list(islice(found, limit))
     if not shown:
         _check_names(target, choice, quarantine.everything())
-    shown = quarantine.explained(shown)
+    shown = quarantine.explained(_judged_now(shown, target))
     more = next(found, None) is not None
     newer = _newer(shown, ledger, target)
     if as_json:
@@ -158,7 +160,7 @@ def show(
       sluice quarantine show 3f2a9c --json | jq '.rows_shown[].content'
     """
     quarantine, ledger, target = _opened(stack)
-    chosen = quarantine.explained(quarantine.chosen(Selection(named=(name,))))
+    chosen = quarantine.explained(_judged_now(quarantine.chosen(Selection(named=(name,))), target))
     newer = _newer(chosen, ledger, target)
     found = [
         (record, quarantine.rows(record)[:rows], ledger.quarantine.decisions_about(record.id)) for record in chosen
@@ -279,6 +281,14 @@ def _opened(stack: str | None) -> tuple[Quarantine, Ledger, Target]:
         ledger,
         target,
     )
+
+
+def _judged_now(records: list[ObjectRecord], target: Target) -> list[ObjectRecord]:
+    """The records, parked ones with the reason that the configuration in force gives."""
+    if not any(record.state == PARKED for record in records):
+        return records
+    _, configuration = readable_configuration(target)
+    return [judged_now(record, configuration) for record in records]
 
 
 def _newer(records: Iterable[ObjectRecord], ledger: Ledger, target: Target) -> NewerVersions:

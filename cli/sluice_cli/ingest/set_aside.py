@@ -23,6 +23,7 @@ from sluice.ledger.records import DISCARDED, RETRIED, Decision, ObjectRecord
 from sluice.silver_keys import manifest_key, rows_key
 from sluice_aws.admission.admit import Admission
 from sluice_aws.s3.objects import Objects, SkippedDocuments
+from sluice_cli.ingest.parked import judged_now, taken
 from sluice_cli.terminal.output import counted, human_bytes
 from sluice_read.moments import clock
 
@@ -197,7 +198,7 @@ class Quarantine:
 
         def one(record: ObjectRecord) -> Decided:
             if record.state == PARKED:
-                return Decided(record, False, _way_in(record))
+                return Decided(record, False, _way_in(judged_now(record, configuration)))
             route, verdict, schema = admission.judge(record.id, record.size, configuration)
             if verdict.state != PENDING:
                 return Decided(record, False, verdict.reason or verdict.rule, judged=True)
@@ -376,6 +377,9 @@ def _reason_of_rows(beginning: bytes) -> str | None:
 
 
 def _way_in(record: ObjectRecord) -> str:
+    """What makes a parked object pending, which `judged_now` returned."""
+    if record.table is not None and record.reason == taken(record.table):
+        return f"it is parked: {record.reason}"
     if record.code == LOG_RESTARTED:
         return (
             "it is parked: raise its table's `generation` in tables.yaml and run `sluice config push`,"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -23,6 +23,7 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_cli.ingest.blocked import BlockedTable, blocked_tables
+from sluice_cli.ingest.parked import judged_now, waits_for_rule
 from sluice_cli.ingest.set_aside import reason_of
 from sluice_cli.ingest.survey import (
     Survey,
@@ -96,6 +97,10 @@ def wait(
     )
     with Shower() as shower:
         outcome = Waiter(ledger, bronze, show=shower.show, configuration=lambda: _active(store)).wait(timeout)
+    if outcome.found.parked:
+        configuration = _active(store)
+        parked = tuple(judged_now(record, configuration) for record in outcome.found.parked)
+        outcome = replace(outcome, found=replace(outcome.found, parked=parked))
     if as_json:
         print_json(_document(outcome, strict))
     else:
@@ -244,7 +249,7 @@ def _print(outcome: WaitResult, timeout_s: float) -> None:
     ended = "settled in" if found.settled else "waited"
     print_line(f"{ended} {outcome.seconds:.1f} s (in bronze: {describe_counts(found.counts)}{rows})")
     sys.stdout.flush()
-    if any(record.topic and record.code is None for record in found.parked):
+    if any(record.topic and waits_for_rule(record) for record in found.parked):
         say("No rule takes the topic of some parked objects: `sluice config discover` proposes rules")
     for lane in found.halted:
         say_error(

@@ -18,6 +18,7 @@ from sluice.ledger.keys import CLAIMED, IGNORED, PARKED, QUARANTINED, SUPERSEDED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import SAME_BYTES, ObjectRecord, PendingCount
 from sluice_cli.ingest.blocked import with_names
+from sluice_cli.ingest.parked import judged_now, waits_for_rule
 from sluice_cli.ingest.set_aside import reason_of
 from sluice_cli.ingest.survey import describe_lane
 from sluice_cli.status.service_entries import due_entries, service_entries
@@ -41,7 +42,10 @@ def gather(ledger: Ledger, now: int, configured: Callable[[], Configuration | No
     configuration = configured()
     lanes, tables = lanes_and_tables(ledger, now, configuration)
     requests = [request for lane in lanes for request in ledger.services.of_lane(lane["lane"])]
-    aside = {state: _aside(ledger.objects.in_state(state)) for state in (PARKED, QUARANTINED, IGNORED, SUPERSEDED)}
+    aside = {
+        state: _aside(judged_now(record, configuration) for record in ledger.objects.in_state(state))
+        for state in (PARKED, QUARANTINED, IGNORED, SUPERSEDED)
+    }
     rows = _rows(ledger.quarantine.objects_with_rows())
     for table in tables:
         _count_quarantined(table, aside[QUARANTINED], rows)
@@ -221,17 +225,20 @@ def _table(state: TableState, now: int, config: TableConfig | None = None) -> di
 def _aside(records: Iterable[ObjectRecord]) -> dict[str, Any]:
     """The objects of one state by reason, the most frequent first, with a few keys each.
 
-    `by_table` counts all of them by table, and `at_admission` those that never were in a batch.
+    `by_table` counts all of them by table, `at_admission` those that never were in a batch, and `without_rule` those
+    that wait for a rule.
     """
     counts: Counter[str] = Counter()
     by_table: Counter[str] = Counter()
     at_admission: Counter[str] = Counter()
+    without_rule = 0
     codes: dict[str, str | None] = {}
     examples: dict[str, list[str]] = {}
     found = iter(records)
     for record in islice(found, COUNTED_AT_MOST):
         reason = _why(record)
         counts[reason] += 1
+        without_rule += waits_for_rule(record)
         if record.table:
             by_table[record.table] += 1
             at_admission[record.table] += int(record.batch is None)
@@ -247,6 +254,7 @@ def _aside(records: Iterable[ObjectRecord]) -> dict[str, Any]:
         "objects": counts.total(),
         "more": more,
         "reasons": reasons,
+        "without_rule": without_rule,
         "by_table": dict(by_table),
         "at_admission": {table: objects for table, objects in at_admission.items() if objects},
     }

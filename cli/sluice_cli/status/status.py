@@ -143,11 +143,12 @@ def configuration_in_force(target: Target) -> Configuration | None:
 
 def print_status(document: Mapping[str, Any], now: int) -> None:
     """Print the state that `gather` found at `now` (epoch ms)."""
-    unruled = _without_rule(document)
+    unruled = document["set_aside"][PARKED]["without_rule"]
     if not document["lanes"] and not document["tables"]:
         waiting = f"{counted(unruled, 'object waits', 'objects wait')} for a rule"
         say(waiting if unruled else "No table has an object yet")
-        say_next_step(PROPOSES_RULES if unruled else BRINGS_OBJECTS)
+        if unruled or not document["set_aside"][PARKED]["objects"]:
+            say_next_step(PROPOSES_RULES if unruled else BRINGS_OBJECTS)
     else:
         _print_lanes_and_tables(document, now)
     if document["services"]:
@@ -161,11 +162,6 @@ def print_status(document: Mapping[str, Any], now: int) -> None:
             print_line(f"  {PROPOSES_RULES}")
     _print_reasons("quarantined rows of committed objects", document["quarantined_rows"], "rows")
     _print_reasons("ignored messages", document["ignored_messages"], "messages")
-
-
-def _without_rule(document: Mapping[str, Any]) -> int:
-    """The parked objects that wait for a rule: those parked for another reason have a code."""
-    return sum(each["objects"] for each in document["set_aside"][PARKED]["reasons"] if each.get("code") is None)
 
 
 def _print_lanes_and_tables(document: Mapping[str, Any], now: int) -> None:

@@ -135,7 +135,8 @@ def _parked(status: Mapping[str, Any]) -> Iterator[Trouble]:
     found = status["set_aside"][PARKED]
     if found["objects"]:
         text = f"{_number(found, 'objects', 'object')}, most often: {cut(found['reasons'][0]['reason'])}"
-        yield Trouble(WARNS, "parked", text, "aside", (("quarantine", "list", "--parked"), ("config", "discover")))
+        rules = (("config", "discover"),) if found["without_rule"] else ()
+        yield Trouble(WARNS, "parked", text, "aside", (("quarantine", "list", "--parked"), *rules))
 
 
 def _paused_lane(lane: Mapping[str, Any]) -> Trouble:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sluice.config.document import Configuration
 from sluice.ledger.audit import (
     ABANDONED_CLAIM,
     ACTIVE,
@@ -37,6 +38,7 @@ from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.settings import Settings
 from sluice_aws.stack import Target
 from sluice_cli.ingest.backfill import ListedObjects
+from sluice_cli.ingest.parked import judged_now
 from sluice_cli.terminal.interaction import counting
 from sluice_cli.terminal.known_names import check_prefix
 from sluice_cli.terminal.output import (
@@ -51,7 +53,7 @@ from sluice_cli.terminal.output import (
     say_skipped,
     visible,
 )
-from sluice_cli.terminal.stack import supervise_now
+from sluice_cli.terminal.stack import readable_configuration, supervise_now
 
 SHOWN = 10  # contradictions of each kind, for people
 GRACE_PARAMETER = "ReconcileGraceSeconds"
@@ -188,7 +190,8 @@ class Auditing:
             if verdict.code is not None and identity not in repaired:
                 report.contradictions.append(Contradiction.of_object(verdict.code, identity, record))
             if keep_objects:
-                report.objects.append(AuditedVersion(identity, verdict, record, place))
+                shown = judged_now(record, self._configuration) if record is not None else None
+                report.objects.append(AuditedVersion(identity, verdict, shown, place))
 
     def _repair(
         self, page: Mapping[ObjectId, ListedVersion], verdicts: Mapping[ObjectId, Judged]
@@ -213,6 +216,10 @@ class Auditing:
         for lane in lanes:
             self._ledger.lanes.wake(lane)
             self._woken.add(lane)
+
+    @cached_property
+    def _configuration(self) -> Configuration | None:
+        return readable_configuration(self._target)[1]
 
     @cached_property
     def _listed(self) -> ListedObjects:

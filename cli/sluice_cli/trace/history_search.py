@@ -154,7 +154,8 @@ class Histories:
         )
 
     def _entries(self, ids: list[ObjectId], batches: Iterable[PastBatch]) -> tuple[Entry, ...]:
-        records = self._ledger.objects.get(ids)
+        found = self._ledger.objects.get(ids)
+        records = {identity: self._tracker.judged_now(record) for identity, record in found.items()}
         claimed = by_object(batches)
 
         def entry(identity: ObjectId) -> Entry:

@@ -134,7 +134,7 @@ def print_trace(found: Trace) -> None:
     print()
     for line in text_lines(found, width):
         console.print(line)
-    if found.state == PARKED and found.code is None:
+    if found.state == PARKED and found.code is None and found.table is None:
         print_line("`sluice config discover` proposes a rule for its topic")
     if not found.spans:
         print_line(

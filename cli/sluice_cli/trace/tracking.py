@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import Any
 
+from sluice.config.document import Configuration
 from sluice.errors import UsageError
-from sluice.ledger.keys import COMMITTED
+from sluice.ledger.keys import COMMITTED, PARKED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import RETRIED, AdmittedObject, Decision, ObjectRecord
 from sluice.names import did_you_mean
@@ -17,7 +19,9 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects, SkippedDocument
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.stack import Target
+from sluice_cli.ingest.parked import judged_now
 from sluice_cli.terminal.output import is_named, visible
+from sluice_cli.terminal.stack import readable_configuration
 from sluice_cli.trace.stages import TraceFacts
 
 VERSIONS_AT_MOST = 1_000  # of one key, in bronze
@@ -51,16 +55,30 @@ class SearchedKeys:
 class Tracker:
     """Finds the records of one stack's objects."""
 
-    def __init__(self, *, ledger: Ledger, objects: Objects, bronze: str, silver: str) -> None:
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        objects: Objects,
+        bronze: str,
+        silver: str,
+        configured: Callable[[], Configuration | None],
+    ) -> None:
+        """`configured` reads the configuration in force, once a parked object is found."""
         self._ledger = ledger
         self._objects = objects
         self._bronze = bronze
         self._past = PastBatches(objects, silver)
+        self._configured = cache(configured)
 
     @property
     def skipped(self) -> Sequence[SkippedDocument]:
         """The documents that were left out so far, since they can't be read."""
         return self._past.skipped
+
+    def judged_now(self, record: ObjectRecord) -> ObjectRecord:
+        """The record; a parked one has the reason that the configuration in force gives."""
+        return judged_now(record, self._configured()) if record.state == PARKED else record
 
     def named(self, text: str) -> Named:
         """Find an object by its key, by `s3://BUCKET/KEY`, or by a part of its key that no other key in bronze has.
@@ -96,7 +114,7 @@ class Tracker:
     def versions(self, key: str) -> dict[ObjectId, ObjectRecord | None]:
         """List the versions of a key: those in the ledger, oldest first, then those that only bronze has yet."""
         found: dict[ObjectId, ObjectRecord | None] = {
-            record.id: record for record in self._ledger.objects.versions(self._bronze, key)
+            record.id: self.judged_now(record) for record in self._ledger.objects.versions(self._bronze, key)
         }
         versioned = self._objects.is_versioned(self._bronze)
         listed = self._objects.version_page(self._bronze, prefix=key, page_size=VERSIONS_AT_MOST).versions
@@ -210,4 +228,5 @@ def tracker(target: Target) -> Tracker:
         objects=Objects(target.client("s3")),
         bronze=target.bronze,
         silver=target.silver,
+        configured=lambda: readable_configuration(target)[1],
     )

@@ -7,6 +7,7 @@ import pytest
 from builders import avro_object, in_a_terminal
 from emulation.stack import NOW, describe
 
+from sluice.admission.verdict import NO_CONFIGURATION
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount
 from sluice.batch.row_errors import RowError, to_lines
@@ -212,12 +213,12 @@ def test_an_entry_is_shown_in_words_with_every_time_in_one_form(configured, caps
 def test_a_parked_object_and_a_whole_one_are_shown_without_what_they_lack(configured, capsys):
     bad = configured.admit(configured.write("bad"), items.QUARANTINED, code="not_avro", reason="no Avro")
     assert run(["quarantine", "discard", "--yes", bad.hash, "--note", "a test"]) == 0
-    waits = configured.admit(configured.write("waits"), items.PARKED, table=None, reason="no rule takes it")
+    waits = configured.admit(configured.write("waits"), items.PARKED, table=None, topic=None, reason="no topic")
     again = configured.admit(configured.write("again"), items.QUARANTINED, code="not_avro", reason="no Avro")
     capsys.readouterr()
     assert run(["quarantine", "show", waits.hash]) == 0
     shown = capsys.readouterr().out
-    assert "\nreason    no rule takes it\n" in shown and "\nparked    2023-11-14T22:13:20Z\n" in shown
+    assert "\nreason    no topic\n" in shown and "\nparked    2023-11-14T22:13:20Z\n" in shown
     assert "rows" not in shown and "table" not in shown and "-\n" not in shown
     assert run(["quarantine", "show", again.hash]) == 0
     assert "\ncode         not_avro\n" in capsys.readouterr().out
@@ -855,3 +856,47 @@ def test_a_decision_that_is_made_while_a_rebuild_counts_is_counted(configured, c
     monkeypatch.setattr(DynamoDbRebuilds, "_in_quarantine", counting)
     rebuilt(configured, capsys)
     assert decided == [0] and totals(configured)["objects_quarantined"] == 0
+
+
+OTHER_RULE = "defaults: {record_key: [id]}\ntables: [{topic: hr.staff, table: hr.staff}]\n"
+OWN_RULE = "defaults: {record_key: [id]}\ntables: [{topic: crm.public.user, table: crm.user}]\n"
+TAKEN = "crm.user takes it now, and a `sluice config push` of the same file makes it pending"
+
+
+@pytest.mark.parametrize(
+    ("tables", "why", "unruled"),
+    [
+        pytest.param(None, NO_CONFIGURATION, True, id="none pushed"),
+        pytest.param(OTHER_RULE, "no rule of tables.yaml takes this topic", True, id="no rule"),
+        pytest.param(OWN_RULE, TAKEN, False, id="a rule"),
+    ],
+)
+def test_a_parked_object_has_the_reason_of_the_rules_in_force(
+    stack, tmp_path, capsys, monkeypatch, tables, why, unruled
+):
+    monkeypatch.setattr("sluice_cli.ingest.wait.JUST_BEFORE_MS", 10**13)
+    if tables is not None:
+        (tmp_path / "tables.yaml").write_text(tables)
+        assert run(["config", "push", "tables.yaml"]) == 0
+    key = "topics/crm.public.user/partition=0/crm.public.user+0+0000000000.avro"
+    waits = stack.admit(
+        stack.write(key), items.PARKED, None, topic="crm.public.user", lane=None, reason=NO_CONFIGURATION
+    )
+    shown = {}
+    for verb in ("status", "quarantine list --parked", "wait", f"trace {key}", "history", "audit --objects"):
+        capsys.readouterr()
+        run([*verb.split()])
+        out, err = capsys.readouterr()
+        shown[verb] = (why in out.replace("\n", " "), "`sluice config discover`" in out + err)
+    proposes = {"status", "wait", f"trace {key}"} if unruled else set()
+    assert shown == {verb: (True, verb in proposes) for verb in shown}
+    assert run(["status", "--json"]) == 0
+    parked = describe(capsys)["set_aside"]["parked"]
+    assert [each["reason"] for each in parked["reasons"]] == [f"topic crm.public.user: {why}"]
+    assert parked["without_rule"] == int(unruled)
+    assert run(["quarantine", "retry", waits.hash]) == 1
+    left = capsys.readouterr().out
+    assert (TAKEN in left) is not unruled and ("add a rule for its topic" in left) is unruled
+    if not unruled:
+        assert run(["config", "push", "tables.yaml"]) == 0
+        assert "1 parked object now pending" in capsys.readouterr().out
