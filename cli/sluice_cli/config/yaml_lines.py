@@ -81,7 +81,13 @@ class ConfigurationMistakes(InvalidConfiguration):
 
 
 class _Loader(yaml.SafeLoader):
-    """A loader whose errors about a value, as a date that no calendar has, say where it stands."""
+    """A loader whose errors about a value, as a date that no calendar has, say where it stands.
+
+    It has its own tags: libraries, as SAM's translator, add theirs to the shared `yaml.SafeLoader`.
+    """
+
+    yaml_constructors = dict(yaml.constructor.SafeConstructor.yaml_constructors)
+    yaml_multi_constructors: dict[str, Any] = {}
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         try:

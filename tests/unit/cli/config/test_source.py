@@ -523,6 +523,14 @@ def test_a_text_that_is_no_yaml_is_refused_in_plain_words_with_its_place(text, s
     assert line.startswith(said) and step in refused.value.next_step
 
 
+def test_tags_that_a_library_adds_to_the_shared_loader_stay_refused(monkeypatch):
+    for name, tag in (("yaml_multi_constructors", "!"), ("yaml_constructors", "!foo")):
+        added = {**getattr(yaml.SafeLoader, name), tag: lambda loader, *node: "taken"}
+        monkeypatch.setattr(yaml.SafeLoader, name, added)  # as SAM's translator does
+    with pytest.raises(ConfigurationMistakes, match="the tag !foo is not allowed"):
+        read_tables("a: !foo x")
+
+
 @pytest.mark.parametrize("command", ["check", "plan", "push", "discover --write --file"])
 def test_the_next_step_after_a_mistake_is_a_command_that_names_the_file(command, tmp_path, monkeypatch, capsys):
     file = tmp_path / "my tables.yaml"
