@@ -16,6 +16,7 @@ from sluice.ledger.ports import Ledger
 from sluice.onboarding.fit import (
     Misfit,
     TopicsWaiting,
+    instants_declared,
     misfits,
     named_anew,
     topics_without_objects,
@@ -24,7 +25,7 @@ from sluice.onboarding.fit import (
 from sluice.onboarding.samples import TopicSample
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory
-from sluice_cli.config.plan import Fit, TableMisfit
+from sluice_cli.config.plan import Fit, TableMisfit, known_topics
 from sluice_cli.config.review import claimed_tables, lane_names
 from sluice_cli.config.topics import THREADS, Reach, WaitingObject, sample_topic, waiting_topics
 from sluice_cli.terminal.output import counted, visible
@@ -50,10 +51,10 @@ class _Found:
 def fit_of_waiting(objects: Objects, ledger: Ledger, configuration: Configuration, before: Configuration | None) -> Fit:
     """Return what a merge of waiting objects would refuse them for, and topics of rules that no object has.
 
-    Only the objects of tables without data are looked at. A table with data has its key, and its objects were merged by
-    it. Quarantined objects count too: after a correction they are retried.
+    Only the objects of tables without data are looked at, and the rules of those of which none waits. A table with data
+    has its key, and its objects were merged by it. Quarantined objects count too: after a correction they are retried.
     """
-    found, topics = _waiting(ledger, configuration, before)
+    found, topics, have_data = _waiting(ledger, configuration, before)
     looked_at = list(found)[:TABLES]
 
     def one(table: TableConfig) -> tuple[Sequence[Misfit], str | None]:
@@ -70,6 +71,9 @@ def fit_of_waiting(objects: Objects, ledger: Ledger, configuration: Configuratio
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="waiting") as pool:
         looks = list(zip(looked_at, pool.map(one, looked_at), strict=True))
     warnings = [TableMisfit(table.table, misfit) for table, (each, _) in looks for misfit in each]
+    for table in known_topics(configuration, topics.known).values():
+        if table.table not in have_data and table not in looked_at:
+            warnings += [TableMisfit(table.table, misfit) for misfit in instants_declared(table)]
     notes = [f"{table.table}: {partial}" for table, (_, partial) in looks if partial]
     if len(found) > TABLES:
         left = f"objects wait of {counted(len(found) - TABLES, 'more table')} that nothing looked at"
@@ -129,8 +133,11 @@ def misfits_of_tables(
 
 def _waiting(
     ledger: Ledger, configuration: Configuration, before: Configuration | None
-) -> tuple[dict[TableConfig, _Found], TopicsWaiting]:
-    """The new tables of which objects are pending, parked or quarantined, these objects, and the topics of all."""
+) -> tuple[dict[TableConfig, _Found], TopicsWaiting, set[str]]:
+    """The new tables of which objects are pending, parked or quarantined, these objects, and the topics of all.
+
+    The names of the tables that have data come last.
+    """
     claimed = claimed_tables(ledger, before)  # before the states, which a run pins before its batch is settled
     states = [state for state in ledger.tables.all() if state.pinned]
     have_data = {state.table for state in states}
@@ -164,4 +171,4 @@ def _waiting(
         topic: len(listed) for topic, listed in parked.topics.items() if configuration.table_for_topic(topic) is None
     }
     ordered = dict(sorted(found.items(), key=lambda each: each[0].table))
-    return ordered, TopicsWaiting(topics, without_table, claimed, parked.more)
+    return ordered, TopicsWaiting(topics, without_table, claimed, parked.more), have_data

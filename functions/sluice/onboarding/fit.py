@@ -12,7 +12,7 @@ from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.table import TableConfig
 from sluice.config.values import PLACEHOLDER
-from sluice.names import did_you_mean, meant_name
+from sluice.names import did_you_mean, meant_name, stored_name
 from sluice.onboarding.keys import SHOWN, counted
 from sluice.onboarding.samples import (
     SampledRow,
@@ -61,7 +61,7 @@ class Misfit:
 def misfits(sample: TopicSample, config: TableConfig) -> tuple[Misfit, ...]:
     """Return what a merge of the sampled objects would refuse them for, and columns of the rule that they lack."""
     if sample.writer is None or not sample.writer.row.columns:  # of truncates alone
-        return ()
+        return instants_declared(config)
     ruled_sample, writer = _ruled(sample, sample.writer, config)
     return (
         *_absent_columns(sample.writer, writer, config),
@@ -69,6 +69,18 @@ def misfits(sample: TopicSample, config: TableConfig) -> tuple[Misfit, ...]:
         *_many_partitions(ruled_sample, writer, config),
         *map(Misfit, _operations(sample, sample.writer, writer, config)),
     )
+
+
+def instants_declared(config: TableConfig) -> tuple[Misfit, ...]:
+    """Return a warning of partition columns that the rule's `types` makes timestamps: it needs no sample."""
+    declared = {
+        config.columns.table_name(name)
+        for written, kind in config.json_types.items()
+        if "timestamp" in kind
+        for name in (written, stored_name(written))
+    }
+    instants = [name for name in config.partition_by if name in declared]
+    return (_partitioned_by_instants(instants),) if instants else ()
 
 
 @dataclass(frozen=True)
@@ -249,19 +261,22 @@ def _many_partitions(sample: TopicSample, writer: WriterSchema, config: TableCon
     if not columns or None in columns:
         return
     name, values, rows = ", ".join(config.partition_by), distinct_values(config.partition_by, sample.rows), sample.rows
-    instants = [
-        each.name
-        for each in columns
-        if each is not None
-        and (each.spark_type == "timestamp" or "timestamp" in config.json_types.get(each.written_name, ""))
-    ]
+    instants = [each.name for each in columns if each is not None and each.spark_type == "timestamp"]
     if many_values(values, len(rows)):
         said = f"{name} has {counted(values, 'value')} in {counted(len(rows), 'row')}: each becomes a folder"
+        yield _many_folders(said)
     elif instants:
-        said = f"{', '.join(instants)} is a timestamp: each instant becomes a folder"
+        yield _partitioned_by_instants(instants)
     else:
-        return
-    yield Misfit(f"partition_by: {said}; choose a column of few values, or a part of the date")
+        yield from instants_declared(config)
+
+
+def _partitioned_by_instants(columns: Sequence[str]) -> Misfit:
+    return _many_folders(f"{', '.join(columns)} is a timestamp: each instant becomes a folder")
+
+
+def _many_folders(said: str) -> Misfit:
+    return Misfit(f"partition_by: {said}; choose a column of few values, or a part of the date")
 
 
 def _is_one_snapshot(writer: WriterSchema, config: TableConfig) -> bool:

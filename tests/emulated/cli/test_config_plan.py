@@ -80,6 +80,21 @@ def test_a_plan_warns_of_expected_columns_that_the_table_lacks(stack, push, caps
         assert f"  ! {wrong}" in out and wrong not in err
 
 
+def test_a_partition_by_declared_instants_is_warned_of_without_a_sample(stack, push, capsys):
+    warning = "warning: crm.user: partition_by: seen_at is a timestamp: each instant becomes a folder"
+    instants = "crm.user, partition_by: [seen_at], types: {seen-at: timestamp_millis}}"
+    for declared, warns in ((instants, True), (instants.replace("timestamp_millis", "date"), False)):
+        assert push(TABLES.replace("crm.user}", declared), verb="plan") == 3
+        assert capsys.readouterr().err.count(warning) == warns
+    waits = stack.write("topics/crm.public.user/a.json", b'{"id": 1, "seen-at": 1}\n')
+    stack.admit(waits, items.PARKED, table=None, lane=None, topic="crm.public.user", reason="no rule", format="json")
+    assert push(TABLES.replace("crm.user}", instants), verb="plan") == 3
+    assert capsys.readouterr().err.count(warning) == 1
+    stack.ledger.tables.pin("crm.user", {**PINNED, "partition_by": ["seen_at"]})
+    push(TABLES.replace("crm.user}", instants), verb="plan")
+    assert warning not in capsys.readouterr().err, "a table with data keeps its partitions"
+
+
 MISSPELT_COLUMNS = [
     pytest.param("columns: {mask: {emaill: 3}}", "columns: emaill", id="mask"),
     pytest.param("columns: {hash: emaill, key: s/k}", "columns: emaill", id="hash"),
