@@ -202,7 +202,7 @@ def verdict(
     stored = store.columns(table)
     row = row_with_types(writer, config, {} if stored is None else stored.columns)
     try:
-        evolution = evolve_table(None if stored is None else stored.columns, row, config)
+        evolution = evolve_table(None if stored is None else stored.columns, row, config, untyped=writer.untyped)
     except Incompatible as error:
         evolution = refused(error)
     if as_json:

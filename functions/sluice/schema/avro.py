@@ -63,14 +63,18 @@ class MetaFields:
     position: PositionFields
 
 
+_INFERRED = ("sluice.csv.", "sluice.json.")  # names of the schemas that `sluice_formats` makes of values
+
+
 @dataclass(frozen=True)
 class WriterSchema:
-    """A writer schema as Sluice reads it."""
+    """A writer schema as Sluice reads it. `untyped` objects say no types (CSV, JSON without a schema)."""
 
     shape: str
     row: RowSchema
     meta: MetaFields
     fingerprint: str
+    untyped: bool = False
 
 
 def fingerprint(schema: Any) -> str:
@@ -98,7 +102,8 @@ def read_writer_schema(schema: Mapping[str, Any]) -> WriterSchema:
         meta_names = metadata_names(list(fields)) if shape == FLATTENED else frozenset()
         row = _row(types, [field for name, field in fields.items() if name not in meta_names])
         meta = _flattened_meta(meta_names, prefix)
-    return WriterSchema(shape, row, meta, fingerprint(schema))
+    untyped = str(record.get("name")).startswith(_INFERRED)
+    return WriterSchema(shape, row, meta, fingerprint(schema), untyped)
 
 
 def shape_of(schema: Mapping[str, Any]) -> str:

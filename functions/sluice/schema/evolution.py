@@ -182,8 +182,10 @@ def evolve_empty(before: Mapping[str, str]) -> Evolution:
     return Evolution(SAME, (), before)
 
 
-def evolve_table(before: Mapping[str, str] | None, row: RowSchema, config: TableConfig) -> Evolution:
-    """`evolve` for a row of `row_for_table`, by the table's configuration.
+def evolve_table(
+    before: Mapping[str, str] | None, row: RowSchema, config: TableConfig, *, untyped: bool = False
+) -> Evolution:
+    """`evolve` for a row of `row_for_table`, by the table's configuration; `untyped` is its writer's.
 
     Raises SchemaFrozen where it would change a frozen table, and Incompatible also where two columns have one name;
     where the position column is missing; where the column that marks deletions holds other values than text, whole
@@ -221,7 +223,7 @@ def evolve_table(before: Mapping[str, str] | None, row: RowSchema, config: Table
     try:
         found = evolve(before, row, record_key=config.record_key, partition_by=config.partition_by)
     except Incompatible as error:
-        raise _by_declared_type(error, row, config) if before is not None else error from None
+        raise _by_declared_type(error, row, config, untyped=untyped) if before is not None else error from None
     width = len(found.target.keys() - set(NAMES))
     if width > config.limits.schema_columns and len(found.target) > len(before or ()):
         new = next(name for name in found.target if name not in (before or ()))
@@ -237,18 +239,23 @@ def evolve_table(before: Mapping[str, str] | None, row: RowSchema, config: Table
     return found
 
 
-def _by_declared_type(error: Incompatible, row: RowSchema, config: TableConfig) -> Incompatible:
-    """The error with the rule's `types` for its cause, where these set the column's type."""
+def _by_declared_type(error: Incompatible, row: RowSchema, config: TableConfig, *, untyped: bool) -> Incompatible:
+    """The error with the rule's `types` for its cause, where these set the column's type, or no longer do."""
     name = error.facts["column"]
     column = row.column(name)
     declared = config.json_types.get(column.written_name if column else name) or config.json_types.get(name)
-    if column is None or declared is None:
+    if column is None or declared is None and not untyped:
         return error
+    if declared is not None:
+        cause, change, keep = f"The rule's `types` declares it as {declared}", "Take it out there", "keep it"
+    else:
+        cause = f"The objects say no types, and the rule's `types` has no entry for {column.written_name}"
+        change, keep = f"Restore the one that made it {error.facts['types'][0]}", "leave it out"
     return Incompatible(
         error.message,
         next_step=(
-            f"The rule's `types` declares it as {declared}. Take it out there, run `sluice config push`, then "
-            f"`sluice quarantine retry --code {error.code} --table {config.table}`. Or keep it and rebuild the table: "
+            f"{cause}. {change}, run `sluice config push`, then "
+            f"`sluice quarantine retry --code {error.code} --table {config.table}`. Or {keep} and rebuild the table: "
             f"`sluice pause {config.lane}`, `sluice rebuild table {config.table}`, push again, "
             f"`sluice resume {config.lane}`, and retry"
         ),

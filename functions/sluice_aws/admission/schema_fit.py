@@ -31,7 +31,7 @@ class SchemaFit:
         stored = self._columns.of(config.table)
         row = row_with_types(writer, config, stored or {})
         try:
-            evolve_table(stored, row, config)
+            evolve_table(stored, row, config, untyped=writer.untyped)
         except Incompatible as error:
             self._history.note(seen(config.table, writer.fingerprint, row, refused(error), at=self._now()))
             raise

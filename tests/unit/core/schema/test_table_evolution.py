@@ -5,6 +5,7 @@ import pytest
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.table import FREEZE, TableConfig
 from sluice.errors import Incompatible, SchemaFrozen
+from sluice.schema.avro import read_writer_schema
 from sluice.schema.columns import RowSchema, decimal_column, plain_column
 from sluice.schema.evolution import evolve, evolve_table, refused, rewritten_columns, widen
 from sluice.schema.table_row import row_for_table
@@ -89,6 +90,25 @@ def test_a_type_that_the_rule_declares_is_corrected_in_the_rule_or_by_a_rebuild(
     assert "at the source" not in described
     with pytest.raises(Incompatible, match="at the source"):
         evolve_table({"id": "int", "day": "bigint", "n": "int"}, row(id="int", n="string"), table)
+
+
+def test_a_type_that_the_rule_no_longer_declares_is_restored_there_or_the_table_rebuilt():
+    table = TableConfig("shop.rental", "shop", "rental", "x", ("id",), lane="big")
+    csv = {
+        "type": "record",
+        "name": "sluice.csv.Row",
+        "fields": [{"name": "id", "type": "int"}, {"name": "day", "type": ["null", "string"]}],
+    }
+    for name, untyped in (("sluice.csv.Row", True), ("sluice.json.Value", True), ("crm.Value", False)):
+        writer = read_writer_schema({**csv, "name": name})
+        with pytest.raises(Incompatible) as found:
+            evolve_table({"id": "int", "day": "date"}, writer.row, table, untyped=writer.untyped)
+        described = str(found.value)
+        assert "Column day is string and the table has date" in described
+        assert ("Change it back to date at the source" in described) is not untyped
+        restore = "the rule's `types` has no entry for day. Restore the one that made it date, run `sluice config push`"
+        assert (restore in described) is untyped
+        assert ("Or leave it out and rebuild the table: `sluice pause big`, `sluice rebuild" in described) is untyped
 
 
 def test_decimals_that_no_decimal_holds_say_how_many_digits_they_need():
