@@ -79,7 +79,7 @@ def page(
                     "main",
                     _header(described, now, window, unread, skipped, every_s, note),
                     _trouble(found, command),
-                    _tiles(status, tables),
+                    _tiles(status, tables, window),
                     _legend(),
                     backlog_section(backlog, window),
                     commits_section(tables, window),
@@ -134,22 +134,28 @@ def _trouble(found: Sequence[Trouble], command: CommandLine) -> Node:
     return tag("section", tag("h2", "What is wrong"), tag("ul", *items), class_=f"trouble{mild}", id="trouble")
 
 
-def _tiles(status: Mapping[str, Any], tables: Sequence[TablePast]) -> Node:
+def _tiles(status: Mapping[str, Any], tables: Sequence[TablePast], window: Window) -> Node:
     pending = sum(lane["pending"]["objects"] for lane in status["lanes"])
     size = sum(lane["pending"]["bytes"] for lane in status["lanes"])
     oldest = max((lane["pending"]["oldest_ms"] or 0 for lane in status["lanes"]), default=0)
     made = [commit for table in tables for commit in table.commits]
+    batches = {commit.batch for commit in made if commit.objects}
+    within = f"within {human_age(window.ms)}"
     aside, rows = status["set_aside"]["quarantined"], status["quarantined_rows"]
     return tag(
         "div",
         _tile("pending", f"{pending:,}", human_bytes(size) if pending else "no object is pending"),
-        _tile("oldest", human_age(oldest) if pending else "-", "since it was admitted"),
+        _tile(
+            "oldest",
+            human_age(oldest) if pending else "-",
+            "since it was admitted" if pending else "no object is pending",
+        ),
         _tile(
             "committed",
             f"{sum(commit.objects for commit in made):,}",
-            f"objects in {counted(len({commit.batch for commit in made if commit.objects}), 'batch', 'batches')}",
+            f"objects in {counted(len(batches), 'batch', 'batches')} {within}",
         ),
-        _tile("changes", f"{sum(commit.changes for commit in made):,}", f"in {counted(len(tables), 'table')}"),
+        _tile("changes", f"{sum(commit.changes for commit in made):,}", f"in {counted(len(tables), 'table')} {within}"),
         _tile(
             "quarantined",
             f"{aside['objects']:,}{'+' if aside['more'] else ''}",

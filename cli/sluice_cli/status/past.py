@@ -184,7 +184,7 @@ def _run(name: str, batches: Sequence[PastBatch], item: Mapping[str, Any], now: 
     if began is None:
         return None
     lane = item.get("lane") or (batches[0].manifest.lane if batches else "")
-    state = item.get("state") or "expired"
+    state = item.get("state") or "ended"
     ended = item.get("ended_at") or (None if item else max(committed, default=began))
     return RunPast(
         name,

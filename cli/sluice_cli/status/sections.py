@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sluice.config.values import DURATION
 from sluice.lane.machine import HALTED, IDLE, PAUSED, STARTING
 from sluice.lane.machine import RUNNING as LANE_RUNS
 from sluice.services.requests import FAILED, OPEN
@@ -64,7 +63,7 @@ def lanes_section(lanes: Sequence[Mapping[str, Any]], links: Mapping[str, str]) 
             (
                 head(lane["lane"]),
                 badge(lane["state"], _LANES.get(lane["state"], RESTS)),
-                long(lane["summary"]),
+                long(NONE if lane["summary"] == lane["state"] else lane["summary"]),
                 count(lane["pending"]["objects"]),
                 number(human_bytes(size) if size else None),
                 number(age(lane["pending"]["oldest_ms"])),
@@ -91,7 +90,7 @@ def tables_section(
         "#oldest",
         "#last commit",
         "#readable after: median",
-        "#95 %",
+        "#readable after: 95 %",
         "#freshness",
         "#committed",
         "#quarantined",
@@ -115,7 +114,7 @@ def _table(state: Mapping[str, Any], own: TablePast | None, link: str | None, no
         number(None if last is None else f"{human_age(now - last)} ago"),
         number(age(own.p50_ms if own else None)),
         number(age(own.p95_ms if own else None)),
-        number(None if freshness is None else DURATION.write(freshness)),
+        number(None if freshness is None else human_age(freshness * 1000)),
         count(state["committed"]["objects"]),
         count(state["quarantined"]["objects"]),
         count(state["quarantined"]["rows"]),

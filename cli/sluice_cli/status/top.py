@@ -16,7 +16,6 @@ from rich.text import Text
 
 from sluice.batch.merged_again import changes_of_table
 from sluice.config.document import Configuration
-from sluice.config.values import DURATION
 from sluice.ledger.ports import Ledger
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
@@ -218,7 +217,7 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
         more = (
             human_bytes(table["bytes"]),
             f"{table['claimed']:,}",
-            "-" if table["freshness_s"] is None else DURATION.write(table["freshness_s"]),
+            "-" if table["freshness_s"] is None else human_age(table["freshness_s"] * 1000),
             f"{table['objects']:,}",
             f"{table['changes']:,}",
         )
@@ -235,7 +234,7 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
         counts = (_age(run["held_ms"]), "-" if run["batches"] is None else str(run["batches"]))
         runs.add_row(
             Text(run["run"]),
-            Text(run["state"] or "expired"),
+            Text(run["state"] or "ended"),
             *(() if narrow else counts),
             Text(visible(run["reason"] or "")[:120], "red"),
         )

@@ -103,6 +103,31 @@ def test_a_stack_without_trouble_says_that_nothing_is_wrong():
     assert "Nothing is wrong" in page and "What is wrong" not in page
 
 
+def test_counts_of_the_past_name_its_length(shown):
+    text = "|".join(shown.texts)
+    assert "|objects in 275 batches within 1 d|" in text and "|in 3 tables within 1 d|" in text
+
+
+def test_the_oldest_of_no_pending_objects_has_no_admission():
+    status = healthy()
+    idle = {"pending": {"objects": 0, "bytes": 0, "oldest_ms": None}}
+    status["lanes"] = [{**lane, **idle} for lane in status["lanes"]]
+    text = "|".join(Page(sample_page(status)).texts)
+    assert "|oldest|-|no object is pending|" in text and "since it was admitted" not in text
+
+
+def test_a_duration_has_one_form_on_the_page(shown):
+    text = "|".join(shown.texts)
+    assert "its freshness is 15 min" in text and "|15 min|" in text and "|1 min|" in text
+    assert not re.search(r"\|[0-9]+[smhd]\|", text)
+
+
+def test_the_reason_of_a_lane_does_not_repeat_its_state(shown):
+    text = "|".join(shown.texts)
+    assert "|Spark is running for 12 min|" in text
+    assert "paused|paused|" not in text and "idle|idle|" not in text
+
+
 def test_a_lane_that_keeps_failing_is_wrong_before_it_halts():
     status = healthy()
     status["lanes"][0].update(failures=2, reason="no capacity\nat line 3")

@@ -120,7 +120,7 @@ def test_a_run_is_described_from_its_item_or_later_from_its_batches():
     ]
     known = {"run-1": {"lane": "main", "requested_at": T + 1_100, "started_at": T + 1_900, "state": "running"}}
     old, new = runs(batches, known, T + 9_000)
-    assert (old.run, old.began_at, old.ended_at, old.state) == ("run-0", T - 9_000, T - 8_000, "expired")
+    assert (old.run, old.began_at, old.ended_at, old.state) == ("run-0", T - 9_000, T - 8_000, "ended")
     assert (new.run, new.requested_at, new.began_at, new.ended_at, new.batches, new.changes) == (
         "run-1",
         T + 1_100,
