@@ -20,6 +20,7 @@ LOCAL, DEPLOYED = "local", "deployed"
 STACK_VARIABLE = "SLUICE_STACK"
 HOME_VARIABLE = "SLUICE_HOME"  # the folder that holds local.json
 HOME_FOLDER, LOCAL_FILE = ".sluice", "local.json"
+ENDED_FILE = "ended"  # of a local stack whose emulator ended unexpectedly, with the time; until the next start
 
 _OUTPUTS = {"bronze": "BronzeBucket", "silver": "SilverBucket", "artifacts": "ArtifactBucket", "ledger": "LedgerTable"}
 
@@ -106,6 +107,13 @@ def find_target(stack: str | None, environment: Mapping[str, str], folder: Path)
         return deployed_target(named, environment)
     file = local_file(environment, folder)
     if file is None:
+        ended = _ended_stack(environment, folder)
+        if ended is not None:
+            raise NoTarget(
+                f"No stack to work on: the emulator of the local stack in {ended[0]} ended unexpectedly at {ended[1]}",
+                next_step="`sluice local up` says what is lost and starts another; or name a deployed one with "
+                "--stack NAME or SLUICE_STACK",
+            )
         raise NoTarget(
             "No stack to work on",
             next_step="Start one with `sluice local up`, or name a deployed one with --stack NAME or SLUICE_STACK",
@@ -115,12 +123,24 @@ def find_target(stack: str | None, environment: Mapping[str, str], folder: Path)
 
 def local_file(environment: Mapping[str, str], folder: Path) -> Path | None:
     """The file of a running local stack: in SLUICE_HOME, else in `.sluice` of `folder` or of the nearest parent."""
+    places = (home / LOCAL_FILE for home in _homes(environment, folder))
+    return next((place for place in places if place.is_file()), None)
+
+
+def _homes(environment: Mapping[str, str], folder: Path) -> list[Path]:
     home = environment.get(HOME_VARIABLE)
     if home:
-        places = [Path(home) / LOCAL_FILE, Path(home) / HOME_FOLDER / LOCAL_FILE]
-    else:
-        places = [parent / HOME_FOLDER / LOCAL_FILE for parent in (folder, *folder.parents)]
-    return next((place for place in places if place.is_file()), None)
+        return [Path(home), Path(home) / HOME_FOLDER]
+    return [parent / HOME_FOLDER for parent in (folder, *folder.parents)]
+
+
+def _ended_stack(environment: Mapping[str, str], folder: Path) -> tuple[Path, str] | None:
+    """The folder of a local stack whose emulator ended unexpectedly, and when; None after a regular end."""
+    for home in _homes(environment, folder):
+        note = home / ENDED_FILE
+        if note.is_file():
+            return home, note.read_text(encoding="utf-8")
+    return None
 
 
 def local_target(file: Path) -> Target:

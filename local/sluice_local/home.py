@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
+from sluice_aws.stack import ENDED_FILE
 from sluice_local.cache import locked
 from sluice_local.emulators.ministack_program import ASKED, COMPLETE
 from sluice_local.errors import AlreadyRunning, NotRunning
@@ -19,7 +20,6 @@ from sluice_local.processes import LOOPBACK
 _FOLDER = ".sluice"
 _VARIABLE = "SLUICE_HOME"
 _ADDRESSES = "addresses.json"
-_ENDED = "ended"  # when the emulator ended unexpectedly, until the next start
 
 
 @dataclass(frozen=True)
@@ -88,15 +88,15 @@ class Home:
 
     def note_lost(self, at: datetime, log: Path) -> None:
         """Note that the emulator ended unexpectedly, and copy its log, which the next start removes."""
-        shutil.copyfile(log, self.path / f"{_ENDED}.log")
-        (self.path / _ENDED).write_text(f"{at.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC", encoding="utf-8")
+        shutil.copyfile(log, self.path / f"{ENDED_FILE}.log")
+        (self.path / ENDED_FILE).write_text(f"{at.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC", encoding="utf-8")
 
     def lost(self) -> str | None:
         """What is lost since the last stack's emulator ended unexpectedly; None after a regular end."""
-        ended = self.path / _ENDED
+        ended = self.path / ENDED_FILE
         if not ended.exists():
             return None
-        logs = " and ".join(str(log) for log in (self.path / f"{_ENDED}.log", self.log) if log.exists())
+        logs = " and ".join(str(log) for log in (self.path / f"{ENDED_FILE}.log", self.log) if log.exists())
         return (
             f"The emulator of the last stack ended unexpectedly at {ended.read_text(encoding='utf-8')}. Its buckets, "
             f"tables and ledger were in its memory and are gone with it. Its output is in {logs}. "
@@ -105,7 +105,7 @@ class Home:
 
     def forget_lost(self) -> None:
         """Remove the note of `note_lost`, after it was shown to whoever starts a stack."""
-        (self.path / _ENDED).unlink(missing_ok=True)
+        (self.path / ENDED_FILE).unlink(missing_ok=True)
 
     @contextmanager
     def own(self) -> Iterator[None]:

@@ -1,5 +1,7 @@
 """The verbs on an emulated stack: S3, DynamoDB and CloudFormation."""
 
+from datetime import datetime, timezone
+
 import pytest
 from builders import to_a_terminal, unstyled
 from emulation.stack import NOW, REGION, describe
@@ -9,6 +11,7 @@ from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.errors import TableWentBack, UnreadableManifest
 from sluice.ledger import keys as items
 from sluice_cli.main import run
+from sluice_local.home import Home
 
 TABLES = """
 defaults: {record_key: [id]}
@@ -47,6 +50,22 @@ def test_without_any_stack_the_next_step_is_printed(stack, monkeypatch, capsys):
         capsys.readouterr().err == "error: No stack to work on\n"
         "next step: Start one with `sluice local up`, or name a deployed one with --stack NAME or SLUICE_STACK\n"
     )
+
+
+def test_a_local_stack_whose_emulator_ended_is_named(stack, monkeypatch, tmp_path, capsys):
+    monkeypatch.delenv("SLUICE_STACK")
+    home = Home(tmp_path / ".sluice")
+    home.path.mkdir()
+    (tmp_path / "emulator.log").write_text("out of memory")
+    home.note_lost(datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc), tmp_path / "emulator.log")
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    assert run(["status"]) == 5
+    said = capsys.readouterr().err
+    assert f"emulator of the local stack in {home.path} ended unexpectedly at 2026-01-02 03:04:05 UTC\n" in said
+    assert "next step: `sluice local up` says what is lost" in said
+    home.forget_lost()
+    assert run(["status"]) == 5 and capsys.readouterr().err.startswith("error: No stack to work on\n")
 
 
 def test_a_missing_stack_is_reported_in_one_line(stack, capsys):
