@@ -12,6 +12,7 @@ import typer
 from rich.text import Text
 
 from sluice.config.document import Configuration
+from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.ledger.keys import COMMITTED, IGNORED, PENDING
 from sluice.ledger.keys import SUPERSEDED as SUPERSEDED_STATE
 from sluice.ledger.ports import Ledger
@@ -22,7 +23,7 @@ from sluice_aws.errors import ConfigurationUnreadable
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
-from sluice_cli.ingest.blocked import BlockedTable, blocked_tables
+from sluice_cli.ingest.blocked import BlockedTable, blocked_tables, with_names
 from sluice_cli.ingest.parked import judged_now, waits_for_rule
 from sluice_cli.ingest.set_aside import reason_of
 from sluice_cli.ingest.survey import (
@@ -120,13 +121,15 @@ def _active(store: ConfigStore) -> Configuration | None:
 class WaitResult:
     """The result of a wait that began at `began` (epoch ms), and its seconds.
 
-    `blocked` are tables whose objects no run will claim.
+    `blocked` are tables whose objects no run will claim. `failing` says of tables that wait after a failure what their
+    last error is, and when they are tried again.
     """
 
     found: Survey
     seconds: float
     began: int
     blocked: tuple[BlockedTable, ...] = ()
+    failing: tuple[str, ...] = ()
 
     def succeeded(self, *, strict: bool) -> bool:
         """True if the command succeeds."""
@@ -200,8 +203,10 @@ class Waiter:
                 continue
             stopped = found.halted or found.paused
             blocked = () if stopped else blocked_tables(records.values(), self._configuration, self._ledger)
-            if stopped or blocked or seconds >= timeout_s:
+            if stopped or blocked:
                 return WaitResult(found, seconds, began_ms, blocked)
+            if seconds >= timeout_s:
+                return WaitResult(found, seconds, began_ms, failing=self._failing(found))
             # Only if every object is pending can freshness or a back-off be what delays them.
             held = (
                 describe_tables(found, self._ledger.tables.all(), self._configuration(), self._now())
@@ -214,6 +219,19 @@ class Waiter:
                 listed, listed_at = self._bronze.identities(), self._clock()
             pause = min(max(PAUSE_PER_POLL * (self._clock() - polled_at), SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
             self._sleep(max(0.0, min(pause, timeout_s - seconds)))
+
+    def _failing(self, found: Survey) -> tuple[str, ...]:
+        """What was wrong with each waiting table in back-off, and when it is tried again."""
+        configuration, now = self._configuration(), self._now()
+        described = []
+        for table, state in sorted(self._ledger.tables.get_many(sorted(found.waiting_tables)).items()):
+            if state.backoff_until is None or state.backoff_until <= now:
+                continue
+            config = config_by_pinned_topic(configuration, table, state.pinned)
+            error = with_names(state.last_error or "no error is recorded", table, config.lane if config else None)
+            due = human_age(state.backoff_until - now + 999)
+            described.append(f"{table} failed; retrying in {due}. Its last error: {error}")
+        return tuple(described)
 
 
 class Shower:
@@ -266,6 +284,8 @@ def _print(outcome: WaitResult, timeout_s: float) -> None:
     for table in outcome.blocked:
         say_error(f"{table.table} {table.reason}, and {counted(table.objects, 'object')} will wait", table.next_step)
     if not found.settled and not found.halted and not found.paused and not outcome.blocked:
+        for failing in outcome.failing:
+            say(failing)
         say_error(f"not settled within {human_age(round(timeout_s * 1000))}", "`sluice status` shows the lanes")
 
 
@@ -370,6 +390,7 @@ def _document(outcome: WaitResult, strict: bool) -> dict[str, Any]:
         "halted": [{"lane": lane.lane, "failures": lane.failures, "reason": lane.reason} for lane in found.halted],
         "paused": [lane.lane for lane in found.paused],
         "standing_tables": [vars(table) for table in outcome.blocked],
+        "failing_tables": list(outcome.failing),
     }
 
 

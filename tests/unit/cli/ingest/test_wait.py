@@ -290,6 +290,17 @@ def test_it_gives_up_at_its_timeout():
     assert not outcome.found.settled and 3.0 <= outcome.seconds < 4.0
 
 
+@pytest.mark.parametrize(("backoff_until", "quoted"), [(NOW + 90_000, 1), (NOW, 0), (None, 0)])
+def test_a_timeout_quotes_the_last_error_of_a_table_in_back_off(backoff_until, quoted, capsys):
+    failed = {"failures": 2, "last_error": "Out of memory. `sluice pause LANE`", "backoff_until": backoff_until}
+    state = TableState("crm.user", pinned={"topic": "crm.public.user"}, **failed)
+    outcome = SteppingStack({"states": {A: "pending"}, "known": [state]}).wait(3.0)
+    _print(outcome, 3.0)
+    said = capsys.readouterr().err
+    quote = "crm.user failed; retrying in 1 min 30 s. Its last error: Out of memory. `sluice pause main`\n"
+    assert said.count(quote) == said.count("Out of memory") == quoted and "error: not settled within 3 s\n" in said
+
+
 @pytest.mark.parametrize(
     ("lane", "words"),
     [
