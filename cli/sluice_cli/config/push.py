@@ -48,6 +48,7 @@ from sluice_cli.config.review import (
     review,
     with_first_data,
 )
+from sluice_cli.config.risks import drop_in_glue
 from sluice_cli.config.yaml_lines import ConfigurationMistakes
 from sluice_cli.errors import no_tables_file
 from sluice_cli.terminal.guard import visible
@@ -306,12 +307,9 @@ def _other_partitions(stack: _Stack, plan: Plan, before: Configuration | None, a
         rebuilt = f"{REPLACED}{table.table}/"  # a table that never had data is not in the catalog
         change = changes["partition_by"]
         if change.rebuild or not change.of_data and next(stack.objects.keys(stack.target.silver, rebuilt), None):
-            drop = f"aws glue delete-table --database-name {had.database} --name"
-            yield (
-                f"{table.table} gets other partitions, and Glue can't change those that it has. After the rebuild, and "
-                f"before `sluice resume {new.lane}`, drop the table in Glue (its data stays), or its sync fails: "
-                f"{', '.join(f'`{drop} {name}`' for name in sorted(kept))}"
-            )
+            drop = drop_in_glue(had.database, sorted(kept), new.lane)
+            keeps = f"{table.table} gets other partitions, and Glue can't change those that it has"
+            yield f"{keeps}. After the rebuild, and {drop}"
 
 
 class _Counted:

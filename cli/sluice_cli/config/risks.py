@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from sluice.config.table import FREEZE, HARD, IGNORE
@@ -13,6 +13,15 @@ UNFIT_TYPES = (
     f"{UNFIT}. To change the type of a stored column, rebuild the table: `sluice pause LANE`, "
     "`sluice rebuild table TABLE`, push, `sluice resume LANE`"
 )
+
+
+def drop_in_glue(database: str, tables: Iterable[str], lane: str) -> str:
+    """The step, of a sentence about a table of `lane` that gets other partitions, which drops its tables in Glue."""
+    drop = f"aws glue delete-table --database-name {database} --name"
+    return (
+        f"before `sluice resume {lane}`, drop the table in Glue (its data stays), or its sync fails: "
+        f"{', '.join(f'`{drop} {name}`' for name in tables)}"
+    )
 
 
 def _if_lower(consequence: str) -> _Risk:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sluice.catalog.tables import names_of
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_topic, config_in_force
 from sluice.config.table import TableConfig
@@ -22,6 +23,7 @@ from sluice_aws.s3.move_prefix import Mover
 from sluice_aws.s3.objects import Objects, pages_of_bronze
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.stack import Target
+from sluice_cli.config.risks import drop_in_glue
 from sluice_cli.errors import CannotRebuild
 from sluice_cli.tables.rebuild_plan import ReplayPlan, counts_of, obstacles, plan_replay
 from sluice_cli.terminal.interaction import Yes, ask, bars, counting
@@ -124,6 +126,10 @@ def table(
     pending = counted(replayed, "object")
     print_line(f"{name}: {pending} pending again, the old data is kept in s3://{target.silver}/{rebuild.to}")
     say(f"Push a changed configuration now, if there is one. Then `sluice resume {rebuild.lane} && sluice wait`")
+    if rebuild.drop_in_glue:
+        say(
+            f"warning: if it gives {name} other partitions, Glue can't change those that it has: {rebuild.drop_in_glue}"
+        )
     if plan.quarantined:
         objects = counted(len(plan.quarantined), "object is", "objects are")
         say(f"{objects} in quarantine: `sluice quarantine retry --table {name}` after that")
@@ -231,6 +237,13 @@ class Rebuild:
             "skipped_documents": described_documents(plan.skipped),
             "other_generations": sum(number != self._config_now.generation for number in plan.generations.values()),
         }
+
+    @property
+    def drop_in_glue(self) -> str:
+        """The step that lets the catalog take other partitions; empty for a table that it doesn't have."""
+        names, config = names_of(self._config_now), self._config_now
+        tables = sorted(entry.table for entry in names.entries)
+        return drop_in_glue(names.database, tables, self.lane) if config.catalog.sync and tables else ""
 
     def _folders(self) -> Iterator[tuple[str, str]]:
         """The folders to move, each with its name at the new place."""

@@ -90,6 +90,18 @@ def merged(stack, tmp_path, capsys):
     return found
 
 
+@pytest.mark.parametrize("catalog", ["", ", catalog: off"])
+def test_a_rebuild_names_what_other_partitions_must_drop_in_glue(merged, tmp_path, capsys, catalog):
+    (tmp_path / "tables.yaml").write_text(TABLES.replace("KEY", f"id{catalog}"))
+    assert run(["config", "push", "--yes", str(tmp_path / "tables.yaml")]) == 0
+    merged.stack.ledger.lanes.pause("main", "test")
+    capsys.readouterr()
+    assert run(["rebuild", "table", TABLE, "--yes"]) == 0
+    said = capsys.readouterr().err.replace("\n", " ")
+    drop = "before `sluice resume main`, drop the table in Glue (its data stays), or its sync fails: `aws glue "
+    assert (drop in said and "--database-name crm --name user_all`" in said) is not bool(catalog)
+
+
 def test_a_dry_run_shows_steps_and_obstacles_and_changes_nothing(merged, capsys):
     before = merged.silver()
     merged.stack.s3.delete_object(Bucket="s-bronze", Key="new", VersionId=merged.new.version)
