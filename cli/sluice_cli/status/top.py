@@ -22,6 +22,7 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_cli.status.overview import describe_trouble, lanes_and_tables
+from sluice_cli.terminal.aws_errors import is_transient
 from sluice_cli.terminal.durations import TimeSpan, at_least
 from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.output import (
@@ -35,6 +36,7 @@ from sluice_cli.terminal.output import (
     print_json,
     visible,
 )
+from sluice_cli.terminal.run import AWS_ERRORS, unanswered
 from sluice_read.moments import clock
 
 EVERY_S, LEAST_EVERY_S = TimeSpan(2), 0.5
@@ -55,7 +57,8 @@ def top(
 ) -> None:
     """Watch lanes, pending objects, freshness and runs until Ctrl-C.
 
-    With --json, or if stdout is not a terminal, shows the state once. `sluice status` lists set-aside objects.
+    While AWS throttles or doesn't answer, the last state stays, with the reason above it. With --json, or if stdout is
+    not a terminal, shows the state once. `sluice status` lists set-aside objects.
 
     Examples:
 
@@ -90,16 +93,23 @@ def _watch(ledger: Ledger, store: ConfigStore, document: dict[str, Any], every: 
             took = 0.0
             while True:
                 time.sleep(max(every, SHARE * took))
-                began = time.monotonic()
-                document = look(ledger, epoch_ms(), store.load(), document)
+                began, failure = time.monotonic(), None
+                try:
+                    document = look(ledger, epoch_ms(), store.load(), document)
+                except AWS_ERRORS as error:
+                    if not is_transient(error):
+                        raise
+                    failure = unanswered(error)
                 took = time.monotonic() - began
-                live.update(_fitted(document, console), refresh=True)
+                live.update(_fitted(document, console, failure), refresh=True)
     except KeyboardInterrupt:
         console.print(_fitted(document, console))
 
 
-def _fitted(document: dict[str, Any], console: Console) -> RenderableType:
-    return screen(document, height=console.height, width=console.width)
+def _fitted(document: dict[str, Any], console: Console, failure: str | None = None) -> RenderableType:
+    """The screen; with the `failure` of the last look above the state of the one before."""
+    shown = screen(document, height=console.height - (1 if failure else 0), width=console.width)
+    return Group(Text(f"{visible(failure)}: trying again", "red"), shown) if failure else shown
 
 
 _WRAPPED, WRAPPED_LEAST = ("state", "trouble", "reason"), 12  # columns of texts, and their least width

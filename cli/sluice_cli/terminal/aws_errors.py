@@ -20,6 +20,21 @@ _UNANSWERED = (aws.EndpointConnectionError, aws.ConnectTimeoutError)
 _ACTION = re.compile(r"not authorized to perform: ([a-z0-9-]{1,40}:[A-Za-z0-9]{1,80})(?![^\s.,])")
 _DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403"})
 
+SERVER_FAULT, TOO_MANY = 500, 429  # HTTP status codes
+_THROTTLED = frozenset(
+    (
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestTimeout",
+        "SlowDown",
+        "ThrottledException",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+    )
+)
+
 _LOGIN = "The session has expired: run `aws sso login`, or get new credentials as you got these"
 _PROFILE = "Correct the profile in ~/.aws/config and ~/.aws/credentials, or choose another by AWS_PROFILE"
 _KEYS = (
@@ -101,6 +116,15 @@ def failure_of(error: BotoCoreError | ClientError, *, otherwise: str = SEE_DOCTO
             needed = action[1] if action else f"the call {error.operation_name}"
             return AwsFailure(message, f"Allow {needed} to this user or role", REFUSED)
     return AwsFailure(message, otherwise, REFUSED)
+
+
+def is_transient(error: BotoCoreError | ClientError) -> bool:
+    """True for an error that a later call may not have: no or a broken answer, throttling, a fault of the service."""
+    if not isinstance(error, ClientError):
+        return isinstance(error, (aws.ConnectionError, aws.HTTPClientError))
+    code = error.response.get("Error", {}).get("Code", "")
+    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    return status >= SERVER_FAULT or status == TOO_MANY or code in _THROTTLED
 
 
 def _unanswered_step(url: str) -> str:

@@ -5,11 +5,14 @@ import re
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ReadTimeoutError
 
+from sluice_cli.status import top
 from sluice_cli.status.status import print_status
 from sluice_cli.status.top import PIPE_WIDTH, screen
 from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.trace.history import COLUMNS
+from sluice_read.moments import clock
 from tools.status_pictures import NOW, lane, run_name, sample_page, sample_status
 
 DOCUMENT = {
@@ -118,3 +121,54 @@ def test_the_documented_columns_are_those_of_the_tool():
     assert headings == [line.split() for line in text if line.startswith(("lane ", "table ", "run "))]
     shown = page.partition("$ sluice history\n")[2].splitlines()[0]
     assert shown.split() == list(COLUMNS)
+
+
+def refused(code, status=400):
+    about = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(about, "Query")
+
+
+def watched(monkeypatch, *looks):
+    """What a terminal gets of `sluice top` while it looks so often, each with this state or error; then Ctrl-C."""
+    left = list(looks)
+
+    def look(*_):
+        found = left.pop(0) if left else KeyboardInterrupt()
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    monkeypatch.setattr(top, "look", look)
+    monkeypatch.setattr(top.time, "sleep", lambda seconds: None)
+    store = type("Store", (), {"load": lambda self: None})()
+    console = escaping_console(file=io.StringIO(), force_terminal=True, width=100, height=30)
+    try:
+        top._watch(None, store, DOCUMENT, 2.0, console)
+    finally:
+        shown = console.file.getvalue()
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (refused("ThrottlingException"), "AWS refused Query (ThrottlingException): trying again"),
+        (refused("InternalServerError", 500), "AWS refused Query (InternalServerError): trying again"),
+        (ReadTimeoutError(endpoint_url="https://a"), "no answer came in time: trying again"),
+        (EndpointConnectionError(endpoint_url="https://a"), "nothing answers at https://a: trying again"),
+    ],
+)
+def test_an_error_that_passes_is_shown_and_the_watch_goes_on(monkeypatch, error, words):
+    later = {**DOCUMENT, "at": NOW + 60_000}
+    shown = watched(monkeypatch, error, later)
+    assert shown.count(words) == 1 and "12 min" in shown.partition(words)[2], "the state stays below it"
+    assert f"{clock(NOW + 60_000)}" in shown.partition(words)[2]
+
+
+@pytest.mark.parametrize(
+    "error", [refused("ExpiredTokenException"), refused("AccessDenied", 403), NoCredentialsError()]
+)
+def test_an_error_that_stays_ends_the_watch(monkeypatch, error):
+    with pytest.raises(type(error)) as ended:
+        watched(monkeypatch, error, DOCUMENT)
+    assert ended.value is error
