@@ -36,6 +36,13 @@ def test_the_positions_that_connectors_must_add_are_those_that_the_advice_names(
     assert len(named) == 5 and all(f"`{fields}`" in DOCUMENT for fields in named)
 
 
+def test_the_rules_for_debezium_take_a_table_with_a_key_of_its_own_first():
+    block = DOCUMENT[DOCUMENT.index("```yaml") :].split("```")[1].removeprefix("yaml\n")
+    user, sale = (read_tables(block).table_for_topic(topic) for topic in ("tickit.crm.user", "tickit.ecomm.sale"))
+    assert (user.table, user.record_key) == ("crm.user", ("userid",))
+    assert (sale.table, sale.record_key, sale.position) == ("ecomm.sale", ("id",), None)
+
+
 def test_the_rule_for_aws_dms_makes_a_table_of_each_topic():
     rules = [read_tables(block) for block in re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.S)]
     (found,) = filter(None, (each.table_for_topic("public.film") for each in rules))
