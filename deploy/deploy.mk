@@ -28,7 +28,7 @@ package:  ## build the Spark artifacts for both architectures
 # The release is uploaded first, and one `sam deploy` changes functions and release together. Only the first time there is
 # no bucket yet: then a deployment without a release makes it, and until the second one admit starts no run.
 # PARAMETERS="MaximumCpu='32 vCPU'" sets more, over those of samconfig.toml. What is quoted within them, SAM reads itself.
-# CloudFormation can't change a started application: lanes rest while it must.
+# CloudFormation can't change a started application: lanes are paused while that is needed.
 SLUICE = $(SLUICE_COMMAND) --stack $(STACK)
 RELEASE = .aws-sam/release
 # SAM asks where samconfig.toml says so (confirm_changeset), but not without a terminal, as the steps of `sluice`: it would
@@ -59,6 +59,6 @@ on-aws:
 		exit 2; \
 	fi
 
-delete: checked  ## bring Spark to rest and delete the stack; buckets, ledger and key stay
+delete: checked  ## stop Spark and delete the stack, without a question; buckets, ledger and key stay
 	$(SLUICE) standstill begin --yes
 	$(SAM) delete --config-env $(ENV) --stack-name $(STACK) --no-prompts
