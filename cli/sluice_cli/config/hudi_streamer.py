@@ -49,11 +49,12 @@ def import_properties(
 ) -> None:
     """Translate a Hudi Streamer configuration into a rule of tables.yaml. Needs no stack.
 
-    The rule has the topic, table, record key, partition columns, table type, hours of history and file sizes. Every
+    The rule has the topic, table, record key, partition columns, table type, `time_travel` and file sizes. Every
     other option is named with the reason why it is left out; its value is never shown, since it may be a secret.
     For a MultiTable Streamer, name the common properties: the files of its tables are read from the same folder.
     Load the new table from bronze, at another path than the Streamer's: Sluice can't continue another tool's table.
-    The exit code is 1 if a choice is open; options that are left out don't count.
+    `sluice table adopt` then adds the rows that bronze no longer has. The exit code is 1 if a choice is open; options
+    that are left out don't count.
 
     Examples:
 
