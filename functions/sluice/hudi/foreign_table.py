@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from sluice.changes.hidden_columns import NAMES, ORDERING_FIELD
 from sluice.config.table import TableConfig
 from sluice.errors import Incompatible, NotAdoptable
 from sluice.hudi import table_properties
+from sluice.names import stored_name
 from sluice.schema import columns as kinds
 from sluice.schema.columns import Column, plain_column
 from sluice.schema.evolution import NARROWER, SAME, widen
@@ -101,6 +102,7 @@ def check_adoptable(properties: Mapping[str, str], config: TableConfig) -> Forei
         )
     if found.ordering == ORDERING_FIELD:
         raise _refused("Sluice wrote it", "To move a table of Sluice, merge its objects again: `sluice rebuild table`")
+    _refuse_other_letters(found.record_key, config.record_key)
     if found.record_key != config.record_key:
         raise _refused(
             f"its record key is {', '.join(found.record_key) or 'generated'}, and the rule's is "
@@ -135,9 +137,10 @@ def adopted_columns(
     `source` says what raw values mean: the columns of the source's newest schema, or those that the other table states
     itself (`stated_moments`). A column that only the adopting table has becomes null, one that it doesn't have is left.
     Raises NotAdoptable for a column that the adopting table's type can't hold, and for a missing one of the key or of
-    the partitions.
+    the partitions, and for one whose name the adopting table stores in other letters.
     """
     own = {name: kind for name, kind in table.items() if name not in NAMES}
+    _refuse_other_letters(found, own)
     both = tuple(name for name in own if name in found)
     other = [name for name in both if not _holds(own[name], found[name])]
     raw = tuple(name for name in other if name in source and RAW_TYPES.get(source[name].kind) == found[name])
@@ -172,6 +175,17 @@ def stated_moments(avro_schema: str, table: Mapping[str, str]) -> dict[str, Colu
             if logical in _LOCAL_MOMENTS and table.get(name) == "timestamp":
                 found[name] = plain_column(name, _LOCAL_MOMENTS[logical], True, logical)
     return found
+
+
+def _refuse_other_letters(names: Iterable[str], own: Collection[str]) -> None:
+    """Refuse columns of names that Sluice stores in other letters: their values would be left out, unseen."""
+    other = {name: stored_name(name) for name in names if name not in own and stored_name(name) in own}
+    if other:
+        renamed = ", ".join(f"{name} to {stored}" for name, stored in other.items())
+        raise _refused(
+            f"Sluice stores names in letters of ASCII, and it has {', '.join(other)}",
+            f"Rename {renamed} in a copy of the table, and adopt that",
+        )
 
 
 def _holds(stored: str, written: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -129,6 +130,19 @@ def test_columns_are_compared_by_name_and_type() -> None:
 def test_columns_that_would_lose_values_are_refused(found: dict[str, str], reason: str) -> None:
     with pytest.raises(NotAdoptable, match=reason):
         adopted_columns(found, {"id": "int", "name": "string"}, table(), {})
+
+
+def test_columns_that_sluice_stores_in_other_letters_are_refused() -> None:
+    own = {"id": "int", "gr_u00f6_u00dfe": "string"}
+    reason = "it has größe. Rename größe to gr_u00f6_u00dfe in a copy of the table, and adopt that"
+    with pytest.raises(NotAdoptable) as refused:
+        adopted_columns({"id": "int", "größe": "string", "höhe": "int"}, own, table(), {})
+    assert reason in str(refused.value) and "höhe" not in str(refused.value)
+    assert adopted_columns({"id": "int", "höhe": "int"}, own, table(), {}).left == ("höhe",), "no column takes it"
+    key = replace(table(), record_key=("gr_u00f6_u00dfe",))
+    with pytest.raises(NotAdoptable) as refused:
+        check_adoptable({**STREAMER, "hoodie.table.recordkey.fields": "größe"}, key)
+    assert reason in str(refused.value)
 
 
 def test_the_unit_of_a_moment_is_the_other_tables_own() -> None:
