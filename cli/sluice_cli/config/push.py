@@ -12,10 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
+from sluice.batch.claim import TableState
 from sluice.catalog.tables import names_of
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import pinned_topic
-from sluice.errors import ChangeRefused
+from sluice.errors import ChangeRefused, CommandFailed
 from sluice.lane.machine import PAUSED
 from sluice.ledger.keys import PARKED, QUARANTINED
 from sluice.ledger.ports import Ledger
@@ -40,6 +41,7 @@ from sluice_cli.config.plan import (
     with_misfits,
 )
 from sluice_cli.config.review import (
+    ClaimedPart,
     TableInUse,
     known_tables,
     lane_names,
@@ -149,6 +151,7 @@ def push(
     changed = before is None or before.version != configuration.version
     if changed:
         _store(opened, configuration)
+    begun = _begun_meanwhile(opened, before, configuration) if changed else ()
     unparked = unpark(opened.ledger, configuration, epoch_ms)
     lanes = _wake(opened, unparked, lane_names(opened.ledger, before, configuration) if changed else ())
     if as_json:
@@ -171,6 +174,12 @@ def push(
             print_line(f"Woken: {', '.join(woken)}")
         for lane in resting:
             print_line(f"{lane} is paused: `sluice resume {lane}`")
+    if begun:
+        raise CommandFailed(
+            "In force, but a batch began during the push, by the settings before it:\n" + "\n".join(begun),
+            next_step="Push the former settings of these tables again, or rebuild the tables; their objects wait until "
+            "then, and nothing is lost",
+        )
 
 
 def read_file(file: Path) -> Configuration:
@@ -243,12 +252,7 @@ def _planned(
     """Return the plan, all warnings, and the configuration in force."""
     ledger = stack.ledger
     before = in_force(stack.objects, stack.target, ledger)
-    # Before the states: a run pins a table's settings, then settles its part.
-    claimed = open_parts(ledger, ManifestStore(stack.objects, stack.target.silver), before)
-    states = list(ledger.tables.all())
-    have_data = {state.table for state in states if state.pinned}
-    first = {table: part for table, part in claimed.items() if table not in have_data}
-    states = with_first_data(states, first)
+    claimed, first, states = _with_open_batches(stack, before)
     known = known_tables(ledger, before, states)
     found = review(
         configuration,
@@ -288,6 +292,29 @@ def _planned(
         *map(str, unasked),
     )
     return made, warnings, before
+
+
+def _with_open_batches(
+    stack: _Stack, before: Configuration | None
+) -> tuple[dict[str, ClaimedPart], dict[str, ClaimedPart], list[TableState]]:
+    """Return the open parts, those of them that are their tables' first, and the tables' states, with the first parts.
+
+    The parts are read before the states: a run pins a table's settings, then settles its part.
+    """
+    claimed = open_parts(stack.ledger, ManifestStore(stack.objects, stack.target.silver), before)
+    states = list(stack.ledger.tables.all())
+    have_data = {state.table for state in states if state.pinned}
+    first = {table: part for table, part in claimed.items() if table not in have_data}
+    return claimed, first, with_first_data(states, first)
+
+
+def _begun_meanwhile(stack: _Stack, before: Configuration | None, configuration: Configuration) -> tuple[str, ...]:
+    """Return where first batches that began during the push have fixed settings that the new configuration changes.
+
+    Such a batch is committed by the settings of its manifest, and pins them: later claims refuse the others.
+    """
+    _, first, states = _with_open_batches(stack, before)
+    return tuple(remark.text for remark in review(configuration, states, (), {}, first=first).refusals)
 
 
 def _other_partitions(stack: _Stack, plan: Plan, before: Configuration | None, after: Configuration) -> Iterator[str]:

@@ -13,6 +13,7 @@ from sluice.silver_keys import manifest_key
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory
+from sluice_cli.config import push as push_verb
 from sluice_cli.main import run
 
 TABLES = "defaults: {record_key: [id]}\ntables: [{topic: crm.public.user, table: crm.user}]\n"
@@ -389,6 +390,25 @@ def test_a_fixed_setting_is_refused_while_the_first_batch_is_open(stack, push, c
     assert f"refused  crm.user has an open batch whose {refusal}: {wait}\n" in capsys.readouterr().out
     assert push(text, "--yes") == 1 and in_force(stack) == before
     assert wait in capsys.readouterr().err
+
+
+def test_a_first_batch_that_begins_during_a_push_is_named(stack, push, monkeypatch, capsys):
+    assert push(TABLES) == 0
+    waits, store = stack.admit(stack.write("a")), push_verb._store
+
+    def claimed_meanwhile(*given):
+        claimed_by_a_run(stack, waits)
+        store(*given)
+
+    monkeypatch.setattr(push_verb, "_store", claimed_meanwhile)
+    assert push(BY_DAY) == 1
+    said = capsys.readouterr().err
+    assert "In force, but a batch began during the push" in said and "Push the former settings" in said
+    assert "crm.user has an open batch whose partition_by is none and would become day" in said
+    assert stack.ledger.tables.pin("crm.user", PINNED), "the batch is committed by the settings of its manifest"
+    assert not stack.ledger.tables.pin("crm.user", {**PINNED, "partition_by": ["day"]}), "and by no others"
+    monkeypatch.setattr(push_verb, "_store", store)
+    assert push(TABLES) == 0
 
 
 def test_another_lane_or_table_is_refused_while_the_first_batch_is_open(stack, push, capsys):
