@@ -21,7 +21,7 @@ from sluice.lane.machine import PAUSED
 from sluice.ledger.keys import PARKED, QUARANTINED
 from sluice.ledger.ports import Ledger
 from sluice.silver_keys import REPLACED
-from sluice_aws.admission.reassign import Unparked, is_freed, renamed, unpark
+from sluice_aws.admission.reassign import Unparked, is_freed, renamed, reroute, unpark
 from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import ConfigurationUnreadable
 from sluice_aws.ledger.ledger import DynamoDbLedger
@@ -60,6 +60,7 @@ from sluice_cli.terminal.stack import supervise_now
 
 CHANGES, REFUSED = 3, 4  # exit codes of `plan`
 COUNTED = 20_000  # parked and quarantined objects that are read at most, each
+STEP_OF_ITS_OWN = "Do as each line says and push again, or restore the old value"
 NAMED_TO_REBUILD = 5  # refused tables that the next step names
 COUNTED_PENDING = 1_000  # pending objects of a table that are read at most
 
@@ -153,7 +154,11 @@ def push(
         _store(opened, configuration)
     begun = _begun_meanwhile(opened, before, configuration) if changed else ()
     unparked = unpark(opened.ledger, configuration, epoch_ms)
-    lanes = _wake(opened, unparked, lane_names(opened.ledger, before, configuration) if changed else ())
+    known = lane_names(opened.ledger, before, configuration)
+    moved = 0
+    while more := reroute(opened.ledger, configuration, known, before=epoch_ms(), now=epoch_ms).objects:
+        moved += more
+    lanes = _wake(opened, unparked, known if changed else ())
     if as_json:
         print_json(
             {
@@ -169,6 +174,8 @@ def push(
         print_line(f"{'In force' if changed else 'Already in force'}: {summary(configuration)}")
         if unparked.objects:
             print_line(f"{counted(unparked.objects, 'parked object')} now pending")
+        if moved:
+            print_line(f"{counted(moved, 'pending object')} moved to another table or lane")
         resting = [lane for lane in sorted(lanes) if opened.ledger.lanes.get(lane).state == PAUSED]
         if woken := sorted(lanes.difference(resting)):
             print_line(f"Woken: {', '.join(woken)}")
@@ -224,13 +231,22 @@ def summary(configuration: Configuration) -> str:
 
 
 def _step_of_refused(plan: Plan, configuration: Configuration) -> str:
-    """The next step, with the names of the tables and their lanes where only changes of tables are refused."""
+    """The next step, with the names of the tables and their lanes where only settings of tables are refused.
+
+    A rebuild helps where a setting is fixed. What else is refused, such as a move to another lane, names its own step.
+    """
     configs = []
-    for table in (table for table in plan.tables if table.refusals):
+    refused = [table for table in plan.tables if table.refusals]
+    for table in refused:
+        rebuild = any(change.rebuild for change in table.settings)
+        if not rebuild and all("` first" in refusal for refusal in table.refusals):
+            continue
         config = configuration.table_for_topic(table.topic)
         if config is None or config.table != table.table:
             return ChangeRefused.next_step
         configs.append(config)
+    if refused and not configs:
+        return STEP_OF_ITS_OWN
     names = {"LANE": sorted({config.lane for config in configs}), "TABLE": sorted(config.table for config in configs)}
     if not configs or max(map(len, names.values())) > NAMED_TO_REBUILD:
         return ChangeRefused.next_step

@@ -79,7 +79,9 @@ def review(
 
     In place, a table keeps its fixed settings and its topic. It changes lane only while nothing of it is pending and
     both lanes are paused: otherwise two runs would write it. Objects that are pending when the generation of their
-    table is `raised` would be merged under the new one, and win over newer rows of the table.
+    table is `raised` would be merged under the new one, and win over newer rows of the table. Pending objects of a
+    table without data move to the one that their topic feeds now, while their lane is paused: a claim would give the
+    old table data.
     """
     states = [state for state in tables if state.pinned]
     own_topics = {state.table: pinned_topic(state.pinned) for state in states}
@@ -144,11 +146,14 @@ def _review_backlog(
     if own_topic not in (None, table.topic):
         moving = (
             f"objects of topic {table.topic} wait for {table.table}, which topic {own_topic} feeds: "
-            f"they move to {config.table} with the next pass of reconcile"
+            f"they move to {config.table}"
         )
         return Review(warnings=(Remark(table.table, moving),))
-    waiting = f"{table.table} has objects of topic {table.topic} waiting"
-    return _refused(table.table, f"{waiting}, which would feed {config.table}: `sluice wait` first")
+    waiting = f"{table.table} has objects of topic {table.topic} waiting, which"
+    if table.lane in lanes and lanes[table.lane].state != PAUSED:
+        first = f"`sluice pause {table.lane}` first, `sluice resume {table.lane}` after"
+        return _refused(table.table, f"{waiting} would feed {config.table}: {first}")
+    return Review(warnings=(Remark(table.table, f"{waiting} move to {config.table}"),))
 
 
 def _lane_refusals(table: TableInUse, config: TableConfig, lanes: Mapping[str, LaneState]) -> Iterator[str]:

@@ -479,6 +479,7 @@ def test_a_table_changes_lane_only_when_nothing_waits_and_both_lanes_are_paused(
     assert run(["config", "push", tables(MOVED)]) == 1
     said = capsys.readouterr().err
     assert "while main and side can run: `sluice pause main`, `sluice pause side` first" in said
+    assert "next step: Do as each line says and push again" in said and "sluice rebuild table" not in said
     for lane in ("main", "side"):
         assert run(["pause", lane]) == 0
     waiting = stack.admit(stack.write("a"))
@@ -720,11 +721,24 @@ def test_objects_that_wait_for_another_topics_table_may_be_given_one_of_their_ow
     )
 
 
-def test_objects_that_wait_for_a_table_keep_their_topic_from_feeding_another(stack, tables, invoked, capsys):
+def test_objects_that_wait_for_a_table_without_data_move_to_its_new_name(stack, tables, invoked, capsys):
+    assert run(["config", "push", tables()]) == 0
+    waiting = stack.admit(stack.write("a"))
+    stack.ledger.lanes.wake("main")
+    renamed = tables(TABLES.replace("table: crm.user}", "table: crm.people}"))
+    assert run(["config", "push", renamed, "--yes"]) == 1
+    err = capsys.readouterr().err
+    assert "which would feed crm.people: `sluice pause main` first, `sluice resume main` after" in err
+    assert "push again" in err and "sluice rebuild table" not in err
+    assert run(["pause", "main"]) == 0
+    assert run(["config", "push", renamed, "--yes"]) == 0
+    assert "1 pending object moved to another table or lane" in capsys.readouterr().out
+    assert stack.ledger.objects.get([waiting])[waiting].table == "crm.people"
+
+
+def test_objects_whose_topic_no_rule_takes_any_more_wait_for_one(stack, tables, invoked, capsys):
     assert run(["config", "push", tables()]) == 0
     stack.admit(stack.write("a"))
-    assert run(["config", "push", tables(TABLES.replace("table: crm.user}", "table: crm.people}"))]) == 1
-    assert "which would feed crm.people: `sluice wait` first" in capsys.readouterr().err
     other = tables("defaults: {record_key: [id]}\ntables: [{topic: other, table: a.b}]")
     assert run(["config", "push", other, "--yes"]) == 0
     assert "they wait until a rule takes topic crm.public.user again" in capsys.readouterr().err
