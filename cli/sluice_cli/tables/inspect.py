@@ -147,7 +147,7 @@ def show(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
         ],
     )
     print()
-    print_table(("property", "value"), sorted(document["properties"].items()))
+    print_table(("property", "value"), sorted(document["properties"].items()), apart=(1,))
 
 
 @app.command("commits")

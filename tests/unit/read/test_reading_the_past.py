@@ -671,3 +671,14 @@ def test_the_python_api_reads_what_the_command_reads(silver):
         assert [item.key for item in found if item.kind == CHANGED] == [(6,)]
     with pytest.raises(NotRetained):
         tables.as_of("moma.works", "2020-01-01T00:00:00Z")
+
+
+def test_a_long_property_has_its_value_below_its_name_in_80_columns(on_silver, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(table_commands, "_synced", lambda target, table: {})  # the folder has no catalog
+    assert run(["table", "show", "moma.artists"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    name = next(number for number, line in enumerate(lines) if line.strip() == "hoodie.compaction.payload.class")
+    assert lines[name + 1] == "  org.apache.hudi.common.model.DefaultHoodieRecordPayload"
+    assert not any(line.startswith("property  ") for line in lines)
