@@ -12,7 +12,7 @@ import typer
 from sluice.admission.notices import TEST_EVENT
 from sluice.config.document import Configuration
 from sluice.errors import UsageError
-from sluice.ledger.keys import PARKED
+from sluice.ledger.keys import PARKED, QUARANTINED
 from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import ConfigurationUnreadable
 from sluice_aws.ledger.ledger import DynamoDbLedger
@@ -42,6 +42,7 @@ from sluice_cli.terminal.output import (
 REASONS_SHOWN = 10
 _MEANT = {TEST_EVENT: "S3 sends one when a bucket's notifications are set"}  # explanations of reasons
 PROPOSES_RULES = "`sluice config discover` proposes rules for them"
+LISTS_QUARANTINE = "`sluice quarantine list` shows each with its id and what to do"
 BRINGS_OBJECTS = f"`sluice put FILES` or any S3 client brings objects into bronze; {PROPOSES_RULES}"
 PAGE_LOOKS_BACK = "24h"
 EVERY_S, LEAST_EVERY_S = TimeSpan(60), 2.0  # of a watch
@@ -160,7 +161,11 @@ def print_status(document: Mapping[str, Any], now: int) -> None:
         _print_reasons(state, found, "objects")
         if state == PARKED and unruled and (document["lanes"] or document["tables"]):
             print_line(f"  {PROPOSES_RULES}")
+        if state == QUARANTINED and found["reasons"]:
+            print_line(f"  {LISTS_QUARANTINE}")
     _print_reasons("quarantined rows of committed objects", document["quarantined_rows"], "rows")
+    if document["quarantined_rows"]["reasons"] and not document["set_aside"][QUARANTINED]["reasons"]:
+        print_line(f"  {LISTS_QUARANTINE}")
     _print_reasons("ignored messages", document["ignored_messages"], "messages")
 
 
