@@ -43,7 +43,10 @@ def commits_section(tables: Sequence[TablePast], window: Window) -> Node:
     """The section of the commits: a strip for each table."""
     strips = [_strip(table.table, _commits(table.commits, window), _changes(table)) for table in tables]
     legend = _legend(
-        ("commit, as high as its changes are many", tag("rect", class_="mark", x=9, y=1, width=4, height=11)),
+        (
+            "commit, its height in proportion to the table's largest",
+            tag("rect", class_="mark", x=9, y=1, width=4, height=11),
+        ),
         ("merged, and nothing changed", tag("rect", class_="none", x=9, y=8, width=4, height=4)),
         ("commit with quarantined rows", _exclamation(9, 0, 12)),
     )

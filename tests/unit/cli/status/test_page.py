@@ -223,6 +223,10 @@ def test_the_axes_are_labelled(shown):
     assert {"04-30 10:00", "16:00", "22:00", "05-01 04:00", "10:00"} <= set(backlog.texts)
 
 
+def test_the_legend_says_that_each_strip_has_a_scale_of_its_own(shown):
+    assert "commit, its height in proportion to the table's largest" in shown.texts
+
+
 def test_the_times_of_a_short_window_have_seconds():
     axis = Page(backlog_section([1], Window(NOW, NOW + 194_000)))
     assert axis.texts[-5:] == ["05-01 10:00:00", "10:00:48", "10:01:37", "10:02:25", "10:03:14"]
