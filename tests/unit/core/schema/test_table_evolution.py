@@ -92,7 +92,7 @@ def test_a_type_that_the_rule_declares_is_corrected_in_the_rule_or_by_a_rebuild(
         evolve_table({"id": "int", "day": "bigint", "n": "int"}, row(id="int", n="string"), table)
 
 
-def test_a_type_that_the_rule_no_longer_declares_is_restored_there_or_the_table_rebuilt():
+def test_a_type_that_the_rule_no_longer_declares_can_be_restored():
     table = TableConfig("shop.rental", "shop", "rental", "x", ("id",), lane="big")
     csv = {
         "type": "record",
