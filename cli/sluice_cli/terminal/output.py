@@ -183,7 +183,8 @@ def print_table(
     columns that are empty or zero in every row, the folders of keys (`paths`), the middle of ids and texts (`shorten`),
     whole columns (`minor`, the first one first). Keys that are still too long get a line of their own below the row, in
     full. So do texts of `apart`, which may hold commands to copy, wrapped by `wrapped`, unless each fits into its row.
-    Where that doesn't suffice, each row is printed below the other, a line for each column, every value in full.
+    Where that doesn't suffice, each row is printed below the other, a line for each column, every value in full;
+    of a table without rows, its headings.
     `whole` is for tables of data: no column and no value of theirs gives way. A terminal shows cells that are a key of
     `styles` in its style.
     """
@@ -326,6 +327,9 @@ def _words_shortened(value: str, width: int) -> str:
 
 def _print_below_each_other(console: Console, cells: Sequence[Sequence[str]]) -> None:
     headings = max(map(cell_len, cells[0]))
+    if len(cells) == 1:
+        for part in wrapped((" " * GAP).join(cells[0]), console.width):
+            console.print(Text(part, "bold"), soft_wrap=True, highlight=False)
     for number, row in enumerate(cells[1:]):
         if number:
             console.print()

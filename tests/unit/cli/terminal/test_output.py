@@ -301,3 +301,9 @@ def test_prose_in_a_terminal_is_wrapped_between_words(monkeypatch, capsys):
     first, *rest = capsys.readouterr().out.splitlines()
     assert first.startswith("  every") and rest and all(line.startswith("    ") for line in rest)
     assert all(len(line) <= 40 for line in (first, *rest)) and " ".join([first, *rest]).split() == PROSE.split()
+
+
+def test_a_table_without_rows_shows_its_headings_in_a_narrow_terminal(monkeypatch, capsys):
+    names = tuple(f"a_rather_long_name_{number}" for number in range(5))
+    lines = printed(monkeypatch, capsys, names, [], width=60)
+    assert " ".join(lines).split() == list(names) and max(map(len, lines)) <= 60
