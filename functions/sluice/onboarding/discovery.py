@@ -99,6 +99,8 @@ def propose(
     choices = {"table": table, "record_key": key, "partition_by": partition}
     for name, value in chosen.items():
         choices[name] = _as_chosen(name, value, choices[name], writer)
+        if name == "table" and value and value[0] in taken:
+            choices[name] = Choice(value, AMBIGUOUS, (_another_topics(value[0]),))
     return Proposal(
         sample.topic,
         sample.objects,
@@ -138,9 +140,13 @@ def _table(topic: str, database: str | None, taken: frozenset[str]) -> Choice:
     if not all(NAME.fullmatch(part) for part in named):
         return Choice((), AMBIGUOUS, (f"the topic's name makes {table}, which is not a valid name",))
     if table in taken:
-        return Choice((), AMBIGUOUS, (f"{table} is another topic's table",))
+        return Choice((), AMBIGUOUS, (_another_topics(table),))
     evidence = "database given, table from the topic's last part" if database else "the topic's last two parts"
     return Choice((table,), LIKELY, (evidence,))
+
+
+def _another_topics(table: str) -> str:
+    return f"{table} is another topic's table"
 
 
 def _name(part: str) -> str:

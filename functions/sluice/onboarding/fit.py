@@ -13,7 +13,7 @@ from sluice.config.rules.table_rule import TableRule
 from sluice.config.table import TableConfig
 from sluice.config.values import PLACEHOLDER
 from sluice.names import did_you_mean, meant_name, stored_name
-from sluice.onboarding.keys import SHOWN, counted
+from sluice.onboarding.keys import ROWS_ENOUGH, SHOWN, counted
 from sluice.onboarding.samples import (
     SampledRow,
     TopicSample,
@@ -27,10 +27,12 @@ from sluice.schema.avro import PLAIN, WriterSchema
 from sluice.schema.concealment import ruled, unknown_columns
 
 COLUMNS, EXPECT, DELETE_WHEN, RECORD_KEY = "columns", "expect", "delete_when", "record_key"
+_ROWS_OF_A_KEY = 4  # plain rows of a value on average, from which on it is doubted to be a key
 TOPICS_NAMED = 10  # topics without objects that are named one by one
 # What becomes of objects where a setting names a column that they lack.
 _REFUSED = "objects without it are quarantined"
 _NOT_UNIQUE = "its objects are quarantined as key_not_unique"
+_NULL_KEY = "rows without it are quarantined"
 _EFFECTS = {
     RECORD_KEY: _REFUSED,
     "partition_by": _REFUSED,
@@ -66,6 +68,7 @@ def misfits(sample: TopicSample, config: TableConfig) -> tuple[Misfit, ...]:
     return (
         *_absent_columns(sample.writer, writer, config),
         *_shared_key(ruled_sample, writer, config),
+        *_null_key(ruled_sample, writer, config),
         *_many_partitions(ruled_sample, writer, config),
         *map(Misfit, _operations(sample, sample.writer, writer, config)),
     )
@@ -245,14 +248,35 @@ def _shared_key(sample: TopicSample, writer: WriterSchema, config: TableConfig) 
     if config.append_only or any(writer.row.column(name) is None for name in key):
         return
     keys, shared = shared_keys(key, rows)
+    name = f"record_key: {', '.join(key)} has {{}} in {{}}"
     if shared:
-        distinct = distinct_rows(rows)
-        facts = [column_facts(name, distinct, rows) for name in writer.row.names]
-        unique = [fact.name for fact in facts if fact.rows == fact.distinct and not fact.nulls][:SHOWN]
-        others = f"; {', '.join(unique)} {'is' if len(unique) == 1 else 'are'} unique" if unique else ""
-        name = ", ".join(key)
-        text = f"record_key: {name} has {counted(keys, 'value')} in {counted(len(rows), 'row')} of a snapshot{others}"
+        text = name.format(counted(keys, "value"), f"{counted(len(rows), 'row')} of a snapshot")
+        text += _unique_columns(rows, writer)
         yield Misfit(text, RECORD_KEY, _NOT_UNIQUE) if _is_one_snapshot(writer, config) else Misfit(text)
+    elif writer.shape == PLAIN and config.position is None and not rows:
+        # Each row may be a change of one before it: only a key of few values beside a unique column is odd.
+        distinct = distinct_rows(sample.rows)
+        values, unique = distinct_values(key, distinct), _unique_columns(distinct, writer)
+        if len(distinct) >= ROWS_ENOUGH and values * _ROWS_OF_A_KEY <= len(distinct) and unique:
+            few = name.format(counted(values, "value"), counted(len(distinct), "row"))
+            yield Misfit(f"{few}, of which the last of each value stays{unique}")
+
+
+def _unique_columns(rows: Sequence[SampledRow], writer: WriterSchema) -> str:
+    """The columns that have a value of its own in each row, as the end of a sentence; empty if there are none."""
+    distinct = distinct_rows(rows)
+    facts = [column_facts(name, distinct, rows) for name in writer.row.names]
+    unique = [fact.name for fact in facts if fact.rows == fact.distinct and not fact.nulls][:SHOWN]
+    return f"; {', '.join(unique)} {'is' if len(unique) == 1 else 'are'} unique" if unique else ""
+
+
+def _null_key(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:
+    """Name the columns of the key that rows lack a value in: its table would have to be rebuilt to change it."""
+    for name in () if config.append_only else config.record_key:
+        nulls = sum(row.values.get(name) is None for row in sample.rows)
+        if nulls and writer.row.column(name) is not None:
+            text = f"record_key: {name} is null in {nulls:,} of {counted(len(sample.rows), 'row')}"
+            yield Misfit(text, RECORD_KEY, _NULL_KEY)
 
 
 def _many_partitions(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:

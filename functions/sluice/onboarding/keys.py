@@ -14,7 +14,7 @@ from sluice.schema.columns import ARRAY, BOOLEAN, BYTES, DOUBLE, FLOAT, JSON, Co
 CERTAIN, LIKELY, AMBIGUOUS = "certain", "likely", "ambiguous"
 
 SHOWN = 4  # candidates of one choice
-_ROWS_ENOUGH = 10  # in fewer rows nearly every column is unique
+ROWS_ENOUGH = 10  # in fewer rows nearly every column is unique
 _PAIRS_OF = 8  # columns that are tried in pairs
 # Hudi's key is text, and a value of these types has several texts, or none.
 _KEYLESS = frozenset({FLOAT, DOUBLE, BOOLEAN, ARRAY, JSON, BYTES})
@@ -71,9 +71,11 @@ def record_key(
     if sample.key_fields and all(name in columns for name in sample.key_fields):
         return _by_kafka_key(sample.key_fields, sample.key_file, rows)
     deletions = _Deletions(*columns_of_deletions(sample.rows, writer.row.names))
+    # A schema in which every column can be null, as Spark and pyarrow write it, doesn't know which ones can't.
+    nullable_known = not sample.inferred and not all(column.nullable for column in columns.values())
     candidates = sorted(
         (
-            _candidate(columns[fact.name], fact, table, deletions, inferred=sample.inferred, first=place == 0)
+            _candidate(columns[fact.name], fact, table, deletions, nullable_known=nullable_known, first=place == 0)
             for place, fact in enumerate(facts)
             if _may_be_key(columns[fact.name], fact)
         ),
@@ -81,7 +83,7 @@ def record_key(
     )
     together = tuple(name for name in writer.row.names if name in deletions.columns)
     if (
-        len(rows) >= _ROWS_ENOUGH
+        len(rows) >= ROWS_ENOUGH
         and 1 < len(together) <= len(columns) // 2
         and not {candidate.name for candidate in candidates} & deletions.columns
         and not repeats(together, rows)
@@ -93,7 +95,21 @@ def record_key(
         return Choice(together, LIKELY, evidence, _others(candidates))
     if not candidates:
         return _nearly_a_key(table, rows, facts, deletions) or _by_pairs(columns, rows, facts)
-    return _best(candidates, len(rows))
+    best = _best(candidates, len(rows))
+    if candidates[0].score >= _NAME_OF_A_KEY or best.decided:
+        return best
+    return _beside(best, _nearly_a_key(table, rows, facts, deletions) or _by_pairs(columns, rows, facts))
+
+
+def _beside(best: Choice, other: Choice) -> Choice:
+    """Join a unique column that nothing else speaks for and what else could be the key: neither is taken unasked."""
+    if other.value:
+        return Choice(other.value, AMBIGUOUS, other.evidence, (best.value, *best.alternatives)[:SHOWN])
+    no_key = "if rows have no key at all: append_only: true"
+    unique = {name for columns in (best.value, *best.alternatives) for name in columns}
+    pairs = [pair for pair in other.alternatives if unique.isdisjoint(pair)]
+    others = (*best.alternatives, *pairs)[:SHOWN]
+    return Choice(best.value, AMBIGUOUS, (*best.evidence, no_key), others)
 
 
 def _by_kafka_key(key: tuple[str, ...], file: str | None, rows: Sequence[SampledRow]) -> Choice:
@@ -115,9 +131,9 @@ def _may_be_key(column: Column, fact: ColumnFacts) -> bool:
 
 
 def _candidate(
-    column: Column, fact: ColumnFacts, table: str, deletions: _Deletions, *, inferred: bool, first: bool
+    column: Column, fact: ColumnFacts, table: str, deletions: _Deletions, *, nullable_known: bool, first: bool
 ) -> _Candidate:
-    """Score a column. An inferred schema doesn't know which columns can be null."""
+    """Score a column. Whether it can be null counts where the schema knows that of its columns."""
     evidence = [f"unique and never null in {counted(fact.rows, 'row')}"]
     score = 0
     if deletions.columns == {column.name}:
@@ -133,7 +149,7 @@ def _candidate(
     if first:
         score += _FIRST_COLUMN
         evidence.append("the first column")
-    if not inferred and column.nullable:
+    if nullable_known and column.nullable:
         score += _NULLABLE
         evidence.append("but nullable in the schema")
     return _Candidate(score, column.name, tuple(evidence))
@@ -149,7 +165,7 @@ def _best(candidates: Sequence[_Candidate], rows: int) -> Choice:
             if others
             else "not named as a key"
         )
-    elif rows < _ROWS_ENOUGH and best.score < _ENOUGH_FOR_FEW_ROWS:
+    elif rows < ROWS_ENOUGH and best.score < _ENOUGH_FOR_FEW_ROWS:
         doubt = f"{counted(rows, 'row')} {'is' if rows == 1 else 'are'} too few"
     elif rest and rest[0].score == best.score:
         doubt = f"{rest[0].name} has the same evidence"
@@ -177,21 +193,29 @@ def _names_itself(column: str, table: str) -> tuple[bool, bool]:
 def _nearly_a_key(
     table: str, rows: Sequence[SampledRow], facts: Sequence[ColumnFacts], deletions: _Deletions
 ) -> Choice | None:
-    """Propose a column that its name or the deletions speak for but that repeats, as keys of re-created rows do."""
+    """Propose a column that its name or the deletions speak for, but that repeats or has nulls.
+
+    Keys of rows that were created again repeat.
+    """
     for fact in facts:
         by_deletions = deletions.columns == {fact.name}
         speaks = by_deletions or _names_itself(fact.name, table)[0]
-        if speaks and fact.rows and not fact.nulls and COLUMN.fullmatch(fact.name):
+        if speaks and fact.distinct and COLUMN.fullmatch(fact.name):
             why = (
                 f"the only column with values in {counted(deletions.count, 'deletion')}"
                 if by_deletions
                 else "named as the table's identifier"
             )
-            doubt = (
-                f"but {fact.rows - fact.distinct} of {counted(fact.rows, 'row')} repeat it: rows were created again, "
-                "or captured twice"
-            )
-            return Choice((fact.name,), AMBIGUOUS, (why, doubt))
+            repeated = fact.rows - fact.nulls - fact.distinct
+            doubts = []
+            if fact.nulls:
+                doubts.append(f"but null in {fact.nulls} of {counted(fact.rows, 'row')}, which would be quarantined")
+            if repeated:
+                doubts.append(
+                    f"but {repeated} of {counted(fact.rows, 'row')} repeat it: rows were created again, or captured "
+                    "twice"
+                )
+            return Choice((fact.name,), AMBIGUOUS, (why, *doubts))
     return None
 
 
@@ -206,7 +230,7 @@ def _by_pairs(columns: Mapping[str, Column], rows: Sequence[SampledRow], facts: 
     pairs = tuple(
         pair
         for pair in combinations([fact.name for fact in named], 2)
-        if len(rows) >= _ROWS_ENOUGH and not repeats(pair, rows)
+        if len(rows) >= ROWS_ENOUGH and not repeats(pair, rows)
     )
     why = f"no column is unique and never null in {counted(len(rows), 'row')}" if rows else "no rows were read"
     advice = "these pairs are unique" if pairs else "if rows have no key at all: append_only: true"

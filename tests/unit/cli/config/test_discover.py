@@ -105,6 +105,41 @@ def test_of_several_unique_columns_without_a_telling_name_none_is_guessed():
     assert propose(sample(rows, writer)).open == ("record_key",)
 
 
+def nullable(*columns):
+    return schema(*((name, ["null", kind]) for name, kind in columns))
+
+
+def test_a_schema_in_which_every_column_can_be_null_says_nothing_against_a_key():
+    rows = [{"id": n, "what": "x", "__op": "r", "__lsn": 1} for n in range(20)]
+    found = propose(sample(rows, nullable(("id", "long"), ("what", "string")), topic="shop.public.item")).record_key
+    assert (found.value, found.confidence) == (("id",), LIKELY)
+
+
+def test_a_column_named_as_the_key_goes_before_one_that_is_unique_by_chance():
+    writer = nullable(("id", "long"), ("name", "string"))
+    rows = [{"id": n // 2, "name": f"n{n}", "__op": "r", "__lsn": 1} for n in range(20)]
+    found = propose(sample(rows, writer, topic="crm.public.person")).record_key
+    assert (found.value, found.confidence, found.alternatives) == (("id",), AMBIGUOUS, (("name",),))
+    assert any("10 of 20 rows repeat it" in each for each in found.evidence)
+    rows = [{"id": n or None, "name": f"n{n}", "__op": "r", "__lsn": 1} for n in range(20)]
+    found = propose(sample(rows, writer, topic="crm.public.person")).record_key
+    assert found.value == ("id",) and "null in 1 of 20 rows" in found.evidence[1]
+
+
+def test_beside_a_column_that_is_unique_by_chance_pairs_and_no_key_are_offered():
+    writer = nullable(("basket_no", "long"), ("line_no", "long"), ("seen", "string"))
+    rows = [{"basket_no": n // 3, "line_no": n % 3, "seen": f"t{n}", "__op": "r", "__lsn": 1} for n in range(30)]
+    found = propose(sample(rows, writer)).record_key
+    assert (found.value, found.alternatives) == (("seen",), (("basket_no", "line_no"),))
+    assert "append_only: true" in found.evidence[-1]
+
+
+def test_a_chosen_table_that_another_topic_has_stays_open():
+    taken, chosen = frozenset({"public.users"}), {"table": ("public.users",), "record_key": ("salesid",)}
+    found = propose(sample(sales(40)), chosen=chosen, taken=taken)
+    assert (found.open, found.table.evidence) == (("table",), ("public.users is another topic's table",))
+
+
 def test_a_choice_on_the_command_line_decides_and_one_of_an_absent_column_does_not():
     assert propose(sample(sales(4)), chosen={"record_key": ("salesid", "listid")}).open == ()
     assert propose(sample(sales(40)), chosen={"record_key": ("salesno",)}).open == ("record_key",)
@@ -257,6 +292,25 @@ def test_a_configuration_is_warned_of_a_key_that_is_not_unique():
     found = misfits(sample(sales(40)), table)
     assert found == ("record_key: dateid has 3 values in 40 rows of a snapshot; salesid, price are unique",)
     assert misfits(sample(sales(40)), replace(table, record_key=("salesid",))) == ()
+
+
+def test_a_configuration_is_warned_of_a_key_with_nulls():
+    table = TableConfig("ecomm.sale", "ecomm", "sale", "x", ("salesid", "note"))
+    rows = [{**row, "note": "x" if row["salesid"] > 4 else None} for row in sales(40)]
+    (found,) = fit.misfits(sample(rows), table)
+    assert found.consequence == "record_key: note is null in 4 of 40 rows: rows without it are quarantined"
+    assert found.setting == "record_key"
+    assert fit.misfits(sample(sales(40, note="x")), table) == ()
+
+
+def test_a_configuration_is_warned_of_a_key_of_few_values_in_plain_rows():
+    writer = schema(("id", "int"), ("grp", "int"), meta=[])
+    rows = sample([{"id": number, "grp": number % 4} for number in range(40)], writer)
+    table = TableConfig("e.s", "e", "s", "x", ("grp",))
+    assert [(each.text, each.setting) for each in fit.misfits(rows, table)] == [
+        ("record_key: grp has 4 values in 40 rows, of which the last of each value stays; id is unique", None)
+    ]
+    assert fit.misfits(rows, replace(table, record_key=("id",))) == ()
 
 
 CHOOSE = "choose a column of few values, or a part of the date"
