@@ -74,7 +74,8 @@ class TableListing:
                     f"{self.table} has no commit yet",
                     table=self.table,
                     next_step="`sluice wait` until its objects are merged; "
-                    f"`sluice quarantine list --table {self.table}` shows those that can't be",
+                    f"`sluice quarantine list --table {self.table}` shows those that can't be. Objects without rows "
+                    "make no commit",
                 )
             return newest.time
         return first

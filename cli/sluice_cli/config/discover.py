@@ -146,6 +146,9 @@ def discover(
         ]
         why = "".join(f" ({visible(each)})" for each in against)
         say(f"open: {proposal.topic}: {', '.join(proposal.open)}{why}. {_how(proposal)}")
+    if still_open and write:
+        shown = shlex.join(["sluice", "config", "discover", "--file", str(file)])
+        say(f"Rules with an open choice are not in {file}: `{shown}` prints them with their candidates")
     if still_open:
         raise typer.Exit(FAILED)
 

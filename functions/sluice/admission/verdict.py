@@ -12,7 +12,7 @@ from sluice.config.table import TableConfig
 from sluice.errors import EmptyObject, ObjectTooLarge, SluiceError
 from sluice.ledger.keys import IGNORED, PARKED, PENDING, QUARANTINED
 
-NO_CONFIGURATION = "no configuration was ever pushed"
+NO_CONFIGURATION = "no configuration was in force when it came"
 UNREADABLE_FORMAT = "unreadable_format"
 LATE_NOTICE = "late_notice"  # the rule by which an object that is gone is ignored
 # A notice waits 14 days in the queue and the dead-letter queue together, and as long again once it is redriven. A

@@ -750,7 +750,7 @@ def test_put_says_what_names_wait_for_where_nothing_was_pushed(stack, tmp_path, 
         (tmp_path / "in" / f"crm.public.user+0+{number}.avro").write_bytes(b"1")
     assert run(["put", "in"]) == 0
     err = capsys.readouterr().err
-    assert "\n  no configuration was ever pushed: 3 names, for example crm.public.user+0+0.avro\n" in err
+    assert "\n  no configuration was in force when it came: 3 names, for example crm.public.user+0+0.avro\n" in err
 
 
 def test_put_says_how_many_names_no_rule_takes(stack, tables, tmp_path, capsys):

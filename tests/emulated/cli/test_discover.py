@@ -107,6 +107,7 @@ def test_a_key_that_is_no_column_is_named_with_the_candidates(parked, capsys):
     assert run(["config", "discover", "--write", "--key", "tickit.ems.venue=nosuch"]) == 1
     said = " ".join(capsys.readouterr().err.split())
     assert "open: tickit.ems.venue: record_key (there is no column nosuch; candidates: venueid" in said
+    assert "not in tables.yaml: `sluice config discover --file tables.yaml` prints them with their candidates" in said
 
 
 def test_a_file_that_lacks_rules_in_force_says_what_its_push_takes_away(parked, capsys):

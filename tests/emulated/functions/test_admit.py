@@ -176,7 +176,10 @@ def test_a_topic_without_a_rule_is_parked_with_the_reason_and_wakes_nothing(depl
 def test_while_no_configuration_was_ever_pushed_topics_are_parked(deployment):
     id = deployment.land(key(1), avro())
     assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
-    assert (deployment.record(id).state, deployment.record(id).reason) == ("parked", "no configuration was ever pushed")
+    assert (deployment.record(id).state, deployment.record(id).reason) == (
+        "parked",
+        "no configuration was in force when it came",
+    )
 
 
 @pytest.mark.parametrize("witness", ["the ledger", "the history", "this process"])

@@ -524,6 +524,7 @@ def test_a_table_without_a_commit_is_reported(own):
     with pytest.raises(NoCommit) as refused:
         table_listing(find_table(place, "crm.user")[0]).newest_until(None)
     assert "`sluice quarantine list --table crm.user`" in refused.value.next_step, "no wait ends if all are there"
+    assert "Objects without rows make no commit" in refused.value.next_step
 
 
 def test_changes_are_rows_as_their_last_change_left_them_with_deletions(silver):
