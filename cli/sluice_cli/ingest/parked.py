@@ -8,7 +8,6 @@ from sluice.admission.verdict import MAX_REASON
 from sluice.config.document import Configuration
 from sluice.ledger.keys import PARKED
 from sluice.ledger.records import ObjectRecord
-from sluice_aws.admission.reassign import is_freed, renamed
 
 
 def judged_now(record: ObjectRecord, configuration: Configuration | None) -> ObjectRecord:
@@ -19,6 +18,8 @@ def judged_now(record: ObjectRecord, configuration: Configuration | None) -> Obj
     """
     if record.state != PARKED or configuration is None:
         return record
+    from sluice_aws.admission.reassign import is_freed, renamed  # not for the help of a verb
+
     named = renamed(record, configuration)
     if named.topic is None:
         return record
