@@ -37,6 +37,7 @@ from sluice_cli.terminal.stack import readable_configuration
 from sluice_local.home import running_home
 
 UPLOADS_AT_ONCE = 8
+_IN_S3 = "s3://"
 LARGEST_PUT = 5 * 1024**3  # bytes; the limit of one PutObject
 MAX_KEY_BYTES = 1024  # the limit of S3
 LEFT_OUT_SHOWN = 5
@@ -126,6 +127,11 @@ def planned_copies(paths: Iterable[str], prefix: str, *, stack_folder: Path) -> 
     """The files with their keys. Raises UsageError and CommandFailed before anything is copied."""
     uploads: dict[str, Upload] = {}
     left_out: list[NotCopied] = []
+    if prefix.startswith(_IN_S3):
+        raise UsageError(
+            f"--prefix {visible(prefix)} is an address in S3, not the beginning of a key",
+            next_step="Leave out s3:// and the bucket: the stack has its own bronze bucket",
+        )
     for path in paths:
         for file, name in _files(path, stack_folder, left_out):
             key = joined(prefix, name)
@@ -194,6 +200,11 @@ def _files(path: str, stack_folder: Path, left_out: list[NotCopied]) -> Iterator
     if not path:
         raise UsageError(
             "A path is empty", next_step="Is a variable unset? The folder that you are in is `sluice put .`"
+        )
+    if path.startswith(_IN_S3):
+        raise UsageError(
+            f"{visible(path)} is in S3, and put copies files of this machine",
+            next_step="Copy it with `aws s3 cp`: to this machine, then put the files, or directly to the bronze bucket",
         )
     if named.is_dir():
         yield from _files_of_folder(named, stack_folder.resolve(), left_out)

@@ -136,3 +136,10 @@ def test_a_second_interruption_still_says_how_many_objects_went(tmp_path: Path, 
     with pytest.raises(KeyboardInterrupt):
         upload_all(SimpleNamespace(put_object=put_object), "bronze", (Upload(tmp_path / "a", "a", 1),))
     assert "0 of 1 object copied" in capsys.readouterr().err and len(asked) == 2
+
+
+def test_an_address_in_s3_is_neither_a_file_nor_the_beginning_of_a_key(folder: Path) -> None:
+    with pytest.raises(UsageError, match="s3://bucket/x is in S3, and put copies files of this machine"):
+        planned_copies(["s3://bucket/x"], "", stack_folder=folder)
+    with pytest.raises(UsageError, match="--prefix s3://bucket/x is an address in S3"):
+        planned_copies([str(folder)], "s3://bucket/x", stack_folder=folder)
