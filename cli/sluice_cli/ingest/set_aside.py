@@ -150,7 +150,7 @@ class Quarantine:
             matching = {record.id for record in found if _names(name, record)}
             if not matching and len(name) < SHORTEST_ID and set(name) <= set(hexdigits):
                 raise UsageError(
-                    f"{name} is too short for the beginning of an id: {SHORTEST_ID} characters are the fewest",
+                    f"{name!r} is too short for the beginning of an id: {SHORTEST_ID} characters are the fewest",
                     next_step="Write more of the id, as `sluice quarantine list` shows it",
                 )
             if not matching:

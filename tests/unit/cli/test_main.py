@@ -175,6 +175,8 @@ def test_an_unknown_choice_is_answered_with_those_that_exist(given, said, capsys
         (["wait", "--timeout", "soon"], "soon is not a duration"),
         (["table", "accept"], "Missing argument 'TABLE'"),
         (["nosuch"], "No such command 'nosuch'"),
+        (["status", "--json=yes"], "Option '--json' does not take a value"),
+        (["wait", "--timeout", ""], "'' is not a duration"),
     ],
 )
 def test_a_mistake_of_the_command_line_reads_as_other_errors_do(words, said, capsys):
@@ -182,6 +184,58 @@ def test_a_mistake_of_the_command_line_reads_as_other_errors_do(words, said, cap
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("error: ") and said in first and "Input" not in first
     assert re.fullmatch("next step: `sluice.* --help` shows the (commands|arguments and options)", second)
+
+
+@pytest.mark.parametrize(
+    ("words", "step"),
+    [
+        (["quarantine", "list", "--table"], "`sluice quarantine list --help` shows the arguments and options"),
+        (["--stack"], "`sluice --help` shows the commands"),
+        (["--json", "status"], "Write the options of a verb behind it; `sluice --help` shows the commands"),
+        (
+            ["query", "select", "1"],
+            "Put the statement in quotes; `sluice query --help` shows the arguments and options",
+        ),
+    ],
+)
+def test_an_option_without_value_or_in_a_wrong_place_has_its_next_step(words, step, capsys):
+    assert run(words) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("error: ") and second == f"next step: {step}"
+
+
+def test_an_endpoint_that_is_no_url_is_named_with_its_variable(monkeypatch, capsys):
+    for name, value in {
+        "SLUICE_STACK": "x",
+        "AWS_REGION": "eu-central-1",
+        "AWS_ENDPOINT_URL": "rubbish",
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert run(["status"]) == 5
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "error: 'rubbish' is not the URL of an endpoint" and "unset AWS_ENDPOINT_URL" in second
+
+
+def test_a_removed_working_folder_is_named_without_a_traceback(tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = "import os, sys; os.rmdir(os.getcwd()); from sluice_cli.main import main; main(['status'])"
+    path = os.pathsep.join(os.path.abspath(each) for each in sys.path if each)
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=gone,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines() == [
+        "error: the folder that you are in was removed",
+        "next step: Change to a folder that exists: `cd`",
+    ]
 
 
 def test_defaults_stand_in_the_help_as_they_are_typed(capsys):
@@ -356,3 +410,9 @@ def test_a_missing_option_of_few_values_names_them_in_a_sentence(capsys):
         "next step: For example `sluice table ddl TABLE --engine spark`; "
         "`sluice table ddl --help` shows the arguments and options"
     )
+
+
+def test_a_picture_of_the_demonstration_that_has_no_folder_is_refused_at_once(tmp_path, capsys):
+    for picture in (tmp_path / "none" / "x.svg", tmp_path):
+        assert run(["demo", "--svg", str(picture)]) == 2
+        assert "can't be written: it is a folder, or lies in none that exists" in capsys.readouterr().err
