@@ -18,6 +18,7 @@ from sluice.batch.row_errors import RowError
 from sluice.config.document import Configuration
 from sluice.config.table import IGNORE, TableConfig
 from sluice.errors import SluiceError
+from sluice.ledger.keys import QUARANTINED
 from sluice.ledger.ports import Ledger
 from sluice.objects import ObjectId
 from sluice_aws.errors import ObjectGone
@@ -174,9 +175,16 @@ class RowSearch:
     ) -> None:
         part, outcome = batch.manifest.tables[table], batch.outcomes[table]
         by_hash = {item.id.hash: item for item in part.objects}
+        aside = {
+            item.id: item for item in (by_hash.get(error.object) for error in outcome.quarantined) if item is not None
+        }
+        of_ledger = self._ledger.objects.get(list(aside)) if aside else {}
         for error in outcome.quarantined:
-            if error.object in by_hash:
-                item = by_hash[error.object]
+            item = by_hash.get(error.object)
+            record = None if item is None else of_ledger.get(item.id)
+            # A retried or discarded object is no longer in quarantine, or there by a later batch.
+            here = record is None or (record.state, record.batch) == (QUARANTINED, batch.manifest.batch)
+            if item is not None and here:
                 found.quarantined.append(Unread(item.key, item.version, error.code, error.reason, outcome.committed_at))
         wanted = objects_to_open(part.objects, outcome, part.table_config, found.life, checked)
         items = self._merged_here(batch, wanted, outcome) if wanted else []
@@ -196,7 +204,8 @@ class RowSearch:
                 brought = None  # among the object's own changes
             changes += read.changes
             truncates += read.truncates
-            found.set_aside += [(read.item.key, error) for error in read.set_aside]
+            if read.set_aside and self._has_rows_aside(read.item, batch):
+                found.set_aside += [(read.item.key, error) for error in read.set_aside]
             found.columns += [name for name in read.columns if name not in found.columns]
         if brought is not None and changes:
             changes.append(brought)
@@ -238,6 +247,11 @@ class RowSearch:
             if merged and item.id.hash not in aside:
                 taken.append(item)
         return taken
+
+    def _has_rows_aside(self, item: ManifestObject, batch: PastBatch) -> bool:
+        """Says whether rows that this batch set aside are in quarantine still: neither retried nor discarded."""
+        record = self._ledger.objects.get([item.id]).get(item.id)
+        return record is None or (record.batch == batch.manifest.batch and record.quarantined_rows > 0)
 
     def _read(
         self,

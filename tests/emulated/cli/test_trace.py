@@ -12,7 +12,7 @@ from emulation.stack import NOW, describe
 from silver_tables import FORGOTTEN_AT, SILVER_FOLDER, SilverFolder, put_forgetting
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
-from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, Stage
+from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount, Stage
 from sluice.config.table import TableConfig
 from sluice.ledger import keys as items
 from sluice.ledger.records import AdmittedObject, Decision
@@ -68,7 +68,7 @@ class TracedStack:
         self.at += 1_000
         return identity
 
-    def merged(self, *objects, read, bad=(), instant="20260101000000000", config=CONFIG, **counts):
+    def merged(self, *objects, read, bad=(), rows=(), instant="20260101000000000", config=CONFIG, **counts):
         manifest = open_manifest(
             "main",
             "run-1",
@@ -90,6 +90,7 @@ class TracedStack:
             instant,
             counts={"objects": len(objects), "quarantined_objects": len(bad), "read": read, **counts},
             quarantined=tuple(ObjectError(item.hash, "corrupt_object", "a block is damaged") for item in bad),
+            quarantined_rows=tuple(RowErrorCount(item.hash, 1, {"null_record_key": 1}) for item in rows),
             stages=(Stage("read", self.at + 100, 300), Stage("commit", self.at + 400, 400)),
         )
         self.stack.s3.put_object(
@@ -327,6 +328,35 @@ def test_a_trace_tells_quarantine_from_the_time_before_a_rebuild(traced, capsys)
         ("set aside", set_aside_at, retried_at),
         ("merged before", retried_at, rebuilt_at),
     ]
+
+
+def test_a_row_names_what_is_in_quarantine_once_and_only_while_it_is(traced, capsys):
+    whole = traced.put("bad.json", (1, "c", 1, "x", "a"))
+    some = traced.put("some.json", (2, "c", 1, "x", "b"), (3, "Q", 1, "x", "c"))
+    ledger = traced.stack.ledger
+
+    def named():
+        assert run(["row", "crm.user", "1", "x", "--json"]) in (0, 1)
+        document = describe(capsys)
+        return [
+            [item[name] for item in document[of]]
+            for of, name in (("quarantined_objects", "key"), ("set_aside", "object"))
+        ]
+
+    traced.merged(whole, some, read=2, bad=[whole], rows=[some])
+    assert named() == [["bad.json"], ["some.json"]]
+    for record in ledger.objects.get([whole, some]).values():
+        retried = Decision(
+            record.id, "retried", traced.at, "retry", "me", record.state, table=record.table, batch=record.batch
+        )
+        assert ledger.quarantine.retry(record, replace(record, rows_aside=None), retried)
+    assert named() == [[], []]
+    traced.merged(whole, some, read=2, bad=[whole], rows=[some], instant=None)
+    assert named() == [["bad.json"], ["some.json"]]
+    for record in ledger.objects.get([whole, some]).values():
+        discarded = Decision(record.id, "discarded", traced.at, "discard", "me", record.state, table=record.table)
+        assert ledger.quarantine.discard(record, discarded)
+    assert named() == [[], []]
 
 
 def test_a_replay_is_shown_apart_and_changes_no_time(traced, capsys):
