@@ -63,7 +63,7 @@ def test_errors_that_can_not_be_written_leave_the_exit_code():
     assert done.returncode == 5
 
 
-def test_a_value_that_the_output_encoding_lacks_is_reported_with_the_way_to_print_it(monkeypatch, capsys, tmp_path):
+def test_a_value_that_the_output_encoding_lacks_is_reported(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(query, "chosen_target", lambda stack: SilverFolder(SILVER_FOLDER))
     with (tmp_path / "out").open("w", encoding="ascii") as ascii_only:
         monkeypatch.setattr(sys, "stdout", ascii_only)
