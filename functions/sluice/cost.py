@@ -110,8 +110,13 @@ def sluice_monthly(
     work_s = _work_s(load, executors, commits_s, given)
     arrivals = SECONDS_A_MONTH / load.every_s
     idle_s = load.every_s - work_s
-    stays = idle_s <= given.linger_s or (trickles and idle_s - given.linger_s <= given.stay_s)
-    busy_s = SECONDS_A_MONTH if stays else arrivals * max(60.0, given.start_s + work_s + given.linger_s)
+    run_s = max(60.0, given.start_s + work_s + given.linger_s)
+    stays = (
+        idle_s <= given.linger_s
+        or (trickles and idle_s - given.linger_s <= given.stay_s)
+        or run_s >= load.every_s  # what arrives meets the run of the arrival before
+    )
+    busy_s = SECONDS_A_MONTH if stays else arrivals * run_s
     spark = busy_s / 3600 * _workers_usd(given, executors)
     batches = min(arrivals, SECONDS_A_MONTH / 60)
     tables = min(load.tables, load.objects)

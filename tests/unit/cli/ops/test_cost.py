@@ -64,6 +64,12 @@ def test_a_trickle_keeps_one_lane_up_and_bursts_pay_for_their_minutes_alone():
     assert bursts.spark < trickle.spark / 5
 
 
+def test_a_lane_is_up_all_day_at_most_however_short_its_linger():
+    for every_s in (30, 61, 75, 90):
+        lane = sluice_monthly(Load("shop", 1, every_s, 1, 0.1), Assumptions(linger_s=20), freshness_s=0)
+        assert lane.busy_hours <= HOURS_A_MONTH, every_s
+
+
 def test_a_load_that_one_executor_can_not_merge_in_time_gets_more_of_them():
     load = Load("much", 7, 60, 70, 400)
     assert sluice_monthly(load).spark > 1.5 * sluice_monthly(replace(load, mb=1)).spark
