@@ -152,15 +152,17 @@ def print_history(found: Gathered, sums: Mapping[str, Any]) -> None:
     )
     states = ", ".join(f"{count:,} {state}" for state, count in sorted(sums["states"].items()))
     counts = sums["counts"]
-    say(f"{counted(sums['objects'], 'object')}, {human_bytes(sums['bytes'])}{f': {states}' if states else ''}")
+    # Not from the outcomes: what was retried or discarded since is no longer there, and may be in two outcomes.
+    aside = sum(entry.record.quarantined_rows for entry in found.entries if entry.record)
+    rows = f"; {counted(aside, 'row')} in quarantine" if aside else ""
+    say(f"{counted(sums['objects'], 'object')}, {human_bytes(sums['bytes'])}{f': {states}' if states else ''}{rows}")
     if sums["parts"]:
-        rows = f", {counted(counts['quarantined_rows'], 'row')} quarantined" if counts.get("quarantined_rows") else ""
         tables = {claim.table for entry in found.entries for claim in entry.claims}
         batches = f"{counted(sums['batches'], 'batch', 'batches')} of {counted(len(tables), 'table')}"
         others = _others(found.entries, found.batches)
         them = "it" if sums["batches"] == 1 else "them"
         more = f"; {counted(others, 'object')} of {them} {'is' if others == 1 else 'are'} not shown" if others else ""
-        say(f"{counted(new_changes(counts), 'change')}{rows} in {batches}{more}")
+        say(f"{counted(new_changes(counts), 'change')} in {batches}{more}")
     if found.more:
         pages = "" if found.of_batch else f"--before {iso(found.entries[0].since)} shows them, "
         say(f"There are older objects: {pages}--limit shows more")

@@ -212,7 +212,10 @@ def _next_step(found: SearchedKeys) -> str:
     if found.keys:
         step = f"Keys that {found.how}: {_listed(found.keys)}"
     else:
-        step = "Give a key, or a part of one that no other key has; `sluice history` lists the newest objects"
+        step = (
+            "Give a key, or a part of one that no other key has (the whole key of an object deleted from bronze); "
+            "`sluice history` lists the newest objects"
+        )
     rest = f". Only the first {PAGES_AT_MOST * 1_000:,} versions in bronze were searched for a part of a key"
     return step if found.whole else f"{step}{rest}"
 

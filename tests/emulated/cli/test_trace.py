@@ -330,6 +330,27 @@ def test_a_trace_tells_quarantine_from_the_time_before_a_rebuild(traced, capsys)
     ]
 
 
+def test_a_history_counts_rows_in_quarantine_once_and_only_while_they_are(traced, capsys):
+    some = traced.put("some.json", (2, "c", 1, "x", "b"), (3, "Q", 1, "x", "c"))
+    ledger = traced.stack.ledger
+
+    def said():
+        assert run(["history"]) == 0
+        return capsys.readouterr().err.splitlines()[1]
+
+    traced.merged(some, read=1, rows=[some])
+    assert said() == "1 object, 10 B: 1 committed; 1 row in quarantine"
+    (record,) = ledger.objects.get([some]).values()
+    retried = Decision(record.id, "retried", traced.at, "retry", "me", record.state, table=record.table)
+    assert ledger.quarantine.retry(record, replace(record, rows_aside=None), retried)
+    traced.merged(some, read=1, rows=[some], instant=None)
+    assert said() == "1 object, 10 B: 1 committed; 1 row in quarantine"
+    (record,) = ledger.objects.get([some]).values()
+    discarded = Decision(record.id, "discarded", traced.at, "discard", "me", record.state, table=record.table)
+    assert ledger.quarantine.discard(record, discarded)
+    assert said() == "1 object, 10 B: 1 committed"
+
+
 def test_a_row_names_what_is_in_quarantine_once_and_only_while_it_is(traced, capsys):
     whole = traced.put("bad.json", (1, "c", 1, "x", "a"))
     some = traced.put("some.json", (2, "c", 1, "x", "b"), (3, "Q", 1, "x", "c"))
