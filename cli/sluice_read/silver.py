@@ -150,4 +150,6 @@ class Silver:
 
 def _shown(columns: Sequence[str] | None, with_deleted: bool, lineage: bool) -> Shown:
     named = (columns,) if isinstance(columns, str) else columns  # a single one, and not its letters
-    return Shown(with_deleted=with_deleted, lineage=lineage, columns=None if named is None else tuple(named))
+    return Shown(
+        with_deleted=with_deleted, lineage=lineage, columns=None if named is None else tuple(dict.fromkeys(named))
+    )

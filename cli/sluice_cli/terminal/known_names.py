@@ -22,6 +22,7 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.errors import UnknownSchema
+from sluice_cli.terminal.output import visible
 from sluice_read.errors import UnknownTable
 
 NAMED = 20  # at most, in a message
@@ -122,7 +123,7 @@ def _refuse(kind: str, given: str, known: set[str], remark: str = "") -> None:
 def _listed(known: Iterable[str]) -> str:
     names = sorted(known)
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    return ", ".join(visible(name) for name in names[:NAMED]) + more
 
 
 def known_errors(kind: type[SluiceError] = SluiceError) -> Iterable[type[SluiceError]]:

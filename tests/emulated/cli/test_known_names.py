@@ -77,6 +77,13 @@ def test_the_next_step_lists_the_known_names(configured, capsys):
     assert "next step: Name one of these lanes: main" in capsys.readouterr().err
 
 
+def test_a_prefix_in_bronze_with_a_line_feed_stays_on_its_line(configured, capsys):
+    configured.write("line\nfeed/a.json", b"{}")
+    assert run(["backfill", "--prefix", "nope/", "--yes"]) == 2
+    step = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("next step:"))
+    assert "line\\nfeed/" in step
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

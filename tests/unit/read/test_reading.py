@@ -294,6 +294,10 @@ def test_a_name_in_place_of_a_list_is_one_column(silver):
     assert Silver(silver).snapshot("moma.works", columns="name").schema.names == ["name"]
 
 
+def test_a_column_named_twice_is_read_once(silver):
+    assert Silver(silver).snapshot("moma.works", columns=["name", "name"]).schema.names == ["name"]
+
+
 def test_an_unknown_table_is_one_sentence_and_its_next_step_another(silver):
     with pytest.raises(UnknownTable) as refused:
         open_table(silver, "moma.artist")
