@@ -187,6 +187,9 @@ def plan_push(
     for name in sorted({*tables_before, *tables_after, *remarks[0], *waiting}):
         old_table, new_table = tables_before.get(name), tables_after.get(name)
         change = _table_change(name, old_table, new_table, pinned=with_data.get(name), has_rows=name in have_rows)
+        if old_table and not new_table and (heir := after.table_for_topic(old_table.topic)):
+            risk = f"objects of topic {old_table.topic} go to {heir.table} from now on; rows that {name} has stay there"
+            change = replace(change, risk=risk)
         refusals, warnings = (found.get(name, ()) for found in remarks)
         change = replace(change, refusals=refusals, warnings=warnings, waiting=waiting.get(name, ObjectsWaiting()))
         if change.kind != CHANGED or change.settings or refusals or change.waiting.parked:
@@ -353,7 +356,7 @@ def lines_of(plan: Plan, *, refusals: bool) -> Iterator[str]:
     groups: dict[tuple[Any, ...], list[PlannedTable]] = {}
     for table in plan.tables:
         settings = tuple(map(_setting_line, table.settings))
-        alike = (table.kind, settings, bool(table.risk), _waiting_lines(table), table.unfit)
+        alike = (table.kind, settings, (table.risk or "").replace(table.topic, ""), _waiting_lines(table), table.unfit)
         groups.setdefault(alike, []).append(table)
     for (kind, settings, _, _, unfit), tables in groups.items():
         names = ", ".join(table.table for table in tables[:NAMED])

@@ -118,6 +118,12 @@ def test_a_fixed_setting_needs_a_rebuild_only_where_the_table_has_data():
     assert not planned(BEFORE, after).tables[0].settings[0].rebuild
 
 
+def test_a_renamed_table_says_where_objects_go_and_rows_stay():
+    plan = planned(BEFORE, BEFORE.replace("table: crm.user}", "table: crm.person}"))
+    said = "objects of topic crm.user go to crm.person from now on; rows that crm.user has stay there"
+    assert plan.risks == (f"crm.user: {said}",) and f"  ! {said}" in lines_of(plan, refusals=False)
+
+
 def test_a_removed_table_is_a_risk_and_a_warning_of_another_table_is_kept():
     after = HEAD + "tables: [{topic: 'shop.*', table: 'shop.{1}'}]"
     plan = planned(BEFORE, after, review=Review(warnings=(Remark("other.table", "elsewhere"),)))
