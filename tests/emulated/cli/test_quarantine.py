@@ -334,7 +334,7 @@ def test_rows_in_quarantine_have_a_newer_version_too(configured, capsys):
 def test_too_short_a_beginning_of_an_id_is_refused_with_the_fewest_characters(configured, capsys):
     assert run(["quarantine", "show", "3f2a9"]) == 2
     assert (
-        "error: 3f2a9 is too short for the beginning of an id: 6 characters are the fewest" in capsys.readouterr().err
+        "error: '3f2a9' is too short for the beginning of an id: 6 characters are the fewest" in capsys.readouterr().err
     )
     assert run(["quarantine", "show", "no-id"]) == 2
     assert "is called 'no-id'" in capsys.readouterr().err

@@ -60,7 +60,7 @@ def test_every_verb_that_finds_no_stack_says_so_with_the_same_exit_code(tmp_path
 
 def test_a_beginning_that_several_local_runs_share_names_none(home, capsys):
     assert run(["logs", "run-main"]) == 2
-    assert "2 runs begin with run-main" in capsys.readouterr().err
+    assert "2 runs begin with 'run-main'" in capsys.readouterr().err
 
 
 def test_the_date_stands_before_the_first_event_and_each_new_day():
