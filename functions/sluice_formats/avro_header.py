@@ -85,7 +85,12 @@ _kept = lru_cache(maxsize=8)(_parsed)
 def _codec_of(written: bytes) -> str:
     codec = written.decode("ascii", "replace")
     if codec not in CODECS:
-        raise CorruptObject("The object's blocks are compressed by a codec that Avro doesn't have", codec=codec[:40])
+        raise CorruptObject(
+            "The object's blocks are compressed by a codec that Avro doesn't have",
+            next_step=f"Let the writer use one of {', '.join(CODECS)} and upload the object again, "
+            "then `sluice quarantine discard` this version by its id",
+            codec=codec[:40],
+        )
     return codec
 
 

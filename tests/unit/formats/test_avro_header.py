@@ -67,6 +67,12 @@ def test_damage_of_any_kind_is_one_of_the_named_errors():
             pass
 
 
+def test_a_codec_that_avro_lacks_is_not_cured_by_uploading_the_same_object_again():
+    data = avro_object(SCHEMA, [{"id": 0}]).replace(b"\x08null", b"\x08lzma")
+    with pytest.raises(CorruptObject, match="Let the writer use one of null, deflate, snappy"):
+        parse_header(Head(data, True))
+
+
 def test_a_header_without_schema_or_with_a_codec_that_is_not_avros_is_corrupt():
     for written, replaced in ((b"avro.schema", b"avro.schemb"), (b"null", b"nulk")):
         data = avro_object(SCHEMA, [{"id": 0}]).replace(b"\x14avro.codec", b"\x14avro.codec")
