@@ -23,9 +23,10 @@ PACKAGES = {
 }
 HEAD = """# Errors
 
-Every error has a stable code. It appears in logs, in the ledger, in metrics and in `--json` output. **Retry** says
-whether the same call can succeed later without a change. Error messages name the facts: the object, the column, the
-limit.
+Every error has a stable code. It appears in logs, in the ledger, in metrics and where verbs list what failed
+(`sluice quarantine list`, with `--json` too). A verb that itself fails prints its message and next step to stderr, with
+`--json` too. **Retry** says whether the same call can succeed later without a change. Error messages name the facts:
+the object, the column, the limit.
 
 Objects and rows that can't be merged are quarantined under these codes: `sluice quarantine list` shows them, and
 `sluice quarantine retry` merges them after a fix.
