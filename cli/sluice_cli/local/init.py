@@ -11,7 +11,7 @@ import typer
 from sluice.errors import UsageError
 from sluice_cli.config.rule_text import EXAMPLE_RULE
 from sluice_cli.errors import plain_reason
-from sluice_cli.terminal.interaction import Yes, ask
+from sluice_cli.terminal.interaction import Yes, ask, path_given
 from sluice_cli.terminal.output import say, say_next_step
 from sluice_deploy.release import source_root
 
@@ -51,6 +51,7 @@ def init(
         Path,
         typer.Argument(
             metavar="FOLDER",
+            parser=path_given,
             help="A new or an empty folder, one without files of these names, or a project of another release.",
         ),
     ],

@@ -44,7 +44,9 @@ def adopt_bucket(
       sluice --stack sluice adopt-bucket
     """
     if via not in VIA:
-        raise UsageError(f"--via {via} is not one of {', '.join(VIA)}")
+        raise UsageError(
+            f"--via {via!r} is not a choice", next_step=f"Give {' or '.join(f'--via {each}' for each in VIA)}"
+        )
     target = chosen_target(stack)
     queue = queue_arn(target) if via == "queue" else None
     if via == "queue" and queue is None:

@@ -106,7 +106,9 @@ def package(
         _write_functions(functions, python)
         return
     if arch != "host" and arch not in _CHOICES:
-        raise UsageError(f"--arch {arch} is not one of x86_64, arm64, both, host")
+        raise UsageError(
+            f"--arch {arch!r} is not a choice", next_step="Give --arch x86_64, --arch arm64, --arch both or --arch host"
+        )
     try:
         target = chosen_target(stack) if upload else None
     except NoTarget as missing:

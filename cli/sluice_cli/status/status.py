@@ -22,6 +22,7 @@ from sluice_aws.stack import LOCAL, Target
 from sluice_cli.status.overview import describe_trouble, gather
 from sluice_cli.status.service_entries import describe_due, print_services
 from sluice_cli.terminal.durations import TimeSpan, seconds
+from sluice_cli.terminal.interaction import path_given
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -55,6 +56,7 @@ def status(
         typer.Option(
             "--html",
             metavar="FILE",
+            parser=path_given,
             help="Write a self-contained HTML page with the recent past instead.",
             show_default=False,
         ),

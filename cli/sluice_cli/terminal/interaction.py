@@ -17,6 +17,15 @@ from sluice_cli.terminal.guard import escaped
 from sluice_cli.terminal.output import stderr_console
 
 SHOWN_AFTER_S = 2.0
+
+
+def path_given(text: str) -> Path:
+    """The path that an argument or option names. Empty text, as of a variable without a value, would mean `.`."""
+    if not text:
+        raise typer.BadParameter("it is empty, where the name of a file or folder is needed")
+    return Path(text)
+
+
 Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 _POLL_S = 0.05
 

@@ -116,3 +116,24 @@ def test_the_wheel_is_given_each_file_of_a_project_and_each_handler():
     needed |= {f"functions/{name}" for name in handlers}
     assert [name for name in sorted(needed) if f'"{name}" = "{release.BUNDLED}/{name}"' not in pyproject] == []
     assert yaml.safe_load((ROOT / "tables.yaml").read_text())["tables"]
+
+
+@pytest.mark.parametrize("command", [["init", ""], ["status", "--html", ""]])
+def test_an_empty_name_of_a_file_or_folder_is_not_this_folder(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(command) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, list(tmp_path.iterdir())) == ("", [])
+    assert "it is empty" in shown.err and "next step: " in shown.err
+
+
+@pytest.mark.parametrize(
+    ("command", "step"),
+    [
+        (["package", "--arch", "sparc"], "Give --arch x86_64, --arch arm64, --arch both or --arch host"),
+        (["adopt-bucket", "--via", "pigeon"], "Give --via "),
+    ],
+)
+def test_a_value_that_is_no_choice_is_followed_by_the_choices(command, step, capsys):
+    assert run(command) == 2
+    assert f"next step: {step}" in capsys.readouterr().err
