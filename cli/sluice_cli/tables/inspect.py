@@ -20,6 +20,7 @@ from sluice_cli.terminal.output import (
     print_table,
     say,
     stderr_console,
+    visible,
 )
 
 if TYPE_CHECKING:
@@ -163,6 +164,7 @@ def commits(
     Amplification is bytes written for each byte of changed rows. Rows are Hudi's counts: a row that moved to another
     partition is deleted there and inserted here, and a deletion by the source is an update, since the row stays,
     hidden. The active timeline holds the newest 100 to 160 commits; the table can be read as of older ones, too.
+    `sluice history --batch` lists the objects of a commit, by its batch or its instant.
 
     Examples:
 
@@ -183,7 +185,19 @@ def commits(
         print_json([document(row) for row in rows])
         return
     print_table(
-        ("instant", "began", "action", "inserted", "updated", "deleted", "written", "bytes", "files", "amplification"),
+        (
+            "instant",
+            "began",
+            "action",
+            "inserted",
+            "updated",
+            "deleted",
+            "written",
+            "bytes",
+            "files",
+            "amplification",
+            "batch",
+        ),
         [
             (
                 row.instant,
@@ -193,10 +207,12 @@ def commits(
                 human_bytes(row.bytes_written),
                 f"{row.files_written}" if row.files_written or not row.files_deleted else f"-{row.files_deleted}",
                 "" if row.write_amplification is None else f"{row.write_amplification:g}",
+                visible(row.batch or ""),
             )
             for row in rows
         ],
         right=(3, 4, 5, 6, 7, 8, 9),
+        shorten=(10,),
         minor=(9, 6, 8, 1),
     )
     left = len(listing.timeline.instants) - len(rows)

@@ -54,7 +54,10 @@ def history(
     batch: Annotated[
         str | None,
         typer.Option(
-            "--batch", metavar="ID", help="The objects of one batch: its id, or its beginning.", show_default=False
+            "--batch",
+            metavar="ID",
+            help="The objects of one batch: its id, its beginning, or the instant of a commit that it made.",
+            show_default=False,
         ),
     ] = None,
     limit: Annotated[
@@ -100,6 +103,8 @@ def history(
       sluice history --key topics/crm.user/partition=0/crm.user+0+0000000000.avro
 
       sluice history --batch b-3f2a9c
+
+      sluice history --batch 20260501101500123
 
       sluice history --json | jq '.objects[] | select(.state == "parked").key'
     """

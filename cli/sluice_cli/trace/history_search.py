@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,9 +20,12 @@ from sluice_aws.stack import Target
 from sluice_cli.terminal.output import is_named
 from sluice_cli.trace.object_history import Entry, by_object, claims_of
 from sluice_cli.trace.tracking import Tracker, tracker
+from sluice_read.moments import instant_of
 
 MANIFESTS_AT_MOST = 5_000  # that one history reads
 SET_ASIDE_AT_MOST = 10_000  # objects read of one listed state
+CLOCKS_DIFFER_MS = 60_000  # at most, between S3, which dates manifests, and the job, which dates commits
+_INSTANT = re.compile(r"[0-9]{17}")
 THREADS = 16
 
 
@@ -132,8 +136,10 @@ class Histories:
     def of_batch(self, named: str, limit: int) -> Gathered:
         """Gather the newest objects of one batch, open or finished, by its id, the beginning of it or its shown form.
 
-        Raises UsageError.
+        An instant names the batch that made this commit. Raises UsageError.
         """
+        if _INSTANT.fullmatch(named):
+            return self._of_batches(self._committed_at(named), limit)
         keys = [each.key for each in self._past.listed() if is_named(named, _batch_of(each.key))]
         keys = [key for key in keys if _batch_of(key) == named] or keys
         if len(keys) > 1:
@@ -143,6 +149,23 @@ class Histories:
             raise UsageError(
                 f"No batch begins with {named!r}", next_step="`sluice history` names the batches of the newest objects"
             )
+        return self._of_batches(batches, limit)
+
+    def _committed_at(self, instant: str) -> tuple[PastBatch, ...]:
+        """The batch with a commit of this instant, among those that were claimed before. Raises UsageError."""
+        # Instants of this form are ordered as their times are.
+        claimed = [each for each in self._past.listed() if instant_of(each.put_at - CLOCKS_DIFFER_MS) <= instant]
+        newest = sorted(claimed, key=lambda each: (each.put_at, each.key), reverse=True)[:MANIFESTS_AT_MOST]
+        for batch in self._past.read([each.key for each in newest]):
+            if any(outcome.instant == instant for outcome in batch.outcomes.values()):
+                return (batch,)
+        among = f" among the {MANIFESTS_AT_MOST:,} batches before it" if len(claimed) > len(newest) else ""
+        raise UsageError(
+            f"No batch{among} made the commit {instant}",
+            next_step="`sluice table commits TABLE` shows the batch of each commit; a table service's commit has none",
+        )
+
+    def _of_batches(self, batches: tuple[PastBatch, ...], limit: int) -> Gathered:
         objects = sorted(batches[0].manifest.objects, key=lambda item: (item.admitted_at, item.id))
         newest = [item.id for item in objects[-limit:]]
         return Gathered(

@@ -83,6 +83,15 @@ def test_a_commits_time_is_the_one_at_which_its_instant_began(stack, capsys):
     assert began == moment_of(instant)
 
 
+def test_commits_name_their_batches(stack, capsys):
+    put_tables(stack.s3, "s-silver")
+    assert run(["table", "commits", "moma.works", "--json"]) == 0
+    batches = [each["batch"] or "" for each in describe(capsys)]
+    assert any(batches) and run(["table", "commits", "moma.works"]) == 0
+    header, *rows = (line.split("\t") for line in capsys.readouterr().out.splitlines())
+    assert header[-1] == "batch" and [row[-1] for row in rows] == batches
+
+
 def test_a_replay_that_commits_nothing_leaves_changes_and_last_commit(stack, capsys):
     made = Outcome("b-1", "crm.user", COMMITTED, NOW, instant="20231114221318000")
     note_commit(stack.ledger, made, {"read": 7, "commits": 1, "objects": 1})

@@ -253,6 +253,18 @@ def test_a_history_shows_one_batch_and_an_unknown_row_is_reported(traced, capsys
     assert "No record with this key was found" in capsys.readouterr().err
 
 
+def test_a_commit_names_its_objects_by_its_instant(traced, capsys):
+    earlier, later = "29990101000000000", "29990101000000001"  # no manifest here is dated after them
+    traced.merged(traced.put("a.json", (1, "c", 1, "x", "a")), read=1, instant=earlier)
+    batch = traced.merged(*(traced.put(f"{name}.json", (2, "c", 8, "x", "b")) for name in "bc"), read=2, instant=later)
+    found = history(capsys, "--batch", later)["objects"]
+    assert {(entry["key"], entry["claims"][0]["batch"]) for entry in found} == {("b.json", batch), ("c.json", batch)}
+    assert [entry["key"] for entry in history(capsys, "--batch", earlier)["objects"]] == ["a.json"]
+    unknown = f"{int(later) + 1}"
+    assert run(["history", "--batch", unknown]) == 2
+    assert f"No batch made the commit {unknown}" in (err := capsys.readouterr().err) and "sluice table commits" in err
+
+
 def test_the_trace_shows_that_an_object_was_deleted_or_quarantined(traced, capsys):
     gone, bad = traced.put("gone.json", (1, "c", 1, "x", "a")), traced.put("bad.json")
     traced.merged(gone, bad, read=1, bad=[bad])
