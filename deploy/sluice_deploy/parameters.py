@@ -41,7 +41,8 @@ def parameters_of(overrides: str) -> dict[str, str]:
             name, given, value = before.partition("=")
             raise UsageError(
                 f"{word} is no parameter: it has no =",
-                next_step=f"Put a value with blanks in quotes: {name}='{value} {word}'"
+                next_step=f"Put a value with blanks in quotes: {name}='{value} {word}'. If {word} is a parameter, "
+                f"write {word}=VALUE"
                 if given
                 else f"Write NAME=VALUE, as in {_QUOTED}",
             )

@@ -257,7 +257,11 @@ class PartitionKeysDiffer(SluiceError):
     """The catalog's table has other partition columns than the table; facts: `table`, `name`, `found`, `wished`."""
 
     code = "catalog_partition_keys_differ"
-    next_step = "Glue cannot change them: drop the table in the catalog (its data stays), and sync again"
+    next_step = (
+        "Glue cannot change them. Drop the table in the catalog (its data stays) by `aws glue delete-table "
+        "--database-name DATABASE --name NAME`, on a local stack with the --endpoint-url of `sluice local info`, and "
+        "sync again"
+    )
 
 
 class UnusableCommitSchema(SluiceError):

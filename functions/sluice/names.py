@@ -16,6 +16,7 @@ NAME = re.compile(r"[a-z][a-z0-9_]{0,127}")
 LANE = re.compile(r"[a-z0-9-]{1,32}")
 COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")  # Avro's own rule for names
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
+TOPIC_REFUSED = "the topic that the key names is not one that Kafka allows (letters a to z, digits, `.`, `_` and `-`)"
 
 _SHORTEST_PART = 3  # characters of a name that are taken for a part of it: fewer are in nearly every name
 

@@ -102,6 +102,12 @@ def find_target(stack: str | None, environment: Mapping[str, str], folder: Path)
 
     Raises NoTarget when there is none.
     """
+    if stack is not None and not stack.strip():
+        raise NoTarget(
+            "The name of the stack is empty",
+            next_step="Is a variable unset? Name a stack, or leave the option out for the one of SLUICE_STACK or "
+            "of this folder",
+        )
     named = stack or environment.get(STACK_VARIABLE)
     if named:
         return deployed_target(named, environment)

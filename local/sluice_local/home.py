@@ -107,6 +107,11 @@ class Home:
         """Remove the note of `note_lost`, after it was shown to whoever starts a stack."""
         (self.path / ENDED_FILE).unlink(missing_ok=True)
 
+    def await_release(self) -> None:
+        """Wait until no process owns the folder."""
+        with (self.path / "owner").open("a+") as handle:
+            locked(handle, wait=True)
+
     @contextmanager
     def own(self) -> Iterator[None]:
         """Own the folder for the length of a block. The kernel releases it when this process ends in any way.

@@ -350,7 +350,7 @@ def _other_partitions(stack: _Stack, plan: Plan, before: Configuration | None, a
         rebuilt = f"{REPLACED}{table.table}/"  # a table that never had data is not in the catalog
         change = changes["partition_by"]
         if change.rebuild or not change.of_data and next(stack.objects.keys(stack.target.silver, rebuilt), None):
-            drop = drop_in_glue(had.database, sorted(kept), new.lane)
+            drop = drop_in_glue(stack.target, had.database, sorted(kept), new.lane)
             keeps = f"{table.table} gets other partitions, and Glue can't change those that it has"
             yield f"{keeps}. After the rebuild, and {drop}"
 

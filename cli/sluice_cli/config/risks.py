@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sluice.config.table import FREEZE, HARD, IGNORE
+
+if TYPE_CHECKING:
+    from sluice_aws.stack import Target
 
 _Risk = Callable[[Any, Any], str | None]
 UNFIT = "objects whose columns no longer fit the table's are quarantined"
@@ -15,12 +18,25 @@ UNFIT_TYPES = (
 )
 
 
-def drop_in_glue(database: str, tables: Iterable[str], lane: str) -> str:
-    """The step, of a sentence about a table of `lane` that gets other partitions, which drops its tables in Glue."""
-    drop = f"aws glue delete-table --database-name {database} --name"
+def drop_in_glue(target: Target, database: str, tables: Iterable[str], lane: str) -> str:
+    """The step, of a sentence about a table of `lane` that gets other partitions, which drops its tables in Glue.
+
+    On a local stack the command names its endpoint and keys: without them it would reach the caller's account.
+    """
+    drop = f"{_aws_command(target)} glue delete-table --database-name {database} --name"
     return (
         f"before `sluice resume {lane}`, drop the table in Glue (its data stays), or its sync fails: "
         f"{', '.join(f'`{drop} {name}`' for name in tables)}"
+    )
+
+
+def _aws_command(target: Target) -> str:
+    if target.endpoint is None or target.credentials is None:
+        return "aws"
+    keys = target.credentials
+    return (
+        f"AWS_ACCESS_KEY_ID={keys.access_key_id} AWS_SECRET_ACCESS_KEY={keys.secret_access_key} "
+        f"aws --endpoint-url {target.endpoint} --region {target.region}"
     )
 
 

@@ -270,8 +270,7 @@ def _say_unmatched(unmatched: Sequence[Unmatched], copied: int) -> None:
     if others:
         say(
             f"{counted(others, 'name gives', 'names give')} no topic or format: name the files as in "
-            "topics/TOPIC/FILE.json (a TOPIC of letters a to z, digits, `.`, `_` and `-`), or add a rule with a "
-            "`key_pattern`"
+            "topics/TOPIC/FILE.json, or add a rule with a `key_pattern`"
         )
 
 

@@ -129,6 +129,9 @@ def up(
     if lost is not None:
         say(f"warning: {lost}")
         home.forget_lost()
+        if home.owner() is not None:
+            say("Waiting until the last stack has ended")
+            home.await_release()
     if detach:
         options = (
             [f"--emulator={emulator.value}"]

@@ -243,7 +243,7 @@ class Rebuild:
         """The step that lets the catalog take other partitions; empty for a table that it doesn't have."""
         names, config = names_of(self._config_now), self._config_now
         tables = sorted(entry.table for entry in names.entries)
-        return drop_in_glue(names.database, tables, self.lane) if config.catalog.sync and tables else ""
+        return drop_in_glue(self._target, names.database, tables, self.lane) if config.catalog.sync and tables else ""
 
     def _folders(self) -> Iterator[tuple[str, str]]:
         """The folders to move, each with its name at the new place."""

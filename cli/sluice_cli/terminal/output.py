@@ -49,7 +49,7 @@ def chosen_target(stack: str | None) -> Target:
     """Choose the stack to work on and name it on stderr. `stack` is the verb's own option. Raises NoTarget."""
     from sluice_aws.stack import find_target
 
-    target = find_target(stack or stack_before_verb.get(), os.environ, Path.cwd())
+    target = find_target(stack if stack is not None else stack_before_verb.get(), os.environ, Path.cwd())
     named = stacks_named.get()
     if named is None or target.described not in named:
         say(target.described)

@@ -10,6 +10,7 @@ import typer
 
 from sluice.batch.merged_again import new_changes
 from sluice.errors import UsageError
+from sluice.ledger.keys import DISCARDED
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.terminal.known_names import check_table
@@ -223,7 +224,8 @@ def _state(entry: Entry) -> str:
         more.append(f"{counted(record.quarantined_rows, 'row')} quarantined")
     why = record and (record.code or record.rule or record.reason or reason_now(record))
     if why and entry.last_claim is None or record and record.code:
-        more.append(visible(why or ""))
+        discarded = record is not None and record.rule == DISCARDED and why != DISCARDED
+        more.append(visible(f"{DISCARDED}, {why}" if discarded else why or ""))
     return entry.state + (f" ({', '.join(more)})" if more else "")
 
 

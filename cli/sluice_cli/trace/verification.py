@@ -193,7 +193,8 @@ class Verification:
             raise UnknownTable(
                 f"No commit of a table {table!r} is kept",
                 table=table,
-                next_step="`sluice status` lists the tables; names are database.table",
+                next_step="`sluice status` lists the tables, by database.table, and their objects in quarantine, "
+                "of which no commit is made",
             )
         return list(taken.values()), newest
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from sluice.config.document import KeyMatch
-from sluice.names import TOPIC
+from sluice.names import TOPIC, TOPIC_REFUSED
 
 CHANGE_FILE, IGNORED, UNROUTABLE = "change_file", "ignored", "unroutable"
 FIRST, LAST = "first", "last"  # which of an object's offsets its name holds
@@ -103,7 +103,7 @@ def classify(key: str, size: int | None, match: KeyMatch | None = None) -> Route
     if topic is None:
         return Route(UNROUTABLE, reason="neither the file's name nor a topics/<topic>/ folder names a topic")
     if not TOPIC.fullmatch(topic):
-        return Route(UNROUTABLE, reason="the topic's name is not one that Kafka allows")
+        return Route(UNROUTABLE, reason=TOPIC_REFUSED)
     if name is None:
         return Route(CHANGE_FILE, topic, _folder_partition(folders), None, file_format)
     return Route(CHANGE_FILE, topic, name.partition, name.offset, file_format, LAST if name.by_lenses else FIRST)

@@ -14,7 +14,7 @@ from sluice.config.rules.table_rule import TableRule, histories_taken
 from sluice.config.setting import restored, stored
 from sluice.config.table import TableConfig
 from sluice.errors import InvalidConfiguration
-from sluice.names import TOPIC
+from sluice.names import TOPIC, TOPIC_REFUSED
 
 FORMAT = 1  # of the canonical JSON
 
@@ -62,7 +62,7 @@ class Configuration:
     def match_topic(self, topic: str) -> TopicMatch:
         """Return the table that the first matching rule makes of a topic, or why there is none."""
         if not TOPIC.fullmatch(topic):
-            return TopicMatch(None, "the topic's name is not one that Kafka allows")
+            return TopicMatch(None, TOPIC_REFUSED)
         for rule in self.rules:
             try:
                 config = rule.apply(topic)

@@ -390,6 +390,8 @@ def test_a_row_names_what_is_in_quarantine_once_and_only_while_it_is(traced, cap
         discarded = Decision(record.id, "discarded", traced.at, "discard", "me", record.state, table=record.table)
         assert ledger.quarantine.discard(record, discarded)
     assert named() == [[], []]
+    assert run(["history"]) == 0
+    assert "ignored (attempt 2, discarded, corrupt_object)" in capsys.readouterr().out
 
 
 def test_a_replay_is_shown_apart_and_changes_no_time(traced, capsys):

@@ -146,3 +146,9 @@ def test_a_stack_whose_first_changeset_was_declined_does_not_exist_yet():
 
     with pytest.raises(NoTarget, match=r"There is no stack s in eu-west-1 yet.*Deploy again"):
         _outputs(CloudFormation(), "s", "eu-west-1")
+
+
+@pytest.mark.parametrize("empty", ["", "  "])
+def test_an_empty_name_of_a_stack_is_no_other_stack(empty, tmp_path):
+    with pytest.raises(NoTarget, match="The name of the stack is empty"):
+        find_target(empty, {"SLUICE_STACK": "other"}, tmp_path)

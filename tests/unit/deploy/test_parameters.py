@@ -86,6 +86,7 @@ def test_a_value_that_cloudformation_refuses_is_refused_first(given: str, said: 
     [
         ("default AlarmEmial=ops@x", "AlarmEmial; did you mean AlarmEmail?"),
         ("default MaximumCpu=32 vCPU", "Put a value with blanks in quotes: MaximumCpu='32 vCPU'"),
+        ("default LogLevel=INFO TableMetrics", "If TableMetrics is a parameter, write TableMetrics=VALUE"),
         ("default vCPU", "Write NAME=VALUE"),
         ("default LogLevel='INFO", "can't be read: No closing quotation"),
         (

@@ -9,6 +9,7 @@ import threading
 from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,11 +17,12 @@ from types import SimpleNamespace
 import pytest
 from builders import in_a_terminal
 
+from sluice_cli.local import commands
 from sluice_cli.local.commands import next_step
 from sluice_cli.main import run
 from sluice_cli.terminal.aws_errors import NO_STACK
 from sluice_local.emulators.ministack_program import ASKED, COMPLETE
-from sluice_local.home import Description, Home
+from sluice_local.home import Description, Home, chosen_home
 
 DESCRIPTION = Description(
     stack="sluice",
@@ -234,3 +236,16 @@ def test_a_python_for_which_there_is_no_spark_is_refused(nothing_starts, monkeyp
 def test_a_started_stack_names_the_next_step():
     assert "sluice config discover" in next_step(None)
     assert "sluice wait" in next_step(Path("tables.yaml"))
+
+
+def test_a_stack_waits_for_the_end_of_the_last_one_without_emulator(owner, monkeypatch, capsys):
+    home = chosen_home(os.environ, Path.cwd())
+    (home.path / "log").write_text("killed\n")
+    home.note_lost(datetime(2026, 1, 1, tzinfo=timezone.utc), home.path / "log")
+    monkeypatch.setattr(commands, "require_parts", lambda emulator: None)
+    started = []
+    monkeypatch.setattr(commands, "_start_detached", lambda home, *_, **__: started.append(home.owner()))
+    ended = threading.Timer(0.5, owner.kill)
+    ended.start()
+    assert run(["local", "up", "--detach"]) == 0
+    assert started == [None] and "Waiting until the last stack has ended" in capsys.readouterr().err
