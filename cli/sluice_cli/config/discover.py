@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +35,11 @@ from sluice_cli.terminal.stack import readable_configuration
 
 NO_COLUMN = "none"
 NAMED = 3  # tables whose rules a push would take away
+UNNAMED = (
+    "where such objects are changes, write a rule with `topic`, `table`, `record_key` and a `key_pattern` that fits "
+    "their keys alone, and with `format` where the extension tells none (docs/producing.md, Any other layout). Others "
+    "can stay parked, or be deleted"
+)
 
 Chosen = dict[str, dict[str, tuple[str, ...]]]
 
@@ -94,14 +99,13 @@ def discover(
     before = _configuration(file)
     target = chosen_target(stack)
     ledger, bronze = DynamoDbLedger(target.client("dynamodb"), target.ledger_table), Objects(target.client("s3"))
-    waiting = with_layouts(waiting_topics(ledger, before), ledger, bronze)
+    waiting = with_layouts(waiting_topics(ledger, before), bronze)
     if waiting.more:
         say("warning: not all waiting objects were read, so topics may be missing. Discover again after the push")
-    if waiting.unnamed:
-        say(
-            f"warning: {counted(waiting.unnamed, 'parked object')} whose key names no topic and fits no known "
-            "layout: a rule with a `key_pattern` can take these. `sluice status` shows examples"
-        )
+    for reason, keys in waiting.reasons.items():
+        say(f"warning: no rule is proposed for {counted(len(keys), 'parked object')}, {_example(keys)}: {reason}")
+    if waiting.reasons:
+        say(UNNAMED)
     _known_topics(chosen, waiting.topics)
     console = stderr_console()
     with console.status(f"Reading samples of {counted(len(waiting.topics), 'topic')}") as status:
@@ -124,6 +128,10 @@ def discover(
             {
                 "proposals": [describe(proposal) for proposal in proposals],
                 "ruled": ruled,
+                "unnamed": [
+                    {"reason": reason, "objects": len(keys), "example": keys[0]}
+                    for reason, keys in waiting.reasons.items()
+                ],
                 "written": written is not None,
                 "file": str(file),
             }
@@ -138,7 +146,11 @@ def discover(
             end="",
         )
     else:
-        print_line("No topic waits for a rule")
+        print_line(
+            f"No rule to propose: {counted(len(waiting.unnamed), 'object waits', 'objects wait')} without a topic"
+            if waiting.unnamed
+            else "No topic waits for a rule"
+        )
     for proposal in still_open:
         # The evidence against a choice that was made: it names no column of the topic.
         against = [
@@ -157,12 +169,17 @@ def _proposals(
     samples: Sequence[TopicSample], before: Configuration | None, chosen: Chosen, database: str | None
 ) -> list[Proposal]:
     taken = {rule.table for rule in before.rules if not PLACEHOLDER.search(rule.table)} if before is not None else set()
-    found = []
+    found: list[Proposal] = []
     for sample in samples:
         proposal = propose(sample, database=database, chosen=chosen.get(sample.topic, {}), taken=frozenset(taken))
         taken.update(proposal.table.value)
-        found.append(proposal)
+        unsettled = {each.topic for each in found if each.open}
+        found.append(replace(proposal, behind=tuple(topic for topic in proposal.nested if topic in unsettled)))
     return found
+
+
+def _example(keys: Sequence[str]) -> str:
+    return keys[0] if len(keys) == 1 else f"for example {keys[0]}"
 
 
 def _replaced(written: Configuration | None, in_force: Configuration | None) -> str:
@@ -181,7 +198,11 @@ def _how(proposal: Proposal) -> str:
         "record_key": f"--key {proposal.topic}=COLUMN",
         "partition_by": f"--partition {proposal.topic}=COLUMN or =none",
     }
-    return f"Choose with {', '.join(options[name] for name in proposal.open)}"
+    first = (
+        f"Its pattern also fits keys of {', '.join(proposal.behind)}: decide that rule first" if proposal.behind else ""
+    )
+    chosen = ", ".join(options[name] for name in proposal.open if name in options)
+    return ". ".join(filter(None, (first, f"Choose with {chosen}" if chosen else "")))
 
 
 def _configuration(file: Path) -> Configuration | None:

@@ -182,7 +182,7 @@ def _rule(proposal: Proposal) -> list[str]:
     lines = [
         comment(
             f"{proposal.topic}: {counted(proposal.objects, 'object')} parked, {proposal.bytes:,} bytes; "
-            f"{counted(proposal.rows, 'row')} read; {source}"
+            f"{counted(proposal.rows, 'row')} read from {counted(proposal.read, 'object')}; {source}"
         )
     ]
     for name, choice in (

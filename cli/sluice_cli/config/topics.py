@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from sluice.admission.layouts import Layout, layout_of, needs_format
-from sluice.admission.routing import AVRO, CHANGE_FILE, CSV, JSON
+from sluice.admission.routing import AVRO, CHANGE_FILE, CSV, JSON, classify
 from sluice.batch.claim import PendingObject
 from sluice.config.csv_form import CsvForm
 from sluice.config.document import Configuration
@@ -17,8 +17,9 @@ from sluice.errors import SluiceError
 from sluice.ledger.keys import PARKED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
-from sluice.names import TOPIC
+from sluice.names import TOPIC, TOPIC_REFUSED
 from sluice.objects import ObjectId
+from sluice.onboarding.keys import counted
 from sluice.onboarding.samples import SampledRow, TopicSample, sampled_row
 from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice.schema.connect import avro_form
@@ -32,6 +33,10 @@ LOOKED_AT = 20_000  # parked objects
 ROWS = 2_000  # of one topic
 KEYED = 2  # objects of a topic whose Kafka keys are searched
 THREADS = 8
+# Why no rule is proposed for an object.
+NO_TOPIC = "the key has no folder whose name can be a topic's"
+NO_FORMAT = "neither the extension nor the first bytes tell a format that Sluice reads"
+ANOTHER_LAYOUT = "another folder or layout gives the same topic"
 _Schema = TypeVar("_Schema")
 WaitingObject = ObjectRecord | PendingObject
 _KEY_FORMATS = {".keys.avro": AVRO, ".keys.json": JSON}
@@ -41,13 +46,16 @@ _KEY_FORMATS = {".keys.avro": AVRO, ".keys.json": JSON}
 class Waiting:
     """Parked objects by topic, oldest first. `unnamed` have no topic; `more` were left unread beyond LOOKED_AT.
 
-    `layouts` has the topics that only a `key_pattern` tells.
+    `layouts` has the topics that only a `key_pattern` tells. `reasons` has why no rule is proposed for what stays
+    unnamed, with the keys of each reason; `nested` the topics whose keys the pattern of another one fits too.
     """
 
     topics: Mapping[str, Sequence[ObjectRecord]]
-    unnamed: int
+    unnamed: Sequence[ObjectRecord]
     more: bool
     layouts: Mapping[str, Layout] = field(default_factory=dict)
+    reasons: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    nested: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,51 +80,92 @@ def waiting_topics(ledger: Ledger, configuration: Configuration | None = None) -
     Objects parked for another reason carry a code, and are left out.
     """
     topics: dict[str, list[ObjectRecord]] = {}
-    unnamed = 0
+    unnamed: list[ObjectRecord] = []
     found = iter(ledger.objects.in_state(PARKED))
     for record in islice(found, LOOKED_AT):
         if record.code is not None:
             continue
         record = record if configuration is None else renamed(record, configuration)
         if record.topic is None or not TOPIC.fullmatch(record.topic):
-            unnamed += 1
+            unnamed.append(record)
         else:
             topics.setdefault(record.topic, []).append(record)
     more = next(found, None) is not None
     return Waiting({topic: sorted(topics[topic], key=_age) for topic in sorted(topics)}, unnamed, more)
 
 
-def with_layouts(waiting: Waiting, ledger: Ledger, objects: Objects) -> Waiting:
+def with_layouts(waiting: Waiting, objects: Objects) -> Waiting:
     """Add the topics of objects whose names tell none, by the layouts of their keys, where one is recognized.
 
-    Where no extension tells the format, the first object's bytes do.
+    Where no extension tells the format, the first object's bytes do. A pattern that would also take objects whose
+    names tell a topic is not proposed. A pattern that fits the keys of another one comes after it, since the first
+    rule that matches counts.
     """
     layouts: dict[str, Layout] = {}
     found: dict[str, list[ObjectRecord]] = {}
-    for record in islice(ledger.objects.in_state(PARKED), LOOKED_AT):
-        layout = layout_of(record.id.key) if record.code is None and record.topic is None else None
-        if layout is None or layout.topic in waiting.topics:
+    reasons: dict[str, list[str]] = {}
+    for record in waiting.unnamed:
+        key = record.id.key
+        layout = layout_of(key) if record.topic is None else None
+        if layout is None:
+            reasons.setdefault(NO_TOPIC if record.topic is None else TOPIC_REFUSED, []).append(key)
             continue
-        if layout.topic not in layouts and needs_format(layout, record.id.key):
+        if layout.topic not in layouts and needs_format(layout, key):
             layout = replace(layout, format=_format_of(objects, record.id))
         known = layouts.setdefault(layout.topic, layout)
-        route = known.route(record.id.key, record.size)
-        if route.kind == CHANGE_FILE:
-            found.setdefault(known.topic, []).append(
-                replace(
-                    record,
-                    topic=route.topic,
-                    kafka_partition=route.kafka_partition,
-                    offset=route.offset,
-                    format=route.format,
-                )
+        route = known.route(key, record.size)
+        if route.kind != CHANGE_FILE:
+            reasons.setdefault(NO_FORMAT if known.fits(key) else ANOTHER_LAYOUT, []).append(key)
+            continue
+        found.setdefault(known.topic, []).append(
+            replace(
+                record,
+                topic=route.topic,
+                kafka_partition=route.kafka_partition,
+                offset=route.offset,
+                format=route.format,
             )
+        )
+    for topic in list(found):
+        named = _named_beside(layouts[topic], waiting, found[topic][0].id.bucket, objects)
+        if named is not None:
+            keys = [record.id.key for record in found.pop(topic)]
+            reasons.setdefault(f"a pattern for its folder would also take the objects of topic {named}", []).extend(
+                keys
+            )
+    ordered = sorted(found, key=lambda topic: (-len(layouts[topic].key_pattern), topic))
     return Waiting(
-        {**waiting.topics, **{topic: sorted(found[topic], key=_age) for topic in sorted(found)}},
-        waiting.unnamed - sum(map(len, found.values())),
+        {**waiting.topics, **{topic: sorted(found[topic], key=_age) for topic in ordered}},
+        [record for record in waiting.unnamed if any(record.id.key in keys for keys in reasons.values())],
         waiting.more,
-        {topic: layouts[topic] for topic in found},
+        {topic: layouts[topic] for topic in ordered},
+        reasons,
+        {topic: _also_fitted(layouts[topic], found) for topic in ordered},
     )
+
+
+def _also_fitted(layout: Layout, found: Mapping[str, Sequence[ObjectRecord]]) -> tuple[str, ...]:
+    """The other topics with keys that the layout's pattern fits."""
+    return tuple(
+        topic
+        for topic, records in sorted(found.items())
+        if topic != layout.topic and any(layout.fits(record.id.key) for record in records)
+    )
+
+
+def _named_beside(layout: Layout, waiting: Waiting, bucket: str, objects: Objects) -> str | None:
+    """A topic that the names of objects tell whose keys the layout's pattern fits too; None where there is none."""
+    if layout.topic in waiting.topics:
+        return layout.topic
+    for topic, records in waiting.topics.items():
+        if any(layout.fits(record.id.key) for record in records):
+            return topic
+    # Objects that a rule in force takes don't wait.
+    for version in objects.version_page(bucket, prefix=layout.start).versions:
+        route = classify(version.key, version.size)
+        if route.kind == CHANGE_FILE and layout.fits(version.key):
+            return route.topic
+    return None
 
 
 def _format_of(objects: Objects, id: ObjectId) -> str | None:
@@ -137,7 +186,13 @@ def sample_topics(
         found = sample_topic(objects, topic, waiting.topics[topic], Reach(per_topic))
         layout = waiting.layouts.get(topic)
         if layout is not None:
-            found = replace(found, layout=layout.writer, key_pattern=layout.key_pattern, format=layout.format)
+            found = replace(
+                found,
+                layout=layout.writer,
+                key_pattern=layout.key_pattern,
+                format=layout.format,
+                nested=tuple(waiting.nested.get(topic, ())),
+            )
         said(topic)
         return found
 
@@ -163,10 +218,13 @@ def sample_topic(
 ) -> TopicSample:
     """Sample a topic's objects within `reach`. What can't be read is among the sample's problems."""
     read = _read(objects, spread(records, reach.objects), reach, csv)
-    problems = tuple(dict.fromkeys(each.problem for each in read if each.problem))
+    problems: dict[str, list[str]] = {}
+    for each in read:
+        if each.problem:
+            problems.setdefault(each.problem, []).append(each.record.id.key)
     sound = [each for each in read if each.found is not None]
-    samples = [each.found for each in sound if each.found is not None]
-    writer, rows, inferred, trouble = _understood(samples)
+    samples = [(each.record.id.key, each.found) for each in sound if each.found is not None]
+    writer, rows, inferred = _understood(samples, problems)
     fields, file = _keys(objects, [each.record for each in sound][-KEYED:])
     return TopicSample(
         topic,
@@ -181,8 +239,8 @@ def sample_topic(
         file,
         rows,
         all(record.offset is not None for record in records),
-        problems + trouble,
-        partly=sum(not sample.whole for sample in samples),
+        tuple(f"{problem}{_where(keys)}" for problem, keys in problems.items()),
+        partly=sum(not sample.whole for _, sample in samples),
     )
 
 
@@ -204,22 +262,32 @@ def _read(objects: Objects, chosen: Sequence[WaitingObject], reach: Reach, csv: 
 
 
 def _understood(
-    samples: Sequence[ObjectSample],
-) -> tuple[WriterSchema | None, tuple[SampledRow, ...], bool, tuple[str, ...]]:
-    """Return the newest writer schema, the rows, whether the schema is inferred, and the problems with schemas."""
-    problems: dict[str, None] = {}
+    samples: Sequence[tuple[str, ObjectSample]], problems: dict[str, list[str]]
+) -> tuple[WriterSchema | None, tuple[SampledRow, ...], bool]:
+    """Return the newest writer schema of samples by key, the rows, and whether the schema is inferred.
+
+    Adds the problems with schemas to `problems`, with the keys of each.
+    """
     rows: list[SampledRow] = []
     newest: WriterSchema | None = None
-    bare = [record for sample in samples if sample.schema is None for record in sample.records]
+    bare = [record for _, sample in samples if sample.schema is None for record in sample.records]
     inferred = _tried(_inferred, bare, problems) if bare else None
-    for number, sample in enumerate(samples):
-        writer = inferred if sample.schema is None else _tried(_written, sample.schema, problems)
+    for number, (key, sample) in enumerate(samples):
+        writer = inferred if sample.schema is None else _tried(_written, sample.schema, problems, key)
         if writer is None:
             continue
         newest = writer
         found = (sampled_row(record, writer) for record in sample.records)
         rows += [row if any(row.place) else replace(row, place=(number,)) for row in found if row is not None]
-    return newest, tuple(rows), newest is not None and newest is inferred, tuple(problems)
+    return newest, tuple(rows), newest is not None and newest is inferred
+
+
+def _where(keys: Sequence[str]) -> str:
+    """The end of a problem: the object that has it, or one of those that have it."""
+    if not keys:
+        return ""
+    others = f" and {counted(len(keys) - 1, 'other object')}" if keys[1:] else ""
+    return f" (in {keys[0]}{others})"
 
 
 def _written(schema: Mapping[str, Any]) -> WriterSchema:
@@ -234,11 +302,13 @@ def _inferred(records: Sequence[Mapping[str, Any]]) -> WriterSchema:
     return read_writer_schema(inference.schema())
 
 
-def _tried(read: Callable[[_Schema], WriterSchema], written: _Schema, problems: dict[str, None]) -> WriterSchema | None:
+def _tried(
+    read: Callable[[_Schema], WriterSchema], written: _Schema, problems: dict[str, list[str]], key: str | None = None
+) -> WriterSchema | None:
     try:
         return read(written)
     except SluiceError as error:
-        problems[f"{error.code}: {error.message}"] = None
+        problems.setdefault(f"{error.code}: {error.message}", []).extend([key] if key is not None else [])
         return None
 
 

@@ -28,13 +28,18 @@ _PARTS = 2  # of a topic: the last two folders, as a database and a table
 class Layout:
     """The layout of one key: who writes such names, the topic, and the pattern of all keys beside it.
 
-    `format` is set where the keys' extension doesn't tell it.
+    `start` is what all these keys begin with. `format` is set where the keys' extension doesn't tell it.
     """
 
     writer: str
     topic: str
     key_pattern: str
+    start: str
     format: str | None = None
+
+    def fits(self, key: str) -> bool:
+        """Whether the pattern matches a key."""
+        return named_by(self.key_pattern, key) is not None
 
     def route(self, key: str, size: int) -> Route:
         """The route of a key under a rule with this layout. It is unroutable as long as its format is unknown."""
@@ -49,16 +54,17 @@ def layout_of(key: str) -> Layout | None:
     folders, _, file = key.rpartition("/")
     numbered = _NUMBERED.fullmatch(file)
     if numbered and TOPIC.fullmatch(numbered["topic"]) and not any(each.fullmatch(file) for _, each, _ in _FILES):
-        start = re.escape(key[: len(key) - len(file)] + numbered["topic"])
-        pattern = f"{start}-(?P<partition>[0-9]+)-(?P<offset>[0-9]+){re.escape(numbered['end'])}"
-        return _checked(Layout(NUMBERED, numbered["topic"], pattern))
+        start = key[: len(key) - len(file)] + numbered["topic"]
+        pattern = f"{re.escape(start)}-(?P<partition>[0-9]+)-(?P<offset>[0-9]+){re.escape(numbered['end'])}"
+        return _checked(Layout(NUMBERED, numbered["topic"], pattern, start))
     parts = folders.split("/")
     while len(parts) > 1 and _BELOW.fullmatch(parts[-1]):
         parts.pop()
     if not parts[-1]:
         return None
     writer, rest = next(((name, rest) for name, files, rest in _FILES if files.fullmatch(file)), (FOLDER, "/.*"))
-    return _checked(Layout(writer, ".".join(parts[-_PARTS:]), re.escape("/".join(parts)) + rest))
+    start = "/".join(parts)
+    return _checked(Layout(writer, ".".join(parts[-_PARTS:]), re.escape(start) + rest, f"{start}/"))
 
 
 def _checked(layout: Layout) -> Layout | None:

@@ -44,6 +44,8 @@ class Proposal:
 
     `delete_when` is the column that marks deletions and its values, `position` the column that orders the changes then.
     `key_pattern` and `format` are set where the objects' names tell no topic, `null_text` for CSV that has such a text.
+    `read` counts the objects of the rows. `nested` are the topics whose keys the pattern fits too, so that their rules
+    come before; `behind` are those of them whose rules are open.
     """
 
     topic: str
@@ -61,12 +63,16 @@ class Proposal:
     key_pattern: str | None = None
     format: str | None = None
     null_text: str | None = None
+    read: int = 0
+    nested: tuple[str, ...] = ()
+    behind: tuple[str, ...] = ()
 
     @property
     def open(self) -> tuple[str, ...]:
         """The keys that somebody must choose."""
         named = (("table", self.table), ("record_key", self.record_key), ("partition_by", self.partition_by))
-        return tuple(name for name, choice in named if not choice.decided)
+        pattern = ("key_pattern",) if self.behind else ()
+        return tuple(name for name, choice in named if not choice.decided) + pattern
 
 
 def propose(
@@ -117,6 +123,8 @@ def propose(
         sample.key_pattern,
         sample.format,
         _null_text(sample),
+        sample.read,
+        sample.nested,
     )
 
 
@@ -204,6 +212,8 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
         )
     if sample.layout is not None:
         notes.append(f"the names are those of {sample.layout}, and tell no topic: the pattern finds them")
+    for topic in sample.nested:
+        notes.append(f"the pattern also fits keys of topic {topic}: that topic's rule must come before this one")
     if _CSV in sample.formats:
         notes.append("CSV: columns are text unless `types` names their types before the first load")
         null = _null_text(sample)

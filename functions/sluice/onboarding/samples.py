@@ -37,8 +37,8 @@ class TopicSample:
 
     `schemas` counts the writer schemas among the objects; `inferred` means that the records carry none. `key_fields`
     are the fields of the Kafka keys in `key_file`, which the sink wrote beside the values. `problems` says what could
-    not be read. `layout` says whose the objects' names are where they tell no topic; `key_pattern` and `format`
-    read them.
+    not be read, and in which object. `layout` says whose the objects' names are where they tell no topic; `key_pattern`
+    and `format` read them. `nested` are the topics whose keys the pattern fits too.
     """
 
     topic: str
@@ -58,6 +58,7 @@ class TopicSample:
     key_pattern: str | None = None
     format: str | None = None
     partly: int = 0
+    nested: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

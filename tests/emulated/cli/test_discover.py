@@ -1,5 +1,6 @@
 """`sluice config discover` on an emulated stack, with objects that real Debezium wrote."""
 
+import re
 import shlex
 from pathlib import Path
 
@@ -53,6 +54,7 @@ def test_discover_proposes_rules_for_all_waiting_topics_and_writes_complete_ones
     }
     assert found["lone"]["open"] == ["table", "record_key"]
     assert "not_avro" in found["lone"]["record_key"]["evidence"][0]
+    assert found["lone"]["record_key"]["evidence"][0].endswith(" (in topics/lone/lone+0+0.avro)")
     assert [rule.table for rule in read_tables(Path("tables.yaml").read_text()).rules] == [
         "crm.user",
         "ems.category",
@@ -62,6 +64,20 @@ def test_discover_proposes_rules_for_all_waiting_topics_and_writes_complete_ones
     capsys.readouterr()
     assert run(["wait"]) == 0
     assert "`sluice config discover` proposes rules" in capsys.readouterr().err
+
+
+def test_rows_are_counted_with_their_objects_and_damaged_objects_are_named(parked, capsys):
+    for offset in (7001, 7002):
+        key = f"topics/tickit.ems.venue/tickit.ems.venue+0+{offset}.avro"
+        id = parked.write(key, b"no Avro")
+        parked.admit(id, items.PARKED, table=None, lane=None, topic="tickit.ems.venue", offset=offset, reason="no rule")
+    assert run(["config", "discover"]) == 0
+    out = capsys.readouterr().out
+    (venue,) = [line for line in out.splitlines() if "tickit.ems.venue:" in line]
+    read = int(re.search(r"([0-9]+) objects? parked", venue)[1]) - 2
+    assert re.search(rf" [0-9]+ rows read from {read} objects?;", venue), venue
+    (note,) = [line for line in out.splitlines() if "not_avro" in line]
+    assert note.endswith("(in topics/tickit.ems.venue/tickit.ems.venue+0+7001.avro and 1 other object)")
 
 
 def test_suggested_commands_name_no_impossible_key_and_quote_file_names(parked, capsys):
@@ -76,7 +92,8 @@ def test_suggested_commands_name_no_impossible_key_and_quote_file_names(parked, 
     )
     assert run(["config", "discover", "--write", "--file", "my $(rules).yaml"]) == 0
     out, err = capsys.readouterr()
-    assert "$(id)" not in out + err and "1 parked object whose key names no topic" in err
+    assert "$(id)" not in out and not any("$(id)" in command for command in err.split("`")[1::2])
+    assert f"for 1 parked object, topics/{topic}/{topic}+0+0.avro: the topic that the key names is not one" in err
     assert shlex.split(out[out.rindex("`sluice") :].strip().strip("`")) == [
         "sluice",
         "config",

@@ -1,12 +1,14 @@
 """Objects whose keys follow a layout of their own: a rule with a `key_pattern` takes them, also those that wait."""
 
 import json
+from pathlib import Path
 
 import pytest
 from bad_input import plain_parquet
 from emulation.stack import describe
 
 from sluice.ledger import keys as items
+from sluice_cli.config.source import read_tables
 from sluice_cli.main import run
 
 KEYS = ("dms/hr/employee/LOAD00000001.parquet", "dms/hr/employee/2026/20261121-134010000.parquet")
@@ -91,7 +93,9 @@ def test_discover_proposes_the_pattern_and_a_push_of_it_takes_what_waits(stack, 
         "hr.employee": ("dms/hr/employee/.*", None),
         "shop.orders": (r"aiven/shop\.orders-(?P<partition>[0-9]+)-(?P<offset>[0-9]+)\.gz", "json"),
     }
-    assert "1 parked object whose key names no topic and fits no known layout" in err
+    assert "no rule is proposed for 1 parked object, readme.txt: the key has no folder" in err
+    assert "write a rule with `topic`, `table`, `record_key` and a `key_pattern`" in err
+    assert json.loads(out)["unnamed"][0]["example"] == "readme.txt"
     assert run(["config", "push", "tables.yaml", "--json"]) == 0
     assert describe(capsys)["unparked"] == 2
     records = stack.ledger.objects.get(ids)
@@ -102,3 +106,45 @@ def test_discover_proposes_the_pattern_and_a_push_of_it_takes_what_waits(stack, 
     ]
     assert run(["config", "discover", "--json"]) == 0
     assert describe(capsys)["proposals"] == []
+    assert run(["config", "discover"]) == 0
+    assert capsys.readouterr().out == "No rule to propose: 1 object waits without a topic\n"
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_no_pattern_is_proposed_that_takes_objects_of_a_named_topic(stack, capsys, waits):
+    rows = "".join(f'{{"film_id": {number}}}\n' for number in range(30)).encode()
+    folder = "topics/pagila.public.film"
+    stack.admit(
+        stack.write(f"{folder}/pagila.public.film+0+0.json", rows),
+        items.PARKED if waits else items.COMMITTED,
+        topic="pagila.public.film",
+        format="json",
+        **({"table": None, "lane": None} if waits else {}),
+    )
+    stray = stack.write(f"{folder}/films.dat", rows)
+    stack.admit(stray, items.PARKED, table=None, lane=None, topic=None, reason="names no topic", format=None)
+    assert run(["config", "discover"]) == 0
+    out, err = capsys.readouterr()
+    assert "key_pattern" not in out and ("topic: pagila.public.film" in out) == waits
+    assert (
+        f"{folder}/films.dat: a pattern for its folder would also take the objects of topic pagila.public.film" in err
+    )
+
+
+def test_the_rule_of_a_folder_comes_after_those_of_folders_in_it(stack, capsys):
+    numbers = range(30)
+    rows = {
+        "drop/prices/a.json": "".join(f'{{"prices_id": {number}}}\n' for number in numbers),
+        "drop/prices/old/b.json": "".join('{"x": 1}\n' for _ in numbers),
+    }
+    for key, body in rows.items():
+        id = stack.write(key, body.encode())
+        stack.admit(id, items.PARKED, table=None, lane=None, topic=None, reason="names no topic", format="json")
+    assert run(["config", "discover", "--write"]) == 1
+    assert "open: drop.prices: key_pattern. Its pattern also fits keys of prices.old" in capsys.readouterr().err
+    assert not Path("tables.yaml").exists(), "alone, the folder's rule takes the objects of the folder in it"
+    assert run(["config", "discover", "--write", "--key", "prices.old=x"]) == 0
+    rules = read_tables(Path("tables.yaml").read_text())
+    assert {key: rules.match_key(key).name.topic for key in rows} == dict(
+        zip(rows, ("drop.prices", "prices.old"), strict=True)
+    )
