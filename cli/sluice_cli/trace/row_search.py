@@ -7,7 +7,7 @@ than what the table shows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -20,6 +20,7 @@ from sluice.config.table import IGNORE, TableConfig
 from sluice.errors import SluiceError
 from sluice.ledger.keys import QUARANTINED
 from sluice.ledger.ports import Ledger
+from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.errors import ObjectGone
 from sluice_aws.hash_keys import HashKeys
@@ -178,7 +179,9 @@ class RowSearch:
         aside = {
             item.id: item for item in (by_hash.get(error.object) for error in outcome.quarantined) if item is not None
         }
-        of_ledger = self._ledger.objects.get(list(aside)) if aside else {}
+        wanted = objects_to_open(part.objects, outcome, part.table_config, found.life, checked)
+        concerned = list(dict.fromkeys([*aside, *(item.id for item in wanted)]))
+        of_ledger = self._ledger.objects.get(concerned) if concerned else {}
         for error in outcome.quarantined:
             item = by_hash.get(error.object)
             record = None if item is None else of_ledger.get(item.id)
@@ -186,8 +189,7 @@ class RowSearch:
             here = record is None or (record.state, record.batch) == (QUARANTINED, batch.manifest.batch)
             if item is not None and here:
                 found.quarantined.append(Unread(item.key, item.version, error.code, error.reason, outcome.committed_at))
-        wanted = objects_to_open(part.objects, outcome, part.table_config, found.life, checked)
-        items = self._merged_here(batch, wanted, outcome) if wanted else []
+        items = _merged_here(batch, wanted, outcome, of_ledger)
         new = sum(item.id not in found.opened for item in items)
         if new and found.objects + new > bounds.objects and found.objects:
             found.left_out += len(items)
@@ -204,7 +206,7 @@ class RowSearch:
                 brought = None  # among the object's own changes
             changes += read.changes
             truncates += read.truncates
-            if read.set_aside and self._has_rows_aside(read.item, batch):
+            if read.set_aside and _has_rows_aside(batch, of_ledger.get(read.item.id)):
                 found.set_aside += [(read.item.key, error) for error in read.set_aside]
             found.columns += [name for name in read.columns if name not in found.columns]
         if brought is not None and changes:
@@ -233,25 +235,9 @@ class RowSearch:
             return []
         brought = {(change.key, change.version) for change in life.changes}
         held = [item for item in part.objects if (item.key, item.version) in brought and item not in opened]
-        here = {(item.key, item.version) for item in self._merged_here(batch, held, outcome)} if held else set()
+        records = self._ledger.objects.get([item.id for item in held]) if held else {}
+        here = {(item.key, item.version) for item in _merged_here(batch, held, outcome, records)}
         return [change for change in life.changes if (change.key, change.version) in here]
-
-    def _merged_here(self, batch: PastBatch, items: Sequence[ManifestObject], outcome: Outcome) -> list[ManifestObject]:
-        """Leaves out objects that were set aside whole, and those that another batch merged in place of this one."""
-        aside = {error.object for error in outcome.quarantined}
-        records = self._ledger.objects.get([item.id for item in items])
-        taken = []
-        for item in items:
-            record = records.get(item.id)
-            merged = record is None or record.batch == batch.manifest.batch or record.attempt > item.attempt
-            if merged and item.id.hash not in aside:
-                taken.append(item)
-        return taken
-
-    def _has_rows_aside(self, item: ManifestObject, batch: PastBatch) -> bool:
-        """Says whether rows that this batch set aside are in quarantine still: neither retried nor discarded."""
-        record = self._ledger.objects.get([item.id]).get(item.id)
-        return record is None or (record.batch == batch.manifest.batch and record.quarantined_rows > 0)
 
     def _read(
         self,
@@ -288,6 +274,25 @@ class RowSearch:
                 yield from zip(
                     chunk, [pool.submit(self._objects.whole, item.id, limit).result for item in chunk], strict=True
                 )
+
+
+def _merged_here(
+    batch: PastBatch, items: Sequence[ManifestObject], outcome: Outcome, records: Mapping[ObjectId, ObjectRecord]
+) -> list[ManifestObject]:
+    """Leaves out objects that were set aside whole, and those that another batch merged in place of this one."""
+    aside = {error.object for error in outcome.quarantined}
+    taken = []
+    for item in items:
+        record = records.get(item.id)
+        merged = record is None or record.batch == batch.manifest.batch or record.attempt > item.attempt
+        if merged and item.id.hash not in aside:
+            taken.append(item)
+    return taken
+
+
+def _has_rows_aside(batch: PastBatch, record: ObjectRecord | None) -> bool:
+    """Says whether rows that this batch set aside are in quarantine still: neither retried nor discarded."""
+    return record is None or (record.batch == batch.manifest.batch and record.quarantined_rows > 0)
 
 
 def objects_to_open(
