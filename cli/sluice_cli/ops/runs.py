@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Annotated, Any
 
 import typer
 
 from sluice.batch.outcome import COMMITTED
 from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger.history import RUN_DAYS
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.past_batches import PastBatch, PastBatches
@@ -24,11 +25,14 @@ from sluice_cli.terminal.output import (
     print_json,
     print_table,
     say,
+    say_next_step,
     say_skipped,
 )
-from sluice_read.moments import clock
+from sluice_cli.terminal.window import Nearest
+from sluice_read.moments import clock, instant_of, point_in_time, refuse_backwards
 
 MANIFESTS_READ = 2_000  # at most, newest first
+CLOCKS_DIFFER_MS = 60_000  # at most, between S3, which dates manifests, and the job
 RELEASED = "released"
 
 
@@ -61,6 +65,19 @@ def runs(
         bool, typer.Option("--failed", help="Only runs that ended without releasing their lane.")
     ] = False,
     last: Annotated[int, typer.Option("--last", metavar="N", min=1, max=1_000, help="Number of runs.")] = 20,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="Only runs under way since: 15m, 2h or 7d ago, or a time with its zone.",
+            show_default=False,
+        ),
+    ] = None,
+    before: Annotated[
+        str | None,
+        typer.Option("--before", metavar="TIME", help="Only runs that began before this time.", show_default=False),
+    ] = None,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -74,17 +91,33 @@ def runs(
       sluice runs
 
       sluice runs --lane main --failed
+
+      sluice runs --since 2026-05-01T02:50:00Z --before 2026-05-01T03:30:00Z
     """
+    now = epoch_ms()
+    begins, ends = (None if given is None else point_in_time(given, now) for given in (since, before))
+    if begins is not None and ends is not None:
+        refuse_backwards("--since", instant_of(begins), "--before", instant_of(ends))
     target = chosen_target(stack)
-    history = DynamoDbLedger(target.client("dynamodb"), target.ledger_table).history
-    wanted = (item for item in history.runs() if lane in (None, item.get("lane")) and not (failed and not _died(item)))
-    items = list(islice(wanted, last))
+    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    wanted = (
+        item for item in ledger.history.runs() if lane in (None, item.get("lane")) and not (failed and not _died(item))
+    )
+    lanes = frozenset(state.lane for state in ledger.lanes.all() if lane in (None, state.lane))
+    items, nearest = under_way(wanted, lanes, begins, ends, last)
     if not items:
         check_lane(target, lane)
+        command = ["runs", *(["--lane", lane] if lane else []), *(["--failed"] if failed else [])]
+        _say_nothing(
+            f"No run{f' of lane {lane}' if lane else ''}", failed, nearest, nearest.steps(command, begins, now)
+        )
     past = PastBatches(Objects(target.client("s3")), target.silver)
-    since = min((item.get("requested_at") or item.get("started_at") or 0 for item in items), default=None)
-    batches = list(past.newest(since=since, at_most=MANIFESTS_READ)) if items else []
-    found = summaries(items, batches, epoch_ms())
+    oldest = min((_began(item) for item in items), default=None)
+    # Nothing else reads less: the newest batches may be of later runs.
+    newest = None if ends is None else max((item.get("ended_at") or now for item in items), default=None)
+    until = None if newest is None else newest + CLOCKS_DIFFER_MS
+    batches = list(past.newest(since=oldest, until=until, at_most=MANIFESTS_READ)) if items else []
+    found = summaries(items, batches, now)
     say_skipped(past.skipped)
     if past.unread:
         say(f"Batches and objects are those of the newest {MANIFESTS_READ:,} batches; {past.unread:,} are older")
@@ -96,6 +129,8 @@ def runs(
                 "skipped_documents": described_documents(past.skipped),
             }
         )
+        return
+    if not found and sys.stdout.isatty():
         return
     print_table(
         ("run", "lane", "started", "duration", "state", "batches", "objects", "changes", "reason"),
@@ -117,6 +152,49 @@ def runs(
         apart=(8,),
         minor=(1, 5, 6),
     )
+
+
+def under_way(
+    newest_first: Iterable[Mapping[str, Any]], lanes: frozenset[str], since: int | None, before: int | None, last: int
+) -> tuple[list[Mapping[str, Any]], Nearest]:
+    """The newest `last` runs, by their items, that were under way within [since, before) (epoch ms), and the nearest.
+
+    `lanes` are those of the runs. A lane has one run at a time, so that its runs before one that began before `since`
+    are not asked for.
+    """
+    found: list[Mapping[str, Any]] = []
+    earlier: int | None = None
+    later: int | None = None
+    left = set(lanes)
+    for item in newest_first:
+        began, ended = _began(item), item.get("ended_at")
+        if before is not None and began >= before:
+            later = began
+        elif since is not None and ended is not None and ended < since:
+            earlier = max(earlier or 0, ended)
+        else:
+            found.append(item)
+        if since is not None and began < since:
+            left.discard(item.get("lane") or "")
+            if not left and (found or earlier is not None):
+                break
+        if len(found) == last:
+            break
+    return found, Nearest(earlier, later)
+
+
+def _began(item: Mapping[str, Any]) -> int:
+    return int(item.get("requested_at") or item.get("started_at") or 0)
+
+
+def _say_nothing(no_run: str, failed: bool, nearest: Nearest, steps: Sequence[str]) -> None:
+    """Say that no run was found, when the nearest ones ended and began, and which commands show these."""
+    if steps:
+        say(f"{no_run} {'failed' if failed else 'was under way'} in this time: {nearest.described}")
+        for step in steps:
+            say_next_step(step)
+    else:
+        say(f"{no_run} {'has failed' if failed else 'has begun'} in the last {RUN_DAYS} days, for which runs are kept")
 
 
 def summaries(items: Iterable[Mapping[str, Any]], batches: Iterable[PastBatch], now: int) -> tuple[RunSummary, ...]:

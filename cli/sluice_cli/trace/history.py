@@ -10,7 +10,7 @@ import typer
 
 from sluice.batch.merged_again import new_changes
 from sluice.errors import UsageError
-from sluice.ledger.keys import DISCARDED
+from sluice.ledger.keys import CLAIMED, DISCARDED, PENDING
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.terminal.known_names import check_table
@@ -24,16 +24,19 @@ from sluice_cli.terminal.output import (
     print_json,
     print_table,
     say,
+    say_next_step,
     say_skipped,
     stderr_console,
     visible,
 )
+from sluice_cli.terminal.window import Nearest, moment, shown
 from sluice_cli.trace.history_search import MANIFESTS_AT_MOST, Gathered, HistoryQuery, histories
 from sluice_cli.trace.object_history import Claim, Entry, describe_entry, totals
 from sluice_cli.trace.stages import reason_now
 from sluice_read.moments import clock, instant_of, iso, point_in_time, refuse_backwards
 
 LIMIT, LARGEST_LIMIT = 50, 100_000
+REPLAYED = "Of a replayed object, readable is when its rows first were; claimed, batch and run are the replay's"
 COLUMNS = ("put", "admitted", "claimed", "readable", "state", "table", "batch", "run", "changes", "bytes", "key")
 
 
@@ -89,8 +92,8 @@ def history(
 
     Oldest objects come first. The put is UTC, the other times are seconds after it: the last claim, and when readers
     first saw the rows. Changes are counted per batch and table: "12 / 3" means 12 changes in 3 objects. The last line
-    counts every batch and table once, without the changes of replays, and says how many objects these have beside the
-    shown ones.
+    counts every batch and table once, without the changes of replays, and says how many other objects of these tables
+    the batches have. Of a time without objects, the last one before it and the first one after it are named.
 
     A narrow terminal leaves out folders of keys (`sluice trace` takes a key without them), then columns, and shows a
     long key below its row.
@@ -129,6 +132,7 @@ def history(
             found = histories(target).of_key(key) if key is not None else histories(target).newest(query)
     if not found.entries:
         check_table(target, table)
+        _say_nothing(found, query, now)
     sums = totals(found.entries, found.batches)
     if as_json:
         print_json(
@@ -140,8 +144,10 @@ def history(
                 "skipped_documents": described_documents(found.skipped),
             }
         )
-    else:
+    elif found.entries:
         print_history(found, sums)
+    elif not sys.stdout.isatty():
+        print_table(COLUMNS, [])
     say_skipped(found.skipped)
 
 
@@ -166,17 +172,42 @@ def print_history(found: Gathered, sums: Mapping[str, Any]) -> None:
         tables = {claim.table for entry in found.entries for claim in entry.claims}
         batches = f"{counted(sums['batches'], 'batch', 'batches')} of {counted(len(tables), 'table')}"
         others = _others(found.entries, found.batches)
-        them = "it" if sums["batches"] == 1 else "them"
-        more = f"; {counted(others, 'object')} of {them} {'is' if others == 1 else 'are'} not shown" if others else ""
+        these = f"{'this table' if len(tables) == 1 else 'these tables'} in {'it' if sums['batches'] == 1 else 'them'}"
+        more = f"; {counted(others, 'object')} of {these} {'is' if others == 1 else 'are'} not shown" if others else ""
         say(f"{counted(new_changes(counts), 'change')} in {batches}{more}")
+    if any(entry.replayed for entry in found.entries):
+        say(REPLAYED)
     if found.more:
         pages = "" if found.of_batch else f"--before {iso(found.entries[0].since)} shows them, "
         say(f"There are older objects: {pages}--limit shows more")
+    _say_unread(found)
+
+
+def _say_unread(found: Gathered) -> None:
     if found.unread:
         say(
             f"{found.unread:,} older manifests were not read: the limit is {MANIFESTS_AT_MOST:,}. "
             "Use --table, --since or --key"
         )
+
+
+def _say_nothing(found: Gathered, query: HistoryQuery, now: int) -> None:
+    """Say that no object was found, when the nearest ones were admitted, and which commands show these."""
+    nearest, of = found.nearest or Nearest(), f" of {query.table}" if query.table else ""
+    steps = nearest.steps(["history", *(["--table", query.table] if query.table else [])], query.since, now)
+    if steps:
+        say(f"No object{of} was admitted in this time: {nearest.described}")
+        if nearest.before is not None and query.since is not None:
+            until = ["--before", moment(query.before)] if query.before is not None else []
+            steps.append(f"{shown(['runs', '--since', moment(query.since), *until])} shows the runs of this time")
+    elif found.unread:
+        say(f"No object{of} was admitted in this time")
+    else:
+        say(f"No object{of} has been admitted yet")
+        steps.append(f"{shown(['put', 'FILES'])}, then {shown(['wait'])}")
+    for step in steps:
+        say_next_step(step)
+    _say_unread(found)
 
 
 def _others(entries: Iterable[Entry], batches: Iterable[PastBatch]) -> int:
@@ -219,7 +250,12 @@ def _time(at: int | None, now: int) -> str:
 
 def _state(entry: Entry) -> str:
     record = entry.record
-    more = [f"attempt {record.attempt + 1}"] if record and record.attempt else []
+    more = []
+    if record and record.replayed_at is not None:
+        under_way = record.state in (PENDING, CLAIMED)
+        more.append("after a rebuild" if not entry.replayed else "being replayed" if under_way else "replayed")
+    elif record and record.attempt:
+        more.append(f"attempt {record.attempt + 1}")
     if record and record.quarantined_rows:
         more.append(f"{counted(record.quarantined_rows, 'row')} quarantined")
     why = record and (record.code or record.rule or record.reason or reason_now(record))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 from sluice.errors import UsageError
 from sluice.ledger.keys import DISCARDED, LISTED_STATES
@@ -15,15 +15,17 @@ from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects, SkippedDocument
-from sluice_aws.s3.past_batches import PastBatch, PastBatches
+from sluice_aws.s3.past_batches import AT_ONCE, PastBatch, PastBatches
 from sluice_aws.stack import Target
 from sluice_cli.terminal.output import is_named
+from sluice_cli.terminal.window import Nearest
 from sluice_cli.trace.object_history import Entry, by_object, claims_of
 from sluice_cli.trace.tracking import Tracker, tracker
 from sluice_read.moments import instant_of
 
 MANIFESTS_AT_MOST = 5_000  # that one history reads
 SET_ASIDE_AT_MOST = 10_000  # objects read of one listed state
+PENDING_AT_MOST = 10_000  # pending objects read of one table, oldest first
 CLOCKS_DIFFER_MS = 60_000  # at most, between S3, which dates manifests, and the job, which dates commits
 _INSTANT = re.compile(r"[0-9]{17}")
 THREADS = 16
@@ -38,16 +40,13 @@ class HistoryQuery:
     since: int | None = None
     before: int | None = None
 
-    def matches(self, admitted_at: int) -> bool:
-        """Says whether an object admitted at that time belongs to the answer."""
-        return (self.since is None or admitted_at >= self.since) and (self.before is None or admitted_at < self.before)
-
 
 @dataclass(frozen=True)
 class Gathered:
     """The found objects, oldest first. `more`: there are older ones. `unread`: manifests beyond the limit.
 
-    `skipped`: documents that can't be read. `of_batch`: they are those of one batch.
+    `skipped`: documents that can't be read. `of_batch`: they are those of one batch. `nearest` is known where no object
+    was found.
     """
 
     entries: tuple[Entry, ...]
@@ -56,6 +55,7 @@ class Gathered:
     unread: int = 0
     skipped: Sequence[SkippedDocument] = ()
     of_batch: bool = False
+    nearest: Nearest | None = None
 
 
 class Histories:
@@ -69,25 +69,13 @@ class Histories:
 
     def newest(self, query: HistoryQuery) -> Gathered:
         """Gather the newest objects: claimed ones by their manifests, the others by the ledger."""
-        admitted: dict[ObjectId, int] = {}
+        seen = _Seen(query)
         batches: list[PastBatch] = []
         for lane in self._ledger.lanes.all():
-            self._add(
-                admitted,
-                query,
-                (
-                    (item.id, item.admitted_at)
-                    for item in self._ledger.pending.oldest(lane.lane, query.limit)
-                    if query.table in (None, item.table)
-                ),
-            )
-        for state in LISTED_STATES:
-            records = islice(self._ledger.objects.in_state(state, since=query.since), SET_ASIDE_AT_MOST)
-            self._add(
-                admitted,
-                query,
-                ((record.id, record.admitted_at) for record in records if query.table in (None, record.table)),
-            )
+            pending = self._ledger.pending.oldest(lane.lane, max(query.limit, PENDING_AT_MOST))
+            seen.add((item.id, item.admitted_at) for item in pending if query.table in (None, item.table))
+        seen.add(self._set_aside(query.table, query.since))
+        admitted = seen.admitted
         stopped = False
         for batch in self._past.newest(table=query.table, since=query.since, at_most=MANIFESTS_AT_MOST):
             # Nothing in a batch was admitted after its claim: once the newest are all younger than that, no older batch
@@ -96,16 +84,32 @@ class Histories:
                 stopped = True
                 break
             batches.append(batch)
-            parts = [part for table, part in batch.manifest.tables.items() if query.table in (None, table)]
-            self._add(admitted, query, ((item.id, item.admitted_at) for part in parts for item in part.objects))
+            seen.add(_admitted(batch, query.table))
+        unread = 0 if stopped else self._past.unread
         newest = sorted(admitted, key=lambda identity: (admitted[identity], identity))[-query.limit :]
         return Gathered(
             self._entries(newest, batches),
             tuple(batches),
             more=stopped or len(admitted) > len(newest),
-            unread=0 if stopped else self._past.unread,
+            unread=unread,
             skipped=self._past.skipped,
+            nearest=None if newest else self._nearest(seen, query),
         )
+
+    def _nearest(self, seen: _Seen, query: HistoryQuery) -> Nearest:
+        """The nearest admissions to a time without any: those that were seen, and of older batches the newest."""
+        if query.since is not None:
+            seen.add(self._set_aside(query.table))
+            older = self._past.newest(table=query.table, until=query.since, at_most=AT_ONCE)
+            seen.add(chain.from_iterable(_admitted(batch, query.table) for batch in older))
+        return Nearest(seen.before, seen.after)
+
+    def _set_aside(self, table: str | None, since: int | None = None) -> Iterator[tuple[ObjectId, int]]:
+        """The objects of listed states, listed since a time (epoch ms), and when each was admitted."""
+        for state in LISTED_STATES:
+            for record in islice(self._ledger.objects.in_state(state, since=since), SET_ASIDE_AT_MOST):
+                if table in (None, record.table):
+                    yield record.id, record.admitted_at
 
     def of_key(self, key: str) -> Gathered:
         """Gather every version of one key (as `Tracker.named` takes it) and the batches that its records name.
@@ -199,9 +203,26 @@ class Histories:
         with ThreadPoolExecutor(THREADS, thread_name_prefix="history") as pool:
             return tuple(sorted(pool.map(entry, ids), key=lambda found: (found.since, found.id)))
 
-    @staticmethod
-    def _add(admitted: dict[ObjectId, int], query: HistoryQuery, found: Iterable[tuple[ObjectId, int]]) -> None:
-        admitted.update({identity: at for identity, at in found if query.matches(at)})
+
+class _Seen:
+    """The admissions (epoch ms) within a query's time, and the nearest ones before and after it."""
+
+    def __init__(self, query: HistoryQuery) -> None:
+        self._query = query
+        self.admitted: dict[ObjectId, int] = {}
+        self.before: int | None = None
+        self.after: int | None = None
+
+    def add(self, found: Iterable[tuple[ObjectId, int]]) -> None:
+        """Note objects and when each was admitted."""
+        since, before = self._query.since, self._query.before
+        for identity, at in found:
+            if since is not None and at < since:
+                self.before = at if self.before is None else max(self.before, at)
+            elif before is not None and at >= before:
+                self.after = at if self.after is None else min(self.after, at)
+            else:
+                self.admitted[identity] = at
 
 
 def histories(target: Target) -> Histories:
@@ -217,6 +238,13 @@ def histories(target: Target) -> Histories:
 def _decided_about(record: ObjectRecord) -> bool:
     """Says whether somebody decided about the object; it spares a call for the others."""
     return bool(record.attempt or record.discarded_rows or record.rule == DISCARDED)
+
+
+def _admitted(batch: PastBatch, table: str | None) -> Iterator[tuple[ObjectId, int]]:
+    """The objects of a batch, or of one table's part of it, and when each was admitted (epoch ms)."""
+    for name, part in batch.manifest.tables.items():
+        if table in (None, name):
+            yield from ((item.id, item.admitted_at) for item in part.objects)
 
 
 def _batch_of(manifest_key: str) -> str:

@@ -65,6 +65,12 @@ class Entry:
         return next((claim.readable_at for claim in reversed(self.claims) if claim.batch == batch), None)
 
     @property
+    def replayed(self) -> bool:
+        """Says whether its rows were readable before it became pending again; after a rebuild they were not."""
+        record = self.record
+        return record is not None and record.replayed_at is not None and record.first_batch is not None
+
+    @property
     def last_claim(self) -> Claim | None:
         """The claim that gave the object its present state."""
         return next(

@@ -60,18 +60,28 @@ class PastBatches:
         return outcome
 
     def newest(
-        self, *, table: str | None = None, since: int | None = None, at_most: int | None = None
+        self,
+        *,
+        table: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        at_most: int | None = None,
     ) -> Iterator[PastBatch]:
         """Read batches in the order of their claims, newest first.
 
-        With `table`, only its part of batches that have one is read. `since` (epoch ms) leaves out older batches, and
-        `at_most` limits the manifests that are read.
+        With `table`, only its part of batches that have one is read. `since` (epoch ms) leaves out older batches,
+        `until` younger ones, and `at_most` limits the manifests that are read.
         """
         # S3 stores whole seconds; within a second, the time in the manifest decides.
         found = sorted(
             self._objects.documents(self._silver, MANIFESTS), key=lambda entry: (entry.put_at, entry.key), reverse=True
         )
-        asked = list(self._manifests(entry for entry in found if since is None or entry.put_at >= since - 1_000))
+        between = (
+            entry
+            for entry in found
+            if (since is None or entry.put_at >= since - 1_000) and (until is None or entry.put_at <= until)
+        )
+        asked = list(self._manifests(between))
         keys = [entry.key for entry in asked[:at_most]]
         self.unread = len(asked) - len(keys)
         if self._kept:

@@ -2,6 +2,9 @@
 
 import gzip
 import json
+import re
+import shlex
+from dataclasses import replace
 
 import pytest
 from builders import to_a_terminal, unstyled
@@ -12,7 +15,9 @@ from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.table import TableConfig
 from sluice.ledger import keys as items
 from sluice.silver_keys import manifest_key, outcome_key
+from sluice_aws.s3.objects import Objects
 from sluice_cli.main import run
+from sluice_read.moments import iso
 
 CONFIG = TableConfig("crm.user", "crm", "user", "crm.public.user", ("id",))
 
@@ -106,6 +111,66 @@ class TestRuns:
         assert "run-2" in out and "no memory" in out and "run-1" not in out and "run-3" not in out
         assert run(["runs", "--lane", "main", "--last", "1", "--json"]) == 0
         assert [one["run"] for one in describe(capsys)["runs"]] == ["run-3"]
+
+    @pytest.mark.parametrize(
+        ("since", "before", "found"),
+        [
+            (90, 250, ["run-2", "run-1"]),
+            (210, 220, ["run-2"]),
+            (50, 60, ["run-1"]),
+            (400, None, ["run-3"]),
+            (None, 200, ["run-1"]),
+        ],
+        ids=["overlapping", "within one", "while it starts", "still under way", "begun before"],
+    )
+    def test_runs_are_found_by_the_time_at_which_they_were_under_way(self, three, capsys, since, before, found):
+        times = (("--since", since), ("--before", before))
+        given = [each for name, at in times if at is not None for each in (name, iso(NOW + at * 1000))]
+        assert run(["runs", "--json", *given]) == 0
+        assert [one["run"] for one in describe(capsys)["runs"]] == found
+
+    def test_a_time_without_runs_names_the_nearest_and_their_commands(self, three, capsys):
+        assert run(["runs", "--since", iso(NOW + 240_000), "--before", iso(NOW + 290_000)]) == 0
+        out, err = capsys.readouterr()
+        assert out.startswith("run\t") and out.count("\n") == 1
+        assert (
+            "No run was under way in this time: the last one before it at 2023-11-14T22:17:10Z, "
+            "the first one after it at 2023-11-14T22:18:20Z\n"
+        ) in err
+        steps = [shlex.split(each)[1:] for each in re.findall("next step: `([^`]*)`", err)]
+        assert [run([*each, "--last", "1", "--json"]) for each in steps] == [0, 0]
+        listed = [json.loads(line)["runs"][0]["run"] for line in capsys.readouterr().out.splitlines()]
+        assert listed == ["run-2", "run-3"]
+
+    def test_a_time_in_which_no_run_failed_names_the_failure_before(self, three, capsys):
+        assert run(["runs", "--failed", "--since", iso(NOW + 240_000)]) == 0
+        assert "No run failed in this time: the last one before it at 2023-11-14T22:17:10Z" in capsys.readouterr().err
+
+    def test_the_batches_of_runs_long_ago_are_counted_behind_any_number_of_newer_ones(self, stack, monkeypatch, capsys):
+        monkeypatch.setattr("sluice_cli.ops.runs.MANIFESTS_READ", 1)
+        put_at = {}
+        for name, began in (("run-1", NOW), ("run-2", NOW + 3_600_000)):
+            stack.ledger.history.run_started(name, "main", began, name)
+            item = ManifestObject("s-bronze", name, "v", 1, None, "avro", "crm.public.user", 0, 0, began)
+            manifest = open_manifest("main", name, began, "c", {"crm.user": TablePart(CONFIG.to_dict(), (item,))})
+            key = manifest_key("main", manifest.batch)
+            stack.s3.put_object(Bucket="s-silver", Key=key, Body=manifest.to_json().encode())
+            stack.ledger.history.run_ended(name, "released", None, 0, began + 1_000)
+            put_at[key] = began
+        listed = Objects.documents
+        monkeypatch.setattr(
+            Objects,
+            "documents",
+            lambda *given: (replace(each, put_at=put_at[each.key]) for each in listed(*given)),
+        )
+        assert run(["runs", "--before", iso(NOW + 60_000), "--json"]) == 0
+        document = describe(capsys)
+        assert [(one["run"], one["batches"]) for one in document["runs"]] == [("run-1", 1)]
+        assert document["batches_unread"] == 0
+
+    def test_a_stack_without_runs_says_so(self, stack, capsys):
+        assert run(["runs"]) == 0
+        assert "No run has begun in the last 90 days" in capsys.readouterr().err
 
 
 class TestLogs:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -248,7 +249,7 @@ def test_a_history_shows_one_batch_and_an_unknown_row_is_reported(traced, capsys
     assert "1 change in 1 batch of 1 table\n" in capsys.readouterr().err
     traced.merged(*(traced.put(f"{name}.json", (2, "c", 8, "x", "b")) for name in "bcd"), read=3)
     assert run(["history", "--limit", "2"]) == 0
-    assert "3 changes in 1 batch of 1 table; 1 object of it is not shown\n" in capsys.readouterr().err
+    assert "3 changes in 1 batch of 1 table; 1 object of this table in it is not shown\n" in capsys.readouterr().err
     assert run(["row", "crm.user", "7", "x", "--check", "0"]) == 1
     assert "No record with this key was found" in capsys.readouterr().err
 
@@ -304,7 +305,7 @@ def test_objects_that_two_batches_merged_count_once_beside_the_shown(traced, cap
     assert run(["row", "crm.user", "1", "x"]) in (0, 1)
     assert "opened 3 objects with 3 records" in capsys.readouterr().err
     assert run(["history", "--limit", "1"]) == 0
-    assert "in 2 batches of 1 table; 2 objects of them are not shown\n" in capsys.readouterr().err
+    assert "in 2 batches of 1 table; 2 objects of this table in them are not shown\n" in capsys.readouterr().err
 
 
 def test_a_superseded_object_says_why_and_a_parked_one_what_to_do(traced, capsys):
@@ -419,7 +420,69 @@ def test_a_replay_is_shown_apart_and_changes_no_time(traced, capsys):
         assert "replayed" in [moment["name"] for moment in entry["moments"]]
     assert run(["history"]) == 0
     printed = capsys.readouterr()
-    assert printed.out.splitlines()[1].split("\t")[3] == "+2.0 s" and "1 change in 2 batches" in printed.err
+    assert printed.out.splitlines()[1].split("\t")[3:5] == ["+2.0 s", "committed (replayed)"]
+    assert "1 change in 2 batches" in printed.err and "claimed, batch and run are the replay's" in printed.err
+
+
+def test_an_object_that_is_replayed_or_merged_after_a_rebuild_says_so(traced, capsys):
+    replayed, rebuilt = (traced.put(f"{name}.json", (1, "c", 1, "x", "a")) for name in "ab")
+    traced.merged(replayed, rebuilt, read=2)
+    records, rebuilds = traced.stack.ledger.objects.get([replayed, rebuilt]), traced.stack.ledger.rebuilds
+    rebuilds.replay([records[replayed]], "main", {}, traced.at, while_paused=False)
+    assert traced.stack.ledger.lanes.pause("main")
+    assert traced.stack.ledger.lanes.release("main", "run-1", 1, None, traced.at)
+    rebuilds.replay([records[rebuilt]], "main", {}, traced.at)
+    assert run(["history"]) == 0
+    states = [line.split("\t")[3:5] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert states == [["+3.0 s", "pending (being replayed)"], ["-", "pending (after a rebuild)"]]
+
+
+class TestNothingInATime:
+    @pytest.fixture
+    def twice(self, traced):
+        """Two objects an hour apart, of which a batch has the first, and the second waits."""
+        traced.merged(traced.put("a.json", (1, "c", 1, "x", "a")), read=1)
+        traced.at = NOW + 3_600_000
+        traced.put("b.json", (2, "c", 2, "x", "b"))
+        return traced
+
+    def test_a_time_between_objects_names_the_nearest_and_their_commands(self, twice, capsys):
+        between = ["--since", iso(NOW + 60_000), "--before", iso(NOW + 120_000)]
+        assert run(["history", "--table", "crm.user", *between]) == 0
+        out, err = capsys.readouterr()
+        assert out.startswith("put\t") and out.count("\n") == 1
+        assert (
+            "No object of crm.user was admitted in this time: the last one before it at 2023-11-14T22:13:20Z, "
+            "the first one after it at 2023-11-14T23:13:20Z\n"
+        ) in err
+        steps = [shlex.split(each)[1:] for each in re.findall("next step: `([^`]*)`", err)]
+        assert [each[0] for each in steps] == ["history", "history", "runs"]
+        assert [history(capsys, *each[1:])["objects"][0]["key"] for each in steps[:2]] == ["a.json", "b.json"]
+        assert steps[2] == ["runs", "--since", "2023-11-14T22:14:20Z", "--before", "2023-11-14T22:15:20Z"]
+
+    @pytest.mark.parametrize(
+        ("choice", "nearest", "steps"),
+        [
+            (["--since", "1h"], "the last one before it at 2023-11-14T23:13:20Z, none after it", 2),
+            (["--before", iso(NOW - 1)], "none before it, the first one after it at 2023-11-14T22:13:20Z", 1),
+            (["--since", iso(NOW - 9), "--before", iso(NOW)], "none before it, the first one after it at", 1),
+        ],
+        ids=["after all", "before all", "a little before all"],
+    )
+    def test_a_time_outside_of_all_names_the_nearest_object(self, twice, capsys, choice, nearest, steps):
+        assert run(["history", *choice]) == 0
+        err = capsys.readouterr().err
+        assert f"No object was admitted in this time: {nearest}" in err and err.count("next step: ") == steps
+
+    def test_a_stack_without_objects_says_how_one_comes(self, stack, capsys):
+        assert run(["history", "--since", "1h"]) == 0
+        assert "No object has been admitted yet\nnext step: `sluice put FILES`" in capsys.readouterr().err
+
+    def test_what_came_last_is_found_behind_a_long_backlog(self, traced, capsys):
+        for number in range(60):
+            traced.put(f"{number:02}.json")
+        found = history(capsys, "--limit", "2", "--since", iso(traced.at - 1_000))
+        assert [entry["key"] for entry in found["objects"]] == ["59.json"]
 
 
 def test_a_key_that_nobody_knows_gets_those_that_contain_it(traced, capsys):

@@ -1,0 +1,47 @@
+"""An empty stretch of time: when something happened before and after it, and the commands that show it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sluice_read.moments import clock, iso
+
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """When the last thing before an empty time happened and the first one after it (epoch ms); None for none."""
+
+    before: int | None = None
+    after: int | None = None
+
+    @property
+    def described(self) -> str:
+        """Both, as the end of a sentence."""
+        before = "none before it" if self.before is None else f"the last one before it at {moment(self.before)}"
+        after = "none after it" if self.after is None else f"the first one after it at {moment(self.after)}"
+        return f"{before}, {after}"
+
+    def steps(self, command: Sequence[str], since: int | None, now: int) -> list[str]:
+        """What shows them: a verb and its choices, with other times than since `since` (epoch ms)."""
+        found = []
+        if self.before is not None and since is not None:
+            found.append(f"{shown([*command, '--before', moment(since)])} shows what was before")
+        if self.after is not None:
+            until = self.after + HOUR_MS
+            ends = ["--before", moment(until)] if until <= now else []  # the future can't be asked for
+            found.append(f"{shown([*command, '--since', moment(self.after), *ends])} shows what came after")
+        return found
+
+
+def moment(at: int) -> str:
+    """A time (epoch ms) as options take it, as exact as it is."""
+    return iso(at) if at % 1000 else clock(at)
+
+
+def shown(words: Sequence[str]) -> str:
+    """A command of `sluice` to copy."""
+    return f"`{shlex.join(['sluice', *words])}`"
