@@ -32,6 +32,11 @@ class RowDifference:
     after: dict[str, Any] | None
 
 
+def refuse_wrong_order(before: str | None, after: str | None) -> None:
+    """Refuse a first moment after the second. Raises InvalidMoment."""
+    refuse_backwards("the first moment", before, "the second", after)
+
+
 @contextmanager
 def differences(before: SilverTable | PastStates, after: SilverTable | PastStates) -> Iterator[Iterator[RowDifference]]:
     """Find the rows that differ, in no order, readable inside the `with`. Rows that the source deleted count as absent.
@@ -47,7 +52,7 @@ def differences(before: SilverTable | PastStates, after: SilverTable | PastState
             tables=(then.table, now.table),
             next_step="Name the same table twice",
         )
-    refuse_backwards("the first moment", _asked(before), "the second", _asked(after))
+    refuse_wrong_order(_asked(before), _asked(after))
     # Both are read with the newest columns, so that they can be compared; a later column is null before.
     columns = tuple(now.schema().names)
     with opened_duckdb() as connection:

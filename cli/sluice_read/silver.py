@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from sluice_aws.stack import find_target
-from sluice_read.diff import RowDifference, differences
+from sluice_read.diff import RowDifference, differences, refuse_wrong_order
 from sluice_read.moments import NOW, Moment, Span, instant_at, moment_of, span_of
 from sluice_read.past_states import open_as_of
 from sluice_read.place import SilverPlace, tables_in
@@ -134,9 +134,11 @@ class Silver:
 
         A moment before the table's files begin is read from its history table. Raises what `as_of` does.
         """
+        first, second = instant_at(before), None if after is None else instant_at(after)
+        refuse_wrong_order(first, second)
         return differences(
-            open_as_of(self._place, table, span=Span(as_of=instant_at(before))),
-            open_as_of(self._place, table, span=NOW if after is None else Span(as_of=instant_at(after))),
+            open_as_of(self._place, table, span=Span(as_of=first)),
+            open_as_of(self._place, table, span=NOW if second is None else Span(as_of=second)),
         )
 
     def _open(self, table: str, span: Span) -> SilverTable:

@@ -110,7 +110,10 @@ class Incompatible(SluiceError):
     """Schemas of one table without a common type for a column; facts: `column`, `types`."""
 
     code = "incompatible_schema"
-    next_step = "Give the column a type that holds both, or give the topic a table of another name"
+    next_step = (
+        "Give the column a type that holds both (of CSV, and of JSON without a schema, in the rule's `types`), "
+        "or give the topic a table of another name"
+    )
 
 
 class SchemaFrozen(Incompatible):

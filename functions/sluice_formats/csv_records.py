@@ -132,11 +132,13 @@ def _batches(text: bytes, columns: CsvColumns, form: CsvForm, limits: Limits) ->
 
 def _ragged(row: Any) -> RaggedCsv:
     where = "A row" if row.number is None else f"Row {row.number}"
+    found, expected = row.actual_columns, row.expected_columns
+    values = f"{found:,} value{'' if found == 1 else 's'} for {expected:,} column{'' if expected == 1 else 's'}"
     return RaggedCsv(
-        f"{where} has {row.actual_columns:,} values for {row.expected_columns:,} columns: {row.text[:_CELL]!r}",
+        f"{where} has {values}: {row.text[:_CELL]!r}",
         row=row.number,
-        expected=row.expected_columns,
-        found=row.actual_columns,
+        expected=expected,
+        found=found,
     )
 
 

@@ -22,6 +22,7 @@ from sluice.config.values import MIB
 from sluice.errors import ExpansionLimit, ObjectTooLarge, SluiceError
 from sluice.names import stored_name
 from sluice.objects import ObjectId
+from sluice.onboarding.keys import counted
 from sluice_aws.admission.heads import read_head
 from sluice_aws.s3.objects import Objects
 from sluice_formats.avro import blocks_of, decompressed
@@ -140,11 +141,12 @@ def _csv(head: Head, rows: int, limit: int, form: CsvForm) -> ObjectSample:
     found: list[dict[str, Any]] = []
     problem = None
     plain = io.StringIO(text.decode("utf-8", errors="replace"), newline="")
-    reader = filter(None, csv.reader(plain, delimiter=form.delimiter))
+    reader = csv.reader(plain, delimiter=form.delimiter)
     try:
-        for row in islice(reader, int(columns.in_first_row), None):
+        for row in islice(filter(None, reader), int(columns.in_first_row), None):
             if len(row) != len(columns.names):
-                problem = f"a row has {len(row)} values for {len(columns.names)} columns"
+                expected = counted(len(columns.names), "column")
+                problem = f"line {reader.line_num:,} has {counted(len(row), 'value')} for {expected}"
                 break
             if len(found) >= rows:
                 whole = False
@@ -152,7 +154,7 @@ def _csv(head: Head, rows: int, limit: int, form: CsvForm) -> ObjectSample:
             values = (None if value in ("", form.null_text) else value for value in row)
             found.append(dict(zip(columns.names, values, strict=True)))
     except csv.Error as error:
-        problem = f"a row can't be read: {error}"
+        problem = f"line {reader.line_num:,} can't be read: {error}"
     fields = [{"name": name, "type": ["null", "string"]} for name in columns.names]
     schema = {"type": "record", "name": "sluice.csv.Row", "fields": fields}
     return ObjectSample(schema, tuple(found), problem, whole and problem is None)

@@ -286,12 +286,13 @@ def diff(
 
       sluice diff moma.works --from 1d --json | jq -r .difference | sort | uniq -c
     """
-    from sluice_read.diff import ADDED, CHANGED, REMOVED, RowDifference, differences, key_columns
+    from sluice_read.diff import ADDED, CHANGED, REMOVED, RowDifference, differences, key_columns, refuse_wrong_order
     from sluice_read.past_states import PastStates, newest_of, open_as_of
 
     form = Form(json_lines=json_lines, csv=as_csv, spreadsheet=spreadsheet)
     now = epoch_ms()
     start, end = instant_at(first, now), None if last is None else instant_at(last, now)
+    refuse_wrong_order(start, end)  # before either is looked for: one that can't be read would be blamed for it
     target = chosen_target(stack)
     before, after = (open_as_of(target, table, span=Span(as_of=moment)) for moment in (start, end))
     earlier, later = (f"{item.instant} ({moment_of(item.instant)})" for item in (before, after))

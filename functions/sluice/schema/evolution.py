@@ -250,7 +250,7 @@ def _by_declared_type(error: Incompatible, row: RowSchema, config: TableConfig, 
         cause, change, keep = f"The rule's `types` declares it as {declared}", "Take it out there", "keep it"
     else:
         cause = f"The objects say no types, and the rule's `types` has no entry for {column.written_name}"
-        change, keep = f"Restore the one that made it {error.facts['types'][0]}", "leave it out"
+        change, keep = f"Add one that makes it {error.facts['types'][0]}", "leave it out"
     return Incompatible(
         error.message,
         next_step=(

@@ -43,7 +43,10 @@ def merge_schemas(first: RowSchema, second: RowSchema) -> RowSchema:
             merged.append(replace(column, nullable=True))
         elif same != column.name:
             raise Incompatible(
-                f"Columns {same} and {column.name} differ in case only", column=column.name, types=[same, column.name]
+                f"Columns {same} and {column.name} differ in case only",
+                column=column.name,
+                types=[same, column.name],
+                next_step="Write the column with one name at the source, or give the topic a table of another name",
             )
     return RowSchema(tuple(merged))
 

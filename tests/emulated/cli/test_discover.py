@@ -80,6 +80,14 @@ def test_rows_are_counted_with_their_objects_and_damaged_objects_are_named(parke
     assert note.endswith("(in topics/tickit.ems.venue/tickit.ems.venue+0+7001.avro and 1 other object)")
 
 
+def test_a_row_of_csv_that_lacks_values_is_named_with_its_line(stack, capsys):
+    key = "topics/shop.orders/shop.orders+0+0.csv"
+    id = stack.write(key, b"id,code\n1,a\n2\n")
+    stack.admit(id, items.PARKED, table=None, lane=None, topic="shop.orders", format="csv", reason="no rule")
+    assert run(["config", "discover"]) == 1
+    assert f"# note: line 3 has 1 value for 2 columns (in {key})" in capsys.readouterr().out
+
+
 def test_suggested_commands_name_no_impossible_key_and_quote_file_names(parked, capsys):
     topic = "it's $(id)"
     parked.admit(

@@ -155,6 +155,7 @@ def test_the_rule_names_the_columns_of_objects_without_a_header():
     assert picked(rows("1,a\n2,b\n", table), "id", "v") == [("1", "a"), ("2", "b")]
     assert picked(rows("id,v\n1,a\n", table), "id", "v") == [("1", "a")], "and a header is not taken for a row"
     assert "Row 1 has 3 values for 2 columns" in str(refused("1,a,b\n", table))
+    assert "Row 2 has 1 value for 2 columns" in str(refused("1,a\n2\n", table))
 
 
 @pytest.mark.parametrize("text", ["I,1,Ann,2020-01-01\n", "Ann,Bob,x\n", "v,w\n1,2\n", "1,2\n", "id,,v\n"])

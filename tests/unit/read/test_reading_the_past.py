@@ -205,6 +205,15 @@ def test_a_difference_backwards_is_refused(on_silver, silver, capsys):
         pass
 
 
+def test_moments_before_the_first_commit_in_the_wrong_order_are_to_be_swapped(on_silver, silver, capsys):
+    first, second = "20200101000000002", "20200101000000001"
+    assert run(["diff", "moma.works", "--from", first, "--to", second]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    with pytest.raises(InvalidMoment, match="the first moment .* is after the second") as raised:
+        Silver(silver).differences("moma.works", first, second)
+    assert raised.value.message in said and "Swap them" in said
+
+
 def test_a_moment_is_shown_in_the_form_it_is_read_in():
     assert instant_at(moment_of(NOTED)) == NOTED
     assert moment_of("20261121080013") == "2026-11-21T08:00:13Z"

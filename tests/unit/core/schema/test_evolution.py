@@ -95,8 +95,13 @@ def test_a_column_of_one_only_is_nullable_and_keeps_its_place():
 
 
 def test_columns_that_differ_in_case_only_are_refused():
-    with pytest.raises(Incompatible, match="case"):
+    with pytest.raises(Incompatible, match="case only. Write the column with one name"):
         merge_schemas(RowSchema((plain("int", "Id"),)), RowSchema((plain("int", "id"),)))
+
+
+def test_a_refusal_of_two_schemas_names_the_setting_that_gives_csv_types():
+    with pytest.raises(Incompatible, match="is int in one schema and string in another.*in the rule's `types`"):
+        merge_schemas(RowSchema((plain("int", "n"),)), RowSchema((plain("string", "n"),)))
 
 
 def test_recorded_schemas_that_grew_add_up():

@@ -106,7 +106,7 @@ def test_a_type_that_the_rule_no_longer_declares_can_be_restored():
         described = str(found.value)
         assert "Column day is string and the table has date" in described
         assert ("Change it back to date at the source" in described) is not untyped
-        restore = "the rule's `types` has no entry for day. Restore the one that made it date, run `sluice config push`"
+        restore = "the rule's `types` has no entry for day. Add one that makes it date, run `sluice config push`"
         assert (restore in described) is untyped
         assert ("Or leave it out and rebuild the table: `sluice pause big`, `sluice rebuild" in described) is untyped
 
