@@ -154,20 +154,28 @@ def history(
 def print_history(found: Gathered, sums: Mapping[str, Any]) -> None:
     """Print the found objects and their sums as `totals` counts them."""
     short, now = sys.stdout.isatty(), epoch_ms()
+    rows = [_row(entry, short, now) for entry in found.entries]
+    # A reason is a sentence: in a terminal it has a column of its own, or a line below its row.
+    reasons = [(_reason(entry) or "-",) if short else () for entry in found.entries]
+    explained = any(each not in ((), ("-",)) for each in reasons)
     print_table(
-        COLUMNS,
-        [_row(entry, short, now) for entry in found.entries],
+        (*COLUMNS, "reason") if explained else COLUMNS,
+        [(*row, *reason) for row, reason in zip(rows, reasons, strict=True)] if explained else rows,
         right=(1, 2, 3, 8, 9),
         shorten=(6, 7),
         paths=(10,),
+        apart=(11,) if explained else (),
         minor=(7, 2, 1, 9, 8, 6, 5),
     )
     states = ", ".join(f"{count:,} {state}" for state, count in sorted(sums["states"].items()))
     counts = sums["counts"]
     # Not from the outcomes: what was retried or discarded since is no longer there, and may be in two outcomes.
     aside = sum(entry.record.quarantined_rows for entry in found.entries if entry.record)
-    rows = f"; {counted(aside, 'row')} in quarantine" if aside else ""
-    say(f"{counted(sums['objects'], 'object')}, {human_bytes(sums['bytes'])}{f': {states}' if states else ''}{rows}")
+    in_quarantine = f"; {counted(aside, 'row')} in quarantine" if aside else ""
+    say(
+        f"{counted(sums['objects'], 'object')}, {human_bytes(sums['bytes'])}"
+        f"{f': {states}' if states else ''}{in_quarantine}"
+    )
     if sums["parts"]:
         tables = {claim.table for entry in found.entries for claim in entry.claims}
         batches = f"{counted(sums['batches'], 'batch', 'batches')} of {counted(len(tables), 'table')}"
@@ -232,7 +240,7 @@ def _row(entry: Entry, short: bool, now: int) -> tuple[str, ...]:
         _after(entry.record.admitted_at if entry.record else None, began),
         _after(claim.claimed_at if claim else None, began),
         _after(entry.readable_at, began),
-        _state(entry),
+        _state(entry, short),
         (entry.record.table if entry.record else None) or "-",
         claim.batch if claim else "-",
         (claim.run if claim else None) or "-",
@@ -248,7 +256,19 @@ def _time(at: int | None, now: int) -> str:
     return clock(at).removeprefix(f"{date}T")
 
 
-def _state(entry: Entry) -> str:
+def _why(entry: Entry) -> str | None:
+    record = entry.record
+    why = record and (record.code or record.rule or record.reason or reason_now(record))
+    return why if why and (entry.last_claim is None or record and record.code) else None
+
+
+def _reason(entry: Entry) -> str | None:
+    """Why the object is in its state, where that is no name of a code or a rule."""
+    why = _why(entry)
+    return visible(why) if why and " " in why else None
+
+
+def _state(entry: Entry, short: bool) -> str:
     record = entry.record
     more = []
     if record and record.replayed_at is not None:
@@ -258,10 +278,10 @@ def _state(entry: Entry) -> str:
         more.append(f"attempt {record.attempt + 1}")
     if record and record.quarantined_rows:
         more.append(f"{counted(record.quarantined_rows, 'row')} quarantined")
-    why = record and (record.code or record.rule or record.reason or reason_now(record))
-    if why and entry.last_claim is None or record and record.code:
+    why = _why(entry)
+    if why and not (short and _reason(entry)):
         discarded = record is not None and record.rule == DISCARDED and why != DISCARDED
-        more.append(visible(f"{DISCARDED}, {why}" if discarded else why or ""))
+        more.append(visible(f"{DISCARDED}, {why}" if discarded else why))
     return entry.state + (f" ({', '.join(more)})" if more else "")
 
 

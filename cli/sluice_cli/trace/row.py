@@ -18,6 +18,7 @@ from sluice_aws.hash_keys import HashKeys
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
+from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.known_names import known_table
 from sluice_cli.terminal.output import (
     Json,
@@ -25,6 +26,7 @@ from sluice_cli.terminal.output import (
     chosen_target,
     counted,
     described_documents,
+    path_shortened,
     print_json,
     print_line,
     say,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 OBJECTS = 1_000
 CHECKED = 3
 VALUE_CHARACTERS = 60
+INDENT = 4  # of a wrapped line
 _POSITION = re.compile(r"\b[0-9]{4}(?:\.[0-9a-f]+)*\.[0-9]{20}\b")  # as `sluice.changes.position.encode` writes it
 
 
@@ -242,7 +245,7 @@ def _print(document: Mapping[str, Any], rows: list[Row | None]) -> None:
         if chapter["truncated_at"]:
             print_line(f"  truncate   at {_positions_shown(chapter['truncated_at'])}: older rows are removed")
         for change in chapter["changes"]:
-            print_line(f"  {change['verdict']:<10} {_change(change)}", whole=visible(change["key"]))
+            print_line(f"  {change['verdict']:<10} {_change(change)}", whole=_key(change["key"]))
             print_line(f"             {_positions_shown(change['why'])}")
         print_line(f"  = {_difference(before, after)}")
         if chapter["table"] is not None:
@@ -251,10 +254,11 @@ def _print(document: Mapping[str, Any], rows: list[Row | None]) -> None:
     if gone is not None:
         _print_forgotten(gone)
     for change in document["waiting"]:
-        print_line(f"\nwaits        {_change(change)}", whole=visible(change["key"]))
+        print_line(f"\nwaits        {_change(change)}", whole=_key(change["key"]))
     for item in document["set_aside"]:
-        record = f"record {item['record']} of {visible(item['object'])}"
-        print_line(f"\nquarantined  {record}: {item['code']}: {visible(item['reason'])}", whole=visible(item["object"]))
+        key = _key(item["object"])
+        record = f"record {item['record']} of {key}"
+        print_line(f"\nquarantined  {record}: {item['code']}: {visible(item['reason'])}", whole=key)
     _say_sources(document)
 
 
@@ -304,7 +308,15 @@ def _change(change: Mapping[str, Any]) -> str:
     named = {"c": "create", "u": "update", "d": "delete", "r": "snapshot"}
     operation = named.get(change["op"] or "", change["op"] or ("delete" if change["deleted"] else "row"))
     position = _positions_shown(change["position"])
-    return f"{operation:<8}  {visible(change['key'])} offset {change['offset']}  position {position}"
+    return f"{operation:<8}  {_key(change['key'])} offset {change['offset']}  position {position}"
+
+
+def _key(key: str) -> str:
+    """A key as it is shown: whole in a pipe, without folders where a line of the terminal has no room for it.
+
+    `sluice trace` takes both.
+    """
+    return path_shortened(visible(key), escaping_console().width - INDENT) if sys.stdout.isatty() else visible(key)
 
 
 def _positions_shown(text: str) -> str:

@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
-from builders import to_a_terminal
+from builders import to_a_terminal, unstyled
 from emulation.stack import NOW, describe
 from silver_tables import FORGOTTEN_AT, SILVER_FOLDER, SilverFolder, put_forgetting
 
@@ -19,6 +19,7 @@ from sluice.ledger import keys as items
 from sluice.ledger.records import AdmittedObject, Decision
 from sluice.silver_keys import manifest_key, outcome_key
 from sluice_cli.main import run
+from sluice_cli.terminal.output import path_shortened
 from sluice_cli.trace import row, row_life
 from sluice_cli.trace.row_changes import FoundChange
 from sluice_read.moments import iso, ms_of
@@ -424,6 +425,23 @@ def test_a_replay_is_shown_apart_and_changes_no_time(traced, capsys):
     assert "1 change in 2 batches" in printed.err and "claimed, batch and run are the replay's" in printed.err
 
 
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_row_in_a_narrow_terminal_names_long_keys_in_a_form_that_trace_takes(traced, capsys, monkeypatch, width):
+    key = "topics/crm.public.user/year=2026/month=11/day=21/hour=08/crm.public.user+0+0000000000.json"
+    traced.merged(traced.put(key, (1, "c", 7, "x", "a")), read=1)
+    traced.put(key.replace("0000000000", "0000000001"), (2, "u", 7, "x", "b"))
+    assert run(["row", "crm.user", "7", "x"]) == 0
+    assert f"create    {key} offset 0 " in capsys.readouterr().out
+    to_a_terminal(monkeypatch, width)
+    assert run(["row", "crm.user", "7", "x"]) == 0
+    lines = unstyled(capsys.readouterr().out)
+    assert all(len(line) <= width for line in lines)
+    shown = [word for line in lines for word in line.split() if word.endswith(".json")]
+    assert [word.startswith("…/") for word in shown] == [True, True]
+    for word in shown:
+        assert run(["trace", word]) == 0 and word[-15:] in capsys.readouterr().out.splitlines()[0]
+
+
 def test_an_object_that_is_replayed_or_merged_after_a_rebuild_says_so(traced, capsys):
     replayed, rebuilt = (traced.put(f"{name}.json", (1, "c", 1, "x", "a")) for name in "ab")
     traced.merged(replayed, rebuilt, read=2)
@@ -781,4 +799,5 @@ def test_a_terminal_shows_no_broken_word_in_the_prose_of_verbs(traced, capsys, m
         out = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
         long = [line.strip() for line in out.splitlines() if len(line) > 60 and " " in line.strip()]
         assert {line for line in long if line != key} == set(), command
-        assert key in out or key not in in_pipe[command[0]], command
+        named = (key, path_shortened(key, 60 - row.INDENT))
+        assert any(each in out for each in named) or key not in in_pipe[command[0]], command

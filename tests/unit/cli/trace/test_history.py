@@ -99,6 +99,15 @@ def test_a_pipe_gets_every_column_with_whole_names(monkeypatch, capsys):
     assert lines[0].count("\t") == 10 and all(BATCH in line and RUN in line for line in lines[1:])
 
 
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_narrow_terminal_shows_a_reason_in_one_line_below_its_row(monkeypatch, capsys, width):
+    reason = "no rule of tables.yaml takes this topic"
+    parked = replace(damaged(1, NOW), record=replace(damaged(1).record, state="parked", code=None, reason=reason))
+    assert printed(monkeypatch, capsys, parked)[1].split("\t")[4] == f"parked ({reason})", "a pipe has it in its row"
+    lines = printed(monkeypatch, capsys, entry(2, put=NOW), parked, width=width)
+    assert lines[-1] == f"  {reason}" and all(len(line) <= width for line in lines if ".avro" not in line)
+
+
 @pytest.mark.parametrize("width", [80, 100, 140])
 def test_a_reason_is_wrapped_between_words_and_never_cut(monkeypatch, capsys, width):
     reason = "two rules take this topic, and the first of them names no record key for its tables"
@@ -106,4 +115,4 @@ def test_a_reason_is_wrapped_between_words_and_never_cut(monkeypatch, capsys, wi
     parked = replace(each, record=replace(each.record, state="parked", code=None, reason=reason))
     words = " ".join(printed(monkeypatch, capsys, entry(2, put=NOW), parked, width=width)).split()
     told = iter(words)
-    assert all(word in told for word in f"parked ({reason})".split()), words
+    assert all(word in told for word in f"parked {reason}".split()), words
