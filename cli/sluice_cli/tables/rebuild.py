@@ -124,7 +124,9 @@ def table(
         print_json({**rebuild.describe(plan, silver), "obstacles": [], "changed": True, "replayed_now": replayed})
         return
     pending = counted(replayed, "object")
-    print_line(f"{name}: {pending} pending again, the old data is kept in s3://{target.silver}/{rebuild.to}")
+    kept = rebuild.describe(plan, silver)["kept_in"]
+    old = f"the old data is kept in {kept}" if kept else "there was no old data to keep"
+    print_line(f"{name}: {pending} pending again, {old}")
     say(f"Push a changed configuration now, if there is one. Then `sluice resume {rebuild.lane} && sluice wait`")
     if rebuild.drop_in_glue:
         say(
@@ -221,6 +223,10 @@ class Rebuild:
         self._ledger.rebuilds.end(self._table, self.lane)
         return replayed
 
+    def _moved_before(self) -> bool:
+        """Whether a rebuild that was interrupted moved data aside."""
+        return any(self._mover.sizes(f"{self.to}{moved}/") for moved, _ in self._folders())
+
     def describe(self, plan: ReplayPlan, silver: int) -> dict[str, Any]:
         """The JSON form of the plan."""
         return {
@@ -231,7 +237,7 @@ class Rebuild:
             "bytes": plan.bytes,
             "silver_bytes": silver,
             "history": self.history,
-            "kept_in": f"s3://{self._target.silver}/{self.to}",
+            "kept_in": f"s3://{self._target.silver}/{self.to}" if silver or self._moved_before() else None,
             "gone": [{"key": item.key, "version": item.version} for item in plan.gone],
             "archived": [{"key": item.key, "version": item.version} for item in plan.archived],
             "skipped_documents": described_documents(plan.skipped),
@@ -272,7 +278,8 @@ def _print_plan(rebuild: Rebuild, plan: ReplayPlan, silver: int) -> None:
     objects = counted(len(plan.replay) + len(plan.waiting), "object")
     print_line(f"to merge again: {objects}, {human_bytes(plan.bytes)}, {len(plan.waiting):,} of them pending already")
     both = " with the history table" if described["history"] else ""
-    print_line(f"to move aside: {human_bytes(silver)}{both}, to {described['kept_in']}")
+    kept = described["kept_in"]
+    print_line(f"to move aside: {f'{human_bytes(silver)}{both}, to {kept}' if kept else 'nothing, it has no data yet'}")
     for title, records in (
         ("in quarantine, unchanged", plan.quarantined),
         ("parked, unchanged", plan.parked),
