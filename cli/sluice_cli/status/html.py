@@ -62,13 +62,13 @@ class StateKind:
     outlined: bool = False
 
 
-RUNNING = StateKind("good", DISC, "running")
+RUNNING = StateKind("good", DISC, "running, claimed")
 STARTS = StateKind("good", HALF, "starting")
-RESTS = StateKind("faint", RING, "idle, done, up to date", outlined=True)
+RESTS = StateKind("faint", RING, "idle, done, ended, up to date", outlined=True)
 WAITS = StateKind("accent", DIAMOND, "pending, requested, due")
 PAUSES = StateKind("warn", BARS, "paused")
 WARNS = StateKind("warn", TRIANGLE, "late, parked")
-FAILS = StateKind("bad", CROSS, "halted, failed, quarantined")
+FAILS = StateKind("bad", CROSS, "halted, failing, failed, blocked, quarantined")
 CALM = StateKind("good", CHECK, "nothing is wrong")
 KINDS = (FAILS, WARNS, PAUSES, WAITS, RUNNING, STARTS, RESTS)
 
@@ -169,6 +169,11 @@ def section(title: str, *children: object, identity: str | None = None) -> Node:
 def nothing(text: str) -> Node:
     """The text in place of an empty table."""
     return tag("p", text, class_="faint")
+
+
+def wrong(text: str, number: int) -> Node:
+    """A text about a number of things that are wrong, in colour if there are any."""
+    return tag("span", text, class_="bad") if number else joined(text)
 
 
 def cut(text: str) -> str:

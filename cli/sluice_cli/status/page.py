@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sluice_cli.status.charts import backlog_section, commits_section, runs_strips
-from sluice_cli.status.html import CALM, FAILS, KINDS, Node, joined, state, tag
+from sluice_cli.status.html import CALM, FAILS, KINDS, Node, joined, state, tag, wrong
 from sluice_cli.status.past import RunPast, TablePast, Window
 from sluice_cli.status.sections import (
     aside_section,
@@ -116,7 +116,7 @@ def _header(
 def _trouble(found: Sequence[Trouble], command: CommandLine) -> Node:
     if not found:
         calm = joined(
-            state("Nothing is wrong", CALM), tag("span", ": nothing is halted, failing, late, quarantined or parked")
+            state("Nothing is wrong", CALM), tag("span", ": nothing is halted, failing, quarantined, late or parked")
         )
         return tag("section", calm, class_="trouble none", id="trouble")
     items = [
@@ -158,20 +158,19 @@ def _tiles(status: Mapping[str, Any], tables: Sequence[TablePast], window: Windo
         _tile("changes", f"{sum(commit.changes for commit in made):,}", f"in {counted(len(tables), 'table')} {within}"),
         _tile(
             "quarantined",
-            f"{aside['objects']:,}{'+' if aside['more'] else ''}",
-            f"objects, and {counted(rows['rows'], 'row')}",
-            "bad" if aside["objects"] or rows["rows"] else None,
+            wrong(f"{aside['objects']:,}{'+' if aside['more'] else ''}", aside["objects"]),
+            joined("objects, and ", wrong(counted(rows["rows"], "row"), rows["rows"])),
         ),
         _tile("services", *services_tile(status["services"], status["services_due"])),
         class_="tiles",
     )
 
 
-def _tile(name: str, value: str, note: str, colour: str | None = None) -> Node:
+def _tile(name: str, value: str, note: str) -> Node:
     return tag(
         "div",
         tag("span", name, class_="faint"),
-        tag("b", value, class_=colour),
+        tag("b", value),
         tag("small", note, class_="faint"),
         class_="tile",
     )

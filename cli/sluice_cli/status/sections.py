@@ -36,8 +36,9 @@ from sluice_cli.status.html import (
     table,
     tag,
     words,
+    wrong,
 )
-from sluice_cli.status.overview import describe_trouble, nothing_merged
+from sluice_cli.status.overview import describe_reason, describe_trouble, nothing_merged
 from sluice_cli.status.past import RunPast, TablePast
 from sluice_cli.status.service_entries import describe_error, describe_report, describe_since
 from sluice_cli.status.trouble import CommandLine
@@ -90,7 +91,7 @@ def tables_section(
         "#oldest",
         "#last commit",
         "#readable after: median",
-        "#readable after: 95 %",
+        "#readable after: 95\u00a0%",
         "#freshness",
         "#committed",
         "#quarantined",
@@ -103,7 +104,8 @@ def tables_section(
 def _table(state: Mapping[str, Any], own: TablePast | None, link: str | None, now: int) -> tuple[Cell, ...]:
     last = state["last_commit_at"]
     freshness = state["freshness_s"] if own is None or own.freshness_s is None else own.freshness_s
-    parts = describe_trouble(state, now, characters=CHARACTERS) + [cut(note) for note in state["notes"]]
+    parts = [part for part in describe_trouble(state, now, characters=CHARACTERS) if part != _state(state)[0]]
+    parts += [cut(note) for note in state["notes"]]
     colour = "bad" if state["last_error"] or state["blocked"] else "warn" if parts else None
     return (
         head(state["table"], link),
@@ -135,7 +137,7 @@ def _state(table: Mapping[str, Any]) -> tuple[str, StateKind]:
     if table["claimed"]["objects"]:
         return "claimed", RUNNING
     if nothing_merged(table):
-        return "quarantined", WARNS
+        return "quarantined", FAILS
     return ("pending", WAITS) if table["pending"]["objects"] else ("up to date", RESTS)
 
 
@@ -170,15 +172,12 @@ def services_section(entries: Sequence[Mapping[str, Any]], due: Sequence[Mapping
     )
 
 
-def services_tile(
-    entries: Sequence[Mapping[str, Any]], due: Sequence[Mapping[str, str]]
-) -> tuple[str, str, str | None]:
-    """The number of services that failed, are open or due, a note, and the colour."""
+def services_tile(entries: Sequence[Mapping[str, Any]], due: Sequence[Mapping[str, str]]) -> tuple[str, Node]:
+    """The number of services that failed, are open or due, and how many of each; only what failed is in colour."""
     failed, still = sum(entry["state"] == FAILED for entry in entries), sum(entry["state"] in OPEN for entry in entries)
     return (
         f"{failed + still + len(due):,}",
-        f"{failed:,} failed, {still:,} open, {len(due):,} due",
-        "bad" if failed else None,
+        joined(wrong(f"{failed:,} failed", failed), f", {still:,} open, {len(due):,} due"),
     )
 
 
@@ -212,7 +211,7 @@ def runs_section(strips: Sequence[Node], runs: Sequence[RunPast], links: Mapping
         )
         for run in newest(runs)
     ]
-    columns = ("run", "#started (UTC)", "#waited", "#duration", "#batches", "#changes", "state", "reason")
+    columns = ("run", "#started", "#waited", "#duration", "#batches", "#changes", "state", "reason")
     return section("Runs", *strips, table(columns, rows, "No run in this time"), identity="runs")
 
 
@@ -232,15 +231,20 @@ def aside_section(status: Mapping[str, Any], command: CommandLine) -> Node:
     for title, found, unit in parts:
         if found["reasons"]:
             rows = [
-                (number(item[unit]), long(cut(item["reason"])), _traces(item.get("examples", ()), command))
+                (
+                    number(item[unit]),
+                    long(cut(describe_reason(item["reason"]))),
+                    _traces(item.get("examples", ()), command),
+                )
                 for item in found["reasons"][:REASONS_SHOWN]
             ]
+            name = f"{title[0].upper()}{title[1:]}"
             blocks += [
-                tag("h2", f"{title}: {found[unit]:,}{' and more' if found['more'] else ''}"),
+                tag("h3", f"{name}: {found[unit]:,}{' and more' if found['more'] else ''}"),
                 table((f"#{unit}", "reason", "trace an example"), rows, ""),
             ]
-    nothing_aside = [tag("h2", "Set aside"), nothing("Nothing is quarantined, parked, superseded or ignored")]
-    return tag("section", *(blocks or nothing_aside), id="aside")
+    nothing_aside = nothing("Nothing is quarantined, parked, superseded or ignored")
+    return section("Set aside", *(blocks or [nothing_aside]), identity="aside")
 
 
 def _traces(keys: Iterable[str], command: CommandLine) -> Cell:

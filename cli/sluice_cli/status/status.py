@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from sluice.admission.notices import TEST_EVENT
 from sluice.config.document import Configuration
 from sluice.errors import UsageError
 from sluice.ledger.keys import PARKED, QUARANTINED
@@ -19,7 +18,7 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import LOCAL, Target
-from sluice_cli.status.overview import describe_trouble, gather
+from sluice_cli.status.overview import describe_reason, describe_trouble, gather
 from sluice_cli.status.service_entries import describe_due, print_services
 from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.interaction import path_given
@@ -41,7 +40,6 @@ from sluice_cli.terminal.output import (
 )
 
 REASONS_SHOWN = 10
-_MEANT = {TEST_EVENT: "S3 sends one when a bucket's notifications are set"}  # explanations of reasons
 PROPOSES_RULES = "`sluice config discover` proposes rules for them"
 LISTS_QUARANTINE = "`sluice quarantine list` shows each with its id and what to do"
 BRINGS_OBJECTS = f"`sluice put FILES` or any S3 client brings objects into bronze; {PROPOSES_RULES}"
@@ -233,8 +231,7 @@ def _print_reasons(title: str, found: Mapping[str, Any], unit: str) -> None:
     for item in found["reasons"][:REASONS_SHOWN]:
         key = visible(item["examples"][0]) if item.get("examples") else ""
         example = f"  (for example {key})" if key else ""
-        meant = f": {_MEANT[item['reason']]}" if item["reason"] in _MEANT else ""
-        print_line(f"  {item[unit]:>6,}  {visible(item['reason'])}{meant}{example}", whole=key)
+        print_line(f"  {item[unit]:>6,}  {visible(describe_reason(item['reason']))}{example}", whole=key)
     if len(found["reasons"]) > REASONS_SHOWN:
         print_line(f"  ... {len(found['reasons']) - REASONS_SHOWN} more reasons (--json lists all)")
 

@@ -21,7 +21,8 @@ body{margin:0;background:var(--bg);color:var(--text);
 font:14px/1.45 ui-sans-serif,system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
 main{max-width:1240px;margin:0 auto;padding:20px 16px 48px;display:grid;grid-template-columns:minmax(0,1fr);gap:14px}
 header{display:flex;flex-wrap:wrap;gap:2px 16px;align-items:baseline}
-h1{font-size:20px;margin:0}h2{font-size:15px;margin:0 0 8px}.faint,.axis,.scale{color:var(--faint)}small{font-size:12px}
+h1{font-size:20px;margin:0}h2{font-size:15px;margin:0 0 8px}h3{font-size:13px;margin:0}
+.faint,.axis,.scale{color:var(--faint)}small{font-size:12px}
 p{margin:0}a{color:var(--accent);text-underline-offset:2px}th a{color:inherit;text-decoration-color:var(--faint)}
 section,.tile{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:14px 16px;min-width:0}
 .good{color:var(--good)}.bad{color:var(--bad)}.warn{color:var(--warn)}.accent{color:var(--accent)}
@@ -29,8 +30,8 @@ section,.tile{background:var(--card);border:1px solid var(--line);border-radius:
 .shape .outlined{fill:none;stroke:currentColor;stroke-width:2}
 .state{font-weight:600;white-space:nowrap}.state .shape{margin-right:6px;vertical-align:-1px}
 .legend{display:flex;flex-wrap:wrap;gap:2px 18px;font-size:12px;color:var(--faint)}
-.legend .state{font-weight:400}
-.legend .chart{display:inline-block;width:22px;height:12px;vertical-align:-2px;margin-right:6px}
+.legend>span{display:flex;align-items:baseline}.legend .state{font-weight:400}
+.legend .chart{display:inline-block;flex:none;width:22px;height:12px;position:relative;top:2px;margin-right:6px}
 code{font:12px/1.5 ui-monospace,SFMono-Regular,Menlo,monospace;overflow-wrap:anywhere}
 .command{user-select:all;background:var(--bg);border:1px solid var(--line);border-radius:5px;padding:1px 6px}
 .trouble{border-left:4px solid var(--bad)}.trouble.mild{border-left-color:var(--warn)}
@@ -64,9 +65,12 @@ white-space:nowrap;font-variant-numeric:tabular-nums}.axis :first-child{justify-
 .axis :last-child{justify-self:end}.legend+.wide{margin-top:12px}
 .look{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(420px,100%),1fr));gap:10px 24px}
 .look>div{min-width:0;padding:2px 6px;margin:-2px -6px;border-radius:6px;overflow-wrap:anywhere}
-.look>div:target{outline:2px solid var(--accent)}.look h3{font-size:13px;margin:0}
+.look>div:target{outline:2px solid var(--accent)}
 .look p{display:flex;flex-wrap:wrap;gap:0 8px;align-items:baseline;padding:2px 0}.look small{color:var(--faint)}
 td .command{display:inline-block;margin-bottom:3px}
+#aside h3{margin:24px 0 8px}#aside h2+h3{margin-top:12px}.tile .bad{white-space:nowrap}
+@media(min-width:1201px){td.n+td:not(.n),th.n+th:not(.n){padding-left:10px}
+#aside table{table-layout:fixed}#aside th:first-child{width:82px}#aside th:nth-child(3){width:65%}}
 @media(min-width:1600px){main{max-width:1840px;grid-template-columns:minmax(0,1fr) minmax(0,1fr)}
 main>*{grid-column:1/-1}main>.half{grid-column:auto}}
 @media(max-width:1200px){

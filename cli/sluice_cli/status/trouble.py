@@ -1,4 +1,4 @@
-"""Says in words what is wrong with a stack: halted, failing, late, quarantined, parked, paused."""
+"""Says in words what is wrong with a stack: halted, failing, quarantined, late, parked, paused."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def troubles(status: Mapping[str, Any]) -> tuple[Trouble, ...]:
         [_failing_lane(lane) for lane in lanes if lane["failures"] and lane["state"] not in (HALTED, PAUSED)],
         [_failing_table(table) for table in tables if table["blocked"] or table["last_error"]],
         [_failed_service(entry) for entry in status["services"] if entry["state"] == FAILED],
-        [_late(table) for table in tables if table["late"]],
         list(_quarantined(status)),
+        [_late(table) for table in tables if table["late"]],
         list(_parked(status)),
         [_paused_lane(lane) for lane in lanes if lane["state"] == PAUSED],
         [_paused_table(table) for table in tables if table["paused"]],

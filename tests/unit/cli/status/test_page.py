@@ -9,7 +9,7 @@ import pytest
 from documented_commands import commands_in, problem
 
 from sluice_cli.status.charts import backlog_section
-from sluice_cli.status.html import FAILS, KINDS, NONE, RUNNING, badge, count, head, number, table
+from sluice_cli.status.html import FAILS, KINDS, NONE, PAUSES, RUNNING, WARNS, badge, count, head, number, state, table
 from sluice_cli.status.past import Window
 from sluice_cli.status.style import STYLE
 from sluice_cli.status.trouble import SHOWN, CommandLine, troubles
@@ -63,7 +63,7 @@ def test_what_is_wrong_stands_in_words_before_everything_else(shown):
     page = sample_page()
     assert page.index("What is wrong") < page.index('class="tiles"') < page.index(">Backlog<")
     names = [trouble.name for trouble in troubles(sample_status())]
-    assert names == ["halted", "failing", "failed", "late", "late", "quarantined", "parked", "paused"]
+    assert names == ["halted", "failing", "failed", "quarantined", "late", "late", "parked", "paused"]
     text = "".join(shown.texts)
     assert "Lane orders: halted after 5 failed runs" in text
     assert "Table shop.orders: the oldest of 1,840 pending objects was admitted 2 h ago; its freshness is 1 min" in text
@@ -95,6 +95,39 @@ def test_a_table_without_a_commit_whose_objects_are_in_quarantine_is_not_up_to_d
     texts = Page(sample_page({**status, "tables": [new, old]})).texts
     assert ("quarantined" in texts[texts.index("Tables") :], "up to date" in texts) == (True, True)
     assert troubles({**status, "tables": [new, old]}) == (), "neither is failing"
+
+
+def test_the_worst_troubles_come_first():
+    kinds = [trouble.kind for trouble in troubles(sample_status())]
+    assert kinds == sorted(kinds, key=[FAILS, WARNS, PAUSES].index)
+
+
+def test_a_tile_colours_only_what_is_wrong():
+    page = sample_page()
+    assert "<b>3</b>" in page and '<span class="bad">1 failed</span>, 1 open, 1 due' in page
+    calm = sample_page(healthy())
+    assert 'class="bad"' not in calm[calm.index('class="tiles"') : calm.index('id="legend"')]
+    status = healthy()
+    status["quarantined_rows"] = {**sample_status()["quarantined_rows"]}
+    assert '<b>0</b><small class="faint">objects, and <span class="bad">41 rows</span>' in sample_page(status)
+
+
+def test_the_trouble_of_a_table_does_not_repeat_its_state():
+    status = healthy()
+    status["tables"] = [sample_table("c.d", "main", 7, 1, 1, 1, paused=True)]
+    tables = sample_page(status).split('id="tables"')[1].split("</section>")[0]
+    assert "trouble" not in tables and tables.count("paused") == 1
+
+
+def test_a_state_of_a_table_has_the_shape_that_the_legend_gives_it():
+    status = healthy()
+    status["tables"] = [sample_table("a.b", "main", 0, None, 0, 0, quarantined=(1, 0), last_commit_at=None)]
+    tables = sample_page(status).split('id="tables"')[1]
+    assert state("quarantined", FAILS) in tables and "quarantined" in FAILS.words
+
+
+def test_what_was_set_aside_says_what_a_reason_means():
+    assert "test_event: S3 sends one when a bucket&#x27;s notifications are set" in sample_page()
 
 
 def test_a_stack_without_trouble_says_that_nothing_is_wrong():
@@ -267,6 +300,20 @@ def test_only_a_watched_page_asks_to_be_read_again():
     assert 'http-equiv="refresh"' not in sample_page()
 
 
+LEFT = """
+addEventListener("load", () => {
+  const found = [];
+  for (const frame of document.querySelectorAll("iframe")) {
+    const aside = frame.contentDocument.getElementById("aside");
+    const at = each => Math.round(each.getBoundingClientRect().left);
+    found.push([...aside.querySelectorAll("tbody tr")].map(row => [...row.cells].map(at)));
+    found.push([...aside.querySelectorAll("h3")].slice(1).map(head =>
+      head.getBoundingClientRect().top - head.previousElementSibling.getBoundingClientRect().bottom >
+      head.nextElementSibling.getBoundingClientRect().top - head.getBoundingClientRect().bottom));
+  }
+  document.body.textContent = "measured " + JSON.stringify(found) + " end";
+});
+"""
 MEASURE = """
 addEventListener("load", () => {
   const found = {};
@@ -285,12 +332,27 @@ addEventListener("load", () => {
 @pytest.mark.long
 def test_no_column_is_cut_on_a_phone_and_none_on_larger_screens(tmp_path):
     widths = sorted({360, 768, 1201, *(width for width, _ in SIZES.values())})
+    found = measured(MEASURE, widths, tmp_path)
+    assert found == {str(width): [width, []] for width in widths}
+
+
+@pytest.mark.skipif(browser() is None, reason="no Chromium is installed")
+@pytest.mark.long
+def test_what_was_set_aside_stands_in_columns_each_group_apart(tmp_path):
+    found = measured(LEFT, (1280, 1920), tmp_path)
+    for lefts, apart in zip(found[::2], found[1::2]):
+        columns = [{row[at] for row in lefts if len(row) > at} for at in range(3)]
+        assert len(lefts) == 6 and [len(each) for each in columns] == [1, 1, 1]
+        assert apart == [True] * 4
+
+
+def measured(script, widths, folder):
+    """What a script finds of the page in frames of these widths."""
     inner = sample_page().replace("&", "&amp;").replace('"', "&quot;")
     frames = "".join(f'<iframe width="{width}" height="900" srcdoc="{inner}"></iframe>' for width in widths)
-    (tmp_path / "measured.html").write_text(f"<meta charset=utf-8><script>{MEASURE}</script><body>{frames}")
-    answer = headless(browser(), (tmp_path / "measured.html").as_uri(), tmp_path, "--dump-dom")
-    found = json.loads(re.search(r"measured (\{.*\}) end", answer)[1])
-    assert found == {str(width): [width, []] for width in widths}
+    (folder / "measured.html").write_text(f"<meta charset=utf-8><script>{script}</script><body>{frames}")
+    answer = headless(browser(), (folder / "measured.html").as_uri(), folder, "--dump-dom")
+    return json.loads(re.search(r"measured ([{\[].*[}\]]) end", answer)[1])
 
 
 def contrast(one, other):
