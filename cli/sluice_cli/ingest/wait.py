@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -27,6 +27,7 @@ from sluice_cli.ingest.blocked import BlockedTable, blocked_tables, with_names
 from sluice_cli.ingest.parked import judged_now, waits_for_rule
 from sluice_cli.ingest.set_aside import reason_of
 from sluice_cli.ingest.survey import (
+    TABLES_SHOWN,
     Survey,
     describe_counts,
     describe_tables,
@@ -35,6 +36,7 @@ from sluice_cli.ingest.survey import (
 )
 from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.guard import escaping_console
+from sluice_cli.terminal.known_names import code_of
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -81,7 +83,8 @@ def wait(
     settled, and names those that a run merges. --json lists every object.
 
     Exits with 1 after the timeout, when the objects' lane is halted or paused, when their table is blocked,
-    and with --strict when anything is parked or quarantined.
+    and with --strict when anything is parked or quarantined. A catalog sync that failed is named, and changes no
+    exit code: the rows are in the tables.
 
     Examples:
 
@@ -102,6 +105,7 @@ def wait(
         configuration = _active(store)
         parked = tuple(judged_now(record, configuration) for record in outcome.found.parked)
         outcome = replace(outcome, found=replace(outcome.found, parked=parked))
+    outcome = replace(outcome, unsynced=_unsynced(ledger))
     if as_json:
         print_json(_document(outcome, strict))
     else:
@@ -117,12 +121,18 @@ def _active(store: ConfigStore) -> Configuration | None:
         return store.last  # `sluice status` and `sluice config show` report the unreadable one
 
 
+def _unsynced(ledger: Ledger) -> Mapping[str, str]:
+    """The tables whose last catalog sync failed, each with the code of its error."""
+    failed = {state.table: state.catalog_failed for state in ledger.tables.all() if state.catalog_failed}
+    return {table: code_of(str(failed[table].get("error", ""))) for table in sorted(failed)}
+
+
 @dataclass(frozen=True)
 class WaitResult:
     """The result of a wait that began at `began` (epoch ms), and its seconds.
 
     `blocked` are tables whose objects no run will claim. `failing` says of tables that wait after a failure what their
-    last error is, and when they are tried again.
+    last error is, and when they are tried again. `unsynced` are tables whose last catalog sync failed, with its code.
     """
 
     found: Survey
@@ -130,6 +140,7 @@ class WaitResult:
     began: int
     blocked: tuple[BlockedTable, ...] = ()
     failing: tuple[str, ...] = ()
+    unsynced: Mapping[str, str] = field(default_factory=dict)
 
     def succeeded(self, *, strict: bool) -> bool:
         """True if the command succeeds."""
@@ -269,6 +280,8 @@ def _print(outcome: WaitResult, timeout_s: float) -> None:
     sys.stdout.flush()
     if any(record.topic and waits_for_rule(record) for record in found.parked):
         say("No rule takes the topic of some parked objects: `sluice config discover` proposes rules")
+    if outcome.unsynced:
+        say(_not_synced(outcome.unsynced))
     for lane in found.halted:
         say_error(
             f"lane {lane.lane} is halted after {counted(lane.failures, 'failed run')}:"
@@ -287,6 +300,18 @@ def _print(outcome: WaitResult, timeout_s: float) -> None:
         for failing in outcome.failing:
             say(failing)
         say_error(f"not settled within {human_age(round(timeout_s * 1000))}", "`sluice status` shows the lanes")
+
+
+def _not_synced(tables: Mapping[str, str]) -> str:
+    named = [f"{table} ({code})" for table, code in list(tables.items())[:TABLES_SHOWN]]
+    more = f" and {counted(len(tables) - len(named), 'more table')}" if len(tables) > len(named) else ""
+    only = next(iter(tables)) if len(tables) == 1 else None
+    command = f"sluice catalog sync {only}" if only else "sluice catalog sync"
+    return (
+        f"warning: the last catalog sync of {visible(', '.join(named))}{more} failed, and engines that read by the "
+        f"catalog may miss what is new: `{command}` shows the reason and retries. The rows are in the tables, so this "
+        "is no failure of the wait"
+    )
 
 
 def _print_lines(lines: Sequence[str]) -> None:
@@ -391,6 +416,7 @@ def _document(outcome: WaitResult, strict: bool) -> dict[str, Any]:
         "paused": [lane.lane for lane in found.paused],
         "standing_tables": [vars(table) for table in outcome.blocked],
         "failing_tables": list(outcome.failing),
+        "catalog_failed": dict(outcome.unsynced),
     }
 
 

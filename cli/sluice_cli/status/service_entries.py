@@ -10,7 +10,7 @@ from sluice.config.document import Configuration
 from sluice.services.planning import by_table, due_tables
 from sluice.services.policy import CATALOG
 from sluice.services.requests import DONE, FAILED, ServiceRequest
-from sluice_cli.terminal.known_names import known_errors
+from sluice_cli.terminal.known_names import code_of
 from sluice_cli.terminal.output import counted, human_age, human_bytes, print_table
 
 
@@ -28,7 +28,7 @@ def service_entries(states: Iterable[TableState], requests: Iterable[ServiceRequ
                     FAILED,
                     ended_at=failed.get("at"),
                     error={
-                        "code": _code(str(failed.get("error", ""))),
+                        "code": code_of(str(failed.get("error", ""))),
                         "message": f"`sluice catalog sync {state.table}` shows the reason and retries",
                     },
                     done_at=(synced or {}).get("at"),
@@ -66,11 +66,6 @@ def print_services(entries: Iterable[Mapping[str, Any]], now: int) -> None:
         apart=(5,),
         minor=(4,),
     )
-
-
-def _code(error: str) -> str:
-    """The code of an error that Step Functions names by its class; the name itself where Sluice has no such class."""
-    return next((each.code for each in known_errors() if each.__name__ == error), error)
 
 
 def _request(request: ServiceRequest) -> dict[str, Any]:

@@ -133,6 +133,11 @@ def known_errors(kind: type[SluiceError] = SluiceError) -> Iterable[type[SluiceE
         yield from known_errors(each)
 
 
+def code_of(error: str) -> str:
+    """The code of an error that Step Functions names by its class; the name itself where Sluice has no such class."""
+    return next((each.code for each in known_errors() if each.__name__ == error), error)
+
+
 def _ledger(target: Target) -> Ledger:
     return DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
 

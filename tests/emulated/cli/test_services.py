@@ -126,6 +126,16 @@ def test_doctor_names_a_table_whose_catalog_sync_failed_until_it_succeeds(served
     assert about not in {item["about"] for item in describe(capsys)}
 
 
+def test_wait_names_a_table_whose_catalog_sync_failed_and_succeeds(served, capsys):
+    fail_sync(served)
+    assert run(["wait", "--strict", "--timeout", "0"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"warning: the last catalog sync of {TABLE} (catalog_name_taken) failed" in said
+    assert f"`sluice catalog sync {TABLE}` shows the reason" in said and "The rows are in the table" in said
+    assert run(["wait", "--json", "--timeout", "0"]) == 0
+    assert describe(capsys)["catalog_failed"] == {TABLE: "catalog_name_taken"}
+
+
 def test_status_shows_a_failed_service_and_a_failed_sync_with_their_errors(served, invoked, capsys):
     run(["services", "run", TABLE, "-s", "compaction"])
     lane_does(served, "compaction", ServiceError("broken", "no space left\nmore", retriable=False))
