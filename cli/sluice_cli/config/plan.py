@@ -79,6 +79,7 @@ class PlannedTable:
     """What changes for one table. `risk` is what the table's removal stops.
 
     `unfit` says where changed settings don't fit the data, which would be stored otherwise than meant, or refused.
+    `steps_named` is true where each refusal has the step that helps.
     """
 
     table: str
@@ -90,6 +91,7 @@ class PlannedTable:
     warnings: tuple[str, ...] = ()
     waiting: ObjectsWaiting = ObjectsWaiting()
     unfit: tuple[str, ...] = ()
+    steps_named: bool = False
 
     @property
     def risks(self) -> tuple[str, ...]:
@@ -191,7 +193,9 @@ def plan_push(
             risk = f"objects of topic {old_table.topic} go to {heir.table} from now on; rows that {name} has stay there"
             change = replace(change, risk=risk)
         refusals, warnings = (found.get(name, ()) for found in remarks)
+        named = bool(refusals) and all(remark.names_step for remark in review.refusals if remark.table == name)
         change = replace(change, refusals=refusals, warnings=warnings, waiting=waiting.get(name, ObjectsWaiting()))
+        change = replace(change, steps_named=named)
         if change.kind != CHANGED or change.settings or refusals or change.waiting.parked:
             tables.append(change)
     return Plan(

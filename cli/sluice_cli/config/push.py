@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 import typer
 
-from sluice.batch.claim import TableState
 from sluice.catalog.tables import names_of
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import pinned_topic
@@ -41,14 +40,13 @@ from sluice_cli.config.plan import (
     with_misfits,
 )
 from sluice_cli.config.review import (
-    ClaimedPart,
     TableInUse,
+    begun_meanwhile,
     known_tables,
     lane_names,
-    open_parts,
     raised_generations,
     review,
-    with_first_data,
+    with_open_batches,
 )
 from sluice_cli.config.risks import drop_in_glue
 from sluice_cli.config.yaml_lines import ConfigurationMistakes
@@ -82,6 +80,11 @@ class _Stack:
     target: Target
     objects: Objects
     ledger: Ledger
+
+    @property
+    def manifests(self) -> ManifestStore:
+        """The manifests of its batches."""
+        return ManifestStore(self.objects, self.target.silver)
 
 
 def plan(file: File, with_waiting: WithWaiting = False, as_json: Json = False, stack: Stack = None) -> None:
@@ -152,7 +155,7 @@ def push(
     changed = before is None or before.version != configuration.version
     if changed:
         _store(opened, configuration)
-    begun = _begun_meanwhile(opened, before, configuration) if changed else ()
+    begun = begun_meanwhile(opened.ledger, opened.manifests, before, configuration) if changed else ()
     unparked = unpark(opened.ledger, configuration, epoch_ms)
     known = lane_names(opened.ledger, before, configuration)
     moved = 0
@@ -165,6 +168,7 @@ def push(
                 "version": configuration.version,
                 "changed": changed,
                 "unparked": unparked.objects,
+                "moved": moved,
                 "woken": sorted(lanes),
                 "warnings": list(warnings),
                 "plan": found.to_dict(),
@@ -239,7 +243,7 @@ def _step_of_refused(plan: Plan, configuration: Configuration) -> str:
     refused = [table for table in plan.tables if table.refusals]
     for table in refused:
         rebuild = any(change.rebuild for change in table.settings)
-        if not rebuild and all("` first" in refusal for refusal in table.refusals):
+        if not rebuild and table.steps_named:
             continue
         config = configuration.table_for_topic(table.topic)
         if config is None or config.table != table.table:
@@ -268,7 +272,7 @@ def _planned(
     """Return the plan, all warnings, and the configuration in force."""
     ledger = stack.ledger
     before = in_force(stack.objects, stack.target, ledger)
-    claimed, first, states = _with_open_batches(stack, before)
+    claimed, first, states = with_open_batches(ledger, stack.manifests, before)
     known = known_tables(ledger, before, states)
     found = review(
         configuration,
@@ -308,29 +312,6 @@ def _planned(
         *map(str, unasked),
     )
     return made, warnings, before
-
-
-def _with_open_batches(
-    stack: _Stack, before: Configuration | None
-) -> tuple[dict[str, ClaimedPart], dict[str, ClaimedPart], list[TableState]]:
-    """Return the open parts, those of them that are their tables' first, and the tables' states, with the first parts.
-
-    The parts are read before the states: a run pins a table's settings, then settles its part.
-    """
-    claimed = open_parts(stack.ledger, ManifestStore(stack.objects, stack.target.silver), before)
-    states = list(stack.ledger.tables.all())
-    have_data = {state.table for state in states if state.pinned}
-    first = {table: part for table, part in claimed.items() if table not in have_data}
-    return claimed, first, with_first_data(states, first)
-
-
-def _begun_meanwhile(stack: _Stack, before: Configuration | None, configuration: Configuration) -> tuple[str, ...]:
-    """Return where first batches that began during the push have fixed settings that the new configuration changes.
-
-    Such a batch is committed by the settings of its manifest, and pins them: later claims refuse the others.
-    """
-    _, first, states = _with_open_batches(stack, before)
-    return tuple(remark.text for remark in review(configuration, states, (), {}, first=first).refusals)
 
 
 def _other_partitions(stack: _Stack, plan: Plan, before: Configuration | None, after: Configuration) -> Iterator[str]:

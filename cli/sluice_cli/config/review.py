@@ -51,10 +51,11 @@ class ClaimedPart:
 
 @dataclass(frozen=True)
 class Remark:
-    """A refusal or a warning, and the table that it is about."""
+    """A refusal or a warning, and the table that it is about. `names_step` where the text has the step that helps."""
 
     table: str
     text: str
+    names_step: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def review(
     reviews = [
         *(_review_data(state, configuration, feeding, first.get(state.table)) for state in states),
         *(_review_backlog(table, configuration, own_topics.get(table.table), lanes) for table in known),
-        Review(tuple(Remark(table.table, _generation_refusal(table)) for table in raised)),
+        *(_refused(table.table, _generation_refusal(table), names_step=True) for table in raised),
     ]
     return Review(
         tuple(dict.fromkeys(refusal for each in reviews for refusal in each.refusals)),
@@ -116,18 +117,20 @@ def _review_data(
         orphaned = f"{table} has {what}, and no rule takes its topic {topic} any more: its objects will be parked"
         return Review(warnings=(Remark(table, orphaned),))
     if config is not None and config.table != table:
-        return _refused(table, f"topic {topic} feeds {table}, which has {what}, and would feed {config.table}{wait}")
+        other = f"topic {topic} feeds {table}, which has {what}, and would feed {config.table}{wait}"
+        return _refused(table, other, names_step=bool(wait))
     if config is None or feeding.get(table, topic) != topic:
-        return _refused(table, f"{table} has {what} of topic {topic} and would be fed by {feeding[table]}{wait}")
+        other = f"{table} has {what} of topic {topic} and would be fed by {feeding[table]}{wait}"
+        return _refused(table, other, names_step=bool(wait))
     try:
         refuse_changes(config, state.pinned, what=what)
     except ChangeRefused as error:
-        return _refused(table, f"{error.message}{wait}")
+        return _refused(table, f"{error.message}{wait}", names_step=bool(wait))
     return Review()
 
 
-def _refused(table: str, reason: str) -> Review:
-    return Review((Remark(table, reason),))
+def _refused(table: str, reason: str, *, names_step: bool) -> Review:
+    return Review((Remark(table, reason, names_step),))
 
 
 def _review_backlog(
@@ -136,7 +139,8 @@ def _review_backlog(
     """Review what becomes of a table's pending and claimed objects."""
     config = configuration.table_for_topic(table.topic)
     if config is not None and config.table == table.table:
-        return Review(tuple(Remark(table.table, reason) for reason in _lane_refusals(table, config, lanes)))
+        found = _lane_refusals(table, config, lanes)
+        return Review(tuple(Remark(table.table, reason, names_step=True) for reason in found))
     if not table.busy:
         return Review()
     if config is None:
@@ -152,7 +156,7 @@ def _review_backlog(
     waiting = f"{table.table} has objects of topic {table.topic} waiting, which"
     if table.lane in lanes and lanes[table.lane].state != PAUSED:
         first = f"`sluice pause {table.lane}` first, `sluice resume {table.lane}` after"
-        return _refused(table.table, f"{waiting} would feed {config.table}: {first}")
+        return _refused(table.table, f"{waiting} would feed {config.table}: {first}", names_step=True)
     return Review(warnings=(Remark(table.table, f"{waiting} move to {config.table}"),))
 
 
@@ -243,6 +247,31 @@ def open_parts(ledger: Ledger, manifests: ManifestStore, before: Configuration |
                 if table not in pointer.settled_tables:
                     found[table] = ClaimedPart(lane, part.table_config.pinned)
     return found
+
+
+def with_open_batches(
+    ledger: Ledger, manifests: ManifestStore, before: Configuration | None
+) -> tuple[dict[str, ClaimedPart], dict[str, ClaimedPart], list[TableState]]:
+    """Return the open parts, those of them that are their tables' first, and the tables' states, with the first parts.
+
+    The parts are read before the states: a run pins a table's settings, then settles its part.
+    """
+    claimed = open_parts(ledger, manifests, before)
+    states = list(ledger.tables.all())
+    have_data = {state.table for state in states if state.pinned}
+    first = {table: part for table, part in claimed.items() if table not in have_data}
+    return claimed, first, with_first_data(states, first)
+
+
+def begun_meanwhile(
+    ledger: Ledger, manifests: ManifestStore, before: Configuration | None, configuration: Configuration
+) -> tuple[str, ...]:
+    """Return where first batches that began during the push have fixed settings that the new configuration changes.
+
+    Such a batch is committed by the settings of its manifest, and pins them: later claims refuse the others.
+    """
+    _, first, states = with_open_batches(ledger, manifests, before)
+    return tuple(remark.text for remark in review(configuration, states, (), {}, first=first).refusals)
 
 
 def with_first_data(states: Iterable[TableState], first: Mapping[str, ClaimedPart]) -> list[TableState]:

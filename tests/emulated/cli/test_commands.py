@@ -380,6 +380,7 @@ def test_config_push_makes_parked_objects_pending_and_starts_their_lane(stack, t
         "plan": {},
         "changed": True,
         "unparked": 1,
+        "moved": 0,
         "woken": ["side"],
         "warnings": [
             "topic crm.public.user: no object waits for it, and 1 object of 1 topic waits without a table: elsewhere"
@@ -734,6 +735,8 @@ def test_objects_that_wait_for_a_table_without_data_move_to_its_new_name(stack, 
     assert run(["config", "push", renamed, "--yes"]) == 0
     assert "1 pending object moved to another table or lane" in capsys.readouterr().out
     assert stack.ledger.objects.get([waiting])[waiting].table == "crm.people"
+    assert run(["config", "push", tables(), "--yes", "--json"]) == 0
+    assert describe(capsys)["moved"] == 1
 
 
 def test_objects_whose_topic_no_rule_takes_any_more_wait_for_one(stack, tables, invoked, capsys):

@@ -118,6 +118,16 @@ def test_a_fixed_setting_needs_a_rebuild_only_where_the_table_has_data():
     assert not planned(BEFORE, after).tables[0].settings[0].rebuild
 
 
+def test_a_table_names_its_steps_where_each_of_its_refusals_does():
+    def named(*names_step):
+        refusals = tuple(Remark("crm.user", f"reason {number}", each) for number, each in enumerate(names_step))
+        (table,) = planned(BEFORE, BEFORE, review=Review((*refusals, Remark("other.table", "elsewhere")))).tables[:1]
+        assert table.table == "crm.user"
+        return table.steps_named
+
+    assert [named(True, True), named(True, False), named(False)] == [True, False, False]
+
+
 def test_a_renamed_table_says_where_objects_go_and_rows_stay():
     plan = planned(BEFORE, BEFORE.replace("table: crm.user}", "table: crm.person}"))
     said = "objects of topic crm.user go to crm.person from now on; rows that crm.user has stay there"
