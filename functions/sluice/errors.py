@@ -106,13 +106,16 @@ class UnusableSchema(SluiceError):
     next_step = "Rename or remove at the source what the message names"
 
 
+PUSH_AND_RETRY = "`sluice config push`, then `sluice quarantine retry --code incompatible_schema`"
+
+
 class Incompatible(SluiceError):
     """Schemas of one table without a common type for a column; facts: `column`, `types`."""
 
     code = "incompatible_schema"
     next_step = (
-        "Give the column a type that holds both (of CSV, and of JSON without a schema, in the rule's `types`), "
-        "or give the topic a table of another name"
+        "Give the column a type that holds both (of CSV, and of JSON without a schema, in the rule's `types`), or keep "
+        f"the new type in another column by the rule's `columns: {{rename: ...}}`: {PUSH_AND_RETRY}"
     )
 
 

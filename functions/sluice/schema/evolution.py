@@ -12,7 +12,7 @@ from typing import Any
 
 from sluice.changes.hidden_columns import NAMES
 from sluice.config.table import FREEZE, TableConfig
-from sluice.errors import Incompatible, SchemaFrozen
+from sluice.errors import PUSH_AND_RETRY, Incompatible, SchemaFrozen
 from sluice.schema.capture_order import check_position_column
 from sluice.schema.columns import ARRAY, BOOLEAN, INT, JSON, LONG, MAX_PRECISION, STRING, RowSchema
 
@@ -21,6 +21,11 @@ NEW_TABLE, ADDED, DROPPED, INCOMPATIBLE = "new_table", "added", "dropped", "inco
 # A schema's verdict is that of its column furthest right here.
 _BY_STRENGTH = (SAME, DROPPED, NARROWER, ADDED, PROMOTED, REWRITTEN, NEW_TABLE, INCOMPATIBLE)
 
+# A topic stays with its table, and a rebuild begins with the objects of the former type.
+ANOTHER_TOPIC = (
+    "Change it back at the source, or let the source write to another topic, whose table then has the new type "
+    "from the start"
+)
 _DESCRIPTIONS = {
     ADDED: "{column} is new ({new}): null in rows from before",
     DROPPED: "{column} ({old}) is no longer sent: kept, null in rows that change from now on",
@@ -77,7 +82,8 @@ def evolve(
                 types=[(stored or {}).get(name, ""), "absent"],
                 next_step=_correct("record_key")
                 if stored is None
-                else "Let the connector send the key's columns, or give the topic a table with a key that it has",
+                else f"If the source renamed it, put `columns: {{rename: {{NEW: {name}}}}}` into the table's rule, "
+                f"{PUSH_AND_RETRY}. Otherwise let the connector send it, or rebuild the table with another record_key",
             )
     types = {column.name: column.spark_type for column in written.columns}
     if stored is None:
@@ -92,15 +98,13 @@ def evolve(
             if name not in NAMES:
                 changes.append(_change(name, DROPPED, old, None, old))
             continue
-        found = widen(name, old, new)
-        if found.type != old and name in record_key + partition_by and found.type != "bigint":
-            raise incompatible(
-                name,
-                old,
-                new,
-                "it is part of the table's key or of its folders",
-                "Change it back at the source, or give the topic a table of another name",
-            )
+        keyed = name in record_key + partition_by
+        try:
+            found = widen(name, old, new)
+        except Incompatible as error:
+            raise _of_the_key(name, old, new) if keyed else error from None
+        if found.type != old and keyed and found.type != "bigint":
+            raise _of_the_key(name, old, new)
         target[name] = found.type
         if found.change != SAME:
             changes.append(_change(name, found.change, old, new, found.type))
@@ -173,7 +177,7 @@ def _same_case(stored: Mapping[str, str], written: Mapping[str, str]) -> None:
                 f"Columns {same} and {name} differ in case only",
                 column=name,
                 types=[same, name],
-                next_step="Use the table's name of the column at the source, or give the topic a table of another name",
+                next_step=f"Put `columns: {{rename: {{{name}: {same}}}}}` into the table's rule, {PUSH_AND_RETRY}",
             )
 
 
@@ -223,7 +227,8 @@ def evolve_table(
     try:
         found = evolve(before, row, record_key=config.record_key, partition_by=config.partition_by)
     except Incompatible as error:
-        raise _by_declared_type(error, row, config, untyped=untyped) if before is not None else error from None
+        of_a_type = error.facts["column"] in (before or ())
+        raise _by_rule(error, row, config, untyped=untyped) if of_a_type else error from None
     width = len(found.target.keys() - set(NAMES))
     if width > config.limits.schema_columns and len(found.target) > len(before or ()):
         new = next(name for name in found.target if name not in (before or ()))
@@ -239,18 +244,31 @@ def evolve_table(
     return found
 
 
-def _by_declared_type(error: Incompatible, row: RowSchema, config: TableConfig, *, untyped: bool) -> Incompatible:
-    """The error with the rule's `types` for its cause, where these set the column's type, or no longer do."""
+def _by_rule(error: Incompatible, row: RowSchema, config: TableConfig, *, untyped: bool) -> Incompatible:
+    """The error with the rule's `columns` or `types` for its cause, where these set the column's type, or no longer do.
+
+    A step that renames the column names it as the rule's `rename` must: by the source's name.
+    """
     name = error.facts["column"]
     column = row.column(name)
+    rules = config.columns
+    source = next((old for old, new in rules.rename.items() if new.lower() == name.lower()), name)
     declared = config.json_types.get(column.written_name if column else name) or config.json_types.get(name)
-    if column is None or declared is None and not untyped:
+    if column is None:
         return error
-    if declared is not None:
+    if rules.hashes(source) or rules.mask_of(source) is not None:
+        cause, change, keep = "The rule's `columns` makes it text", "Take it out there", "keep it"
+    elif declared is not None:
         cause, change, keep = f"The rule's `types` declares it as {declared}", "Take it out there", "keep it"
-    else:
+    elif untyped:
         cause = f"The objects say no types, and the rule's `types` has no entry for {column.written_name}"
         change, keep = f"Add one that makes it {error.facts['types'][0]}", "leave it out"
+    elif name in config.position_columns:
+        stored, written = error.facts["types"]
+        return incompatible(name, stored, written, "it is the table's position", ANOTHER_TOPIC)
+    else:
+        step = error.next_step.replace(f"{{rename: {{{name}: ", f"{{rename: {{{source}: ")
+        return Incompatible(error.message, next_step=step, **error.facts)
     return Incompatible(
         error.message,
         next_step=(
@@ -344,7 +362,7 @@ def widen(name: str, stored: str, written: str) -> Widening:
 def incompatible(name: str, stored: str, written: str, why: str = "", next_step: str | None = None) -> Incompatible:
     """The error for a column whose types have no common type."""
     if next_step is None:
-        next_step = _next_step(stored, written)
+        next_step = _next_step(name, stored, written)
     reason = f": {why}" if why else ""
     return Incompatible(
         f"Column {name} is {written} and the table has {stored}{reason}",
@@ -383,11 +401,21 @@ def _bytes(precision: int) -> int:
     return (largest.bit_length() + 8) // 8
 
 
-def _next_step(stored: str, written: str) -> str:
-    step = f"Change it back to {stored} at the source"
-    if {stored, written} in _RAW_PAIRS:
-        step += ", or revert the change of the table's `raw` or of the connector's handling mode for this type"
+def _next_step(name: str, stored: str, written: str) -> str:
     return (
-        step
-        + ", then retry what waits; or give the topic a table of another name, which has the new type from the start"
+        f"Change it back to {stored} at the source, and update the rows of the waiting objects there; or keep the new "
+        f"type in another column: put `columns: {{rename: {{{name}: NAME}}}}` into the table's rule, {PUSH_AND_RETRY}"
+        f"{_by_a_setting(stored, written)}"
     )
+
+
+def _of_the_key(name: str, stored: str, written: str) -> Incompatible:
+    why = "it is part of the table's key or of its folders"
+    return incompatible(name, stored, written, why, f"{ANOTHER_TOPIC}{_by_a_setting(stored, written)}")
+
+
+def _by_a_setting(stored: str, written: str) -> str:
+    """The way out where a change of the rule's settings makes such a difference."""
+    if stored != "string" and {stored, written} not in _RAW_PAIRS:
+        return ""
+    return ". If the rule's `raw` or `columns` was changed, restore that, push and retry"

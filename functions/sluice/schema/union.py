@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
 
-from sluice.errors import Incompatible
+from sluice.errors import PUSH_AND_RETRY, Incompatible
 from sluice.schema import columns as kinds
 from sluice.schema.columns import Column, RowSchema, array_column, decimal_column, plain_column
 
@@ -46,7 +46,8 @@ def merge_schemas(first: RowSchema, second: RowSchema) -> RowSchema:
                 f"Columns {same} and {column.name} differ in case only",
                 column=column.name,
                 types=[same, column.name],
-                next_step="Write the column with one name at the source, or give the topic a table of another name",
+                next_step=f"Put `columns: {{rename: {{{column.name}: {same}}}}}` into the table's rule, or "
+                f"the reverse, {PUSH_AND_RETRY}",
             )
     return RowSchema(tuple(merged))
 

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 
 from sluice.changes import hidden_columns
 from sluice.config.table import TableConfig
-from sluice.errors import Incompatible
+from sluice.errors import PUSH_AND_RETRY, Incompatible
 from sluice.schema.avro import WriterSchema
 from sluice.schema.columns import Column, RowSchema
 from sluice.schema.evolution import (
@@ -181,7 +181,7 @@ def _refuse_rewriting(before: Mapping[str, str], after: Mapping[str, str], confi
             after[name],
             "the whole table would have to be rewritten, and it is larger than its rewrite_limit of "
             f"{config.rewrite_limit_bytes:,} bytes",
-            "Raise the table's rewrite_limit and retry its objects, or give the topic a table of another name",
+            f"Raise the table's rewrite_limit, {PUSH_AND_RETRY}",
         )
 
 

@@ -95,7 +95,7 @@ def test_a_column_of_one_only_is_nullable_and_keeps_its_place():
 
 
 def test_columns_that_differ_in_case_only_are_refused():
-    with pytest.raises(Incompatible, match="case only. Write the column with one name"):
+    with pytest.raises(Incompatible, match="case only. Put `columns: {rename: {id: Id}}`"):
         merge_schemas(RowSchema((plain("int", "Id"),)), RowSchema((plain("int", "id"),)))
 
 
