@@ -166,7 +166,7 @@ def test_the_status_page_and_the_list_name_what_failed_waits_and_is_due(served, 
     places = [section.index(f"</svg>{word}</span>") for word in ("failed", "requested", "due")]
     assert places == sorted(places), "what needs somebody comes first"
     assert "no_space: &lt;b&gt;the disk is full&lt;/b&gt;" in section and "2 commits since the last run" in section
-    assert "1 failed, 1 open, " in page
+    assert '<span class="bad">1 failed</span>, 1 open, ' in page
     capsys.readouterr()
     assert run(["status"]) == 0
     assert f"due: compaction of {TABLE}, 2 commits since the last run" in capsys.readouterr().out
