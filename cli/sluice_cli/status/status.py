@@ -220,7 +220,7 @@ def _print_lanes_and_tables(document: Mapping[str, Any], now: int) -> None:
         ],
         right=(2, 3, 4, 5, 6, 7, 8),
         apart=(10,),
-        minor=(1, 3, 5, 6, 4, 8),
+        minor=(1, 3, 5, 6, 4, 8, 7),
     )
 
 

@@ -35,6 +35,7 @@ from sluice_cli.terminal.output import (
     print_json,
     print_line,
     print_table,
+    say,
     say_skipped,
 )
 
@@ -78,6 +79,8 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
         ],
         right=(1, 2, 3),
     )
+    if not found:
+        say("No schema is known yet: a run stores those of the objects that it merges")
 
 
 @app.command("history")

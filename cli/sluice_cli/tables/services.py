@@ -29,6 +29,7 @@ from sluice_cli.terminal.output import (
     chosen_target,
     print_json,
     print_line,
+    say,
 )
 from sluice_cli.terminal.services import request_services, wait_for_services
 
@@ -79,6 +80,8 @@ def list_services(
         print_json({"services": entries, "due": due})
         return
     print_services(entries, now)
+    if not entries and not due:
+        say("No service was requested yet, and none is due")
     for each in due:
         print_line(describe_due(each))
 

@@ -198,7 +198,7 @@ def print_table(
     below = sorted({*paths, *apart})
     fitted = fitted_columns(cells, console.width, shorten=shorten, paths=paths, apart=apart, minor=minor, whole=whole)
     if fitted is None:
-        _print_below_each_other(console, cells)
+        _print_below_each_other(console, cells, apart)
         return
     forms = {**dict.fromkeys(shorten, _words_shortened), **dict.fromkeys(paths, path_shortened)}
     shown = [
@@ -325,7 +325,8 @@ def _words_shortened(value: str, width: int) -> str:
     return " ".join(shortened(word, width) for word in value.split(" "))
 
 
-def _print_below_each_other(console: Console, cells: Sequence[Sequence[str]]) -> None:
+def _print_below_each_other(console: Console, cells: Sequence[Sequence[str]], prose: Collection[int]) -> None:
+    """Print each row as a line for each column; those of `prose` are wrapped between words beside their heading."""
     headings = max(map(cell_len, cells[0]))
     if len(cells) == 1:
         for part in wrapped((" " * GAP).join(cells[0]), console.width):
@@ -333,9 +334,12 @@ def _print_below_each_other(console: Console, cells: Sequence[Sequence[str]]) ->
     for number, row in enumerate(cells[1:]):
         if number:
             console.print()
-        for heading, value in zip(cells[0], row, strict=True):
-            line = Text.assemble((heading.ljust(headings + GAP), "bold"), value)
-            console.print(line, soft_wrap=True, highlight=False)
+        for at, (heading, value) in enumerate(zip(cells[0], row, strict=True)):
+            beside = console.width - headings - GAP
+            first, *rest = wrapped(value, max(beside, WRAPPED_WIDTH)) if at in prose else [value]
+            for label, part in [(heading, first), *(("", each.strip()) for each in rest)]:
+                line = Text.assemble((label.ljust(headings + GAP), "bold"), part)
+                console.print(line, soft_wrap=True, highlight=False)
 
 
 def _cell(value: str) -> str:

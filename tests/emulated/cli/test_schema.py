@@ -61,6 +61,13 @@ def remembered(stack, history, tmp_path, capsys):
     return [read_writer_schema(schema).fingerprint for schema in (OLD, NEW, BAD)]
 
 
+def test_a_stack_without_schemas_or_requested_services_says_so(stack, capsys):
+    assert run(["schema", "list"]) == 0
+    assert "No schema is known yet" in capsys.readouterr().err
+    assert run(["services", "list"]) == 0
+    assert "No service was requested yet, and none is due" in capsys.readouterr().err
+
+
 def test_tables_are_listed_with_their_last_verdict(remembered, capsys):
     assert run(["schema", "list", "--json"]) == 0
     assert describe(capsys) == {

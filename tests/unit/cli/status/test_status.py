@@ -37,6 +37,12 @@ def test_a_terminal_of_80_columns_shows_each_table_in_one_line(monkeypatch, caps
     assert len(lines) < 25 and all(len(line) <= 80 for line in lines)
 
 
+def test_a_terminal_of_60_columns_shows_each_table_in_one_line(monkeypatch, capsys):
+    lines, left_out = lines_of(sample_status(), monkeypatch, capsys, width=60)
+    header = next(line for line in lines if line.startswith("table "))
+    assert header.split() == ["table", "pending", "last", "commit"] and "quarantined" in left_out
+
+
 def test_waiting_objects_and_errors_stay_in_a_narrow_table(monkeypatch, capsys):
     document = sample_status()
     lines, left_out = lines_of({**document, "services": []}, monkeypatch, capsys)

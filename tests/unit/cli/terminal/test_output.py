@@ -132,6 +132,14 @@ def test_a_row_that_fits_no_terminal_is_printed_as_lines_with_every_value_whole(
     assert (lines[3], lines[4]) == ("", f"id      {ID}")
 
 
+def test_prose_of_a_row_printed_as_lines_is_wrapped_beside_its_heading(monkeypatch, capsys):
+    columns, long = ("table", "trouble"), "t" * 70
+    lines = printed(monkeypatch, capsys, columns, [(long, REASON)], width=60, apart=(1,))
+    assert lines[0] == f"table    {long}" and lines[1].startswith("trouble  The Avro")
+    assert len(lines) > 2 and all(len(line) <= 60 and line.startswith(" " * 9) for line in lines[2:])
+    assert " ".join(lines[1:]).split() == ["trouble", *REASON.split()]
+
+
 STATUS = ("table", "pending", "bytes", "oldest", "quarantined", "last commit", "last error")
 AT_REST = [(f"tickit.table_{n}", "0", "0 B", "-", "0", f"{n} min {n} s ago", "-") for n in range(10)]
 
