@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -104,6 +105,7 @@ def with_layouts(waiting: Waiting, objects: Objects) -> Waiting:
     layouts: dict[str, Layout] = {}
     found: dict[str, list[ObjectRecord]] = {}
     reasons: dict[str, list[str]] = {}
+    named_keys = _Keys((record.id.key, topic) for topic, records in waiting.topics.items() for record in records)
     for record in waiting.unnamed:
         key = record.id.key
         layout = layout_of(key) if record.topic is None else None
@@ -117,6 +119,10 @@ def with_layouts(waiting: Waiting, objects: Objects) -> Waiting:
         if route.kind != CHANGE_FILE:
             reasons.setdefault(NO_FORMAT if known.fits(key) else ANOTHER_LAYOUT, []).append(key)
             continue
+        if layout.topic in waiting.topics and next(named_keys.fitting(known), None) is None:
+            same = f"other objects' names tell the topic {layout.topic} too: a `key_pattern` in its rule takes these"
+            reasons.setdefault(same, []).append(key)
+            continue
         found.setdefault(known.topic, []).append(
             replace(
                 record,
@@ -126,40 +132,48 @@ def with_layouts(waiting: Waiting, objects: Objects) -> Waiting:
                 format=route.format,
             )
         )
-    for topic in list(found):
-        named = _named_beside(layouts[topic], waiting, found[topic][0].id.bucket, objects)
-        if named is not None:
-            keys = [record.id.key for record in found.pop(topic)]
-            reasons.setdefault(f"a pattern for its folder would also take the objects of topic {named}", []).extend(
-                keys
-            )
+    bucket = waiting.unnamed[0].id.bucket if waiting.unnamed else ""
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="layouts") as pool:
+        beside = pool.map(lambda topic: _named_beside(layouts[topic], named_keys, bucket, objects), list(found))
+        for topic, named in zip(list(found), beside, strict=True):
+            if named is not None:
+                keys = [record.id.key for record in found.pop(topic)]
+                reason = f"a pattern for its folder would also take the objects of topic {named}"
+                reasons.setdefault(reason, []).extend(keys)
     ordered = sorted(found, key=lambda topic: (-len(layouts[topic].key_pattern), topic))
+    found_keys = _Keys((record.id.key, topic) for topic, records in found.items() for record in records)
+    left = {key for keys in reasons.values() for key in keys}
     return Waiting(
         {**waiting.topics, **{topic: sorted(found[topic], key=_age) for topic in ordered}},
-        [record for record in waiting.unnamed if any(record.id.key in keys for keys in reasons.values())],
+        [record for record in waiting.unnamed if record.id.key in left],
         waiting.more,
         {topic: layouts[topic] for topic in ordered},
         reasons,
-        {topic: _also_fitted(layouts[topic], found) for topic in ordered},
+        {topic: sorted({*found_keys.fitting(layouts[topic])} - {topic}) for topic in ordered},
     )
 
 
-def _also_fitted(layout: Layout, found: Mapping[str, Sequence[ObjectRecord]]) -> tuple[str, ...]:
-    """The other topics with keys that the layout's pattern fits."""
-    return tuple(
-        topic
-        for topic, records in sorted(found.items())
-        if topic != layout.topic and any(layout.fits(record.id.key) for record in records)
-    )
+class _Keys:
+    """Keys with their topics, searched by what they begin with."""
+
+    def __init__(self, keys: Iterable[tuple[str, str]]) -> None:
+        self._keys = sorted(keys)
+
+    def fitting(self, layout: Layout) -> Iterator[str]:
+        """The topics of the keys that a layout's pattern fits."""
+        for at in range(bisect_left(self._keys, (layout.start, "")), len(self._keys)):
+            key, topic = self._keys[at]
+            if not key.startswith(layout.start):
+                return
+            if layout.fits(key):
+                yield topic
 
 
-def _named_beside(layout: Layout, waiting: Waiting, bucket: str, objects: Objects) -> str | None:
+def _named_beside(layout: Layout, named: _Keys, bucket: str, objects: Objects) -> str | None:
     """A topic that the names of objects tell whose keys the layout's pattern fits too; None where there is none."""
-    if layout.topic in waiting.topics:
-        return layout.topic
-    for topic, records in waiting.topics.items():
-        if any(layout.fits(record.id.key) for record in records):
-            return topic
+    topic = next(named.fitting(layout), None)
+    if topic is not None:
+        return topic
     # Objects that a rule in force takes don't wait.
     for version in objects.version_page(bucket, prefix=layout.start).versions:
         route = classify(version.key, version.size)

@@ -131,6 +131,20 @@ def test_no_pattern_is_proposed_that_takes_objects_of_a_named_topic(stack, capsy
     )
 
 
+def test_the_rule_of_a_named_topic_takes_a_folder_of_the_same_topic_too(stack, tmp_path, invoked, capsys):
+    rows = "".join(f'{{"film_id": {number}}}\n' for number in range(30)).encode()
+    ids = [stack.write(key, rows) for key in ("topics/shop.film/shop.film+0+0.json", "shop/film/old.json")]
+    for id, topic in zip(ids, ("shop.film", None), strict=True):
+        stack.admit(id, items.PARKED, table=None, lane=None, topic=topic, reason="no rule", format="json")
+    assert run(["config", "discover"]) == 0
+    err = capsys.readouterr().err
+    assert "shop/film/old.json: other objects' names tell the topic shop.film too: a `key_pattern` in its rule" in err
+    file = tmp_path / "rules.yaml"
+    file.write_text("tables: [{topic: shop.film, table: shop.film, record_key: film_id, key_pattern: 'shop/film/.*'}]")
+    assert run(["config", "push", str(file), "--yes"]) == 0
+    assert {record.table for record in stack.ledger.objects.get(ids).values()} == {"shop.film"}
+
+
 def test_the_rule_of_a_folder_comes_after_those_of_folders_in_it(stack, capsys):
     numbers = range(30)
     rows = {
