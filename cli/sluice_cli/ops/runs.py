@@ -14,7 +14,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.history import RUN_DAYS
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
-from sluice_aws.s3.past_batches import PastBatch, PastBatches
+from sluice_aws.s3.past_batches import PastBatch, PastBatches, batches_by_run
 from sluice_cli.terminal.known_names import check_lane
 from sluice_cli.terminal.output import (
     Json,
@@ -40,7 +40,7 @@ RELEASED = "released"
 class RunSummary:
     """A run. Times are epoch ms, None if unknown; `seconds` from its begin, or its request, to its end or now.
 
-    `objects` and `changes` are those of committed parts of its batches.
+    `objects` and `changes` are those of the parts that it committed, of batches that it took over, too.
     """
 
     run: str
@@ -84,7 +84,8 @@ def runs(
     """List the last runs, newest first: start, duration, state and its reason, batches, objects and changes.
 
     A run that released its lane ended as intended. One that lapsed died, and the next one took its batch over:
-    `sluice logs RUN` shows its log. Runs are kept for 90 days.
+    `sluice logs RUN` shows its log. Objects and changes count with the run that committed them. Runs are kept for
+    90 days.
 
     Examples:
 
@@ -198,11 +199,10 @@ def _say_nothing(no_run: str, failed: bool, nearest: Nearest, steps: Sequence[st
 
 
 def summaries(items: Iterable[Mapping[str, Any]], batches: Iterable[PastBatch], now: int) -> tuple[RunSummary, ...]:
-    """Summarize runs by their items of the ledger, in the given order, with what their batches committed."""
-    by_run: dict[str, list[PastBatch]] = {}
-    for batch in batches:
-        by_run.setdefault(batch.manifest.run, []).append(batch)
-    return tuple(_summary(item, by_run.get(item["run"], []), now) for item in items)
+    """Summarize runs by their items of the ledger, in the given order, with what they committed."""
+    listed = list(items)
+    by_run = batches_by_run(batches, {item["run"]: item for item in listed})
+    return tuple(_summary(item, by_run.get(item["run"], ()), now) for item in listed)
 
 
 def _summary(item: Mapping[str, Any], batches: Iterable[PastBatch], now: int) -> RunSummary:

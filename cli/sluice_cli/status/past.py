@@ -9,7 +9,7 @@ from typing import Any
 
 from sluice.batch.merged_again import new_changes, new_objects
 from sluice.batch.outcome import COMMITTED
-from sluice_aws.s3.past_batches import PastBatch
+from sluice_aws.s3.past_batches import PastBatch, batches_by_run
 
 BINS = 144
 RUNS_SHOWN = 200
@@ -169,10 +169,8 @@ def backlog(batches: Iterable[PastBatch], waiting: Iterable[int], window: Window
 
 def runs(batches: Iterable[PastBatch], items: Mapping[str, Mapping[str, Any]], now: int) -> tuple[RunPast, ...]:
     """The newest runs, oldest first. `items` are the ledger's, by run id; others are derived from their batches."""
-    by_run: dict[str, list[PastBatch]] = {}
-    for batch in batches:
-        by_run.setdefault(batch.manifest.run, []).append(batch)
-    found = [_run(name, by_run.get(name, []), items.get(name, {}), now) for name in {*by_run, *items}]
+    by_run = batches_by_run(batches, items)
+    found = [_run(name, by_run.get(name, ()), items.get(name, {}), now) for name in {*by_run, *items}]
     return tuple(sorted((run for run in found if run is not None), key=lambda run: run.began_at)[-RUNS_SHOWN:])
 
 

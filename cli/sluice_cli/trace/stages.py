@@ -55,7 +55,8 @@ class TraceFacts:
 
     `put_at` is S3's LastModified, in whole seconds, or None when the version is gone. Of a version that was replayed,
     `first` has the records as of the batch that first committed it, and the others are those of the replay.
-    `set_aside_at` has the times at which batches set it aside, or rows of it, before it was retried.
+    `set_aside_at` has the times at which batches set it aside, or rows of it, before it was retried. `finished_by` is
+    the run that merged it, where it took the batch over from `run`.
     """
 
     id: ObjectId
@@ -69,6 +70,7 @@ class TraceFacts:
     run: Mapping[str, Any] | None = None
     first: TraceFacts | None = None
     set_aside_at: Mapping[str, int] = field(default_factory=dict, hash=False)
+    finished_by: str | None = None
 
 
 @dataclass(frozen=True)
@@ -304,7 +306,7 @@ def _of_batch(facts: TraceFacts, since: int) -> Iterator[Stretch]:
     yield from _until_claimed(since, manifest.created_at, facts.run or {})
     if outcome is None:
         return
-    yield from _until_committed(manifest.created_at, outcome)
+    yield from _until_committed(manifest.created_at, outcome, facts)
     settled = (facts.part or {}).get("settled_at")
     if settled is not None:
         yield Stretch("settle", LEDGER, outcome.committed_at, settled, "outcome to S3, states to the ledger")
@@ -338,11 +340,23 @@ def _until_claimed(since: int, claimed: int, run: Mapping[str, Any]) -> Iterator
     yield Stretch("claim", LEDGER, started, claimed, "configuration, take-over, plan")
 
 
-def _until_committed(claimed: int, outcome: Outcome) -> Iterator[Stretch]:
+def taken_over_at(outcome: Outcome, run: Mapping[str, Any]) -> int | None:
+    """When the run that claimed the batch ended (epoch ms), if another one merged this part."""
+    ended = run.get("ended_at")
+    return ended if ended is not None and outcome.stages and ended <= outcome.stages[0].began_at else None
+
+
+def _until_committed(claimed: int, outcome: Outcome, facts: TraceFacts) -> Iterator[Stretch]:
     if not outcome.stages:  # an older release wrote it, or the commit was found on the timeline after a crash
         yield Stretch("merge", SPARK, claimed, outcome.committed_at, "stages were not recorded")
         return
-    yield Stretch("open", LEDGER, claimed, outcome.stages[0].began_at, "manifest, claims, earlier tables of the batch")
+    began, ended = outcome.stages[0].began_at, taken_over_at(outcome, facts.run or {})
+    if ended is None:
+        yield Stretch("open", LEDGER, claimed, began, "manifest, claims, earlier tables of the batch")
+    else:
+        yield Stretch("open", LEDGER, claimed, ended, "its run, which ended before it merged this table")
+        note = f"until {facts.finished_by or 'another run'} took the batch over"
+        yield Stretch("take-over", WAITING, max(claimed, ended), began, note)
     for stage in outcome.stages:
         yield Stretch(
             stage.name,

@@ -8,6 +8,8 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any
 
+from sluice.batch.manifest import Manifest
+from sluice.batch.outcome import Outcome
 from sluice.config.document import Configuration
 from sluice.errors import UsageError
 from sluice.ledger.keys import COMMITTED, PARKED
@@ -22,7 +24,7 @@ from sluice_aws.stack import Target
 from sluice_cli.ingest.parked import judged_now
 from sluice_cli.terminal.output import is_named, visible
 from sluice_cli.terminal.stack import readable_configuration
-from sluice_cli.trace.stages import TraceFacts
+from sluice_cli.trace.stages import TraceFacts, taken_over_at
 
 VERSIONS_AT_MOST = 1_000  # of one key, in bronze
 PAGES_AT_MOST = 20  # of a thousand versions, searched for a part of a key
@@ -151,7 +153,8 @@ class Tracker:
     def facts(self, identity: ObjectId, record: ObjectRecord | None) -> TraceFacts:
         """Read the records of one version, in at most seven calls.
 
-        There are five more where it was replayed, and one for each batch that set it aside before a retry.
+        There are five more where it was replayed, one for each batch that set it aside before a retry, and the run's
+        successors where another run merged the batch.
         """
         put_at = self._objects.modified_at(identity)
         if record is None:
@@ -189,14 +192,27 @@ class Tracker:
             return facts
         batch: Mapping[str, Any] = self._ledger.batches.get(record.batch) or {}
         manifest = self._past.manifest(batch.get("lane") or record.lane or "", record.batch)
+        outcome = self._past.outcome(record.batch, record.table)
+        run = self._ledger.history.run(manifest.run) if manifest else None
         return replace(
             facts,
             manifest=manifest,
-            outcome=self._past.outcome(record.batch, record.table),
+            outcome=outcome,
             batch=batch,
             part=self._ledger.batches.parts(record.batch).get(record.table),
-            run=self._ledger.history.run(manifest.run) if manifest else None,
+            run=run,
+            finished_by=self._finisher(manifest, outcome, run) if manifest and outcome and run else None,
         )
+
+    def _finisher(self, manifest: Manifest, outcome: Outcome, run: Mapping[str, Any]) -> str | None:
+        """The run that took the batch over from this one, and merged this part; None if the run did so itself."""
+        if taken_over_at(outcome, run) is None:
+            return None
+        for later in self._ledger.history.runs():
+            began = later.get("started_at")
+            if later.get("lane") == manifest.lane and began is not None and began <= outcome.committed_at:
+                return str(later["run"])
+        return None
 
 
 _NOT_IN_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")

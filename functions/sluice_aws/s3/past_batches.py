@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome
@@ -21,6 +22,38 @@ class PastBatch:
 
     manifest: Manifest
     outcomes: Mapping[str, Outcome]
+
+
+def batches_by_run(
+    batches: Iterable[PastBatch], items: Mapping[str, Mapping[str, Any]]
+) -> Mapping[str, Sequence[PastBatch]]:
+    """The batches of each run, with the outcomes that it wrote. `items` are the ledger's of the known runs, by run id.
+
+    A run that claimed a batch and ended before a part of it was committed has the batch, and the run of its lane that
+    took it over has the part. Where that one isn't known, no run has it.
+    """
+    found: dict[str, list[PastBatch]] = {}
+    for batch in batches:
+        manifest = batch.manifest
+        wrote: dict[str, dict[str, Outcome]] = {manifest.run: {}}
+        for table, outcome in batch.outcomes.items():
+            run = _finisher(manifest, outcome, items)
+            if run is not None:
+                wrote.setdefault(run, {})[table] = outcome
+        for run, outcomes in wrote.items():
+            found.setdefault(run, []).append(PastBatch(manifest, outcomes))
+    return found
+
+
+def _finisher(manifest: Manifest, outcome: Outcome, items: Mapping[str, Mapping[str, Any]]) -> str | None:
+    at, ended = outcome.committed_at, items.get(manifest.run, {}).get("ended_at")
+    if ended is None or at <= ended:
+        return manifest.run
+    for run, item in items.items():
+        began, ended = item.get("started_at"), item.get("ended_at")
+        if item.get("lane") == manifest.lane and began is not None and began <= at and (ended is None or at <= ended):
+            return run
+    return None
 
 
 class PastBatches:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, QUARANTINED, Outcome, Stage
 from sluice_aws.s3.past_batches import PastBatch
+from sluice_cli.ops.runs import summaries
 from sluice_cli.status.html import Node, joined, tag
 from sluice_cli.status.past import BINS, Window, backlog, runs, shown_window, table_pasts
 
@@ -129,6 +130,20 @@ def test_a_run_is_described_from_its_item_or_later_from_its_batches():
         1,
         5,
     )
+
+
+def test_changes_count_with_the_run_that_took_the_batch_over():
+    batches = [batch("b-1", "run-1", 2_000, 1_000, readable=6_000)]
+    items = [
+        {"run": "run-2", "lane": "main", "started_at": T + 4_000, "state": "running"},
+        {"run": "run-1", "lane": "main", "started_at": T + 1_900, "ended_at": T + 2_500, "state": "lapsed"},
+    ]
+    page = runs(batches, {item["run"]: item for item in items}, T + 9_000)
+    assert [(run.run, run.batches, run.changes) for run in page] == [("run-1", 1, 0), ("run-2", 1, 5)]
+    newer, older = summaries(items, batches, T + 9_000)
+    assert [(run.batches, run.objects, run.changes) for run in (newer, older)] == [(1, 1, 5), (1, 0, 0)]
+    (only_failed,) = summaries(items[1:], batches, T + 9_000)
+    assert only_failed.changes == 0
 
 
 def test_text_outside_nodes_is_escaped():

@@ -119,6 +119,15 @@ def test_an_object_that_met_a_living_run_waited_for_its_next_look():
     ]
 
 
+def test_a_batch_that_was_taken_over_names_the_wait_and_the_run():
+    dead = {"requested_at": T + 420, "started_at": T + 8_000, "ended_at": T + 9_050, "state": "lapsed"}
+    trace = trace_of(replace(FACTS, run=dead, finished_by="run-2"))
+    assert spans(trace)[4:7] == [("open", 9_000, 50), ("take-over", 9_050, 150), ("table", 9_200, 300)]
+    assert trace.spans[5].note == "until run-2 took the batch over"
+    committed = {**dead, "ended_at": T + 12_600}  # it died after this table, before another one
+    assert spans(trace_of(replace(FACTS, run=committed))) == spans(trace_of(FACTS))
+
+
 def test_it_is_readable_with_its_commit_and_not_with_the_housekeeping_behind_it():
     trace = trace_of(FACTS)
     assert trace.readable_at == T + 12_500
