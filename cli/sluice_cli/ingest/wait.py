@@ -299,7 +299,13 @@ def _print(outcome: WaitResult, timeout_s: float) -> None:
     if not found.settled and not found.halted and not found.paused and not outcome.blocked:
         for failing in outcome.failing:
             say(failing)
-        say_error(f"not settled within {human_age(round(timeout_s * 1000))}", "`sluice status` shows the lanes")
+        unseen = found.counts.get("unseen")
+        say_error(
+            f"not settled within {human_age(round(timeout_s * 1000))}",
+            "`sluice doctor` checks the notifications, `sluice backfill` admits unseen objects"
+            if unseen
+            else "`sluice status` shows the lanes",
+        )
 
 
 def _not_synced(tables: Mapping[str, str]) -> str:

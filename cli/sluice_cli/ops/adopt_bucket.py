@@ -20,18 +20,22 @@ VIA = ("eventbridge", "queue")
 
 def adopt_bucket(
     via: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--via",
             metavar="WAY",
-            help="eventbridge (works beside any other notification) or queue (directly to the stack's queue, faster).",
+            help="eventbridge (works beside any other notification) or queue (directly to the stack's queue, faster). "
+            "Default: eventbridge; queue for the stack's own bucket, which no rule of EventBridge covers.",
+            show_default=False,
         ),
-    ] = "eventbridge",
+    ] = None,
     dry_run: DryRun = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
     """Add the stack to the notifications of its bronze bucket, which the parameter BronzeBucketName names.
+
+    For the stack's own bucket, it restores the notification that was removed.
 
     All other notifications stay. A bucket has one notification configuration, which can only be replaced as a whole:
     the command reads it, adds the stack, and writes it back. Repeating the command changes nothing.
@@ -43,16 +47,23 @@ def adopt_bucket(
 
       sluice --stack sluice adopt-bucket
     """
-    if via not in VIA:
+    if via not in (None, *VIA):
         raise UsageError(
             f"--via {via!r} is not a choice", next_step=f"Give {' or '.join(f'--via {each}' for each in VIA)}"
         )
     target = chosen_target(stack)
+    adopted = has_rule(target)
+    if via == "eventbridge" and not adopted:
+        raise CommandFailed(
+            f"The stack {target.stack} has no rule of EventBridge for its own bucket",
+            next_step="Use --via queue",
+        )
+    via = via or ("eventbridge" if adopted else "queue")
     queue = queue_arn(target) if via == "queue" else None
     if via == "queue" and queue is None:
         raise CommandFailed(
             f"The stack {target.stack} has no output QueueUrl",
-            next_step="Deploy the template again, or use --via eventbridge",
+            next_step=f"Deploy the template again{', or use --via eventbridge' if adopted else ''}",
         )
     s3 = target.client("s3")
     elsewhere = region_of(s3, target.bronze)
@@ -81,6 +92,11 @@ def adopt_bucket(
         print_json({"bucket": target.bronze, "changed": after != before and not dry_run, "configuration": after})
     else:
         say(f"{target.bronze} {'now' if after != before else 'already'} announces its objects to {target.stack}")
+
+
+def has_rule(target: Any) -> bool:
+    """True if the stack has a rule for the bucket's events from EventBridge, as only with an existing bucket."""
+    return bool(target.parameters.get("BronzeBucketName"))
 
 
 def region_of(s3: Any, bucket: str) -> str | None:

@@ -24,7 +24,7 @@ from sluice_cli.errors import BucketElsewhere
 from sluice_cli.ingest.blocked import step_of
 from sluice_cli.ingest.set_aside import in_quarantine
 from sluice_cli.ingest.survey import describe_lane
-from sluice_cli.ops.adopt_bucket import announces, configured, queue_arn, region_of
+from sluice_cli.ops.adopt_bucket import announces, configured, has_rule, queue_arn, region_of
 from sluice_cli.ops.engine import EngineTrial
 from sluice_cli.status.overview import lanes_and_tables
 from sluice_cli.status.service_entries import service_entries
@@ -145,10 +145,8 @@ def _bronze(target: Target) -> Iterator[Finding]:
             advice,
         )
     notices = configured(s3.get_bucket_notification_configuration(Bucket=target.bronze))
-    # Only with an existing bucket does the stack have a rule for its events from EventBridge.
-    adopted = bool(target.parameters.get("BronzeBucketName"))
-    advice = "`sluice adopt-bucket`" if adopted else "`sluice adopt-bucket --via queue`"
-    if announces(notices, queue=queue_arn(target), by_event_bus=adopted):
+    advice = "`sluice adopt-bucket`"
+    if announces(notices, queue=queue_arn(target), by_event_bus=has_rule(target)):
         yield Finding("bronze notices", OK, "the bucket announces its objects")
     elif notices:
         yield Finding(

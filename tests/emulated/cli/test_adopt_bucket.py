@@ -16,6 +16,7 @@ TOPIC = {"Id": "t", "TopicArn": "arn:aws:sns:eu-central-1:123456789012:t", "Even
 def test_the_buckets_own_configuration_is_read_added_to_and_written_back(stack, capsys):
     queue = SHARED.client("sqs").create_queue(QueueName="notices")["QueueUrl"]
     cloudformation().outputs = {**cloudformation().outputs, "QueueUrl": queue}
+    cloudformation().parameters = {"BronzeBucketName": "s-bronze"}
     stack.s3.put_bucket_notification_configuration(
         Bucket="s-bronze", NotificationConfiguration={"TopicConfigurations": [TOPIC]}, SkipDestinationValidation=True
     )
@@ -77,8 +78,10 @@ def test_the_stacks_own_bucket_has_no_eventbridge_rule(stack, capsys):
     stack.s3.put_bucket_notification_configuration(
         Bucket="s-bronze", NotificationConfiguration={"EventBridgeConfiguration": {}}
     )
-    assert notices(capsys) == ("warn", "`sluice adopt-bucket --via queue`")
-    assert run(["adopt-bucket", "--via", "queue"]) == 0
+    assert notices(capsys) == ("warn", "`sluice adopt-bucket`")
+    assert run(["adopt-bucket", "--via", "eventbridge"]) == 1
+    assert "no rule of EventBridge" in capsys.readouterr().err
+    assert run(["adopt-bucket"]) == 0
     capsys.readouterr()
     assert notices(capsys)[0] == "ok"
 
@@ -105,6 +108,7 @@ def test_the_region_of_a_bucket_is_what_s3_says_of_it(stack):
 
 
 def test_a_bucket_of_another_region_is_not_adopted(stack, elsewhere, capsys):
+    cloudformation().parameters = {"BronzeBucketName": "s-bronze"}
     assert run(["adopt-bucket"]) == 1
     assert "s-bronze is in us-west-2 and the stack in eu-central-1" in capsys.readouterr().err
     assert "EventBridgeConfiguration" not in stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")

@@ -127,6 +127,7 @@ def test_wait_that_runs_out_of_time_fails_with_the_keys(stack, capsys, state):
     out, err = capsys.readouterr()
     assert f"{state or 'unseen'}\t{'crm.user' if state else '-'}\t1 object\ttopics/x.avro" in out
     assert "not settled within 0 s" in err
+    assert ("`sluice doctor` checks the notifications" in err) is (state is None)
 
 
 PINNED = {"record_key": ["id"], "partition_by": [], "table_type": "cow", "topic": "crm.public.user"}
