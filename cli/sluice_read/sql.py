@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -22,6 +23,9 @@ from sluice_read.past_states import CHANGES, PastStates, open_as_of
 from sluice_read.place import SilverPlace, tables_in
 from sluice_read.reading import ALL, BATCH_ROWS, Shown, SilverTable
 
+_INTERRUPTED = "Query interrupted"  # DuckDB's RuntimeError for Ctrl-C while it works in the main thread
+_INTERRUPTED_AGAIN_S = 0.2
+_Result = TypeVar("_Result")
 _OWN_SCHEMAS = frozenset({"information_schema", "pg_catalog", "main", "temp"})
 
 
@@ -114,6 +118,34 @@ def run_query(
     says so. With `files` the statement may also read files of this machine. Raises InvalidQuery and what `open_table`
     does.
     """
+    with _bound(place, sql, with_deleted=with_deleted, lineage=lineage, span=span, files=files, note=note) as (
+        _,
+        relation,
+    ):
+        yield relation
+
+
+@contextmanager
+def query_batches(
+    place: SilverPlace, sql: str, batch_rows: int, **how: Any
+) -> Iterator[tuple[duckdb.DuckDBPyRelation, Callable[[], pa.RecordBatchReader]]]:
+    """Run one SELECT as `run_query` does, with a function that begins to read its batches and that Ctrl-C ends."""
+    with _bound(place, sql, **how) as (connection, relation):
+        yield relation, lambda: interruptible(connection, lambda: relation.to_arrow_reader(batch_rows))
+
+
+@contextmanager
+def _bound(
+    place: SilverPlace,
+    sql: str,
+    *,
+    with_deleted: bool = False,
+    lineage: bool = False,
+    span: Span = NOW,
+    files: bool = False,
+    note: Callable[[str], None] = lambda sentence: None,
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, duckdb.DuckDBPyRelation]]:
+    """Open DuckDB with the tables that a SELECT names, and the SELECT as a relation, as `run_query` says."""
     with opened_duckdb(files=files) as connection:
         # DuckDB compares names without case, so two spellings are one table.
         named = {
@@ -145,7 +177,7 @@ def run_query(
                     stored, read = _changes_of(name), CHANGES
                 connection.execute(f"DROP TABLE {stored}")
                 load(connection, stored, table.reader(read))
-            yield connection.sql(sql)
+            yield connection, connection.sql(sql)
         except (duckdb.Error, OSError) as error:
             if isinstance(error, OSError) and not query_mistakes.is_of_duckdb(error):
                 raise
@@ -215,7 +247,28 @@ def opened_duckdb(*, files: bool = False, memory_mib: int | None = None) -> Iter
             if not files:  # the folder for spilling stays reachable: DuckDB lists it when access ends
                 connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
-            yield connection
+            try:
+                yield connection
+            except RuntimeError as error:
+                if str(error) == _INTERRUPTED:
+                    raise KeyboardInterrupt from None
+                raise
+
+
+def interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], _Result]) -> _Result:
+    """Let DuckDB work beside the main thread, which Ctrl-C reaches at once: KeyboardInterrupt ends the work.
+
+    In the main thread DuckDB looks at signals late or not at all, and raises an error of its own.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="query") as pool:
+        working = pool.submit(work)
+        try:
+            return working.result()
+        except KeyboardInterrupt:
+            while not working.done():  # before the statement has begun, an interruption is lost
+                connection.interrupt()
+                wait([working], timeout=_INTERRUPTED_AGAIN_S)
+            raise
 
 
 def load(connection: duckdb.DuckDBPyConnection, name: str, reader: pa.RecordBatchReader) -> None:

@@ -120,7 +120,7 @@ def query(
     """
     # hudi-rs, DuckDB and Arrow take as long to load as all the rest, and few other verbs need them.
     from sluice_read.place import tables_in
-    from sluice_read.sql import run_query
+    from sluice_read.sql import query_batches
 
     form = Form(json_lines=json_lines, csv=as_csv, parquet=parquet, spreadsheet=spreadsheet)
     span = span_of(as_of=as_of, since=since, until=until, now=epoch_ms())
@@ -132,20 +132,23 @@ def query(
         notes: list[str] = []
         with ExitStack() as held:
             with stderr_console().status("Reading the tables that the statement names"):
-                opened = run_query(
+                opened = query_batches(
                     target,
                     statement,
+                    _BATCH_ROWS,
                     with_deleted=with_deleted,
                     lineage=lineage,
                     span=span,
                     files=files,
                     note=notes.append,
                 )
-                relation = held.enter_context(opened)
+                relation, begun = held.enter_context(opened)
             for sentence in notes:
                 say(sentence)
             long = frozenset(number for number, kind in enumerate(relation.types) if str(kind) in _LONG_INTEGERS)
-            write_rows(relation.to_arrow_reader(_BATCH_ROWS), form, whole_numbers=long)
+            with stderr_console().status("Running the statement"):
+                reader = begun()
+            write_rows(reader, form, whole_numbers=long)
 
     if sql is None:
         prompt(run, lambda: tables_in(target), cache_directory(os.environ) / "query-history")

@@ -1,8 +1,10 @@
 """Silver tables as Spark and Hudi 1.0.2 wrote them (tests/data/hudi_tables), read without a JVM."""
 
+import contextlib
 import datetime as dt
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from decimal import Decimal
@@ -470,3 +472,34 @@ def test_a_long_query_writes_no_progress_between_the_rows() -> None:
     )
     done = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True)
     assert done.stdout == "[(False,)]\n"
+
+
+ENDLESS = """
+from sluice_read.sql import interruptible, opened_duckdb
+try:
+    with opened_duckdb() as connection:
+        found = connection.sql("select count(*) from range(1000000) a, range(100000000) b")
+        print("began", flush=True)
+        interruptible(connection, lambda: found.to_arrow_reader(1000))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_ctrl_c_ends_a_statement_as_it_ends_all_else():
+    with subprocess.Popen([sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as asked:
+        assert asked.stdout.readline() == b"began\n"
+        for _ in range(20):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                asked.wait(0.5)
+                break
+            asked.send_signal(signal.SIGINT)
+        asked.kill()
+        out, err = asked.communicate()
+    assert out == b"interrupted\n", err
+
+
+@pytest.mark.parametrize("text, kind", [("Query interrupted", KeyboardInterrupt), ("other", RuntimeError)])
+def test_duckdbs_own_error_for_ctrl_c_is_no_traceback(text, kind):
+    with pytest.raises(kind), opened_duckdb():
+        raise RuntimeError(text)
