@@ -102,6 +102,7 @@ def sample_status() -> dict[str, Any]:
             "parked": {
                 **aside(57, ("topic crm.public.invoice: no rule takes it", 57, "crm.public.invoice")),
                 "without_rule": 57,
+                "rules_proposed": 57,
             },
             "quarantined": aside(
                 3,
@@ -232,6 +233,7 @@ def aside(objects: int, *reasons: tuple[str, int, str]) -> dict[str, Any]:
         "more": False,
         "by_table": {},
         "without_rule": 0,
+        "rules_proposed": 0,
         "at_admission": {},
         "reasons": [
             {"reason": reason, "objects": number, "examples": [KEY.format(topic, 40 + number)]}

@@ -7,6 +7,12 @@ from pathlib import Path
 
 from sluice.errors import CommandFailed, UsageError
 
+# What to do about objects whose names tell no topic or format.
+UNNAMED = (
+    "where such objects are changes, write a rule with `topic`, `table`, `record_key` and a `key_pattern` that fits "
+    "their keys alone, and with `format` where the extension tells none (docs/producing.md, Any other layout). Others "
+    "can stay parked, or be deleted"
+)
 _REASONS = (
     (FileNotFoundError, "there is no such file or folder"),
     (IsADirectoryError, "it is a folder"),

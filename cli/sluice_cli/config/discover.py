@@ -20,6 +20,7 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
 from sluice_cli.config.push import read_file
 from sluice_cli.config.rule_text import add_rules, rules_text, whole_text
+from sluice_cli.errors import UNNAMED
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -35,11 +36,6 @@ from sluice_cli.terminal.stack import readable_configuration
 
 NO_COLUMN = "none"
 NAMED = 3  # tables whose rules a push would take away
-UNNAMED = (
-    "where such objects are changes, write a rule with `topic`, `table`, `record_key` and a `key_pattern` that fits "
-    "their keys alone, and with `format` where the extension tells none (docs/producing.md, Any other layout). Others "
-    "can stay parked, or be deleted"
-)
 
 Chosen = dict[str, dict[str, tuple[str, ...]]]
 

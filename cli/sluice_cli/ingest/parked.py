@@ -1,4 +1,7 @@
-"""Says why an object is parked now. The ledger has the reason of its admission, and the configuration may be newer."""
+"""Says why an object is parked now, and what makes it pending.
+
+The ledger has the reason of its admission, and the configuration may be newer.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,9 @@ from sluice.admission.verdict import MAX_REASON
 from sluice.config.document import Configuration
 from sluice.ledger.keys import PARKED
 from sluice.ledger.records import ObjectRecord
+from sluice.names import TOPIC
+from sluice_cli.errors import UNNAMED
+from sluice_cli.terminal.output import counted
 
 
 def judged_now(record: ObjectRecord, configuration: Configuration | None) -> ObjectRecord:
@@ -39,3 +45,43 @@ def taken(table: str) -> str:
 def waits_for_rule(record: ObjectRecord) -> bool:
     """True if no rule takes a parked object, as `judged_now` returns it: others have a table, or a code."""
     return record.state == PARKED and record.code is None and record.table is None
+
+
+def is_proposed(record: ObjectRecord) -> bool:
+    """True if `sluice config discover` proposes a rule for a parked object, as `judged_now` returns it.
+
+    It does so where the key tells the topic and the format; the bytes are not read for this answer.
+    """
+    if not waits_for_rule(record):
+        return False
+    return tells_topic(record.id.key) if record.topic is None else bool(TOPIC.fullmatch(record.topic))
+
+
+def tells_topic(key: str) -> bool:
+    """True if a key alone tells a topic and a format, by its name or by the layout of its folders."""
+    from sluice.admission.layouts import layout_of  # not for the help of a verb
+    from sluice.admission.routing import CHANGE_FILE, classify
+
+    if classify(key, None).kind == CHANGE_FILE:
+        return True
+    layout = layout_of(key)
+    return layout is not None and layout.route(key, 1).kind == CHANGE_FILE
+
+
+def rule_steps(proposed: int, unnamed: int) -> list[str]:
+    """What brings rules to waiting objects: so many for which discover proposes one, and so many others."""
+    found = []
+    if proposed:
+        found.append(f"`sluice config discover` proposes rules for {f'{proposed:,} of ' if unnamed else ''}them")
+    if unnamed:
+        found.append(f"{counted(unnamed, 'name tells', 'names tell')} no topic or format: {UNNAMED}")
+    return found
+
+
+def rule_step(record: ObjectRecord) -> str | None:
+    """What brings a rule to one object; None where it waits for none."""
+    if not waits_for_rule(record):
+        return None
+    if is_proposed(record):
+        return "`sluice config discover` proposes a rule for its topic"
+    return f"Its name tells no topic or format: {UNNAMED}"

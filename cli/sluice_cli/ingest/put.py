@@ -14,13 +14,13 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from sluice.admission.layouts import layout_of
-from sluice.admission.routing import CHANGE_FILE, classify
+from sluice.admission.routing import classify
 from sluice.admission.verdict import judge_read, judge_unread
 from sluice.config.document import Configuration
 from sluice.errors import CommandFailed, UsageError
 from sluice.ledger.keys import PARKED
 from sluice_cli.errors import plain_reason
+from sluice_cli.ingest.parked import tells_topic
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -263,7 +263,7 @@ def _say_unmatched(unmatched: Sequence[Unmatched], copied: int) -> None:
         example = next(item.key for item in unmatched if item.reason == reason)
         names = visible(example) if number == 1 else f"{number:,} names, for example {visible(example)}"
         say(f"  {visible(reason)}: {names}")
-    known = sum(_names_its_topic(item.key) for item in unmatched)
+    known = sum(tells_topic(item.key) for item in unmatched)
     others = len(unmatched) - known
     if known:
         say(f"`sluice config discover` proposes rules for {f'{known:,} of ' if others else ''}them")
@@ -272,14 +272,6 @@ def _say_unmatched(unmatched: Sequence[Unmatched], copied: int) -> None:
             f"{counted(others, 'name gives', 'names give')} no topic or format: name the files as in "
             "topics/TOPIC/FILE.json, or add a rule with a `key_pattern`"
         )
-
-
-def _names_its_topic(key: str) -> bool:
-    """Whether `sluice config discover` can propose a rule by the key alone, whose extension names the format too."""
-    if classify(key, None).kind == CHANGE_FILE:
-        return True
-    layout = layout_of(key)
-    return layout is not None and layout.route(key, 1).kind == CHANGE_FILE
 
 
 def _say_left_out(left_out: Sequence[NotCopied]) -> None:

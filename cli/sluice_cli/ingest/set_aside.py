@@ -23,7 +23,7 @@ from sluice.ledger.records import DISCARDED, RETRIED, Decision, ObjectRecord
 from sluice.silver_keys import manifest_key, rows_key
 from sluice_aws.admission.admit import Admission
 from sluice_aws.s3.objects import Objects, SkippedDocuments
-from sluice_cli.ingest.parked import judged_now, taken
+from sluice_cli.ingest.parked import is_proposed, judged_now, taken
 from sluice_cli.terminal.output import counted, human_bytes
 from sluice_read.moments import clock
 
@@ -385,10 +385,13 @@ def _way_in(record: ObjectRecord) -> str:
             "it is parked: raise its table's `generation` in tables.yaml and run `sluice config push`,"
             " or run `sluice quarantine discard`"
         )
-    return (
-        "it is parked: add a rule for its topic to tables.yaml and run `sluice config push`,"
-        " or run `sluice quarantine discard`"
+    rule = (
+        "add a rule for its topic to tables.yaml"
+        if is_proposed(record)
+        else "its name tells no topic or format: add a rule with a `key_pattern` to tables.yaml, and with a `format` "
+        "where the extension tells none,"
     )
+    return f"it is parked: {rule} and run `sluice config push`, or run `sluice quarantine discard`"
 
 
 def _names(name: str, record: ObjectRecord) -> bool:

@@ -24,7 +24,7 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_cli.ingest.blocked import BlockedTable, blocked_tables, with_names
-from sluice_cli.ingest.parked import judged_now, waits_for_rule
+from sluice_cli.ingest.parked import is_proposed, judged_now, rule_steps, waits_for_rule
 from sluice_cli.ingest.set_aside import reason_of
 from sluice_cli.ingest.survey import (
     TABLES_SHOWN,
@@ -48,6 +48,7 @@ from sluice_cli.terminal.output import (
     print_line,
     say,
     say_error,
+    say_next_step,
     stderr_console,
     visible,
 )
@@ -278,8 +279,11 @@ def _print(outcome: WaitResult, timeout_s: float) -> None:
     ended = "settled in" if found.settled else "waited"
     print_line(f"{ended} {outcome.seconds:.1f} s (in bronze: {describe_counts(found.counts)}{rows})")
     sys.stdout.flush()
-    if any(record.topic and waits_for_rule(record) for record in found.parked):
-        say("No rule takes the topic of some parked objects: `sluice config discover` proposes rules")
+    waiting = [is_proposed(record) for record in found.parked if waits_for_rule(record)]
+    if waiting:
+        say(f"No rule takes {counted(len(waiting), 'parked object')}")
+        for step in rule_steps(sum(waiting), waiting.count(False)):
+            say_next_step(step)
     if outcome.unsynced:
         say(_not_synced(outcome.unsynced))
     for lane in found.halted:

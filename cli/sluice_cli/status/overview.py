@@ -19,7 +19,7 @@ from sluice.ledger.keys import CLAIMED, IGNORED, PARKED, QUARANTINED, SUPERSEDED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import SAME_BYTES, ObjectRecord, PendingCount
 from sluice_cli.ingest.blocked import with_names
-from sluice_cli.ingest.parked import judged_now, waits_for_rule
+from sluice_cli.ingest.parked import is_proposed, judged_now, waits_for_rule
 from sluice_cli.ingest.set_aside import reason_of
 from sluice_cli.ingest.survey import describe_lane
 from sluice_cli.status.service_entries import due_entries, service_entries
@@ -233,12 +233,12 @@ def _aside(records: Iterable[ObjectRecord]) -> dict[str, Any]:
     """The objects of one state by reason, the most frequent first, with a few keys each.
 
     `by_table` counts all of them by table, `at_admission` those that never were in a batch, and `without_rule` those
-    that wait for a rule.
+    that wait for a rule, of which `rules_proposed` get one by `sluice config discover`.
     """
     counts: Counter[str] = Counter()
     by_table: Counter[str] = Counter()
     at_admission: Counter[str] = Counter()
-    without_rule = 0
+    without_rule = rules_proposed = 0
     codes: dict[str, str | None] = {}
     examples: dict[str, list[str]] = {}
     found = iter(records)
@@ -246,6 +246,7 @@ def _aside(records: Iterable[ObjectRecord]) -> dict[str, Any]:
         reason = _why(record)
         counts[reason] += 1
         without_rule += waits_for_rule(record)
+        rules_proposed += is_proposed(record)
         if record.table:
             by_table[record.table] += 1
             at_admission[record.table] += int(record.batch is None)
@@ -262,6 +263,7 @@ def _aside(records: Iterable[ObjectRecord]) -> dict[str, Any]:
         "more": more,
         "reasons": reasons,
         "without_rule": without_rule,
+        "rules_proposed": rules_proposed,
         "by_table": dict(by_table),
         "at_admission": {table: objects for table, objects in at_admission.items() if objects},
     }

@@ -18,6 +18,7 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import LOCAL, Target
+from sluice_cli.ingest.parked import rule_steps
 from sluice_cli.status.overview import describe_reason, describe_trouble, gather
 from sluice_cli.status.service_entries import describe_due, print_services
 from sluice_cli.terminal.durations import TimeSpan, seconds
@@ -40,9 +41,8 @@ from sluice_cli.terminal.output import (
 )
 
 REASONS_SHOWN = 10
-PROPOSES_RULES = "`sluice config discover` proposes rules for them"
 LISTS_QUARANTINE = "`sluice quarantine list` shows each with its id and what to do"
-BRINGS_OBJECTS = f"`sluice put FILES` or any S3 client brings objects into bronze; {PROPOSES_RULES}"
+BRINGS_OBJECTS = f"`sluice put FILES` or any S3 client brings objects into bronze; {rule_steps(1, 0)[0]}"
 PAGE_LOOKS_BACK = "24h"
 EVERY_S, LEAST_EVERY_S = TimeSpan(60), 2.0  # of a watch
 
@@ -144,12 +144,14 @@ def configuration_in_force(target: Target) -> Configuration | None:
 
 def print_status(document: Mapping[str, Any], now: int) -> None:
     """Print the state that `gather` found at `now` (epoch ms)."""
-    unruled = document["set_aside"][PARKED]["without_rule"]
+    unruled, proposed = (document["set_aside"][PARKED][name] for name in ("without_rule", "rules_proposed"))
+    steps = rule_steps(proposed, unruled - proposed)
     if not document["lanes"] and not document["tables"]:
         waiting = f"{counted(unruled, 'object waits', 'objects wait')} for a rule"
         say(waiting if unruled else "No table has an object yet")
         if unruled or not document["set_aside"][PARKED]["objects"]:
-            say_next_step(PROPOSES_RULES if unruled else BRINGS_OBJECTS)
+            for step in steps or [BRINGS_OBJECTS]:
+                say_next_step(step)
     else:
         _print_lanes_and_tables(document, now)
     if document["services"]:
@@ -160,7 +162,8 @@ def print_status(document: Mapping[str, Any], now: int) -> None:
     for state, found in document["set_aside"].items():
         _print_reasons(state, found, "objects")
         if state == PARKED and unruled and (document["lanes"] or document["tables"]):
-            print_line(f"  {PROPOSES_RULES}")
+            for step in steps:
+                print_line(f"  {step}")
         if state == QUARANTINED and found["reasons"]:
             print_line(f"  {LISTS_QUARANTINE}")
     _print_reasons("quarantined rows of committed objects", document["quarantined_rows"], "rows")

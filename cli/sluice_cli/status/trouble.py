@@ -135,7 +135,7 @@ def _parked(status: Mapping[str, Any]) -> Iterator[Trouble]:
     found = status["set_aside"][PARKED]
     if found["objects"]:
         text = f"{_number(found, 'objects', 'object')}, most often: {cut(found['reasons'][0]['reason'])}"
-        rules = (("config", "discover"),) if found["without_rule"] else ()
+        rules = (("config", "discover"),) if found["rules_proposed"] else ()
         yield Trouble(WARNS, "parked", text, "aside", (("quarantine", "list", "--parked"), *rules))
 
 

@@ -24,6 +24,7 @@ from sluice.batch.outcome import (
 from sluice.ledger.keys import CLAIMED, COMMITTED, DISCARDED, LISTED_STATES, PENDING, SUPERSEDED
 from sluice.ledger.records import RETRIED, SAME_BYTES, Decision, ObjectRecord
 from sluice.objects import ObjectId
+from sluice_cli.ingest.parked import rule_step
 from sluice_cli.terminal.known_names import known_errors
 from sluice_cli.terminal.output import counted
 
@@ -138,6 +139,7 @@ class Trace:
     reason: str | None = None
     counts: Mapping[str, int] = field(default_factory=dict, hash=False)
     replay: ReplayTrace | None = None
+    next_step: str | None = None
 
     @property
     def to_readable_ms(self) -> int | None:
@@ -166,6 +168,7 @@ def trace_of(facts: TraceFacts) -> Trace:
         code=record.code if record else None,
         reason=_reason(record),
         counts=dict(outcome.counts) if outcome else {},
+        next_step=rule_step(record) if record else None,
     )
 
 
@@ -394,6 +397,7 @@ def describe_trace(trace: Trace) -> dict[str, Any]:
         "id": trace.id.hash,
         "state": trace.state,
         "reason": trace.reason,
+        "next_step": trace.next_step,
         "table": trace.table,
         "lane": trace.lane,
         "batch": trace.batch,

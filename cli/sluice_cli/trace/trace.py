@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from sluice.errors import UsageError
-from sluice.ledger.keys import PARKED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.errors import plain_reason
@@ -134,8 +133,8 @@ def print_trace(found: Trace) -> None:
     print()
     for line in text_lines(found, width):
         console.print(line)
-    if found.state == PARKED and found.code is None and found.table is None:
-        print_line("`sluice config discover` proposes a rule for its topic")
+    if found.next_step is not None:
+        print_line(found.next_step)
     if not found.spans:
         print_line(
             "Only its put is known: its notice is still on the way. "

@@ -1,12 +1,14 @@
 """The ways out of quarantine on an emulated stack: list with reasons, retry, discard, each on the record."""
 
 import re
+import shlex
 from dataclasses import replace
 
 import pytest
 from builders import avro_object, in_a_terminal
 from emulation.stack import NOW, describe
 
+from sluice.admission.routing import classify
 from sluice.admission.verdict import NO_CONFIGURATION
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount
@@ -858,6 +860,36 @@ def test_a_decision_that_is_made_while_a_rebuild_counts_is_counted(configured, c
     assert decided == [0] and totals(configured)["objects_quarantined"] == 0
 
 
+@pytest.mark.parametrize(
+    ("key", "proposed"),
+    [
+        ("exports/people/2026.json", True),
+        ("drop/notes.txt", False),
+        ("notes.json", False),
+        ("topics/a b/x.json", False),
+    ],
+    ids=["by its folders", "no format", "no folder", "no topic of Kafka's"],
+)
+def test_no_step_of_a_parked_object_leads_to_a_proposal_that_discover_lacks(
+    stack, tmp_path, capsys, monkeypatch, key, proposed
+):
+    monkeypatch.setattr("sluice_cli.ingest.wait.JUST_BEFORE_MS", 10**13)
+    reason = classify(key, 9).reason
+    identity = stack.write(key, b'{"id": 1, "name": "a"}\n' if proposed else b"a line of a text\n")
+    waits = stack.admit(identity, items.PARKED, None, topic=None, lane=None, reason=reason)
+    run(["config", "discover", "--json"])
+    assert bool(describe(capsys)["proposals"]) is proposed
+    for verb in ("status", "wait", f"trace {shlex.quote(key)}"):
+        run(shlex.split(verb))
+        said = "".join(capsys.readouterr())
+        assert ("`sluice config discover`" in said, "`key_pattern`" in said) == (proposed, not proposed), verb
+    assert run(["status", "--json"]) == 0
+    parked = describe(capsys)["set_aside"]["parked"]
+    assert (parked["without_rule"], parked["rules_proposed"]) == (1, int(proposed))
+    assert run(["quarantine", "retry", waits.hash]) == 1
+    assert ("`key_pattern`" in capsys.readouterr().out) is not proposed
+
+
 OTHER_RULE = "defaults: {record_key: [id]}\ntables: [{topic: hr.staff, table: hr.staff}]\n"
 OWN_RULE = "defaults: {record_key: [id]}\ntables: [{topic: crm.public.user, table: crm.user}]\n"
 TAKEN = "crm.user takes it now, and a `sluice config push` of the same file makes it pending"
@@ -893,7 +925,7 @@ def test_a_parked_object_has_the_reason_of_the_rules_in_force(
     assert run(["status", "--json"]) == 0
     parked = describe(capsys)["set_aside"]["parked"]
     assert [each["reason"] for each in parked["reasons"]] == [f"topic crm.public.user: {why}"]
-    assert parked["without_rule"] == int(unruled)
+    assert parked["without_rule"] == parked["rules_proposed"] == int(unruled)
     assert run(["quarantine", "retry", waits.hash]) == 1
     left = capsys.readouterr().out
     assert (TAKEN in left) is not unruled and ("add a rule for its topic" in left) is unruled

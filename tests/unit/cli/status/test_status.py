@@ -24,7 +24,15 @@ def lines_of(document, monkeypatch, capsys, width=80):
 
 def quiet(tables):
     document = sample_status()
-    nothing = {"objects": 0, "rows": 0, "messages": 0, "reasons": [], "more": False, "without_rule": 0}
+    nothing = {
+        "objects": 0,
+        "rows": 0,
+        "messages": 0,
+        "reasons": [],
+        "more": False,
+        "without_rule": 0,
+        "rules_proposed": 0,
+    }
     aside = {name: nothing for name in document["set_aside"]}
     parts = {"set_aside": aside, "quarantined_rows": nothing, "ignored_messages": nothing}
     return {**document, **parts, "tables": tables, "services": [], "services_due": []}
@@ -107,7 +115,13 @@ def parked(document, code=None):
     reasons = [{"reason": "no rule takes this topic", "code": code, "objects": 23, "examples": []}]
     aside = {
         **document["set_aside"],
-        "parked": {"objects": 23, "more": False, "reasons": reasons, "without_rule": 0 if code else 23},
+        "parked": {
+            "objects": 23,
+            "more": False,
+            "reasons": reasons,
+            "without_rule": 0 if code else 23,
+            "rules_proposed": 0 if code else 23,
+        },
     }
     return {**document, "set_aside": aside}
 
