@@ -238,8 +238,10 @@ def _step_of_refused(plan: Plan, configuration: Configuration) -> str:
     """The next step, with the names of the tables and their lanes where only settings of tables are refused.
 
     A rebuild helps where a setting is fixed. What else is refused, such as a move to another lane, names its own step.
+    A table that would also move is rebuilt in its present lane: the other may not exist yet.
     """
     configs = []
+    lanes = set()
     refused = [table for table in plan.tables if table.refusals]
     for table in refused:
         rebuild = any(change.rebuild for change in table.settings)
@@ -249,9 +251,10 @@ def _step_of_refused(plan: Plan, configuration: Configuration) -> str:
         if config is None or config.table != table.table:
             return ChangeRefused.next_step
         configs.append(config)
+        lanes.add(next((change.old for change in table.settings if change.key == "lane"), None) or config.lane)
     if refused and not configs:
         return STEP_OF_ITS_OWN
-    names = {"LANE": sorted({config.lane for config in configs}), "TABLE": sorted(config.table for config in configs)}
+    names = {"LANE": sorted(lanes), "TABLE": sorted(config.table for config in configs)}
     if not configs or max(map(len, names.values())) > NAMED_TO_REBUILD:
         return ChangeRefused.next_step
     return re.sub(

@@ -468,6 +468,10 @@ tables:
     assert run(["config", "push", tables(text.replace("[id]", "[uid]"))]) == 1
     steps = "`sluice pause main`, `sluice pause side`, `sluice rebuild table crm.a`, `sluice rebuild table crm.b`, "
     assert f"{steps}push again, `sluice resume main`, `sluice resume side`" in capsys.readouterr().err
+    moved = text.replace("side", "new").replace("[id]", "[uid]")
+    assert run(["config", "push", tables(moved)]) == 1
+    err = capsys.readouterr().err
+    assert "`sluice pause side`" in err and "pause new" not in err  # the lane `new` isn't there before the push
 
 
 MOVED = TABLES.replace("table: crm.user}", "table: crm.user, lane: side}")
