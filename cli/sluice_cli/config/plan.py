@@ -13,7 +13,7 @@ from sluice.config.lane import LaneConfig
 from sluice.config.pinned_topic import pinned_topic
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.setting import Setting, settings_of
-from sluice.config.table import FIXED, TableConfig, TableSettings, in_words
+from sluice.config.table import FIXED, TableConfig, TableSettings, fixed_settings, in_words
 from sluice.onboarding.fit import Misfit
 from sluice_cli.config.review import Remark, Review
 from sluice_cli.config.risks import risk_of
@@ -281,7 +281,8 @@ def _beside_data(change: SettingChange, new: TableConfig, pinned: Mapping[str, A
     """The change of a setting, compared with the settings that the data has and not with those before it."""
     if change.key not in FIXED:
         return change
-    of_data = change.key in pinned and new.pinned[change.key] == pinned[change.key]
+    held = fixed_settings(pinned)
+    of_data = change.key in held and fixed_settings(new.pinned)[change.key] == held[change.key]
     return replace(change, rebuild=not of_data, of_data=of_data)
 
 

@@ -122,8 +122,8 @@ def push(
     """Put a tables.yaml in force, after showing its plan. The next batch uses it.
 
     The file is checked first, and an invalid one changes nothing. Changes that can't be made in place are
-    refused: the key, partition columns, type or topic of a table that has data, and a higher generation
-    while objects of the old log may be pending. Parked objects that now have a table become pending, and
+    refused: the key, partition columns, type, position or topic of a table that has data, and a higher
+    generation while objects of the old log may be pending. Parked objects that now have a table become pending, and
     their lanes are woken.
 
     What can lose or stop something, which the plan marks with !, needs a yes: once on a terminal, else --yes.

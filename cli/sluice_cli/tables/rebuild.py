@@ -63,7 +63,7 @@ def table(
         bool,
         typer.Option(
             "--history",
-            help="Also write its history table anew: for another key, columns to conceal, or after damage. "
+            help="Also write its history table anew: for another key or position, columns to conceal, or after damage. "
             "It then has only the changes that bronze still has.",
         ),
     ] = False,

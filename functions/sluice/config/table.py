@@ -368,7 +368,8 @@ class TableConfig(TableSettings, _TableIdentity):
     def pinned(self) -> dict[str, Any]:
         """What the ledger keeps of a table that has data: its topic, and the settings that can't change any more."""
         values = self.to_dict()
-        return {**{name: values[name] for name in (*FIXED, "topic")}, **self._hashed_key, **self._named_history}
+        kept = {name: values[name] for name in (*FIXED, "topic") if values[name] is not None}  # the ledger has no nulls
+        return {**kept, **self._hashed_key, **self._named_history}
 
     @property
     def _named_history(self) -> dict[str, str]:
@@ -383,6 +384,7 @@ class TableConfig(TableSettings, _TableIdentity):
 
 
 FIXED = tuple(each.name for each in settings_of(TableSettings) if each.fixed)
+_OPTIONAL = frozenset(each.name for each in fields(TableSettings) if each.name in FIXED and each.default is None)
 _HASHED_KEY, _HISTORY = "hashed_key", "history"
 
 
@@ -417,9 +419,14 @@ def in_words(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+def fixed_settings(pinned: Mapping[str, Any]) -> dict[str, Any]:
+    """The fixed settings that a table's data has, by what the ledger pinned: one that is unset is not pinned."""
+    return {name: pinned.get(name) for name in FIXED if name in pinned or name in _OPTIONAL}
+
+
 def as_stored(config: TableConfig, pinned: Mapping[str, Any] | None) -> TableConfig:
     """The configuration with the fixed settings of the table's data, which a file in force may have changed since."""
-    held = {name: pinned[name] for name in FIXED if pinned and name in pinned}
+    held = fixed_settings(pinned) if pinned else {}
     return TableConfig.from_dict({**config.to_dict(), **held}) if held else config
 
 
@@ -433,7 +440,8 @@ def refuse_changes(config: TableConfig, pinned: Mapping[str, Any] | None, *, wha
     if not pinned:
         return
     wanted = config.pinned
-    changes = {name: (pinned[name], wanted[name]) for name in FIXED if name in pinned and pinned[name] != wanted[name]}
+    gets = fixed_settings(wanted)
+    changes = {name: (had, gets[name]) for name, had in fixed_settings(pinned).items() if had != gets[name]}
     if pinned.get(_HASHED_KEY) != wanted.get(_HASHED_KEY):
         changes[_HASHED_KEY] = (pinned.get(_HASHED_KEY), wanted.get(_HASHED_KEY))
     had, given = kept_history(pinned), kept_history(wanted)

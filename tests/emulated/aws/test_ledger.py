@@ -732,6 +732,13 @@ class TestTables:
         assert not ledger.tables.pin("shop.orders", {**kept, "record_key": ["no"]})
         assert ledger.tables.get("shop.orders").pinned == kept
 
+    def test_a_history_that_begins_later_is_pinned_beside_settings_that_are_unset(self, ledger):
+        config = TableConfig("shop.orders", "shop", "orders", topic="t", record_key=("id",))
+        begun = replace(config, history=True)
+        assert ledger.tables.pin("shop.orders", config.pinned) and ledger.tables.pin("shop.orders", begun.pinned)
+        assert ledger.tables.get("shop.orders").pinned == begun.pinned
+        assert not ledger.tables.pin("shop.orders", replace(config, position="at").pinned)
+
 
 class TestHistory:
     def test_ignored_parts_of_messages_are_listed_once_with_bounded_excerpts(self, ledger):

@@ -392,6 +392,21 @@ def test_a_fixed_setting_is_refused_while_the_first_batch_is_open(stack, push, c
     assert wait in capsys.readouterr().err
 
 
+def test_a_position_is_refused_for_data_without_one(stack, push, capsys):
+    config = TableConfig("crm.user", "crm", "user", topic="crm.public.user", record_key=("id",))
+    ordered = TABLES.replace("crm.user}", "crm.user, position: seen_at}")
+    assert push(ordered) == 0 and stack.ledger.tables.pin("crm.user", config.pinned)
+    capsys.readouterr()
+    assert push(ordered) == 1, "also where an older release took it"
+    err = capsys.readouterr().err
+    assert "crm.user has data whose position is none and would become seen_at" in err
+    assert push(TABLES) == 0
+    assert "position: seen_at -> none: as the table's data has it" in capsys.readouterr().out
+    assert push(ordered) == 1
+    rebuild = "type or position, rebuild it: `sluice pause main`, `sluice rebuild table crm.user`, push again"
+    assert rebuild in capsys.readouterr().err
+
+
 def test_a_first_batch_that_begins_during_a_push_is_named(stack, push, monkeypatch, capsys):
     assert push(TABLES) == 0
     waits, store = stack.admit(stack.write("a")), push_verb._store
