@@ -166,7 +166,10 @@ def _lane_refusals(table: TableInUse, config: TableConfig, lanes: Mapping[str, L
     able_to_run = [name for name in (table.lane, config.lane) if name in lanes and lanes[name].state != PAUSED]
     if table.busy:
         waiting = f"{table.table} has objects waiting in lane {table.lane}"
-        yield f"{waiting} and can't move to {config.lane}: `sluice wait` first"
+        first = "`sluice wait` first"
+        if table.lane in lanes and lanes[table.lane].state == PAUSED:  # nothing is merged, so a wait would not end
+            first = f"push without the move first, then `sluice resume {table.lane} && sluice wait`, then push the move"
+        yield f"{waiting} and can't move to {config.lane}: {first}"
     elif able_to_run:
         yield (
             f"{table.table} would move from lane {table.lane} to {config.lane} while {' and '.join(able_to_run)} can "

@@ -490,7 +490,8 @@ def test_a_table_changes_lane_only_when_nothing_waits_and_both_lanes_are_paused(
         assert run(["pause", lane]) == 0
     waiting = stack.admit(stack.write("a"))
     assert run(["config", "push", tables(MOVED)]) == 1
-    assert "has objects waiting in lane main" in capsys.readouterr().err
+    step = "push without the move first, then `sluice resume main && sluice wait`, then push the move"
+    assert f"has objects waiting in lane main and can't move to side: {step}" in capsys.readouterr().err
     claimed = stack.ledger.objects.get([waiting])[waiting]
     assert stack.ledger.objects.quarantine_pending(claimed, "lost_before_read", "gone", NOW)
     assert run(["config", "push", tables(MOVED)]) == 0
