@@ -240,6 +240,7 @@ class Rebuild:
             "kept_in": f"s3://{self._target.silver}/{self.to}" if silver or self._moved_before() else None,
             "gone": [{"key": item.key, "version": item.version} for item in plan.gone],
             "archived": [{"key": item.key, "version": item.version} for item in plan.archived],
+            "drop_in_glue": self.drop_in_glue or None,
             "skipped_documents": described_documents(plan.skipped),
             "other_generations": sum(number != self._config_now.generation for number in plan.generations.values()),
         }

@@ -25,6 +25,10 @@ class Nearest:
         after = "none after it" if self.after is None else f"the first one after it at {moment(self.after)}"
         return f"{before}, {after}"
 
+    def to_dict(self) -> dict[str, str | None]:
+        """The JSON form."""
+        return {name: None if at is None else iso(at) for name, at in (("before", self.before), ("after", self.after))}
+
     def steps(self, command: Sequence[str], since: int | None, now: int) -> list[str]:
         """What shows them: a verb and its choices, with other times than since `since` (epoch ms)."""
         found = []

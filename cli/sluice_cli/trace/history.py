@@ -140,6 +140,7 @@ def history(
                 "objects": [describe_entry(entry) for entry in found.entries],
                 "totals": sums,
                 "more": found.more,
+                "nearest": found.nearest and found.nearest.to_dict(),
                 "unread_manifests": found.unread,
                 "skipped_documents": described_documents(found.skipped),
             }

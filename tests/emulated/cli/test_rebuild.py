@@ -96,6 +96,8 @@ def test_a_rebuild_names_what_other_partitions_must_drop_in_glue(merged, tmp_pat
     assert run(["config", "push", "--yes", str(tmp_path / "tables.yaml")]) == 0
     merged.stack.ledger.lanes.pause("main", "test")
     capsys.readouterr()
+    assert run(["rebuild", "table", TABLE, "--dry-run", "--json"]) == 0
+    assert ("aws glue delete-table" in (describe(capsys)["drop_in_glue"] or "")) is not bool(catalog)
     assert run(["rebuild", "table", TABLE, "--yes"]) == 0
     said = capsys.readouterr().err.replace("\n", " ")
     drop = "before `sluice resume main`, drop the table in Glue (its data stays), or its sync fails: `aws glue "

@@ -476,6 +476,8 @@ class TestNothingInATime:
         steps = [shlex.split(each)[1:] for each in re.findall("next step: `([^`]*)`", err)]
         assert [each[0] for each in steps] == ["history", "history", "runs"]
         assert [history(capsys, *each[1:])["objects"][0]["key"] for each in steps[:2]] == ["a.json", "b.json"]
+        assert history(capsys, *between)["nearest"] == {"before": iso(NOW), "after": iso(NOW + 3_600_000)}
+        assert history(capsys)["nearest"] is None
         assert steps[2] == ["runs", "--since", "2023-11-14T22:14:20Z", "--before", "2023-11-14T22:15:20Z"]
 
     @pytest.mark.parametrize(
