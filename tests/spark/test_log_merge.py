@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import random
 from typing import Any
 
@@ -12,6 +13,7 @@ from workbench import SCHEMA, Workbench, plain_changes, row, table, told
 
 from sluice.changes.hidden_columns import NAMES
 from sluice.config.table import TableConfig
+from sluice.hudi.timeline import instant_ms
 from sluice.services.requests import COMPACTION
 from sluice_spark.arrow import covers
 from sluice_spark.hudi import few_rows
@@ -52,6 +54,40 @@ def compacted(bench: Workbench, config: TableConfig) -> None:
         slice_s=20,
         raise_floor=lambda positions: None,
     )
+
+
+def date_by_whole_seconds(bench: Workbench, config: TableConfig) -> None:
+    """Date the newest instant as S3 does one that is begun and completed within a second."""
+    newest = max(name for name in bench.timeline(config) if name.endswith(".deltacommit"))
+    began = (instant_ms(newest.partition(".")[0]) - 1) // 1000
+    os.utime(bench.local_path(config) / ".hoodie" / newest, (began, began))
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["of_the_same_run", "of_another_run"])
+@pytest.mark.parametrize("in_driver", [True, False], ids=["in_driver", "by_spark"])
+def test_updates_of_a_file_that_is_made_within_one_second_are_read(
+    bench: Workbench, known: bool, in_driver: bool
+) -> None:
+    config = mor()
+    if not in_driver:
+        bench.services.known.leave_to_spark(config)
+    for new in ((1, 2), (3, 4)):  # two base files of one file group: logs of the second one must not go to the first
+        bench.merge(config, [bench.put([row("c", number, number) for number in new], SCHEMA)])
+        date_by_whole_seconds(bench, config)
+        facts = HudiTable(bench.spark, bench.path(config), config).look()
+        assert facts.misdated
+        bench.services.known.take(config)
+        if known:
+            bench.services.known.keep(config, facts)
+    for position, name in ((10, "second"), (11, "third")):
+        bench.merge(
+            config, [bench.put([row("u", position, 3, name=name), row("d", position + 10, 4, None, None)], SCHEMA)]
+        )
+    assert not HudiTable(bench.spark, bench.path(config), config).look().misdated
+    expected = [(1, "n"), (2, "n"), (3, "third"), (4, None)]
+    assert bench.rows(config, "id", "name") == bench.rows_by_hudi_rs(config, "id", "name") == expected
+    compacted(bench, config)
+    assert bench.rows(config, "id", "name") == expected
 
 
 def test_updates_go_into_logs_and_new_rows_into_files_as_by_spark(bench: Workbench) -> None:

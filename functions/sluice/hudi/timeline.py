@@ -120,6 +120,21 @@ class Timeline:
         return tuple(instant for instant in self.commits if instant.time > time)
 
 
+def dated_too_early(completed: Mapping[str, str]) -> tuple[str, ...]:
+    """The files of the instants that were completed before they began, by the dates of the files; oldest first.
+
+    `completed` has the time of completion, "" for none, by the name of the instant's file.
+    """
+    found = {name: instant_of(name) for name in completed}
+    return tuple(
+        sorted(
+            name
+            for name, instant in found.items()
+            if instant is not None and instant.writes and "" != completed[name] < instant.time
+        )
+    )
+
+
 @dataclass(frozen=True)
 class FileWritten:
     """One file in a commit's metadata: `path` below the table's folder, and the rows and bytes of this write.

@@ -26,6 +26,8 @@ class TableFacts:
     offset alone.
     `purging`: a purge of a merge-on-read table was cut off, and log files have rows that it removes.
     `unfinished`: an instant on the timeline is unfinished.
+    `misdated`: the files of the completed instants that are dated before the instant's own time, of a merge-on-read
+    table (HudiTable.date_anew).
     `record_index`: the table has a record index.
     `widened`: the table's note of columns that became wider; None for a table of a release without such notes.
     `forgotten`: the table's note of forgotten rows; None where there are none.
@@ -42,6 +44,7 @@ class TableFacts:
     purged_partition: int | None = None
     purging: bool = False
     unfinished: bool = False
+    misdated: tuple[str, ...] = ()
     record_index: bool = False
     widened: str | None = None
     forgotten: str | None = None

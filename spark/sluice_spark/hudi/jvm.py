@@ -73,6 +73,19 @@ class HudiJvm:
         hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
         hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration()).createNewFile(hadoop_path)
 
+    def put_again(self, path: str) -> None:
+        """Write a file's bytes once more, so that it has a new date."""
+        hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
+        system = hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration())
+        source = system.open(hadoop_path)
+        try:
+            content = self._jvm.org.apache.hadoop.io.IOUtils.readFullyToByteArray(source)
+        finally:
+            source.close()
+        target = system.create(hadoop_path, True)
+        target.write(content)
+        target.close()  # only this puts the object
+
     def delete_folder(self, path: str) -> None:
         """Delete a folder and everything in it."""
         hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
@@ -429,15 +442,18 @@ def instants(timeline: Any) -> list[Any]:
 
 
 # HoodieInstant.toString: requested time, completion time where there is one, action and state.
-_INSTANT = re.compile(r"\[(?:==>)?(\d+)(?:__\d+)?__([a-z]+)__([A-Z]+)\]")
+_INSTANT = re.compile(r"\[(?:==>)?(\d+)(?:__(\d+))?__([a-z]+)__([A-Z]+)\]")
 
 
-def instant_names(timeline: Any) -> list[str]:
-    """The names of a timeline's instants, as of their files, in one round trip."""
-    return [
-        f"{time}.{action}" if state == "COMPLETED" else f"{time}.{action}.{state.lower()}"
-        for time, action, state in _INSTANT.findall(str(timeline.getInstants().toString()))
-    ]
+def completion_times(timeline: Any) -> dict[str, str]:
+    """When each instant of a timeline was completed, "" for a pending one, by the name of its file; in one round trip.
+
+    Tables of version 6 record no such time: it is the date of the completed instant's file.
+    """
+    return {
+        f"{time}.{action}" if state == "COMPLETED" else f"{time}.{action}.{state.lower()}": completed
+        for time, completed, action, state in _INSTANT.findall(str(timeline.getInstants().toString()))
+    }
 
 
 def written_files(metadata: Any) -> list[dict[str, Any]]:

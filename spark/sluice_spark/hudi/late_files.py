@@ -10,7 +10,7 @@ from sluice.config.table import MOR
 from sluice.hudi.file_slices import data_file
 from sluice.hudi.late_files import looked_at, undone_for_good, unnamed
 from sluice.hudi.timeline import Timeline
-from sluice_spark.hudi.jvm import PLANNING_THREADS, instant_names, instants, written_files
+from sluice_spark.hudi.jvm import PLANNING_THREADS, completion_times, instants, written_files
 from sluice_spark.hudi.table import HudiTable
 
 MOST_PARTITIONS = 100  # that are listed for files which their commit doesn't name
@@ -87,7 +87,7 @@ def _behind_roll_backs(hudi: HudiTable, meta_client: Any) -> list[str]:
 
 def _gone(meta_client: Any, rolled_back: Collection[str]) -> frozenset[str]:
     """Those of the rolled-back instants that never completed after that."""
-    undone = undone_for_good(rolled_back, Timeline.of(instant_names(meta_client.getActiveTimeline())))
+    undone = undone_for_good(rolled_back, Timeline.of(completion_times(meta_client.getActiveTimeline())))
     if not undone.perhaps_archived:
         return undone.gone
     archived = meta_client.getArchivedTimeline().filterCompletedInstants()

@@ -15,10 +15,10 @@ from sluice.hudi import options as hudi_options
 from sluice.hudi import own_metadata, table_properties, write_choices
 from sluice.hudi.file_slices import data_file
 from sluice.hudi.own_metadata import NONE_WIDENED, are_as_stored, with_widened
-from sluice.hudi.timeline import COMMIT, Timeline, instant_ms, instant_of_ms
+from sluice.hudi.timeline import COMMIT, FOLDER, Timeline, dated_too_early, instant_ms, instant_of_ms
 from sluice_spark.errors import ClockBehind, CommitNotNewest, TableDiffers
 from sluice_spark.hudi.facts import CommitResult, TableFacts
-from sluice_spark.hudi.jvm import HudiJvm, instant_names, instants
+from sluice_spark.hudi.jvm import HudiJvm, completion_times, instants
 
 # A driver waits for an instant that is ahead by less than this: drivers' clocks differ by milliseconds, not minutes.
 LONGEST_CLOCK_WAIT_MS = 15_000
@@ -106,7 +106,8 @@ class HudiTable:
 
     def _facts(self, meta_client: Any) -> TableFacts:
         active = meta_client.getActiveTimeline()
-        timeline = Timeline.of(instant_names(active))
+        completed = completion_times(active)
+        timeline = Timeline.of(completed)
         count = len(timeline.commits)
         partition = self.jvm.table_property(meta_client, own_metadata.PURGED_PARTITION_PROPERTY)
         return TableFacts(
@@ -118,6 +119,7 @@ class HudiTable:
             purged_partition=None if partition is None else int(partition),
             purging=bool(self.jvm.table_property(meta_client, own_metadata.UNPURGED_PROPERTY)),
             unfinished=bool(timeline.pending),
+            misdated=dated_too_early(completed) if self.config.table_type == MOR else (),
             record_index=self._has_record_index(meta_client),
             widened=self.jvm.table_property(meta_client, own_metadata.WIDENED_PROPERTY),
             forgotten=self.jvm.table_property(meta_client, own_metadata.FORGOTTEN_PROPERTY),
@@ -227,6 +229,33 @@ class HudiTable:
                     behind_ms=behind,
                 )
             wait((behind + 1) / 1000)
+
+    def date_anew(self, facts: TableFacts, *, now_ms: Callable[[], int], wait: Callable[[float], None]) -> TableFacts:
+        """The facts once no completed instant of a merge-on-read table is dated before its own time.
+
+        For the lane's holder, before it reads or writes the table's logs. A base file belongs to its instant, and a log
+        file to the newest base file that is not newer than the date of that instant's file (HoodieFileGroup.
+        getBaseInstantTime of Hudi 1.0.2, tables of version 6). S3 dates by whole seconds. An instant that is begun and
+        completed within one second is thus dated too early, and its base file's logs would go to the base file before,
+        where no reader and no compaction sees them. Such a file is put again. Raises ClockBehind.
+        """
+        until, due = now_ms() + LONGEST_CLOCK_WAIT_MS, 0
+        while facts.misdated:
+            newest = facts.misdated[-1].partition(".")[0]
+            due = max(due + 1000, -(-instant_ms(newest) // 1000) * 1000)  # the store's clock may be behind this one
+            if due > until:
+                raise ClockBehind(
+                    f"{self.config.table} holds instant {newest}, and the dates of its files are before that",
+                    table=self.config.table,
+                    instant=newest,
+                    behind_ms=due - now_ms(),
+                )
+            if due > now_ms():
+                wait((due - now_ms()) / 1000)
+            for name in facts.misdated:
+                self.jvm.put_again(f"{self.path}/{FOLDER}{name}")
+            facts = self.look()
+        return facts
 
     def write(
         self, rows: DataFrame, *, operation: str, batch: str, run: str, facts: TableFacts, size_bytes: int

@@ -148,13 +148,14 @@ def _of_history(part: PartContext) -> PartContext:
 
 
 def _facts(own: PartContext) -> TableFacts:
+    clock = own.services.clock
     facts = own.services.known.take(own.config)
-    if facts is not None and not rolled_back_lately(facts, own.services.clock.now_ms()):
-        return facts
-    if own.hudi.ensure_created():
-        own.event("table_created")
-    own.check_held()
-    return recovered_facts(own.hudi, own.services.log)
+    if facts is None or rolled_back_lately(facts, clock.now_ms()):
+        if own.hudi.ensure_created():
+            own.event("table_created")
+        own.check_held()
+        facts = recovered_facts(own.hudi, own.services.log)
+    return own.hudi.date_anew(facts, now_ms=clock.now_ms, wait=clock.wait)
 
 
 def _planned(state: PlannedRead, facts: TableFacts) -> PlannedRead:

@@ -53,6 +53,7 @@ def prepare(part: PartContext) -> Prepared:
         facts = part.services.known.take(part.config)
         if facts is None or rolled_back_lately(facts, part.services.clock.now_ms()):
             facts = _facts_of_unknown(part)
+        facts = part.hudi.date_anew(facts, now_ms=part.services.clock.now_ms, wait=part.services.clock.wait)
         if facts.commits == 1:  # before a merge finds rows in files that a lost task of the first load wrote late
             late = remove_late_files(part.hudi, part.check_held)
             if late:

@@ -88,6 +88,7 @@ def forget(
         history = HudiTable(spark, services.table_path(own.database, own.name), own)
         if history.exists():
             held = recovered_facts(history, services.log)
+            held = history.date_anew(held, now_ms=services.clock.now_ms, wait=services.clock.wait)
             if not held.empty:
                 # Marked too: a purge may have left the row to the history alone, which has no floor against a replay.
                 of_history = _remove(history, spark, held, **by_key, check_held=check_held, mark=mark)

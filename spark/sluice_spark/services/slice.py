@@ -106,6 +106,7 @@ def serve_table(
     known.take(config)  # the table is unknown until the slice has ended well
     check_held()
     facts = recovered_facts(hudi, services.log, last_instant)
+    facts = hudi.date_anew(facts, now_ms=clock.now_ms, wait=clock.wait)
     if facts.empty:
         _refuse_without_commit(config, service)
         return SliceDone(ServiceReport())

@@ -26,6 +26,9 @@ class Table:
     def exists(self):
         return True
 
+    def date_anew(self, facts, **clock):
+        return facts
+
     def update_properties(self, meta_client, properties):
         self.properties.update(properties)
 
@@ -35,6 +38,7 @@ def forgotten(monkeypatch):
     """Forget a key whose rows in the history and in the table have these positions; the report and the marks."""
     services = SimpleNamespace(
         known=SimpleNamespace(take=lambda config: None),
+        clock=SimpleNamespace(now_ms=lambda: 0, wait=lambda seconds: None),
         table_path=lambda database, name: name,
         log=SimpleNamespace(event=lambda *given, **facts: None),
     )
