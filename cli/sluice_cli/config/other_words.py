@@ -14,10 +14,6 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
         *("primary_key", "primary_keys", "pk", "key", "keys", "key_fields", "unique_key", "id_columns"),
         *("recordkey", "recordkey_field", "recordkey_fields", "record_keys", "message_key_columns"),
     ),
-    "position": (
-        *("precombine", "precombine_field", "precombine_fields", "ordering", "ordering_field", "ordering_fields"),
-        *("order_by", "sequence_by", "source_ordering_field", "payload_ordering_field"),
-    ),
     "partition_by": (
         *("partition", "partitions", "partition_key", "partition_fields", "partition_path", "partitioned_by"),
         *("partitionpath", "partitionpath_field", "partition_columns"),
@@ -32,7 +28,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "index": ("index_type",),
     "freshness": ("interval", "latency", "schedule", "trigger", "min_sync_interval_seconds", "processing_time"),
     "time_travel": ("retention", "retain", "cleaner_hours_retained", "cleaner_commits_retained"),
-    "append_only": ("insert_only", "operation", "write_operation"),
+    "append_only": ("insert_only",),
     "catalog": ("hive_sync", "hive_sync_enable", "meta_sync_enable", "glue", "sync"),
     "services": ("compaction", "clustering", "cleaning", "compact", "clean"),
     "columns": ("column_include_list", "column_exclude_list", "exclude", "mask", "rename"),
@@ -40,6 +36,18 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "expect": ("expectations", "expectation", "checks", "quality", "constraints", "contract"),
     "format": ("file_format", "input_format", "source_format"),
     "hudi": ("hoodie", "options", "properties", "props", "hudi_options"),
+}
+_POSITION = "leave it out: changes are ordered by their source position; `position` is for rows of a query alone"
+_UPSERT = "leave it out: changes are upserted by the record key; `append_only: true` keeps each as a row of its own"
+_LEFT_OUT: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            *("precombine", "precombine_field", "precombine_fields", "ordering", "ordering_field", "ordering_fields"),
+            *("order_by", "sequence_by", "source_ordering_field", "payload_ordering_field"),
+        ),
+        _POSITION,
+    ),
+    **dict.fromkeys(("operation", "write_operation"), _UPSERT),
 }
 _MEANT = {theirs: ours for ours, words in _KEYS.items() for theirs in words}
 _PREFIXES = ("hoodie_datasource_write_", "hoodie_datasource_", "hoodie_table_", "hoodie_", "datasource_write_")
@@ -56,12 +64,21 @@ _VALUES: Mapping[str, Mapping[str, str]] = {
 
 def meant_key(written: object, known: Container[str]) -> str | None:
     """Our key for a word of another tool, if a mapping may hold it (`known`)."""
-    word = _plain(written)
-    for shorter in (word, *(word[len(prefix) :] for prefix in _PREFIXES if word.startswith(prefix))):
+    for shorter in _without_prefix(written):
         found = _MEANT.get(shorter, shorter if shorter != written else None)
         if found is not None and found in known:
             return found
     return None
+
+
+def left_out(written: object) -> str | None:
+    """Why a setting of another tool has no key of ours, and is left out; None for any other word."""
+    return next((_LEFT_OUT[word] for word in _without_prefix(written) if word in _LEFT_OUT), None)
+
+
+def _without_prefix(written: object) -> tuple[str, ...]:
+    word = _plain(written)
+    return (word, *(word[len(prefix) :] for prefix in _PREFIXES if word.startswith(prefix)))
 
 
 def meant_value(key: object, written: Any, known: Container[str]) -> str | None:

@@ -18,7 +18,7 @@ from sluice.config.table import HARD, IGNORE, RECORD, TableSettings
 from sluice.config.values import DURATION, PLACEHOLDER
 from sluice.names import LANE, NAME, did_you_mean
 from sluice_cli.config.model import Lane, Rule, Settings, TablesFile, built, field_values, laid_over
-from sluice_cli.config.other_words import meant_key, meant_value
+from sluice_cli.config.other_words import left_out, meant_key, meant_value
 from sluice_cli.config.yaml_lines import ConfigurationMistakes, Path, YamlLines
 from sluice_cli.terminal.output import shortened, visible
 
@@ -340,6 +340,9 @@ def _check_reachable(tree: YamlLines, rules: list[tuple[int, TableRule]]) -> Non
 
 
 def _meant(written: Any, known: Any) -> str:
+    reason = left_out(written) if "topic" in known else None  # of a rule
+    if reason is not None:
+        return f"; {reason}"
     other = meant_key(written, known)
     if other is not None:
         return f"; {other} is meant"

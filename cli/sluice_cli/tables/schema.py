@@ -205,7 +205,13 @@ def verdict(
     stored = store.columns(table)
     row = row_with_types(writer, config, {} if stored is None else stored.columns)
     try:
-        evolution = evolve_table(None if stored is None else stored.columns, row, config, untyped=writer.untyped)
+        evolution = evolve_table(
+            None if stored is None else stored.columns,
+            row,
+            config,
+            untyped=writer.untyped,
+            of_changes=writer.of_changes,
+        )
     except Incompatible as error:
         evolution = refused(error)
     if as_json:

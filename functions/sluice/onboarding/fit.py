@@ -67,6 +67,7 @@ def misfits(sample: TopicSample, config: TableConfig) -> tuple[Misfit, ...]:
     ruled_sample, writer = _ruled(sample, sample.writer, config)
     return (
         *_absent_columns(sample.writer, writer, config),
+        *_position_of_changes(writer, config),
         *_shared_key(ruled_sample, writer, config),
         *_null_key(ruled_sample, writer, config),
         *_many_partitions(ruled_sample, writer, config),
@@ -240,6 +241,13 @@ def _no_column(setting: str, name: str, of: str, columns: Sequence[str]) -> Misf
     meant = did_you_mean(name, columns).removeprefix("; ")  # in brackets, since what it leads to follows
     text = f"{setting}: {name} is not a column of {of}{f' ({meant})' if meant else ''}"
     return Misfit(text) if loaded else Misfit(text, setting, _EFFECTS.get(setting))
+
+
+def _position_of_changes(writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:
+    if config.position is not None and writer.of_changes:
+        names = ", ".join(config.position_columns)
+        text = f"position: {names} is for rows of a query; leave it out, since changes of a log have a source position"
+        yield Misfit(text, "position", _EFFECTS["position"])
 
 
 def _shared_key(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:

@@ -76,6 +76,11 @@ class WriterSchema:
     fingerprint: str
     untyped: bool = False
 
+    @property
+    def of_changes(self) -> bool:
+        """Whether its records are changes of a log, Debezium's, and not rows alone."""
+        return self.shape != PLAIN
+
 
 def fingerprint(schema: Any) -> str:
     """32 hexadecimal digits of the schema's canonical JSON (sorted keys, no spaces)."""

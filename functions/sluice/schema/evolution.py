@@ -187,14 +187,20 @@ def evolve_empty(before: Mapping[str, str]) -> Evolution:
 
 
 def evolve_table(
-    before: Mapping[str, str] | None, row: RowSchema, config: TableConfig, *, untyped: bool = False
+    before: Mapping[str, str] | None,
+    row: RowSchema,
+    config: TableConfig,
+    *,
+    untyped: bool = False,
+    of_changes: bool = False,
 ) -> Evolution:
-    """`evolve` for a row of `row_for_table`, by the table's configuration; `untyped` is its writer's.
+    """`evolve` for a row of `row_for_table`, by the table's configuration; `untyped` and `of_changes` are its writer's.
 
     Raises SchemaFrozen where it would change a frozen table, and Incompatible also where two columns have one name;
-    where the position column is missing; where the column that marks deletions holds other values than text, whole
-    numbers and booleans; where a column of the key or of the partitions is an array or a map, whose text may vary; and
-    where the table would have more columns than its limits allow, since each object may bring other names.
+    where the position column is missing, or orders changes of a log, whose deletions have no value of it; where the
+    column that marks deletions holds other values than text, whole numbers and booleans; where a column of the key or
+    of the partitions is an array or a map, whose text may vary; and where the table would have more columns than its
+    limits allow, since each object may bring other names.
     """
     _check_names(row)
     for name in config.record_key + config.partition_by:
@@ -208,6 +214,13 @@ def evolve_table(
             )
     for name in config.position_columns:
         column = row.column(name)
+        if of_changes:
+            raise Incompatible(
+                f"The position column {name} would order changes of a log, whose deletions do not carry it",
+                column=name,
+                types=["" if column is None else column.spark_type, "a row of a query"],
+                next_step=_without_position(config, fixed=before is not None),
+            )
         if column is None:
             raise Incompatible(
                 f"The position column {name} is not a column of this schema",
@@ -278,6 +291,21 @@ def _by_rule(error: Incompatible, row: RowSchema, config: TableConfig, *, untype
             f"`sluice resume {config.lane}`, and retry"
         ),
         **error.facts,
+    )
+
+
+def _without_position(config: TableConfig, *, fixed: bool) -> str:
+    """The next step where changes have a source position, so that the rule needs no `position`."""
+    retry = f"`sluice quarantine retry --code {Incompatible.code} --table {config.table}`"
+    if not fixed:
+        return (
+            "Take `position` out of the rule in tables.yaml, since these changes are ordered by their source position, "
+            f"run `sluice config push`, then {retry}"
+        )
+    return (
+        "These changes are ordered by their source position, without `position`. Rebuild the table: `sluice pause "
+        f"{config.lane}`, `sluice rebuild table {config.table}`, take `position` out of the rule in tables.yaml, "
+        f"`sluice config push`, `sluice resume {config.lane}`, then {retry}"
     )
 
 

@@ -31,7 +31,7 @@ class SchemaFit:
         stored = self._columns.of(config.table)
         row = row_with_types(writer, config, stored or {})
         try:
-            evolve_table(stored, row, config, untyped=writer.untyped)
+            evolve_table(stored, row, config, untyped=writer.untyped, of_changes=writer.of_changes)
         except Incompatible as error:
             self._history.note(seen(config.table, writer.fingerprint, row, refused(error), at=self._now()))
             raise

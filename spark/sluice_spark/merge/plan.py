@@ -101,7 +101,7 @@ def plan_read(
             verdicts[writer.fingerprint] = evolve_empty(before or {})
             continue
         try:
-            alone = evolve_table(before, row, config, untyped=writer.untyped)
+            alone = evolve_table(before, row, config, untyped=writer.untyped, of_changes=writer.of_changes)
             merged = merge_schemas(agreed, row) if agreed is not None else row
             after = evolve_table(before, merged, config).target
             if not may_rewrite:

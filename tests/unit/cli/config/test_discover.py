@@ -378,7 +378,10 @@ def test_a_configuration_is_warned_of_columns_that_no_waiting_object_has():
     assert misfits(sample(sales(3)), table) == (
         "partition_by: dateidd is not a column of the objects that wait (did you mean dateid?)",
         "position: at is not a column of the objects that wait",
+        "position: at is for rows of a query; leave it out, since changes of a log have a source position",
     )
+    rows = schema(("salesid", "int"), ("at", "long"), meta=[])
+    assert misfits(sample([{"salesid": 1, "at": 1}], rows), replace(table, partition_by=())) == ()
 
 
 def test_a_column_of_operations_that_a_full_load_lacks_needs_no_yes():

@@ -1,6 +1,7 @@
 """The effect of a writer schema on a table, column by column, and the changes a stored type allows."""
 
 import pytest
+from builders import flattened
 
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.table import FREEZE, TableConfig
@@ -267,3 +268,17 @@ def test_a_frozen_table_goes_on_without_a_new_column_that_its_rule_excludes():
     config = frozen(columns=ColumnRules(exclude=("more",)))
     written = row_for_table(row(id="long", more="string"), config)
     assert evolve_table({"id": "bigint"}, written, config).verdict == "same"
+
+
+def test_no_column_orders_changes_of_a_log_whose_deletions_lack_it():
+    config = TableConfig("db.t", "db", "t", "x", ("id",), position="at")
+    columns = row(id="long", at="long")
+    assert evolve_table(None, columns, config).target["at"] == "bigint"
+    with pytest.raises(Incompatible, match="deletions do not carry it") as new:
+        evolve_table(None, columns, config, of_changes=True)
+    assert new.value.next_step.startswith("Take `position` out")
+    with pytest.raises(Incompatible) as fixed:
+        evolve_table({"id": "bigint", "at": "bigint"}, columns, config, of_changes=True)
+    assert "`sluice rebuild table db.t`" in fixed.value.next_step
+    rows_alone = read_writer_schema({"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}]})
+    assert not rows_alone.of_changes and read_writer_schema(flattened({"id": "int"})).of_changes
