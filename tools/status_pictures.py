@@ -17,8 +17,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from sluice.batch.claim import PendingObject
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome, RowErrorCount, Stage
+from sluice.objects import ObjectId
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.status.page import page
 from sluice_cli.status.past import Window, backlog, runs, table_pasts
@@ -285,6 +287,13 @@ def sample_batches() -> Iterator[PastBatch]:
             yield PastBatch(manifest, {name: outcome})
 
 
+def waits(number: int) -> PendingObject:
+    """A pending object of the sample; one became pending every 3.9 s."""
+    identity = ObjectId("bronze", f"waits-{number}", "v")
+    admitted_at = NOW - 2 * HOUR + number * 3_900
+    return PendingObject(identity, "shop.orders", 200_000, admitted_at, None, "avro", "shop.public.orders", 0, 0, 0)
+
+
 def sample_page(status: dict[str, Any] | None = None, **more: Any) -> str:
     """The page of the invented stack, or of another document of its state."""
     window = Window(NOW - 24 * HOUR, NOW)
@@ -311,7 +320,7 @@ def sample_page(status: dict[str, Any] | None = None, **more: Any) -> str:
         now=NOW,
         window=window,
         tables=table_pasts(batches),
-        backlog=backlog(batches, [NOW - 2 * HOUR + each * 3_900 for each in range(1_840)], window),
+        backlog=backlog(batches, [waits(number) for number in range(1_840)], window),
         runs=runs(batches, items, NOW),
         unread=0,
         stack="sluice",

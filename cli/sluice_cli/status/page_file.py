@@ -14,12 +14,15 @@ from typing import Any
 
 from urllib3.exceptions import HTTPError
 
+from sluice.batch.claim import PendingObject
 from sluice.config.document import Configuration
 from sluice.errors import SluiceError, UsageError
 from sluice.ledger.ports import Ledger
+from sluice.ledger.records import RETRIED
+from sluice.objects import ObjectId
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.objects import Objects, SkippedDocument
-from sluice_aws.s3.past_batches import PastBatches
+from sluice_aws.s3.past_batches import PastBatch, PastBatches
 from sluice_aws.stack import DEPLOYED, Target
 from sluice_cli.errors import plain_reason
 from sluice_cli.status.overview import gather
@@ -29,7 +32,7 @@ from sluice_cli.terminal.output import human_age, say, stderr_console
 from sluice_cli.terminal.run import AWS_ERRORS, debugging, unanswered
 from sluice_read.moments import clock, point_in_time
 
-# Limits of the page: manifests read, waiting objects per table, batches whose runs are read.
+# Limits of the page: manifests read, waiting objects per table and decisions, batches whose runs are read.
 MANIFESTS, WAITING, RUNS = 2_000, 5_000, 200
 # What ends a look, and not the watch: AWS, its connection, and what stands in the stack's own documents.
 UNANSWERED = (*AWS_ERRORS, SluiceError, OSError, HTTPException, HTTPError)
@@ -89,6 +92,7 @@ class PageFile:
             listed = {item["run"]: item for item in islice(self._ledger.history.runs(), RUNS) if _began(item) >= since}
             read = {name: self._ledger.history.run(name) for name in dict.fromkeys(named) if name not in listed}
             items = {**listed, **read}
+            retries = self._retries(batches, waiting, since)
         window = shown_window(since, now, batches)
         oldest: dict[str, str] = {}
         for item in sorted(waiting, key=lambda item: item.admitted_at):
@@ -98,20 +102,25 @@ class PageFile:
             document=document,
             window=window,
             tables=table_pasts(batches),
-            backlog=backlog(
-                batches,
-                (
-                    item.admitted_at if item.rebuilt_at is None else item.rebuilt_at
-                    for item in waiting
-                    if item.first_batch is None and not item.merged
-                ),
-                window,
-            ),
+            backlog=backlog(batches, waiting, window, retries),
             runs=runs(batches, {name: item for name, item in items.items() if item is not None}, now),
             oldest=oldest,
             unread=self._past.unread,
             skipped=tuple(self._past.skipped),
         )
+
+    def _retries(
+        self, batches: Sequence[PastBatch], waiting: Sequence[PendingObject], since: int
+    ) -> Mapping[ObjectId, Sequence[int]]:
+        """When each object was retried since then (epoch ms), oldest first. Reads nothing where no object was."""
+        claimed = (item.attempt for batch in batches for item in batch.manifest.objects)
+        if not any(item.attempt for item in waiting) and not any(claimed):
+            return {}
+        found: dict[ObjectId, list[int]] = {}
+        for decision in islice(self._ledger.quarantine.decisions(since=since), WAITING):
+            if decision.verb == RETRIED:
+                found.setdefault(decision.id, []).append(decision.at)
+        return {identity: sorted(times) for identity, times in found.items()}
 
     def write(self, shown: Look, *, every_s: float | None = None, note: str | None = None) -> None:
         """Write the page of a look. With `every_s`, the pause of a watch, the file is replaced whole."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
+from types import MappingProxyType
 from typing import Any
 
+from sluice.batch.claim import PendingObject
 from sluice.batch.merged_again import new_changes, new_objects
 from sluice.batch.outcome import COMMITTED
+from sluice.objects import ObjectId
 from sluice_aws.s3.past_batches import PastBatch, batches_by_run
 
 BINS = 144
@@ -132,25 +135,45 @@ def table_pasts(batches: Iterable[PastBatch]) -> tuple[TablePast, ...]:
     )
 
 
-def backlog(batches: Iterable[PastBatch], waiting: Iterable[int], window: Window) -> tuple[int, ...]:
+def backlog(
+    batches: Iterable[PastBatch],
+    waiting: Iterable[PendingObject],
+    window: Window,
+    retries: Mapping[ObjectId, Sequence[int]] = MappingProxyType({}),
+) -> tuple[int, ...]:
     """The largest number of objects that were admitted but not readable, in each of BINS equal parts of the window.
 
-    `waiting` holds for each object that waits now since when it does (epoch ms). An object that is set aside leaves the
-    backlog with its part. One that is replayed was readable all the time, and is in no backlog; one of a rebuilt table
-    waits since the rebuild.
+    `waiting` are the objects that wait now. An object that is set aside leaves the backlog with its part, and is in it
+    again from its retry: `retries` has the known times of these (epoch ms), oldest first. One that is replayed was
+    readable all the time, and is in no backlog; one of a rebuilt table waits since the rebuild.
     """
     steps: dict[int, int] = {}
-    for batch in batches:
+    left: dict[ObjectId, int] = {}  # when a batch last settled the object
+
+    def again(identity: ObjectId, admitted_at: int, rebuilt_at: int | None, until: int | None) -> int | None:
+        """When the object began to wait for a batch that was claimed then; None if that isn't known."""
+        known = [admitted_at if rebuilt_at is None else rebuilt_at]
+        known += [at for at in retries.get(identity, ()) if until is None or at <= until]
+        began = max(known)
+        return began if began >= left.get(identity, began) else None
+
+    for batch in sorted(batches, key=lambda item: (item.manifest.created_at, item.manifest.batch)):
+        claimed = batch.manifest.created_at
         for table, part in batch.manifest.tables.items():
             outcome = batch.outcomes.get(table)
             if outcome is None:
                 continue
             for item in (item for item in part.objects if not item.was_readable):
-                began = item.admitted_at if item.rebuilt_at is None else item.rebuilt_at
+                since = again(item.id, item.admitted_at, item.rebuilt_at, claimed)
+                began = claimed if since is None else since
                 steps[began] = steps.get(began, 0) + 1
                 steps[outcome.readable_at] = steps.get(outcome.readable_at, 0) - 1
-    for began in waiting:
-        steps[began] = steps.get(began, 0) + 1
+                left[item.id] = outcome.readable_at
+    for each in waiting:
+        if each.first_batch is None and not each.merged:
+            since = again(each.id, each.admitted_at, each.rebuilt_at, None)
+            began = left[each.id] if since is None else since
+            steps[began] = steps.get(began, 0) + 1
     highest = [0] * BINS
     level = 0
     filled = 0  # the bin up to which `highest` is set

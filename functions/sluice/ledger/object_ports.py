@@ -176,8 +176,8 @@ class QuarantineLedger(Protocol):
         """Every decision about one object, oldest first."""
         ...
 
-    def decisions(self) -> Iterator[Decision]:
-        """Every decision, oldest first within each shard. May lag by a second."""
+    def decisions(self, *, since: int | None = None) -> Iterator[Decision]:
+        """Every decision, oldest first within each shard; with `since` (epoch ms), from then on. May lag a second."""
         ...
 
 

@@ -106,10 +106,10 @@ class DynamoDbQuarantine:
         pages = self._table.query(items.decisions_partition(identity))
         return [_decision(stored) for page in pages for stored in page]
 
-    def decisions(self) -> Iterator[Decision]:
-        """Every decision, oldest first within each shard."""
+    def decisions(self, *, since: int | None = None) -> Iterator[Decision]:
+        """Every decision, oldest first within each shard. With `since` (epoch ms), only those from then on."""
         for partition in items.listed_partitions(items.DECISIONS):
-            for page in self._table.query_index(partition):
+            for page in self._table.query_index(partition, since=None if since is None else items.listed_at(since)):
                 yield from sorted(
                     map(_decision, self._table.get_many(page)), key=lambda decision: (decision.at, decision.id)
                 )

@@ -5,22 +5,27 @@ import shlex
 import time
 from html.parser import HTMLParser
 from http.client import IncompleteRead
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
+from emulation.merged_stack import Merged
 from emulation.stack import NOW
 from rich.console import Console
 from urllib3.exceptions import ProtocolError
 
 from sluice.errors import UnreadableManifest, UsageError
 from sluice.ledger import keys as items
+from sluice.ledger.records import RETRIED, Decision
 from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import LedgerBusy
 from sluice_cli.main import run
 from sluice_cli.status import page_file
 from sluice_cli.status import top as top_command
 from sluice_cli.status.overview import gather
+from sluice_cli.status.past import BINS
+from sluice_cli.terminal.output import chosen_target
 from tools.status_pictures import sample_status
 
 
@@ -77,6 +82,20 @@ def test_the_page_counts_runs_that_had_no_batch(stack, tmp_path):
     assert run(["status", "--html", "page.html", "--since", "1d"]) == 0
     texts = " ".join(Elements((tmp_path / "page.html").read_text(encoding="utf-8")).texts)
     assert "2 runs, " in texts and "run-a" in texts and "run-old" not in texts
+
+
+def test_the_backlog_of_the_page_has_a_retried_object_only_since_its_retry(stack):
+    merged, retried_at = Merged(stack), NOW + 100_000
+    _, (_, bad) = merged.merge("a", "bad", at=1, bad=["bad"])
+    record = stack.ledger.objects.get([bad])[bad]
+    decision = Decision(bad, RETRIED, retried_at, "sluice quarantine retry", "me", record.state, batch=record.batch)
+    assert stack.ledger.quarantine.retry(record, record, decision)
+    target = chosen_target("s")
+    look = page_file.PageFile(target, stack.ledger, lambda: None, Path("page.html"), "1d").look(NOW + 144_000)
+    began = int(look.window.at(retried_at) * BINS)
+    assert set(look.backlog[began:]) == {1}
+    middle = int(look.window.at(NOW + 50_000) * BINS)
+    assert set(look.backlog[middle:began]) == {0}, "it was in quarantine"
 
 
 def sleeping(monkeypatch, *between):

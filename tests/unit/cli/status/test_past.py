@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+from sluice.batch.claim import PendingObject
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, QUARANTINED, Outcome, Stage
+from sluice.objects import ObjectId
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.ops.runs import summaries
 from sluice_cli.status.html import Node, joined, tag
@@ -34,14 +36,27 @@ def batch(name, run, claimed, *admitted, readable=None, read=5, state=COMMITTED,
     return PastBatch(manifest, {"crm.user": outcome})
 
 
+def waits(at, name="b-9", **more):
+    identity = ObjectId("b", f"{name}-{at}", "v")
+    return PendingObject(identity, "crm.user", 1, T + at, None, "avro", "t", 0, 0, 0, **more)
+
+
+def retried(name, claimed, readable):
+    """The batch of an object of b-1 that was quarantined and retried."""
+    again = batch("b-1", "r", claimed, 10_000, readable=readable)
+    (item,) = again.manifest.objects
+    part = replace(again.manifest.tables["crm.user"], objects=(replace(item, attempt=1),))
+    return PastBatch(replace(again.manifest, batch=name, tables={"crm.user": part}), again.outcomes)
+
+
 def test_the_backlog_counts_an_object_from_its_admission_until_it_is_readable():
-    bins = backlog([batch("b-1", "r", 20_000, 10_500, 15_500, readable=30_500)], [T + 140_500], WINDOW)
+    bins = backlog([batch("b-1", "r", 20_000, 10_500, 15_500, readable=30_500)], [waits(140_500)], WINDOW)
     assert len(bins) == BINS
     assert [bins[at] for at in (9, 10, 14, 15, 30, 31, 139, 140, 143)] == [0, 1, 1, 2, 2, 0, 0, 1, 1]
 
 
 def test_what_was_waiting_before_the_window_is_in_its_first_bin():
-    bins = backlog([batch("b-1", "r", 1_000, -50_000, readable=5_500)], [T - 9_000_000], WINDOW)
+    bins = backlog([batch("b-1", "r", 1_000, -50_000, readable=5_500)], [waits(-9_000_000)], WINDOW)
     assert bins[0] == 2 and bins[5] == 2 and bins[6] == 1 and bins[-1] == 1
 
 
@@ -50,6 +65,29 @@ def test_a_young_stack_fills_its_window():
     assert shown_window(T - 86_400_000, T + 100_000, known) == Window(T - 20_000, T + 100_000)
     assert shown_window(T + 50_000, T + 100_000, known) == Window(T + 50_000, T + 100_000)
     assert shown_window(T, T + 100_000, []) == Window(T, T + 100_000)
+
+
+def test_a_retried_object_is_in_the_backlog_once_and_not_while_in_quarantine():
+    first = batch("b-1", "r", 20_000, 10_000, readable=30_000, state=QUARANTINED, instant=None)
+    again, pending = retried("b-2", 90_000, 99_000), waits(10_000, "b-1", attempt=1)
+    times = {pending.id: [T + 80_500]}
+    for known, waiting, last in (([again, first], [], 99), ([first], [pending], 143)):
+        bins = backlog(known, waiting, WINDOW, times)
+        assert max(bins) == 1
+        assert [bins[at] for at in (9, 10, 29, 31, 79, 80, 98)] == [0, 1, 1, 0, 0, 1, 1]
+        assert [at for at, n in enumerate(bins) if n][-1] == last
+
+
+def test_a_retry_at_an_unknown_time_counts_an_object_only_once():
+    first = batch("b-1", "r", 20_000, 10_000, readable=30_000, state=QUARANTINED, instant=None)
+    bins = backlog([retried("b-2", 90_000, 99_000), first], [], WINDOW)
+    assert [bins[at] for at in (10, 29, 31, 89, 90, 98, 100)] == [1, 1, 0, 0, 1, 1, 0], "from its claim"
+    assert set(backlog([first], [waits(10_000, "b-1", attempt=1)], WINDOW)[10:]) == {1}
+
+
+def test_an_object_that_is_replayed_is_in_no_backlog():
+    waiting = [waits(1_000, first_batch="b-1"), waits(2_000, merged=True)]
+    assert sum(backlog([], waiting, WINDOW)) == 0
 
 
 def test_an_open_batch_is_no_backlog_of_its_own():
