@@ -197,9 +197,7 @@ def backlog_once(objects: int, mb: float, tables: int, given: Assumptions = Assu
     lane = LaneConfig()
     batches = max(ceil(objects / lane.batch_objects), ceil(mb * MILLION / lane.batch_bytes))
     commits_s = batches * ceil(tables / TABLES_AT_ONCE) * given.commit_s
-    busy_s = max(
-        60.0, given.start_s + _work_s(Load("", tables, 1.0, objects, mb), given.most_executors, commits_s, given)
-    )
+    busy_s = given.start_s + _work_s(Load("", tables, 1.0, objects, mb), given.most_executors, commits_s, given)
     other = other_usd(Throughput(objects, batches, batches * tables, busy_s), given)
     return Once(busy_s, busy_s / 3600 * _workers_usd(given, given.most_executors) + sum(other.values()))
 

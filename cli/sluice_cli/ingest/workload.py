@@ -10,13 +10,15 @@ from typing import Annotated, Any
 
 import typer
 
-from sluice.cost import backlog_once
+from sluice.cost import Assumptions, Once, backlog_once
 from sluice.prices import AS_OF, REGION
 from sluice_aws.stack import LOCAL, Target
 from sluice_cli.terminal.output import counted, human_age, human_bytes, visible
 
 TABLES_SHOWN = 20
 RATE = 200
+SHOWN_FROM_S = 60  # of a local estimate, which is too rough for less
+_DEPLOYED, _LOCALLY = Assumptions(), Assumptions(start_s=0.0)
 Rate = Annotated[
     int, typer.Option("--rate", metavar="N", min=1, max=10_000, help="Maximum number of objects per second.")
 ]
@@ -40,13 +42,17 @@ class Workload:
         """The number of objects."""
         return sum(self.objects.values())
 
-    def seconds(self, rate: float) -> float:
-        """The time until all of it is merged, by the estimate. `rate` objects per second become pending at most."""
-        return max(self.total / rate, self._once().seconds)
+    def seconds(self, rate: float, *, local: bool = False) -> float:
+        """The time until all of it is merged, by the estimate. `rate` objects per second become pending at most.
+
+        A run of a deployed stack has to start first. A `local` one starts within seconds.
+        """
+        return max(self.total / rate, self._once(_LOCALLY if local else _DEPLOYED).seconds)
 
     def described(self, target: Target, rate: int) -> dict[str, Any]:
         """The JSON form, with the estimate. The local stack costs nothing."""
-        usd = None if target.kind == LOCAL else round(self._once().usd, 4)
+        local = target.kind == LOCAL
+        usd = None if local else round(self._once(_DEPLOYED).usd, 4)
         return {
             "objects": self.total,
             "bytes": sum(self.bytes.values()),
@@ -55,7 +61,7 @@ class Workload:
             },
             "left": dict(sorted(self.left.items())),
             "estimate": {
-                "seconds": round(self.seconds(rate)),
+                "seconds": round(self.seconds(rate, local=local)),
                 "usd": usd,
                 "prices": {"as_of": AS_OF, "region": REGION},
             },
@@ -71,16 +77,19 @@ class Workload:
             yield f"  and {counted(len(self.objects) - TABLES_SHOWN, 'more table')} (--json lists all)"
         for reason, number in sorted(self.left.items()):
             yield f"left: {counted(number, 'object')}: {visible(reason)}"
-        if self.total:
-            cost = (
-                ""
-                if target.kind == LOCAL
-                else f", {self._once().usd:.2f} US dollars (list prices of {REGION}, {AS_OF})"
+        local = target.kind == LOCAL
+        seconds = round(self.seconds(rate, local=local))
+        if local and seconds >= SHOWN_FROM_S:
+            yield f"estimate: about {human_age(seconds * 1000)}"
+        elif self.total and not local:
+            usd = self._once(_DEPLOYED).usd
+            yield (
+                f"estimate: about {human_age(seconds * 1000)} with the start of a run, {usd:.2f} US dollars "
+                f"(list prices of {REGION}, {AS_OF})"
             )
-            yield f"estimate: about {human_age(round(self.seconds(rate)) * 1000)}{cost}"
 
-    def _once(self) -> Any:
-        return backlog_once(self.total, sum(self.bytes.values()) / 1e6, len(self.objects))
+    def _once(self, given: Assumptions) -> Once:
+        return backlog_once(self.total, sum(self.bytes.values()) / 1e6, len(self.objects), given)
 
 
 class Throttle:

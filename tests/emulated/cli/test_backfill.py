@@ -6,6 +6,7 @@ from emulation.stack import describe
 
 from sluice.errors import SluiceError
 from sluice_aws.admission.admit import Admission
+from sluice_aws.stack import LOCAL, Target
 from sluice_cli.ingest.backfill import Backfill
 from sluice_cli.ingest.workload import Throttle, Workload
 from sluice_cli.main import run
@@ -137,3 +138,15 @@ def test_the_estimate_grows_with_objects_bytes_and_rate():
         many.add("a.b", 10_000_000)
     assert few.seconds(200) < many.seconds(200) < many.seconds(0.5)
     assert Workload().seconds(1) == 0
+
+
+def test_a_local_estimate_has_no_start_of_a_run_and_is_not_shown_below_a_minute():
+    local = Target(LOCAL, "local", "r", "bronze", "silver", "artifacts", "ledger", "the local stack")
+    few, many = Workload(), Workload()
+    for _ in range(4):
+        few.add("a.b", 10)
+    many.add("a.b", 10_000_000_000)
+    assert few.described(local, 200)["estimate"]["seconds"] < 10 < 60 <= few.seconds(200)
+    assert not any("estimate" in line for line in few.lines(local, 200))
+    shown = list(many.lines(local, 200))[-1]
+    assert shown.startswith("estimate: about ") and "start of a run" not in shown
