@@ -37,6 +37,9 @@ from sluice_read.moments import clock, instant_of, iso, point_in_time, refuse_ba
 
 LIMIT, LARGEST_LIMIT = 50, 100_000
 REPLAYED = "Of a replayed object, readable is when its rows first were; claimed, batch and run are the replay's"
+CLAIMED_AGAIN = (
+    "Other batches claimed objects since: claimed, readable and run are this batch's, the state is the present one"
+)
 COLUMNS = ("put", "admitted", "claimed", "readable", "state", "table", "batch", "run", "changes", "bytes", "key")
 
 
@@ -155,7 +158,7 @@ def history(
 def print_history(found: Gathered, sums: Mapping[str, Any]) -> None:
     """Print the found objects and their sums as `totals` counts them."""
     short, now = sys.stdout.isatty(), epoch_ms()
-    rows = [_row(entry, short, now) for entry in found.entries]
+    rows = [_row(entry, short, now, of_batch=found.of_batch) for entry in found.entries]
     # A reason is a sentence: in a terminal it has a column of its own, or a line below its row.
     reasons = [(_reason(entry) or "-",) if short else () for entry in found.entries]
     explained = any(each not in ((), ("-",)) for each in reasons)
@@ -184,7 +187,10 @@ def print_history(found: Gathered, sums: Mapping[str, Any]) -> None:
         these = f"{'this table' if len(tables) == 1 else 'these tables'} in {'it' if sums['batches'] == 1 else 'them'}"
         more = f"; {counted(others, 'object')} of {these} {'is' if others == 1 else 'are'} not shown" if others else ""
         say(f"{counted(new_changes(counts), 'change')} in {batches}{more}")
-    if any(entry.replayed for entry in found.entries):
+    if found.of_batch:
+        if any(entry.last_claim is None for entry in found.entries):
+            say(CLAIMED_AGAIN)
+    elif any(entry.replayed for entry in found.entries):
         say(REPLAYED)
     if found.more:
         pages = "" if found.of_batch else f"--before {iso(found.entries[0].since)} shows them, "
@@ -233,14 +239,16 @@ def _others(entries: Iterable[Entry], batches: Iterable[PastBatch]) -> int:
     return len(held - set(shown))
 
 
-def _row(entry: Entry, short: bool, now: int) -> tuple[str, ...]:
-    claim = entry.last_claim
+def _row(entry: Entry, short: bool, now: int, *, of_batch: bool) -> tuple[str, ...]:
+    """The cells of an entry: of its last claim, or of its only known one where the objects `of_batch` are shown."""
+    claim = _claim_of_batch(entry) if of_batch else entry.last_claim
+    readable_at = (None if claim is None else claim.readable_at) if of_batch else entry.readable_at
     began = (entry.record.noticed_at if entry.record else None) or entry.put_at
     return (
         (_time(began, now) if short else clock(began)) + (" (gone)" if entry.put_at is None else ""),
         _after(entry.record.admitted_at if entry.record else None, began),
         _after(claim.claimed_at if claim else None, began),
-        _after(entry.readable_at, began),
+        _after(readable_at, began),
         _state(entry, short),
         (entry.record.table if entry.record else None) or "-",
         claim.batch if claim else "-",
@@ -249,6 +257,10 @@ def _row(entry: Entry, short: bool, now: int) -> tuple[str, ...]:
         str(entry.record.size) if entry.record else "-",
         visible(entry.id.key),
     )
+
+
+def _claim_of_batch(entry: Entry) -> Claim | None:
+    return entry.last_claim or (entry.claims[-1] if entry.claims else None)
 
 
 def _time(at: int | None, now: int) -> str:

@@ -47,7 +47,8 @@ BATCH_STAGES: Mapping[str, str] = {
 _BETWEEN: Mapping[tuple[str, str], tuple[str, str, str]] = {
     ("settle", "announce"): ("close", WAITING, "other tables of the batch"),
 }
-_BETWEEN_STAGES = ("between", SPARK, "the driver, between two stages")
+BETWEEN = "between"
+_BETWEEN_STAGES = (BETWEEN, SPARK, "the driver, between two stages")
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from sluice_cli.terminal.output import (
     Json,
     Stack,
     chosen_target,
+    counted,
     described_documents,
     print_json,
     print_line,
@@ -24,12 +25,14 @@ from sluice_cli.terminal.output import (
     say_skipped,
     visible,
 )
-from sluice_cli.trace.stages import ReplayTrace, Trace, describe_trace, trace_of
+from sluice_cli.terminal.window import shown
+from sluice_cli.trace.stages import UNSEEN, ReplayTrace, Trace, describe_trace, trace_of
 from sluice_cli.trace.tracking import Tracker, tracker
 from sluice_cli.trace.waterfall import stretch_lines, summary, svg, text_lines
 from sluice_read.moments import clock
 
 PIPE_WIDTH = 120
+OTHERS_SHOWN = 5
 # Moments that are shown above.
 _SHOWN_ABOVE = ("put", "noticed", "claimed", "readable", "replayed")
 
@@ -93,9 +96,23 @@ def _traced(sources: Tracker, key: str, version: str | None) -> Trace:
     versions = found.versions
     identity, record = _chosen(versions, found.key, version)
     if version is None and len(versions) > 1:
-        others = ", ".join(item.version for item in versions if item != identity)
-        say(f"The newest of {len(versions)} versions; the others: {others}")
+        _say_others(versions, identity)
     return trace_of(sources.facts(identity, record))
+
+
+def _say_others(versions: Mapping[ObjectId, ObjectRecord | None], traced: ObjectId) -> None:
+    """Say which version is traced, and the command for each other one, newest first."""
+    say(f"This is the newest of {len(versions):,} versions, {_state(versions[traced])}. The others:")
+    others = [(item, record) for item, record in reversed(list(versions.items())) if item != traced]
+    for item, record in others[:OTHERS_SHOWN]:
+        say(f"  {_state(record)}: {shown(['trace', visible(item.key), '--version', visible(item.version)])}")
+    if len(others) > OTHERS_SHOWN:
+        older = counted(len(others) - OTHERS_SHOWN, "older version")
+        say(f"  {older}: {shown(['history', '--key', visible(traced.key)])}")
+
+
+def _state(record: ObjectRecord | None) -> str:
+    return UNSEEN if record is None else record.state
 
 
 def _chosen(

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from sluice_cli.terminal.colours import DARK, LIGHT
-from sluice_cli.terminal.output import marked_up, shortened, visible, wrapped
-from sluice_cli.trace.stages import ARRIVAL, LEDGER, SPARK, WAITING, Stretch, Trace
+from sluice_cli.terminal.output import counted, marked_up, shortened, visible, wrapped
+from sluice_cli.trace.stages import ARRIVAL, BETWEEN, LEDGER, SPARK, WAITING, Stretch, Trace
 from sluice_read.moments import clock
 
 _BAR = "█"
@@ -70,12 +70,17 @@ def text_lines(trace: Trace, width: int) -> list[Text]:
 
 
 def stretch_lines(spans: Sequence[Stretch], width: int, since: str = "after put") -> list[Text]:
-    """A line for each stretch. `since` heads the column of the times from the first one's begin."""
+    """A line for each stretch. `since` heads the column of the times from the first one's begin.
+
+    Times between stages that are shorter than a cell have one line together, the last one.
+    """
     scale = _scale(spans, min(max(width - _NAME - 2 * _NUMBER - 6, MIN_BAR), MAX_BAR))
     if scale is None:
         return []
     lines = [Text(f"{'':<{_NAME}}{since:>{_NUMBER}}{'took':>{_NUMBER}}", style="bright_black")]
-    for span in spans:
+    cell_ms = scale.ms / scale.length
+    short = [span for span in spans if span.name == BETWEEN and span.ms < cell_ms]
+    for span in (span for span in spans if span not in short):
         first = int(scale.at(span.began_at))
         cells = int(scale.at(span.ended_at)) - first
         bar = " " * first + (_BAR * cells if cells else _SHORT)
@@ -96,6 +101,10 @@ def stretch_lines(spans: Sequence[Stretch], width: int, since: str = "after put"
         )
         if below:
             lines += [Text(line, "bright_black") for line in wrapped(f"{'':<{_NAME}}{below}", width)]
+    if short:
+        took = f"{'':>{_NUMBER}}{_seconds(sum(span.ms for span in short)):>{_NUMBER}}  "
+        note = f"{counted(len(short), 'gap')} between stages"
+        lines.append(Text.assemble((f"{BETWEEN:<{_NAME}}", "bold"), took, (note, "bright_black")))
     return lines
 
 

@@ -442,6 +442,44 @@ def test_a_row_in_a_narrow_terminal_names_long_keys_in_a_form_that_trace_takes(t
         assert run(["trace", word]) == 0 and word[-15:] in capsys.readouterr().out.splitlines()[0]
 
 
+def test_the_history_of_a_batch_shows_it_for_objects_that_were_replayed_since(traced, capsys):
+    one = traced.put("a.json", (1, "c", 1, "x", "a"))
+    first = traced.merged(one, read=1)
+    record = traced.stack.ledger.objects.get([one])[one]
+    traced.stack.ledger.rebuilds.replay([record], "main", {}, traced.at, while_paused=False)
+    second = traced.merged(one, read=1, instant=None)
+    for asked, note in ((first, True), (second, False)):
+        capsys.readouterr()
+        assert run(["history", "--batch", asked]) == 0
+        printed = capsys.readouterr()
+        cells = dict(zip(*(line.split("\t") for line in printed.out.splitlines()), strict=True))
+        assert (cells["batch"], cells["run"], cells["state"]) == (asked, "run-1", "committed (replayed)")
+        assert cells["claimed"].startswith("+") and cells["readable"].startswith("+")
+        assert ("Other batches claimed objects since" in printed.err) == note
+
+
+def test_a_trace_names_the_command_for_each_other_version_and_its_state(traced, capsys):
+    old = traced.put("it's a.json", (1, "c", 1, "x", "a"))
+    traced.merged(old, read=1)
+    new = traced.put(old.key, (1, "u", 2, "x", "b"), state=items.SUPERSEDED)
+    assert run(["trace", old.key]) == 0
+    printed = capsys.readouterr()
+    assert f"This is the newest of 2 versions, {items.SUPERSEDED}. The others:\n" in printed.err
+    (state, command) = re.search(r"^  (\w+): `sluice (.*)`$", printed.err, re.MULTILINE).groups()
+    assert state == "committed" and new.version not in printed.err
+    assert run(shlex.split(command)) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith(f"{old.key}\n") and "newest of" not in shown.err
+
+
+def test_a_trace_of_many_versions_names_the_newest_and_where_the_rest_is(traced, capsys):
+    versions = [traced.put("a.json", (1, "c", number, "x", "a")) for number in range(9)]
+    assert run(["trace", "a.json"]) == 0
+    err = capsys.readouterr().err
+    assert [each.version in err for each in versions] == [False] * 3 + [True] * 5 + [False]
+    assert "  3 older versions: `sluice history --key a.json`\n" in err
+
+
 def test_an_object_that_is_replayed_or_merged_after_a_rebuild_says_so(traced, capsys):
     replayed, rebuilt = (traced.put(f"{name}.json", (1, "c", 1, "x", "a")) for name in "ab")
     traced.merged(replayed, rebuilt, read=2)

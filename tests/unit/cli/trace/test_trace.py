@@ -12,9 +12,9 @@ from sluice.batch.outcome import Outcome, Stage
 from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.terminal.output import marked_up, shortened, visible
-from sluice_cli.trace.stages import TraceFacts, describe_trace, trace_of
+from sluice_cli.trace.stages import Stretch, TraceFacts, describe_trace, trace_of
 from sluice_cli.trace.trace import print_trace
-from sluice_cli.trace.waterfall import summary, svg, text_lines
+from sluice_cli.trace.waterfall import stretch_lines, summary, svg, text_lines
 from sluice_formats.errors import CorruptObject
 
 T = 1_700_000_000_000
@@ -293,15 +293,29 @@ def test_the_lines_show_every_period_within_the_width():
     lines = [line.plain for line in text_lines(trace_of(FACTS), 100)]
     assert max(map(len, lines)) <= 100
     periods = [line for line in lines if not line.startswith(" ")]  # others explain the period above
-    assert [line.split()[0] for line in periods] == [*(name for name, *_ in spans(trace_of(FACTS))), "readable"]
-    assert "7.580 s" in periods[2] and periods[2].count("█") > periods[9].count("█") > 0
+    drawn = [name for name, *_ in spans(trace_of(FACTS)) if name != "between"]
+    assert [line.split()[0] for line in periods] == [*drawn, "between", "readable"]
+    assert "7.580 s" in periods[2] and periods[2].count("█") > periods[8].count("█") > 0
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 160])
 def test_every_period_has_its_explanation_at_any_width(width):
     text = "\n".join(line.plain for line in text_lines(trace_of(FACTS), width))
-    notes = [span.note for span in trace_of(FACTS).spans if span.note]
+    notes = [span.note for span in trace_of(FACTS).spans if span.note and span.name != "between"]
+    assert "1 gap between stages" in text
     assert "other tables of the batch" in notes and [note for note in notes if note not in text] == []
+
+
+def test_short_times_between_stages_have_one_line_together():
+    gaps = [
+        Stretch("between", "spark", T + at, T + at + ms, "the driver, between two stages")
+        for at, ms in ((1_000, 4), (2_000, 12), (3_000, 5_000))
+    ]
+    spans = [Stretch("read", "spark", T, T + 1_000), *gaps, Stretch("commit", "spark", T + 12_000, T + 20_000)]
+    shown = [line.plain for line in stretch_lines(spans, 160)]
+    assert [line.split()[0] for line in shown[1:]] == ["read", "between", "commit", "between"]
+    assert shown[-1] == "between                   0.016 s  2 gaps between stages"
+    assert "5.000 s" in shown[2] and not any("short" in line.plain for line in stretch_lines(spans[:1], 100))
 
 
 def test_the_picture_is_one_document_with_nothing_to_fetch_and_every_name_escaped():
