@@ -344,7 +344,7 @@ def _list_decided(target: Target, ledger: Ledger, choice: Selection, limit: int,
             (
                 item.id.hash[:SHORT_ID],
                 item.verb,
-                str(item.rows or "-"),
+                f"{item.rows:,}" if item.rows else "-",
                 item.table or "-",
                 item.code or "-",
                 human_age(now - item.at),

@@ -27,7 +27,7 @@ def print_lines(shown: Sequence[ObjectRecord], newer: NewerVersions, now: int) -
             (
                 record.id.hash[:SHORT_ID],
                 kind(record),
-                str(record.quarantined_rows or "-"),
+                f"{record.quarantined_rows:,}" if record.quarantined_rows else "-",
                 record.table or "-",
                 ", ".join(codes(record)) or "-",
                 human_age(now - int(record.listed_at)) if record.listed_at else "-",
@@ -63,7 +63,7 @@ def print_groups(shown: Sequence[ObjectRecord], newer: NewerVersions, now: int) 
                 (
                     record.id.hash[:SHORT_ID],
                     kind(record),
-                    str(record.quarantined_rows or "-"),
+                    f"{record.quarantined_rows:,}" if record.quarantined_rows else "-",
                     human_age(now - int(record.listed_at)) if record.listed_at else "-",
                     record.id.key,
                 )

@@ -99,7 +99,7 @@ def show(
                 each.lane,
                 human_age(now - each.pointer.created_at),
                 part.table,
-                str(part.objects),
+                f"{part.objects:,}",
                 human_bytes(part.bytes),
                 str(part.attempts),
                 _next(part, now),

@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sluice_cli.terminal.output import human_age, marked_up
+from sluice_cli.terminal.output import QUANTITY, human_age, marked_up
 
+_QUANTITY = re.compile(QUANTITY)
 _VOID = frozenset({"meta", "br", "hr", "wbr", "rect", "line", "path"})
 
 
@@ -31,8 +32,13 @@ def tag(name: str, /, *children: object, **attributes: object) -> Node:
 def joined(*children: object) -> Node:
     """Nodes and texts in sequence."""
     return Node(
-        "".join(child if isinstance(child, Node) else marked_up(str(child)) for child in children if child is not None)
+        "".join(child if isinstance(child, Node) else _text(str(child)) for child in children if child is not None)
     )
+
+
+def _text(text: str) -> str:
+    """A text whose numbers stay with their units."""
+    return _QUANTITY.sub(lambda found: found[0].replace(" ", "\u00a0"), marked_up(text))
 
 
 def _attribute(name: str) -> str:
@@ -49,7 +55,7 @@ CHECK = "M.8 6.8 2.6 5 5 7.2 9.4 1.8 11.2 3.3 5.2 10.6Z"
 CROSS = "M2.8 1 6 4.2 9.2 1 11 2.8 7.8 6 11 9.2 9.2 11 6 7.8 2.8 11 1 9.2 4.2 6 1 2.8Z"
 
 
-_PARTS = re.compile(r"[^._]*[._]+|[^._]+")
+_BREAKS = re.compile(r"(?<=\w[/._=-])(?=[^\s/._=-])")  # of a name or key; not behind the dashes of an option
 
 
 @dataclass(frozen=True)
@@ -90,9 +96,8 @@ def head(value: str, link: str | None = None) -> Cell:
 
 
 def breakable(name: str) -> Node:
-    """A name that may break after its dots and underscores."""
-    first, *rest = _PARTS.findall(name) or [""]
-    return joined(first, *(each for part in rest for each in (tag("wbr"), part)))
+    """A name or key that may break after `/ . _ - =`; copied, it has no blank there."""
+    return Node(tag("wbr").join(map(marked_up, _BREAKS.split(name))))
 
 
 def number(value: object) -> Cell:
@@ -118,7 +123,7 @@ def long(value: str, colour: str | None = None) -> Cell:
 
 def code(value: str, link: str | None = None) -> Cell:
     """A cell with an identifier, linked to the element of the id `link`."""
-    text = tag("code", value)
+    text = tag("code", Node(marked_up(value)))
     return Cell(text if link is None else tag("a", text, href=f"#{link}"), empty=value == NONE)
 
 

@@ -24,6 +24,7 @@ from sluice_cli.status.html import (
     StateKind,
     age,
     badge,
+    breakable,
     code,
     count,
     cut,
@@ -254,7 +255,7 @@ def _traces(keys: Iterable[str], command: CommandLine) -> Cell:
 
 def shell(text: str) -> Node:
     """A command that one click selects whole."""
-    return tag("code", text, class_="command")
+    return tag("code", breakable(text), class_="command")
 
 
 def look_section(
@@ -279,4 +280,4 @@ def look_section(
 
 def _look(name: str, identity: str, lines: Sequence[tuple[str, str]]) -> Node:
     shown = [tag("p", tag("small", what), shell(text)) for what, text in lines]
-    return tag("div", tag("h3", name), *shown, id=identity)
+    return tag("div", tag("h3", breakable(name)), *shown, id=identity)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +23,7 @@ from sluice_cli.ingest.parked import rule_steps
 from sluice_cli.status.overview import describe_reason, describe_trouble, gather
 from sluice_cli.status.service_entries import describe_due, print_services
 from sluice_cli.terminal.durations import TimeSpan, seconds
+from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.interaction import path_given
 from sluice_cli.terminal.output import (
     Json,
@@ -31,6 +33,7 @@ from sluice_cli.terminal.output import (
     described_documents,
     human_age,
     human_bytes,
+    path_shortened,
     print_json,
     print_line,
     print_table,
@@ -41,6 +44,7 @@ from sluice_cli.terminal.output import (
 )
 
 REASONS_SHOWN = 10
+EXAMPLE, EXAMPLE_INDENT = "(for example {})", 4  # where it has a line of its own
 LISTS_QUARANTINE = "`sluice quarantine list` shows each with its id and what to do"
 BRINGS_OBJECTS = f"`sluice put FILES` or any S3 client brings objects into bronze; {rule_steps(1, 0)[0]}"
 PAGE_LOOKS_BACK = "24h"
@@ -179,10 +183,10 @@ def _print_lanes_and_tables(document: Mapping[str, Any], now: int) -> None:
             (
                 lane["lane"],
                 lane["summary"],
-                str(lane["pending"]["objects"]),
+                f"{lane['pending']['objects']:,}",
                 human_bytes(lane["pending"]["bytes"]),
                 _age(lane["pending"]["oldest_ms"]),
-                str(len(lane["unsettled_batches"])),
+                f"{len(lane['unsettled_batches']):,}",
                 lane["run"] or "-",
             )
             for lane in document["lanes"]
@@ -209,13 +213,13 @@ def _print_lanes_and_tables(document: Mapping[str, Any], now: int) -> None:
             (
                 table["table"],
                 table["lane"] or "-",
-                str(table["pending"]["objects"]),
+                f"{table['pending']['objects']:,}",
                 human_bytes(table["pending"]["bytes"] + table["claimed"]["bytes"]),
                 _age(table["pending"]["oldest_ms"]),
-                str(table["claimed"]["objects"]),
-                str(table["committed"]["objects"]),
-                str(table["quarantined"]["objects"]),
-                str(table["quarantined"]["rows"]),
+                f"{table['claimed']['objects']:,}",
+                f"{table['committed']['objects']:,}",
+                f"{table['quarantined']['objects']:,}",
+                f"{table['quarantined']['rows']:,}",
                 _ago(table["last_commit_at"], now),
                 _trouble(table, now),
             )
@@ -231,12 +235,41 @@ def _print_reasons(title: str, found: Mapping[str, Any], unit: str) -> None:
     if not found["reasons"]:
         return
     print_line(f"\n{title}: {found[unit]:,}{' and more' if found['more'] else ''}")
-    for item in found["reasons"][:REASONS_SHOWN]:
-        key = visible(item["examples"][0]) if item.get("examples") else ""
-        example = f"  (for example {key})" if key else ""
-        print_line(f"  {item[unit]:>6,}  {visible(describe_reason(item['reason']))}{example}", whole=key)
-    if len(found["reasons"]) > REASONS_SHOWN:
-        print_line(f"  ... {len(found['reasons']) - REASONS_SHOWN} more reasons (--json lists all)")
+    reasons = _by_code(found["reasons"], unit)
+    for item in reasons[:REASONS_SHOWN]:
+        example = _example(item.get("examples"))
+        reason = f"  {item[unit]:>6,}  {visible(describe_reason(item['reason']))}"
+        print_line(f"{reason}  {example}" if example else reason, whole=example)
+    if len(reasons) > REASONS_SHOWN:
+        print_line(f"  ... {counted(len(reasons) - REASONS_SHOWN, 'more reason')} (--json lists all)")
+
+
+def _by_code(reasons: Sequence[Mapping[str, Any]], unit: str) -> list[Mapping[str, Any]]:
+    """The reasons, those of a code as one: its most frequent text, since texts differ in a column or a position."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for each in reasons:
+        groups.setdefault(each.get("code") or each["reason"], []).append(each)
+    joined = [
+        {
+            **some[0],
+            unit: sum(each[unit] for each in some),
+            "reason": f"{code}, {len(some):,} texts, most often: {some[0]['reason']}"
+            if some[1:]
+            else some[0]["reason"],
+        }
+        for code, some in groups.items()
+    ]
+    return sorted(joined, key=lambda each: -each[unit])
+
+
+def _example(keys: Sequence[str] | None) -> str:
+    """The first key in brackets. A terminal shows as much of its end as stands on one line, which `trace` takes."""
+    if not keys:
+        return ""
+    key = visible(keys[0])
+    if sys.stdout.isatty():
+        key = path_shortened(key, escaping_console().width - len(EXAMPLE.format("")) - EXAMPLE_INDENT)
+    return EXAMPLE.format(key)
 
 
 def _age(milliseconds: int | None) -> str:

@@ -211,7 +211,7 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
             Text(visible(lane["summary"]), _COLOURS.get(lane["state"], "")),
             f"{lane['pending']['objects']:,}",
             _age(lane["pending"]["oldest_ms"]),
-            *(() if narrow else (str(len(lane["unsettled_batches"])),)),
+            *(() if narrow else (f"{len(lane['unsettled_batches']):,}",)),
         )
     tables = _grid(
         "table",
@@ -241,7 +241,7 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
         )
     runs = _grid("run", "state", *(() if narrow else ("#duration", "#batches")), "reason")
     for run in document["runs"]:
-        counts = (_age(run["held_ms"]), "-" if run["batches"] is None else str(run["batches"]))
+        counts = (_age(run["held_ms"]), "-" if run["batches"] is None else f"{run['batches']:,}")
         runs.add_row(
             Text(run["run"]),
             Text(run["state"] or "ended"),

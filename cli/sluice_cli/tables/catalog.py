@@ -154,7 +154,7 @@ def show(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
                 f"{names.database}.{entry['name']}",
                 entry["is"],
                 entry["synced"] or "-",
-                str(len(entry["columns"])),
+                f"{len(entry['columns']):,}",
                 ", ".join(entry["partition_keys"]) or "-",
                 "yes" if entry["untouched"] else "no",
             )

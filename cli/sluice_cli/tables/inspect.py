@@ -261,7 +261,7 @@ def files(
                 row.file_id,
                 row.instant or "none yet",
                 human_bytes(row.bytes),
-                str(row.logs),
+                f"{row.logs:,}",
                 human_bytes(row.log_bytes),
             )
             for row in rows

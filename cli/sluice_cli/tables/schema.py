@@ -70,9 +70,9 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
         [
             (
                 item["table"],
-                str(item["columns"]),
-                str(item["schemas"]),
-                str(item["incompatible"]),
+                f"{item['columns']:,}",
+                f"{item['schemas']:,}",
+                f"{item['incompatible']:,}",
                 item["last_verdict"] or "-",
             )
             for item in found
@@ -123,7 +123,7 @@ def history(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
             (
                 schema.fingerprint[:SHORT],
                 f"{human_age(now - schema.judged[0].at)} ago",
-                str(len(schema.columns)),
+                f"{len(schema.columns):,}",
                 " then ".join(judged.verdict for judged in schema.judged),
                 "; ".join(_with_alias(change)["described"] for judged in schema.judged for change in judged.changes)
                 or "-",

@@ -91,13 +91,18 @@ def _print_wrapped(console: Console, line: str, whole: str = "", style: str = ""
         console.print(shown, soft_wrap=True, highlight=False)
 
 
+# A number and its unit, which stand on one line.
+QUANTITY = r"\d (?:d|h|min|s|ms|B|[KMGT]iB)(?!\w)"
+
+
 def wrapped(text: str, width: int, whole: str = "") -> list[str]:
     """Lines of at most `width` columns, as far as words allow. The rest of a line is indented by two more than it.
 
-    A command in backquotes is never broken, and neither is `whole`, a key for example, which may hold blanks.
+    A command in backquotes is never broken, nor a number from its unit, nor `whole`, a key for example, which may hold
+    blanks.
     """
     kept = f"{re.escape(whole)}|" if whole else ""
-    words = re.compile(rf"[ \t]*(?:{kept}`[^`]*`|[^ \t])+")
+    words = re.compile(rf"[ \t]*(?:{kept}`[^`]*`|{QUANTITY}|[^ \t])+")
     return [part for line in text.split("\n") for part in _parts(words.findall(line), width)]
 
 

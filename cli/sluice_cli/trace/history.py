@@ -254,7 +254,7 @@ def _row(entry: Entry, short: bool, now: int, *, of_batch: bool) -> tuple[str, .
         claim.batch if claim else "-",
         (claim.run if claim else None) or "-",
         _changes(claim),
-        str(entry.record.size) if entry.record else "-",
+        f"{entry.record.size:,}" if entry.record else "-",
         visible(entry.id.key),
     )
 

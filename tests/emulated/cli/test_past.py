@@ -35,7 +35,7 @@ class Elements(HTMLParser):
     def __init__(self, text):
         super().__init__()
         self.open, self.names, self.attributes, self.texts = [], [], [], []
-        self.feed(text)
+        self.feed(text.replace("<wbr/>", "").replace("\u00a0", " "))
         assert self.open == []
 
     def handle_starttag(self, name, attributes):

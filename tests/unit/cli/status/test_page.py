@@ -9,11 +9,29 @@ import pytest
 from documented_commands import commands_in, problem
 
 from sluice_cli.status.charts import backlog_section
-from sluice_cli.status.html import FAILS, KINDS, NONE, PAUSES, RUNNING, WARNS, badge, count, head, number, state, table
+from sluice_cli.status.html import (
+    FAILS,
+    KINDS,
+    NONE,
+    PAUSES,
+    RUNNING,
+    WARNS,
+    badge,
+    breakable,
+    code,
+    count,
+    head,
+    joined,
+    number,
+    state,
+    table,
+)
 from sluice_cli.status.past import Window
+from sluice_cli.status.sections import shell
 from sluice_cli.status.style import STYLE
 from sluice_cli.status.trouble import SHOWN, CommandLine, troubles
 from sluice_cli.terminal.colours import DARK, DECORATION, GROUNDS, LIGHT, TEXT
+from sluice_cli.terminal.output import marked_up
 from tools.status_pictures import NOW, SIZES, browser, headless, sample_page, sample_status
 from tools.status_pictures import table as sample_table
 
@@ -26,7 +44,7 @@ class Page(HTMLParser):
     def __init__(self, text):
         super().__init__()
         self.texts, self.commands, self.attributes, self._command = [], [], [], False
-        self.feed(text)
+        self.feed(text.replace("<wbr/>", "").replace("\u00a0", " "))
 
     def handle_starttag(self, name, attributes):
         given = dict(attributes)
@@ -367,3 +385,26 @@ def luminance(colour):
         for value in (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
     )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("crm.user_address", ["crm.", "user_", "address"]),
+        ("topics/a/dt=2026-11-21/x+0+1.avro", ["topics/", "a/", "dt=", "2026-", "11-", "21/", "x+0+1.", "avro"]),
+        ("sluice --stack s trace 'a__b/c'", ["sluice --stack s trace 'a__", "b/", "c'"]),
+        ("", [""]),
+    ],
+)
+def test_a_name_may_break_behind_its_separators_and_not_within_an_option(name, parts):
+    assert breakable(name).split("<wbr/>") == [marked_up(part) for part in parts]
+
+
+def test_a_key_in_a_command_may_break_on_a_phone():
+    assert "topics/<wbr/>" in sample_page() and "sluice --stack" in sample_page()
+
+
+def test_a_number_stays_with_its_unit_but_in_what_is_copied():
+    assert joined("1 min 4 s, 2 objects") == "1\u00a0min 4\u00a0s, 2 objects"
+    for copied in (breakable("a/1 s.avro"), code("1 s").content, shell("sluice trace '1 s'")):
+        assert "1 s" in copied

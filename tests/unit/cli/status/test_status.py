@@ -8,6 +8,7 @@ from sluice.batch.claim import TableState
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
 from sluice.errors import ChangeRefused
+from sluice.ledger.keys import QUARANTINED
 from sluice_cli.status.overview import _table, describe_trouble
 from sluice_cli.status.service_entries import describe_report
 from sluice_cli.status.status import print_status
@@ -58,7 +59,7 @@ def test_waiting_objects_and_errors_stay_in_a_narrow_table(monkeypatch, capsys):
     assert "pending" in header and "quarantined" in header and "last commit" in header
     assert lines[number + 1] == "  trouble"
     assert "lane" in left_out and "--json" in left_out
-    assert any(line.startswith("shop.orders ") and "1840" in line for line in lines)
+    assert any(line.startswith("shop.orders ") and "1,840" in line for line in lines)
 
 
 @pytest.fixture
@@ -151,3 +152,32 @@ def test_quarantined_objects_and_rows_come_with_the_command_that_lists_them(monk
     for document in (aside, {**calm, "quarantined_rows": found}, {**aside, "quarantined_rows": found}):
         lines, _ = lines_of(document, monkeypatch, capsys)
         assert sum("`sluice quarantine list`" in line for line in lines) == 1
+
+
+def test_a_reason_of_several_texts_is_said_once_with_its_number(capsys):
+    def reason(number, objects):
+        text = f"The Avro container ends inside a block; at: {number}"
+        return {"reason": text, "code": "corrupt_object", "objects": objects, "examples": [f"k-{number}"]}
+
+    other = {"reason": "Block 0 is no Avro", "code": "not_avro", "objects": 4, "examples": []}
+    document = quiet([])
+    aside = {**document["set_aside"][QUARANTINED], "objects": 7, "reasons": [reason(2, 2), other, reason(1, 1)]}
+    print_status({**document, "set_aside": {**document["set_aside"], QUARANTINED: aside}}, NOW)
+    lines = capsys.readouterr().out.splitlines()
+    shown = [line.split("  ", 2)[-1].strip() for line in lines if "Avro" in line]
+    assert shown[0].endswith("Block 0 is no Avro")
+    assert "corrupt_object, 2 texts, most often: The Avro container ends inside a block; at: 2" in shown[1]
+    assert len(shown) == 2 and "(for example k-2)" in shown[1]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_an_example_stands_on_one_line_with_its_words(monkeypatch, capsys, width):
+    key = "topics/crm.public.user/year=2026/month=11/day=21/hour=08/crm.public.user+0+0000000000.json"
+    document = quiet([])
+    one = {"reason": "Block 0 is no Avro", "code": "not_avro", "objects": 4_711, "examples": [key]}
+    aside = {**document["set_aside"][QUARANTINED], "objects": 4_711, "reasons": [one]}
+    lines, _ = lines_of(
+        {**document, "set_aside": {**document["set_aside"], QUARANTINED: aside}}, monkeypatch, capsys, width
+    )
+    assert any("(for example " in line and line.endswith("0000000000.json)") for line in lines)
+    assert all(len(line) <= width for line in lines)

@@ -302,6 +302,12 @@ def test_prose_in_a_pipe_is_one_line(capsys, text):
     assert capsys.readouterr().out == f"{text}\n"
 
 
+@pytest.mark.parametrize("width", range(6, 40))
+def test_a_number_and_its_unit_stay_on_one_line(width):
+    lines = wrapped("settled in 31 min 4 s, of 1,204 objects (1.5 KiB), 3 d ago", width)
+    assert not any(line.split()[-1].isdigit() or line.endswith(("1.5", "(1.5")) for line in lines)
+
+
 def test_prose_in_a_terminal_is_wrapped_between_words(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "40")
