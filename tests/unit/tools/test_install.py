@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -88,3 +89,54 @@ def test_an_installation_that_fails_shows_why_and_fails_the_target(tmp_path):
     status, shown = setup(tmp_path, "echo 'error: no such package' >&2; exit 3")
     assert status != 0 and "error: no such package" in shown
     assert not (tmp_path / "venv" / ".local").exists()
+
+
+class Interrupted:
+    """A step of the installation in a process group of its own, which Ctrl-C reaches once the step has begun."""
+
+    def __init__(self, folder: Path, step: list[str], name: str) -> None:
+        """`name` is the program that stands in for what the step runs: it tells its id, and stays."""
+        begun = folder / "begun"
+        os.mkfifo(begun)
+        stand_in = folder / name
+        stand_in.write_text(f"#!/bin/sh\necho $$ > {begun}\nexec sleep 600\n")
+        stand_in.chmod(0o755)
+        with subprocess.Popen(
+            step,
+            cwd=ROOT,
+            env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as running:
+            self.stand_in = int(begun.read_text())  # opens when the stand-in does
+            os.killpg(running.pid, signal.SIGINT)
+            self.out, self.err = running.communicate(timeout=60)
+        self.status = running.returncode
+
+
+AGAIN = "Interrupted; run the same again, it goes on from there\n"
+
+
+def test_an_interrupted_installation_says_in_one_line_how_it_goes_on(tmp_path):
+    ended = Interrupted(tmp_path, [sys.executable, "tools/install.py", "x"], "uv")
+    assert (ended.status, ended.out, ended.err) == (130, "", AGAIN)
+    with pytest.raises(ProcessLookupError):
+        os.kill(ended.stand_in, 0)
+
+
+def test_interrupted_while_the_environment_is_made_it_says_the_same(tmp_path):
+    """A module `venv` that is found first stands in for the real one."""
+    (tmp_path / "venv.py").write_text("import subprocess, sys\nsubprocess.run(['maker'])\n")
+    step = ["env", f"PYTHONPATH={tmp_path}", sys.executable, "tools/install.py", "--environment", "e"]
+    ended = Interrupted(tmp_path, step, "maker")
+    assert (ended.status, ended.out, ended.err) == (130, "", AGAIN)
+
+
+def test_an_environment_that_was_begun_is_completed(tmp_path):
+    folder = tmp_path / "e"
+    (folder / "bin").mkdir(parents=True)
+    done = subprocess.run([sys.executable, "tools/install.py", "--environment", folder], cwd=ROOT, check=False)
+    assert done.returncode == 0
+    assert subprocess.run([folder / "bin" / "python", "-m", "pip", "--version"], check=False).returncode == 0
