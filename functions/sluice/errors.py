@@ -264,9 +264,8 @@ class PartitionKeysDiffer(SluiceError):
 
     code = "catalog_partition_keys_differ"
     next_step = (
-        "Glue cannot change them. Drop the table in the catalog (its data stays) by `aws glue delete-table "
-        "--database-name DATABASE --name NAME`, on a local stack with the --endpoint-url of `sluice local info`, and "
-        "sync again"
+        "Glue can't change them. Drop the table in the catalog (its data stays) and sync again: `sluice catalog sync` "
+        "gives the command"
     )
 
 

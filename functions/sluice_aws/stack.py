@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,7 @@ HOME_VARIABLE = "SLUICE_HOME"  # the folder that holds local.json
 HOME_FOLDER, LOCAL_FILE = ".sluice", "local.json"
 ENDED_FILE = "ended"  # of a local stack whose emulator ended unexpectedly, with the time; until the next start
 
+_REGION = re.compile(r"[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}")
 _OUTPUTS = {"bronze": "BronzeBucket", "silver": "SilverBucket", "artifacts": "ArtifactBucket", "ledger": "LedgerTable"}
 
 
@@ -179,7 +181,7 @@ def local_target(file: Path) -> Target:
 def deployed_target(stack: str, environment: Mapping[str, str]) -> Target:
     """The deployed stack of a name, by its CloudFormation outputs.
 
-    Raises NoTarget when it does not exist or is not Sluice's, NoRegion when no region is configured.
+    Raises NoTarget when it does not exist or is not Sluice's, NoRegion when no region, or none of AWS, is configured.
     """
     endpoint = environment.get("AWS_ENDPOINT_URL") or None
     emr_endpoint = environment.get("AWS_ENDPOINT_URL_EMR_SERVERLESS")
@@ -187,6 +189,11 @@ def deployed_target(stack: str, environment: Mapping[str, str]) -> Target:
     region = clients.session.region_name
     if not region:
         raise NoRegion("No AWS region is configured")
+    if not endpoint and not _REGION.fullmatch(region):
+        raise NoRegion(
+            f"{region!r} is not the name of an AWS Region",
+            next_step="Set AWS_REGION, or the region of the AWS profile, to the stack's, such as eu-central-1",
+        )
     outputs = _outputs(clients.client("cloudformation"), stack, region)
     missing = [name for name in _OUTPUTS.values() if name not in outputs]
     if missing:

@@ -19,18 +19,20 @@ UNFIT_TYPES = (
 
 
 def drop_in_glue(target: Target, database: str, tables: Iterable[str], lane: str) -> str:
-    """The step, of a sentence about a table of `lane` that gets other partitions, which drops its tables in Glue.
-
-    On a local stack the command names its endpoint and keys: without them it would reach the caller's account.
-    """
-    drop = f"{_aws_command(target)} glue delete-table --database-name {database} --name"
+    """The step, of a sentence about a table of `lane` that gets other partitions, which drops its tables in Glue."""
     return (
         f"before `sluice resume {lane}`, drop the table in Glue (its data stays), or its sync fails: "
-        f"{', '.join(f'`{drop} {name}`' for name in tables)}"
+        f"{', '.join(f'`{drop_command(target, database, name)}`' for name in tables)}"
     )
 
 
+def drop_command(target: Target, database: str, name: str) -> str:
+    """The command that drops a table in Glue. It is complete: no name is left to be filled in."""
+    return f"{_aws_command(target)} glue delete-table --database-name {database} --name {name}"
+
+
 def _aws_command(target: Target) -> str:
+    """The AWS CLI. On a local stack with its endpoint and keys: without them it would reach the caller's account."""
     if target.endpoint is None or target.credentials is None:
         return "aws"
     keys = target.credentials

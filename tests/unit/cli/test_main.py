@@ -204,6 +204,40 @@ def test_an_option_without_value_or_in_a_wrong_place_has_its_next_step(words, st
     assert first.startswith("error: ") and second == f"next step: {step}"
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("adopt", "; did you mean `sluice table adopt`?"),
+        ("redrive", "; did you mean `sluice dlq redrive`?"),
+        ("ledger", "; did you mean `sluice rebuild ledger`?"),
+        ("table rebuild", "; did you mean `sluice rebuild table`?"),
+        ("adpt", "; did you mean `sluice table adopt`?"),
+        ("dlq rdrive", "; did you mean `sluice dlq redrive`?"),
+        ("services sync", "; did you mean `sluice catalog sync`?"),
+        ("statsu", "; did you mean `sluice status`?"),
+        ("list", ""),
+        ("nosuchverb", ""),
+    ],
+)
+def test_an_unknown_command_is_answered_with_the_one_that_is_meant(words, meant, capsys):
+    assert run(words.split()) == 2
+    assert capsys.readouterr().err.splitlines()[0] == f"error: No such command '{words.split()[-1]}'{meant}"
+
+
+@pytest.mark.parametrize(
+    ("words", "variable"),
+    [
+        ("--region eu-central-1 status", "AWS_REGION"),
+        ("status --profile p", "AWS_PROFILE"),
+        ("wait --endpoint-url x", "AWS_ENDPOINT_URL"),
+    ],
+)
+def test_an_option_of_the_aws_cli_is_answered_with_its_variable(words, variable, capsys):
+    assert run(words.split()) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("error: No such option: --") and f" is {variable}'s" in second
+
+
 def test_an_endpoint_that_is_no_url_is_named_with_its_variable(monkeypatch, capsys):
     for name, value in {
         "SLUICE_STACK": "x",
