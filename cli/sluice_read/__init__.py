@@ -36,12 +36,13 @@ from sluice_read.place import SilverPlace
 
 if TYPE_CHECKING:
     from sluice_read.diff import ADDED, CHANGED, REMOVED, RowDifference
-    from sluice_read.silver import Silver
+    from sluice_read.silver import CommitTime, Silver
 
 __all__ = [
     "ADDED",
     "CHANGED",
     "REMOVED",
+    "CommitTime",
     "InvalidMoment",
     "InvalidQuery",
     "NoCommit",
@@ -60,6 +61,7 @@ __all__ = [
 _HEAVY = {
     "ADDED": "sluice_read.diff",
     "CHANGED": "sluice_read.diff",
+    "CommitTime": "sluice_read.silver",
     "REMOVED": "sluice_read.diff",
     "RowDifference": "sluice_read.diff",
     "Silver": "sluice_read.silver",

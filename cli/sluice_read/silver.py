@@ -7,16 +7,25 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from sluice_aws.stack import find_target
+from sluice.errors import NoTarget
+from sluice_aws.stack import NAME_A_DEPLOYED_ONE, STACK_VARIABLE, find_target
 from sluice_read.diff import RowDifference, differences, refuse_wrong_order
 from sluice_read.moments import NOW, Moment, Span, instant_at, moment_of, span_of
 from sluice_read.past_states import open_as_of
 from sluice_read.place import SilverPlace, tables_in
 from sluice_read.reading import BATCH_ROWS, Shown, SilverTable, open_table
 from sluice_read.sql import run_query
+
+
+class CommitTime(NamedTuple):
+    """When a commit began: its instant of 17 digits, and the same as a time in UTC (ISO 8601)."""
+
+    instant: str
+    time: str
 
 
 class Silver:
@@ -40,13 +49,14 @@ class Silver:
     @classmethod
     def local(cls, folder: Path | str = ".") -> Silver:
         """The tables of the local stack that runs in a folder or above it. Raises NoTarget."""
-        return cls(
-            find_target(
-                None,
-                {name: value for name, value in os.environ.items() if name != "SLUICE_STACK"},
-                Path(folder).resolve(),
+        environment = {name: value for name, value in os.environ.items() if name != STACK_VARIABLE}
+        try:
+            return cls(find_target(None, environment, Path(folder).resolve()))
+        except NoTarget as error:
+            error.next_step = error.next_step.replace(
+                NAME_A_DEPLOYED_ONE, "read a deployed one: `Silver.of_stack(NAME)`"
             )
-        )
+            raise
 
     def tables(self) -> tuple[str, ...]:
         """List every `database.table`, sorted."""
@@ -56,13 +66,13 @@ class Silver:
         """The schema of a table's readers. Raises UnknownTable, Unreadable, NoCommit."""
         return open_table(self._place, table).schema(Shown(with_deleted=with_deleted, lineage=lineage))
 
-    def commits(self, table: str) -> tuple[tuple[str, str], ...]:
-        """List the commits of the active timeline, oldest first: the instant, and its time in UTC.
+    def commits(self, table: str) -> tuple[CommitTime, ...]:
+        """List the commits of the active timeline, oldest first.
 
         Raises UnknownTable, NoCommit.
         """
         timeline = open_table(self._place, table).listing.timeline
-        return tuple((instant.time, moment_of(instant.time)) for instant in timeline.commits)
+        return tuple(CommitTime(instant.time, moment_of(instant.time)) for instant in timeline.commits)
 
     def earliest(self, table: str) -> str:
         """The earliest instant as of which a table can be read. Raises UnknownTable, NoCommit."""

@@ -21,6 +21,7 @@ LOCAL, DEPLOYED = "local", "deployed"
 STACK_VARIABLE = "SLUICE_STACK"
 HOME_VARIABLE = "SLUICE_HOME"  # the folder that holds local.json
 HOME_FOLDER, LOCAL_FILE = ".sluice", "local.json"
+NAME_A_DEPLOYED_ONE = f"name a deployed one with --stack NAME or {STACK_VARIABLE}"  # of a command's next step
 ENDED_FILE = "ended"  # of a local stack whose emulator ended unexpectedly, with the time; until the next start
 
 _REGION = re.compile(r"[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}")
@@ -119,12 +120,11 @@ def find_target(stack: str | None, environment: Mapping[str, str], folder: Path)
         if ended is not None:
             raise NoTarget(
                 f"No stack to work on: the emulator of the local stack in {ended[0]} ended unexpectedly at {ended[1]}",
-                next_step="`sluice local up` says what is lost and starts another; or name a deployed one with "
-                "--stack NAME or SLUICE_STACK",
+                next_step=f"`sluice local up` says what is lost and starts another; or {NAME_A_DEPLOYED_ONE}",
             )
         raise NoTarget(
             "No stack to work on",
-            next_step="Start one with `sluice local up`, or name a deployed one with --stack NAME or SLUICE_STACK",
+            next_step=f"Start one with `sluice local up`, or {NAME_A_DEPLOYED_ONE}",
         )
     return local_target(file)
 

@@ -208,6 +208,9 @@ def _rule(proposal: Proposal) -> list[str]:
         rule.append(f"  format: {scalar(proposal.format)}")
     if proposal.null_text is not None:
         rule.append(f"  csv: {{null_text: {json.dumps(proposal.null_text)}}}")
+    if proposal.types:
+        types = ", ".join(f"{scalar(name)}: {kind}" for name, kind in proposal.types.items())
+        rule.append(f"  # types: {{{types}}} # as the sampled values look: uncomment what is right")
     if not proposal.open:
         return lines + rule
     return [

@@ -244,7 +244,7 @@ def info(as_json: Json = False) -> None:
         raise NotRunning(
             f"No local stack runs in {home.path}: nothing answers at {description.endpoint}",
             home=str(home.path),
-            next_step="Start it again with `sluice local up`; if it says that one runs, `sluice local down` first",
+            next_step="Start it again with `sluice local up`",
         )
     _show(description, home, as_json=as_json)
 

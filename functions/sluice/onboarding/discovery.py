@@ -6,10 +6,11 @@ Every choice carries its evidence, and stays open if the evidence doesn't decide
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sluice.changes.position import OFFSET_ONLY
 from sluice.names import COLUMN, NAME
+from sluice.onboarding.dates import likely_types
 from sluice.onboarding.fit import unmarked_operations
 from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, SHOWN, Choice, counted, record_key
 from sluice.onboarding.samples import (
@@ -44,8 +45,9 @@ class Proposal:
 
     `delete_when` is the column that marks deletions and its values, `position` the column that orders the changes then.
     `key_pattern` and `format` are set where the objects' names tell no topic, `null_text` for CSV that has such a text.
-    `read` counts the objects of the rows. `nested` are the topics whose keys the pattern fits too, so that their rules
-    come before; `behind` are those of them whose rules are open.
+    `types` are those that columns of untyped objects seem to have. `read` counts the objects of the rows.
+    `nested` are the topics whose keys the pattern fits too, so that their rules come before; `behind` are those of them
+    whose rules are open.
     """
 
     topic: str
@@ -63,6 +65,7 @@ class Proposal:
     key_pattern: str | None = None
     format: str | None = None
     null_text: str | None = None
+    types: Mapping[str, str] = field(default_factory=dict)
     read: int = 0
     nested: tuple[str, ...] = ()
     behind: tuple[str, ...] = ()
@@ -123,6 +126,7 @@ def propose(
         sample.key_pattern,
         sample.format,
         _null_text(sample),
+        {} if writer is None else likely_types(sample, writer),
         sample.read,
         sample.nested,
     )
@@ -210,6 +214,12 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
             "JSON without a schema: dates and exact numbers stay text or numbers unless `types` declares them before "
             "the first load"
         )
+    dates = sorted(likely_types(sample, writer))
+    if dates:
+        more = f" and {len(dates) - _COLUMNS_SHOWN} more" if len(dates) > _COLUMNS_SHOWN else ""
+        named = f"{', '.join(dates[:_COLUMNS_SHOWN])}{more}"
+        look = "looks like a date or time" if len(dates) == 1 else "look like dates or times"
+        notes.append(f"{named} {look}: see `types` below")
     if sample.layout is not None:
         notes.append(f"the names are those of {sample.layout}, and tell no topic: the pattern finds them")
     for topic in sample.nested:

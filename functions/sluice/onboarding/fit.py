@@ -15,6 +15,8 @@ from sluice.config.values import PLACEHOLDER
 from sluice.names import did_you_mean, meant_name, stored_name
 from sluice.onboarding.keys import ROWS_ENOUGH, SHOWN, counted
 from sluice.onboarding.samples import (
+    ROWS_PER_FOLDER,
+    ROWS_PER_PARTITION,
     SampledRow,
     TopicSample,
     column_facts,
@@ -24,6 +26,7 @@ from sluice.onboarding.samples import (
     shared_keys,
 )
 from sluice.schema.avro import PLAIN, WriterSchema
+from sluice.schema.columns import DATE, ISO_DATE
 from sluice.schema.concealment import ruled, unknown_columns
 
 COLUMNS, EXPECT, DELETE_WHEN, RECORD_KEY = "columns", "expect", "delete_when", "record_key"
@@ -294,9 +297,10 @@ def _many_partitions(sample: TopicSample, writer: WriterSchema, config: TableCon
         return
     name, values, rows = ", ".join(config.partition_by), distinct_values(config.partition_by, sample.rows), sample.rows
     instants = [each.name for each in columns if each is not None and each.spark_type == "timestamp"]
-    if many_values(values, len(rows)):
-        said = f"{name} has {counted(values, 'value')} in {counted(len(rows), 'row')}: each becomes a folder"
-        yield _many_folders(said)
+    dated = any(each is not None and each.kind in (DATE, ISO_DATE) for each in columns)
+    if many_values(values, len(rows), ROWS_PER_PARTITION if dated else ROWS_PER_FOLDER):
+        said = f"{name} has {counted(values, 'value')} in {counted(len(rows), 'row')}"
+        yield _many_folders(f"{said}: each becomes a folder, of about {counted(round(len(rows) / values), 'row')}")
     elif instants:
         yield _partitioned_by_instants(instants)
     else:

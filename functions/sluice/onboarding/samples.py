@@ -10,7 +10,8 @@ from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, SNAPSHOT_READ
 from sluice.schema.avro import ENVELOPE, WriterSchema
 
 PARTITIONS_FEW, PARTITIONS_MAX = 100, 1_000  # each partition is a folder with files of its own
-ROWS_PER_PARTITION = 4
+ROWS_PER_PARTITION = 4  # of a sample, in which each day of a large table has few
+ROWS_PER_FOLDER = 20  # of a sample, for other columns than dates
 
 _EMPTY = (None, "", 0, False, b"")  # values of a deletion's columns that the source's log left out
 
@@ -146,9 +147,12 @@ def repeats(columns: Sequence[str], rows: Sequence[SampledRow]) -> int:
     return len(rows) - len({tuple(_hashable(row.values.get(name)) for name in columns) for row in rows})
 
 
-def many_values(values: int, rows: int) -> bool:
-    """True if so many values in so many rows are too many for folders. A table may have 100 in any number of rows."""
-    return values > max(PARTITIONS_FEW, min(PARTITIONS_MAX, rows // ROWS_PER_PARTITION))
+def many_values(values: int, rows: int, rows_each: int) -> bool:
+    """True if so many values in so many rows are too many for folders, which shall have `rows_each`.
+
+    A table may have 100 in any number of rows.
+    """
+    return values > max(PARTITIONS_FEW, min(PARTITIONS_MAX, rows // rows_each))
 
 
 def distinct_values(columns: Sequence[str], rows: Sequence[SampledRow]) -> int:

@@ -13,6 +13,7 @@ import duckdb
 import pytest
 from silver_tables import SILVER_FOLDER, SilverFolder, rows_by_id
 
+from sluice.errors import NoTarget
 from sluice_cli.main import run
 from sluice_cli.tables import query as query_command
 from sluice_read.errors import InvalidQuery, UnknownTable, Unreadable
@@ -503,3 +504,12 @@ def test_ctrl_c_ends_a_statement_as_it_ends_all_else():
 def test_duckdbs_own_error_for_ctrl_c_is_no_traceback(text, kind):
     with pytest.raises(kind), opened_duckdb():
         raise RuntimeError(text)
+
+
+def test_without_a_local_stack_the_library_names_its_own_way_to_a_deployed_one(tmp_path, monkeypatch):
+    monkeypatch.delenv("SLUICE_HOME", raising=False)
+    with pytest.raises(NoTarget) as missing:
+        Silver.local(tmp_path)
+    assert missing.value.next_step == (
+        "Start one with `sluice local up`, or read a deployed one: `Silver.of_stack(NAME)`"
+    )

@@ -669,9 +669,12 @@ def test_the_python_api_reads_what_the_command_reads(silver):
 
     tables = Silver(silver)
     assert tables.tables() == ("crm.user", "ecomm.date", "moma.artists", "moma.works")
-    assert [instant for instant, _ in tables.commits("moma.works")] == [LOADED, MOVED, NOTED] and tables.earliest(
-        "moma.works"
-    ) == LOADED
+    commits = tables.commits("moma.works")
+    assert [(commit.instant, commit.time) for commit in commits] == [
+        (instant, moment_of(instant)) for instant in (LOADED, MOVED, NOTED)
+    ]
+    assert [tuple(commit) for commit in commits][0] == (LOADED, moment_of(LOADED))
+    assert tables.earliest("moma.works") == LOADED
     assert tables.schema("crm.user").names == ["id", "date", "name"]
     assert sum(batch.num_rows for batch in tables.snapshot("moma.works")) == 6
     assert tables.as_of("moma.works", moment_of(LOADED), columns=["name"]).read_all().num_rows == 6

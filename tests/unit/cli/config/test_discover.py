@@ -319,12 +319,67 @@ CHOOSE = "choose a column of few values, or a part of the date"
 def test_a_configuration_is_warned_of_partitions_of_nearly_every_row():
     table = TableConfig("ecomm.sale", "ecomm", "sale", "x", ("salesid",), partition_by=("price",))
     assert misfits(sample(sales(4_800)), table) == (
-        f"partition_by: price has 4,800 values in 4,800 rows: each becomes a folder; {CHOOSE}",
+        f"partition_by: price has 4,800 values in 4,800 rows: each becomes a folder, of about 1 row; {CHOOSE}",
+    )
+    few = [{**row, "price": float(row["salesid"] % 597)} for row in sales(3_954)]
+    assert misfits(sample(few), table) == (
+        f"partition_by: price has 597 values in 3,954 rows: each becomes a folder, of about 7 rows; {CHOOSE}",
     )
     assert misfits(sample(sales(100)), table) == (), "too few rows to tell"
     assert misfits(sample(sales(4_800)), replace(table, partition_by=("listid", "dateid"))) == ()
     many = misfits(sample(sales(4_800)), replace(table, partition_by=("dateid", "price")))
-    assert many == (f"partition_by: dateid, price has 4,800 values in 4,800 rows: each becomes a folder; {CHOOSE}",)
+    assert many == (
+        f"partition_by: dateid, price has 4,800 values in 4,800 rows: each becomes a folder, of about 1 row; {CHOOSE}",
+    )
+
+
+def test_days_of_a_large_table_are_no_warning_of_many_partitions():
+    day = {"type": "int", "connect.name": "io.debezium.time.Date"}
+    rows = sample([{"id": n, "sold": 19_000 + n % 730} for n in range(4_000)], schema(("id", "int"), ("sold", day)))
+    table = TableConfig("ecomm.sale", "ecomm", "sale", "x", ("id",), partition_by=("sold",))
+    assert misfits(rows, table) == ()
+    few = [{"id": n, "sold": 19_000 + n % 730} for n in range(1_500)]
+    assert len(misfits(sample(few, schema(("id", "int"), ("sold", day))), table)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "likely"),
+    [
+        ("order_date", [10_000, None, 19_700], "date"),
+        ("shippedDate", [19_700], "date"),
+        ("updated_at", [1_795_228_941_924], "timestamp_millis"),
+        ("updatedAt", [1_795_228_941_924], "timestamp_millis"),
+        ("updated_at", [1_795_228_941_924_123, None], "timestamp_micros"),
+        ("created", [1_795_228_941_924_123_456], "timestamp_nanos"),
+        ("born", ["1980-01-31", "1999-12-01"], "date"),
+        ("seen", ["2026-05-01T10:00:00Z", "2026-05-01T10:00:00.5+02:00"], "zoned_timestamp"),
+        ("born", ["1980-01-31", "unknown"], None),
+        ("price_date", [3, 19_700], None),
+        ("updated_at", [True], None),
+        ("updated_at", [1_795_228_941.5], None),
+        ("updated_at", [1_795_228_941_924, 5], None),
+        ("station", [19_700], None),
+        ("amount", [1_795_228_941_924], None),
+        ("order_date", [None], None),
+    ],
+)
+def test_a_column_that_looks_like_a_date_is_named_with_its_type(name, values, likely):
+    kind = "string" if any(isinstance(value, str) for value in values) else "long"
+    writer = schema(("id", "int"), (name, ["null", kind]), meta=[])
+    rows = [{"id": number, name: value} for number, value in enumerate(values)]
+    untyped = propose(sample(rows, writer, inferred=True))
+    assert untyped.types == ({name: likely} if likely else {})
+    assert any(f"{name} looks like a date or time" in note for note in untyped.notes) == bool(likely)
+    assert propose(sample(rows, writer)).types == {}, "its objects bring types"
+
+
+def test_likely_types_stand_in_the_rule_as_a_comment_that_can_be_uncommented():
+    writer = schema(("id", "int"), ("sold_at", "long"), meta=[])
+    rows = [{"id": number, "sold_at": 1_795_228_941_924} for number in range(40)]
+    text = whole_text([propose(sample(rows, writer, inferred=True))])
+    assert read_tables(text).rules[0].json_types == {}
+    assert "  # types: {sold_at: timestamp_millis}" in text
+    assert read_tables(text.replace("# types", "types")).rules[0].json_types == {"sold_at": "timestamp_millis"}
 
 
 def test_a_configuration_is_warned_of_a_timestamp_that_partitions():
