@@ -147,6 +147,7 @@ def lane(
         "lane": name,
         "state": state,
         "summary": summary,
+        "standstill": False,
         "told": summary,
         "run": run,
         "job_run": None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -17,6 +17,7 @@ from sluice.objects import ObjectId
 from sluice_cli.terminal.output import counted, human_age
 
 UNSEEN = "unseen"  # in bronze, but not in the ledger yet
+END_OF_STANDSTILL = "`sluice standstill end` resumes it, once the deployment that it was for has ended"
 UNSETTLED = (UNSEEN, PENDING, CLAIMED)
 TABLES_SHOWN = 2
 _ORDER = ("committed", "claimed", "pending", UNSEEN, "ignored", "superseded", "parked", "quarantined")
@@ -120,8 +121,8 @@ def describe_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[name]:,} {name}" for name in names if counts.get(name)) or "no objects"
 
 
-def describe_lane(lane: LaneState, now: int) -> str:
-    """A lane's activity in a few words. `now` is epoch ms."""
+def describe_lane(lane: LaneState, now: int, resting: Collection[str] = ()) -> str:
+    """A lane's activity in a few words. `now` is epoch ms. `resting` are the lanes that a standstill paused."""
     if lane.state == STARTING:
         since = f" ({human_age(now - lane.start_requested_at)})" if lane.start_requested_at else ""
         return f"Spark is starting{since}" if lane.job_run_id else f"a run is requested{since}"
@@ -136,7 +137,9 @@ def describe_lane(lane: LaneState, now: int) -> str:
         again = f", trying again in {human_age(waits)}" if waits > 0 else ""
         return f"halted after {counted(lane.failures, 'failed run')}{again}{f': {lane.reason}' if lane.reason else ''}"
     if lane.state == PAUSED:
-        return f"paused: {lane.reason}" if lane.reason == LEDGER_LOST else "paused"
+        if lane.reason == LEDGER_LOST:
+            return f"paused: {lane.reason}"
+        return "paused for a standstill" if lane.lane in resting else "paused"
     if lane.state == IDLE and lane.backoff_until is not None and lane.backoff_until > now:
         failed = counted(lane.failures + lane.capacity_failures, "failed run")
         reason = f": {lane.reason}" if lane.reason else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, TypeVar
 
@@ -27,9 +27,11 @@ from sluice_cli.ingest.blocked import BlockedTable, blocked_tables, with_names
 from sluice_cli.ingest.parked import is_proposed, judged_now, rule_steps, waits_for_rule
 from sluice_cli.ingest.set_aside import reason_of
 from sluice_cli.ingest.survey import (
+    END_OF_STANDSTILL,
     TABLES_SHOWN,
     Survey,
     describe_counts,
+    describe_lane,
     describe_tables,
     progress_line,
     survey,
@@ -133,7 +135,8 @@ class WaitResult:
     """The result of a wait that began at `began` (epoch ms), and its seconds.
 
     `blocked` are tables whose objects no run will claim. `failing` says of tables that wait after a failure what their
-    last error is, and when they are tried again. `unsynced` are tables whose last catalog sync failed, with its code.
+    last error is, and when they are tried again. `resting` are lanes that a standstill paused.
+    `unsynced` are tables whose last catalog sync failed, with its code.
     """
 
     found: Survey
@@ -141,6 +144,7 @@ class WaitResult:
     began: int
     blocked: tuple[BlockedTable, ...] = ()
     failing: tuple[str, ...] = ()
+    resting: Collection[str] = ()
     unsynced: Mapping[str, str] = field(default_factory=dict)
 
     def succeeded(self, *, strict: bool) -> bool:
@@ -216,7 +220,8 @@ class Waiter:
             stopped = found.halted or found.paused
             blocked = () if stopped else blocked_tables(records.values(), self._configuration, self._ledger)
             if stopped or blocked:
-                return WaitResult(found, seconds, began_ms, blocked)
+                resting = self._ledger.lanes.paused_for_standstill() if found.paused else ()
+                return WaitResult(found, seconds, began_ms, blocked, resting=resting)
             if seconds >= timeout_s:
                 return WaitResult(found, seconds, began_ms, failing=self._failing(found))
             # Only if every object is pending can freshness or a back-off be what delays them.
@@ -294,9 +299,9 @@ def _print(outcome: WaitResult, timeout_s: float) -> None:
         )
     for lane in found.paused:
         say_error(
-            f"lane {lane.lane} is paused, and"
+            f"lane {lane.lane} is {describe_lane(lane, epoch_ms(), outcome.resting)}, and"
             f" {counted(found.waiting_in(lane.lane), 'object waits', 'objects wait')} in it",
-            f"`sluice resume {lane.lane}`",
+            END_OF_STANDSTILL if lane.lane in outcome.resting else f"`sluice resume {lane.lane}`",
         )
     for table in outcome.blocked:
         say_error(f"{table.table} {table.reason}, and {counted(table.objects, 'object')} will wait", table.next_step)

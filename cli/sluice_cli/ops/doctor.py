@@ -23,7 +23,7 @@ from sluice_aws.stack import Target
 from sluice_cli.errors import BucketElsewhere
 from sluice_cli.ingest.blocked import step_of
 from sluice_cli.ingest.set_aside import in_quarantine
-from sluice_cli.ingest.survey import describe_lane
+from sluice_cli.ingest.survey import END_OF_STANDSTILL, describe_lane
 from sluice_cli.ops.adopt_bucket import announces, configured, has_rule, queue_arn, region_of
 from sluice_cli.ops.engine import EngineTrial
 from sluice_cli.status.overview import lanes_and_tables
@@ -245,7 +245,9 @@ def _configuration(target: Target) -> Iterator[Finding]:
 
 
 def _lanes(target: Target) -> Iterator[Finding]:
-    for lane in DynamoDbLedger(target.client("dynamodb"), target.ledger_table).lanes.all():
+    lanes = DynamoDbLedger(target.client("dynamodb"), target.ledger_table).lanes
+    resting = lanes.paused_for_standstill()
+    for lane in lanes.all():
         result = (
             FAIL
             if lane.state == HALTED
@@ -256,11 +258,13 @@ def _lanes(target: Target) -> Iterator[Finding]:
         advice = (
             f"Check the last run {lane.last_run_id}, then `sluice resume {lane.lane}`"
             if lane.state == HALTED
+            else END_OF_STANDSTILL
+            if lane.state == PAUSED and lane.lane in resting
             else f"`sluice resume {lane.lane}`"
             if lane.state == PAUSED
             else ""
         )
-        yield Finding(f"lane {lane.lane}", result, describe_lane(lane, epoch_ms()), advice)
+        yield Finding(f"lane {lane.lane}", result, describe_lane(lane, epoch_ms(), resting), advice)
 
 
 def _tables(target: Target) -> Iterator[Finding]:

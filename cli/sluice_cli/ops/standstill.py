@@ -158,6 +158,8 @@ def end(note: Note = None, stack: Stack = None) -> None:
         say(f"{lane}: resumed")
     if lanes:
         supervise_now(target)
+    else:
+        say("No lane is paused for a standstill")
     if note is not None:
         note.unlink(missing_ok=True)
     elif lanes:

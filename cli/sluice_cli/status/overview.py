@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any
@@ -14,7 +14,7 @@ from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.config.table import TableConfig
 from sluice.cost import Load, freshness_advice, observed_monthly, streaming_monthly
-from sluice.lane.machine import LaneState
+from sluice.lane.machine import PAUSED, LaneState
 from sluice.ledger.keys import CLAIMED, IGNORED, PARKED, QUARANTINED, SUPERSEDED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import SAME_BYTES, ObjectRecord, PendingCount
@@ -103,10 +103,11 @@ def lanes_and_tables(
         if ledger.pending.oldest(name, 1)
     ]
     lanes = []
+    resting = ledger.lanes.paused_for_standstill() if any(lane.state == PAUSED for lane in known) else ()
     for lane in known:
         pending = ledger.pending.counts(lane.lane)
         unsettled = ledger.batches.unsettled(lane.lane)
-        lanes.append(_lane(lane, pending, [pointer.batch for pointer in unsettled], now))
+        lanes.append(_lane(lane, pending, [pointer.batch for pointer in unsettled], now, resting))
         for name, count in pending.items():
             table = tables.setdefault(name, _table(TableState(name), now))
             table["lane"] = lane.lane
@@ -168,12 +169,15 @@ def lane_advice(
     return found
 
 
-def _lane(lane: LaneState, pending: dict[str, PendingCount], unsettled: list[str], now: int) -> dict[str, Any]:
+def _lane(
+    lane: LaneState, pending: dict[str, PendingCount], unsettled: list[str], now: int, resting: Collection[str]
+) -> dict[str, Any]:
     oldest = min((count.oldest for count in pending.values()), default=None)
-    summary = describe_lane(lane, now)
+    summary = describe_lane(lane, now, resting)
     return {
         "lane": lane.lane,
         "state": lane.state,
+        "standstill": lane.state == PAUSED and lane.lane in resting,
         "summary": summary,
         "told": summary,  # the former name of `summary`, kept for one release
         "run": lane.run_id,

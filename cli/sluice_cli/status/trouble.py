@@ -141,7 +141,8 @@ def _parked(status: Mapping[str, Any]) -> Iterator[Trouble]:
 
 def _paused_lane(lane: Mapping[str, Any]) -> Trouble:
     text = f"Lane {lane['lane']}: {_first_line(lane['summary'])}{_pending(lane)}"
-    return Trouble(PAUSES, "paused", text, "lanes", (("resume", lane["lane"]),))
+    back = ("standstill", "end") if lane["standstill"] else ("resume", lane["lane"])
+    return Trouble(PAUSES, "paused", text, "lanes", (back,))
 
 
 def _paused_table(table: Mapping[str, Any]) -> Trouble:

@@ -25,6 +25,7 @@ _HELP = (
     "ends, `.help` shows this"
 )
 _ENDS = frozenset({"exit", "quit", ".exit", ".quit", "\\q"})  # of DuckDB's and PostgreSQL's prompts
+_ASKS = frozenset({".help", "help", "\\?"})
 _LISTS_TABLES = re.compile(r"\s*(\.tables|show\s+tables)\s*", re.IGNORECASE)
 _BREAKS = " \t\n\"'(),;=<>+*/"
 
@@ -41,7 +42,7 @@ def prompt(run: Callable[[str], None], tables: Callable[[], Sequence[str]], hist
                 if _LISTS_TABLES.fullmatch(statement):
                     for table in sorted(map(quoted_table, tables())):
                         print(visible(table))
-                elif statement.lower() == ".help":
+                elif statement.lower() in _ASKS:
                     say(_HELP)
                 elif statement.startswith("."):
                     say(f"{visible(statement)} is not a command. {_HELP}")
@@ -70,7 +71,7 @@ def statements(read: Callable[[str], str]) -> Iterator[str]:
             continue
         if not lines and _word(line).lower() in _ENDS:
             return
-        if not lines and line.lstrip().startswith("."):
+        if not lines and (line.lstrip().startswith(".") or _word(line).lower() in _ASKS):
             yield _word(line)
             continue
         lines.append(line)

@@ -238,6 +238,12 @@ def test_a_paused_lane_ends_the_wait_at_once_when_it_holds_some_of_the_objects(s
     )
     assert run(["wait", "--json"]) == 1
     assert describe(capsys)["paused"] == ["main"]
+    stack.ledger.lanes.note_standstill(["main"])
+    assert run(["wait", "--timeout", "30"]) == 1
+    assert (
+        "lane main is paused for a standstill, and 1 object waits in it\nnext step: `sluice standstill end` resumes it"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_lane_that_is_paused_over_other_objects_delays_nothing(stack):

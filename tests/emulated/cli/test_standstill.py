@@ -57,7 +57,7 @@ def test_lanes_paused_by_a_failed_deployment_resume_after_the_next_one(stack, em
     assert stack.ledger.lanes.get("main").state == IDLE and not note.exists()
 
 
-def test_a_standstill_begun_on_one_machine_is_ended_on_another(stack, emr, invoked, tmp_path, monkeypatch):
+def test_a_standstill_begun_on_one_machine_is_ended_on_another(stack, emr, invoked, tmp_path, monkeypatch, capsys):
     stack.ledger.lanes.wake("main")
     first, second = tmp_path / "first", tmp_path / "second"
     for machine in (first, second):
@@ -69,12 +69,19 @@ def test_a_standstill_begun_on_one_machine_is_ended_on_another(stack, emr, invok
         stack.ledger.lanes.paused_for_standstill(),
         list(first.iterdir()),
     ) == (PAUSED, ["main"], [])
+    for verb in ("status", "doctor"):
+        capsys.readouterr()
+        run([verb])
+        shown = "".join(capsys.readouterr())
+        assert "paused for a standstill" in shown and "sluice resume" not in shown, shown
     monkeypatch.chdir(second)
     assert run(["standstill", "begin"]) == 0  # the next one, from a fresh clone
     assert run(["standstill", "end"]) == 0
     assert (stack.ledger.lanes.get("main").state, stack.ledger.lanes.paused_for_standstill()) == (IDLE, []) and invoked
     stack.ledger.lanes.pause("main")
-    assert run(["standstill", "end"]) == 0 and stack.ledger.lanes.get("main").state == PAUSED, "nothing of it is left"
+    capsys.readouterr()
+    assert run(["standstill", "end"]) == 0 and "No lane is paused for a standstill" in capsys.readouterr().err
+    assert stack.ledger.lanes.get("main").state == PAUSED, "nothing of it is left"
 
 
 @pytest.mark.parametrize("by_hand", [["pause", "main"], ["resume", "main"]])

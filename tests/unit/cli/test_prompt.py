@@ -57,11 +57,11 @@ def test_the_prompt_lists_tables_and_refuses_other_commands(tmp_path, monkeypatc
 
 
 def test_the_prompt_names_its_commands_when_it_opens_and_on_help(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("builtins.input", lines(".help", ".quit", "select 1;"))
+    monkeypatch.setattr("builtins.input", lines(".help", "help;", ".quit", "select 1;"))
     ran = []
     prompt(ran.append, lambda: [], tmp_path / "history")
     shown = capsys.readouterr().err
-    assert shown.count("`.quit` or Ctrl-D ends") == 2 and shown.count("`.help` shows this") == 2 and ran == []
+    assert shown.count("`.quit` or Ctrl-D ends") == 3 and shown.count("`.help` shows this") == 3 and ran == []
 
 
 def test_an_error_ends_its_statement_alone_and_the_history_is_kept(tmp_path, monkeypatch, capsys):
