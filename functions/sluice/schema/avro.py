@@ -249,9 +249,11 @@ def _row(types: NamedTypes, fields: Sequence[Mapping[str, Any]]) -> RowSchema:
         )
     twice = sorted(name for name, count in Counter(name.lower() for name in names).items() if count > 1)
     if twice:
+        written = sorted(field["name"][:100] for field in fields if stored_name(field["name"]).lower() in twice)
         raise UnusableSchema(
-            f"The source's columns {', '.join(twice)} differ in case only; Spark and Glue can't distinguish them",
-            columns=twice,
+            f"The source's columns {', '.join(map(repr, written))} differ in case only; Spark and Glue can't "
+            "distinguish them",
+            columns=written,
         )
     if not names:
         raise UnusableSchema("The record has no data column")

@@ -474,7 +474,7 @@ def test_columns_that_would_have_one_name_are_refused_with_both(one, other):
 
 
 def test_columns_that_differ_in_case_only_are_refused():
-    with pytest.raises(UnusableSchema, match="differ in case"):
+    with pytest.raises(UnusableSchema, match=r"columns .[A-Za-z]+., .[A-Za-z]+. differ in case only"):
         read_writer_schema(record(("Id", "int"), ("id", "int")))
 
 
