@@ -21,6 +21,7 @@ from sluice_aws.s3.objects import Objects
 from sluice_cli.config.push import read_file
 from sluice_cli.config.rule_text import add_rules, rules_text, whole_text
 from sluice_cli.errors import UNNAMED
+from sluice_cli.ingest.arrivals import wait_for_admission
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -95,6 +96,16 @@ def discover(
     before = _configuration(file)
     target = chosen_target(stack)
     ledger, bronze = DynamoDbLedger(target.client("dynamodb"), target.ledger_table), Objects(target.client("s3"))
+    console = stderr_console()
+    with console.status("Looking for objects that were just put") as status:
+        unseen = wait_for_admission(
+            bronze, target.bronze, ledger, show=lambda left: status.update(f"{counted(left, 'object')} to be admitted")
+        )
+    if unseen:
+        say(
+            f"warning: {counted(unseen, 'object')} put just now {'is' if unseen == 1 else 'are'} not in the ledger "
+            "yet, so topics may be missing: discover again, or see `sluice doctor`"
+        )
     waiting = with_layouts(waiting_topics(ledger, before), bronze)
     if waiting.more:
         say("warning: not all waiting objects were read, so topics may be missing. Discover again after the push")
@@ -103,7 +114,6 @@ def discover(
     if waiting.reasons:
         say(UNNAMED)
     _known_topics(chosen, waiting.topics)
-    console = stderr_console()
     with console.status(f"Reading samples of {counted(len(waiting.topics), 'topic')}") as status:
         samples = sample_topics(bronze, waiting, per_topic=objects, said=lambda topic: status.update(f"Read {topic}"))
     ruled = [

@@ -173,7 +173,7 @@ def test_a_mistyped_topic_is_answered_with_the_one_that_waits(parked, capsys):
 def test_a_column_beyond_ascii_is_proposed_and_chosen_by_its_stored_name(stack, capsys):
     key = "topics/shop.dinge/shop.dinge+0+0000000000"
     id = stack.write(f"{key}.json", '{"id": 1, "größe": 3, "grüße": "x"}'.encode())
-    stack.write(f"{key}.keys.json", '{"größe": 3}'.encode())
+    stack.admit(stack.write(f"{key}.keys.json", '{"größe": 3}'.encode()), items.IGNORED, table=None, lane=None)
     stack.admit(id, items.PARKED, table=None, lane=None, topic="shop.dinge", format="json", reason="no rule")
     assert run(["config", "discover", "--json"]) == 0
     (found,) = describe(capsys)["proposals"]
