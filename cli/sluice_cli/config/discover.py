@@ -21,7 +21,6 @@ from sluice_aws.s3.objects import Objects
 from sluice_cli.config.push import read_file
 from sluice_cli.config.rule_text import add_rules, rules_text, whole_text
 from sluice_cli.errors import UNNAMED
-from sluice_cli.ingest.arrivals import wait_for_admission
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -90,7 +89,7 @@ def discover(
       sluice config push tables.yaml
     """
     # Arrow takes as long to load as all the rest.
-    from sluice_cli.config.topics import sample_topics, waiting_topics, with_layouts
+    from sluice_cli.config.topics import sample_topics, wait_for_admission, waiting_topics, with_layouts
 
     chosen = _chosen(key, partition, table, database)
     before = _configuration(file)

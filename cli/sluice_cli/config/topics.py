@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,11 +26,16 @@ from sluice.onboarding.samples import SampledRow, TopicSample, sampled_row
 from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice.schema.connect import avro_form
 from sluice_aws.admission.reassign import renamed
-from sluice_aws.s3.objects import Objects
+from sluice_aws.clock import epoch_ms
+from sluice_aws.s3.objects import Objects, pages_of_bronze
 from sluice_cli.config.object_samples import KEY_BYTES, READ_BYTES, ObjectSample, key_fields, sample_object
 from sluice_formats.json_schema import Inference
 from sluice_formats.json_text import unpacked_head
 
+RECENT_MS = 120_000  # objects that were just put; older ones without a record were never announced
+RECENT_PAGES = 20  # of their listing: a larger bucket is not looked through whole
+ADMISSION_PATIENCE_S = 10.0  # without a further admission
+ADMISSION_POLL_S = 0.3
 LOOKED_AT = 20_000  # parked objects
 ROWS = 2_000  # of one topic
 KEYED = 2  # objects of a topic whose Kafka keys are searched
@@ -338,3 +344,34 @@ def _keys(objects: Objects, records: Sequence[WaitingObject]) -> tuple[tuple[str
             if fields:
                 return fields, version.key.rpartition("/")[2]
     return None, None
+
+
+def wait_for_admission(
+    objects: Objects,
+    bronze: str,
+    ledger: Ledger,
+    *,
+    show: Callable[[int], None],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
+    """Wait until the ledger knows every object that was put lately, and return how many it still doesn't know.
+
+    `show` is told their number after each look. The wait ends when nothing was admitted for ADMISSION_PATIENCE_S.
+    """
+    since = epoch_ms() - RECENT_MS
+    pages = islice(pages_of_bronze(objects, bronze), RECENT_PAGES)
+    unseen = [identity for page in pages for identity, listed in page.items() if listed.modified_at >= since]
+    progress_at = clock()
+    while unseen:
+        known = ledger.objects.get(unseen)
+        left = [identity for identity in unseen if identity not in known]
+        if len(left) < len(unseen):
+            progress_at = clock()
+        unseen = left
+        if clock() - progress_at >= ADMISSION_PATIENCE_S:
+            break
+        if unseen:
+            show(len(unseen))
+            sleep(ADMISSION_POLL_S)
+    return len(unseen)

@@ -6,7 +6,7 @@ import pytest
 
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.objects import ListedVersion, VersionPage
-from sluice_cli.ingest.arrivals import PATIENCE_S, RECENT_MS, wait_for_admission
+from sluice_cli.config.topics import ADMISSION_PATIENCE_S, RECENT_MS, wait_for_admission
 
 
 class Put:
@@ -47,7 +47,7 @@ def test_it_ends_when_the_ledger_knows_all_and_asks_only_for_what_is_left():
 def test_what_no_notice_announced_ends_it_once_nothing_more_is_admitted():
     put = Put([0, 0], "0")
     assert put.wait() == 1
-    assert put.seconds == pytest.approx(PATIENCE_S, abs=1)
+    assert put.seconds == pytest.approx(ADMISSION_PATIENCE_S, abs=1)
 
 
 def test_older_objects_and_an_empty_bucket_cost_no_wait():
