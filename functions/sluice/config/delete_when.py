@@ -17,7 +17,8 @@ from sluice.config.values import COLUMN_NAME, MARKS, SWITCH, mark_text
 # https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Target.S3.html
 _OPERATION_COLUMNS = frozenset(("op", "_op", "__op"))
 _DELETIONS = frozenset(("d", "delete"))
-_OPERATIONS = _DELETIONS | {"i", "u", "c", "r", "l", "insert", "update", "create", "read", "load"}
+_CREATIONS = frozenset(("i", "c", "r", "l", "insert", "create", "read", "load"))
+_OPERATIONS = _DELETIONS | _CREATIONS | {"u", "update"}
 _LOADED = (None, "", "I")  # what DMS writes for a row of its full load
 
 
@@ -62,6 +63,11 @@ def are_operations(values: Collection[Any]) -> bool:
     """Whether values of such a column are operations: at least one, and nothing else but nulls."""
     found = {value for value in values if value is not None}
     return bool(found) and all(isinstance(value, str) and value.lower() in _OPERATIONS for value in found)
+
+
+def is_creation(value: Any) -> bool:
+    """True if a value of such a column is that of a new row, or of one that a full load reads."""
+    return value is None or value == "" or isinstance(value, str) and value.lower() in _CREATIONS
 
 
 def deletions_among(values: Iterable[Any]) -> tuple[str, ...]:

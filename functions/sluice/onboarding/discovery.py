@@ -20,6 +20,7 @@ from sluice.onboarding.samples import (
     TopicSample,
     column_facts,
     distinct_rows,
+    with_operations,
 )
 from sluice.schema.avro import PLAIN, WriterSchema
 from sluice.schema.capture_order import is_change_sequence
@@ -92,6 +93,9 @@ def propose(
     chosen = chosen or {}
     table = _table(sample.topic, database, taken)
     writer = sample.writer
+    marked = None if writer is None else unmarked_operations(sample, writer)
+    if marked is not None:
+        sample = with_operations(sample, *marked)
     if writer is None:
         key = Choice((), AMBIGUOUS, sample.problems or ("no record could be read",))
         partition = Choice((), LIKELY, ("its columns are unknown",))
@@ -102,7 +106,6 @@ def propose(
         key = record_key(sample, writer, table.value[0].partition(".")[2] if table.value else "", rows, facts)
         partition = _partition(sample, writer, facts, chosen.get("record_key", key.value))
         notes = _notes(sample, writer)
-    marked = None if writer is None else unmarked_operations(sample, writer)
     if marked is not None:
         notes.append(f"{marked[0]} holds operations: rows with {' or '.join(marked[1])} are deletions")
     choices = {"table": table, "record_key": key, "partition_by": partition}

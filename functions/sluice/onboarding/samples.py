@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, SNAPSHOT_READ, TRUNCATE
+from sluice.config.delete_when import is_creation
 from sluice.schema.avro import ENVELOPE, WriterSchema
 
 PARTITIONS_FEW, PARTITIONS_MAX = 100, 1_000  # each partition is a folder with files of its own
@@ -126,6 +127,16 @@ def distinct_rows(rows: Sequence[SampledRow]) -> list[SampledRow]:
             seen.add(key)
             found.append(row)
     return found
+
+
+def with_operations(sample: TopicSample, column: str, deletions: Collection[str]) -> TopicSample:
+    """Return a sample of plain rows whose operations stand in a column, with what they say: deletions and new rows."""
+    rows = []
+    for row in sample.rows:
+        operation = row.values.get(column)
+        deleted = operation in deletions
+        rows.append(replace(row, deleted=deleted, first=not deleted and is_creation(operation)))
+    return replace(sample, rows=tuple(rows))
 
 
 def column_facts(name: str, rows: Sequence[SampledRow], all_rows: Sequence[SampledRow]) -> ColumnFacts:

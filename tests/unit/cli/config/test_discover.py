@@ -482,3 +482,19 @@ def test_a_new_file_without_a_schema_beside_it_names_none(tmp_path):
 )
 def test_what_was_looked_at_is_counted_once(sample, more, said):
     assert partly_looked_at(sample, more) == said
+
+
+def test_updates_and_deletions_that_a_column_marks_do_not_count_against_the_key():
+    writer = schema(("Op", ["null", "string"]), ("id", "int"), ("name", "string"), meta=[])
+    loaded = [{"Op": None, "id": number, "name": f"n{number % 7}"} for number in range(1, 31)]
+    changes = [
+        {"Op": "I", "id": 31, "name": "new"},
+        {"Op": "U", "id": 1, "name": "other"},
+        {"Op": "U", "id": 1, "name": "another"},
+        {"Op": "D", "id": 2, "name": "n2"},
+    ]
+    found = propose(sample([*loaded, *changes], writer, topic="shop.customer"))
+    assert (found.record_key.value, found.record_key.confidence, found.open) == (("id",), LIKELY, ())
+    assert found.record_key.evidence[0] == "unique and never null in 31 rows"
+    assert found.delete_when == ("Op", ("D",))
+    assert propose(sample([*loaded, {"Op": "I", "id": 1, "name": "twice"}], writer)).open == ("record_key",)
