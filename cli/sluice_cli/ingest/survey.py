@@ -18,6 +18,7 @@ from sluice_cli.terminal.output import counted, human_age
 
 UNSEEN = "unseen"  # in bronze, but not in the ledger yet
 END_OF_STANDSTILL = "`sluice standstill end` resumes it, once the deployment that it was for has ended"
+FRESHNESS = "(freshness)"
 UNSETTLED = (UNSEEN, PENDING, CLAIMED)
 TABLES_SHOWN = 2
 _ORDER = ("committed", "claimed", "pending", UNSEEN, "ignored", "superseded", "parked", "quarantined")
@@ -175,7 +176,7 @@ def describe_tables(
             summary.append(
                 f"{state.table} failed; retrying in {due}"
                 if at == state.backoff_until
-                else f"{state.table} commits at most every {human_age(config.freshness_s * 1000)} (freshness);"
+                else f"{state.table} commits at most every {human_age(config.freshness_s * 1000)} {FRESHNESS};"
                 f" next in {due}"
             )
     return tuple(summary)

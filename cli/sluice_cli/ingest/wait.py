@@ -23,11 +23,13 @@ from sluice_aws.errors import ConfigurationUnreadable
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
+from sluice_aws.stack import LOCAL
 from sluice_cli.ingest.blocked import BlockedTable, blocked_tables, with_names
 from sluice_cli.ingest.parked import is_proposed, judged_now, rule_steps, waits_for_rule
 from sluice_cli.ingest.set_aside import reason_of
 from sluice_cli.ingest.survey import (
     END_OF_STANDSTILL,
+    FRESHNESS,
     TABLES_SHOWN,
     Survey,
     describe_counts,
@@ -62,6 +64,8 @@ LINE_EVERY_S = 10.0  # without a terminal
 WRAPPED_INDENT = 2  # of the further lines of a wrapped one
 LINES_SHOWN = 50  # of one kind
 JUST_BEFORE_MS = 60_000  # what was set aside so shortly before a wait is of the same work, and clocks differ
+NOTED_AFTER_S = 5.0  # of a wait for freshness alone
+SOONER = "note: to try things out, put `freshness: 0` into tables.yaml and `sluice config push` it: nothing then waits"
 T = TypeVar("T")
 G = TypeVar("G")
 _FINAL = frozenset({COMMITTED, SUPERSEDED_STATE, IGNORED})  # states that an object only leaves by a command
@@ -103,7 +107,13 @@ def wait(
         ConfigStore(objects, target.artifacts),
     )
     with Shower() as shower:
-        outcome = Waiter(ledger, bronze, show=shower.show, configuration=lambda: _active(store)).wait(timeout)
+        outcome = Waiter(
+            ledger,
+            bronze,
+            show=shower.show,
+            note=shower.note if target.kind == LOCAL else None,
+            configuration=lambda: _active(store),
+        ).wait(timeout)
     if outcome.found.parked:
         configuration = _active(store)
         parked = tuple(judged_now(record, configuration) for record in outcome.found.parked)
@@ -184,6 +194,7 @@ class Waiter:
         bronze: Any,
         *,
         show: Callable[[str], None],
+        note: Callable[[str], None] | None = None,
         configuration: Callable[[], Configuration | None],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -192,6 +203,7 @@ class Waiter:
         self._ledger = ledger
         self._bronze = bronze
         self._show = show
+        self._note = note
         self._configuration = configuration
         self._clock = clock
         self._sleep = sleep
@@ -231,6 +243,9 @@ class Waiter:
                 else ()
             )
             waited_for |= found.waiting_tables
+            if self._note and seconds >= NOTED_AFTER_S and any(FRESHNESS in each for each in held):
+                self._note(SOONER)
+                self._note = None
             self._show(progress_line(found, self._now(), seconds, held, waited_for))
             if found.counts.get("unseen") and self._clock() - listed_at > LISTING_EVERY_S:
                 listed, listed_at = self._bronze.identities(), self._clock()
@@ -267,6 +282,14 @@ class Shower:
     def __exit__(self, *_: object) -> None:
         if self._status:
             self._status.stop()
+
+    def note(self, line: str) -> None:
+        """Print a line that stays."""
+        if self._status:
+            self._status.stop()
+        say(line)
+        if self._status:
+            self._status.start()
 
     def show(self, line: str) -> None:
         """Replace the line, or print it if the last one is old enough."""

@@ -34,7 +34,7 @@ _TABLES = f"""\
 
 defaults:               # for rules that don't set these keys themselves
   table_type: cow       # cow: copy on write, fast to read. mor: merge on read, fast to write
-  freshness: 10m        # how old a table may get. 60s costs four times as much where single objects trickle in
+  freshness: 10m        # how old a table may get: 0 while you try things out, 60s costs four times as much as 10m
 
 tables:                 # the first rule that takes a topic counts
 {EXAMPLE_RULE}"""

@@ -35,6 +35,7 @@ class SteppingStack:
     def __init__(self, *steps):
         self.steps = list(steps)
         self.listed, self.states, self.seconds, self.shown, self.asked, self.known = [A], {}, 0.0, [], [], []
+        self.noted = []
         self.step()
 
     def step(self):
@@ -80,6 +81,7 @@ class SteppingStack:
             self.ledger,
             self,
             show=self.shown.append,
+            note=self.noted.append,
             configuration=lambda: CONFIGURATION,
             clock=lambda: self.seconds,
             sleep=self.sleep,
@@ -243,6 +245,16 @@ def test_progress_shows_why_and_how_long_a_table_holds_its_objects_back(state, w
     )
     stepping.wait()
     assert [line.split(" · ")[2:] for line in stepping.shown] == [[words], []]
+
+
+def test_a_wait_for_freshness_alone_says_once_how_it_ends_sooner():
+    held = TableState("crm.user", pinned={"topic": "crm.public.user"}, last_commit_at=NOW - 37_000)
+    stepping = SteppingStack({"states": {A: "pending"}, "known": [held]})
+    stepping.wait(40)
+    assert len(stepping.noted) == 1 and "`freshness: 0`" in stepping.noted[0]
+    failed = SteppingStack({"states": {A: "pending"}, "known": [replace(held, backoff_until=NOW + 30_000)]})
+    failed.wait(40)
+    assert failed.noted == []
 
 
 def test_a_table_that_is_paused_ends_it_at_once():
