@@ -4,40 +4,32 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.text import Text
 
 from sluice.config.document import Configuration
-from sluice.config.pinned_topic import config_by_pinned_topic
-from sluice.ledger.keys import COMMITTED, IGNORED, PENDING
-from sluice.ledger.keys import SUPERSEDED as SUPERSEDED_STATE
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
-from sluice.objects import ObjectId, identify
 from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import ConfigurationUnreadable
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import LOCAL
-from sluice_cli.ingest.blocked import BlockedTable, blocked_tables, with_names
 from sluice_cli.ingest.parked import is_proposed, judged_now, rule_steps, waits_for_rule
 from sluice_cli.ingest.set_aside import reason_of
 from sluice_cli.ingest.survey import (
     END_OF_STANDSTILL,
-    FRESHNESS,
     TABLES_SHOWN,
     Survey,
     describe_counts,
     describe_lane,
-    describe_tables,
-    progress_line,
-    survey,
 )
+from sluice_cli.ingest.waiter import Bronze, Waiter, WaitResult
 from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.known_names import code_of
@@ -57,18 +49,12 @@ from sluice_cli.terminal.output import (
     visible,
 )
 
-SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.3, 5.0
-PAUSE_PER_POLL = 3  # a pause lasts three times as long as the poll before it
-LISTING_EVERY_S = 10.0  # while objects are unseen, since their versions may have been deleted
 LINE_EVERY_S = 10.0  # without a terminal
 WRAPPED_INDENT = 2  # of the further lines of a wrapped one
 LINES_SHOWN = 50  # of one kind
 JUST_BEFORE_MS = 60_000  # what was set aside so shortly before a wait is of the same work, and clocks differ
-NOTED_AFTER_S = 5.0  # of a wait for freshness alone
-SOONER = "note: to try things out, put `freshness: 0` into tables.yaml and `sluice config push` it: nothing then waits"
 T = TypeVar("T")
 G = TypeVar("G")
-_FINAL = frozenset({COMMITTED, SUPERSEDED_STATE, IGNORED})  # states that an object only leaves by a command
 
 
 def wait(
@@ -138,132 +124,6 @@ def _unsynced(ledger: Ledger) -> Mapping[str, str]:
     """The tables whose last catalog sync failed, each with the code of its error."""
     failed = {state.table: state.catalog_failed for state in ledger.tables.all() if state.catalog_failed}
     return {table: code_of(str(failed[table].get("error", ""))) for table in sorted(failed)}
-
-
-@dataclass(frozen=True)
-class WaitResult:
-    """The result of a wait that began at `began` (epoch ms), and its seconds.
-
-    `blocked` are tables whose objects no run will claim. `failing` says of tables that wait after a failure what their
-    last error is, and when they are tried again. `resting` are lanes that a standstill paused.
-    `unsynced` are tables whose last catalog sync failed, with its code.
-    """
-
-    found: Survey
-    seconds: float
-    began: int
-    blocked: tuple[BlockedTable, ...] = ()
-    failing: tuple[str, ...] = ()
-    resting: Collection[str] = ()
-    unsynced: Mapping[str, str] = field(default_factory=dict)
-
-    def succeeded(self, *, strict: bool) -> bool:
-        """True if the command succeeds."""
-        return self.found.clean if strict else self.found.settled
-
-
-class Bronze:
-    """The bronze bucket as a listing of object identities."""
-
-    def __init__(self, objects: Objects, bucket: str) -> None:
-        self._objects = objects
-        self._bucket = bucket
-
-    def identities(self) -> tuple[ObjectId, ...]:
-        """Every object version, by the identity that its notice has."""
-        versioned = self._objects.is_versioned(self._bucket)
-        found: list[ObjectId] = []
-        marker = None
-        while True:
-            page = self._objects.version_page(self._bucket, marker)
-            found += [
-                identify(item.bucket, item.key, item.version_id, item.etag, bucket_versioned=versioned)
-                for item in page.versions
-            ]
-            marker = page.next_marker
-            if marker is None:
-                return tuple(found)
-
-
-class Waiter:
-    """Polls the ledger about the listed objects, and lists bronze once more before it ends."""
-
-    def __init__(
-        self,
-        ledger: Ledger,
-        bronze: Any,
-        *,
-        show: Callable[[str], None],
-        note: Callable[[str], None] | None = None,
-        configuration: Callable[[], Configuration | None],
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-        now: Callable[[], int] = epoch_ms,
-    ) -> None:
-        self._ledger = ledger
-        self._bronze = bronze
-        self._show = show
-        self._note = note
-        self._configuration = configuration
-        self._clock = clock
-        self._sleep = sleep
-        self._now = now
-
-    def wait(self, timeout_s: float) -> WaitResult:
-        """Wait until everything is settled, a lane is halted or paused, a table is blocked, or the timeout."""
-        began, began_ms = self._clock(), self._now()
-        listed, listed_at = self._bronze.identities(), began
-        final: dict[ObjectId, ObjectRecord] = {}
-        waited_for: frozenset[str] = frozenset()
-        while True:
-            polled_at = self._clock()
-            # Read lanes first: a lane that is read after its objects may have settled them, and halted over others.
-            lanes = self._ledger.lanes.all()
-            records = self._ledger.objects.get([identity for identity in listed if identity not in final])
-            final.update({identity: record for identity, record in records.items() if record.state in _FINAL})
-            found = survey(listed, {**final, **records}, lanes)
-            seconds = self._clock() - began
-            if found.settled:
-                again = self._bronze.identities()
-                if set(again) <= set(listed):
-                    return WaitResult(found, self._clock() - began, began_ms)
-                listed, listed_at = again, self._clock()
-                continue
-            stopped = found.halted or found.paused
-            blocked = () if stopped else blocked_tables(records.values(), self._configuration, self._ledger)
-            if stopped or blocked:
-                resting = self._ledger.lanes.paused_for_standstill() if found.paused else ()
-                return WaitResult(found, seconds, began_ms, blocked, resting=resting)
-            if seconds >= timeout_s:
-                return WaitResult(found, seconds, began_ms, failing=self._failing(found))
-            # Only if every object is pending can freshness or a back-off be what delays them.
-            held = (
-                describe_tables(found, self._ledger.tables.all(), self._configuration(), self._now())
-                if all(item.state == PENDING for item in found.waiting)
-                else ()
-            )
-            waited_for |= found.waiting_tables
-            if self._note and seconds >= NOTED_AFTER_S and any(FRESHNESS in each for each in held):
-                self._note(SOONER)
-                self._note = None
-            self._show(progress_line(found, self._now(), seconds, held, waited_for))
-            if found.counts.get("unseen") and self._clock() - listed_at > LISTING_EVERY_S:
-                listed, listed_at = self._bronze.identities(), self._clock()
-            pause = min(max(PAUSE_PER_POLL * (self._clock() - polled_at), SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
-            self._sleep(max(0.0, min(pause, timeout_s - seconds)))
-
-    def _failing(self, found: Survey) -> tuple[str, ...]:
-        """What was wrong with each waiting table in back-off, and when it is tried again."""
-        configuration, now = self._configuration(), self._now()
-        described = []
-        for table, state in sorted(self._ledger.tables.get_many(sorted(found.waiting_tables)).items()):
-            if state.backoff_until is None or state.backoff_until <= now:
-                continue
-            config = config_by_pinned_topic(configuration, table, state.pinned)
-            error = with_names(state.last_error or "no error is recorded", table, config.lane if config else None)
-            due = human_age(state.backoff_until - now + 999)
-            described.append(f"{table} failed; retrying in {due}. Its last error: {error}")
-        return tuple(described)
 
 
 class Shower:

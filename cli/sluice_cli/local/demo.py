@@ -232,7 +232,7 @@ class Story:
         from sluice_aws.ledger.ledger import DynamoDbLedger
         from sluice_aws.s3.objects import Objects
         from sluice_cli.ingest.survey import survey
-        from sluice_cli.ingest.wait import Bronze
+        from sluice_cli.ingest.waiter import Bronze
 
         target = local_target(self._home.file)
         ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)

@@ -12,15 +12,8 @@ from sluice.lane.machine import LaneState
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.ingest.survey import describe_lane, progress_line, survey
-from sluice_cli.ingest.wait import (
-    LINES_SHOWN,
-    LONGEST_PAUSE_S,
-    Waiter,
-    WaitResult,
-    _print,
-    set_aside_lines,
-    waiting_lines,
-)
+from sluice_cli.ingest.wait import LINES_SHOWN, _print, set_aside_lines, waiting_lines
+from sluice_cli.ingest.waiter import LONGEST_PAUSE_S, Waiter, WaitResult
 
 NOW = 1_700_000_000_000
 CONFIGURATION = Configuration(
