@@ -17,16 +17,8 @@ from sluice.objects import ObjectId, identify
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.objects import Objects
 from sluice_cli.ingest.blocked import BlockedTable, blocked_tables, with_names
-from sluice_cli.ingest.survey import (
-    FRESHNESS,
-    Survey,
-    describe_tables,
-    progress_line,
-    survey,
-)
-from sluice_cli.terminal.output import (
-    human_age,
-)
+from sluice_cli.ingest.survey import FRESHNESS, Survey, describe_tables, progress_line, survey
+from sluice_cli.terminal.output import human_age
 
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.3, 5.0
 PAUSE_PER_POLL = 3  # a pause lasts three times as long as the poll before it
