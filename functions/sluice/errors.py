@@ -53,11 +53,11 @@ class InvalidConfiguration(SluiceError):
 
 
 class ChangeRefused(SluiceError):
-    """A table's key, partition columns, type or position differ from those its data was written with."""
+    """A table's key, partition columns, type, position or topic differ from those its data was written with."""
 
     code = "change_refused"
     next_step = (
-        "Restore the old value. To change a table's key, partition columns, type or position, rebuild it: "
+        "Restore the old value. To change a table's key, partition columns, type, position, topic or name, rebuild it: "
         "`sluice pause LANE`, `sluice rebuild table TABLE`, push again, `sluice resume LANE`"
     )
 

@@ -189,10 +189,9 @@ def plan_push(
     for name in sorted({*tables_before, *tables_after, *remarks[0], *waiting}):
         old_table, new_table = tables_before.get(name), tables_after.get(name)
         change = _table_change(name, old_table, new_table, pinned=with_data.get(name), has_rows=name in have_rows)
-        if old_table and not new_table and (heir := after.table_for_topic(old_table.topic)):
-            risk = f"objects of topic {old_table.topic} go to {heir.table} from now on; rows that {name} has stay there"
-            change = replace(change, risk=risk)
         refusals, warnings = (found.get(name, ()) for found in remarks)
+        if old_table and not new_table and (heir := after.table_for_topic(old_table.topic)):
+            change = replace(change, risk=f"objects of topic {old_table.topic} go to {heir.table} from now on")
         named = bool(refusals) and all(remark.names_step for remark in review.refusals if remark.table == name)
         change = replace(change, refusals=refusals, warnings=warnings, waiting=waiting.get(name, ObjectsWaiting()))
         change = replace(change, steps_named=named)

@@ -403,7 +403,7 @@ def test_a_position_is_refused_for_data_without_one(stack, push, capsys):
     assert push(TABLES) == 0
     assert "position: seen_at -> none: as the table's data has it" in capsys.readouterr().out
     assert push(ordered) == 1
-    rebuild = "type or position, rebuild it: `sluice pause main`, `sluice rebuild table crm.user`, push again"
+    rebuild = "topic or name, rebuild it: `sluice pause main`, `sluice rebuild table crm.user`, push again"
     assert rebuild in capsys.readouterr().err
 
 

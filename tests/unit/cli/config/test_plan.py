@@ -128,9 +128,9 @@ def test_a_table_names_its_steps_where_each_of_its_refusals_does():
     assert [named(True, True), named(True, False), named(False)] == [True, False, False]
 
 
-def test_a_renamed_table_says_where_objects_go_and_rows_stay():
+def test_a_renamed_table_says_where_objects_go():
     plan = planned(BEFORE, BEFORE.replace("table: crm.user}", "table: crm.person}"))
-    said = "objects of topic crm.user go to crm.person from now on; rows that crm.user has stay there"
+    said = "objects of topic crm.user go to crm.person from now on"
     assert plan.risks == (f"crm.user: {said}",) and f"  ! {said}" in lines_of(plan, refusals=False)
 
 
