@@ -93,6 +93,8 @@ def unparsed(message: str, sql: str, offset: int | None) -> InvalidQuery:
     place, step = "", RESERVED
     if offset is not None:
         step = _statement_meant(sql, offset) or _clause_meant(sql, offset) or RESERVED
+        if "unterminated" in sentence:
+            step = "Close what opens there: a quote, or a comment"
         before = sql.encode("utf-8", "replace")[:offset].decode("utf-8", "ignore")
         place = f" (line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))})"
     return InvalidQuery(f"{sentence}{place}", next_step=step)

