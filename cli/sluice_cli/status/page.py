@@ -100,7 +100,7 @@ def page(
 def _header(
     described: str, now: int, window: Window, unread: int, skipped: int, every_s: int | None, note: str | None
 ) -> Node:
-    parts = [f"{clock(now)}, looks back {human_age(window.ms)}"]
+    parts = [f"{clock(now)}, looks back {window.length}"]
     parts += [f"not read: {counted(unread, 'batch', 'batches')} before {clock(window.begins)}"] if unread else []
     parts += [f"{counted(skipped, 'document')} can't be read and left out"] if skipped else []
     parts += [f"renewed every {human_age(round(every_s * 1000))}"] if every_s is not None else []
@@ -140,7 +140,7 @@ def _tiles(status: Mapping[str, Any], tables: Sequence[TablePast], window: Windo
     oldest = max((lane["pending"]["oldest_ms"] or 0 for lane in status["lanes"]), default=0)
     made = [commit for table in tables for commit in table.commits]
     batches = {commit.batch for commit in made if commit.objects}
-    within = f"within {human_age(window.ms)}"
+    within = f"within {window.length}"
     aside, rows = status["set_aside"]["quarantined"], status["quarantined_rows"]
     return tag(
         "div",

@@ -13,8 +13,10 @@ from sluice.batch.merged_again import new_changes, new_objects
 from sluice.batch.outcome import COMMITTED
 from sluice.objects import ObjectId
 from sluice_aws.s3.past_batches import PastBatch, batches_by_run
+from sluice_cli.terminal.output import human_age
 
 BINS = 144
+MINUTE_MS = 60_000
 RUNS_SHOWN = 200
 COMMITS_SHOWN = 400  # of a table or run: about the pixels of a strip
 
@@ -30,6 +32,11 @@ class Window:
     def ms(self) -> int:
         """The length in milliseconds, at least 1."""
         return max(1, self.ends - self.begins)
+
+    @property
+    def length(self) -> str:
+        """The length in words, in whole minutes from ten on."""
+        return human_age(self.ms - self.ms % MINUTE_MS if self.ms >= 10 * MINUTE_MS else self.ms)
 
     def at(self, time: int) -> float:
         """The place of a time in the window, from 0 to 1."""
@@ -64,7 +71,6 @@ class TablePast:
     """
 
     table: str
-    freshness_s: int | None
     commits: tuple[PastCommit, ...]
     p50_ms: int | None
     p95_ms: int | None
@@ -101,14 +107,12 @@ def shown_window(since: int, now: int, batches: Iterable[PastBatch]) -> Window:
 def table_pasts(batches: Iterable[PastBatch]) -> tuple[TablePast, ...]:
     """The commits of each table."""
     commits: dict[str, list[PastCommit]] = {}
-    freshness: dict[str, int | None] = {}
     for batch in sorted(batches, key=lambda item: item.manifest.created_at):
         for table, outcome in batch.outcomes.items():
             part = batch.manifest.tables[table]
             if outcome.state != COMMITTED or not part.objects:
                 continue
             oldest = min(part.objects, key=lambda item: (item.came_before, item.admitted_at))
-            freshness[table] = part.config.get("freshness_s")
             commits.setdefault(table, []).append(
                 PastCommit(
                     batch.manifest.batch,
@@ -126,7 +130,6 @@ def table_pasts(batches: Iterable[PastBatch]) -> tuple[TablePast, ...]:
     return tuple(
         TablePast(
             table,
-            freshness[table],
             tuple(made),
             *_percentiles([commit.waited_ms for commit in made if commit.waited_ms is not None]),
             max(made, key=lambda commit: commit.waited_ms or 0).oldest_key,

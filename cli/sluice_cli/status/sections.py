@@ -104,7 +104,7 @@ def tables_section(
 
 def _table(state: Mapping[str, Any], own: TablePast | None, link: str | None, now: int) -> tuple[Cell, ...]:
     last = state["last_commit_at"]
-    freshness = state["freshness_s"] if own is None or own.freshness_s is None else own.freshness_s
+    freshness = state["freshness_s"]
     parts = [part for part in describe_trouble(state, now, characters=CHARACTERS) if part != _state(state)[0]]
     parts += [cut(note) for note in state["notes"]]
     colour = "bad" if state["last_error"] or state["blocked"] else "warn" if parts else None

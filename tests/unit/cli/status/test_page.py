@@ -408,3 +408,10 @@ def test_a_number_stays_with_its_unit_but_in_what_is_copied():
     assert joined("1 min 4 s, 2 objects") == "1\u00a0min 4\u00a0s, 2 objects"
     for copied in (breakable("a/1 s.avro"), code("1 s").content, shell("sluice trace '1 s'")):
         assert "1 s" in copied
+
+
+def test_a_table_has_the_freshness_of_the_rule_in_force():
+    """A batch from before a push has the former one."""
+    status = sample_status()
+    status["tables"] = [sample_table("crm.address", "main", 0, None, 1, 1, freshness_s=7_200)]
+    assert "|2 h|" in "|".join(Page(sample_page(status)).texts)
