@@ -331,12 +331,12 @@ def test_an_object_whose_key_holds_quotes_and_signs_is_found_by_every_verb(sourc
 
 
 class Texts(HTMLParser):
-    """The texts of a page."""
+    """The texts of a page, whose names may break and whose numbers stay with their units."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
         self.texts: list[str] = []
-        self.feed(page)
+        self.feed(page.replace("<wbr/>", "").replace("\u00a0", " "))
 
     def handle_data(self, data: str) -> None:
         self.texts.append(data)
