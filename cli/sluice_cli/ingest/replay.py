@@ -36,8 +36,8 @@ UNKNOWN = "the ledger doesn't know it: `sluice backfill`"
 _LEFT = {
     PENDING: "it is pending already",
     CLAIMED: "a run is merging it",
-    QUARANTINED: "it is in quarantine: `sluice quarantine retry` with its key",
-    PARKED: "it is parked",
+    QUARANTINED: "it is in quarantine: `sluice quarantine list` says what to do",
+    PARKED: "it is parked: `sluice quarantine list --parked` says why",
     SUPERSEDED: "a committed version has the same bytes",
     IGNORED: "it is no change file",
 }

@@ -83,9 +83,9 @@ def test_a_dry_run_says_what_would_be_merged_and_why_the_rest_is_left(committed,
     assert found["replayed"] == 0 and committed.states() == ["committed"] * 3
     assert sorted(found["left"]) == [
         "a committed version has the same bytes",
-        "it is in quarantine: `sluice quarantine retry` with its key",
+        "it is in quarantine: `sluice quarantine list` says what to do",
         "it is no change file",
-        "it is parked",
+        "it is parked: `sluice quarantine list --parked` says why",
         "it is pending already",
         "its topic feeds its table no more",
     ]
