@@ -20,7 +20,7 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
-from sluice_cli.ingest.newer_versions import NewerVersions, missing_changes, newer_versions
+from sluice_cli.ingest.newer_versions import NewerVersions, discard_advice, missing_changes, newer_versions
 from sluice_cli.ingest.parked import judged_now
 from sluice_cli.ingest.quarantine_entries import print_entry, print_groups, print_left, print_lines
 from sluice_cli.ingest.set_aside import (
@@ -227,6 +227,10 @@ def retry(
         ledger.lanes.wake(lane)
     if lanes:
         supervise_now(target)
+    left = [item.record for item in decided if not item.done]
+    outdated = _newer(left, ledger, target)
+    if outdated:
+        say(discard_advice([record for record in left if record.id in outdated], outdated))
     _print(decided, "retried", as_json)
 
 

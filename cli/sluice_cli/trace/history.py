@@ -186,7 +186,10 @@ def print_history(found: Gathered, sums: Mapping[str, Any]) -> None:
         others = _others(found.entries, found.batches)
         these = f"{'this table' if len(tables) == 1 else 'these tables'} in {'it' if sums['batches'] == 1 else 'them'}"
         more = f"; {counted(others, 'object')} of {these} {'is' if others == 1 else 'are'} not shown" if others else ""
-        say(f"{counted(new_changes(counts), 'change')} in {batches}{more}")
+        new = new_changes(counts)
+        again = counts.get("read", 0) - new
+        changes = f"{counted(new, 'new change')} and {again:,} merged again" if again else counted(new, "change")
+        say(f"{changes} in {batches}{more}")
     if found.of_batch:
         if any(entry.last_claim is None for entry in found.entries):
             say(CLAIMED_AGAIN)

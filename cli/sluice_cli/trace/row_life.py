@@ -139,6 +139,9 @@ def row_life(
             if len(versions) == VERSIONS:
                 return RowLife(tuple(reversed(versions)), known_from, f"only its newest {VERSIONS} versions are read")
             earlier = bisect_left(commits, version.instant)
+    except NotRetained as error:
+        first = str(error.facts["earliest"])
+        return RowLife(tuple(reversed(versions)), known_from, f"its files begin with {first} ({moment_of(first)})")
     except SluiceError as error:
         return RowLife(tuple(reversed(versions)), known_from, error.message)
     return RowLife(tuple(reversed(versions)), known_from)

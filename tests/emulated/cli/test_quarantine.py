@@ -288,6 +288,14 @@ def test_an_entry_says_that_a_newer_version_of_its_key_is_merged(uploaded_again,
     assert run(["quarantine", "discard", "--yes", bad.hash[:12]]) == 0
 
 
+def test_a_retry_that_leaves_an_outdated_entry_says_how_to_discard_it(uploaded_again, capsys):
+    bad, *_ = uploaded_again
+    assert run(["quarantine", "retry", bad.key]) == 1
+    assert f"a newer version of this key is merged; discard it: `sluice quarantine discard {bad.hash[:12]}`" in (
+        " ".join(capsys.readouterr().err.split())
+    )
+
+
 @pytest.fixture
 def good_again(configured):
     """A damaged version between two uploads of the same good bytes; the later one is superseded."""

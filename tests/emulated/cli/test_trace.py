@@ -422,7 +422,10 @@ def test_a_replay_is_shown_apart_and_changes_no_time(traced, capsys):
     assert run(["history"]) == 0
     printed = capsys.readouterr()
     assert printed.out.splitlines()[1].split("\t")[3:5] == ["+2.0 s", "committed (replayed)"]
-    assert "1 change in 2 batches" in printed.err and "claimed, batch and run are the replay's" in printed.err
+    assert (
+        "1 new change and 1 merged again in 2 batches" in printed.err
+        and "claimed, batch and run are the replay's" in printed.err
+    )
 
 
 @pytest.mark.parametrize("width", [60, 80])

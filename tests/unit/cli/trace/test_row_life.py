@@ -82,7 +82,7 @@ def test_a_key_that_the_table_does_not_hold_has_no_versions(key):
 def test_a_moment_before_the_readable_history_is_refused_with_its_limit():
     life = life_of("6", instants=("20200101000000000", LOADED, MOVED))
     assert [item.instant for item in life.versions] == [LOADED, MOVED]
-    assert life.known_from == LOADED and f"It can from {LOADED}" in life.reason
+    assert life.known_from == LOADED and f"its files begin with {LOADED}" in life.reason
     nothing = row_life(SilverFolder(SILVER_FOLDER), "moma.none", ["6"], [LOADED], purged=False, tick=print)
     assert nothing.known_from is None and "moma.none" in nothing.reason and not nothing.knows(NOTED)
 
@@ -93,7 +93,7 @@ def test_after_another_row_was_forgotten_the_newest_version_is_still_read(tmp_pa
     place = SilverFolder(tmp_path / "silver")
     life = row_life(place, "moma.works", ["6"], (LOADED, MOVED, NOTED), purged=False, tick=print)
     assert [item.instant for item in life.versions] == [NOTED] and life.known_from == NOTED
-    assert f"It can from {FORGOTTEN_AT}" in life.reason
+    assert f"its files begin with {FORGOTTEN_AT}" in life.reason
     assert forgotten_row(place, "moma.works", ["6"]) is None
     assert forgotten_row(place, "moma.works", ["99"]) == ForgottenRow(position_of(30), FORGOTTEN_AT)
     gone = row_life(place, "moma.works", ["99"], (LOADED, NOTED), purged=False, tick=print)
