@@ -75,7 +75,9 @@ class Fetcher:
                 self._download(archive.uri, packed)
                 if tarfile.is_tarfile(packed):
                     with tarfile.open(packed) as tar:
-                        tar.extractall(partial, filter="data")
+                        # Python 3.11 has this filter from 3.11.4 on, and Debian 12's is 3.11.2.
+                        tar.extraction_filter = getattr(tarfile, "data_filter", None)
+                        tar.extractall(partial)
                 else:
                     with zipfile.ZipFile(packed) as file:
                         file.extractall(partial)

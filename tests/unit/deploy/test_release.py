@@ -186,7 +186,8 @@ def job(sources: Path, tmp_path: Path) -> Path:
     release, directory = build_release(sources, (HERE,), tmp_path / "cache", Path(sys.executable)), tmp_path / "job"
     write_release(release, directory)
     with tarfile.open(directory / "environment-x86_64.tar.gz") as tar:
-        tar.extractall(directory / "environment", filter="data")
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11 has it from 3.11.4 on
+        tar.extractall(directory / "environment")
     return directory
 
 
