@@ -62,6 +62,13 @@ class JarsUnavailable(LocalError):
     )
 
 
+class UnusablePort(LocalError):
+    """Nothing can listen on a port that was asked for; facts: `bind`, `port`."""
+
+    code = "unusable_port"
+    next_step = "Name another port, or none for a free one, or end what listens there"
+
+
 class DidNotStart(LocalError):
     """A child process ended early, or wasn't ready in time; facts: `log`."""
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from sluice_local import bound
-from sluice_local.errors import DidNotStart
+from sluice_local.errors import DidNotStart, UnusablePort
 
 LOOPBACK = "127.0.0.1"
 
@@ -96,6 +96,18 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])
+
+
+def require_port(bind: str, port: int) -> None:
+    """Raises UnusablePort where a server can't listen on a TCP port of the IPv4 address `bind`."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of an ended server don't matter
+        try:
+            probe.bind((bind, port))
+            probe.listen()
+        except OSError as error:
+            text = f"Port {port} of {bind} can't be listened on: {error.strerror}"
+            raise UnusablePort(text, bind=bind, port=port) from error
 
 
 def wait_until(

@@ -29,7 +29,7 @@ from sluice_local.errors import DidNotStart, NotRunning
 from sluice_local.home import Description, Home, chosen_home, running_home
 from sluice_local.processes import LOOPBACK, is_running
 from sluice_local.stack.deploy import Timers
-from sluice_local.stack.stack import Options, local_stack, require_parts, wait_for_end
+from sluice_local.stack.stack import Options, local_stack, require_parts, require_ports, wait_for_end
 
 _SLUICE = [sys.executable, "-c", "from sluice_cli.main import main; main()"]
 _END_SECONDS, _KEEP_SECONDS = 30.0, 180.0
@@ -57,7 +57,7 @@ app = typer.Typer(
 
 Port = Annotated[
     int | None,
-    typer.Option("--port", help="Port of the emulator; a free one by default.", show_default=False),
+    typer.Option("--port", min=1, max=65535, help="Port of the emulator; a free one by default.", show_default=False),
 ]
 
 
@@ -75,7 +75,11 @@ def up(
     emr_port: Annotated[
         int | None,
         typer.Option(
-            "--emr-port", help="Port of the EMR Serverless stand-in; a free one by default.", show_default=False
+            "--emr-port",
+            min=1,
+            max=65535,
+            help="Port of the EMR Serverless stand-in; a free one by default.",
+            show_default=False,
         ),
     ] = None,
     bind: Annotated[
@@ -132,6 +136,17 @@ def up(
         if home.owner() is not None:
             say("Waiting until the last stack has ended")
             home.await_release()
+    chosen = Options(
+        port=port,
+        emr_port=emr_port,
+        bind=bind,
+        emulator=emulator,
+        timers=_DEPLOYED_TIMERS if deployed_timers else Timers(),
+        cores=cores,
+        executors=executors,
+    )
+    if home.owner() is None:
+        require_ports(home, emulator, chosen)
     if detach:
         options = (
             [f"--emulator={emulator.value}"]
@@ -144,17 +159,7 @@ def up(
         _start_detached(home, options, push=_pusher(home, config), as_json=as_json)
         say_next_step(next_step(config))
         return
-    timers = _DEPLOYED_TIMERS if deployed_timers else Timers()
     with _ended_by_signals(), progress_lines() as progress:
-        chosen = Options(
-            port=port,
-            emr_port=emr_port,
-            bind=bind,
-            emulator=emulator,
-            timers=timers,
-            cores=cores,
-            executors=executors,
-        )
         with local_stack(home, chosen, environment=os.environ, progress=progress.say) as stack:
             _pusher(home, config)()
             progress.stop()

@@ -25,7 +25,7 @@ from sluice_local.home import Description, Home
 from sluice_local.images.jars import HUDI, ensure_jars, hudi_bundle
 from sluice_local.images.java import find_java
 from sluice_local.images.spark import build_image, build_remembered
-from sluice_local.processes import LOOPBACK
+from sluice_local.processes import LOOPBACK, require_port
 from sluice_local.stack.deploy import Deployment, Timers, deploy
 
 if TYPE_CHECKING:
@@ -85,20 +85,32 @@ def kept_start(home: Home, kind: Kind) -> tuple[tuple[int | None, int | None], s
     return ports, "Restoring the buckets, tables and ledger that `sluice local down --keep` kept"
 
 
+def require_ports(home: Home, kind: Kind, options: Options) -> None:
+    """Raises UnusablePort for a port, asked for or of the data to restore, on which another server listens.
+
+    An emulator that can't listen ends only after the other server has answered in its place.
+    """
+    kept, _ = kept_start(home, kind)
+    for port in (options.port or kept[0], options.emr_port or kept[1]):
+        if port is not None:
+            require_port(options.bind, port)
+
+
 @contextmanager
 def local_stack(
     home: Home, options: Options, *, environment: Mapping[str, str], progress: Progress
 ) -> Iterator[LocalStack]:
     """Run a local stack for the length of a block. All its processes have ended afterwards.
 
-    Raises AlreadyRunning, NoJava, JarsUnavailable, DidNotStart, DeploymentFailed, WheelsUnavailable, UnknownEmulator,
-    NoPython313, UnusablePython, and ModuleNotFoundError where a part isn't installed.
+    Raises AlreadyRunning, UnusablePort, NoJava, JarsUnavailable, DidNotStart, DeploymentFailed, WheelsUnavailable,
+    UnknownEmulator, NoPython313, UnusablePython, and ModuleNotFoundError where a part isn't installed.
     """
     began = time.monotonic()
     kind = options.emulator or chosen(environment)
     require_parts(kind)
     with ExitStack() as undo:
         undo.enter_context(home.own())
+        require_ports(home, kind, options)
         java = find_java(environment)
         progress("Starting the emulator")
         shutil.rmtree(home.path / "emulator", ignore_errors=True)  # remove the log of an earlier stack

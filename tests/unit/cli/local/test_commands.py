@@ -215,6 +215,25 @@ def nothing_starts(tmp_path, monkeypatch):
     monkeypatch.setenv("SLUICE_HOME", str(tmp_path / "home"))
 
 
+@pytest.mark.parametrize("option", ["--port", "--emr-port"])
+@pytest.mark.parametrize("words", [[], ["--detach"]], ids=" ".join)
+def test_a_port_of_another_server_is_refused_before_anything_starts(option, words, emulator, nothing_starts, capsys):
+    port = emulator.rpartition(":")[2]
+    assert run(["local", "up", option, port, *words]) == 1
+    error, step = capsys.readouterr().err.splitlines()
+    assert error == f"error: Port {port} of 127.0.0.1 can't be listened on: Address already in use"
+    assert step.startswith("next step: Name another port")
+
+
+def test_data_is_not_restored_at_a_port_that_another_server_took(emulator, nothing_starts, capsys):
+    home = Home(Path(os.environ["SLUICE_HOME"]))
+    home.path.mkdir()
+    home.ask_to_keep(replace(DESCRIPTION, endpoint=emulator))
+    (home.kept / ASKED).rename(home.kept / COMPLETE)
+    assert run(["local", "up"]) == 1
+    assert f"Port {emulator.rpartition(':')[2]} of 127.0.0.1 can't be listened on" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("verb", [["local", "up"], ["local", "up", "--detach"], ["demo"]], ids=" ".join)
 def test_a_missing_extra_is_named_before_anything_starts(verb, nothing_starts, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "ministack", None)
