@@ -22,7 +22,7 @@ from botocore.exceptions import (
 )
 from typer.core import TyperGroup
 
-from sluice.errors import FAILED, CommandFailed, NoTarget, SluiceError
+from sluice.errors import FAILED, USAGE, CommandFailed, NoTarget, SluiceError
 from sluice.names import did_you_mean, meant_name
 from sluice_cli.errors import OutputLost, ReaderGone, plain_reason
 from sluice_cli.terminal.aws_errors import NO_STACK, SEE_DOCTOR, SEE_STACK, failure_of
@@ -197,8 +197,15 @@ def run_command(command: Callable[..., Any], arguments: Sequence[str] | None = N
 
     `arguments` default to those of the process. Unexpected errors are bugs and keep their traceback.
     """
-    command_line.set(shlex.join(["sluice", *(sys.argv[1:] if arguments is None else arguments)]))
+    given = sys.argv[1:] if arguments is None else arguments
+    command_line.set(shlex.join(["sluice", *given]))
     with guarded_output():
+        for argument in given:
+            if not _is_text(argument) and not os.path.lexists(argument):
+                say_error(
+                    f"the argument {argument} is not in UTF-8", "Correct it, or set a locale such as LC_ALL=C.UTF-8"
+                )
+                return USAGE
         try:
             code = _run(command, arguments)
             sys.stdout.flush()
@@ -208,6 +215,15 @@ def run_command(command: Callable[..., Any], arguments: Sequence[str] | None = N
         except ReaderGone:
             return READER_GONE
         return code
+
+
+def _is_text(argument: str) -> bool:
+    """Whether Python could decode an argument: it takes bytes that are no text into lone surrogates."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _run(command: Callable[..., Any], arguments: Sequence[str] | None) -> int:

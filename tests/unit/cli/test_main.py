@@ -467,3 +467,17 @@ def test_a_picture_of_the_demonstration_that_has_no_folder_is_refused_at_once(tm
     for picture in (tmp_path / "none" / "x.svg", tmp_path):
         assert run(["demo", "--svg", str(picture)]) == 2
         assert "can't be written: it is a folder, or lies in none that exists" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["query", "select '\udcff'"], ["history", "--key", "\udcff"]], ids=["sql", "key"])
+def test_an_argument_that_is_no_text_is_refused(words, capsys):
+    assert run(words) == 2
+    error, step = capsys.readouterr().err.splitlines()
+    assert error == f"error: the argument {words[-1].encode('ascii', 'backslashreplace').decode()} is not in UTF-8"
+    assert step.startswith("next step: Correct it, or set a locale")
+
+
+def test_a_file_whose_name_is_no_text_is_read(tmp_path, monkeypatch, capsys):
+    file = tmp_path / "\udcff.yaml"
+    file.write_text("tables: [{topic: a, table: b.c, record_key: id}]\n")
+    assert run(["config", "check", str(file)]) == 0, capsys.readouterr().err
