@@ -183,11 +183,16 @@ class ObjectTooLarge(SluiceError):
     )
 
 
-class EmptyObject(SluiceError):
+class DamagedObject(SluiceError):
+    """Base of the errors of objects whose bytes no setting lets be read."""
+
+    next_step = "Upload the object again, then `sluice quarantine discard` this version by its id"
+
+
+class EmptyObject(DamagedObject):
     """An object without a byte, which no format allows."""
 
     code = "empty_object"
-    next_step = "Upload the object again, then `sluice quarantine discard` this version by its id"
 
 
 class SchemaTooComplex(SluiceError):

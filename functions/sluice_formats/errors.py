@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sluice.errors import SluiceError
+from sluice.errors import DamagedObject, SluiceError
 
 
 class NullRecordKey(SluiceError):
@@ -97,11 +97,10 @@ class NotAvro(SluiceError):
     next_step = "Configure the connector's format, or narrow the rule's `topic` or `key_pattern` to other keys"
 
 
-class CorruptObject(SluiceError):
+class CorruptObject(DamagedObject):
     """A damaged Avro container."""
 
     code = "corrupt_object"
-    next_step = "Upload the object again, then `sluice quarantine discard` this version by its id"
 
 
 class HeaderCut(SluiceError):
@@ -175,18 +174,16 @@ class SchemaNotInferred(SluiceError):
     code = "schema_not_inferred"
 
 
-class DamagedJson(SluiceError):
+class DamagedJson(DamagedObject):
     """Text that is not JSON, or JSON that can't be stored: too deep, or with half of a surrogate pair."""
 
     code = "damaged_json"
-    next_step = "Upload the object again, then `sluice quarantine discard` this version by its id"
 
 
-class DamagedGzip(SluiceError):
+class DamagedGzip(DamagedObject):
     """A damaged gzip file; facts: `bytes`."""
 
     code = "damaged_gzip"
-    next_step = "Upload the object again, then `sluice quarantine discard` this version by its id"
 
 
 class NotParquet(SluiceError):
@@ -196,11 +193,10 @@ class NotParquet(SluiceError):
     next_step = "Configure the connector's format, or narrow the rule's `topic` or `key_pattern` to other keys"
 
 
-class DamagedParquet(SluiceError):
+class DamagedParquet(DamagedObject):
     """A Parquet file whose footer or data can't be read."""
 
     code = "damaged_parquet"
-    next_step = "Upload the object again, then `sluice quarantine discard` this version by its id"
 
 
 class UnsupportedParquet(SluiceError):

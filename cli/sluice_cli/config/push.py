@@ -15,7 +15,7 @@ import typer
 from sluice.catalog.tables import names_of
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import pinned_topic
-from sluice.errors import ChangeRefused, CommandFailed
+from sluice.errors import ChangeRefused, CommandFailed, DamagedObject
 from sluice.lane.machine import PAUSED
 from sluice.ledger.keys import PARKED, QUARANTINED
 from sluice.ledger.ports import Ledger
@@ -53,6 +53,7 @@ from sluice_cli.config.yaml_lines import ConfigurationMistakes
 from sluice_cli.errors import no_tables_file
 from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import Yes, ask
+from sluice_cli.terminal.known_names import known_errors
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say
 from sluice_cli.terminal.stack import supervise_now
 
@@ -367,13 +368,15 @@ class _Counted:
         return found
 
     def with_quarantined(self, tables: Sequence[PlannedTable]) -> tuple[PlannedTable, ...]:
-        """Add the quarantined objects of tables whose settings change."""
+        """Add the quarantined objects of tables whose settings change, but those that no setting lets be read."""
         if not any(table.retry for table in tables):
             return tuple(tables)
         records = list(islice(self._ledger.objects.in_state(QUARANTINED), COUNTED + 1))
+        damaged = {error.code for error in known_errors(DamagedObject) if error is not DamagedObject}
         found: dict[str | None, list[str]] = {}
         for record in records:
-            found.setdefault(record.table, []).append(record.code or "unknown")
+            if record.code not in damaged:
+                found.setdefault(record.table, []).append(record.code or "unknown")
         whole = len(records) <= COUNTED
         return tuple(
             replace(

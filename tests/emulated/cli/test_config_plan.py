@@ -238,6 +238,8 @@ def test_topics_that_no_object_has_are_named_up_to_a_limit(stack, push, capsys):
 def test_a_corrected_partition_column_names_what_stays_quarantined(stack, push, capsys):
     assert push(TABLES.replace("crm.user}", "crm.user, partition_by: country}")) == 0
     stack.admit(stack.write("q"), items.QUARANTINED, code="incompatible_schema", reason="no column country")
+    for code in ("corrupt_object", "damaged_json"):  # no setting lets them be read
+        stack.admit(stack.write(code), items.QUARANTINED, code=code, reason="damaged")
     capsys.readouterr()
     assert push(TABLES, verb="plan") == 3
     retry = "`sluice quarantine retry --code incompatible_schema --table crm.user`"
