@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import boto3
+import botocore.session
 from botocore.config import Config
 
 from sluice_aws.call_times import CallTimes
 from sluice_aws.settings import Settings
+
+# An emulator needs no AWS profile: one that AWS_PROFILE names and that doesn't exist must not fail its clients.
+_NO_PROFILE = {"profile": (None, None, None, None)}
 
 
 @dataclass(frozen=True)
@@ -118,11 +122,12 @@ class Clients:
         """The boto3 Session that the clients share."""
         with self._lock:
             if self._session is None:
-                keys: dict[str, Any] = {}
+                given: dict[str, Any] = {}
                 if self._credentials is not None:
-                    keys["aws_access_key_id"] = self._credentials.access_key_id
-                    keys["aws_secret_access_key"] = self._credentials.secret_access_key
-                self._session = boto3.Session(region_name=self._region, **keys)
+                    given["aws_access_key_id"] = self._credentials.access_key_id
+                    given["aws_secret_access_key"] = self._credentials.secret_access_key
+                    given["botocore_session"] = botocore.session.Session(session_vars=_NO_PROFILE)
+                self._session = boto3.Session(region_name=self._region, **given)
                 if self._call_times is not None:
                     self._call_times.watch(self._session.events)
             return self._session

@@ -61,6 +61,13 @@ def test_hudi_rs_is_given_the_emulator_with_its_buckets_in_the_path(described):
     }
 
 
+def test_a_local_stack_needs_no_aws_profile(described, monkeypatch):
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    target = local_target(described)
+    assert target.client("dynamodb").meta.endpoint_url == "http://127.0.0.1:1"
+    assert target.storage_options()["aws_access_key_id"] == "k"
+
+
 def test_no_endpoint_is_given_for_aws_itself(described, monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(name, f"my-{name}")
