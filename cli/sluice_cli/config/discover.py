@@ -222,7 +222,7 @@ def _chosen(
     if database is not None and not NAME.fullmatch(database):
         raise UsageError(
             f"{database!r} is not a database name",
-            next_step="Use a lower-case letter, then such letters, digits and _",
+            next_step="Use a lower-case letter, then lower-case letters, digits or _",
         )
     found: Chosen = {}
     for name, written in (("record_key", key), ("partition_by", partition), ("table", table)):

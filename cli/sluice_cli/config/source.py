@@ -293,7 +293,8 @@ def _check_templates(tree: YamlLines, rule: TableRule, groups: Mapping[str, int]
     used = {groups[placeholder] for placeholder in PLACEHOLDER.findall(rule.table) if placeholder in groups}
     database, _, name = PLACEHOLDER.sub("a", rule.table).partition(".")
     if not (NAME.fullmatch(database) and NAME.fullmatch(name)):
-        tree.mistake((*path, "table"), "is database.table, each a lower-case letter, then such letters, digits and _")
+        allowed = "each a lower-case letter, then lower-case letters, digits or _"
+        tree.mistake((*path, "table"), f"must be DATABASE.TABLE, {allowed}")
     elif set(groups.values()) - used:
         missing = ", ".join(f"{{{number}}}" for number in sorted(set(groups.values()) - used))
         tree.mistake((*path, "table"), f"must use {missing}: otherwise two topics would be written into one table")

@@ -138,7 +138,9 @@ def _history(written: Any) -> bool | str:
     if isinstance(written, bool):
         return written
     if not isinstance(written, str) or not NAME.fullmatch(PLACEHOLDER.sub("a", written)):
-        raise ValueError("is true or a name without a database: a lower-case letter, then such, digits and _")
+        raise ValueError(
+            "is true or a name without a database: a lower-case letter, then lower-case letters, digits or _"
+        )
     return written
 
 

@@ -82,7 +82,7 @@ class TableRule(TableSettings, _RuleTable):
         if not (NAME.fullmatch(database) and NAME.fullmatch(name)):
             raise InvalidConfiguration(
                 f"The rule for {self.topic or self.topic_regex} gives topic {topic} the table name {filled.table!r}; "
-                "names are a lower-case letter, then such letters, digits and _. Give the topic a rule of its own",
+                "names are a lower-case letter, then lower-case letters, digits or _. Give the topic a rule of its own",
                 topic=topic,
                 table=filled.table,
             )
