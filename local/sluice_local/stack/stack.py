@@ -67,7 +67,8 @@ _NEWEST_PYTHON = (3, 11)  # of Spark 3.5
 def require_parts(kind: Kind) -> None:
     """Raises ModuleNotFoundError for a part that isn't installed, UnusablePython where Spark can't be."""
     version = tuple(sys.version_info[:2])
-    for name in (*(_MINISTACKS_PARTS if kind == Kind.MINISTACK else ()), *_PARTS):
+    # Spark first: the extra brings it to no newer Python, so that nobody installs the rest in vain.
+    for name in (*_PARTS, *(_MINISTACKS_PARTS if kind == Kind.MINISTACK else ())):
         if importlib.util.find_spec(name) is not None:
             continue
         if name == "pyspark" and version > _NEWEST_PYTHON:

@@ -23,6 +23,7 @@ from sluice_cli.main import run
 from sluice_cli.terminal.aws_errors import NO_STACK
 from sluice_local.emulators.ministack_program import ASKED, COMPLETE
 from sluice_local.home import Description, Home, chosen_home
+from sluice_local.stack import stack
 
 DESCRIPTION = Description(
     stack="sluice",
@@ -268,3 +269,12 @@ def test_a_stack_waits_for_the_end_of_the_last_one_without_emulator(owner, monke
     ended.start()
     assert run(["local", "up", "--detach"]) == 0
     assert started == [None] and "Waiting until the last stack has ended" in capsys.readouterr().err
+
+
+def test_a_python_that_spark_does_not_run_on_is_named_before_a_part_to_install(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(stack, "importlib", SimpleNamespace(util=SimpleNamespace(find_spec=lambda name: None)))
+    monkeypatch.setattr(stack, "sys", SimpleNamespace(version_info=(3, 13, 0)))
+    assert run(["local", "up"]) == 1
+    said = capsys.readouterr().err
+    assert "Spark 3.5 doesn't run on Python 3.13" in said and "pip install" not in said
