@@ -25,8 +25,8 @@ from typing import Any
 from judging.readers import RustReader
 
 from sluice_aws.clients import COMMAND, Clients, Credentials
+from sluice_aws.failures import NO_STACK
 from sluice_aws.stack import Target, deployed_target
-from sluice_cli.terminal.aws_errors import NO_STACK
 from sluice_deploy.template import read_template
 from sluice_deploy.wheels import this_host
 from sluice_local.cache import cache_directory

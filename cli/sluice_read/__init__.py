@@ -12,8 +12,8 @@
     with silver.differences("moma.works", "20260501101500123") as found:
         for row in found: print(row.kind, row.key, row.columns)
 
-Arrow, hudi-rs and DuckDB are loaded by the first use of `Silver`. Every error is a `sluice.errors.SluiceError` with
-`code`, `facts` and `next_step`.
+Arrow, hudi-rs and DuckDB are loaded by the first use of `Silver`, and come with the extra `read`. Every error is a
+`SluiceError` with `code`, `facts` and `next_step`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sluice.errors import NoTarget
+from sluice.errors import NoTarget, SluiceError
 from sluice_read.errors import (
+    AwsCallFailed,
     InvalidMoment,
     InvalidQuery,
     NoCommit,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ADDED",
+    "AwsCallFailed",
     "CHANGED",
     "REMOVED",
     "CommitTime",
@@ -51,6 +53,7 @@ __all__ = [
     "RowDifference",
     "Silver",
     "SilverPlace",
+    "SluiceError",
     "UnknownColumn",
     "UnknownTable",
     "Unreadable",
@@ -69,7 +72,13 @@ _HEAVY = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load a heavy name from its module (PEP 562). Raises AttributeError."""
+    """Load a heavy name from its module (PEP 562). Raises AttributeError, ModuleNotFoundError without the extra."""
     if name not in _HEAVY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HEAVY[name]), name)
+    try:
+        return getattr(import_module(_HEAVY[name]), name)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"sluice_read.{name} needs {error.name}. Install the extra `read`: pip install 'sluice-lakehouse[read]'",
+            name=error.name,
+        ) from error

@@ -5,6 +5,12 @@ from __future__ import annotations
 from sluice.errors import CommandFailed, UsageError
 
 
+class AwsCallFailed(CommandFailed):
+    """AWS refused a call, or nothing answered; facts: `cause`, the name of botocore's error, which is `__cause__`."""
+
+    code = "aws_call_failed"
+
+
 class NotComparable(CommandFailed):
     """The two moments belong to different tables; facts: `tables`."""
 

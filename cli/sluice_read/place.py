@@ -154,6 +154,7 @@ def _history_name(place: SilverPlace, name: str) -> str | None:
 
 def find_table(place: SilverPlace, name: str) -> tuple[TableFolder, str]:
     """Find the folder of a table, and the view ("", "_ro", "_rt") that the name chooses. Raises UnknownTable."""
+    name = str(name)  # Python callers may pass None
     for database, stored, view in _candidates(name):
         folder = table_folder(place, database, stored)
         if folder is not None:

@@ -159,9 +159,12 @@ def _next_step(error: duckdb.Error | OSError, message: str, tables: Callable[[],
     if isinstance(error, duckdb.BinderException) and any(
         name in first for name in ("_sluice_", "_hoodie_", hidden_columns.DELETED)
     ):
-        return "_sluice_* and _hoodie_* columns need --lineage, __deleted needs --with-deleted"
+        return (
+            "_sluice_* and _hoodie_* columns need --lineage, __deleted needs --with-deleted "
+            "(in Python lineage=True, with_deleted=True)"
+        )
     if isinstance(error, duckdb.PermissionException):
-        return "A statement reads silver tables and nothing else; --files lets it read files of this machine"
+        return "A query reads silver tables and nothing else; `sluice query --files` lets it read files of this machine"
     if isinstance(error, duckdb.OutOfMemoryException):
         return "Read fewer columns or rows, or free memory"
     if "Could not convert" in first:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
+from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice.errors import NoTarget
+from sluice_aws.failures import failure_of
 from sluice_aws.stack import NAME_A_DEPLOYED_ONE, STACK_VARIABLE, find_target
 from sluice_read.diff import RowDifference, differences, refuse_wrong_order
+from sluice_read.errors import AwsCallFailed
 from sluice_read.moments import NOW, Moment, Span, instant_at, moment_of, span_of
 from sluice_read.past_states import open_as_of
 from sluice_read.place import SilverPlace, tables_in
@@ -28,6 +31,17 @@ class CommitTime(NamedTuple):
     time: str
 
 
+@contextmanager
+def _aws_errors_typed() -> Iterator[None]:
+    """Raise botocore's errors as AwsCallFailed, with the next step that the command names."""
+    try:
+        yield
+    except (BotoCoreError, ClientError) as error:
+        found = failure_of(error)
+        message = found.message[:1].upper() + found.message[1:]
+        raise AwsCallFailed(message, next_step=found.next_step, cause=type(error).__name__) from error
+
+
 class Silver:
     """The silver tables of one stack.
 
@@ -35,15 +49,25 @@ class Silver:
     its base files alone. A moment is an instant (17 digits, as `commits` gives them), a time with its zone, or a
     `datetime` with its zone, and not in the future. Readers give Arrow batches, file after file, and can be read once.
     Rows come in no order, with the columns of the newest commit. Rows that the source deleted are left out unless
-    `with_deleted`; `lineage` adds the `_sluice_*` and `_hoodie_*` columns.
+    `with_deleted`; `lineage` adds the `_sluice_*` and `_hoodie_*` columns. Every method raises AwsCallFailed where AWS
+    refuses or doesn't answer.
     """
 
     def __init__(self, place: SilverPlace) -> None:
         self._place = place
 
     @classmethod
+    @_aws_errors_typed()
     def of_stack(cls, name: str, region: str | None = None) -> Silver:
-        """The tables of a deployed stack, with boto3's own credentials. Raises NoTarget."""
+        """The tables of a deployed stack, with boto3's own credentials. Raises NoTarget, NoRegion.
+
+        `region` None: AWS_REGION, or the region of the AWS profile.
+        """
+        if not name or not name.strip():  # else SLUICE_STACK or a local stack would be read
+            raise NoTarget(
+                "The name of the stack is empty",
+                next_step="Is a variable unset? Name a stack; `Silver.local()` is the one in this folder",
+            )
         return cls(find_target(name, {**os.environ, **({"AWS_REGION": region} if region else {})}, Path.cwd()))
 
     @classmethod
@@ -58,14 +82,17 @@ class Silver:
             )
             raise
 
+    @_aws_errors_typed()
     def tables(self) -> tuple[str, ...]:
         """List every `database.table`, sorted."""
         return tables_in(self._place)
 
+    @_aws_errors_typed()
     def schema(self, table: str, *, with_deleted: bool = False, lineage: bool = False) -> pa.Schema:
         """The schema of a table's readers. Raises UnknownTable, Unreadable, NoCommit."""
         return open_table(self._place, table).schema(Shown(with_deleted=with_deleted, lineage=lineage))
 
+    @_aws_errors_typed()
     def commits(self, table: str) -> tuple[CommitTime, ...]:
         """List the commits of the active timeline, oldest first.
 
@@ -74,16 +101,19 @@ class Silver:
         timeline = open_table(self._place, table).listing.timeline
         return tuple(CommitTime(instant.time, moment_of(instant.time)) for instant in timeline.commits)
 
+    @_aws_errors_typed()
     def earliest(self, table: str) -> str:
         """The earliest instant as of which a table can be read. Raises UnknownTable, NoCommit."""
         return open_table(self._place, table).listing.earliest
 
+    @_aws_errors_typed()
     def snapshot(
         self, table: str, *, columns: Sequence[str] | None = None, with_deleted: bool = False, lineage: bool = False
     ) -> pa.RecordBatchReader:
         """Read the rows as of the newest commit. Raises UnknownTable, UnknownColumn, Unreadable, NoCommit."""
         return self._reader(table, NOW, columns, with_deleted, lineage)
 
+    @_aws_errors_typed()
     def as_of(
         self,
         table: str,
@@ -100,6 +130,7 @@ class Silver:
         """
         return self._reader(table, Span(as_of=instant_at(moment)), columns, with_deleted, lineage)
 
+    @_aws_errors_typed()
     def changes(
         self,
         table: str,
@@ -134,9 +165,13 @@ class Silver:
         InvalidQuery, and what `as_of` does.
         """
         span = span_of(as_of=as_of, since=since, until=until)
-        with run_query(self._place, sql, with_deleted=with_deleted, lineage=lineage, span=span) as relation:
+        with ExitStack() as opened:
+            with _aws_errors_typed():  # and not what the caller does with the rows
+                query = run_query(self._place, sql, with_deleted=with_deleted, lineage=lineage, span=span)
+                relation = opened.enter_context(query)
             yield relation.to_arrow_reader(BATCH_ROWS)
 
+    @_aws_errors_typed()
     def differences(
         self, table: str, before: Moment, after: Moment | None = None
     ) -> AbstractContextManager[Iterator[RowDifference]]:

@@ -63,24 +63,24 @@ def named_columns(connection: duckdb.DuckDBPyConnection, sql: str) -> frozenset[
 
 def _parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
     """The tree of one SELECT by DuckDB's own parser. Raises InvalidQuery."""
+    if not isinstance(sql, str):
+        raise InvalidQuery(f"A statement is text, not {sql!r}", next_step="Give one, such as SELECT * FROM crm.orders")
     (serialized,) = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()[0]
     parsed = json.loads(serialized)
     if parsed.get("error"):
         if parsed.get("error_type") == "not implemented":
             raise InvalidQuery(
-                "The statement is not a SELECT, and `sluice query` only reads",
+                "The statement is not a SELECT, and a query only reads",
                 next_step=query_mistakes.ALLOWED,
             )
         offset = parsed.get("position")
         raise query_mistakes.unparsed(str(parsed.get("error_message")), sql, None if offset is None else int(offset))
     if not parsed["statements"]:
-        raise InvalidQuery(
-            "No statement was given", next_step='Give one, as in `sluice query "SELECT * FROM crm.orders"`'
-        )
+        raise InvalidQuery("No statement was given", next_step="Give one, such as SELECT * FROM crm.orders")
     if len(parsed["statements"]) != 1:
         raise InvalidQuery(
             f"{len(parsed['statements'])} statements were given, and one is allowed",
-            next_step="Run `sluice query` once for each",
+            next_step="Run each by itself",
         )
     return parsed["statements"][0]["node"]
 

@@ -1,4 +1,4 @@
-"""Rules for the names of tables, lanes, columns and topics, and the known name that a mistyped one means.
+"""Rules for the names of tables, lanes, columns and topics, the known name of a mistyped one, and short forms.
 
 A source column is stored under a valid Avro name, because Hudi keeps its schemas in Avro.
 """
@@ -73,3 +73,11 @@ def meant_name(given: str, known: Iterable[str], *, likeness: float = 0.6) -> st
         return min(containing, key=lambda name: (not folded[name].startswith(part), len(name)))
     close = difflib.get_close_matches(part, folded.values(), n=1, cutoff=likeness)
     return next((name for name in folded if close and folded[name] == close[0]), None)
+
+
+def shortened(text: str, length: int) -> str:
+    """Shorten to `length` characters. The middle is left out, since keys differ at their ends."""
+    if len(text) <= length:
+        return text
+    head = (length - 1) // 3
+    return f"{text[:head]}…{text[len(text) - (length - 1 - head) :]}"

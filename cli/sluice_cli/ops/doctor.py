@@ -13,6 +13,7 @@ from sluice.batch.claim import TableState
 from sluice.errors import SluiceError, TableWentBack
 from sluice.lane.machine import HALTED, PAUSED
 from sluice_aws.clock import epoch_ms
+from sluice_aws.failures import SEE_STACK, failure_of
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
@@ -28,7 +29,6 @@ from sluice_cli.ops.adopt_bucket import announces, configured, has_rule, queue_a
 from sluice_cli.ops.engine import EngineTrial
 from sluice_cli.status.overview import lanes_and_tables
 from sluice_cli.status.service_entries import service_entries
-from sluice_cli.terminal.aws_errors import SEE_STACK, failure_of
 from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.findings import FAIL, OK, STYLES, WARN, Finding
 from sluice_cli.terminal.output import (

@@ -18,11 +18,11 @@ from sluice.batch.merged_again import changes_of_table
 from sluice.config.document import Configuration
 from sluice.ledger.ports import Ledger
 from sluice_aws.clock import epoch_ms
+from sluice_aws.failures import is_transient
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_cli.status.overview import describe_trouble, lanes_and_tables
-from sluice_cli.terminal.aws_errors import is_transient
 from sluice_cli.terminal.durations import TimeSpan, at_least
 from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.output import (

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sluice.names import shortened
 from sluice_cli.terminal.guard import escaped, escaping_console, json_escaped, visible
 
 if TYPE_CHECKING:  # for the help of a verb they would be loaded in vain
@@ -379,14 +380,6 @@ def counted(count: int, noun: str, many: str | None = None) -> str:
 def marked_up(text: str) -> str:
     """The text as content or quoted attribute of HTML and XML 1.0, which allows few control characters."""
     return html.escape(visible(text), quote=True)
-
-
-def shortened(text: str, length: int) -> str:
-    """Shorten to `length` characters. The middle is left out, since keys differ at their ends."""
-    if len(text) <= length:
-        return text
-    head = (length - 1) // 3
-    return f"{text[:head]}…{text[len(text) - (length - 1 - head) :]}"
 
 
 def path_shortened(key: str, length: int) -> str:

@@ -24,8 +24,8 @@ from typer.core import TyperGroup
 
 from sluice.errors import FAILED, USAGE, CommandFailed, NoTarget, SluiceError
 from sluice.names import did_you_mean, meant_name
+from sluice_aws.failures import NO_STACK, SEE_DOCTOR, SEE_STACK, failure_of
 from sluice_cli.errors import OutputLost, ReaderGone, plain_reason
-from sluice_cli.terminal.aws_errors import NO_STACK, SEE_DOCTOR, SEE_STACK, failure_of
 from sluice_cli.terminal.guard import escaped, guarded_output
 from sluice_cli.terminal.output import command_line, say_error
 

@@ -46,7 +46,7 @@ FLOORS = {
         "admission",
     ),
     "sluice_aws": (
-        "errors clock",
+        "errors clock failures",
         "settings call_times",
         "telemetry clients",
         "s3",
@@ -76,11 +76,11 @@ AWS_SDK = {"boto3", "botocore"}
 # deploys.
 AWS_SDK_HOME = "functions/sluice_aws/"
 AWS_SDK_GUESTS = {
-    "cli/sluice_cli/terminal/aws_errors.py",
     "cli/sluice_cli/terminal/run.py",
     "cli/sluice_cli/terminal/stack.py",
     "cli/sluice_cli/ops/adopt_bucket.py",
     "cli/sluice_cli/ops/doctor.py",
+    "cli/sluice_read/silver.py",
     "local/sluice_local/stack/deploy.py",
     "local/sluice_local/stack/get_job_run.py",
     "local/sluice_local/stack/sample_world.py",

@@ -11,12 +11,13 @@ from decimal import Decimal
 
 import duckdb
 import pytest
+from botocore.exceptions import ClientError
 from silver_tables import SILVER_FOLDER, SilverFolder, rows_by_id
 
 from sluice.errors import NoTarget
 from sluice_cli.main import run
 from sluice_cli.tables import query as query_command
-from sluice_read.errors import InvalidQuery, UnknownTable, Unreadable
+from sluice_read.errors import AwsCallFailed, InvalidQuery, UnknownTable, Unreadable
 from sluice_read.place import tables_in
 from sluice_read.reading import SilverTable, first_rows, open_table, read_table
 from sluice_read.silver import Silver
@@ -361,7 +362,7 @@ def test_a_statement_reads_files_where_the_option_says_so(on_silver, tmp_path, c
     (tmp_path / "x.csv").write_text("secret\n1\n")
     statement = f"select secret, count(*) from read_csv('{tmp_path / 'x.csv'}'), moma.works group by all"
     assert run(["query", statement]) == 2
-    assert "--files lets it read files of this machine" in capsys.readouterr().err
+    assert "`sluice query --files` lets it read files of this machine" in capsys.readouterr().err
     assert run(["query", "--files", statement]) == 0
     assert capsys.readouterr().out.splitlines()[1] == "1\t6"
 
@@ -513,3 +514,80 @@ def test_without_a_local_stack_the_library_names_its_own_way_to_a_deployed_one(t
     assert missing.value.next_step == (
         "Start one with `sluice local up`, or read a deployed one: `Silver.of_stack(NAME)`"
     )
+
+
+def test_an_error_of_aws_has_a_code_and_a_next_step_in_the_library_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_PROFILE", "me")
+    with pytest.raises(AwsCallFailed) as failed:
+        Silver.of_stack("sluice", region="eu-central-1")
+    assert (failed.value.code, failed.value.facts) == ("aws_call_failed", {"cause": "ProfileNotFound"})
+    assert "AWS_PROFILE" in failed.value.next_step
+
+
+class Denied:
+    """A place in a bucket that may not be read."""
+
+    silver_url = "s3://silver"
+
+    def storage_options(self):
+        return {}
+
+    def client(self, service):
+        raise ClientError(
+            {"Error": {"Code": "AccessDenied", "Message": "not authorized to perform: s3:ListBucket"}}, "ListObjectsV2"
+        )
+
+
+def asked(silver):
+    with silver.query("select * from a.b"):
+        pass
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda silver: silver.tables(),
+        lambda silver: silver.schema("a.b"),
+        lambda silver: silver.commits("a.b"),
+        lambda silver: silver.earliest("a.b"),
+        lambda silver: silver.snapshot("a.b"),
+        lambda silver: silver.as_of("a.b", "2026-01-01T00:00:00Z"),
+        lambda silver: silver.changes("a.b"),
+        lambda silver: silver.differences("a.b", "2026-01-01T00:00:00Z"),
+        asked,
+    ],
+)
+def test_each_method_names_the_action_that_the_reader_lacks(ask):
+    with pytest.raises(AwsCallFailed) as failed:
+        ask(Silver(Denied()))
+    assert failed.value.next_step == "Allow s3:ListBucket to this user or role"
+
+
+def test_an_error_of_aws_in_the_callers_own_code_stays_as_it_is(silver):
+    with pytest.raises(ClientError), Silver(silver).query("select 1"):
+        raise ClientError({"Error": {"Code": "NoSuchBucket"}}, "GetObject")
+
+
+@pytest.mark.parametrize("name", [None, "", " "])
+def test_no_other_stack_is_read_where_the_name_of_one_is_empty(name, monkeypatch):
+    monkeypatch.setenv("SLUICE_STACK", "another")
+    with pytest.raises(NoTarget, match="name of the stack is empty"):
+        Silver.of_stack(name)
+
+
+def test_what_is_no_text_is_no_table_and_no_statement(silver):
+    with pytest.raises(UnknownTable, match="'None'"):
+        Silver(silver).snapshot(None)
+    with pytest.raises(InvalidQuery, match="not None"), Silver(silver).query(None):
+        pass
+
+
+def test_without_the_extra_the_library_names_it():
+    without = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "try:\n    from sluice_read import Silver\nexcept ModuleNotFoundError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, timeout=60)
+    assert "pip install 'sluice-lakehouse[read]'" in done.stdout, done.stderr

@@ -17,10 +17,10 @@ from types import SimpleNamespace
 import pytest
 from builders import in_a_terminal
 
+from sluice_aws.failures import NO_STACK
 from sluice_cli.local import commands
 from sluice_cli.local.commands import next_step
 from sluice_cli.main import run
-from sluice_cli.terminal.aws_errors import NO_STACK
 from sluice_local.emulators.ministack_program import ASKED, COMPLETE
 from sluice_local.home import Description, Home, chosen_home
 from sluice_local.stack import stack

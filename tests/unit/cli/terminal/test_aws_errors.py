@@ -4,9 +4,9 @@ import pytest
 from botocore import exceptions as aws
 from botocore.exceptions import BotoCoreError, ClientError
 
+from sluice_aws.failures import LONGEST, NO_STACK, REFUSED, AwsFailure, failure_of
 from sluice_cli.main import run
 from sluice_cli.ops.doctor import _checked
-from sluice_cli.terminal.aws_errors import LONGEST, NO_STACK, REFUSED, AwsFailure, failure_of
 
 DENIED = "User: arn:aws:iam::1:user/me is not authorized to perform: {} on resource: arn:aws:s3:::b/k"
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from botocore import exceptions as aws
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sluice_cli.terminal.output import shortened
+from sluice.names import shortened
 
 NO_STACK, REFUSED = 5, 6  # exit codes: no stack, Region or valid credentials; AWS refused, or nothing answered
 LONGEST = 1_000  # characters of a message
