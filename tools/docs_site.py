@@ -59,7 +59,7 @@ def commands_page() -> str:
     from sluice_cli.verbs import VERBS, built
 
     group: Any = built()
-    lines = ["# Commands", "", inspect.cleandoc(group.help), ""]
+    lines = ["# Commands", "", _as_code(inspect.cleandoc(group.help)), ""]
     for panel in dict.fromkeys(verb.panel for verb in VERBS.values()):
         lines += [f"## {panel}", ""]
         for name in (name for name, verb in VERBS.items() if verb.panel == panel):
@@ -82,8 +82,10 @@ def _section(path: str, command: Any) -> Iterator[str]:
 
 
 def _as_code(text: str) -> str:
-    """Help with its examples, which are indented by two, as code."""
-    return "\n".join(f"  {line}" if line.startswith("  ") else line for line in text.splitlines())
+    """Help with its examples, which are indented by two, as code: one block, without Click's mark of each (`\\b`)."""
+    lines = [line for line in text.splitlines() if line != "\b"]
+    written = "\n".join(f"  {line}" if line.startswith("  ") else line for line in lines)
+    return re.sub(r"^(    .*)\n\n(?=    )", r"\1\n", written, flags=re.MULTILINE)
 
 
 def _row(parameter: Any) -> str:

@@ -33,6 +33,13 @@ def test_the_reference_has_each_verb_with_its_options():
     assert "| `--as-of MOMENT` |" in written and "### sluice table ddl" in written
 
 
+def test_the_examples_of_a_verb_are_one_block_of_code():
+    written = commands_page()
+    assert "\b" not in written
+    assert "\n\n    sluice config check tables.yaml\n    sluice config check tables.yaml --waiting\n\n" in written
+    assert "A first try:\n\n    sluice local up " in written
+
+
 def test_every_page_has_its_place_in_the_navigation():
     listed = set(re.findall(r": ([a-z/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M))
     pages = {path.name for path in (ROOT / "docs").glob("*.md")} | set(PAGES.values()) | {"cli.md"}
