@@ -73,9 +73,10 @@ def import_properties(
         )
     chosen = _type(table_type)
     if several:
+        of = f"{properties.name} names it: copy it into the folder of that file"
         made = [
-            (file, translate(of_table(entries, _entries(file, 0)), table=name, table_type=chosen))
-            for name, file in ((name, properties.parent / Path(named).name) for name, named in several.items())
+            (beside, translate(of_table(entries, _entries(beside, 0, of)), table=name, table_type=chosen))
+            for name, beside in ((name, properties.parent / Path(named).name) for name, named in several.items())
         ]
     else:
         made = [(properties, translate(entries, topic=topic, table=table, table_type=chosen))]
@@ -103,17 +104,19 @@ def import_properties(
         for line in found.open:
             say(f"open: {comment(f'{of_file}{line}')[2:]}")
     if is_open:
+        if write and not as_json:
+            say(f"Nothing is added to {file} while a choice is open: copy what is printed into it, and settle it there")
         raise typer.Exit(FAILED)
 
 
-def _entries(file: Path, depth: int) -> dict[str, str]:
-    """Return the file's entries, over those of an included file beside it."""
+def _entries(file: Path, depth: int, advice: str = "Name a .properties file") -> dict[str, str]:
+    """Return the file's entries, over those of an included file beside it. `advice` is for one that can't be read."""
     try:
         if file.stat().st_size > LARGEST:
             raise UsageError(f"{file} is larger than {LARGEST:,} bytes", next_step="Name a .properties file")
         entries = parse_properties(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file} can't be read: {plain_reason(error)}", next_step="Name a .properties file") from error
+        raise UsageError(f"{file} can't be read: {plain_reason(error)}", next_step=advice) from error
     beside = file.parent / Path(entries.get(_INCLUDE, "")).name
     if _INCLUDE in entries and depth < INCLUDES and beside.is_file():
         return {**_entries(beside, depth + 1), **{name: value for name, value in entries.items() if name != _INCLUDE}}

@@ -309,5 +309,14 @@ def test_no_rule_is_written_while_a_choice_of_one_of_several_tables_is_open(tmp_
     printed = json.loads(capsys.readouterr().out)
     assert [table["open"] for table in printed["tables"]] == [[], ["the properties name no record key"]]
     assert not printed["written"] and not file.exists()
+    assert run(["config", "import", str(properties), "--write", "--file", str(file)]) == 1
+    assert f"Nothing is added to {file} while a choice is open" in capsys.readouterr().err and not file.exists()
     assert run(["config", "import", str(properties), "--topic", "t"]) == 2
     assert "2 tables, and --topic and --table are of one" in capsys.readouterr().err
+
+
+def test_a_missing_file_of_a_table_is_copied_beside_the_one_that_names_it(tmp_path, capsys):
+    properties = several(tmp_path)
+    (tmp_path / "orders.properties").unlink()
+    assert run(["config", "import", str(properties)]) == 2
+    assert "next step: common.properties names it: copy it into the folder" in capsys.readouterr().err
