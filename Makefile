@@ -150,8 +150,8 @@ transcript: setup  ## run the demonstration, and put its transcript and waterfal
 bench-services: setup  ## 200 merges into a merge-on-read table with table services on and off, in one run
 	PYTHONPATH=bench:tests:functions:spark $(BIN)/python -m sluice_bench.tables.services_200
 
-bench-bytes: setup  ## bytes written per byte of change, both table types, beside Hudi's defaults (some 15 minutes)
-	PYTHONPATH=bench:tests:functions:spark $(BIN)/python -m sluice_bench.tables.bytes_written
+bench-bytes: setup  ## bytes written per byte of change, both table types, beside Hudi's defaults (some 15 minutes); ARGS=--history
+	PYTHONPATH=bench:tests:functions:spark $(BIN)/python -m sluice_bench.tables.bytes_written $(ARGS)
 
 EMULATOR ?= ministack
 deploy-walkthrough: setup  ## make deploy, an object, an update and make delete on EMULATOR=ministack or localstack; writes docs/walkthroughs

@@ -36,6 +36,13 @@ def test_every_documented_module_exists():
     assert {name for name in named if not name.startswith("sluice_bench") and find_spec(name) is None} == set()
 
 
+def test_a_benchmark_that_a_user_is_shown_needs_no_path_of_python():
+    """`make` sets it. The page of benchmarks and decisions name modules, for those who develop."""
+    shown = {page.name: page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md")}
+    shown.pop("benchmarks.md")
+    assert [name for name, text in shown.items() if "python -m sluice_bench" in text] == []
+
+
 @pytest.mark.parametrize(
     ("line", "wrong"),
     [
