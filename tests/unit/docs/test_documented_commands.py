@@ -1,5 +1,6 @@
 """Every command in README and docs exists, with all options shown."""
 
+import importlib
 import re
 from importlib.util import find_spec
 
@@ -34,6 +35,30 @@ def test_every_documented_module_exists():
     named = {name for name in re.findall(r"python -m ([a-z_.]+)", text) if name.startswith("sluice")}
     assert "sluice_local.stack.sample_world" in named
     assert {name for name in named if not name.startswith("sluice_bench") and find_spec(name) is None} == set()
+
+
+def exists(name):
+    """Whether a dotted name is a module of the project or something in one."""
+    module, _, last = name.rpartition(".")
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # its parent is no package
+        return hasattr(importlib.import_module(module), last) if find_spec(module) is not None else False
+
+
+def test_every_documented_name_in_the_code_exists():
+    """Properties of tables and files of a release, which the code names as texts, have names of this form too."""
+    text = "\n".join(path.read_text(encoding="utf-8") for path in documents() if "walkthroughs" not in path.parts)
+    named = set(re.findall(r"`(sluice(?:_[a-z]+)?(?:\.\w+)+)`", text))
+    sources = [
+        path.read_text(encoding="utf-8")
+        for part in ("functions", "spark", "deploy")
+        for path in (ROOT / part).rglob("*.py")
+    ]
+    assert len(named) > 20
+    assert {
+        name for name in named if not any(f'"{name}"' in source for source in sources) and not exists(name)
+    } == set()
 
 
 def test_a_benchmark_that_a_user_is_shown_needs_no_path_of_python():
