@@ -84,3 +84,25 @@ def test_a_hash_key_is_a_secret_of_the_documented_stack():
         for name in re.findall(r"(?:--secret-id|--name|  key:) ([\w-]+)/\w+", (ROOT / "docs" / page).read_text())
     ]
     assert shown == ["sluice", "sluice"]
+
+
+def test_what_a_deleted_stack_leaves_is_named_with_the_way_to_remove_it():
+    text = section("Removing")
+    kept = {name for name, one in TEMPLATE["Resources"].items() if one.get("DeletionPolicy", "Delete") != "Delete"}
+    buckets = {name for name in kept if TEMPLATE["Resources"][name]["Type"] == "AWS::S3::Bucket"}
+    versioned = {name for name in buckets if "VersioningConfiguration" in TEMPLATE["Resources"][name]["Properties"]}
+    policies = {"BronzePolicy", "SilverPolicy", "ArtifactPolicy"}
+    assert kept == buckets | policies | {"Ledger", "DataKey"}
+    assert versioned == {"BronzeBucket", "ArtifactBucket"} and "Bronze and the artifact bucket keep versions" in text
+    for command in ("dynamodb delete-table", "s3 rb --force s3://SILVER", "glue delete-database", "kms schedule-key"):
+        assert f"aws {command}" in text, command
+
+
+def test_a_stack_of_the_same_name_meets_the_bronze_bucket_of_the_last_one():
+    named = [
+        one["Properties"].get("BucketName")
+        for one in TEMPLATE["Resources"].values()
+        if one["Type"] == "AWS::S3::Bucket"
+    ]
+    assert len([name for name in named if name]) == 1  # bronze
+    assert "a new stack of the same name can't make it" in section("Removing")
