@@ -59,7 +59,7 @@ def commands_page() -> str:
     from sluice_cli.verbs import VERBS, built
 
     group: Any = built()
-    lines = ["# Commands", "", _as_code(inspect.cleandoc(group.help)), ""]
+    lines = ["# Commands", "", _as_code(inspect.cleandoc(group.help)), "", inspect.cleandoc(group.epilog), ""]
     for panel in dict.fromkeys(verb.panel for verb in VERBS.values()):
         lines += [f"## {panel}", ""]
         for name in (name for name, verb in VERBS.items() if verb.panel == panel):

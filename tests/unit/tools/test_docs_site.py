@@ -30,6 +30,7 @@ def test_a_link_leads_to_the_sites_page_or_stays_for_the_strict_build(source, pa
 def test_the_reference_has_each_verb_with_its_options():
     written = commands_page()
     assert {name for name in VERBS if f"\n### sluice {name}\n" not in written} == set()
+    assert "\nExit codes: 0 success, 1 failure" in written
     assert "| `--as-of MOMENT` |" in written and "### sluice table ddl" in written
 
 
@@ -38,6 +39,12 @@ def test_the_examples_of_a_verb_are_one_block_of_code():
     assert "\b" not in written
     assert "\n\n    sluice config check tables.yaml\n    sluice config check tables.yaml --waiting\n\n" in written
     assert "A first try:\n\n    sluice local up " in written
+
+
+def test_a_word_in_brackets_is_found_by_the_search():
+    separator = re.search(r"separator: '(.+?)'  #", (ROOT / "mkdocs.yml").read_text())[1]
+    assert re.split(separator, "From Hudi Streamer (DeltaStreamer)")[3] == "DeltaStreamer"
+    assert "deploying" in re.split(separator, "docs/deploying.md")
 
 
 def test_every_page_has_its_place_in_the_navigation():
