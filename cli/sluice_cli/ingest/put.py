@@ -62,10 +62,16 @@ class NotCopied:
 
 @dataclass(frozen=True)
 class Unmatched:
-    """A key that no rule takes, and why."""
+    """A key that no rule takes, the topic that it tells, and why."""
 
     key: str
     reason: str
+    topic: str | None = None
+
+    @property
+    def described(self) -> str:
+        """The reason, with the topic that it is about: a file's name tells another one than its folder may."""
+        return f"topic {self.topic}: {self.reason}" if self.topic else self.reason
 
 
 @dataclass(frozen=True)
@@ -250,19 +256,22 @@ def names_without_rule(uploads: Iterable[Upload], configuration: Configuration |
         route = classify(item.key, None, configuration.match_key(item.key) if configuration else None)
         verdict = judge_unread(route, None) or judge_read(route, configuration)
         if verdict.state == PARKED:
-            found.append(Unmatched(item.key, verdict.reason or ""))
+            found.append(Unmatched(item.key, verdict.reason or "", route.topic))
     return tuple(found)
 
 
 def _say_unmatched(unmatched: Sequence[Unmatched], copied: int) -> None:
     if not unmatched:
         return
-    reasons = Counter(item.reason for item in unmatched)
+    reasons = Counter(item.described for item in unmatched)
     say(f"No rule takes {len(unmatched):,} of {counted(copied, 'name')}; these objects will be parked:")
     for reason, number in reasons.most_common(LEFT_OUT_SHOWN):
-        example = next(item.key for item in unmatched if item.reason == reason)
-        names = visible(example) if number == 1 else f"{number:,} names, for example {visible(example)}"
-        say(f"  {visible(reason)}: {names}")
+        example = visible(next(item.key for item in unmatched if item.described == reason))
+        names = example if number == 1 else f"{number:,} names, for example {example}"
+        say(f"  {visible(reason)}: {names}", whole=example)
+    left_out = sum(number for _, number in reasons.most_common()[LEFT_OUT_SHOWN:])
+    if left_out:
+        say(f"  and {counted(left_out, 'other name')} (--json lists all)")
     known = sum(tells_topic(item.key) for item in unmatched)
     others = len(unmatched) - known
     if known:

@@ -765,7 +765,8 @@ def test_put_says_what_names_wait_for_where_nothing_was_pushed(stack, tmp_path, 
         (tmp_path / "in" / f"crm.public.user+0+{number}.avro").write_bytes(b"1")
     assert run(["put", "in"]) == 0
     err = capsys.readouterr().err
-    assert "\n  no configuration was in force when it came: 3 names, for example crm.public.user+0+0.avro\n" in err
+    reason = "topic crm.public.user: no configuration was in force when it came"
+    assert f"\n  {reason}: 3 names, for example crm.public.user+0+0.avro\n" in err
 
 
 def test_put_says_how_many_names_no_rule_takes(stack, tables, tmp_path, capsys):
@@ -776,7 +777,7 @@ def test_put_says_how_many_names_no_rule_takes(stack, tables, tmp_path, capsys):
     assert run(["put", "in"]) == 0
     err = capsys.readouterr().err
     assert "No rule takes 2 of 3 names" in err
-    assert "\n  no rule of tables.yaml takes this topic: crm.public.other+0+1.avro\n" in err
+    assert "\n  topic crm.public.other: no rule of tables.yaml takes this topic: crm.public.other+0+1.avro\n" in err
     assert "`sluice config discover` proposes rules for 1 of them\n1 name gives no topic or format" in err
     assert run(["put", "in/notes.txt"]) == 0
     assert "discover" not in capsys.readouterr().err

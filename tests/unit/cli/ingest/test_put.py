@@ -14,7 +14,7 @@ import pytest
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
 from sluice.errors import CommandFailed, UsageError
-from sluice_cli.ingest.put import Copies, Upload, names_without_rule, planned_copies, upload_all
+from sluice_cli.ingest.put import Copies, Upload, _say_unmatched, names_without_rule, planned_copies, upload_all
 
 
 @pytest.fixture
@@ -89,6 +89,17 @@ def test_names_that_no_rule_takes_are_named_with_the_reason() -> None:
         "no rule of tables.yaml takes this topic" in found["topics/t/t+0+1.avro"] and "extension" in found["notes.txt"]
     )
     assert len(names_without_rule(uploads, None)) == 3
+
+
+def test_each_topic_that_no_rule_takes_is_named_for_a_name_may_tell_another_than_its_folder(capsys: Any) -> None:
+    keys = ["topics/shop.wide/wide+0+1.json", "topics/shop.wide/wide+0+2.json"]
+    keys += [f"topics/t{number}/t{number}+0+1.avro" for number in range(6)]
+    configuration = Configuration(rules=(TableRule("shop.wide", ("id",), topic="shop.wide"),))
+    unmatched = names_without_rule([Upload(Path(key), key, 1) for key in keys], configuration)
+    _say_unmatched(unmatched, 8)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[1] == f"  topic wide: no rule of tables.yaml takes this topic: 2 names, for example {keys[0]}"
+    assert lines[6] == "  and 2 other names (--json lists all)"
 
 
 def test_an_interrupted_put_says_how_many_objects_went(tmp_path: Path, capsys: Any) -> None:
