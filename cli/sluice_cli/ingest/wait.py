@@ -47,6 +47,7 @@ from sluice_cli.terminal.output import (
     say_next_step,
     stderr_console,
     visible,
+    wrapped,
 )
 
 LINE_EVERY_S = 10.0  # without a terminal
@@ -222,10 +223,8 @@ def _print_lines(lines: Sequence[str]) -> None:
     for line in lines:
         text = line.replace("\t", "  ")
         if len(text) > console.width:
-            words, indent = text.split(" "), " " * WRAPPED_INDENT
-            text = " ".join(path_shortened(word, console.width - WRAPPED_INDENT) for word in words)
-            first, *rest = Text(text).wrap(console, console.width - WRAPPED_INDENT)
-            text = "\n".join([first.plain.rstrip(), *(indent + part.plain.strip() for part in rest)])
+            text = " ".join(path_shortened(word, console.width - WRAPPED_INDENT) for word in text.split(" "))
+            text = "\n".join(wrapped(text, console.width))
         console.print(Text(text), soft_wrap=True, highlight=False)
 
 

@@ -191,6 +191,17 @@ def test_a_terminal_wraps_lines_between_words_and_shortens_keys(monkeypatch, cap
     assert words.count("container") == 3 and "crm.public.user+0+0000000010.avro" in "".join(words)
 
 
+def test_a_terminal_breaks_no_command_that_a_reason_names(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "60")
+    command = "`sluice quarantine discard`"
+    for words in range(8):
+        reason = f"{'word ' * words}Upload it again, then {command} this version"
+        found = aside("topics/t/t+0+1.avro", "quarantined", NOW, code="corrupt_object", reason=reason)
+        _print(WaitResult(survey([found.id], {found.id: found}, []), 1.0, NOW), 60)
+        assert command in capsys.readouterr().out
+
+
 def test_the_counts_of_the_bucket_are_told_apart_from_the_wait(capsys):
     done, open_ = aside("a", "committed", NOW), aside("b", "pending", NOW)
     _print(WaitResult(survey([done.id], {done.id: done}, []), 7.31, NOW), 60)
