@@ -148,7 +148,11 @@ def query(
             long = frozenset(number for number, kind in enumerate(relation.types) if str(kind) in _LONG_INTEGERS)
             with stderr_console().status("Running the statement"):
                 reader = begun()
-            write_rows(reader, form, whole_numbers=long)
+            count = write_rows(reader, form, whole_numbers=long)
+            if form.parquet is not None:
+                say(f"{counted(count, 'row')} written to {form.parquet}")
+            elif not count and sys.stdout.isatty():
+                say(counted(count, "row"))  # else its headings alone look like a result that is cut
 
     if sql is None:
         prompt(run, lambda: tables_in(target), cache_directory(os.environ) / "query-history")

@@ -434,6 +434,19 @@ def test_json_is_one_object_per_line_with_nothing_rounded(on_silver, capsys):
     }
 
 
+def test_a_result_without_rows_says_so_in_a_terminal(on_silver, monkeypatch, capsys):
+    assert run(["query", "select id from moma.works where id = 99"]) == 0
+    assert "row" not in capsys.readouterr().err
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert run(["query", "select id from moma.works where id = 99"]) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == "0 rows"
+
+
+def test_a_parquet_file_of_a_query_is_named_with_its_rows(on_silver, tmp_path, capsys):
+    assert run(["query", "--parquet", str(tmp_path / "x.parquet"), "select id from moma.works where id = 5"]) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == f"1 row written to {tmp_path / 'x.parquet'}"
+
+
 def test_csv_has_a_header_and_empty_nulls(on_silver, capsys):
     assert run(["query", "--csv", 'select * from crm."user" order by id']) == 0
     assert capsys.readouterr().out.splitlines() == ["id,date,name", "1,2020-02-03,ann", "2,,bob"]
