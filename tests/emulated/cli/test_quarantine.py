@@ -201,7 +201,7 @@ def test_an_entry_is_shown_in_words_with_every_time_in_one_form(configured, caps
         "rows         2 null_record_key",
         "reason       The key column id is null",
         f"batch        {batch}",
-        "attempt      0",
+        "attempt      1",
         "admitted     2023-11-14T22:13:20Z",
         "quarantined  2023-11-14T22:13:20Z",
         "",
@@ -221,7 +221,7 @@ def test_a_parked_object_and_a_whole_one_are_shown_without_what_they_lack(config
     assert run(["quarantine", "show", waits.hash]) == 0
     shown = capsys.readouterr().out
     assert "\nreason    no topic\n" in shown and "\nparked    2023-11-14T22:13:20Z\n" in shown
-    assert "rows" not in shown and "table" not in shown and "-\n" not in shown
+    assert "rows" not in shown and "table" not in shown and "attempt" not in shown and "-\n" not in shown
     assert run(["quarantine", "show", again.hash]) == 0
     assert "\ncode         not_avro\n" in capsys.readouterr().out
 
