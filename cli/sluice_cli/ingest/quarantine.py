@@ -21,7 +21,7 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.ingest.newer_versions import NewerVersions, discard_advice, missing_changes, newer_versions
-from sluice_cli.ingest.parked import judged_now
+from sluice_cli.ingest.parked import is_proposed, judged_now, rule_steps, waits_for_rule
 from sluice_cli.ingest.quarantine_entries import print_entry, print_groups, print_left, print_lines
 from sluice_cli.ingest.set_aside import (
     COUNTED_AT_MOST,
@@ -48,6 +48,7 @@ from sluice_cli.terminal.output import (
     print_line,
     print_table,
     say,
+    say_next_step,
 )
 from sluice_cli.terminal.run import AWS_ERRORS
 from sluice_cli.terminal.stack import operator_of, readable_configuration, supervise_now
@@ -138,6 +139,9 @@ def list_entries(
         say(f"Nothing is {'parked' if parked else 'in quarantine'}{chosen}")
     if more:
         say(f"Only the first {limit:,} are shown; --limit shows more")
+    waiting = [is_proposed(record) for record in shown if waits_for_rule(record)]
+    for step in rule_steps(sum(waiting), waiting.count(False)):
+        say_next_step(step)
 
 
 @app.command("show")

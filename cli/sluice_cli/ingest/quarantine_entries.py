@@ -16,6 +16,7 @@ from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.output import counted, human_age, print_line, print_table, visible
 from sluice_read.moments import clock
 
+_NO_CODE = "-"  # of parked objects that wait for a rule
 _PROSE = frozenset({"reason", "advice"})  # the other values of an entry are copied, and stay whole
 
 
@@ -40,7 +41,7 @@ def print_lines(shown: Sequence[ObjectRecord], newer: NewerVersions, now: int) -
 
 
 def _group(record: ObjectRecord) -> tuple[str, str]:
-    return record.table or record.topic or "no table", ", ".join(codes(record)) or "-"
+    return record.table or record.topic or "no table", ", ".join(codes(record)) or _NO_CODE
 
 
 def print_groups(shown: Sequence[ObjectRecord], newer: NewerVersions, now: int) -> None:
@@ -52,25 +53,27 @@ def print_groups(shown: Sequence[ObjectRecord], newer: NewerVersions, now: int) 
     for number, ((where, code), records) in enumerate(sorted(groups.items())):
         if number:
             console.print()
-        title = f"{where}  {code}  {counted(len(records), 'entry', 'entries')}"
+        about = [where] if code == _NO_CODE else [where, code]
+        title = "  ".join([*about, counted(len(records), "entry", "entries")])
         console.print(Text(visible(title), style="bold"), highlight=False)
         (reason, _), *others = Counter(reason_of(record) or "-" for record in records).most_common()
         more = f"; and {counted(len(others), 'other reason')}: `sluice quarantine show ID`" if others else ""
         print_line(visible(reason + more))
+        has_rows = any(record.quarantined_rows for record in records)
         print_table(
-            ("id", "kind", "rows", "since", "key"),
+            ("id", "kind", *(["rows"] if has_rows else []), "since", "key"),
             [
                 (
                     record.id.hash[:SHORT_ID],
                     kind(record),
-                    f"{record.quarantined_rows:,}" if record.quarantined_rows else "-",
+                    *([f"{record.quarantined_rows:,}"] if has_rows else []),
                     human_age(now - int(record.listed_at)) if record.listed_at else "-",
                     record.id.key,
                 )
                 for record in sorted(records, key=lambda record: (record.id.key, record.id.version))
             ],
-            right=(2,),
-            paths=(4,),
+            right=(2,) if has_rows else (),
+            paths=(4 if has_rows else 3,),
         )
         outdated = [record for record in records if record.id in newer]
         if outdated:

@@ -171,6 +171,17 @@ def test_a_terminal_says_the_reason_of_many_objects_once(configured, capsys, mon
     assert [int(line.partition("+0+")[2][:10]) for line in lines[4:]] == [1, 3, 7, 9, 12]
 
 
+def test_parked_objects_are_listed_by_topic_with_what_brings_a_rule_to_them(configured, monkeypatch, capsys):
+    for n in (1, 2):
+        configured.admit(configured.write(f"topics/new/new+0+{n}.avro"), items.PARKED, table=None, topic="new")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert run(["quarantine", "list", "--parked"]) == 0
+    out, err = capsys.readouterr()
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", out).splitlines()
+    assert lines[0] == "new  2 entries" and lines[2].split() == ["id", "kind", "since", "key"]
+    assert err.endswith("next step: `sluice config discover` proposes rules for them\n")
+
+
 def test_an_entry_is_shown_with_its_rows_and_their_bytes(configured, capsys):
     holed = configured.admit(put(configured, 1))
     settled(configured, [holed], rows={holed: [a_row(7), a_row(2)]})
@@ -928,7 +939,7 @@ def test_a_parked_object_has_the_reason_of_the_rules_in_force(
         run([*verb.split()])
         out, err = capsys.readouterr()
         shown[verb] = (why in out.replace("\n", " "), "`sluice config discover`" in out + err)
-    proposes = {"status", "wait", f"trace {key}"} if unruled else set()
+    proposes = {"status", "quarantine list --parked", "wait", f"trace {key}"} if unruled else set()
     assert shown == {verb: (True, verb in proposes) for verb in shown}
     assert run(["status", "--json"]) == 0
     parked = describe(capsys)["set_aside"]["parked"]

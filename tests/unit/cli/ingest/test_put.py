@@ -91,7 +91,7 @@ def test_names_that_no_rule_takes_are_named_with_the_reason() -> None:
     assert len(names_without_rule(uploads, None)) == 3
 
 
-def test_each_topic_that_no_rule_takes_is_named_for_a_name_may_tell_another_than_its_folder(capsys: Any) -> None:
+def test_each_topic_without_a_rule_is_named_as_the_file_tells_it(capsys: Any) -> None:
     keys = ["topics/shop.wide/wide+0+1.json", "topics/shop.wide/wide+0+2.json"]
     keys += [f"topics/t{number}/t{number}+0+1.avro" for number in range(6)]
     configuration = Configuration(rules=(TableRule("shop.wide", ("id",), topic="shop.wide"),))
