@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import zip_longest
 from typing import Any
 
 from sluice.batch.manifest import Manifest
@@ -165,12 +166,17 @@ def trace_of(facts: TraceFacts) -> Trace:
         lane=record.lane if record else None,
         batch=record.batch if record else None,
         run=manifest.run if manifest else None,
-        instant=outcome.instant if outcome else None,
+        instant=_instant(record, outcome),
         code=record.code if record else None,
         reason=_reason(record),
         counts=dict(outcome.counts) if outcome else {},
         next_step=rule_step(record) if record else None,
     )
+
+
+def _instant(record: ObjectRecord | None, outcome: Outcome | None) -> str | None:
+    """The commit with the object's rows. A batch commits without the objects that it sets aside."""
+    return None if record is None or record.state in LISTED_STATES or outcome is None else outcome.instant
 
 
 def _replayed(first: Trace, facts: TraceFacts, record: ObjectRecord, at: int) -> Trace:
@@ -235,8 +241,8 @@ def _moments(facts: TraceFacts) -> Iterator[Moment]:
     if facts.manifest is not None:
         yield Moment(CLAIMED, facts.manifest.created_at, facts.manifest.batch)
     if outcome is not None:
-        if outcome.instant is not None:
-            yield Moment("readable", outcome.readable_at, f"instant {outcome.instant}")
+        if (instant := _instant(record, outcome)) is not None:
+            yield Moment("readable", outcome.readable_at, f"instant {instant}")
         settled = (facts.part or {}).get("settled_at")
         yield Moment(
             outcome.state if record.state != COMMITTED else COMMITTED,
@@ -361,7 +367,9 @@ def _until_committed(claimed: int, outcome: Outcome, facts: TraceFacts) -> Itera
         yield Stretch("open", LEDGER, claimed, ended, "its run, which ended before it merged this table")
         note = f"until {facts.finished_by or 'another run'} took the batch over"
         yield Stretch("take-over", WAITING, max(claimed, ended), began, note)
-    for stage in outcome.stages:
+    for stage, following in zip_longest(outcome.stages, outcome.stages[1:]):
+        if stage.ended_at == stage.began_at and following is not None and following.name == stage.name:
+            continue  # left to Spark at once, which begins the same stage
         yield Stretch(
             stage.name,
             WAITING if stage.name == SPARK_STAGE else SPARK,

@@ -144,14 +144,13 @@ def print_trace(found: Trace) -> None:
     console = escaping_console(soft_wrap=True, highlight=False)
     width = console.width if console.is_terminal else PIPE_WIDTH
     print(visible(found.id.key))
-    print_line(summary(found))
+    header = summary(found)
+    print_line(header)
     if found.batch:
         print_line(_batch(found))
     print()
     for line in text_lines(found, width):
         console.print(line)
-    if found.next_step is not None:
-        print_line(found.next_step)
     if not found.spans:
         print_line(
             "Only its put is known: its notice is still on the way. "
@@ -166,8 +165,11 @@ def print_trace(found: Trace) -> None:
         for line in stretch_lines(replay.spans, width, "since then"):
             console.print(line)
     for moment in found.moments:
-        if moment.note and moment.name not in _SHOWN_ABOVE:
-            print_line(f"{moment.name}: {visible(moment.note)}")
+        note = visible(moment.note)
+        if note and moment.name not in _SHOWN_ABOVE and f" · {note} · " not in header:
+            print_line(f"{moment.name}: {note}")
+    if found.next_step is not None:
+        print_line(found.next_step)
 
 
 def _batch(found: Trace | ReplayTrace) -> str:

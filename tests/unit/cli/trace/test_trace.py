@@ -189,8 +189,9 @@ def test_an_object_that_is_not_committed_is_not_readable_though_its_batch_is():
         RECORD, state="quarantined", code="corrupt_object", reason="a block is damaged", listed_at=f"{T + 13_040:013d}"
     )
     trace = trace_of(replace(FACTS, record=record))
-    assert trace.readable_at is None and trace.reason == "a block is damaged"
-    assert "quarantined" in [moment.name for moment in trace.moments]
+    assert trace.readable_at is None and trace.instant is None and trace.reason == "a block is damaged"
+    moments = [moment.name for moment in trace.moments]
+    assert "quarantined" in moments and "readable" not in moments
 
 
 def test_a_discarded_object_gets_no_advice_to_discard_it():
@@ -213,6 +214,20 @@ def test_the_header_names_the_code_and_the_reason_stands_below_once(reason, caps
     shown = capsys.readouterr().out
     assert "crm.user · quarantined · corrupt_object · put" in shown and "…" not in shown
     assert shown.count(reason) == 1 and f"quarantined: {reason}\n" in shown
+
+
+def test_a_brief_reason_without_a_code_stands_once_and_what_helps_comes_last(capsys):
+    why = "no rule of tables.yaml takes this topic"
+    record = replace(RECORD, state="parked", table=None, reason=why, topic="crm.user", listed_at=f"{T + 400:013d}")
+    print_trace(trace_of(TraceFacts(ID, T, record)))
+    shown = capsys.readouterr().out
+    assert shown.count(why) == 1 and shown.endswith("`sluice config discover` proposes a rule for its topic\n")
+
+
+def test_a_stage_that_begins_again_without_having_taken_time_is_one_stretch():
+    stages = (Stage("read", T + 9_200, 0), Stage("read", T + 9_201, 400), Stage("commit", T + 9_601, 100))
+    trace = trace_of(replace(FACTS, outcome=replace(OUTCOME, stages=stages)))
+    assert [span.name for span in trace.spans].count("read") == 1
 
 
 @pytest.mark.parametrize("code", ["corrupt_object", None], ids=["code", "no code"])
