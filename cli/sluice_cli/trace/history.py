@@ -181,7 +181,7 @@ def print_history(found: Gathered, sums: Mapping[str, Any]) -> None:
         f"{f': {states}' if states else ''}{in_quarantine}"
     )
     if sums["parts"]:
-        tables = {claim.table for entry in found.entries for claim in entry.claims}
+        tables = {claim.table for entry in found.entries for claim in entry.claims if not claim.is_set_aside}
         batches = f"{counted(sums['batches'], 'batch', 'batches')} of {counted(len(tables), 'table')}"
         others = _others(found.entries, found.batches)
         these = f"{'this table' if len(tables) == 1 else 'these tables'} in {'it' if sums['batches'] == 1 else 'them'}"
@@ -230,7 +230,9 @@ def _say_nothing(found: Gathered, query: HistoryQuery, now: int) -> None:
 
 def _others(entries: Iterable[Entry], batches: Iterable[PastBatch]) -> int:
     """The number of objects that the entries' parts (batch and table) hold beside the entries, each object once."""
-    shown = {entry.id: {(claim.batch, claim.table) for claim in entry.claims} for entry in entries}
+    shown = {
+        entry.id: {(claim.batch, claim.table) for claim in entry.claims if not claim.is_set_aside} for entry in entries
+    }
     parts = {part for found in shown.values() for part in found}
     held = {
         item.id
@@ -303,9 +305,9 @@ def _state(entry: Entry, short: bool) -> str:
 
 def _changes(claim: Claim | None) -> str:
     read = claim.part.get("read") if claim else None
-    if claim is None or read is None:
+    if claim is None or read is None or claim.is_set_aside:
         return "-"
-    return f"{read:,}" if claim.part_objects == 1 else f"{read:,} / {claim.part_objects:,}"
+    return f"{read:,}" if claim.merged_objects == 1 else f"{read:,} / {claim.merged_objects:,}"
 
 
 def _after(at: int | None, began: int | None) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sluice.ledger.keys import CLAIMED, COMMITTED, LISTED_STATES, PENDING, QUARANTINED, RETURNED, SUPERSEDED
+from sluice.batch.outcome import ObjectError, Outcome
+from sluice.ledger.keys import CLAIMED, COMMITTED, LISTED_STATES, PARKED, PENDING, QUARANTINED, RETURNED, SUPERSEDED
 from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.s3.past_batches import PastBatch
@@ -18,8 +19,8 @@ from sluice_cli.trace.stages import UNSEEN, Moment, reason_now
 class Claim:
     """One batch that claimed an object.
 
-    `state` is claimed, committed, quarantined, or returned (to pending, without effect on the table). `part` has the
-    counts of the table's whole part, in which the object was one of `part_objects`. Times are epoch ms.
+    `state` is claimed, committed, quarantined, parked, or returned (to pending, without effect on the table). `part`
+    has the counts of the table's whole part, in which the object was one of `part_objects`. Times are epoch ms.
     """
 
     batch: str
@@ -36,6 +37,16 @@ class Claim:
     reason: str | None = None
     quarantined_rows: int = 0
     part: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+    @property
+    def is_set_aside(self) -> bool:
+        """True if the batch merged nothing of the object."""
+        return self.state in (QUARANTINED, PARKED)
+
+    @property
+    def merged_objects(self) -> int:
+        """The objects that the part's counts of changes are about."""
+        return self.part_objects - sum(self.part.get(name, 0) for name in ("quarantined_objects", "parked_objects"))
 
 
 @dataclass(frozen=True)
@@ -112,7 +123,8 @@ def _claim(identity: ObjectId, record: ObjectRecord | None, batch: PastBatch, ta
     )
     if outcome is None:
         return claim
-    error = next((item for item in outcome.quarantined if item.object == identity.hash), None)
+    aside = {item.object: (state, item) for state, item in _set_aside(outcome)}
+    state, error = aside.get(identity.hash, (QUARANTINED, None))
     rows = next((item.rows for item in outcome.quarantined_rows if item.object == identity.hash), 0)
     values = {
         **asdict(claim),
@@ -125,7 +137,8 @@ def _claim(identity: ObjectId, record: ObjectRecord | None, batch: PastBatch, ta
         return Claim(
             **{
                 **values,
-                "state": QUARANTINED,
+                "state": state,
+                "instant": None,  # made without the object
                 "code": error.code if error else "table_quarantined",
                 "reason": error.reason if error else outcome.reason,
             }
@@ -133,6 +146,12 @@ def _claim(identity: ObjectId, record: ObjectRecord | None, batch: PastBatch, ta
     if not ours and not _was_decided(record):
         return Claim(**values)  # the manifest lists it, and the claim did not get it
     return Claim(**{**values, "state": COMMITTED, "readable_at": outcome.readable_at})
+
+
+def _set_aside(outcome: Outcome) -> Iterator[tuple[str, ObjectError]]:
+    """The objects that a batch set aside, each with its state."""
+    for state, errors in ((QUARANTINED, outcome.quarantined), (PARKED, outcome.parked)):
+        yield from ((state, error) for error in errors)
 
 
 def _was_decided(record: ObjectRecord | None) -> bool:
@@ -160,10 +179,10 @@ def moments(entry: Entry) -> list[Moment]:
         found.append(Moment(CLAIMED, claim.claimed_at, claim.batch))
         if claim.state == COMMITTED and claim.readable_at is not None:
             found.append(Moment(COMMITTED, claim.readable_at, claim.instant or "no change"))
-        elif claim.state == QUARANTINED:
+        elif claim.is_set_aside:
             found.append(
                 Moment(
-                    QUARANTINED,
+                    claim.state,
                     int(record.listed_at) if record and record.listed_at else claim.claimed_at,
                     claim.code or "",
                 )
@@ -173,12 +192,16 @@ def moments(entry: Entry) -> list[Moment]:
 
 
 def totals(entries: Sequence[Entry], batches: Iterable[PastBatch]) -> dict[str, Any]:
-    """Add up objects by state, and the counts of every part (batch and table) with one of them, each part once."""
+    """Add up objects by state, and the counts of every part (batch and table) with one of them, each part once.
+
+    A part that set all of them aside merged nothing of them, and doesn't count.
+    """
     shown = {entry.id for entry in entries}
     parts: dict[tuple[str, str], Mapping[str, int]] = {}
     for batch in batches:
         for table, outcome in batch.outcomes.items():
-            if any(item.id in shown for item in batch.manifest.tables[table].objects):
+            aside = {error.object for _, error in _set_aside(outcome)}
+            if any(item.id in shown and item.id.hash not in aside for item in batch.manifest.tables[table].objects):
                 parts[(batch.manifest.batch, table)] = outcome.counts
     counts: Counter[str] = Counter()
     for part in parts.values():

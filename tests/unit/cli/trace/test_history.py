@@ -6,13 +6,16 @@ from datetime import datetime, timezone
 
 import pytest
 
+from sluice.batch.manifest import Manifest, ManifestObject, TablePart
+from sluice.batch.outcome import ObjectError, Outcome
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.clock import epoch_ms
+from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.terminal.output import is_named
 from sluice_cli.trace.history import print_history
 from sluice_cli.trace.history_search import Gathered
-from sluice_cli.trace.object_history import Claim, Entry, totals
+from sluice_cli.trace.object_history import Claim, Entry, claims_of, totals
 
 BATCH, RUN = "b-8a85abb73509df04e8c7fccfb81fb18e", "run-main-20261121T154711Z-94f63899"
 PUT, NOW = 1_795_000_000_000, epoch_ms()
@@ -116,3 +119,36 @@ def test_a_reason_is_wrapped_between_words_and_never_cut(monkeypatch, capsys, wi
     words = " ".join(printed(monkeypatch, capsys, entry(2, put=NOW), parked, width=width)).split()
     told = iter(words)
     assert all(word in told for word in f"parked {reason}".split()), words
+
+
+def claimed(number, state="committed", **columns):
+    """An object that a batch of four claimed."""
+    identity = ObjectId("bronze", f"topics/crm.user/crm.user+0+{number}.avro", "v1")
+    return ObjectRecord(identity, state, PUT + 500, size=9, table="crm.user", batch=BATCH, noticed_at=PUT, **columns)
+
+
+def test_what_a_batch_set_aside_is_neither_readable_nor_among_its_changes(monkeypatch, capsys):
+    good = (claimed(1), claimed(2))
+    bad, behind = claimed(3, "quarantined", code="not_avro"), claimed(4, "parked", code="log_restarted")
+    records = (*good, bad, behind)
+    part = TablePart(
+        {}, tuple(ManifestObject("bronze", r.id.key, "v1", 9, None, "avro", "t", 0, 1, PUT) for r in records)
+    )
+    outcome = Outcome(
+        BATCH,
+        "crm.user",
+        "committed",
+        PUT + 32_700,
+        "20261121154740440",
+        counts={"objects": 4, "quarantined_objects": 1, "parked_objects": 1, "read": 564},
+        quarantined=(ObjectError(bad.id.hash, "not_avro", "no Avro"),),
+        parked=(ObjectError(behind.id.hash, "log_restarted", "it restarted"),),
+    )
+    batch = PastBatch(Manifest(BATCH, "main", RUN, PUT + 7_900, "c", {"crm.user": part}), {"crm.user": outcome})
+    entries = tuple(Entry(each.id, each, PUT, claims_of(each.id, each, [batch])) for each in records)
+    assert [each.readable_at for each in entries] == [PUT + 32_700] * 2 + [None] * 2
+    assert [each.claims[0].state for each in entries] == ["committed", "committed", "quarantined", "parked"]
+    lines = [line.split("\t") for line in printed(monkeypatch, capsys, *entries)[1:5]]
+    assert [(line[3], line[8]) for line in lines] == [("+32.7 s", "564 / 2")] * 2 + [("-", "-")] * 2
+    print_history(Gathered(entries[2:], (batch,)), totals(entries[2:], [batch]))
+    assert "564" not in capsys.readouterr().err, "a batch's changes are not those of objects that it set aside"
