@@ -152,8 +152,9 @@ def describe_lane(lane: LaneState, now: int, resting: Collection[str] = ()) -> s
     return "idle"
 
 
-def _merging(tables: Mapping[str, int]) -> str:
-    if not tables:
+def _merging(found: Survey, lane: LaneState) -> str:
+    tables = found.merging(lane.lane)
+    if not tables or lane.state != RUNNING:  # a run that died left its objects claimed, and nothing merges them
         return ""
     named = [f"{table} ({counted(tables[table], 'object')})" for table in sorted(tables)[:TABLES_SHOWN]]
     more = f" and {len(tables) - TABLES_SHOWN:,} more" if len(tables) > TABLES_SHOWN else ""
@@ -193,7 +194,7 @@ def progress_line(
     parts = [
         *([f"{settled} of {counted(len(waited_for), 'table')}"] if len(waited_for) > 1 else []),
         describe_counts(found.counts),
-        *(f"{lane.lane}: {describe_lane(lane, now)}{_merging(found.merging(lane.lane))}" for lane in found.lanes),
+        *(f"{lane.lane}: {describe_lane(lane, now)}{_merging(found, lane)}" for lane in found.lanes),
         *tables[:TABLES_SHOWN],
     ]
     if len(tables) > TABLES_SHOWN:

@@ -89,8 +89,15 @@ def test_it_ends_when_all_is_committed_and_names_what_it_waited_for():
     assert [line.split("] ")[1] for line in stepping.shown] == [
         "1 unseen · main: Spark is starting (4 s)",
         "1 pending · main: Spark is starting (4 s)",
-        "1 claimed · main: Spark is starting (4 s), merging crm.user (1 object)",
+        "1 claimed · main: Spark is starting (4 s)",
     ]
+
+
+def test_no_table_is_being_merged_while_its_lane_waits_for_another_try():
+    record = ObjectRecord(A, "claimed", NOW, lane="main", table="crm.user")
+    waits = LaneState("main", "idle", backoff_until=NOW + 26_000, failures=1, reason="the driver was killed")
+    line = progress_line(survey([A], {A: record}, [waits]), NOW, 7.0)
+    assert line == "[7 s] 1 claimed · main: retrying in 26 s after 1 failed run: the driver was killed"
 
 
 def test_progress_counts_the_tables_that_are_settled_and_names_those_in_work():
