@@ -73,7 +73,7 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
         print_json({"tables": found})
         return
     print_table(
-        ("table", "type", "record key", "changes", "newest commit", "readable since"),
+        ("table", "type", "record key", "changes", "newest commit", "last commit"),
         [
             (
                 each["table"],

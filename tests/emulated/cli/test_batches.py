@@ -68,7 +68,7 @@ def test_tables_with_data_are_listed_by_the_ledger(stack, capsys):
     stack.ledger.tables.pin("crm.empty", {"record_key": ["id"], "table_type": "cow"})
     assert run(["table", "list"]) == 0
     header, row = capsys.readouterr().out.splitlines()
-    assert header.split("\t")[-2:] == ["newest commit", "readable since"]
+    assert header.split("\t")[-2:] == ["newest commit", "last commit"]
     assert row.split("\t") == ["crm.user", "mor", "id", "7", "20260101000000000", "2023-11-14T22:13:20Z"]
     assert run(["table", "list", "--json"]) == 0
     assert [each["table"] for each in describe(capsys)["tables"]] == ["crm.user"]
