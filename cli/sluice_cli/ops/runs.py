@@ -140,12 +140,12 @@ def runs(
                 run.run,
                 run.lane,
                 clock(run.started_at or run.requested_at),
-                "" if run.seconds is None else human_age(round(run.seconds * 1000)),
+                "-" if run.seconds is None else human_age(round(run.seconds * 1000)),
                 run.state,
                 f"{run.batches:,}",
                 f"{run.objects:,}",
                 f"{run.changes:,}",
-                run.reason or "",
+                run.reason or "-",
             )
             for run in found
         ],

@@ -109,6 +109,8 @@ class TestRuns:
         assert run(["runs", "--failed"]) == 0
         out = capsys.readouterr().out
         assert "run-2" in out and "no memory" in out and "run-1" not in out and "run-3" not in out
+        assert run(["runs"]) == 0
+        assert all(all(line.split("\t")) for line in capsys.readouterr().out.splitlines()), "no cell is empty"
         assert run(["runs", "--lane", "main", "--last", "1", "--json"]) == 0
         assert [one["run"] for one in describe(capsys)["runs"]] == ["run-3"]
 
