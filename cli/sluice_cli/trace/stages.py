@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import zip_longest
+from itertools import groupby
 from typing import Any
 
 from sluice.batch.manifest import Manifest
@@ -170,8 +170,14 @@ def trace_of(facts: TraceFacts) -> Trace:
         code=record.code if record else None,
         reason=_reason(record),
         counts=dict(outcome.counts) if outcome else {},
-        next_step=rule_step(record) if record else None,
+        next_step=_next_step(record) if record else None,
     )
+
+
+def _next_step(record: ObjectRecord) -> str | None:
+    if record.state in (PENDING, CLAIMED):
+        return f"`sluice status` shows what lane {record.lane} is at" if record.lane else None
+    return rule_step(record)
 
 
 def _instant(record: ObjectRecord | None, outcome: Outcome | None) -> str | None:
@@ -367,16 +373,11 @@ def _until_committed(claimed: int, outcome: Outcome, facts: TraceFacts) -> Itera
         yield Stretch("open", LEDGER, claimed, ended, "its run, which ended before it merged this table")
         note = f"until {facts.finished_by or 'another run'} took the batch over"
         yield Stretch("take-over", WAITING, max(claimed, ended), began, note)
-    for stage, following in zip_longest(outcome.stages, outcome.stages[1:]):
-        if stage.ended_at == stage.began_at and following is not None and following.name == stage.name:
-            continue  # left to Spark at once, which begins the same stage
-        yield Stretch(
-            stage.name,
-            WAITING if stage.name == SPARK_STAGE else SPARK,
-            stage.began_at,
-            stage.ended_at,
-            BATCH_STAGES.get(stage.name, ""),
-        )
+    for name, same in groupby(outcome.stages, lambda stage: stage.name):
+        first, *others = same  # what a driver leaves to Spark begins its stage again
+        ends_at = max(stage.ended_at for stage in (first, *others))
+        kind = WAITING if name == SPARK_STAGE else SPARK
+        yield Stretch(name, kind, first.began_at, ends_at, BATCH_STAGES.get(name, ""))
 
 
 def _reason(record: ObjectRecord | None) -> str | None:

@@ -224,10 +224,16 @@ def test_a_brief_reason_without_a_code_stands_once_and_what_helps_comes_last(cap
     assert shown.count(why) == 1 and shown.endswith("`sluice config discover` proposes a rule for its topic\n")
 
 
-def test_a_stage_that_begins_again_without_having_taken_time_is_one_stretch():
-    stages = (Stage("read", T + 9_200, 0), Stage("read", T + 9_201, 400), Stage("commit", T + 9_601, 100))
+def test_a_stage_that_is_left_to_spark_and_begins_again_is_one_stretch():
+    stages = (Stage("read", T + 9_200, 1), Stage("read", T + 9_205, 400), Stage("commit", T + 9_605, 100))
     trace = trace_of(replace(FACTS, outcome=replace(OUTCOME, stages=stages)))
-    assert [span.name for span in trace.spans].count("read") == 1
+    assert ("read", 9_200, 405) in spans(trace) and [span.name for span in trace.spans].count("read") == 1
+
+
+@pytest.mark.parametrize("state", ["pending", "claimed"])
+def test_an_object_on_its_way_names_where_its_lane_is_shown(state, capsys):
+    print_trace(trace_of(TraceFacts(ID, T, replace(RECORD, state=state, batch=None))))
+    assert capsys.readouterr().out.endswith("`sluice status` shows what lane main is at\n")
 
 
 @pytest.mark.parametrize("code", ["corrupt_object", None], ids=["code", "no code"])
