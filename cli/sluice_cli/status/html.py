@@ -36,6 +36,12 @@ def joined(*children: object) -> Node:
     )
 
 
+def prose(text: str) -> Node:
+    """A text whose commands in backquotes are set as code."""
+    parts = _COMMANDS.split(text)
+    return joined(*(tag("code", part) if at % 2 else part for at, part in enumerate(parts)))
+
+
 def _text(text: str) -> str:
     """A text whose numbers stay with their units."""
     return _QUANTITY.sub(lambda found: found[0].replace(" ", "\u00a0"), marked_up(text))
@@ -55,6 +61,7 @@ CHECK = "M.8 6.8 2.6 5 5 7.2 9.4 1.8 11.2 3.3 5.2 10.6Z"
 CROSS = "M2.8 1 6 4.2 9.2 1 11 2.8 7.8 6 11 9.2 9.2 11 6 7.8 2.8 11 1 9.2 4.2 6 1 2.8Z"
 
 
+_COMMANDS = re.compile("`([^`]+)`")
 _BREAKS = re.compile(r"(?<=\w[/._=-])(?=[^\s/._=-])")  # of a name or key; not behind the dashes of an option
 
 
@@ -70,11 +77,11 @@ class StateKind:
 
 RUNNING = StateKind("good", DISC, "running, claimed")
 STARTS = StateKind("good", HALF, "starting")
-RESTS = StateKind("faint", RING, "idle, done, ended, up to date", outlined=True)
+RESTS = StateKind("faint", RING, "idle, done, released, ended, up to date", outlined=True)
 WAITS = StateKind("accent", DIAMOND, "pending, requested, due")
 PAUSES = StateKind("warn", BARS, "paused")
 WARNS = StateKind("warn", TRIANGLE, "late, parked")
-FAILS = StateKind("bad", CROSS, "halted, failing, failed, blocked, quarantined")
+FAILS = StateKind("bad", CROSS, "halted, failing, failed, lapsed, blocked, quarantined")
 CALM = StateKind("good", CHECK, "nothing is wrong")
 KINDS = (FAILS, WARNS, PAUSES, WAITS, RUNNING, STARTS, RESTS)
 
@@ -118,7 +125,7 @@ def words(value: str) -> Cell:
 
 def long(value: str, colour: str | None = None) -> Cell:
     """A cell whose text may break anywhere."""
-    return Cell(joined(value), " ".join(["long", *([colour] if colour else [])]), empty=value == NONE)
+    return Cell(prose(value), " ".join(["long", *([colour] if colour else [])]), empty=value == NONE)
 
 
 def code(value: str, link: str | None = None) -> Cell:

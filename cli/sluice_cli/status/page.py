@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sluice_cli.status.charts import backlog_section, commits_section, runs_strips
-from sluice_cli.status.html import CALM, FAILS, KINDS, Node, joined, state, tag, wrong
+from sluice_cli.status.html import CALM, FAILS, KINDS, Node, joined, prose, state, tag, wrong
 from sluice_cli.status.past import RunPast, TablePast, Window
 from sluice_cli.status.sections import (
     aside_section,
@@ -123,7 +123,7 @@ def _trouble(found: Sequence[Trouble], command: CommandLine) -> Node:
         tag(
             "li",
             state(each.name, each.kind),
-            tag("div", each.text, " ", tag("a", "show", href=f"#{each.section}")),
+            tag("div", prose(each.text), " ", tag("a", "show", href=f"#{each.section}")),
             tag("div", *(shell(command(*words)) for words in each.commands), class_="commands")
             if each.commands
             else None,

@@ -14,6 +14,7 @@ from sluice_cli.status.html import (
     KINDS,
     NONE,
     PAUSES,
+    RESTS,
     RUNNING,
     WARNS,
     badge,
@@ -23,6 +24,7 @@ from sluice_cli.status.html import (
     head,
     joined,
     number,
+    prose,
     state,
     table,
 )
@@ -212,6 +214,16 @@ def test_every_kind_of_state_has_a_shape_of_its_own_and_a_place_in_the_legend():
     assert all(kind.path in legend and kind.words in legend for kind in KINDS)
     assert FAILS.path in badge("halted", FAILS).content and RUNNING.path in badge("running", RUNNING).content
     assert page.count('class="state ') == page.count('class="shape ')
+    assert "lapsed" in FAILS.words and "released" in RESTS.words, "how runs end"
+
+
+def test_a_command_that_a_reason_names_is_set_as_code_and_the_rest_is_escaped():
+    assert prose("<b> is cut: run `sluice put <f>`, then wait") == (
+        "&lt;b&gt; is cut: run <code>sluice put &lt;f&gt;</code>, then wait"
+    )
+    status = sample_status()
+    status["set_aside"]["quarantined"]["reasons"][0]["reason"] = "Then `sluice quarantine discard` it"
+    assert "`" not in sample_page(status).split('id="trouble"')[1].split("</section>")[0]
 
 
 @COLOURS
