@@ -73,7 +73,7 @@ def test_the_demonstration_changes_and_deletes_a_row_and_skips_a_damaged_object(
     )
     assert "rows that readers see\n0\n" in summary
     assert re.findall(r"^  won +(\w+)", summary, re.M) == ["snapshot", "update", "delete"], "the row's life"
-    assert re.search(r"^readable +\d+\.\d+ s  after its put$", summary, re.M), "the waterfall"
+    assert re.search(r"^readable +\d+\.\d+ s  after its put, \S+Z$", summary, re.M), "the waterfall"
     assert "0 added, 0 changed, 1 removed" in summary
     assert "corrupt_object" in summary
     assert left_running(tmp_path) == [] and list(tmp_path.iterdir()) == []

@@ -62,10 +62,9 @@ class _Scale:
 def text_lines(trace: Trace, width: int) -> list[Text]:
     """Draw the waterfall in at most `width` columns: per stretch its begin and length in seconds, and its bar."""
     lines = stretch_lines(trace.spans, width)
-    if lines and trace.to_readable_ms is not None:
-        lines.append(
-            Text(f"{'readable':<{_NAME}}{_seconds(trace.to_readable_ms):>{_NUMBER}}  after its put", style="bold green")
-        )
+    if lines and trace.to_readable_ms is not None and trace.readable_at is not None:
+        after = f"{'readable':<{_NAME}}{_seconds(trace.to_readable_ms):>{_NUMBER}}  after its put"
+        lines.append(Text(f"{after}, {clock(trace.readable_at)}", style="bold green"))
     return lines
 
 

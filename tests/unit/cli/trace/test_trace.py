@@ -317,6 +317,7 @@ def test_the_lines_show_every_period_within_the_width():
     drawn = [name for name, *_ in spans(trace_of(FACTS)) if name != "between"]
     assert [line.split()[0] for line in periods] == [*drawn, "between", "readable"]
     assert "7.580 s" in periods[2] and periods[2].count("█") > periods[8].count("█") > 0
+    assert lines[-1] == f"{'readable':<13}{'12.450 s':>10}  after its put, 2023-11-14T22:13:32Z"
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 160])
