@@ -24,7 +24,7 @@ from sluice.silver_keys import manifest_key, rows_key
 from sluice_aws.admission.admit import Admission
 from sluice_aws.s3.objects import Objects, SkippedDocuments
 from sluice_cli.ingest.parked import is_proposed, judged_now, taken
-from sluice_cli.terminal.output import counted, human_bytes
+from sluice_cli.terminal.output import counted, human_bytes, is_named
 from sluice_read.moments import clock
 
 SHORT_ID, SHORTEST_ID = 12, 6  # hexadecimal digits that are shown, and the fewest that identify an entry
@@ -159,7 +159,8 @@ class Quarantine:
                     next_step="`sluice quarantine list` shows the entries, with --parked the parked ones",
                 )
             if len(matching) > 1 and not any(record.id.key == name for record in found):
-                raise UsageError(f"{name!r} is the beginning of {len(matching)} ids", next_step="Write more of the id")
+                of = "part of the keys" if "…" in name else "the beginning"
+                raise UsageError(f"{name!r} is {of} of {len(matching)} entries", next_step="Write more of it")
         return found
 
     def rows(self, record: ObjectRecord) -> list[row_errors.RowError]:
@@ -395,4 +396,5 @@ def _way_in(record: ObjectRecord) -> str:
 
 
 def _names(name: str, record: ObjectRecord) -> bool:
-    return record.id.key == name or len(name) >= SHORTEST_ID and record.id.hash.startswith(name)
+    shortened = "…" in name and is_named(name, record.id.key)  # as a terminal shows the key
+    return record.id.key == name or shortened or len(name) >= SHORTEST_ID and record.id.hash.startswith(name)

@@ -223,6 +223,15 @@ def test_an_entry_is_shown_in_words_with_every_time_in_one_form(configured, caps
     ]
 
 
+def test_an_entry_is_found_by_its_key_as_a_terminal_shortens_it(configured, capsys):
+    for folder in ("a", "b"):
+        configured.admit(configured.write(f"topics/{folder}/t+0+1.avro"), items.QUARANTINED, code="not_avro")
+    assert run(["quarantine", "show", "…/b/t+0+1.avro"]) == 0
+    assert "topics/b/t+0+1.avro" in capsys.readouterr().out
+    assert run(["quarantine", "discard", "--yes", "…/t+0+1.avro"]) == 2
+    assert "'…/t+0+1.avro' is part of the keys of 2 entries" in capsys.readouterr().err
+
+
 def test_a_parked_object_and_a_whole_one_are_shown_without_what_they_lack(configured, capsys):
     bad = configured.admit(configured.write("bad"), items.QUARANTINED, code="not_avro", reason="no Avro")
     assert run(["quarantine", "discard", "--yes", bad.hash, "--note", "a test"]) == 0
