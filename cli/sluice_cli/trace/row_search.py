@@ -27,6 +27,7 @@ from sluice_aws.hash_keys import HashKeys
 from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
 from sluice_aws.s3.past_batches import PastBatch, PastBatches
 from sluice_aws.s3.past_rebuilds import PastRebuilds
+from sluice_cli.terminal.window import shown
 from sluice_cli.trace.row_changes import FoundChange, ObjectChanges, changes_in
 from sluice_cli.trace.row_life import RowLife, check_key
 from sluice_cli.trace.row_story import MergedBatch
@@ -165,9 +166,9 @@ class RowSearch:
         )
         if config is None:
             raise UnknownTable(
-                f"No batch of a table {table!r} is kept",
+                f"Nothing of {table} has been merged yet",
                 table=table,
-                next_step="`sluice status` lists the tables; names are database.table",
+                next_step=f"{shown(['history', '--table', table])} shows what became of its objects",
             )
         return config
 

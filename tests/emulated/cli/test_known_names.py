@@ -145,3 +145,10 @@ def test_a_mistyped_partition_is_answered_with_the_one_that_was_meant(monkeypatc
     assert run(["table", "files", "moma.works", "--partition", "plce=A"]) == 2
     assert "There is no partition 'plce=A'; did you mean place=A?" in capsys.readouterr().err
     assert run(["table", "files", "moma.works", "--partition", "place=A"]) == 0
+
+
+def test_a_row_of_a_table_without_a_batch_leads_to_its_objects(configured, capsys):
+    assert run(["row", "crm.user", "7"]) == 2
+    err = capsys.readouterr().err
+    assert "error: Nothing of crm.user has been merged yet\n" in err
+    assert "next step: `sluice history --table crm.user` shows what became of its objects" in err
