@@ -14,6 +14,7 @@ from sluice.errors import InvalidConfiguration
 
 MAX_BYTES = 1_000_000  # of a file
 MAX_NODES = 100_000  # of a document: aliases can make a small file a large tree
+MAX_DEPTH = 100  # of a value: an alias within what it stands for has no end
 
 Path = tuple[Any, ...]
 
@@ -171,6 +172,8 @@ def _walk(node: yaml.Node | None, path: Path) -> Iterator[tuple[Path, int, bool]
         seen += 1
         if seen > MAX_NODES:
             raise ConfigurationMistakes([Mistake(1, "", f"has more than {MAX_NODES:,} values")])
+        if len(where) > MAX_DEPTH:
+            raise ConfigurationMistakes([Mistake(line, "", "is nested too deeply")])
         yield where, line, twice
         if isinstance(current, yaml.MappingNode):
             keys: set[Any] = set()

@@ -119,6 +119,8 @@ def test_the_error_lists_the_mistakes_in_order_and_leaves_the_configuration_alon
         ("lanes: [main]\n" + RULE, "must be a mapping"),
         ("lanes: {main: 5}\n" + RULE, "must be a mapping"),
         ("a: " + "[\n" * 5_000, "nested too deeply"),
+        ("tables: &a [*a]", "nested too deeply"),
+        ("tables: &a {topic: a.b, <<: *a}", "nested too deeply"),
         ("x" * 1_000_001, "larger than"),
         (
             "a: &a [1,2,3,4,5,6,7,8,9,0]\n"
