@@ -19,7 +19,7 @@ MAX_DEPTH = 100  # of a value: an alias within what it stands for has no end
 Path = tuple[Any, ...]
 
 # What PyYAML says of a text that is not YAML, in other words, and what to do. `{}` are the groups of the pattern.
-_QUOTED = "Put text in quotes that holds a colon and a blank, or begins with a sign"
+_QUOTED = "Put text in quotes that holds a colon and a blank, or begins with a sign such as { or *"
 _ALIGNED = "Indent what belongs together by the same number of blanks, and check the quotes above"
 _NOT_YAML = (
     (r"mapping values are not allowed here", "a colon stands where no key can", f"{_ALIGNED}. {_QUOTED}"),
@@ -29,7 +29,8 @@ _NOT_YAML = (
     (r"found unexpected end of stream", "a quote is opened and not closed", "Close it"),
     (r".*but (?:found|got) '<stream end>'", "a bracket is opened and not closed", "Close it"),
     (r"expected ',' or '(.)'.*", "a comma or {} is missing", "Part values by commas, and close the bracket"),
-    (r"expected (?:<block end>|'<document start>').*", "this fits nothing above it", _ALIGNED),
+    (r"expected (?:<block end>|'<document start>').*", "this fits nothing above it", f"{_ALIGNED}. {_QUOTED}"),
+    (r"expected alphabetic or numeric character.*", "a name is missing after *, & or !", _QUOTED),
     (r"(?:sequence entries|mapping keys) are not allowed here", "a list or a key begins within a line", _ALIGNED),
     (r"found undefined alias '(.*)'", "*{0} stands for what &{0} names, and nothing has that name", _QUOTED),
     (r"could not determine a constructor for the tag '(.*)'", "the tag {} is not allowed", f"Remove it. {_QUOTED}"),
