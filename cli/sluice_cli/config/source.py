@@ -101,7 +101,7 @@ def _needed(key: Any, given: Any, message: str) -> str:
 def _validated(tree: YamlLines, model: type[_Model], written: Any, path: Path) -> _Model | None:
     """Return the model of what is written. Keys with mistakes are left out, so that the others are checked too."""
     if not isinstance(written, dict):
-        tree.mistake(path, "must be a mapping of keys to values")
+        tree.mistake(path, _no_mapping(written))
         return None
     try:
         return model.model_validate(written)
@@ -113,6 +113,8 @@ def _validated(tree: YamlLines, model: type[_Model], written: Any, path: Path) -
             message = f"is unknown{_meant(place[-1], _keys(model, place[:-1]))}"
         elif found["type"] == "missing":
             message = "is missing"
+        elif found["type"] == "model_type":
+            message = _no_mapping(found["input"])
         else:
             given = found.get("input")
             meant = meant_value(place[-1], given, _WORDS.get(str(place[-1]), ()))
@@ -124,6 +126,11 @@ def _validated(tree: YamlLines, model: type[_Model], written: Any, path: Path) -
         return model.model_validate(rest)
     except ValidationError:  # a required key is missing, and that was noted
         return None
+
+
+def _no_mapping(written: Any) -> str:
+    joined = isinstance(written, str) and ":" in written  # `topic:crm.user` is text to YAML
+    return f"must be a mapping of keys to values{', with a blank after each colon' if joined else ''}"
 
 
 def _keys(model: type[BaseModel], place: Path) -> Iterable[str]:
