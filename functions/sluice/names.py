@@ -18,6 +18,7 @@ COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")  # Avro's own rule for name
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
 TOPIC_REFUSED = "the topic that the key names is not one that Kafka allows (letters a to z, digits, `.`, `_` and `-`)"
 
+_PARTS_OF_A_CHANGE = ("before", "after")  # whose columns are those of the table
 _SHORTEST_PART = 3  # characters of a name that are taken for a part of it: fewer are in nearly every name
 
 
@@ -43,7 +44,11 @@ def _adjusted(character: str) -> str:
 
 def not_a_column(name: str) -> str:
     """Why a name can't be a table's column, with the name that a table gives to such a column of its source."""
-    stored = stored_name(name)
+    listed = [part.strip() for part in name.split(",")]  # as Hudi's options name several
+    if len(listed) > 1 and all(map(COLUMN.fullmatch, listed)):
+        return f"{name!r} is not a column name: write several as a list, [{', '.join(listed)}]"
+    whose, _, rest = name.partition(".")
+    stored = stored_name(rest if whose in _PARTS_OF_A_CHANGE else name)
     known = stored != name and COLUMN.fullmatch(stored) and "{" not in name  # which begins a template's placeholder
     return f"{name!r} is not a column name{f': a table has it as {stored}' if known else ''}"
 

@@ -136,6 +136,8 @@ def test_a_value_is_parsed(value, written, parsed):
             ["two words", "_hoodie_x"],
             "'two words' is not a column name: a table has it as two_words; _hoodie_x is a column that Sluice or Hudi",
         ),
+        (COLUMNS, "id,shop", r"'id,shop' is not a column name: write several as a list, \[id, shop\]$"),
+        (COLUMNS, "after.id", "'after.id' is not a column name: a table has it as id$"),
         (COLUMNS, "größe", "'größe' is not a column name: a table has it as gr_u00f6_u00dfe$"),
         (COLUMNS, "{1}-größe", "-größe' is not a column name$"),
         (COLUMNS, "ö" * 99, "is not a column name$"),
