@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from sluice.config.document import Configuration
-from sluice.config.hudi_overrides import unknown
+from sluice.config.hudi_overrides import PREFIX, refusal, unknown
 from sluice.config.key_pattern import TOPIC_GROUP, groups_of
 from sluice.config.lane import LaneConfig
 from sluice.config.rules.table_rule import TableRule, history_taken
@@ -31,6 +31,7 @@ _WORDS = {
 }
 _SECRET = "key"  # under columns
 _VALUE_SHOWN = 60  # characters of a wrong value
+_FEW_NAMES = 6  # that are all named where none of them is like an unknown one
 _TOPIC_PATTERN = re.compile(r"[A-Za-z0-9._*-]{1,249}")
 
 
@@ -111,6 +112,8 @@ def _validated(tree: YamlLines, model: type[_Model], written: Any, path: Path) -
         message = found["msg"].removeprefix("Value error, ")
         if found["type"] == "extra_forbidden":
             message = f"is unknown{_meant(place[-1], _keys(model, place[:-1]))}"
+            if model is Settings and place[-1] in Rule.model_fields and len(place) == 1:
+                message = "is a setting of a rule alone: write it under tables"
         elif found["type"] == "missing":
             message = "is missing"
         elif found["type"] == "model_type":
@@ -280,7 +283,8 @@ def _groups(tree: YamlLines, rule: TableRule, path: Path) -> dict[str, int] | No
             tree.mistake(path, "needs either topic or topic_regex")
         return None
     if rule.topic is not None and not _TOPIC_PATTERN.fullmatch(rule.topic):
-        tree.mistake((*path, "topic"), "is a topic (letters, digits, . _ -), with * for parts without dots")
+        needed = "is a topic (letters, digits, . _ -), with * for parts without dots"
+        tree.mistake((*path, "topic"), _needed("topic", rule.topic, needed))
         return None
     try:
         compiled = re.compile(rule.pattern)
@@ -300,8 +304,8 @@ def _check_templates(tree: YamlLines, rule: TableRule, groups: Mapping[str, int]
     used = {groups[placeholder] for placeholder in PLACEHOLDER.findall(rule.table) if placeholder in groups}
     database, _, name = PLACEHOLDER.sub("a", rule.table).partition(".")
     if not (NAME.fullmatch(database) and NAME.fullmatch(name)):
-        allowed = "each a lower-case letter, then lower-case letters, digits or _"
-        tree.mistake((*path, "table"), f"must be DATABASE.TABLE, {allowed}")
+        needed = "must be DATABASE.TABLE, each a lower-case letter, then lower-case letters, digits or _"
+        tree.mistake((*path, "table"), _needed("table", rule.table, needed))
     elif set(groups.values()) - used:
         missing = ", ".join(f"{{{number}}}" for number in sorted(set(groups.values()) - used))
         tree.mistake((*path, "table"), f"must use {missing}: otherwise two topics would be written into one table")
@@ -354,4 +358,7 @@ def _meant(written: Any, known: Any) -> str:
     other = meant_key(written, known)
     if other is not None:
         return f"; {other} is meant"
-    return did_you_mean(str(written), known)
+    if "hudi" in known and str(written).startswith(PREFIX):
+        return f"; it {refusal(str(written)) or 'is an option of Hudi: write it under hudi'}"
+    few = f"; known are {', '.join(map(str, known))}" if len(known) <= _FEW_NAMES else ""
+    return did_you_mean(str(written), known) or few

@@ -453,6 +453,8 @@ def test_names_that_begin_with_an_underscore_are_reserved(table):
         ("hoodie.datasource.write.precombine.field: ts", "is unknown; leave it out: changes are ordered by their"),
         ("operation: upsert", "operation: is unknown; leave it out: changes are upserted by the record key"),
         ("hoodie.table.ordering.fields: ts", "is unknown; leave it out: changes are ordered by their source position"),
+        ("hoodie.upsert.shuffle.parallelism: 2", "is unknown; it is an option of Hudi: write it under hudi"),
+        ("hoodie.datasource.write.keygenerator.class: x", "is unknown; it is decided by the form of record keys"),
         ("partitionpath.field: day", "partitionpath.field: is unknown; partition_by is meant"),
         ("hoodie.datasource.write.table.type: COPY_ON_WRITE", "is unknown; table_type is meant"),
         ("unavailable.value.placeholder: x", "is unknown; unavailable_value is meant"),
@@ -479,6 +481,8 @@ def test_the_words_of_other_tools_are_understood(written, meant):
         ("generation: 10000", "generation: 10000 is not a whole number from 0 to 9,999"),
         ("delete_mode: [hard]", "delete_mode: must be one of soft, hard, ignore"),
         ("columns: {hash: [a], key: 'my secret'}", "columns.key: must be the name of a secret"),
+        ("expect: {price: {min: 0}}", "expect.price: is unknown; known are failures, columns"),
+        ("lane: fast", "lane: fast is not under lanes; known are main"),
         ("columns: [a]", "columns: must be a mapping of keys to values"),
         ("delete_when: op", "delete_when: must be a mapping of keys to values"),
         ("services: {compaction: 5}", "services.compaction: must be a mapping of keys to values"),
@@ -492,6 +496,24 @@ def test_a_wrong_value_is_shown_with_what_it_should_be(written, said):
         read_tables(f"tables:\n  - {{topic: a.b, table: a.b, record_key: id, {written}}}")
     assert said in str(found.value)
     assert found.value.next_step.startswith("Correct the file and run `sluice config check tables.yaml`")
+
+
+def test_a_setting_of_rules_under_defaults_is_said_to_belong_under_tables():
+    assert mistakes("defaults: {topic: a.b, topik: a.b}\n" + RULE) == {
+        (1, "defaults.topic"): "is a setting of a rule alone: write it under tables",
+        (1, "defaults.topik"): "is unknown",
+    }
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ("topic: a.b, table: Crm.User", "'Crm.User' is not database.table, each a lower-case letter"),
+        ("topic: a/b, table: a.b", "'a/b' is not a topic (letters, digits, . _ -)"),
+    ],
+)
+def test_a_wrong_table_or_topic_is_shown_with_its_form(keys, said):
+    assert any(said in message for message in mistakes(f"tables: [{{{keys}, record_key: id}}]").values())
 
 
 def test_every_key_that_another_word_stands_for_is_a_key_of_ours():
