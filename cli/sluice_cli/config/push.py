@@ -305,7 +305,8 @@ def _planned(
         waiting=waiting.by_table(parked, known),
     )
     made = replace(made, tables=waiting.with_quarantined(made.tables))
-    fit = Fit() if found.refusals else fit_of_stack(stack.objects, stack.target, ledger, configuration, before)
+    # A refused setting is looked at, too: the rebuild that makes its change would be in vain for a misspelt column.
+    fit = fit_of_stack(stack.objects, stack.target, ledger, configuration, before)
     made, unasked = with_misfits(made, fit)
     from sluice_cli.config.source import unknown_options
 

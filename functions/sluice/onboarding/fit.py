@@ -186,13 +186,14 @@ def unknown_in_table(
     `stored` are the table's columns, `written` those of all its writer schemas. `before` is the rule in force. What its
     `columns` name is known: an excluded column may be in neither.
     """
-    known = {name.lower() for name in (*stored, *written, *(before.columns.named if before else ()))}
+    known = {*stored, *written, *(before.columns.named if before else ())}
+    in_any_case = {name.lower() for name in known}
     return (
         *(_no_column(EXPECT, name, "the table", stored) for name in config.expect.absent_from(stored)),
         *(
             _no_column(setting, name, "the table", stored)
             for setting, name in named_anew(config, before)
-            if name.lower() not in known
+            if (name.lower() not in in_any_case if setting == COLUMNS else name not in known)
         ),
     )
 

@@ -260,6 +260,19 @@ def test_a_column_that_a_table_with_data_lacks_needs_a_yes(stack, push, capsys, 
     assert push(text, "--yes") == 0
 
 
+@pytest.mark.parametrize(("key", "meant"), [("idd", "id"), ("ID", "id")])
+def test_a_refused_setting_that_names_no_column_is_marked_too(stack, push, capsys, key, meant):
+    assert push(TABLES) == 0
+    stack.ledger.tables.pin("crm.user", PINNED)
+    SchemaHistory(Objects(stack.s3), "s-silver").keep_columns(StoredColumns("crm.user", {"id": "int"}))
+    text = TABLES.replace("[id]", f"[{key}]")
+    capsys.readouterr()
+    wrong = f"  ! record_key: {key} is not a column of the table (did you mean {meant}?): objects without it are"
+    for verb, code in (("plan", 4), ("push", 1)):
+        assert push(text, verb=verb) == code
+        assert wrong in capsys.readouterr().out
+
+
 def test_a_column_that_the_rule_excluded_before_is_known(stack, push, capsys):
     excluding = TABLES.replace("crm.user}", "crm.user, columns: {exclude: phone}}")
     assert push(excluding) == 0
