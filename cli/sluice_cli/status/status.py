@@ -152,8 +152,9 @@ def print_status(document: Mapping[str, Any], now: int) -> None:
     steps = rule_steps(proposed, unruled - proposed)
     if not document["lanes"] and not document["tables"]:
         waiting = f"{counted(unruled, 'object waits', 'objects wait')} for a rule"
-        say(waiting if unruled else "No table has an object yet")
-        if unruled or not document["set_aside"][PARKED]["objects"]:
+        came = any(found["objects"] for found in document["set_aside"].values())
+        say(waiting if unruled else "No object is merged yet" if came else "No table has an object yet")
+        if unruled or not came:
             for step in steps or [BRINGS_OBJECTS]:
                 say_next_step(step)
     else:

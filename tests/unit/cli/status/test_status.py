@@ -170,6 +170,17 @@ def test_a_reason_of_several_texts_is_said_once_with_its_number(capsys):
     assert len(shown) == 2 and "(for example k-2)" in shown[1]
 
 
+@pytest.mark.parametrize(("quarantined", "said"), [(0, "No table has an object yet"), (12, "No object is merged yet")])
+def test_objects_are_asked_for_only_where_none_has_come(capsys, quarantined, said):
+    document = {**quiet([]), "lanes": []}
+    reasons = [{"reason": "no such key", "code": "incompatible_schema", "objects": quarantined, "examples": []}]
+    found = {**document["set_aside"][QUARANTINED], "objects": quarantined, "reasons": reasons if quarantined else []}
+    print_status({**document, "set_aside": {**document["set_aside"], QUARANTINED: found}}, NOW)
+    out, err = capsys.readouterr()
+    assert err.startswith(said) and ("sluice put" in err) == (not quarantined)
+    assert ("sluice quarantine list" in out) == bool(quarantined)
+
+
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_an_example_stands_on_one_line_with_its_words(monkeypatch, capsys, width):
     key = "topics/crm.public.user/year=2026/month=11/day=21/hour=08/crm.public.user+0+0000000000.json"
