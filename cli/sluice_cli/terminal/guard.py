@@ -160,7 +160,8 @@ class _EscapingStream:
 
 
 def guard_output() -> None:
-    """Escape from now on what is written to stdout and stderr, tracebacks too."""
+    """Escape from now on what is written to stdout and stderr, tracebacks too. A closed stdin becomes an empty one."""
+    sys.stdin = sys.stdin or open(os.devnull)  # None where the process was started without it: `<&-` in a shell
     sys.stdout, sys.stderr = _guarded(sys.stdout), _guarded(sys.stderr, for_messages=True)
 
 

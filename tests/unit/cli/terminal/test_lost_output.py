@@ -42,6 +42,18 @@ def test_a_closed_stdout_is_reported_in_one_line(closed, wanted):
     assert (done.returncode, [found.rpartition(":")[0] for found in done.stderr.splitlines()]) == (1, wanted)
 
 
+@pytest.mark.parametrize("arguments", [["query"], ["query", "-"]], ids=" ".join)
+def test_a_closed_stdin_is_an_empty_one(arguments):
+    code = (
+        "from silver_tables import SILVER_FOLDER, SilverFolder; from sluice_cli.main import main;"
+        "from sluice_cli.tables import query; query.chosen_target = lambda stack: SilverFolder(SILVER_FOLDER); main()"
+    )
+    line = ["sh", "-c", '"$@" <&-', "sh", sys.executable, "-c", code, *arguments]
+    paths = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(line, stderr=subprocess.PIPE, text=True, timeout=60, env={**os.environ, "PYTHONPATH": paths})
+    assert (done.returncode, done.stderr.splitlines()[0]) == (2, "error: No statement was given")
+
+
 @pytest.mark.parametrize("form", [[], ["--json"], ["--csv"], ["--spreadsheet"]], ids=" ".join)
 def test_rows_that_do_not_fit_on_the_disk_are_reported_in_one_line(form, monkeypatch, capsys):
     monkeypatch.setattr(query, "chosen_target", lambda stack: SilverFolder(SILVER_FOLDER))
