@@ -15,6 +15,7 @@ import typer
 from sluice.errors import UsageError
 from sluice_aws.clock import epoch_ms
 from sluice_cli.tables.prompt import prompt
+from sluice_cli.terminal.guard import is_text
 from sluice_cli.terminal.output import Stack, chosen_target, counted, json_text, print_table, say, stderr_console
 from sluice_cli.terminal.rows import (
     Csv,
@@ -157,7 +158,18 @@ def query(
     if sql is None:
         prompt(run, lambda: tables_in(target), cache_directory(os.environ) / "query-history")
     else:
-        run(sys.stdin.read() if sql == "-" else sql)
+        run(_of_stdin() if sql == "-" else sql)
+
+
+def _of_stdin() -> str:
+    """The statement that stdin holds. Raises UsageError where it is no text."""
+    try:
+        statement = sys.stdin.read()
+    except UnicodeDecodeError:
+        statement = None
+    if statement is None or not is_text(statement):
+        raise UsageError("The statement is not UTF-8", next_step="Save it in UTF-8")
+    return statement
 
 
 def read(

@@ -43,6 +43,11 @@ def visible(text: str) -> str:
     return _IN_FIELD.sub(_escape, text)
 
 
+def is_text(given: str) -> bool:
+    """False for text with bytes that are not UTF-8, which Python keeps as lone surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in given)
+
+
 def json_escaped(document: str) -> str:
     """Escape the same in a JSON document, where only strings hold such characters."""
     return _IN_TEXT.sub(lambda found: json.dumps(found[0])[1:-1], document)

@@ -22,11 +22,11 @@ from botocore.exceptions import (
 )
 from typer.core import TyperGroup
 
-from sluice.errors import FAILED, USAGE, CommandFailed, NoTarget, SluiceError
+from sluice.errors import FAILED, CommandFailed, NoTarget, SluiceError, UsageError
 from sluice.names import did_you_mean, meant_name
 from sluice_aws.failures import NO_STACK, SEE_DOCTOR, SEE_STACK, failure_of
 from sluice_cli.errors import OutputLost, ReaderGone, plain_reason
-from sluice_cli.terminal.guard import escaped, guarded_output
+from sluice_cli.terminal.guard import escaped, guarded_output, is_text, visible
 from sluice_cli.terminal.output import command_line, say_error
 
 DISTRIBUTION = "sluice-lakehouse"
@@ -197,15 +197,8 @@ def run_command(command: Callable[..., Any], arguments: Sequence[str] | None = N
 
     `arguments` default to those of the process. Unexpected errors are bugs and keep their traceback.
     """
-    given = sys.argv[1:] if arguments is None else arguments
-    command_line.set(shlex.join(["sluice", *given]))
+    command_line.set(shlex.join(["sluice", *(sys.argv[1:] if arguments is None else arguments)]))
     with guarded_output():
-        for argument in given:
-            if not _is_text(argument) and not os.path.lexists(argument):
-                say_error(
-                    f"the argument {argument} is not in UTF-8", "Correct it, or set a locale such as LC_ALL=C.UTF-8"
-                )
-                return USAGE
         try:
             code = _run(command, arguments)
             sys.stdout.flush()
@@ -217,17 +210,9 @@ def run_command(command: Callable[..., Any], arguments: Sequence[str] | None = N
         return code
 
 
-def _is_text(argument: str) -> bool:
-    """Whether Python could decode an argument: it takes bytes that are no text into lone surrogates."""
-    try:
-        argument.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _run(command: Callable[..., Any], arguments: Sequence[str] | None) -> int:
     try:
+        _check_text(sys.argv[1:] if arguments is None else arguments)
         command(args=None if arguments is None else list(arguments), prog_name="sluice")
     except SystemExit as ended:  # Typer ends so, also after an invalid command line
         return ended.code if isinstance(ended.code, int) else FAILED
@@ -266,6 +251,13 @@ def _run(command: Callable[..., Any], arguments: Sequence[str] | None) -> int:
         say_error(f"this needs {error.name}, of the extra `{part}`", f"Install it: {installation_of(part)}")
         return FAILED
     return 0
+
+
+def _check_text(arguments: Sequence[str]) -> None:
+    """Raise UsageError for an argument with bytes that are no text, unless a file has this name."""
+    for argument in arguments:
+        if not is_text(argument) and not os.path.lexists(argument):
+            raise UsageError(f"'{visible(argument)}' is not UTF-8", next_step="Correct it, or set a locale such as LC_ALL=C.UTF-8")
 
 
 def _has_folder() -> bool:

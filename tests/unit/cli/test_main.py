@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import io
 import json
 import os
 import re
@@ -253,6 +254,258 @@ def test_an_argument_too_many_is_answered_with_how_the_verb_is_called(capsys):
         "next step: It is called as `sluice services run [OPTIONS] TABLE`; "
         "`sluice services run --help` shows the arguments and options"
     )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["trace", "\udcff"], ["row", "crm.user", "\udcff"], ["query", "select '\udcff'"], ["serve", "--host=\udcff"]],
+)
+def test_an_argument_that_is_no_text_is_refused_before_anything_is_done(words, capsys):
+    assert run(words) == 2
+    shown = words[-1].replace("\udcff", "\\udcff")
+    assert capsys.readouterr().err == f"error: '{shown}' is not UTF-8\nnext step: Give the argument in UTF-8\n"
+
+
+def test_a_file_whose_name_is_no_text_is_read(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "\udcff.yaml").write_text("tables: [{topic: a.b, table: a.b, record_key: id}]")
+    assert run(["config", "check", "\udcff.yaml"]) == 0
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_a_statement_of_stdin_that_is_no_text_is_refused(errors, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"select '\xff'"), "utf-8", errors))
+    monkeypatch.setattr("sluice_cli.tables.query.chosen_target", lambda stack: None)
+    assert run(["query", "-"]) == 2
+    assert capsys.readouterr().err.startswith("error: The statement is not UTF-8\nnext step: Save it in UTF-8")
+
+
+def test_an_endpoint_that_is_no_url_is_named_with_its_variable(monkeypatch, capsys):
+    for name, value in {
+        "SLUICE_STACK": "x",
+        "AWS_REGION": "eu-central-1",
+        "AWS_ENDPOINT_URL": "rubbish",
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert run(["status"]) == 5
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "error: 'rubbish' is not the URL of an endpoint" and "unset AWS_ENDPOINT_URL" in second
+
+
+def test_a_removed_working_folder_is_named_without_a_traceback(tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = "import os, sys; os.rmdir(os.getcwd()); from sluice_cli.main import main; main(['status'])"
+    path = os.pathsep.join(os.path.abspath(each) for each in sys.path if each)
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=gone,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines() == [
+        "error: the folder that you are in was removed",
+        "next step: Change to a folder that exists: `cd`",
+    ]
+
+
+def test_defaults_stand_in_the_help_as_they_are_typed(capsys):
+    shown = {}
+    for path, _ in paths(built()):
+        assert run([*path, "--help"]) == 0
+        shown[path] = " ".join(capsys.readouterr().out.split())
+        assert not re.search(r"\[default: [^]]*(\(|[0-9]\.0[];])|x[<>]=|<=x", shown[path]), path
+    assert "Maximum number of messages. Default: all. --rate" in shown["dlq", "redrive"]
+    assert "Messages per second. [default: 50]" in shown["dlq", "redrive"]
+    assert "[default: 20; 1 to 1000]" in shown["runs",] and "[default: 24h]" in shown["status",]
+    options = [text.partition("Options: ")[2] for text in shown.values()]
+    assert len({text.partition("--dry-run ")[2].partition(".")[0] for text in options if "--dry-run" in text}) == 1
+
+
+def test_help_loads_no_module_of_any_verb():
+    modules = loaded_by_help_of([])
+    assert not modules & (HEAVY | {verb.where.partition(":")[0] for verb in VERBS.values()})
+    assert len(modules) < 350
+
+
+def test_help_of_any_verb_loads_no_sdk_and_no_reader():
+    assert not loaded_by_help_of(*([verb] for verb in VERBS)) & HEAVY
+
+
+def test_version_says_which_distribution_is_installed():
+    done = subprocess.run(
+        [sys.executable, "-c", "from sluice_cli.main import main; main()", "--version"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.startswith("sluice ") and done.stderr == ""
+
+
+def test_the_summary_of_a_verb_begins_its_own_help():
+    for name, command in typer.main.get_command(app).commands.items():
+        paragraph = inspect.cleandoc(command.help).split("\n\n")[0]
+        assert " ".join(paragraph.split()) == VERBS[name].summary, name
+
+
+@pytest.mark.parametrize("without", [WITHOUT_UNIX, WITHOUT_EXTRAS], ids=["Unix", "extras"])
+@pytest.mark.long
+def test_every_verb_loads_without_what_a_machine_may_lack(without, tmp_path):
+    (tmp_path / "tables.yaml").write_text("tables: [{topic: a.b, table: a.b, record_key: id}]")
+    done = subprocess.run(
+        [sys.executable, "-c", without + EVERY_VERB, str(tmp_path / "tables.yaml")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.splitlines()[-1:] == [f"{len(VERBS)} 0 0"], done.stderr
+
+
+def test_a_missing_extra_is_named_with_its_installation(monkeypatch, capsys, tmp_path):
+    (tmp_path / "local.json").write_text("{}")
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    monkeypatch.delitem(sys.modules, "sluice_read.sql", raising=False)
+    monkeypatch.setenv("SLUICE_HOME", str(tmp_path))
+    assert run(["query", "select 1"]) == 1
+    assert f"{sys.executable} -m pip install 'sluice-lakehouse[read]'" in capsys.readouterr().err
+
+
+def test_where_nothing_is_installed_an_extra_comes_from_the_sources(monkeypatch):
+    def missing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.distribution", missing)
+    assert shlex.split(installation_of("read"))[-1] == f"{source_root()}[read]"
+
+
+# Sends SIGINT, as Ctrl-C does, when a module is imported.
+INTERRUPTED_BY = """
+import os, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, *more):
+        if name == sys.argv[1]:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupt())
+from sluice_cli.main import main
+main(["status"])
+"""
+
+
+@pytest.mark.parametrize("module", ["typer", "sluice_cli.verbs", "sluice_cli.status.status", "boto3"])
+def test_ctrl_c_during_an_import_ends_with_130_and_one_line(module, tmp_path):
+    (tmp_path / "local.json").write_text("{}")
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_BY, module],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "SLUICE_HOME": str(tmp_path), "SLUICE_STACK": ""},
+    )
+    assert (done.returncode, done.stderr.splitlines()[-1:]) == (130, ["Interrupted"]), done.stderr
+    assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+ASKING = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from sluice_cli.main import main
+main(["init", sys.argv[1]])
+"""
+
+
+def test_ctrl_c_at_a_question_ends_with_130_and_one_line(tmp_path):
+    assert run(["init", str(tmp_path / "project")]) == 0
+    (tmp_path / "project" / "Makefile").write_text("all:\n")
+    ours, theirs = os.openpty()
+    asking = subprocess.Popen(
+        [sys.executable, "-c", ASKING, str(tmp_path / "project")], stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while not shown.endswith(b"[y/N]: "):
+            shown += os.read(ours, 1024)
+        while asking.poll() is None:  # a signal between the question and its read is seen only with the next one
+            asking.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                asking.wait(1)
+        assert asking.returncode == 130
+        shown += os.read(ours, 1024)
+    finally:
+        asking.kill()
+        asking.wait()
+        os.close(ours)
+    assert shown.split()[-1] == b"Interrupted" and b"Aborted" not in shown
+
+
+# Counts, in a process of its own for each verb, the modules that its help imports beside those of the root's.
+COUNTED_BY = """
+import contextlib, io, json, os, sys
+from sluice_cli.main import run
+from sluice_cli.verbs import VERBS
+with contextlib.redirect_stdout(io.StringIO()):
+    run(["--help"])
+before, counts = len(sys.modules), {}
+for verb in VERBS:
+    read, write = os.pipe()
+    if os.fork() == 0:
+        with contextlib.redirect_stdout(io.StringIO()):
+            run([verb, "--help"])
+        os.write(write, str(len(sys.modules) - before).encode())
+        os._exit(0)
+    os.wait()
+    counts[verb] = int(os.read(read, 20))
+print(json.dumps(counts))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="counts in forked processes")
+@pytest.mark.whole  # a process for each verb
+def test_help_of_a_verb_imports_few_modules():
+    done = subprocess.run([sys.executable, "-c", COUNTED_BY], capture_output=True, text=True, timeout=60, check=True)
+    counts = json.loads(done.stdout.splitlines()[-1])
+    assert len(counts) == len(VERBS)
+    assert {verb: count for verb, count in counts.items() if count > MODULES_OF_A_VERB} == {}
+
+
+def test_a_missing_option_of_few_values_names_them_in_a_sentence(capsys):
+    assert run(["table", "ddl", "moma.artists"]) == 2
+    error, step = capsys.readouterr().err.splitlines()
+    assert error == "error: --engine is needed: spark, redshift or athena"
+    assert step == (
+        "next step: For example `sluice table ddl TABLE --engine spark`; "
+        "`sluice table ddl --help` shows the arguments and options"
+    )
+
+
+def test_a_picture_of_the_demonstration_that_has_no_folder_is_refused_at_once(tmp_path, capsys):
+    for picture in (tmp_path / "none" / "x.svg", tmp_path):
+        assert run(["demo", "--svg", str(picture)]) == 2
+        assert "can't be written: it is a folder, or lies in none that exists" in capsys.readouterr().err
+
+
+def test_a_file_whose_name_is_no_text_is_read(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "\udcff.yaml").write_text("tables: [{topic: a.b, table: a.b, record_key: id}]")
+    assert run(["config", "check", "\udcff.yaml"]) == 0
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_a_statement_of_stdin_that_is_no_text_is_refused(errors, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"select '\xff'"), "utf-8", errors))
+    monkeypatch.setattr("sluice_cli.tables.query.chosen_target", lambda stack: None)
+    assert run(["query", "-"]) == 2
+    assert capsys.readouterr().err.startswith("error: The statement is not UTF-8\nnext step: Save it in UTF-8")
 
 
 def test_an_endpoint_that_is_no_url_is_named_with_its_variable(monkeypatch, capsys):
