@@ -141,9 +141,10 @@ class Quarantine:
     def chosen(self, choice: Selection, options: str = "--table, --code or --all") -> list[ObjectRecord]:
         """The entries to decide about; `options` choose them. Raises UsageError for a name of no entry or several."""
         if choice.empty:
+            more, listed = ("--topic, --code or --all too", " --parked") if choice.parked else (options, "")
             raise UsageError(
                 "Nothing is chosen",
-                next_step=f"Name entries by their id, or use {options}; `sluice quarantine list` shows them",
+                next_step=f"Name entries by their id, or use {more}; `sluice quarantine list{listed}` shows them",
             )
         found = list(self.entries(choice))
         for name in choice.named:

@@ -29,6 +29,7 @@ from sluice.cost import (
     smallest_run_bill,
     streaming_monthly,
 )
+from sluice.errors import UsageError
 from sluice.prices import AS_OF, REGION, spark_usd
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.s3.objects import Objects
@@ -143,6 +144,9 @@ def runs(
     )
 
 
+_GIVEN_BY_DEFAULT = (60, 1, 0.1)  # --every, --objects and --mb
+
+
 @app.command("estimate")
 def estimate(
     tables: Annotated[
@@ -171,6 +175,11 @@ def estimate(
 
       sluice cost estimate --tables 1 --freshness 10m
     """
+    if tables is None and (every, objects, mb) != _GIVEN_BY_DEFAULT:
+        raise UsageError(
+            "--every, --objects and --mb describe a load of yours, and the number of its tables is missing",
+            next_step="Name it, as in `sluice cost estimate --tables 7`",
+        )
     freshness_s = int(freshness)
     loads = (Load("as given", tables, every, objects, mb),) if tables is not None else LOADS
     if as_json:

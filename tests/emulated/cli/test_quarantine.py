@@ -664,6 +664,8 @@ def test_parked_objects_are_discarded_by_topic_and_all_at_once(configured, capsy
         return [record.state for record in configured.ledger.objects.get([*of_one, of_other, bad]).values()]
 
     assert run(["quarantine", "discard", "--parked"]) == 2
+    step = "Name entries by their id, or use --topic, --code or --all too; `sluice quarantine list --parked` shows them"
+    assert f"error: Nothing is chosen\nnext step: {step}\n" in capsys.readouterr().err
     assert run(["quarantine", "list", "--parked", "--topic", "scratch", "--json"]) == 0
     listed = describe(capsys)["entries"]
     assert {entry["key"] for entry in listed} == {item.key for item in of_one}

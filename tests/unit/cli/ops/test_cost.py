@@ -145,6 +145,13 @@ def test_the_estimate_needs_no_options(capsys):
     assert run(["cost", "estimate", "--tables", "0"]) == 2
 
 
+@pytest.mark.parametrize("option", [["--every", "1h"], ["--objects", "5"], ["--mb", "350"]])
+def test_an_estimate_of_a_load_needs_its_tables(option, capsys):
+    assert run(["cost", "estimate", *option]) == 2
+    assert "the number of its tables is missing" in capsys.readouterr().err
+    assert run(["cost", "estimate", "--tables", "1", *option]) == 0
+
+
 def test_services_are_rows_whose_sum_is_what_is_not_spark():
     loads = (*LOADS, Load("small", 1, 3600, 1, 0.1))
     names, *columns = zip(*services_of(loads), strict=True)
