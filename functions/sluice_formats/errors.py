@@ -5,11 +5,17 @@ from __future__ import annotations
 from sluice.errors import DamagedObject, SluiceError
 
 
+def _pushed(code: str) -> str:
+    """The rest of the step that changes a key or partition columns, which a table with data keeps in place."""
+    retry = f"`sluice quarantine retry --code {code}`"
+    return f"and push it: the push says how a table with data is rebuilt. For one without data, run {retry}"
+
+
 class NullRecordKey(SluiceError):
     """A record without a value in its key; facts: `column`, `record`."""
 
     code = "null_record_key"
-    next_step = "Give the table a record_key that every row has"
+    next_step = f"Give the table a record_key that every row has, {_pushed(code)}"
 
 
 class NoCoordinates(SluiceError):
@@ -55,7 +61,10 @@ class UnusableRecordKey(SluiceError):
     """A key that Hudi can't store, or would confuse with the key of another row; facts: `column`, `record`."""
 
     code = "unusable_record_key"
-    next_step = "Give the table a record_key whose texts are not empty and don't contain what joins the parts of a key"
+    next_step = (
+        "Give the table a record_key whose texts are not empty and don't contain what joins the parts of a key, "
+        f"{_pushed(code)}"
+    )
 
 
 class InexactRecordKey(SluiceError):
@@ -87,7 +96,7 @@ class UnusablePartitionValue(SluiceError):
     """A value of a partition column that can't name a folder; facts: `column`, `record`."""
 
     code = "unusable_partition_value"
-    next_step = "Partition the table by a column of shorter values"
+    next_step = f"Partition the table by a column of shorter values, {_pushed(code)}"
 
 
 class NotAvro(SluiceError):
