@@ -257,7 +257,8 @@ def _check_text(arguments: Sequence[str]) -> None:
     """Raise UsageError for an argument with bytes that are no text, unless a file has this name."""
     for argument in arguments:
         if not is_text(argument) and not os.path.lexists(argument):
-            raise UsageError(f"'{visible(argument)}' is not UTF-8", next_step="Correct it, or set a locale such as LC_ALL=C.UTF-8")
+            step = "Correct it, or set a locale such as LC_ALL=C.UTF-8"
+            raise UsageError(f"'{visible(argument)}' is not UTF-8", next_step=step)
 
 
 def _has_folder() -> bool:
