@@ -304,7 +304,7 @@ def _check_templates(tree: YamlLines, rule: TableRule, groups: Mapping[str, int]
     used = {groups[placeholder] for placeholder in PLACEHOLDER.findall(rule.table) if placeholder in groups}
     database, _, name = PLACEHOLDER.sub("a", rule.table).partition(".")
     if not (NAME.fullmatch(database) and NAME.fullmatch(name)):
-        needed = "must be DATABASE.TABLE, each a lower-case letter, then lower-case letters, digits or _"
+        needed = "is database.table, each part a lower-case letter, then lower-case letters, digits or _"
         tree.mistake((*path, "table"), _needed("table", rule.table, needed))
     elif set(groups.values()) - used:
         missing = ", ".join(f"{{{number}}}" for number in sorted(set(groups.values()) - used))

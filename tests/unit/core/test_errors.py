@@ -25,7 +25,8 @@ def test_an_error_comes_out_of_a_pickle_as_it_went_in(kind):
 
 
 def test_each_kind_has_its_own_code():
-    assert len({kind.code for kind in KINDS}) == len(KINDS)
+    kinds = [kind for kind in KINDS if "code" in vars(kind)]  # the others are bases
+    assert len({kind.code for kind in kinds}) == len(kinds)
 
 
 def test_an_error_ends_with_the_next_step_of_its_kind_or_its_own():

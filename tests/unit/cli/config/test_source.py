@@ -439,7 +439,7 @@ def test_a_run_lives_long_enough_to_claim_and_not_for_ever(max_age):
 
 @pytest.mark.parametrize("table", ["_sluice.manifests", "shop._orders", "_{1}.orders"])
 def test_names_that_begin_with_an_underscore_are_reserved(table):
-    with pytest.raises(ConfigurationMistakes, match="each a lower-case letter"):
+    with pytest.raises(ConfigurationMistakes, match="each part a lower-case letter"):
         read_tables(f"tables: [{{topic: x.*, table: '{table}', record_key: id}}]")
 
 
@@ -508,7 +508,7 @@ def test_a_setting_of_rules_under_defaults_is_said_to_belong_under_tables():
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ("topic: a.b, table: Crm.User", "'Crm.User' is not database.table, each a lower-case letter"),
+        ("topic: a.b, table: Crm.User", "'Crm.User' is not database.table, each part a lower-case letter"),
         ("topic: a/b, table: a.b", "'a/b' is not a topic (letters, digits, . _ -)"),
     ],
 )
