@@ -263,7 +263,8 @@ def test_an_argument_too_many_is_answered_with_how_the_verb_is_called(capsys):
 def test_an_argument_that_is_no_text_is_refused_before_anything_is_done(words, capsys):
     assert run(words) == 2
     shown = words[-1].replace("\udcff", "\\udcff")
-    assert capsys.readouterr().err == f"error: '{shown}' is not UTF-8\nnext step: Correct it, or set a locale such as LC_ALL=C.UTF-8\n"
+    step = "Correct it, or set a locale such as LC_ALL=C.UTF-8"
+    assert capsys.readouterr().err == f"error: '{shown}' is not UTF-8\nnext step: {step}\n"
 
 
 def test_a_file_whose_name_is_no_text_is_read(tmp_path, monkeypatch, capsys):
