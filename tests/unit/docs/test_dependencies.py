@@ -401,3 +401,10 @@ def test_no_module_has_a_catch_all_name_and_each_has_a_docstring():
     assert [
         relative(path) for path in MODULES if path.stem != "__init__" and not ast.get_docstring(tree_of(path))
     ] == []
+
+
+def test_the_glossary_has_each_function():
+    glossary = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").partition("\n## Glossary\n")[2]
+    functions = sorted(path.parent.name for path in FUNCTIONS.glob("*/handler.py"))
+    assert len(functions) > 5
+    assert [name for name in functions if f"\n| `{name}` |" not in glossary] == []
