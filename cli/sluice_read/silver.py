@@ -31,15 +31,20 @@ class CommitTime(NamedTuple):
     time: str
 
 
+def aws_call_failed(error: BotoCoreError | ClientError) -> AwsCallFailed:
+    """Describe an error of botocore, with the next step that the command names."""
+    found = failure_of(error)
+    message = found.message[:1].upper() + found.message[1:]
+    return AwsCallFailed(message, next_step=found.next_step, cause=type(error).__name__)
+
+
 @contextmanager
 def _aws_errors_typed() -> Iterator[None]:
-    """Raise botocore's errors as AwsCallFailed, with the next step that the command names."""
+    """Raise botocore's errors as AwsCallFailed."""
     try:
         yield
     except (BotoCoreError, ClientError) as error:
-        found = failure_of(error)
-        message = found.message[:1].upper() + found.message[1:]
-        raise AwsCallFailed(message, next_step=found.next_step, cause=type(error).__name__) from error
+        raise aws_call_failed(error) from error
 
 
 class Silver:

@@ -233,7 +233,7 @@ def api(
     answer_problems(app)
     tables = Tables(place, limits or ServeLimits())
     problem = {"model": Problem, "content": {MEDIA_TYPE: {}}}
-    problems: dict[int | str, dict[str, Any]] = {status: problem for status in (400, 404, 410, 503, 504)}
+    problems: dict[int | str, dict[str, Any]] = {status: problem for status in (400, 404, 409, 410, 502, 503, 504)}
     unchanged: dict[int | str, dict[str, Any]] = {304: {"description": "The table has no newer commit"}}
     app.add_api_route("/tables", tables.names)
     for path, endpoint, model in (

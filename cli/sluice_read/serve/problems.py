@@ -7,6 +7,7 @@ import logging
 from http import HTTPStatus
 from typing import Any
 
+from botocore.exceptions import BotoCoreError, ClientError
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
@@ -23,6 +24,7 @@ from sluice_read.errors import (
     UnknownTable,
     UnsettledMoment,
 )
+from sluice_read.silver import aws_call_failed
 
 MEDIA_TYPE = "application/problem+json"
 _STATUS: dict[type[SluiceError], HTTPStatus] = {
@@ -88,6 +90,14 @@ def answer_problems(app: FastAPI) -> None:
         status = HTTPStatus(error.status_code)
         return answered(_problem("http", status, str(error.detail), "/openapi.json lists the paths", {}))
 
+    async def failed(request: Request, error: Exception) -> Response:
+        assert isinstance(error, (BotoCoreError, ClientError))
+        found = aws_call_failed(error)
+        _log.error("%s failed: %s", request.url.path, found)
+        # The message names roles and addresses, which concern the operator alone.
+        step = "The server's log on stderr has the reason and the next step"
+        return answered(_problem(found.code, HTTPStatus.BAD_GATEWAY, "AWS refused, or didn't answer", step, {}))
+
     async def unexpected(request: Request, error: Exception) -> Response:
         _log.error("%s failed", request.url.path, exc_info=error)
         step = "The server's log on stderr has the error; `sluice doctor` checks the stack's parts"
@@ -97,6 +107,8 @@ def answer_problems(app: FastAPI) -> None:
     app.add_exception_handler(SluiceError, expected)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, refused)
+    app.add_exception_handler(BotoCoreError, failed)
+    app.add_exception_handler(ClientError, failed)
     app.add_exception_handler(Exception, unexpected)
 
 

@@ -80,6 +80,7 @@ AWS_SDK_GUESTS = {
     "cli/sluice_cli/terminal/stack.py",
     "cli/sluice_cli/ops/adopt_bucket.py",
     "cli/sluice_cli/ops/doctor.py",
+    "cli/sluice_read/serve/problems.py",
     "cli/sluice_read/silver.py",
     "local/sluice_local/stack/deploy.py",
     "local/sluice_local/stack/get_job_run.py",

@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from botocore.exceptions import ClientError
 from fastapi.testclient import TestClient
 from silver_tables import FORGOTTEN_AT, SILVER_FOLDER, SilverFolder, position_of, put_forgetting
 
@@ -277,6 +278,18 @@ def test_an_unexpected_error_shows_no_more_than_its_kind(monkeypatch):
     monkeypatch.setattr(served, "find_table", broken)
     found = problem(limited().get(WORKS), 500)
     assert found["code"] == "unexpected" and "secret" not in json.dumps(found)
+
+
+def test_a_refusal_of_aws_is_one_line_of_the_log_with_the_next_step(monkeypatch, caplog):
+    def refused(*given, **named):
+        message = "User: arn:aws:iam::1:user/me is not authorized to perform: s3:ListBucket on resource: arn:aws:s3:::b"
+        raise ClientError({"Error": {"Code": "AccessDenied", "Message": message}}, "ListObjectsV2")
+
+    monkeypatch.setattr(served, "find_table", refused)
+    found = problem(limited().get(WORKS), 502)
+    assert found["code"] == "aws_call_failed" and "arn:" not in json.dumps(found)
+    (line,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "Allow s3:ListBucket to this user or role" in line.getMessage() and line.exc_info is None
 
 
 @pytest.mark.parametrize("key", ["", "a:b,c", "\x00\x1f", "Côte ☃"])
