@@ -112,9 +112,11 @@ def import_properties(
 def _entries(file: Path, depth: int, advice: str = "Name a .properties file") -> dict[str, str]:
     """Return the file's entries, over those of an included file beside it. `advice` is for one that can't be read."""
     try:
-        if file.stat().st_size > LARGEST:
+        with file.open(encoding="utf-8") as opened:
+            text = opened.read(LARGEST + 1)  # a device tells no size, and may have no end
+        if len(text.encode()) > LARGEST:
             raise UsageError(f"{file} is larger than {LARGEST:,} bytes", next_step="Name a .properties file")
-        entries = parse_properties(file.read_text(encoding="utf-8"))
+        entries = parse_properties(text)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} can't be read: {plain_reason(error)}", next_step=advice) from error
     beside = file.parent / Path(entries.get(_INCLUDE, "")).name

@@ -49,7 +49,7 @@ from sluice_cli.config.review import (
     with_open_batches,
 )
 from sluice_cli.config.risks import drop_in_glue
-from sluice_cli.config.yaml_lines import ConfigurationMistakes
+from sluice_cli.config.yaml_lines import MAX_BYTES, ConfigurationMistakes
 from sluice_cli.errors import no_tables_file
 from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import Yes, ask
@@ -199,7 +199,8 @@ def read_file(file: Path) -> Configuration:
     from sluice_cli.config.source import read_tables  # loads pydantic, which help needs none of
 
     try:
-        text = file.read_text(encoding="utf-8")
+        with file.open(encoding="utf-8") as opened:
+            text = opened.read(MAX_BYTES + 1)  # more is refused; a device may have no end
     except (OSError, UnicodeDecodeError) as error:
         raise no_tables_file(file, error) from error
     try:

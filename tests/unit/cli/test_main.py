@@ -130,6 +130,13 @@ def test_a_folder_in_place_of_a_file_is_answered_with_the_file_in_it(tmp_path, c
     ]
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="there is no file without an end")
+@pytest.mark.parametrize("verb", ["check", "import"])
+def test_a_file_without_an_end_is_refused_by_its_beginning(verb, capsys):
+    assert run(["config", verb, "/dev/zero"]) in (1, 2)
+    assert "is larger than 1,000,000 bytes" in capsys.readouterr().err
+
+
 def test_a_valid_file_is_said_to_be_valid(tmp_path, capsys):
     file = tmp_path / "tables.yaml"
     file.write_text("tables: [{topic: a.b, table: a.b, record_key: id, freshness: 1h}]")
