@@ -19,6 +19,7 @@ _NAME, _NUMBER = 13, 10  # columns of text
 MIN_BAR, MAX_BAR = 20, 60
 
 _WIDTH, _ROW, _HEAD, _FOOT, _LEFT, _RIGHT = 900, 26, 74, 46, 128, 96  # pixels
+_LINE, _CHARACTERS = 18, 116  # of the summary: pixels of a further line, and characters of each
 _KINDS = ((ARRIVAL, "arrives"), (WAITING, "waits"), (LEDGER, "ledger"), (SPARK, "Spark"))
 # Of what is drawn: its property, and the page's colour. Kinds of stretches differ in shape, too.
 _COLOURS = {
@@ -112,13 +113,20 @@ def svg(trace: Trace) -> str:
     scale = _scale(trace.spans, float(_WIDTH - _LEFT - _RIGHT))
     height = _HEAD + _ROW * len(trace.spans) + _FOOT
     title = shortened(visible(trace.id.key), 104)
+    lines = [shortened(line.strip(), _CHARACTERS) for line in wrapped(summary(trace), _CHARACTERS)]
+    lower = _LINE * (len(lines) - 1)
+    whole = height + lower
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {whole}" width="{_WIDTH}" height="{whole}" '
         f'role="img" aria-label="{marked_up(summary(trace))}">',
         f"<style>{_STYLE}</style>",
-        f'<rect class="ground" width="{_WIDTH}" height="{height}" rx="8"/>',
+        f'<rect class="ground" width="{_WIDTH}" height="{whole}" rx="8"/>',
         f'<text class="text" x="20" y="30" font-weight="600">{marked_up(title)}</text>',
-        f'<text class="faint" x="20" y="52">{marked_up(summary(trace))}</text>',
+        *(
+            f'<text class="faint" x="20" y="{52 + _LINE * number}">{marked_up(line)}</text>'
+            for number, line in enumerate(lines)
+        ),
+        f'<g transform="translate(0 {lower})">',
     ]
     if scale is not None:
         parts += _grid(scale, height)
@@ -131,7 +139,7 @@ def svg(trace: Trace) -> str:
             f'<text class="faint" x="{x + 28}" y="{height - 11}">{name}</text>'
         )
         x += 102
-    return "".join([*parts, "</svg>\n"])
+    return "".join([*parts, "</g></svg>\n"])
 
 
 def summary(trace: Trace) -> str:

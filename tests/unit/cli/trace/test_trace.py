@@ -349,6 +349,14 @@ def test_the_picture_is_one_document_with_nothing_to_fetch_and_every_name_escape
     assert len(list(root.iter("{http://www.w3.org/2000/svg}title"))) == len(trace_of(FACTS).spans)
 
 
+def test_a_long_summary_is_wrapped_in_the_picture():
+    rows = replace(RECORD, quarantined_rows=42, row_codes={"unexpected_value": 40, "null_record_key": 2})
+    trace = trace_of(replace(FACTS, record=replace(rows, table="a_database.a_table_with_a_rather_long_name")))
+    assert len(summary(trace)) > 130
+    texts = [element.text for element in ET.fromstring(svg(trace)).iter() if element.tag.endswith("text")]
+    assert all(len(text) <= 116 for text in texts) and " ".join(texts[1:3]) == summary(trace)
+
+
 def test_kinds_of_stretches_differ_in_shape_too():
     """Without colours: round ends, a thin line, an outline, a full bar."""
     picture = ET.fromstring(svg(trace_of(FACTS)))
