@@ -167,7 +167,7 @@ def print_trace(found: Trace) -> None:
     for moment in found.moments:
         note = visible(moment.note)
         if note and moment.name not in _SHOWN_ABOVE and f" · {note} · " not in header:
-            print_line(f"{moment.name}: {note}")
+            print_line(f"{moment.name} {clock(moment.at)}: {note}")
     if found.next_step is not None:
         print_line(found.next_step)
 

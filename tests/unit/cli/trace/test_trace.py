@@ -213,7 +213,7 @@ def test_the_header_names_the_code_and_the_reason_stands_below_once(reason, caps
     print_trace(trace_of(replace(FACTS, record=record)))
     shown = capsys.readouterr().out
     assert "crm.user · quarantined · corrupt_object · put" in shown and "…" not in shown
-    assert shown.count(reason) == 1 and f"quarantined: {reason}\n" in shown
+    assert shown.count(reason) == 1 and f"quarantined 2023-11-14T22:13:33Z: {reason}\n" in shown
 
 
 def test_a_brief_reason_without_a_code_stands_once_and_what_helps_comes_last(capsys):
