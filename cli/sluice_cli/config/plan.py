@@ -44,13 +44,15 @@ class SettingChange:
 class ObjectsWaiting:
     """Objects of a table that a push concerns. `counted_all` is False if there may be more than were counted.
 
-    `parked` become pending, and `pending` become claimable. `quarantined` stay until they are retried;
-    `codes` says for what.
+    `parked` become pending, and `pending` become claimable. `quarantined` stay until they are retried, and so do
+    `quarantined_rows` of `with_quarantined_rows` objects; `codes` says for what.
     """
 
     parked: int = 0
     pending: int = 0
     quarantined: int = 0
+    quarantined_rows: int = 0
+    with_quarantined_rows: int = 0
     counted_all: bool = True
     codes: tuple[str, ...] = ()
 
@@ -112,7 +114,7 @@ class PlannedTable:
     @property
     def retry(self) -> bool:
         """True if a setting changes: quarantined objects of the table stay, and a retry judges them by it."""
-        return bool(self.settings)
+        return bool(self.settings) and not self.refusals
 
 
 @dataclass(frozen=True)
@@ -397,12 +399,13 @@ def _waiting_lines(table: PlannedTable, tables: int = 1) -> tuple[str, ...]:
         lines.append(f"become pending: {counted(waiting.parked, 'parked object')}{more}")
     if waiting.pending:
         lines.append(f"can be claimed: {counted(waiting.pending, 'pending object')}{more}")
-    if waiting.quarantined:
-        them = "it" if waiting.quarantined == 1 and not more else "them"
+    if waiting.quarantined or waiting.with_quarantined_rows:
+        whole = counted(waiting.quarantined, "object") if waiting.quarantined else ""
+        rows = f"{counted(waiting.quarantined_rows, 'row')} of {counted(waiting.with_quarantined_rows, 'object')}"
+        what = ", and ".join(filter(None, (whole, rows if waiting.with_quarantined_rows else "")))
+        them = "it" if waiting.quarantined + waiting.quarantined_rows == 1 and not more else "them"
         retries = ", ".join(f"`sluice quarantine retry --code {code} --table {table.table}`" for code in waiting.codes)
-        lines.append(
-            f"stay quarantined: {counted(waiting.quarantined, 'object')}{more}; to judge {them} anew: {retries}"
-        )
+        lines.append(f"stay quarantined: {what}{more}; to judge {them} anew: {retries}")
     return tuple(lines)
 
 

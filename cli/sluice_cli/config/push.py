@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +19,7 @@ from sluice.errors import ChangeRefused, CommandFailed, DamagedObject
 from sluice.lane.machine import PAUSED
 from sluice.ledger.keys import PARKED, QUARANTINED
 from sluice.ledger.ports import Ledger
+from sluice.ledger.records import ObjectRecord
 from sluice.silver_keys import REPLACED
 from sluice_aws.admission.reassign import Unparked, is_freed, renamed, reroute, unpark
 from sluice_aws.clock import epoch_ms
@@ -53,7 +54,6 @@ from sluice_cli.config.yaml_lines import MAX_BYTES, ConfigurationMistakes
 from sluice_cli.errors import no_tables_file
 from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import Yes, ask
-from sluice_cli.terminal.known_names import known_errors
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say
 from sluice_cli.terminal.stack import supervise_now
 
@@ -370,30 +370,34 @@ class _Counted:
         return found
 
     def with_quarantined(self, tables: Sequence[PlannedTable]) -> tuple[PlannedTable, ...]:
-        """Add the quarantined objects of tables whose settings change, but those that no setting lets be read."""
+        """Add the quarantined objects and rows of tables whose settings change, but those that no setting lets be read."""
         if not any(table.retry for table in tables):
             return tuple(tables)
-        records = list(islice(self._ledger.objects.in_state(QUARANTINED), COUNTED + 1))
+        from sluice_cli.terminal.known_names import known_errors  # loads readers, which `--help` needs none of
+
         damaged = {error.code for error in known_errors(DamagedObject) if error is not DamagedObject}
-        found: dict[str | None, list[str]] = {}
-        for record in records:
+        listed = (self._ledger.objects.in_state(QUARANTINED), self._ledger.quarantine.objects_with_rows())
+        read = [list(islice(records, COUNTED + 1)) for records in listed]
+        all_read = max(map(len, read)) <= COUNTED
+        by_table: dict[str | None, list[ObjectRecord]] = {}
+        for record in chain.from_iterable(read):
             if record.code not in damaged:
-                found.setdefault(record.table, []).append(record.code or "unknown")
-        whole = len(records) <= COUNTED
-        return tuple(
-            replace(
-                table,
-                waiting=replace(
-                    table.waiting,
-                    quarantined=len(found.get(table.table, ())),
-                    codes=tuple(sorted(set(found.get(table.table, ())))),
-                    counted_all=table.waiting.counted_all and whole,
-                ),
+                by_table.setdefault(record.table, []).append(record)
+
+        def waiting(table: PlannedTable) -> ObjectsWaiting:
+            found = by_table.get(table.table, [])
+            whole = [record.code or "unknown" for record in found if record.state == QUARANTINED]
+            holed = [record for record in found if record.state != QUARANTINED]
+            return replace(
+                table.waiting,
+                quarantined=len(whole),
+                quarantined_rows=sum(record.quarantined_rows for record in holed),
+                with_quarantined_rows=len(holed),
+                codes=tuple(sorted({*whole, *chain.from_iterable(record.row_codes for record in holed)})),
+                counted_all=table.waiting.counted_all and all_read,
             )
-            if table.retry
-            else table
-            for table in tables
-        )
+
+        return tuple(replace(table, waiting=waiting(table)) if table.retry else table for table in tables)
 
     def _freed_for(self, record: Any) -> str | None:
         config = self._after.table_for_topic(record.topic) if record.topic is not None else None

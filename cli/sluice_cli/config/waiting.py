@@ -153,8 +153,9 @@ def _waiting(
         listed.objects.extend(waiting)
         return listed
 
-    for record in islice(ledger.objects.in_state(QUARANTINED), QUARANTINED_READ):  # first: the last schema counts
-        take(record.topic, [record])
+    for records in (ledger.objects.in_state(QUARANTINED), ledger.quarantine.objects_with_rows()):
+        for record in islice(records, QUARANTINED_READ):  # first: the last schema counts
+            take(record.topic, [record])
     for lane in lane_names(ledger, before, configuration):
         oldest = ledger.pending.oldest(lane, 1)
         topics.update(item.topic for item in oldest)

@@ -122,6 +122,19 @@ def totals(stack):
     }
 
 
+def test_a_plan_names_the_quarantined_rows_that_a_corrected_rule_leaves(configured, capsys, tmp_path):
+    holed = configured.admit(put(configured, 1))
+    settled(configured, [holed], rows={holed: [a_row(1), a_row(2)]})
+    configured.admit(put(configured, 2), items.PARKED, None, topic="other", reason="no rule takes this topic")
+    file = tmp_path / "tables.yaml"
+    file.write_text("tables: [{topic: crm.public.user, table: crm.user, record_key: email}]")
+    assert run(["config", "plan", str(file)]) == 3
+    out, err = capsys.readouterr()
+    retry = "`sluice quarantine retry --code null_record_key --table crm.user`"
+    assert f"  stay quarantined: 2 rows of 1 object; to judge them anew: {retry}\n" in out
+    assert "no object waits" not in err, "its objects came, and only their rows are in quarantine"
+
+
 def test_whole_objects_and_rows_of_objects_are_listed_with_why_and_where(configured, capsys):
     good, bad, holed = (configured.admit(put(configured, n)) for n in range(3))
     unread = configured.admit(
