@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ from sluice.schema.concealment import ruled, unknown_columns
 
 COLUMNS, EXPECT, DELETE_WHEN, RECORD_KEY = "columns", "expect", "delete_when", "record_key"
 _ROWS_OF_A_KEY = 4  # plain rows of a value on average, from which on it is doubted to be a key
+_NEAR = 0.8  # by difflib: the likeness from which on a name is taken for a misspelt one
 TOPICS_NAMED = 10  # topics without objects that are named one by one
 # What becomes of objects where a setting names a column that they lack.
 _REFUSED = "objects without it are quarantined"
@@ -75,7 +77,19 @@ def misfits(sample: TopicSample, config: TableConfig) -> tuple[Misfit, ...]:
         *_null_key(ruled_sample, writer, config),
         *_many_partitions(ruled_sample, writer, config),
         *map(Misfit, _operations(sample, sample.writer, writer, config)),
+        *map(Misfit, _misspelt(sample.writer, writer, config)),
     )
+
+
+def _misspelt(source: WriterSchema, writer: WriterSchema, config: TableConfig) -> Iterator[str]:
+    """Yield names under `types` and `raw` that are nearly a column's. Others may be of columns that are yet to come."""
+    written = {name for column in source.row.columns for name in (column.name, column.written_name)}
+    for setting, names, columns in (("types", config.json_types, written), ("raw", config.raw, {*writer.row.names})):
+        left = sorted(columns.difference(names))
+        for name in sorted(set(names).difference(columns)):
+            near = [each for each in left if difflib.SequenceMatcher(None, name.lower(), each.lower()).ratio() >= _NEAR]
+            if near:
+                yield f"{setting}: {name} is not a column of the objects that wait (did you mean {near[0]}?)"
 
 
 def instants_declared(config: TableConfig) -> tuple[Misfit, ...]:

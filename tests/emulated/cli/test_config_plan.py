@@ -125,6 +125,27 @@ def test_a_column_that_waiting_objects_lack_needs_a_yes(stack, push, capsys, set
     assert push(text) == 0, "what is in force is not asked about again"
 
 
+@pytest.mark.parametrize(
+    ("setting", "name"),
+    [
+        ("types: {Seen-at: date}", "types: Seen-at"),
+        ("types: {sen-at: date}", "types: sen-at"),
+        ("raw: sen_at", "raw: sen_at"),
+    ],
+)
+def test_a_type_of_a_misspelt_column_is_warned_of(stack, push, capsys, setting, name):
+    waits = stack.write("topics/crm.public.user/a.json", b'{"id": 1, "seen-at": "2026-01-01"}\n')
+    stack.admit(waits, items.PARKED, table=None, lane=None, topic="crm.public.user", reason="no rule", format="json")
+    assert push(TABLES.replace("crm.user}", f"crm.user, {setting}}}"), verb="plan") == 3
+    assert (
+        f"warning: crm.user: {name} is not a column of the objects that wait (did you mean seen"
+        in capsys.readouterr().err
+    )
+    for right in ("types: {seen-at: date, created-at: date}", "raw: seen_at", "raw: true"):
+        assert push(TABLES.replace("crm.user}", f"crm.user, {right}}}"), verb="plan") == 3
+        assert "is not a column" not in capsys.readouterr().err
+
+
 def test_a_misspelt_key_in_force_needs_a_yes_once_a_push_frees_objects(stack, push, capsys):
     misspelt = TABLES.replace("[id]", "[custmer_id]")
     assert push(misspelt.replace("crm.public.user", "crm.public.usr")) == 0
