@@ -370,7 +370,7 @@ class _Counted:
         return found
 
     def with_quarantined(self, tables: Sequence[PlannedTable]) -> tuple[PlannedTable, ...]:
-        """Add the quarantined objects and rows of tables whose settings change, but those that no setting lets be read."""
+        """Add the quarantined objects and rows of tables whose settings change, but those that nothing lets be read."""
         if not any(table.retry for table in tables):
             return tuple(tables)
         from sluice_cli.terminal.known_names import known_errors  # loads readers, which `--help` needs none of
