@@ -55,6 +55,10 @@ def discover(
         list[str] | None,
         typer.Option("--partition", metavar="TOPIC=COLUMN|none", help="Choose a topic's partition columns."),
     ] = None,
+    position: Annotated[
+        list[str] | None,
+        typer.Option("--position", metavar="TOPIC=COLUMN", help="Choose the column that orders a topic's changes."),
+    ] = None,
     table: Annotated[
         list[str] | None, typer.Option("--table", metavar="TOPIC=DATABASE.TABLE", help="Choose a topic's table.")
     ] = None,
@@ -91,7 +95,7 @@ def discover(
     # Arrow takes as long to load as all the rest.
     from sluice_cli.config.topics import sample_topics, wait_for_admission, waiting_topics, with_layouts
 
-    chosen = _chosen(key, partition, table, database)
+    chosen = _chosen(key, partition, position, table, database)
     before = _configuration(file)
     target = chosen_target(stack)
     ledger, bronze = DynamoDbLedger(target.client("dynamodb"), target.ledger_table), Objects(target.client("s3"))
@@ -159,7 +163,7 @@ def discover(
     for proposal in still_open:
         # The evidence against a choice that was made: it names no column of the topic.
         against = [
-            getattr(proposal, name).evidence[0] for name in proposal.open if name in chosen.get(proposal.topic, {})
+            proposal.choices[name].evidence[0] for name in proposal.open if name in chosen.get(proposal.topic, {})
         ]
         why = "".join(f" ({visible(each)})" for each in against)
         say(f"open: {proposal.topic}: {', '.join(proposal.open)}{why}. {_how(proposal)}")
@@ -202,6 +206,7 @@ def _how(proposal: Proposal) -> str:
         "table": f"--table {proposal.topic}=DATABASE.TABLE",
         "record_key": f"--key {proposal.topic}=COLUMN",
         "partition_by": f"--partition {proposal.topic}=COLUMN or =none",
+        "position": f"--position {proposal.topic}=COLUMN",
     }
     first = (
         f"Its pattern also fits keys of {', '.join(proposal.behind)}: decide that rule first" if proposal.behind else ""
@@ -216,7 +221,11 @@ def _configuration(file: Path) -> Configuration | None:
 
 
 def _chosen(
-    key: list[str] | None, partition: list[str] | None, table: list[str] | None, database: str | None
+    key: list[str] | None,
+    partition: list[str] | None,
+    position: list[str] | None,
+    table: list[str] | None,
+    database: str | None,
 ) -> Chosen:
     """Return the operator's choices by topic. Raises UsageError for an invalid one."""
     if database is not None and not NAME.fullmatch(database):
@@ -225,7 +234,8 @@ def _chosen(
             next_step="Use a lower-case letter, then lower-case letters, digits or _",
         )
     found: Chosen = {}
-    for name, written in (("record_key", key), ("partition_by", partition), ("table", table)):
+    given = {"record_key": key, "partition_by": partition, "position": position, "table": table}
+    for name, written in given.items():
         for entry in written or ():
             topic, equals, value = entry.partition("=")
             if not equals or not topic or not value:
@@ -267,8 +277,7 @@ def _known_topics(chosen: Chosen, topics: Mapping[str, object]) -> None:
 def describe(proposal: Proposal) -> dict[str, Any]:
     """Return a proposal as plain JSON values."""
     found = asdict(proposal)
-    for name in ("table", "record_key", "partition_by"):
-        choice = getattr(proposal, name)
+    for name, choice in proposal.choices.items():
         found[name] = {
             "value": list(choice.value),
             "confidence": choice.confidence,

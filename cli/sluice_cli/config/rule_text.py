@@ -185,11 +185,7 @@ def _rule(proposal: Proposal) -> list[str]:
             f"{counted(proposal.rows, 'row')} read from {counted(proposal.read, 'object')}; {source}"
         )
     ]
-    for name, choice in (
-        ("table", proposal.table),
-        ("record_key", proposal.record_key),
-        ("partition_by", proposal.partition_by),
-    ):
+    for name, choice in proposal.choices.items():
         lines += _evidence(name, choice)
     lines += [comment(f"note: {note}") for note in proposal.notes]
     rule = [f"- topic: {scalar(proposal.topic)}"]
@@ -201,7 +197,7 @@ def _rule(proposal: Proposal) -> list[str]:
         column, values = proposal.delete_when
         rule.append(f"  delete_when: {{column: {scalar(column)}, values: [{', '.join(map(scalar, values))}]}}")
     if proposal.position is not None:
-        rule.append(f"  position: {scalar(proposal.position)}")
+        rule.append(f"  position: {columns_value(proposal.position.value)}")
     if proposal.key_pattern is not None:
         rule.append(f"  key_pattern: {scalar(proposal.key_pattern)}")
     if proposal.format is not None:
@@ -231,7 +227,7 @@ def _evidence(name: str, choice: Choice) -> list[str]:
     if name == "partition_by":
         return lines + [comment(f"  could be {candidate}") for candidate in more]
     others = "; ".join(", ".join(other) for other in choice.alternatives if other != choice.value)
-    return lines + ([comment(f"  also unique: {others}")] if others else [])
+    return lines + ([comment(f"  {'could be' if name == 'position' else 'also unique:'} {others}")] if others else [])
 
 
 def comment(text: str) -> str:

@@ -226,7 +226,7 @@ class TableSettings:
         metadata=setting(
             POSITION,
             "The column that orders the changes of a row, such as `last_update`, or a list: the first counts most. "
-            "It holds whole numbers, dates, timestamps or text of these. For rows of a query alone: changes of "
+            "It holds whole numbers, dates or timestamps, also as text. For rows of a query alone: changes of "
             "Debezium have a source position, their deletions lack the column, and objects of such changes are "
             "quarantined.",
             fixed=True,

@@ -13,6 +13,7 @@ from sluice.names import COLUMN, NAME
 from sluice.onboarding.dates import likely_types
 from sluice.onboarding.fit import unmarked_operations
 from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, SHOWN, Choice, counted, record_key
+from sluice.onboarding.order import note_on_order, order_of_operations
 from sluice.onboarding.samples import (
     PARTITIONS_MAX,
     ROWS_PER_PARTITION,
@@ -23,7 +24,6 @@ from sluice.onboarding.samples import (
     with_operations,
 )
 from sluice.schema.avro import PLAIN, WriterSchema
-from sluice.schema.capture_order import is_change_sequence
 from sluice.schema.columns import DATE, INT, ISO_DATE, LONG, STRING, Column
 
 SMALL_BYTES = 1024**3  # of parked objects; a smaller table is best read and written as one folder
@@ -33,10 +33,6 @@ _PARTITION_KINDS = frozenset({STRING, INT, LONG, DATE, ISO_DATE})
 _PARTITION_NAMES = (
     *("date", "day", "month", "year", "region", "country", "state"),
     *("tenant", "store", "type", "category", "status", "group"),
-)
-_CLOCK_NAMES = (
-    *("last_update", "last_updated", "last_modified", "updated_at", "modified_at"),
-    *("update_ts", "updated", "modified"),
 )
 
 
@@ -62,7 +58,7 @@ class Proposal:
     partition_by: Choice
     notes: tuple[str, ...]
     delete_when: tuple[str, tuple[str, ...]] | None = None
-    position: str | None = None
+    position: Choice | None = None
     key_pattern: str | None = None
     format: str | None = None
     null_text: str | None = None
@@ -74,9 +70,14 @@ class Proposal:
     @property
     def open(self) -> tuple[str, ...]:
         """The keys that somebody must choose."""
-        named = (("table", self.table), ("record_key", self.record_key), ("partition_by", self.partition_by))
         pattern = ("key_pattern",) if self.behind else ()
-        return tuple(name for name, choice in named if not choice.decided) + pattern
+        return tuple(name for name, choice in self.choices.items() if not choice.decided) + pattern
+
+    @property
+    def choices(self) -> Mapping[str, Choice]:
+        """The decisions of the rule by its keys."""
+        made = {"table": self.table, "record_key": self.record_key, "partition_by": self.partition_by}
+        return made if self.position is None else {**made, "position": self.position}
 
 
 def propose(
@@ -109,8 +110,11 @@ def propose(
     if marked is not None:
         notes.append(f"{marked[0]} holds operations: rows with {' or '.join(marked[1])} are deletions")
     choices = {"table": table, "record_key": key, "partition_by": partition}
+    order = order_of_operations(sample, writer) if writer is not None and marked is not None else None
+    if order is not None:
+        choices["position"] = order
     for name, value in chosen.items():
-        choices[name] = _as_chosen(name, value, choices[name], writer)
+        choices[name] = _as_chosen(name, value, choices.get(name, Choice((), LIKELY, ())), writer)
         if name == "table" and value and value[0] in taken:
             choices[name] = Choice(value, AMBIGUOUS, (_another_topics(value[0]),))
     return Proposal(
@@ -125,7 +129,7 @@ def propose(
         choices["partition_by"],
         tuple(notes),
         marked,
-        _change_sequence(sample, writer) if writer is not None and marked is not None else None,
+        choices.get("position"),
         sample.key_pattern,
         sample.format,
         _null_text(sample),
@@ -247,7 +251,7 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
     if position.kind == OFFSET_ONLY and writer.shape != PLAIN and position.advice:
         notes.append(position.advice)
     if writer.shape == PLAIN:
-        notes.append(_note_on_order(sample, writer))
+        notes.append(note_on_order(sample, writer))
     return notes
 
 
@@ -261,31 +265,3 @@ def _null_text(sample: TopicSample) -> str | None:
         return None
     values = {value for row in sample.rows for value in row.values.values() if isinstance(value, str)}
     return next((text for text in _NULL_TEXTS if text in values), None)
-
-
-def _change_sequence(sample: TopicSample, writer: WriterSchema) -> str | None:
-    """The column with AWS DMS's change sequence, which is empty in a full load."""
-    for name in writer.row.names:
-        values = [row.values.get(name) for row in sample.rows]
-        texts = [value for value in values if value not in (None, "")]
-        if texts and all(isinstance(text, str) and is_change_sequence(text) for text in texts):
-            return name
-    return None
-
-
-def _note_on_order(sample: TopicSample, writer: WriterSchema) -> str:
-    sequence = _change_sequence(sample, writer)
-    if sequence is not None:
-        return f"position: {sequence} orders the rows, as AWS DMS's change sequence"
-    clock = next((column.name for column in writer.row.columns if column.name.lower() in _CLOCK_NAMES), None)
-    if clock is not None:
-        return f"rows have no log position: if a query captured them, position: {clock} orders them"
-    if sample.offsets_named:
-        return (
-            "rows have no log position: they are ordered by Kafka offset, which is right while a key stays in its "
-            "Kafka partition"
-        )
-    return (
-        "nothing orders these rows, neither a log position nor an offset in the objects' names: configure the sink, or "
-        "name a position column"
-    )

@@ -15,6 +15,7 @@ from sluice.config.table import TableConfig
 from sluice.config.values import PLACEHOLDER
 from sluice.names import did_you_mean, meant_name, stored_name
 from sluice.onboarding.keys import ROWS_ENOUGH, SHOWN, counted
+from sluice.onboarding.order import lacks_order, possible_positions
 from sluice.onboarding.samples import (
     ROWS_PER_FOLDER,
     ROWS_PER_PARTITION,
@@ -38,6 +39,7 @@ TOPICS_NAMED = 10  # topics without objects that are named one by one
 _REFUSED = "objects without it are quarantined"
 _NOT_UNIQUE = "its objects are quarantined as key_not_unique"
 _NULL_KEY = "rows without it are quarantined"
+_UNORDERED = "its objects are quarantined as unordered_change"
 _EFFECTS = {
     RECORD_KEY: _REFUSED,
     "partition_by": _REFUSED,
@@ -73,6 +75,7 @@ def misfits(sample: TopicSample, config: TableConfig) -> tuple[Misfit, ...]:
     return (
         *_absent_columns(sample.writer, writer, config),
         *_position_of_changes(writer, config),
+        *_unordered(ruled_sample, writer, config),
         *_shared_key(ruled_sample, writer, config),
         *_null_key(ruled_sample, writer, config),
         *_many_partitions(ruled_sample, writer, config),
@@ -268,10 +271,26 @@ def _position_of_changes(writer: WriterSchema, config: TableConfig) -> Iterator[
         yield Misfit(text, "position", _EFFECTS["position"])
 
 
+def _unordered(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:
+    """Say of operations that nothing orders, where a deletion could be merged before what it deletes."""
+    if _is_unordered(sample, writer, config):
+        could = possible_positions(sample.rows, writer)
+        named = f", such as {could[0]}" if could else ""
+        text = f"delete_when: nothing orders the changes; name the column that does in `position`{named}"
+        yield Misfit(text, "position", _UNORDERED)
+
+
+def _is_unordered(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> bool:
+    if not config.delete_when.marks or config.append_only or config.position is not None:
+        return False
+    return lacks_order(sample, writer)
+
+
 def _shared_key(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:
     key = config.record_key
     rows = _of_snapshots(sample, writer, config)
-    if config.append_only or any(writer.row.column(name) is None for name in key):
+    absent = any(writer.row.column(name) is None for name in key)
+    if config.append_only or absent or _is_unordered(sample, writer, config):
         return
     keys, shared = shared_keys(key, rows)
     name = f"record_key: {', '.join(key)} has {{}} in {{}}"

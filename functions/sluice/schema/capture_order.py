@@ -25,6 +25,7 @@ _ISO = re.compile(
 # The change sequence of AWS DMS: a time to the hundredth of a second, and a number.
 # https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Tasks.CustomizingTasks.TableMapping.SelectionTransformation.Expressions.html
 _CHANGE_SEQUENCE = re.compile(r"[0-9]{35}")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,26}")  # longer numbers are beyond what a place holds
 _NEXT_STEP = "Name a column in `position` that holds whole numbers, dates or timestamps"
 
 
@@ -48,7 +49,7 @@ def encode_capture_order(generation: int, columns: Sequence[Column], values: Seq
     """The stored position of a row: the raw values of its position columns in their units, then the Kafka offset.
 
     Text of 35 digits, AWS DMS's change sequence, sorts as it is. Raises Unordered for a null, and for other text that
-    isn't a point in time in ISO 8601 (UTC where it names no zone).
+    is neither a whole number nor a point in time in ISO 8601 (UTC where it names no zone).
     """
     places = ".".join(map(_place, columns, values))
     return f"{generation:04d}.{places}.{offset:020d}"
@@ -65,7 +66,7 @@ def _place(column: Column, value: Any) -> str:
         )
     if column.kind == kinds.STRING and is_change_sequence(value):
         return str(value)
-    count = _moment(column, value) if column.kind in _TEXTS else value * _STEPS[column.kind]
+    count = _count(column, value) if column.kind in _TEXTS else value * _STEPS[column.kind]
     if not -_BIAS < count < _BIAS:
         raise Unordered(f"The position column {column.name} is out of range", field=column.name, value=str(value)[:100])
     return f"{count + _BIAS:027d}"
@@ -90,12 +91,14 @@ def moment_nanos(text: str) -> int:
     return seconds * 10**9 + int((fraction or "").ljust(9, "0"))
 
 
-def _moment(column: Column, text: str) -> int:
+def _count(column: Column, text: str) -> int:
+    if column.kind == kinds.STRING and _WHOLE.fullmatch(text):
+        return int(text)
     try:
         return moment_nanos(text)
     except ValueError as error:
         raise Unordered(
-            f"The position column {column.name} holds text that is not a point in time",
+            f"The position column {column.name} holds text that is neither a whole number nor a point in time",
             field=column.name,
             value=text[:100],
             next_step=_NEXT_STEP,

@@ -95,6 +95,7 @@ def test_capture_order_is_the_same_in_every_unit_and_text_form() -> None:
     assert len(set(same)) == 1
     assert at("timestamp_millis", 1_795_228_902_848) < same[0] < at("timestamp_millis", 1_795_228_902_849)
     assert at("date", 20_778) == at("string", "2026-11-21") < same[0]
+    assert at("long", 100) == at("string", "100") == at("string", "+0100") < at("string", "1000")
 
 
 @pytest.mark.parametrize(
@@ -105,6 +106,7 @@ def test_capture_order_is_the_same_in_every_unit_and_text_form() -> None:
         ("timestamp_millis", [-(2**63), 0, 2**63 - 1]),
         ("date", [-622191234, 0, 19_000]),
         ("string", ["0001-01-01", "1969-12-31T23:59:59.999999999Z", "1970-01-01", "9999-12-31T23:59:59Z"]),
+        ("string", ["-" + "9" * 26, "-5", "0", "9", "10", "9" * 26]),
     ],
 )
 def test_the_order_of_positions_is_the_capture_order(kind: str, values: list[Any]) -> None:
@@ -117,8 +119,11 @@ def test_equal_capture_orders_fall_back_to_offset_and_the_generation_comes_first
     assert at("long", 2**63 - 1) < encode_capture_order(1, [plain_column("w", "long", True, "long")], [-5], 0)
 
 
-@pytest.mark.parametrize("text", ["yesterday", "", "2026-13-01", "2026-11-21T", "21.11.2026", "2026-11-21T02:41:42Zx"])
-def test_text_that_is_no_point_in_time_gives_no_capture_order(text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    ["yesterday", "", "1.5", "1 000", "9" * 27, "2026-13-01", "2026-11-21T", "21.11.2026", "2026-11-21T02:41:42Zx"],
+)
+def test_text_that_is_no_number_and_no_point_in_time_gives_no_capture_order(text: str) -> None:
     with pytest.raises(Unordered):
         at("string", text)
 

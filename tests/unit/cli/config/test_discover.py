@@ -267,10 +267,40 @@ DMS = dms(*(("I", id, "") for id in range(20)), ("D", 3, "2023052106152400000000
 
 def test_a_column_of_operations_is_proposed_as_the_mark_of_deletions():
     found = propose(DMS)
-    assert (found.delete_when, found.position) == (("Op", ("D",)), "seq")
+    assert (found.delete_when, found.position.value) == (("Op", ("D",)), ("seq",))
     assert "Op holds operations: rows with D are deletions" in found.notes
     (rule,) = read_tables(whole_text([replace(found, record_key=Choice(("film_id",), LIKELY, ("x",)))])).rules
     assert (rule.delete_when.column, rule.delete_when.values, rule.position) == ("Op", ("D",), "seq")
+
+
+NUMBERED = dms(("I", 1, "100"), ("I", 2, "101"), ("U", 1, "102"), ("D", 2, "103"))
+
+
+def test_operations_that_nothing_orders_leave_the_position_open_with_its_candidates():
+    found = propose(NUMBERED, chosen={"record_key": ("film_id",)})
+    assert found.open == ("position",) and found.position.alternatives == (("seq",),)
+    text = whole_text([found])
+    assert "# position ? (ambiguous): nothing orders these rows" in text and "#   could be seq\n" in text
+    assert "# OPEN: position; choose, then uncomment the rule\n" in text
+    decided = propose(NUMBERED, chosen={"record_key": ("film_id",), "position": ("seq",)})
+    assert not decided.open and read_tables(whole_text([decided])).rules[0].position == "seq"
+
+
+def test_offsets_in_the_names_order_operations():
+    assert propose(replace(NUMBERED, offsets_named=True)).position is None
+
+
+def test_a_configuration_is_warned_of_operations_that_nothing_orders():
+    table = TableConfig(
+        "s.f", "s", "f", "public.film", ("film_id",), delete_when=DeleteWhen(column="Op", values=("D",))
+    )
+    (found,) = fit.misfits(NUMBERED, table)
+    assert found.consequence == (
+        "delete_when: nothing orders the changes; name the column that does in `position`, such as seq: "
+        "its objects are quarantined as unordered_change"
+    )
+    assert misfits(NUMBERED, replace(table, position="seq")) == ()
+    assert misfits(replace(NUMBERED, offsets_named=True), table) == ()
 
 
 def misfits(found, table):
