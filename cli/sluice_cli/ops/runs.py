@@ -102,7 +102,7 @@ def runs(
     target = chosen_target(stack)
     ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
     wanted = (
-        item for item in ledger.history.runs() if lane in (None, item.get("lane")) and not (failed and not _died(item))
+        item for item in ledger.history.runs() if lane in (None, item.get("lane")) and not (failed and not died(item))
     )
     lanes = frozenset(state.lane for state in ledger.lanes.all() if lane in (None, state.lane))
     items, nearest = under_way(wanted, lanes, begins, ends, last)
@@ -230,5 +230,6 @@ def _summary(item: Mapping[str, Any], batches: Iterable[PastBatch], now: int) ->
     )
 
 
-def _died(item: Mapping[str, Any]) -> bool:
+def died(item: Mapping[str, Any]) -> bool:
+    """Whether a run, as the ledger has it, ended without releasing its lane."""
     return item.get("ended_at") is not None and item.get("state") != RELEASED

@@ -52,7 +52,7 @@ def gather(ledger: Ledger, now: int, configured: Callable[[], Configuration | No
     for table in tables:
         _count_quarantined(table, aside[QUARANTINED], rows)
         if nothing_merged(table):
-            table["notes"].append("all of its objects are in quarantine, and nothing retries them by itself")
+            table["notes"].append("all of its rows are in quarantine, and nothing retries them by itself")
     return {
         "lanes": lanes,
         "tables": tables,
@@ -320,9 +320,10 @@ def _messages(parts: Iterable[Any]) -> dict[str, Any]:
 
 
 def nothing_merged(table: Mapping[str, Any]) -> bool:
-    """True for a table without a commit all of whose objects are in quarantine."""
+    """True for a table without a commit all of whose objects, or all of their rows, are in quarantine."""
     waits = table["pending"]["objects"] or table["claimed"]["objects"]
-    return bool(table["quarantined"]["objects"]) and table["last_commit_at"] is None and not waits
+    aside = table["quarantined"]["objects"] or table["quarantined"]["rows"]
+    return bool(aside) and table["last_commit_at"] is None and not waits
 
 
 def describe_trouble(table: Mapping[str, Any], now: int, *, characters: int | None = None) -> list[str]:

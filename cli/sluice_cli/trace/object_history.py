@@ -20,7 +20,8 @@ class Claim:
     """One batch that claimed an object.
 
     `state` is claimed, committed, quarantined, parked, or returned (to pending, without effect on the table). `part`
-    has the counts of the table's whole part, in which the object was one of `part_objects`. Times are epoch ms.
+    has the counts of the table's whole part, in which the object was one of `part_objects`. `readable_at` is None where
+    all of its rows were set aside. Times are epoch ms.
     """
 
     batch: str
@@ -30,6 +31,7 @@ class Claim:
     state: str
     part_objects: int
     part_bytes: int
+    committed_at: int | None = None
     readable_at: int | None = None
     instant: str | None = None
     no_change: bool = False
@@ -145,7 +147,9 @@ def _claim(identity: ObjectId, record: ObjectRecord | None, batch: PastBatch, ta
         )
     if not ours and not _was_decided(record):
         return Claim(**values)  # the manifest lists it, and the claim did not get it
-    return Claim(**{**values, "state": COMMITTED, "readable_at": outcome.readable_at})
+    item = next(each for each in part.objects if each.id == identity)
+    at = {"committed_at": outcome.readable_at, "readable_at": outcome.readable_with(item)}
+    return Claim(**{**values, "state": COMMITTED, **at})
 
 
 def _set_aside(outcome: Outcome) -> Iterator[tuple[str, ObjectError]]:
@@ -177,8 +181,8 @@ def moments(entry: Entry) -> list[Moment]:
             found.append(Moment(record.state, int(record.listed_at), reason_now(record) or ""))
     for claim in entry.claims:
         found.append(Moment(CLAIMED, claim.claimed_at, claim.batch))
-        if claim.state == COMMITTED and claim.readable_at is not None:
-            found.append(Moment(COMMITTED, claim.readable_at, claim.instant or "no change"))
+        if claim.state == COMMITTED and claim.committed_at is not None:
+            found.append(Moment(COMMITTED, claim.committed_at, claim.instant or "no change"))
         elif claim.is_set_aside:
             found.append(
                 Moment(

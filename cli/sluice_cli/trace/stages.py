@@ -59,7 +59,8 @@ class TraceFacts:
     `put_at` is S3's LastModified, in whole seconds, or None when the version is gone. Of a version that was replayed,
     `first` has the records as of the batch that first committed it, and the others are those of the replay.
     `set_aside_at` has the times at which batches set it aside, or rows of it, before it was retried. `finished_by` is
-    the run that merged it, where it took the batch over from `run`.
+    the run that merged it, where it took the batch over from `run`. `died_before` are the runs of the lane that ended
+    without releasing it while the version waited for `run`.
     """
 
     id: ObjectId
@@ -74,6 +75,7 @@ class TraceFacts:
     first: TraceFacts | None = None
     set_aside_at: Mapping[str, int] = field(default_factory=dict, hash=False)
     finished_by: str | None = None
+    died_before: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,7 @@ def trace_of(facts: TraceFacts) -> Trace:
         moments=tuple(sorted(_moments(facts), key=lambda moment: moment.at)),
         spans=tuple(_without_holes(_spans(facts))),
         put_at=put_time(facts),
-        readable_at=outcome.readable_at if committed and outcome is not None else None,
+        readable_at=_readable_at(facts.id, outcome, manifest) if committed and outcome is not None else None,
         table=record.table if record else None,
         lane=record.lane if record else None,
         batch=record.batch if record else None,
@@ -172,6 +174,11 @@ def trace_of(facts: TraceFacts) -> Trace:
         counts=dict(outcome.counts) if outcome else {},
         next_step=_next_step(record) if record else None,
     )
+
+
+def _readable_at(identity: ObjectId, outcome: Outcome, manifest: Manifest | None) -> int | None:
+    item = next((each for each in manifest.objects if each.id == identity), None) if manifest is not None else None
+    return outcome.readable_at if item is None else outcome.readable_with(item)
 
 
 def _next_step(record: ObjectRecord) -> str | None:
@@ -319,7 +326,7 @@ def _of_batch(facts: TraceFacts, since: int) -> Iterator[Stretch]:
     manifest, outcome = facts.manifest, facts.outcome
     if manifest is None:
         return
-    yield from _until_claimed(since, manifest.created_at, facts.run or {})
+    yield from _until_claimed(since, manifest.created_at, facts)
     if outcome is None:
         return
     yield from _until_committed(manifest.created_at, outcome, facts)
@@ -343,14 +350,16 @@ def _without_holes(spans: Iterable[Stretch]) -> Iterator[Stretch]:
         until, before = max(span.ended_at, until or span.ended_at), span.name
 
 
-def _until_claimed(since: int, claimed: int, run: Mapping[str, Any]) -> Iterator[Stretch]:
+def _until_claimed(since: int, claimed: int, facts: TraceFacts) -> Iterator[Stretch]:
     """Shows the start of a run that was asked for or still starting when the object came; a live run has none."""
+    run = facts.run or {}
     requested, started = run.get("requested_at"), run.get("started_at")
     if started is None or started <= since or started > claimed:
         yield Stretch("wait", WAITING, since, claimed, "previous batch, freshness, next poll")
         return
     if requested is not None and requested > since:
-        yield Stretch("wait", WAITING, since, requested, "until a run was requested")
+        after = f" after {', '.join(facts.died_before)} died" if facts.died_before else ""
+        yield Stretch("wait", WAITING, since, requested, f"until a run was requested{after}")
         since = requested
     yield Stretch("start", WAITING, since, started, "start of the job run")
     yield Stretch("claim", LEDGER, started, claimed, "configuration, take-over, plan")

@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from itertools import takewhile
 from typing import Any
 
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome
 from sluice.config.document import Configuration
 from sluice.errors import UsageError
+from sluice.lane.machine import FIRST_BACKOFF_MS
 from sluice.ledger.keys import COMMITTED, PARKED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import RETRIED, AdmittedObject, Decision, ObjectRecord
@@ -22,6 +24,7 @@ from sluice_aws.s3.objects import Objects, SkippedDocument
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.stack import Target
 from sluice_cli.ingest.parked import judged_now
+from sluice_cli.ops.runs import died
 from sluice_cli.terminal.output import is_named, visible
 from sluice_cli.terminal.stack import readable_configuration
 from sluice_cli.trace.stages import TraceFacts, taken_over_at
@@ -30,6 +33,7 @@ VERSIONS_AT_MOST = 1_000  # of one key, in bronze
 PAGES_AT_MOST = 20  # of a thousand versions, searched for a part of a key
 KEYS_SHOWN = 5
 NAMES_COMPARED = 2_000  # with a name that no key has
+_LONGEST_RUN_MS = 86_400_000  # and more: one that died after an object came did not begin a day before it
 # What a record of a replayed version says of its way before, beside its state and batch.
 _ADMITTED = tuple(
     item.name for item in fields(AdmittedObject) if item.name not in ("state", "code", "reason", "replayed_at")
@@ -202,7 +206,18 @@ class Tracker:
             part=self._ledger.batches.parts(record.batch).get(record.table),
             run=run,
             finished_by=self._finisher(manifest, outcome, run) if manifest and outcome and run else None,
+            died_before=self._died_before(run, record) if run else (),
         )
+
+    def _died_before(self, run: Mapping[str, Any], record: ObjectRecord) -> tuple[str, ...]:
+        """The runs that died between the version's admission and the request of the run that claimed it."""
+        since, requested = record.replayed_at or record.admitted_at, run.get("requested_at") or 0
+        if requested - since < FIRST_BACKOFF_MS:  # the least time between a run that died and the next
+            return ()
+        earliest = since - _LONGEST_RUN_MS
+        newest_first = takewhile(lambda each: int(each["listed_at"]) >= earliest, self._ledger.history.runs())
+        own = (each for each in newest_first if each.get("lane") == run.get("lane") and died(each))
+        return tuple(str(each["run"]) for each in own if since <= each["ended_at"] <= requested)[::-1]
 
     def _finisher(self, manifest: Manifest, outcome: Outcome, run: Mapping[str, Any]) -> str | None:
         """The run that took the batch over from this one, and merged this part; None if the run did so itself."""

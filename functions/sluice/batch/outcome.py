@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sluice.batch.manifest import FORMAT, canonical_json, check_types, document_of
+from sluice.batch.manifest import FORMAT, ManifestObject, canonical_json, check_types, document_of
 from sluice.errors import SluiceError, UnreadableManifest
 from sluice.objects import ObjectId
 
@@ -131,6 +131,11 @@ class Outcome:
     def readable_at(self) -> int:
         """The time (epoch ms, the writer's clock) from which readers see this part: the end of its commit."""
         return max((stage.ended_at for stage in self.stages if stage.name == COMMIT_STAGE), default=self.committed_at)
+
+    def readable_with(self, item: ManifestObject) -> int | None:
+        """The time from which readers see rows of a committed object; None where all that it has were set aside."""
+        holed = any(each.object == item.id.hash for each in self.quarantined_rows)
+        return None if self.instant is None and holed and not item.merged else self.readable_at
 
     def to_json(self) -> str:
         """Canonical JSON."""

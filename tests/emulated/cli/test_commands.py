@@ -318,7 +318,7 @@ def test_a_table_whose_objects_are_in_quarantine_is_not_failing(stack, capsys):
     assert run(["status", "--json"]) == 0
     (table,) = describe(capsys)["tables"]
     assert (table["last_error"], table["quarantined"]["objects"]) == (None, 1)
-    assert table["notes"] == ["all of its objects are in quarantine, and nothing retries them by itself"]
+    assert table["notes"] == ["all of its rows are in quarantine, and nothing retries them by itself"]
     finding, advice = about_user(capsys)
     assert finding is None and advice.startswith("Nothing retries these by itself: `sluice quarantine list`")
     assert run(["quarantine", "discard", "--yes", "--all"]) == 0

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import pytest
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
-from sluice.batch.outcome import ObjectError, Outcome
+from sluice.batch.outcome import ObjectError, Outcome, RowErrorCount
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.clock import epoch_ms
@@ -15,7 +15,7 @@ from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.terminal.output import is_named
 from sluice_cli.trace.history import print_history
 from sluice_cli.trace.history_search import Gathered
-from sluice_cli.trace.object_history import Claim, Entry, claims_of, totals
+from sluice_cli.trace.object_history import Claim, Entry, claims_of, moments, totals
 
 BATCH, RUN = "b-8a85abb73509df04e8c7fccfb81fb18e", "run-main-20261121T154711Z-94f63899"
 PUT, NOW = 1_795_000_000_000, epoch_ms()
@@ -25,7 +25,8 @@ def entry(number, table="crm.user", put=PUT):
     key = f"topics/tickit.{table}/year=2026/month=11/day=21/tickit.{table}+0+{number:010d}.avro"
     identity = ObjectId("bronze", key, "v1")
     record = ObjectRecord(identity, "committed", put + 500, size=37_474, table=table, batch=BATCH)
-    claim = Claim(BATCH, table, RUN, put + 7_900, "committed", 3, 9, put + 32_700, part={"read": 564})
+    at = put + 32_700
+    claim = Claim(BATCH, table, RUN, put + 7_900, "committed", 3, 9, at, at, part={"read": 564})
     return Entry(identity, record, put, (claim,))
 
 
@@ -152,3 +153,14 @@ def test_what_a_batch_set_aside_is_neither_readable_nor_among_its_changes(monkey
     assert [(line[3], line[8]) for line in lines] == [("+32.7 s", "564 / 2")] * 2 + [("-", "-")] * 2
     print_history(Gathered(entries[2:], (batch,)), totals(entries[2:], [batch]))
     assert "564" not in capsys.readouterr().err, "a batch's changes are not those of objects that it set aside"
+
+
+def test_an_object_all_of_whose_rows_were_set_aside_is_committed_and_not_readable():
+    holed = claimed(1, "committed", quarantined_rows=2)
+    part = TablePart({}, (ManifestObject("bronze", holed.id.key, "v1", 9, None, "avro", "t", 0, 1, PUT),))
+    counts = (RowErrorCount(holed.id.hash, 2, {"unordered_change": 2}),)
+    outcome = Outcome(BATCH, "crm.user", "committed", PUT + 9_000, no_change=True, quarantined_rows=counts)
+    batch = PastBatch(Manifest(BATCH, "main", RUN, PUT + 7_900, "c", {"crm.user": part}), {"crm.user": outcome})
+    each = Entry(holed.id, holed, PUT, claims_of(holed.id, holed, [batch]))
+    assert each.readable_at is None
+    assert ("committed", PUT + 9_000) in [(moment.name, moment.at) for moment in moments(each)]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
-from sluice.batch.outcome import Outcome, Stage
+from sluice.batch.outcome import Outcome, RowErrorCount, Stage
 from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.terminal.output import marked_up, shortened, visible
@@ -109,6 +109,27 @@ def test_the_stretches_add_up_to_the_whole_way(facts):
     trace = trace_of(facts)
     assert sum(span.ms for span in trace.spans) == trace.spans[-1].ended_at - trace.put_at
     assert all(before.ended_at == after.began_at for before, after in zip(trace.spans, trace.spans[1:], strict=False))
+
+
+def test_a_run_that_died_meanwhile_is_named_where_the_next_was_waited_for():
+    facts = replace(FACTS, run={"requested_at": T + 5_000, "started_at": T + 8_000}, died_before=("run-0",))
+    waited = trace_of(facts).spans[1]
+    assert (waited.name, waited.note) == ("wait", "until a run was requested after run-0 died")
+
+
+HOLED = replace(OUTCOME, instant=None, no_change=True, quarantined_rows=(RowErrorCount(ID.hash, 3, {}),))
+
+
+def test_an_object_all_of_whose_rows_were_set_aside_is_not_readable():
+    assert trace_of(FACTS).readable_at == T + 12_500
+    assert trace_of(replace(FACTS, outcome=HOLED)).readable_at is None
+    assert trace_of(replace(FACTS, outcome=replace(HOLED, instant="20260101000000000"))).readable_at == T + 12_500
+
+
+def test_rows_that_were_committed_before_a_retry_stay_readable():
+    part = TablePart({}, tuple(replace(each, merged=True) for each in MANIFEST.objects))
+    facts = replace(FACTS, outcome=HOLED, manifest=replace(MANIFEST, tables={"crm.user": part}))
+    assert trace_of(facts).readable_at == T + 12_500
 
 
 def test_an_object_that_met_a_living_run_waited_for_its_next_look():
