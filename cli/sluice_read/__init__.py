@@ -79,6 +79,7 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_HEAVY[name]), name)
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"sluice_read.{name} needs {error.name}. Install the extra `read`: pip install 'sluice-lakehouse[read]'",
+            f"sluice_read.{name} needs {error.name}. Install Sluice with its extra `read` "
+            "(docs/deploying.md, Install the command)",
             name=error.name,
         ) from error

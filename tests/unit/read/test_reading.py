@@ -603,4 +603,5 @@ def test_without_the_extra_the_library_names_it():
         "try:\n    from sluice_read import Silver\nexcept ModuleNotFoundError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, timeout=60)
-    assert "pip install 'sluice-lakehouse[read]'" in done.stdout, done.stderr
+    assert "Install Sluice with its extra `read` (docs/deploying.md" in done.stdout, done.stderr
+    assert "pip install" not in done.stdout, "Sluice is not on PyPI"
