@@ -8,8 +8,6 @@ from sluice.errors import NoTarget, SluiceError
 class LocalError(SluiceError):
     """Base of the local stack's errors."""
 
-    code = "local"
-
 
 class NoJava(LocalError):
     """No Java 17 was found; facts: `looked_at`."""
