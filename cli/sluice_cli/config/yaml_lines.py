@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from sluice.errors import InvalidConfiguration
+from sluice.names import shortened
 
 MAX_BYTES = 1_000_000  # of a file
 MAX_NODES = 100_000  # of a document: aliases can make a small file a large tree
@@ -43,8 +44,10 @@ _NOT_YAML = (
     ),
     (r"found unknown escape character '(.)'", "\\{} means nothing in double quotes", "Use single quotes"),
 )
+# A line whose value, of a key or of a list, begins with a sign of YAML's. The value is the second group.
+_SIGN_FIRST = re.compile(r"(\s*(?:-\s+)*(?:[\w.]+:\s+)?)([{\[*&%@`].*?)(?:\s+#.*|\s*)")
 _KINDS = {"timestamp": "date", "int": "number", "float": "number"}  # by the end of YAML's tag
-_VALUE_SHOWN = 40  # characters
+_VALUE_SHOWN, _LINE_SHOWN = 40, 200  # characters
 
 
 @dataclass(frozen=True, order=True)
@@ -161,7 +164,23 @@ def _not_yaml(error: yaml.YAMLError, text: str) -> Mistake:
     if what.endswith("opened and not closed"):
         mark = getattr(error, "context_mark", None) or mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 0)
+    if _QUOTED in step:
+        step = _in_quotes(text, line) or step
     return Mistake(line, "", f"the file is not YAML: {what}", column, step)
+
+
+def _in_quotes(text: str, line: int) -> str:
+    """The next step for a line whose value begins with a sign of YAML's, if quotes correct the line; else ""."""
+    lines = text.splitlines()
+    found = _SIGN_FIRST.fullmatch(lines[line - 1]) if line <= len(lines) else None
+    if found is None or ": " in found[2]:
+        return ""
+    quoted = found[1] + "'" + found[2].replace("'", "''") + "'"
+    try:
+        yaml.compose(quoted, Loader=yaml.SafeLoader)
+    except yaml.YAMLError:
+        return ""
+    return f"Text that begins with {found[2][0]} needs quotes: `{shortened(quoted.strip(), _LINE_SHOWN)}`"
 
 
 def _walk(node: yaml.Node | None, path: Path) -> Iterator[tuple[Path, int, bool]]:
