@@ -138,10 +138,19 @@ def planned_copies(paths: Iterable[str], prefix: str, *, stack_folder: Path) -> 
             f"--prefix {visible(prefix)} is an address in S3, not the beginning of a key",
             next_step="Leave out s3:// and the bucket: the stack has its own bronze bucket",
         )
+    dots = [segment for segment in prefix.split("/") if segment in (".", "..")]
+    if dots:
+        raise UsageError(
+            f"--prefix {visible(prefix)} has the segment {dots[0]}: in a key it is no folder, and clients of S3 read "
+            "it in different ways",
+            next_step="Give the beginning of the key as S3 shows it, such as topics/crm.user",
+        )
     for path in paths:
         for file, name in _files(path, stack_folder, left_out):
             key = joined(prefix, name)
             size = _size(file)
+            if key in uploads and file.resolve() == uploads[key].path.resolve():
+                continue  # the file is named twice
             if key in uploads:
                 raise UsageError(
                     f"{uploads[key].path} and {file} would get the same key {key}",
@@ -160,7 +169,7 @@ def planned_copies(paths: Iterable[str], prefix: str, *, stack_folder: Path) -> 
             uploads[key] = Upload(file, key, size)
     if not uploads:
         raise UsageError(_none_to_copy(left_out), next_step="Name files, or folders that hold files")
-    return Copies(tuple(uploads[key] for key in sorted(uploads)), tuple(left_out))
+    return Copies(tuple(uploads[key] for key in sorted(uploads)), tuple(dict.fromkeys(left_out)))
 
 
 def _none_to_copy(left_out: Sequence[NotCopied]) -> str:

@@ -149,6 +149,20 @@ def test_a_second_interruption_still_says_how_many_objects_went(tmp_path: Path, 
     assert "0 of 1 object copied" in capsys.readouterr().err and len(asked) == 2
 
 
+def test_a_folder_or_file_that_is_named_twice_is_taken_once(folder: Path) -> None:
+    once = planned(folder, str(folder))
+    assert planned(folder, str(folder), str(folder)) == once
+    assert planned(folder, str(folder), f"{folder}/topics/..").uploads == once.uploads
+    file = str(folder / "topics/t/a.avro")
+    assert planned(folder, file, file) == planned(folder, file)
+
+
+@pytest.mark.parametrize("prefix", ["../..", ".", "./topics", "topics/../x"])
+def test_a_prefix_with_a_segment_of_dots_is_refused(folder: Path, prefix: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(f"--prefix {prefix} has the segment .")):
+        planned_copies([str(folder)], prefix, stack_folder=folder)
+
+
 def test_an_address_in_s3_is_neither_a_file_nor_the_beginning_of_a_key(folder: Path) -> None:
     with pytest.raises(UsageError, match="s3://bucket/x is in S3, and put copies files of this machine"):
         planned_copies(["s3://bucket/x"], "", stack_folder=folder)
