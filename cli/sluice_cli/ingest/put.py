@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from sluice.admission.routing import classify
+from sluice.admission.routing import CHANGE_FILE, Route, classify
 from sluice.admission.verdict import judge_read, judge_unread
 from sluice.config.document import Configuration
 from sluice.errors import CommandFailed, UsageError
@@ -100,7 +100,7 @@ def put(
 
     Hidden files and folders in folders are skipped, and so are the local stack's own folder, pipes, and links that lead
     out of the folder. Names that no rule in force takes are copied, and counted: their objects are parked until a rule
-    takes them.
+    takes them, or quarantined if they can't be decoded, as empty ones are.
 
     Examples:
 
@@ -127,6 +127,7 @@ def put(
         to = f"s3://{target.bronze}" + (f"/{visible(uploads[0].key)}" if len(uploads) == 1 else "")
         print_line(f"{counted(len(uploads), 'object')}, {size}, to {to} in {seconds:.1f} s", whole=to)
         _say_unmatched(unmatched, len(uploads))
+        _say_empty([item.key for item in uploads if not item.size and _route(item, configuration).kind == CHANGE_FILE])
 
 
 def planned_copies(paths: Iterable[str], prefix: str, *, stack_folder: Path) -> Copies:
@@ -259,21 +260,28 @@ def _folder_left_out(folder: Path, stack_folder: Path) -> str | None:
 
 
 def names_without_rule(uploads: Iterable[Upload], configuration: Configuration | None) -> tuple[Unmatched, ...]:
-    """The keys whose objects admission parks, by their names alone. Files that it ignores are not among them."""
+    """The keys whose objects no rule takes, by name and size. Files that are ignored or empty are not among them."""
     found = []
     for item in uploads:
-        route = classify(item.key, None, configuration.match_key(item.key) if configuration else None)
-        verdict = judge_unread(route, None) or judge_read(route, configuration)
+        route = _route(item, configuration)
+        verdict = judge_unread(route, item.size) or judge_read(route, configuration)
         if verdict.state == PARKED:
             found.append(Unmatched(item.key, verdict.reason or "", route.topic))
     return tuple(found)
+
+
+def _route(item: Upload, configuration: Configuration | None) -> Route:
+    return classify(item.key, item.size, configuration.match_key(item.key) if configuration else None)
 
 
 def _say_unmatched(unmatched: Sequence[Unmatched], copied: int) -> None:
     if not unmatched:
         return
     reasons = Counter(item.described for item in unmatched)
-    say(f"No rule takes {len(unmatched):,} of {counted(copied, 'name')}; these objects will be parked:")
+    say(
+        f"No rule takes {len(unmatched):,} of {counted(copied, 'name')}; these objects are parked until one does, or "
+        "quarantined if they can't be decoded:"
+    )
     for reason, number in reasons.most_common(LEFT_OUT_SHOWN):
         example = visible(next(item.key for item in unmatched if item.described == reason))
         names = example if number == 1 else f"{number:,} names, for example {example}"
@@ -290,6 +298,12 @@ def _say_unmatched(unmatched: Sequence[Unmatched], copied: int) -> None:
             f"{counted(others, 'name gives', 'names give')} no topic or format: name the files as in "
             "topics/TOPIC/FILE.json, or add a rule with a `key_pattern`"
         )
+
+
+def _say_empty(keys: Sequence[str]) -> None:
+    if keys:
+        which = visible(keys[0]) if len(keys) == 1 else f"for example {visible(keys[0])}"
+        say(f"{counted(len(keys), 'file is', 'files are')} empty, and will be quarantined: {which}", whole=keys[0])
 
 
 def _say_left_out(left_out: Sequence[NotCopied]) -> None:

@@ -94,7 +94,14 @@ def test_put_prints_the_key_that_a_single_file_gets(stack, tmp_path, capsys):
     assert run(["put", "one.avro", "--prefix", "topics/a b"]) == 0
     out, err = capsys.readouterr()
     assert out.startswith("1 object, 1 B, to s3://s-bronze/topics/a b/one.avro in ")
-    assert "No rule takes 1 of 1 name; these objects will be parked:\n" in err
+    assert "No rule takes 1 of 1 name; these objects are parked until one does, or quarantined if they" in err
+
+
+def test_put_names_empty_files_apart_from_names_without_a_rule(stack, tmp_path, capsys):
+    (tmp_path / "t+0+1.avro").write_bytes(b"")
+    assert run(["put", "t+0+1.avro", "--prefix", "topics/t"]) == 0
+    err = capsys.readouterr().err
+    assert err.endswith("\n1 file is empty, and will be quarantined: topics/t/t+0+1.avro\n") and "No rule" not in err
 
 
 def test_put_refuses_two_files_of_one_key_before_it_copies_anything(stack, tmp_path, capsys):

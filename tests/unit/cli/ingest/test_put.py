@@ -89,6 +89,8 @@ def test_names_that_no_rule_takes_are_named_with_the_reason() -> None:
         "no rule of tables.yaml takes this topic" in found["topics/t/t+0+1.avro"] and "extension" in found["notes.txt"]
     )
     assert len(names_without_rule(uploads, None)) == 3
+    empty = [Upload(Path("a"), "topics/t/t+0+2.avro", 0)]
+    assert not names_without_rule(empty, configuration), "an empty object is quarantined"
 
 
 def test_each_topic_without_a_rule_is_named_as_the_file_tells_it(capsys: Any) -> None:
