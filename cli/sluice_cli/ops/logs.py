@@ -44,7 +44,9 @@ def logs(
     stderr: Annotated[
         bool, typer.Option("--stderr", help="Spark's own output instead of the driver's events.")
     ] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="The events as the driver wrote them: JSON lines.")] = False,
+    raw: Annotated[
+        bool, typer.Option("--json", "--raw", help="The events as the driver wrote them: JSON lines.")
+    ] = False,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Follow the output until the run ends; local runs only.")
     ] = False,
@@ -60,6 +62,8 @@ def logs(
       sluice logs
 
       sluice logs run-main-20260501T101500 --stderr
+
+      sluice logs --json | jq .event
     """
     if stack or stack_before_verb.get() or os.environ.get(STACK_VARIABLE):
         if follow:

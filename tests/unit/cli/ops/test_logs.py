@@ -38,6 +38,12 @@ def test_a_local_run_is_found_by_either_name_though_no_stack_runs(home, capsys, 
     assert out.splitlines()[1] == "00:00:00.001 held"
 
 
+@pytest.mark.parametrize("option", ["--json", "--raw"])
+def test_the_events_are_printed_as_json_lines(home, capsys, option):
+    assert run(["logs", option]) == 0
+    assert json.loads(capsys.readouterr().out) == {"at": 1, "event": "held", "run": "run-main-2"}
+
+
 def test_sparks_output_of_a_local_run_is_printed_as_it_is(home, capsys):
     assert run(["logs", "--stderr"]) == 0
     assert capsys.readouterr().out == "Spark of run-main-2\n"
