@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sluice.errors import UsageError
 from sluice.names import shortened
 from sluice_cli.terminal.guard import escaped, escaping_console, json_escaped, visible
 
@@ -395,6 +396,11 @@ def path_shortened(key: str, length: int) -> str:
 
 
 def is_named(given: str, name: str) -> bool:
-    """True if `given` is the beginning of a name, or the name as `shortened` shows it: `b-97…8fa55e00f`."""
+    """True if `given` is the beginning of a name, or the name as `shortened` shows it: `b-97…8fa55e00f`.
+
+    Raises UsageError if `given` is empty, since every name begins so.
+    """
+    if not given:
+        raise UsageError("The name is empty", next_step="Is a variable unset? Give a name or its beginning")
     head, cut, tail = given.partition("…")
     return name.startswith(head) and (not cut or len(name) > len(head) + len(tail) and name.endswith(tail))

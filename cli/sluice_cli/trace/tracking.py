@@ -92,6 +92,8 @@ class Tracker:
         A part that is the end of one key names it, even where it is in the middle of others. Raises UsageError, with
         keys that are similar.
         """
+        if not text:
+            raise UsageError("The key is empty", next_step="Is a variable unset? Give a key, or a part of one")
         if _NOT_IN_XML.search(text):  # what S3 lists is XML
             raise UsageError(
                 "The key holds a control character, which no listing of S3 can hold",

@@ -170,8 +170,12 @@ def test_a_batch_of_a_paused_lane_waits_for_its_resumption(stack, batch, invoked
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["b-nothing"], "No open batch begins with"), (["b-", "--table", "crm.none"], "crm.none is not open")],
-    ids=["no batch", "no table"],
+    [
+        (["b-nothing"], "No open batch begins with"),
+        (["b-", "--table", "crm.none"], "crm.none is not open"),
+        ([""], "The name is empty"),
+    ],
+    ids=["no batch", "no table", "empty"],
 )
 def test_what_is_not_open_is_not_given_up(stack, batch, invoked, capsys, arguments, message):
     assert run(["batch", "give-up", *arguments]) == 2

@@ -255,6 +255,7 @@ def test_an_object_is_found_by_its_address_and_by_a_unique_part_of_its_key(trace
         ("topics/b", "error: No key equals 'topics/b', but others contain it\n"),
         ("zzz", "error: Neither the ledger nor bronze has the key 'zzz'\n"),
         ("s3://elsewhere/k", "s3://s-bronze"),
+        ("", "error: The key is empty\nnext step: Is a variable unset?"),
     ):
         assert run(["trace", name]) == 2 and described_so in capsys.readouterr().err
 
@@ -268,6 +269,12 @@ def test_a_history_shows_one_batch_and_an_unknown_row_is_reported(traced, capsys
     assert "3 changes in 1 batch of 1 table; 1 object of this table in it is not shown\n" in capsys.readouterr().err
     assert run(["row", "crm.user", "7", "x", "--check", "0"]) == 1
     assert "No record with this key was found" in capsys.readouterr().err
+
+
+def test_an_empty_id_names_no_batch(traced, capsys):
+    traced.merged(traced.put("a.json", (1, "c", 1, "x", "a")), read=1)
+    assert run(["history", "--batch", ""]) == 2
+    assert "error: The name is empty\nnext step: Is a variable unset?" in capsys.readouterr().err
 
 
 def test_a_commit_names_its_objects_by_its_instant(traced, capsys):
