@@ -75,9 +75,13 @@ class Home:
         (self.kept / _ADDRESSES).write_text(json.dumps(addresses))
         (self.kept / ASKED).touch()
 
+    def is_asked_to_keep(self) -> bool:
+        """Whether the running stack was asked to keep its data."""
+        return (self.kept / ASKED).exists()
+
     def has_kept(self) -> bool:
         """Whether the stack that was asked last kept everything; what an earlier one kept stays until then."""
-        return (self.kept / COMPLETE).exists() and not (self.kept / ASKED).exists()
+        return (self.kept / COMPLETE).exists() and not self.is_asked_to_keep()
 
     def kept_ports(self) -> tuple[int, int] | None:
         """The ports of emulator and stand-in when everything was kept. None where nothing is kept."""

@@ -161,8 +161,8 @@ def up(
         return
     with _ended_by_signals(), progress_lines() as progress:
         with local_stack(home, chosen, environment=os.environ, progress=progress.say) as stack:
+            progress.stop()  # a spinner would stand among the lines that the push prints
             _pusher(home, config)()
-            progress.stop()
             _show(stack.description, home, as_json=as_json)
             say_next_step(next_step(config))
             say("Ctrl-C ends it")
@@ -173,9 +173,11 @@ def up(
             _ignore_signals()  # a second Ctrl-C must not interrupt the clean-up
             if not asked:
                 home.note_lost(datetime.now(timezone.utc), stack.emulator.log)
+            keeps = home.is_asked_to_keep()
             say("Ending")
     if not asked:
         raise DidNotStart(str(home.lost()), log=str(stack.emulator.log))
+    say(_ended(home, kept=keeps and home.has_kept()))
 
 
 @app.command()
@@ -206,6 +208,8 @@ def down(
     elif not yes:
         question = f"End the stack in {home.path} and discard its buckets, tables and ledger?"
         ask(question, otherwise="--keep to keep its data")
+    if not keep:
+        shutil.rmtree(home.kept, ignore_errors=True)
     os.kill(owner, signal.SIGTERM)
     deadline = time.monotonic() + (_KEEP_SECONDS if keep else _END_SECONDS)
     while is_running(owner):
@@ -214,14 +218,19 @@ def down(
             home.file.unlink(missing_ok=True)
             break
         time.sleep(0.05)
-    if not keep:
-        shutil.rmtree(home.kept, ignore_errors=True)
-        say(f"ended; its buckets, tables and ledger are gone, the logs of its runs stay in {home.runs}")
-    elif not home.has_kept():
+    if keep and not home.has_kept():
         log = home.path / "emulator" / "emulator.log"
         raise CommandFailed("The stack ended, and its data was not kept", next_step=f"Its emulator's log is {log}")
-    else:
-        say(f"ended; `sluice local up` restores its buckets, tables and ledger from {home.kept}")
+    say(_ended(home, kept=keep))
+
+
+def _ended(home: Home, *, kept: bool) -> str:
+    """What is left of a stack that has ended. `kept` is whether its data is."""
+    if kept:
+        return f"ended; `sluice local up` restores its buckets, tables and ledger from {home.kept}"
+    gone = f"ended; its buckets, tables and ledger are gone, the logs of its runs stay in {home.runs}"
+    before = home.kept_ports() is not None
+    return f"{gone}. The next `sluice local up` restores what was kept before, from {home.kept}" if before else gone
 
 
 def _ask_to_keep(home: Home) -> None:

@@ -128,7 +128,7 @@ def local_stack(
             progress=progress,
             kept=home.kept,
         )
-        undo.callback(lambda: emulator.stop(keeps=(home.kept / ASKED).exists()))
+        undo.callback(lambda: emulator.stop(keeps=home.is_asked_to_keep()))
         jars = ensure_jars(options.hudi_version, environment=environment, progress=progress)
         image = build_image(home.path / "image", java, jars)
         cloud = Cloud(emulator.endpoint, REGION, ACCESS_KEY, SECRET_KEY)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections import defaultdict
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -151,6 +151,60 @@ def test_a_stack_whose_emulator_was_killed_is_not_ready(owner, capsys):
     shown = capsys.readouterr()
     error, step = shown.err.splitlines()
     assert shown.out == "" and error.endswith(f": nothing answers at {endpoint}") and "`sluice local up`" in step
+
+
+@pytest.fixture
+def foreground(tmp_path, monkeypatch):
+    """A stack in the foreground that gets Ctrl-C as soon as it is ready, and what happened in which order."""
+    monkeypatch.setenv("SLUICE_HOME", str(tmp_path / ".sluice"))
+    happened = []
+
+    @contextmanager
+    def stack(home, *given, progress, **more):
+        home.path.mkdir(exist_ok=True)
+        progress("Starting the emulator")
+        yield SimpleNamespace(description=DESCRIPTION)
+        if home.is_asked_to_keep():
+            (home.kept / ASKED).rename(home.kept / COMPLETE)
+
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    lines = SimpleNamespace(say=lambda line: happened.append("spinner"), stop=lambda: happened.append("stop"))
+    monkeypatch.setattr(commands, "local_stack", stack)
+    monkeypatch.setattr(commands, "progress_lines", lambda: nullcontext(lines))
+    monkeypatch.setattr(commands, "wait_for_end", interrupted)
+    monkeypatch.setattr(commands, "_ignore_signals", lambda: None)
+    monkeypatch.setattr(commands, "_show", lambda *given, **more: happened.append("show"))
+    monkeypatch.setattr(commands, "_pusher", lambda *given: lambda: happened.append("push"))
+    return happened
+
+
+def test_no_spinner_stands_while_the_configuration_is_pushed(foreground):
+    assert run(["local", "up"]) == 0 and foreground == ["spinner", "stop", "push", "show"]
+
+
+def test_a_stack_that_ends_by_ctrl_c_says_that_its_data_is_gone(foreground, capsys):
+    assert run(["local", "up"]) == 0
+    said = capsys.readouterr().err
+    assert "ended; its buckets, tables and ledger are gone, the logs of its runs stay in" in said
+    assert "kept before" not in said
+
+
+def test_a_stack_in_the_foreground_says_what_was_kept(foreground, tmp_path, monkeypatch, capsys):
+    home = Home(tmp_path / ".sluice")
+
+    def asked(*given):
+        home.ask_to_keep(DESCRIPTION)
+        return True
+
+    with monkeypatch.context() as patched:
+        patched.setattr(commands, "wait_for_end", asked)
+        assert run(["local", "up"]) == 0
+    assert f"restores its buckets, tables and ledger from {home.kept}" in capsys.readouterr().err
+    assert run(["local", "up"]) == 0
+    said = capsys.readouterr().err
+    assert "are gone" in said and f"restores what was kept before, from {home.kept}" in said
 
 
 def test_a_stack_whose_emulator_ended_unexpectedly_says_what_is_gone(tmp_path, monkeypatch, capsys):
