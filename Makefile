@@ -127,7 +127,8 @@ $(SITE)/.made: pyproject.toml
 	@touch $@
 
 docs: $(SITE)/.made  ## build the documentation's site into build/site; a broken link fails
-	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --quiet
+	@echo "The site is built: open $(CURDIR)/build/site/index.html"
 
 SCANNERS = $(VENV)-scan
 $(SCANNERS)/.made: pyproject.toml

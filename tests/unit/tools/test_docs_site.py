@@ -51,3 +51,14 @@ def test_every_page_has_its_place_in_the_navigation():
     listed = set(re.findall(r": ([a-z/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M))
     pages = {path.name for path in (ROOT / "docs").glob("*.md")} | set(PAGES.values()) | {"cli.md"}
     assert pages - listed == set()
+
+
+def test_the_site_has_a_style_in_which_the_first_names_of_tables_stay_whole():
+    (name,) = re.findall(r"^extra_css: \[(.+)\]$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    rules = (ROOT / "docs" / name).read_text()
+    assert "td:first-child code { word-break: normal; overflow-wrap: normal; }" in rules
+
+
+def test_making_the_site_says_where_it_is():
+    recipe = (ROOT / "Makefile").read_text().split("\ndocs: ")[1].split("\n\n")[0]
+    assert "$(CURDIR)/build/site/index.html" in recipe
