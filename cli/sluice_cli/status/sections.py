@@ -64,7 +64,7 @@ def lanes_section(lanes: Sequence[Mapping[str, Any]], links: Mapping[str, str]) 
         rows.append(
             (
                 head(lane["lane"]),
-                badge(lane["state"], _LANES.get(lane["state"], RESTS)),
+                badge(*_lane_state(lane)),
                 long(NONE if lane["summary"] == lane["state"] else lane["summary"]),
                 count(lane["pending"]["objects"]),
                 number(human_bytes(size) if size else None),
@@ -75,6 +75,13 @@ def lanes_section(lanes: Sequence[Mapping[str, Any]], links: Mapping[str, str]) 
         )
     columns = ("lane", "state", "since when, why", "#pending", "#bytes", "#oldest", "#open batches", "run")
     return section("Lanes", table(columns, rows, "No lane has had work yet"), identity="lanes")
+
+
+def _lane_state(lane: Mapping[str, Any]) -> tuple[str, StateKind]:
+    """The state of a lane in a word. One that is idle between failed runs is failing."""
+    if lane["state"] == IDLE and lane["failures"]:
+        return "failing", FAILS
+    return lane["state"], _LANES.get(lane["state"], RESTS)
 
 
 def tables_section(

@@ -188,6 +188,14 @@ def test_a_lane_that_keeps_failing_is_wrong_before_it_halts():
     assert trouble.text == "Lane main: 2 failed runs in a row, the last one: no capacity; 214 objects pending"
 
 
+def test_a_lane_that_waits_after_a_failed_run_is_failing_in_the_list_too():
+    status = healthy()
+    waits = "retrying in 28 s after 1 failed run"
+    status["lanes"][0].update(state="idle", run=None, failures=1, summary=waits)
+    lanes = sample_page(status).split('id="lanes"')[1].split("</section>")[0]
+    assert state("failing", FAILS) in lanes.split(waits.split()[0])[0] and "failing" in FAILS.words
+
+
 def test_blocked_and_paused_tables_are_named():
     status = healthy()
     status["tables"] = [
