@@ -239,7 +239,11 @@ def aside(objects: int, *reasons: tuple[str, int, str]) -> dict[str, Any]:
         "rules_proposed": 0,
         "at_admission": {},
         "reasons": [
-            {"reason": reason, "objects": number, "examples": [KEY.format(topic, 40 + number)]}
+            {
+                "reason": reason,
+                "objects": number,
+                "examples": [KEY.format(topic, 40 + number + each) for each in range(min(number, 3))],
+            }
             for reason, number, topic in reasons
         ],
     }

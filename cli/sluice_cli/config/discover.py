@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from sluice_aws.s3.objects import Objects
 from sluice_cli.config.push import read_file
 from sluice_cli.config.rule_text import add_rules, rules_text, whole_text
 from sluice_cli.errors import UNNAMED
+from sluice_cli.terminal.guard import shell_text
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -126,7 +126,7 @@ def discover(
     if ruled:
         say(
             f"{counted(len(ruled), 'topic')} with a rule in {file} already: "
-            f"`{shlex.join(['sluice', 'config', 'push', str(file)])}` puts it in force"
+            f"`{shell_text(['sluice', 'config', 'push', str(file)])}` puts it in force"
             f"{_replaced(before, readable_configuration(target)[1])}"
         )
     still_open = [proposal for proposal in proposals if proposal.open]
@@ -168,7 +168,7 @@ def discover(
         why = "".join(f" ({visible(each)})" for each in against)
         say(f"open: {proposal.topic}: {', '.join(proposal.open)}{why}. {_how(proposal)}")
     if still_open and write:
-        shown = shlex.join(["sluice", "config", "discover", "--file", str(file)])
+        shown = shell_text(["sluice", "config", "discover", "--file", str(file)])
         say(f"Rules with an open choice are not in {file}: `{shown}` prints them with their candidates")
     if still_open:
         raise typer.Exit(FAILED)

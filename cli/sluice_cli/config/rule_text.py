@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from sluice.errors import UsageError
 from sluice.onboarding.discovery import Proposal
 from sluice.onboarding.keys import Choice
 from sluice_cli.errors import NoPlaceForRules
+from sluice_cli.terminal.guard import shell_text
 from sluice_cli.terminal.output import counted
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -114,7 +114,7 @@ def add_rules(file: Path, count: int, rules: Callable[[int], str]) -> str:
     if file.exists():
         beside.chmod(file.stat().st_mode)
     os.replace(beside, file)
-    push = shlex.join(["sluice", "config", "push", str(file)])
+    push = shell_text(["sluice", "config", "push", str(file)])
     return f"{counted(count, 'rule')} added to {file}, lines {first} to {last}{replaced}. Review them, then `{push}`"
 
 

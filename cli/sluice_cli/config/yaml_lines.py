@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ import yaml
 
 from sluice.errors import InvalidConfiguration
 from sluice.names import shortened
+from sluice_cli.terminal.guard import shell_text
 
 MAX_BYTES = 1_000_000  # of a file
 MAX_NODES = 100_000  # of a document: aliases can make a small file a large tree
@@ -74,7 +74,7 @@ class ConfigurationMistakes(InvalidConfiguration):
     def __init__(self, mistakes: list[Mistake], file: str = "tables.yaml") -> None:
         self.mistakes = tuple(sorted(set(mistakes)))
         many = f"{len(self.mistakes)} mistake{'s' if len(self.mistakes) != 1 else ''}"
-        check = shlex.join(["sluice", "config", "check", file])
+        check = shell_text(["sluice", "config", "check", file])
         super().__init__(
             "\n".join([f"{file} has {many}:", *map(str, self.mistakes)]),
             next_step=next(

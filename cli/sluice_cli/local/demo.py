@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import signal
 import sys
@@ -25,7 +24,7 @@ from sluice_aws.stack import local_target
 from sluice_cli.errors import DemoFailed, ReaderGone
 from sluice_cli.local.demo_changes import ChangeWriter
 from sluice_cli.local.progress import progress_lines
-from sluice_cli.terminal.guard import visible
+from sluice_cli.terminal.guard import shell_text, visible
 from sluice_cli.terminal.output import counted, print_line, say, stacks_named
 from sluice_cli.terminal.run import READER_GONE, run_command
 from sluice_deploy.release import source_root
@@ -121,7 +120,7 @@ def next_commands() -> tuple[str, ...]:
     """What to type after the demonstration. The environment comes first where the shell doesn't find the command."""
     script = Path(sys.prefix) / "bin" / "activate"
     shown = script.relative_to(Path.cwd()) if script.is_relative_to(Path.cwd()) else script
-    return (*((f". {shlex.quote(str(shown))}",) if shutil.which("sluice") is None and script.exists() else ()), *_NEXT)
+    return (*((f". {shell_text([str(shown)])}",) if shutil.which("sluice") is None and script.exists() else ()), *_NEXT)
 
 
 class Story:
@@ -255,7 +254,7 @@ class Story:
 
     def _verb(self, *arguments: str, shown: str | None = None) -> None:
         """Run one verb as a user would, after showing it. Raises DemoFailed, or ReaderGone as after `| head`."""
-        command = f"$ sluice {shown or shlex.join(arguments)}"
+        command = f"$ sluice {shown or shell_text(arguments)}"
         say(f"\n{command}", _COMMAND, whole=command)
         exit_code = run_command(self._command, arguments)
         sys.stdout.flush()

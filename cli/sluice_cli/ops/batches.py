@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
+from sluice_cli.terminal.guard import shell_text
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -179,7 +179,7 @@ def _open_batches(target: Target, ledger: Ledger, named: str | None) -> Sequence
         raise UsageError(
             f"No open batch begins with {named!r}",
             next_step="`sluice batch show` lists the open batches, "
-            f"`sluice history --batch {shlex.quote(named)}` the objects of a finished one",
+            f"`sluice history --batch {shell_text([named])}` the objects of a finished one",
         )
     return found
 

@@ -255,8 +255,7 @@ def _aside(records: Iterable[ObjectRecord]) -> dict[str, Any]:
             by_table[record.table] += 1
             at_admission[record.table] += int(record.batch is None)
         codes[reason] = record.code
-        if len(examples.setdefault(reason, [])) < EXAMPLES:
-            examples[reason].append(record.id.key)
+        _add_example(examples.setdefault(reason, []), record.id.key)
     more = next(found, None) is not None
     reasons = [
         {"reason": reason, "code": codes[reason], "objects": count, "examples": examples[reason]}
@@ -273,6 +272,12 @@ def _aside(records: Iterable[ObjectRecord]) -> dict[str, Any]:
     }
 
 
+def _add_example(keys: list[str], key: str) -> None:
+    """Add a key unless there are enough, or another version of the object stands for it."""
+    if len(keys) < EXAMPLES and key not in keys:
+        keys.append(key)
+
+
 def _rows(records: Iterable[ObjectRecord]) -> dict[str, Any]:
     """The quarantined rows of committed objects: by table, and by code, the most frequent first, with a few keys."""
     counts: Counter[str] = Counter()
@@ -285,8 +290,7 @@ def _rows(records: Iterable[ObjectRecord]) -> dict[str, Any]:
         by_table[record.table or ""] += record.quarantined_rows
         for code, rows in record.row_codes.items():
             counts[code] += rows
-            if len(examples.setdefault(code, [])) < EXAMPLES:
-                examples[code].append(record.id.key)
+            _add_example(examples.setdefault(code, []), record.id.key)
     more = next(found, None) is not None
     reasons = [{"reason": code, "rows": rows, "examples": examples[code]} for code, rows in counts.most_common()]
     return {

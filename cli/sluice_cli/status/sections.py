@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sluice.lane.machine import HALTED, IDLE, PAUSED, STARTING
@@ -242,7 +242,7 @@ def aside_section(status: Mapping[str, Any], command: CommandLine) -> Node:
                 (
                     number(item[unit]),
                     long(cut(describe_reason(item["reason"]))),
-                    _traces(item.get("examples", ()), command),
+                    _traces(item, command),
                 )
                 for item in found["reasons"][:REASONS_SHOWN]
             ]
@@ -255,8 +255,11 @@ def aside_section(status: Mapping[str, Any], command: CommandLine) -> Node:
     return section("Set aside", *(blocks or [nothing_aside]), identity="aside")
 
 
-def _traces(keys: Iterable[str], command: CommandLine) -> Cell:
-    shown = [shell(command("trace", key)) for key in keys]
+def _traces(reason: Mapping[str, Any], command: CommandLine) -> Cell:
+    keys = reason.get("examples", ())
+    shown: list[Node] = [shell(command("trace", key)) for key in keys]
+    if len(keys) == 1 and reason.get("objects", 1) > 1:
+        shown.append(tag("small", f"{reason['objects']:,} versions of this key", class_="faint"))
     return Cell(joined(*shown), "long", empty=not shown)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from sluice.services.policy import CATALOG
 from sluice.services.requests import FAILED
 from sluice_cli.status.html import FAILS, PAUSES, WARNS, StateKind, cut
 from sluice_cli.status.service_entries import describe_error
+from sluice_cli.terminal.guard import shell_text
 from sluice_cli.terminal.output import counted, human_age
 
 SHOWN = 6  # of one kind; the sections below list all
@@ -38,7 +38,7 @@ class CommandLine:
     stack: str | None = None
 
     def __call__(self, *words: str) -> str:
-        return shlex.join(["sluice", *(("--stack", self.stack) if self.stack else ()), *words])
+        return shell_text(["sluice", *(("--stack", self.stack) if self.stack else ()), *words])
 
 
 def troubles(status: Mapping[str, Any]) -> tuple[Trouble, ...]:

@@ -10,6 +10,7 @@ import errno
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -41,6 +42,22 @@ def escaped(text: str) -> str:
 def visible(text: str) -> str:
     r"""Escape what could steer a terminal, lines and tabs too, for text that is one field of a line."""
     return _IN_FIELD.sub(_escape, text)
+
+
+def shell_text(words: Iterable[str]) -> str:
+    r"""A command to copy, each word quoted for a shell. Bash and zsh read `$'\x07'` as a bell, which can't be shown."""
+    return " ".join(_ansi_quoted(word) if _IN_FIELD.search(word) else shlex.quote(word) for word in words)
+
+
+def _ansi_quoted(word: str) -> str:
+    plain = word.replace("\\", "\\\\").replace("'", "\\'")
+    return f"$'{_IN_FIELD.sub(_escape_bytes, plain)}'"
+
+
+def _escape_bytes(found: re.Match[str]) -> str:
+    """As bytes of UTF-8, which need no locale; a byte of a name that is no text is itself."""
+    errors = "surrogateescape" if "\udc80" <= found[0] <= "\udcff" else "surrogatepass"
+    return _SHORT.get(found[0]) or "".join(f"\\x{byte:02x}" for byte in found[0].encode("utf-8", errors))
 
 
 def is_text(given: str) -> bool:

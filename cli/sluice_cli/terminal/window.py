@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sluice_cli.terminal.guard import shell_text
 from sluice_read.moments import clock, iso
 
 HOUR_MS = 3_600_000
@@ -48,4 +48,4 @@ def moment(at: int) -> str:
 
 def shown(words: Sequence[str]) -> str:
     """A command of `sluice` to copy."""
-    return f"`{shlex.join(['sluice', *words])}`"
+    return f"`{shell_text(['sluice', *words])}`"

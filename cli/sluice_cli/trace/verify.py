@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +9,7 @@ import typer
 from sluice_aws.hash_keys import HashKeys
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
+from sluice_cli.terminal.guard import shell_text
 from sluice_cli.terminal.interaction import counting
 from sluice_cli.terminal.known_names import known_table
 from sluice_cli.terminal.output import (
@@ -161,7 +161,7 @@ def _print(found: Verified) -> None:
         f"{counted(found.changes, 'change')} in {counted(found.objects, 'object')}"
     )
     for each in found.disagreements[:SHOWN]:
-        key = shortened(visible(shlex.join(map(cell, each.key))), KEY_CHARACTERS)
+        key = shortened(shell_text(map(cell, each.key)), KEY_CHARACTERS)
         print_line(f"row {key}: {_said(each)}", whole=key)
     if len(found.disagreements) > SHOWN:
         print_line(f"and {len(found.disagreements) - SHOWN:,} more (--json lists all)")

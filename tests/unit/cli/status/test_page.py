@@ -331,6 +331,15 @@ def test_a_name_from_outside_is_one_word_of_a_command():
     assert CommandLine("sluice")("history", "--table", hostile) in Page(sample_page(status)).commands
 
 
+def test_versions_of_one_key_have_one_command_and_their_number():
+    status = healthy()
+    reason = {"reason": "test", "code": None, "objects": 2, "examples": ["topics/a\x07b"]}
+    status["set_aside"]["ignored"] = {"objects": 2, "more": False, "reasons": [reason]}
+    page = Page(sample_page(status))
+    assert page.commands.count("sluice --stack sluice trace $'topics/a\\x07b'") == 1
+    assert "2 versions of this key" in " ".join(page.texts)
+
+
 @pytest.mark.long
 def test_only_a_watched_page_asks_to_be_read_again():
     refreshed = [given for _, given in Page(sample_page(every_s=30)).attributes if given.get("http-equiv") == "refresh"]

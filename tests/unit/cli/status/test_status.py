@@ -9,7 +9,9 @@ from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
 from sluice.errors import ChangeRefused
 from sluice.ledger.keys import QUARANTINED
-from sluice_cli.status.overview import _table, describe_trouble
+from sluice.ledger.records import ObjectRecord
+from sluice.objects import ObjectId
+from sluice_cli.status.overview import _aside, _table, describe_trouble
 from sluice_cli.status.service_entries import describe_report
 from sluice_cli.status.status import print_status
 from tools.status_pictures import NOW, sample_status, table
@@ -192,3 +194,10 @@ def test_an_example_stands_on_one_line_with_its_words(monkeypatch, capsys, width
     )
     assert any("(for example " in line and line.endswith("0000000000.json)") for line in lines)
     assert all(len(line) <= width for line in lines)
+
+
+def test_versions_of_one_object_are_one_example():
+    versions = (("a", "1"), ("a", "2"), ("b", "1"))
+    records = [ObjectRecord(ObjectId("bronze", key, number), "ignored", NOW, rule="r") for key, number in versions]
+    (reason,) = _aside(records)["reasons"]
+    assert (reason["objects"], reason["examples"]) == (3, ["a", "b"])

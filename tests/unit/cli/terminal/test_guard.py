@@ -3,6 +3,8 @@
 import io
 import json
 import re
+import shutil
+import subprocess
 import sys
 import unicodedata
 from contextlib import redirect_stderr, redirect_stdout
@@ -18,7 +20,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from sluice_cli.main import main, run
-from sluice_cli.terminal.guard import escaped, escaping_console, guarded_output, json_escaped, visible
+from sluice_cli.terminal.guard import escaped, escaping_console, guarded_output, json_escaped, shell_text, visible
 from sluice_cli.terminal.interaction import ask
 from sluice_cli.terminal.output import print_json, print_table, say
 from sluice_cli.terminal.rows import Form, write_csv, write_rows
@@ -36,6 +38,19 @@ def steering(text, kept="\n\t"):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+@pytest.mark.parametrize(
+    "word", ["a\x07b", "it's a\\b\x1b1", "\u202e1é\n\t", "\x85f\U000e0041", "plain b'c", "\udcff0", ""]
+)
+def test_a_shell_reads_back_the_word_of_a_command_that_is_shown(shell, word):
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} is installed")
+    shown = shell_text([word, "end"])
+    assert visible(shown) == shown
+    read = subprocess.run([shell, "-c", f"printf '%s|' {shown}"], capture_output=True, check=True).stdout
+    assert read == word.encode("utf-8", "surrogateescape") + b"|end|"
+
+
 def test_exactly_what_unicode_calls_control_or_format_is_escaped():
     unassigned = {"Cn"}  # of this Python's Unicode; newer ones may know them
     for code in range(sys.maxunicode + 1):
