@@ -146,7 +146,7 @@ VERBS = {
     "runs": Verb(
         "sluice_cli.ops.runs:runs",
         _OPERATE,
-        "List the last runs, newest first: start, duration, state and its reason, batches, objects and changes.",
+        "List the last runs, the newest below: start, duration, state and its reason, batches, objects and changes.",
     ),
     "logs": Verb(
         "sluice_cli.ops.logs:logs",

@@ -81,11 +81,11 @@ def runs(
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """List the last runs, newest first: start, duration, state and its reason, batches, objects and changes.
+    """List the last runs, the newest below: start, duration, state and its reason, batches, objects and changes.
 
     A run that released its lane ended as intended. One that lapsed died, and the next one took its batch over:
     `sluice logs RUN` shows its log. Objects and changes count with the run that committed them. Runs are kept for
-    90 days.
+    90 days. --json has the newest first.
 
     Examples:
 
@@ -147,11 +147,12 @@ def runs(
                 f"{run.changes:,}",
                 run.reason or "-",
             )
-            for run in found
+            for run in reversed(found)
         ],
         right=(3, 5, 6, 7),
+        shorten=(0,),
         apart=(8,),
-        minor=(1, 5, 6),
+        minor=(6, 1, 5, 7),
     )
 
 

@@ -105,6 +105,18 @@ class TestRuns:
         assert (first["seconds"], first["batches"], first["objects"], first["changes"]) == (40.0, 1, 1, 42)
         assert (listed[1]["reason"], listed[1]["job_run"]) == ("the job run is FAILED: no memory", "job-2")
 
+    def test_a_run_is_one_line_of_80_columns_with_the_newest_at_the_end(self, three, capsys, monkeypatch):
+        name = "run-orders-20231114T221300000Z-0a1b2c3d"
+        three.ledger.history.run_started(name, "orders", NOW - 1_000, "job-0")
+        three.ledger.history.run_ended(name, "released", None, 3, NOW + 7_500_000)
+        to_a_terminal(monkeypatch)
+        assert run(["runs"]) == 0
+        heading, reason, *lines = unstyled(capsys.readouterr().out)
+        assert heading.split() == ["run", "started", "duration", "state", "batches", "changes"]
+        assert reason == "  reason"
+        assert [line.split()[0][-4:] for line in lines] == ["2c3d", "un-1", "un-2", "the", "un-3"]
+        assert lines[3].strip() == "the job run is FAILED: no memory" and max(map(len, lines)) <= 80
+
     def test_failed_runs_and_those_of_a_lane_are_chosen(self, three, capsys):
         assert run(["runs", "--failed"]) == 0
         out = capsys.readouterr().out
