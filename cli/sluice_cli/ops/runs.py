@@ -11,7 +11,7 @@ import typer
 
 from sluice.batch.outcome import COMMITTED
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.history import RUN_DAYS
+from sluice_aws.ledger.history import RUN_DAYS, died
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.past_batches import PastBatch, PastBatches, batches_by_run
@@ -33,7 +33,6 @@ from sluice_read.moments import clock, instant_of, point_in_time, refuse_backwar
 
 MANIFESTS_READ = 2_000  # at most, newest first
 CLOCKS_DIFFER_MS = 60_000  # at most, between S3, which dates manifests, and the job
-RELEASED = "released"
 
 
 @dataclass(frozen=True)
@@ -229,8 +228,3 @@ def _summary(item: Mapping[str, Any], batches: Iterable[PastBatch], now: int) ->
         objects=sum(outcome.counts.get("objects", planned) for outcome, planned in outcomes),
         changes=sum(outcome.counts.get("read", 0) for outcome, _ in outcomes),
     )
-
-
-def died(item: Mapping[str, Any]) -> bool:
-    """Whether a run, as the ledger has it, ended without releasing its lane."""
-    return item.get("ended_at") is not None and item.get("state") != RELEASED

@@ -19,12 +19,12 @@ from sluice.ledger.ports import Ledger
 from sluice.ledger.records import RETRIED, AdmittedObject, Decision, ObjectRecord
 from sluice.names import did_you_mean
 from sluice.objects import ObjectId, identify
+from sluice_aws.ledger.history import died
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects, SkippedDocument
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.stack import Target
 from sluice_cli.ingest.parked import judged_now
-from sluice_cli.ops.runs import died
 from sluice_cli.terminal.output import is_named, visible
 from sluice_cli.terminal.stack import readable_configuration
 from sluice_cli.trace.stages import TraceFacts, taken_over_at

@@ -16,6 +16,7 @@ RUN_DAYS = 90
 EVENT_DAYS = 3  # longer than the ledger's stream keeps its records
 EXCERPT_CHARACTERS = 1_000
 READ_AHEAD = 100  # run items that are read at once
+RELEASED = "released"  # the state of a run that gave its lane back
 
 
 class DynamoDbHistory:
@@ -132,6 +133,11 @@ class DynamoDbHistory:
     def put_checkpoint(self, at: Mapping[str, Any], now: int, name: str = "reconcile") -> None:
         """Store the place where a pass resumes, as plain JSON values."""
         self._table.put({**items.checkpoint_key(name), "at": json.dumps(dict(at), sort_keys=True), "put_at": now})
+
+
+def died(run: Values) -> bool:
+    """Whether a run, by its item, ended without releasing its lane."""
+    return run.get("ended_at") is not None and run.get("state") != RELEASED
 
 
 def _expiry(now: int) -> int:
