@@ -30,6 +30,10 @@ _CLAUSES = (
     "QUALIFY",
 )  # misspelt, and more
 ALLOWED = f"Write {', '.join(STATEMENTS[:-1])} or {STATEMENTS[-1]}"
+_OF_THE_PROMPT = (
+    "Commands that begin with a dot belong to the prompt, which `sluice query` opens in a terminal. `sluice status` "
+    "lists the tables"
+)
 _DESCRIBE = "`sluice query 'describe DATABASE.TABLE'` lists a table's columns and types"
 _FUNCTIONS_SHOWN, _TABLES_SHOWN = 3, 20
 _LIKENESS = 0.75  # of a word and the clause that it means: `form` and FROM
@@ -95,6 +99,8 @@ def unparsed(message: str, sql: str, offset: int | None) -> InvalidQuery:
         step = _statement_meant(sql, offset) or _clause_meant(sql, offset) or RESERVED
         if "unterminated" in sentence:
             step = "Close what opens there: a quote, or a comment"
+        elif sql.lstrip().startswith("."):
+            step = _OF_THE_PROMPT
         before = sql.encode("utf-8", "replace")[:offset].decode("utf-8", "ignore")
         place = f" (line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))})"
     return InvalidQuery(f"{sentence}{place}", next_step=step)

@@ -280,6 +280,7 @@ def test_what_duckdb_advises_is_the_next_step(silver):
             "A text stands in single quotes: 'one'",
         ),
         ("select", "The SQL can't be parsed: SELECT clause without selection list", "Reserved words"),
+        (".tables\n", "The SQL can't be parsed", "belong to the prompt"),
         ("select 'abc", "The SQL can't be parsed: unterminated string literal (line 1, column 8)", "Close what"),
         ("selec * from moma.works", 'The SQL can\'t be parsed at "selec" (line 1, column 1)', "Did you mean SELECT?"),
         ("-- all\nSELETC 1", 'The SQL can\'t be parsed at "SELETC" (line 2, column 1)', "Did you mean SELECT?"),
