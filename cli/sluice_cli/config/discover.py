@@ -217,7 +217,7 @@ def _how(proposal: Proposal) -> str:
 
 def _configuration(file: Path) -> Configuration | None:
     """Read the file; None if there is none. Raises ConfigurationMistakes and UsageError."""
-    return read_file(file) if file.exists() else None
+    return read_file(file, may_be_empty=True) if file.exists() else None
 
 
 def _chosen(

@@ -194,7 +194,7 @@ def push(
         )
 
 
-def read_file(file: Path) -> Configuration:
+def read_file(file: Path, *, may_be_empty: bool = False) -> Configuration:
     """Read a tables.yaml. Raises UsageError for an unreadable file and ConfigurationMistakes for an invalid one."""
     from sluice_cli.config.source import read_tables  # loads pydantic, which help needs none of
 
@@ -204,7 +204,7 @@ def read_file(file: Path) -> Configuration:
     except (OSError, UnicodeDecodeError) as error:
         raise no_tables_file(file, error) from error
     try:
-        return read_tables(text)
+        return read_tables(text, may_be_empty=may_be_empty)
     except ConfigurationMistakes as error:
         raise ConfigurationMistakes(list(error.mistakes), str(file)) from error
 

@@ -66,6 +66,8 @@ def with_rules(text: str, rules: Callable[[int], str]) -> tuple[str, int, int]:
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     pairs = node.value if isinstance(node, yaml.MappingNode) else []
     listed = next((value for key, value in pairs if key.value == "tables"), None)
+    if listed is not None and not node.flow_style and _is_empty(listed):
+        return _with_first_rules(text, listed, rules)
     if not isinstance(listed, yaml.SequenceNode) or listed.flow_style:
         raise NoPlaceForRules("The file has no block list of rules to add to")
     lines = text.splitlines(keepends=True)
@@ -81,6 +83,20 @@ def with_rules(text: str, rules: Callable[[int], str]) -> tuple[str, int, int]:
     added = rules(listed.start_mark.column).rstrip("\n") + "\n"
     first = before.count("\n") + 1
     return before + added + "".join(lines[at:]), first, first + added.count("\n") - 1
+
+
+def _is_empty(listed: yaml.Node) -> bool:
+    """Whether `tables:` has no rule yet: it is an empty list in one line, or nothing."""
+    return isinstance(listed, yaml.SequenceNode) and not listed.value or listed.tag == "tag:yaml.org,2002:null"
+
+
+def _with_first_rules(text: str, listed: yaml.Node, rules: Callable[[int], str]) -> tuple[str, int, int]:
+    """Put rules in place of an empty list. Every other byte stays as it is."""
+    before, behind = text[: listed.start_mark.index].rstrip(), text[listed.end_mark.index :]
+    rest, _, below = behind.partition("\n")
+    added, head = rules(2).rstrip("\n") + "\n", f"{before}{rest}".rstrip() + "\n"
+    first = head.count("\n") + 1
+    return head + added + below, first, first + added.count("\n") - 1
 
 
 def add_rules(file: Path, count: int, rules: Callable[[int], str]) -> str:

@@ -35,9 +35,10 @@ _FEW_NAMES = 6  # that are all named where none of them is like an unknown one
 _TOPIC_PATTERN = re.compile(r"[A-Za-z0-9._*-]{1,249}")
 
 
-def read_tables(text: str, *, defaults: Mapping[str, Any] | None = None) -> Configuration:
+def read_tables(text: str, *, defaults: Mapping[str, Any] | None = None, may_be_empty: bool = False) -> Configuration:
     """Read the text of a tables.yaml. `defaults` replace keys of the file's own `defaults:`.
 
+    With `may_be_empty`, `tables:` may be an empty list or nothing, to which rules will be added.
     Raises ConfigurationMistakes with every mistake of the file.
     """
     tree = YamlLines.of(text)
@@ -54,8 +55,10 @@ def read_tables(text: str, *, defaults: Mapping[str, Any] | None = None) -> Conf
     lanes = _lanes(tree, raw.get("lanes"))
     rules: list[tuple[int, TableRule]] = []
     listed = raw.get("tables")
-    if not isinstance(listed, list) or not listed:
-        tree.mistake(("tables",), "must be a list of rules, at least one")
+    empty = "tables" in raw and listed in (None, [])
+    if not isinstance(listed, list) or empty:
+        if not (empty and may_be_empty):
+            tree.mistake(("tables",), "must be a list of rules, at least one")
         listed = []
     before = field_values(TableSettings, settings)
     _check_lane(tree, before, ("defaults",), lanes)

@@ -247,6 +247,17 @@ def test_a_folder_that_is_missing_is_named(tmp_path):
         add_rules(tmp_path / "nothere" / "mine.yaml", 1, lambda indent: "  - {topic: a, table: a.b, record_key: id}\n")
 
 
+@pytest.mark.parametrize(
+    "empty", ["tables: []", "tables:", "tables: # mine", "tables: []  # mine", "tables:\n  []", "tables: ~"]
+)
+@pytest.mark.parametrize("rest", ["", "\n", "\n# what follows\nlanes:\n  main: {linger: 1m}\n"])
+def test_rules_are_added_to_an_empty_list(empty, rest):
+    whole, first, last = with_rules(f"# head\n{empty}{rest}", lambda indent: "  - {topic: a.b, table: c.d}\n")
+    mine = "  # mine" if "[]  #" in empty else " # mine" if "# mine" in empty else ""
+    assert whole == f"# head\ntables:{mine}\n  - {{topic: a.b, table: c.d}}\n{rest.removeprefix(chr(10))}"
+    assert first == last == 3
+
+
 def test_a_list_in_one_line_is_not_added_to():
     with pytest.raises(NoPlaceForRules):
         with_rules("tables: [{topic: a.b, table: a.b, record_key: id}]", lambda indent: "")
