@@ -26,7 +26,7 @@ HEAD = """# Errors
 Every error has a stable code. It appears in logs, in the ledger, in metrics and where verbs list what failed
 (`sluice quarantine list`, with `--json` too). A verb that itself fails prints its message and next step to stderr, with
 `--json` too. **Retry** says whether the same call can succeed later without a change. Error messages name the facts:
-the object, the column, the limit.
+the object, the column, the limit. Where the next step depends on them too, it is in the message.
 
 Objects and rows that can't be merged are quarantined under these codes: `sluice quarantine list` shows them, and
 `sluice quarantine retry` merges them after a fix.
@@ -52,7 +52,7 @@ def page() -> str:
     parts = [HEAD]
     for package, title in PACKAGES.items():
         rows = [
-            f"| `{error.code}` | {_cell(inspect.getdoc(error) or '')} | {_cell(error.next_step)} "
+            f"| `{error.code}` | {_cell(inspect.getdoc(error) or '')} | {_cell(_next_step(error))} "
             f"| {'yes' if error.retriable else 'no'} |"
             for error in sorted(errors_of(package), key=lambda error: error.code)
         ]
@@ -62,6 +62,11 @@ def page() -> str:
             + "\n"
         )
     return "".join(parts)
+
+
+def _next_step(error: type[SluiceError]) -> str:
+    """The step of the class. An error of a command without one is raised with the step that its facts allow."""
+    return error.next_step or ("in the message" if issubclass(error, CommandFailed) else "")
 
 
 def _cell(text: str) -> str:

@@ -99,6 +99,7 @@ class TrialNotOver(CommandFailed):
 
     code = "trial_not_over"
     retriable = True
+    next_step = "Raise --timeout, or look at the job's log"
 
 
 class NotAtRest(CommandFailed):
@@ -119,6 +120,7 @@ class NotInCatalog(CommandFailed):
     """A table has no commit yet, or is kept out of the catalog; facts: `table`."""
 
     code = "not_in_catalog"
+    next_step = "A table appears with its first commit: `sluice wait`"
 
 
 class CannotRebuild(CommandFailed):
@@ -152,3 +154,4 @@ class NotWritten(CommandFailed):
     """The file for the answer could not be written; facts: `file`."""
 
     code = "not_written"
+    next_step = "Give a file in a folder that exists and is writable"

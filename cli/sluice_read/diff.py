@@ -50,7 +50,6 @@ def differences(before: SilverTable | PastStates, after: SilverTable | PastState
         raise NotComparable(
             f"{then.table}{then.view} and {now.table}{now.view} are two tables",
             tables=(then.table, now.table),
-            next_step="Name the same table twice",
         )
     refuse_wrong_order(_asked(before), _asked(after))
     # Both are read with the newest columns, so that they can be compared; a later column is null before.

@@ -15,6 +15,7 @@ class NotComparable(CommandFailed):
     """The two moments belong to different tables; facts: `tables`."""
 
     code = "not_comparable"
+    next_step = "Name the same table twice"
 
 
 class InvalidMoment(UsageError):
@@ -70,12 +71,14 @@ class TookTooLong(CommandFailed):
     """A request that reached the server's time limit; facts: `table`, `seconds`."""
 
     code = "took_too_long"
+    next_step = "Name fewer columns, ask for changes by `since`, or start the server with a higher --seconds"
 
 
 class PageTooLarge(CommandFailed):
     """A page whose rows don't fit in the server's memory for one request; facts: `table`."""
 
     code = "page_too_large"
+    next_step = "Lower `limit`, or name the columns that you need"
 
 
 class ServerBusy(CommandFailed):
@@ -114,3 +117,4 @@ class Damaged(CommandFailed):
     """A file of the timeline that Hudi did not write in this form; facts: `table`, `file`."""
 
     code = "damaged_timeline"
+    next_step = "Run `sluice doctor`; Hudi itself writes this file"

@@ -224,5 +224,4 @@ def _record(folder: TableFolder, instant: Instant) -> dict[str, Any]:
             f"{folder.table}: {FOLDER}{instant.file} can't be read: {error!r}",
             table=folder.table,
             file=instant.file,
-            next_step="Run `sluice doctor`; Hudi itself writes this file",
         ) from error

@@ -105,7 +105,6 @@ class EngineTrial:
             if time.monotonic() > deadline:
                 raise TrialNotOver(
                     f"Job run {job_run_id} is still {run.state}",
-                    next_step="Raise --timeout, or look at the job's log",
                     job_run=job_run_id,
                     state=run.state,
                 )

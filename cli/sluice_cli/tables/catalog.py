@@ -226,9 +226,7 @@ def ddl(
 def _wish(target: Target, table: str) -> Wish:
     wish = _catalog(target).wish(_config(target, table))
     if wish is None:
-        raise NotInCatalog(
-            f"{table} has no commit yet", table=table, next_step="A table appears with its first commit: `sluice wait`"
-        )
+        raise NotInCatalog(f"{table} has no commit yet", table=table)
     return wish
 
 

@@ -187,7 +187,6 @@ def _write_parquet(reader: pa.RecordBatchReader, names: tuple[str, ...], file: P
         raise NotWritten(
             f"{file} can't be written: {plain_reason(error)}",
             file=str(file),
-            next_step="Give a file in a folder that exists and is writable",
         ) from error
     finally:
         part.unlink(missing_ok=True)

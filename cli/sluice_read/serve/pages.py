@@ -224,7 +224,6 @@ def _explained(table: str, connection: duckdb.DuckDBPyConnection, seconds: float
         raise PageTooLarge(
             f"The rows of this page of {table} don't fit in the memory for one request",
             table=table,
-            next_step="Lower `limit`, or name the columns that you need",
         ) from error
     finally:
         timer.cancel()
@@ -235,5 +234,4 @@ def _too_long(table: str, seconds: float) -> TookTooLong:
         f"Reading {table} took longer than {seconds:g} s",
         table=table,
         seconds=seconds,
-        next_step="Name fewer columns, ask for changes by `since`, or start the server with a higher --seconds",
     )

@@ -1,0 +1,34 @@
+"""docs/errors.md lists every code with a next step, or an error of a command is raised with its own."""
+
+import ast
+
+from sluice.errors import CommandFailed, UsageError
+from sluice_cli.errors import OutputLost
+from tools.error_codes import PACKAGES, PAGE, errors_of, page
+
+SOURCES = ("cli", "functions", "local", "spark")
+
+
+def test_the_page_is_as_the_errors_are():
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `make documents`"
+
+
+def test_an_error_whose_step_the_page_leaves_to_the_message_is_raised_with_one():
+    unsaid = {
+        error.__name__
+        for package in PACKAGES
+        for error in errors_of(package)
+        if issubclass(error, CommandFailed) and error not in (UsageError, OutputLost) and not error.next_step
+    }
+    assert "UnknownTable" in unsaid
+    without = [
+        f"{file}:{call.lineno}"
+        for folder in SOURCES
+        for file in (PAGE.parents[1] / folder).rglob("*.py")
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Name)
+        and call.func.id in unsaid
+        and "next_step" not in {keyword.arg for keyword in call.keywords}
+    ]
+    assert not without
