@@ -118,3 +118,9 @@ class Damaged(CommandFailed):
 
     code = "damaged_timeline"
     next_step = "Run `sluice doctor`; Hudi itself writes this file"
+
+
+class FilesMissing(CommandFailed):
+    """Files that a commit wrote are gone, so that a read would lack rows; facts: `table`, `instant`, `files`."""
+
+    code = "files_missing"

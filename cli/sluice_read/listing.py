@@ -23,12 +23,14 @@ from sluice.hudi.timeline import (
     Instant,
     Timeline,
 )
+from sluice_aws.errors import NoSuchCommit
 from sluice_aws.s3.silver_files import StoredFile
-from sluice_read.errors import Damaged, NoCommit, NotRetained, UnsettledMoment
+from sluice_read.errors import Damaged, FilesMissing, NoCommit, NotRetained, UnsettledMoment
 from sluice_read.moments import moment_of
 from sluice_read.place import TableFolder, history_folder
 
 AT_ONCE = 16  # commits read at a time
+LISTINGS = 3  # of a table of which files seem to be missing
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class TableListing:
                     table=self.table,
                     next_step="`sluice wait` until its objects are merged; "
                     f"`sluice quarantine list --table {self.table}` shows those that can't be. Objects without rows "
-                    "make no commit",
+                    "make no commit. If it had one, `sluice doctor` says what became of it",
                 )
             return newest.time
         return first
@@ -124,6 +126,19 @@ class TableListing:
         """The file slices as of an instant from `newest_until`."""
         return slices_as_of(self.files, instant, committed=Committed.of(self.timeline), replaced=self.replaced)
 
+    def missing(self, instant: str) -> tuple[str, ...]:
+        """The files that the commit of an instant wrote or extended and that are not there; none for an archived one.
+
+        Every one of them holds rows as of that commit. Raises NoSuchCommit, UnreadableCommit.
+        """
+        commit = next((item for item in self.timeline.commits if item.time == instant), None)
+        if commit is None:
+            return ()
+        written = [file for file in self.commit(commit).files if file.file_bytes]  # 0: a log without a block
+        there = {file.path for file in self.files}
+        needed = {path for file in written for path in (file.path, file.base) if data_file(path, 0) is not None}
+        return tuple(sorted(needed - there))
+
     def commit(self, instant: Instant) -> Commit:
         """Read a completed commit. Raises UnreadableCommit."""
         return Commit.of(instant, self.folder.content(instant))
@@ -131,6 +146,34 @@ class TableListing:
     def record(self, instant: Instant) -> dict[str, Any]:
         """Read the file of an instant that writes no rows: a cleaning, a rollback. Raises Damaged."""
         return _record(self.folder, instant)
+
+
+def readable_listing(folder: TableFolder, as_of: str | None) -> tuple[TableListing, str]:
+    """List a table, and find the instant that a read as of a moment sees. Its commit's own files must be there.
+
+    They can be gone from one listing where cleaning ran meanwhile, and then a later listing has a newer commit. Raises
+    FilesMissing, NoSuchCommit, and what `newest_until` and `table_listing` do.
+    """
+    for attempt in range(1, LISTINGS + 1):
+        listing = table_listing(folder)
+        instant = listing.newest_until(as_of)
+        try:
+            missing = listing.missing(instant)
+        except NoSuchCommit:  # archived since it was listed
+            if attempt == LISTINGS:
+                raise
+            continue
+        if not missing:
+            return listing, instant
+    raise FilesMissing(
+        f"{folder.table} is damaged: {missing[0]}{f' and {len(missing) - 1:,} more' if len(missing) > 1 else ''}, "
+        f"needed as of its commit {instant}, is gone from silver, and rows with it",
+        table=folder.table,
+        instant=instant,
+        files=missing,
+        next_step=f"`sluice rebuild table {folder.table}` writes it anew from bronze. Moments before that commit may "
+        "be readable",
+    )
 
 
 def table_listing(folder: TableFolder) -> TableListing:

@@ -20,7 +20,7 @@ from sluice.hudi.file_slices import FileSlice
 from sluice.names import did_you_mean
 from sluice_aws.clock import epoch_ms
 from sluice_read.errors import UnknownColumn, UnknownTable, Unreadable
-from sluice_read.listing import TableListing, table_listing
+from sluice_read.listing import TableListing, readable_listing
 from sluice_read.moments import NOW, Span, instant_of, refuse_future
 from sluice_read.place import READ_OPTIMIZED, SilverPlace, TableFolder, find_table
 
@@ -211,7 +211,8 @@ def open_table(place: SilverPlace, name: str, *, span: Span = NOW) -> SilverTabl
 
     Merge-on-read: the plain name and `_rt` are the merged state, `_ro` the base files alone.
     A span that begins or ends in the future is refused; the table's newest commit never counts as that, even where its
-    writer's clock is ahead. Raises UnknownTable, Unreadable, NoCommit, NotRetained, UnsettledMoment, InvalidMoment.
+    writer's clock is ahead. Raises UnknownTable, Unreadable, NoCommit, NotRetained, UnsettledMoment, InvalidMoment,
+    FilesMissing.
     """
     folder, view = find_table(place, name)
     opened = _guarded(folder.table, _builder(folder, view).build)
@@ -226,14 +227,12 @@ def open_table(place: SilverPlace, name: str, *, span: Span = NOW) -> SilverTabl
             table=folder.table,
             next_step="Read it with Spark",
         )
-    listing = table_listing(folder)
+    listing, instant = readable_listing(folder, span.as_of)
     latest = max(instant_of(epoch_ms()), listing.newest_until(None))
     for given in (span.since, span.as_of):
         if given is not None:
             refuse_future(given, latest)
-    return SilverTable(
-        table=folder.table, view=view, span=span, hudi=opened, listing=listing, instant=listing.newest_until(span.as_of)
-    )
+    return SilverTable(table=folder.table, view=view, span=span, hudi=opened, listing=listing, instant=instant)
 
 
 def _builder(folder: TableFolder, view: str) -> HudiTableBuilder:

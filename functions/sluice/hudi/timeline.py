@@ -139,7 +139,8 @@ def dated_too_early(completed: Mapping[str, str]) -> tuple[str, ...]:
 class FileWritten:
     """One file in a commit's metadata: `path` below the table's folder, and the rows and bytes of this write.
 
-    `rows` are those in the file afterwards, or in this block of a log file (`log`).
+    `rows` are those in the file afterwards, or in this block of a log file (`log`). `base` is the path of the base file
+    that a log file belongs to, "" for none.
     """
 
     path: str
@@ -153,6 +154,7 @@ class FileWritten:
     file_bytes: int
     previous: str | None = None
     log: bool = False
+    base: str = ""
 
 
 @dataclass(frozen=True)
@@ -208,6 +210,7 @@ class Commit:
 def _file(partition: str, stat: Mapping[str, Any]) -> FileWritten:
     previous = stat.get("prevCommit")
     path = str(stat.get("path") or "")
+    base = str(stat.get("baseFile") or "")
     return FileWritten(
         path=path,
         partition=partition,
@@ -220,6 +223,7 @@ def _file(partition: str, stat: Mapping[str, Any]) -> FileWritten:
         file_bytes=_number(stat, "fileSizeInBytes"),
         previous=None if previous in (None, "null") else str(previous),
         log=".log." in path.rsplit("/", 1)[-1],
+        base=f"{path.rpartition('/')[0]}/{base}".lstrip("/") if base else "",
     )
 
 

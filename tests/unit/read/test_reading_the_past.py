@@ -23,10 +23,18 @@ from sluice_cli.tables import query as query_command
 from sluice_cli.tables import query as read_command
 from sluice_read import reading
 from sluice_read.diff import differences
-from sluice_read.errors import InvalidMoment, InvalidQuery, NoCommit, NotRetained, UnknownColumn, UnsettledMoment
+from sluice_read.errors import (
+    FilesMissing,
+    InvalidMoment,
+    InvalidQuery,
+    NoCommit,
+    NotRetained,
+    UnknownColumn,
+    UnsettledMoment,
+)
 from sluice_read.listing import table_listing
 from sluice_read.moments import Span, instant_at, moment_of, point_in_time, span_of
-from sluice_read.place import find_table
+from sluice_read.place import TableFolder, find_table
 from sluice_read.reading import Shown, open_table, read_table
 from sluice_read.silver import Silver
 from sluice_read.sql import run_query
@@ -522,6 +530,78 @@ def test_an_unfinished_write_is_not_seen_at_any_moment(own, monkeypatch):
             item.base.instant != unfinished
             for item in open_table(place, "moma.artists", span=Span(as_of=moment)).slices()
         )
+
+
+DELTA_BASE = "nationality=American/feb5f1dd-89fa-4e77-82b7-be2bbb53da9c-0_0-37-39_20261121080011861.parquet"
+DELTA_LOG = "nationality=American/.feb5f1dd-89fa-4e77-82b7-be2bbb53da9c-0_20261121080011861.log.1_1-61-69"
+NOTED_LOG = "nationality=German/.feb5f1dd-89fa-4e77-82b7-be2bbb53da9c-2_20261121080012602.log.1_0-92-101"
+NOTED_BASE = "nationality=German/feb5f1dd-89fa-4e77-82b7-be2bbb53da9c-2_0-61-68_20261121080012602.parquet"
+
+
+@pytest.mark.parametrize(
+    ("table", "gone", "as_of"),
+    [
+        ("crm.user", "3560b200-1e71-43eb-9ecc-0d7e7daad1f0-0_0-104-108_20261121080015045.parquet", None),
+        ("moma.works", NOTED_LOG, None),
+        ("moma.works", NOTED_BASE, None),
+        ("moma.works_ro", NOTED_BASE, None),
+        ("moma.works", DELTA_LOG, MOVED),
+        ("moma.works", DELTA_BASE, MOVED),
+        ("moma.works", DELTA_BASE, LOADED),
+    ],
+)
+def test_a_deleted_file_of_the_commit_that_a_read_sees_is_an_error_and_no_empty_answer(own, table, gone, as_of):
+    place, folder = own
+    stored = table.removesuffix("_ro")
+    (folder / stored.replace(".", "/") / gone).unlink()
+    with pytest.raises(FilesMissing) as raised:
+        open_table(place, table, span=Span(as_of=as_of))
+    assert raised.value.facts["files"] == (gone,)
+    assert f"`sluice rebuild table {stored}`" in raised.value.next_step
+
+
+def test_a_moment_before_the_damaged_commit_is_still_readable(own):
+    place, folder = own
+    (folder / "moma" / "works" / NOTED_LOG).unlink()
+    assert 2 in rows_by_id(read_table(place, "moma.works", span=Span(as_of=LOADED)))
+
+
+@pytest.mark.parametrize("how", ["completed", "archived"])
+def test_a_file_of_a_commit_that_is_newer_than_the_listing_is_not_missed(own, monkeypatch, how):
+    place, folder = own
+    table = folder / "moma" / "artists"
+    commit, late = table / ".hoodie" / f"{ARTISTS_MOVED}.commit", table / ".hoodie" / "late"
+    commit.rename(late)
+    listed = TableFolder.files
+
+    def files(self):
+        yield from listed(self)
+        if late.exists():
+            late.rename(commit)
+            if how == "archived":  # with the files of the older commit cleaned: the next listing has the newer one
+                (table / ".hoodie" / f"{ARTISTS_LOADED}.commit").unlink()
+
+    monkeypatch.setattr(TableFolder, "files", files)
+    opened = open_table(place, "moma.artists")
+    assert opened.instant == (ARTISTS_LOADED if how == "completed" else ARTISTS_MOVED)
+
+
+def test_files_that_a_cleaning_deleted_while_they_were_listed_are_looked_for_in_the_newer_commit(own, monkeypatch):
+    place, folder = own
+    table = folder / "moma" / "artists"
+    commit, late = table / ".hoodie" / f"{ARTISTS_MOVED}.commit", table / ".hoodie" / "late"
+    commit.rename(late)
+    listed = TableFolder.files
+
+    def files(self):
+        found = list(listed(self))
+        if late.exists():
+            late.rename(commit)
+            found = [item for item in found if ARTISTS_LOADED not in item.path or ".hoodie" in item.path]
+        return iter(found)
+
+    monkeypatch.setattr(TableFolder, "files", files)
+    assert open_table(place, "moma.artists").instant == ARTISTS_MOVED
 
 
 def test_a_table_without_a_commit_is_reported(own):
