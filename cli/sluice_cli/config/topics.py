@@ -24,6 +24,7 @@ from sluice.objects import ObjectId
 from sluice.onboarding.keys import counted
 from sluice.onboarding.samples import SampledRow, TopicSample, sampled_row
 from sluice.schema.avro import WriterSchema, read_writer_schema
+from sluice.schema.columns import RowSchema
 from sluice.schema.connect import avro_form
 from sluice_aws.admission.reassign import renamed
 from sluice_aws.clock import epoch_ms
@@ -284,9 +285,10 @@ def _read(objects: Objects, chosen: Sequence[WaitingObject], reach: Reach, csv: 
 def _understood(
     samples: Sequence[tuple[str, ObjectSample]], problems: dict[str, list[str]]
 ) -> tuple[WriterSchema | None, tuple[SampledRow, ...], bool]:
-    """Return the newest writer schema of samples by key, the rows, and whether the schema is inferred.
+    """Return the writer schema of samples by key, the rows, and whether the schema is inferred.
 
-    Adds the problems with schemas to `problems`, with the keys of each.
+    The schema is the newest one, with the columns that only others have: a full load of AWS DMS lacks those of its
+    changes, and may be admitted after them. Adds the problems with schemas to `problems`, with the keys of each.
     """
     rows: list[SampledRow] = []
     newest: WriterSchema | None = None
@@ -296,10 +298,18 @@ def _understood(
         writer = inferred if sample.schema is None else _tried(_written, sample.schema, problems, key)
         if writer is None:
             continue
-        newest = writer
+        newest = writer if newest is None else _with_columns(writer, newest)
         found = (sampled_row(record, writer) for record in sample.records)
         rows += [row if any(row.place) else replace(row, place=(number,)) for row in found if row is not None]
-    return newest, tuple(rows), newest is not None and newest is inferred
+    return newest, tuple(rows), newest is not None and writer is inferred
+
+
+def _with_columns(writer: WriterSchema, others: WriterSchema) -> WriterSchema:
+    """A schema with the columns of another one of the same shape that it lacks. Rows may lack these."""
+    lacked = [replace(column, nullable=True) for column in others.row.columns if column.name not in writer.row.names]
+    if not lacked or writer.shape != others.shape:
+        return writer
+    return replace(writer, row=RowSchema((*writer.row.columns, *lacked)))
 
 
 def _where(keys: Sequence[str]) -> str:

@@ -248,6 +248,21 @@ def waiting_rows(stack, number, *rows):
     )
 
 
+@pytest.mark.parametrize("changes_first", [True, False])
+def test_columns_that_a_full_load_lacks_are_found_in_any_order_of_admission(stack, capsys, tmp_path, changes_first):
+    load = {"id": 1, "name": "a"}, {"id": 2, "name": "b"}
+    changes = [{"Op": "D" if id == 1 else "I", "id": id, "name": "c", "seq": f"{id:035d}"} for id in (1, 3)]
+    for number, rows in enumerate([changes, load] if changes_first else [load, changes]):
+        waiting_rows(stack, number, *rows)
+    assert run(["config", "discover", "--json"]) == 1
+    (found,) = describe(capsys)["proposals"]
+    assert (found["delete_when"], found["position"]["value"]) == (["Op", ["D"]], ["seq"])
+    file = tmp_path / "tables.yaml"
+    file.write_text(ORDERS % "id")
+    assert run(["config", "check", str(file), "--waiting"]) == 0
+    assert "the column Op holds operations: add `delete_when: {column: Op, values: [D]}`" in capsys.readouterr().err
+
+
 ORDERS = "tables: [{topic: shop.orders, table: shop.orders, record_key: %s}]"
 
 
