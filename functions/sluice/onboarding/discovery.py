@@ -13,7 +13,7 @@ from sluice.names import COLUMN, NAME
 from sluice.onboarding.dates import likely_types
 from sluice.onboarding.fit import unmarked_operations
 from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, SHOWN, Choice, counted, record_key
-from sluice.onboarding.order import note_on_order, order_of_operations
+from sluice.onboarding.order import note_on_order, order_of_operations, order_of_repeats
 from sluice.onboarding.samples import (
     PARTITIONS_MAX,
     ROWS_PER_PARTITION,
@@ -97,6 +97,7 @@ def propose(
     marked = None if writer is None else unmarked_operations(sample, writer)
     if marked is not None:
         sample = with_operations(sample, *marked)
+    key_columns: Sequence[str] = ()
     if writer is None:
         key = Choice((), AMBIGUOUS, sample.problems or ("no record could be read",))
         partition = Choice((), LIKELY, ("its columns are unknown",))
@@ -105,12 +106,19 @@ def propose(
         rows = distinct_rows(sample.rows)
         facts = [column_facts(column.name, rows, sample.rows) for column in writer.row.columns]
         key = record_key(sample, writer, table.value[0].partition(".")[2] if table.value else "", rows, facts)
-        partition = _partition(sample, writer, facts, chosen.get("record_key", key.value))
-        notes = _notes(sample, writer)
+        key_columns = chosen.get("record_key", key.value)
+        partition = _partition(sample, writer, facts, key_columns)
+        notes = _notes(sample, writer, key_columns)
     if marked is not None:
         notes.append(f"{marked[0]} holds operations: rows with {' or '.join(marked[1])} are deletions")
     choices = {"table": table, "record_key": key, "partition_by": partition}
-    order = order_of_operations(sample, writer) if writer is not None and marked is not None else None
+    order = None
+    if writer is not None:
+        order = (
+            order_of_operations(sample, writer, key_columns)
+            if marked is not None
+            else order_of_repeats(sample, writer, key_columns)
+        )
     if order is not None:
         choices["position"] = order
     for name, value in chosen.items():
@@ -210,7 +218,7 @@ def _describe_partition(fact: ColumnFacts) -> str:
     return f"{fact.name}: {counted(fact.distinct, 'value')} in {counted(fact.rows, 'row')}, never null{moved}"
 
 
-def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
+def _notes(sample: TopicSample, writer: WriterSchema, key: Sequence[str]) -> list[str]:
     notes = [*sample.problems]
     if sample.schemas > 1:
         notes.append(
@@ -251,7 +259,7 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
     if position.kind == OFFSET_ONLY and writer.shape != PLAIN and position.advice:
         notes.append(position.advice)
     if writer.shape == PLAIN:
-        notes.append(note_on_order(sample, writer))
+        notes.append(note_on_order(sample, writer, key))
     return notes
 
 

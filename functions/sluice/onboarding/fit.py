@@ -15,7 +15,7 @@ from sluice.config.table import TableConfig
 from sluice.config.values import PLACEHOLDER
 from sluice.names import did_you_mean, meant_name, stored_name
 from sluice.onboarding.keys import ROWS_ENOUGH, SHOWN, counted
-from sluice.onboarding.order import lacks_order, possible_positions
+from sluice.onboarding.order import lacks_order, positions_of_keys, possible_positions, unordered_keys
 from sluice.onboarding.samples import (
     ROWS_PER_FOLDER,
     ROWS_PER_PARTITION,
@@ -77,6 +77,7 @@ def misfits(sample: TopicSample, config: TableConfig) -> tuple[Misfit, ...]:
         *_position_of_changes(writer, config),
         *_unordered(ruled_sample, writer, config),
         *_shared_key(ruled_sample, writer, config),
+        *_repeated_key(ruled_sample, writer, config),
         *_null_key(ruled_sample, writer, config),
         *_many_partitions(ruled_sample, writer, config),
         *map(Misfit, _operations(sample, sample.writer, writer, config)),
@@ -274,7 +275,7 @@ def _position_of_changes(writer: WriterSchema, config: TableConfig) -> Iterator[
 def _unordered(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:
     """Say of operations that nothing orders, where a deletion could be merged before what it deletes."""
     if _is_unordered(sample, writer, config):
-        could = possible_positions(sample.rows, writer)
+        could = possible_positions(sample.rows, writer, config.record_key)
         named = f", such as {could[0]}" if could else ""
         text = f"delete_when: nothing orders the changes; name the column that does in `position`{named}"
         yield Misfit(text, "position", _UNORDERED)
@@ -305,6 +306,20 @@ def _shared_key(sample: TopicSample, writer: WriterSchema, config: TableConfig) 
         if len(distinct) >= ROWS_ENOUGH and values * _ROWS_OF_A_KEY <= len(distinct) and unique:
             few = name.format(counted(values, "value"), counted(len(distinct), "row"))
             yield Misfit(f"{few}, of which the last of each value stays{unique}")
+
+
+def _repeated_key(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:
+    """Say of keys with different rows in several objects that nothing orders: which of these rows stays is open."""
+    if config.append_only or config.position is not None or config.delete_when.marks:
+        return
+    repeated = unordered_keys(sample, writer, config.record_key)
+    if repeated:
+        could = positions_of_keys(sample.rows, writer, config.record_key)
+        such = f", such as {could[0]}" if could else ""
+        yield Misfit(
+            f"position: objects repeat {counted(repeated, 'value')} of {', '.join(config.record_key)}, and nothing "
+            f"orders these rows but when their objects came; name the column that does{such}"
+        )
 
 
 def _unique_columns(rows: Sequence[SampledRow], writer: WriterSchema) -> str:

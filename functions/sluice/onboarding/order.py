@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from sluice.changes.position import OFFSET_ONLY
 from sluice.errors import Incompatible, Unordered
-from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, SHOWN, Choice
-from sluice.onboarding.samples import SampledRow, TopicSample, distinct_values
-from sluice.schema.avro import WriterSchema
+from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, SHOWN, Choice, counted
+from sluice.onboarding.samples import SampledRow, TopicSample, distinct_values, rows_of_keys
+from sluice.schema.avro import PLAIN, WriterSchema
 from sluice.schema.capture_order import check_position_column, encode_capture_order, is_change_sequence
 from sluice.schema.columns import Column
 
-_CLOCK_NAMES = (
+_CLOCK_NAMES = (  # the best ones first
+    *("_ab_cdc_lsn", "_ab_cdc_updated_at", "_fivetran_synced"),
     *("last_update", "last_updated", "last_modified", "updated_at", "modified_at"),
     *("update_ts", "updated", "modified"),
 )
@@ -24,24 +25,57 @@ def lacks_order(sample: TopicSample, writer: WriterSchema) -> bool:
     return writer.meta.position.kind == OFFSET_ONLY and not sample.offsets_named
 
 
-def order_of_operations(sample: TopicSample, writer: WriterSchema) -> Choice | None:
+def order_of_operations(sample: TopicSample, writer: WriterSchema, key: Sequence[str]) -> Choice | None:
     """The column that orders rows which say what they do to a row; None where offsets order them."""
     sequence = _change_sequence(sample, writer)
     if sequence is not None:
         return Choice((sequence,), CERTAIN, ("the change sequence of AWS DMS",))
     if not lacks_order(sample, writer):
         return None
-    return Choice((), AMBIGUOUS, (_NOTHING,), tuple((name,) for name in possible_positions(sample.rows, writer)))
+    return Choice((), AMBIGUOUS, (_NOTHING,), tuple((name,) for name in possible_positions(sample.rows, writer, key)))
 
 
-def possible_positions(rows: Sequence[SampledRow], writer: WriterSchema) -> tuple[str, ...]:
-    """The columns that could order rows: whole numbers or points in time, in each row another one."""
-    different = distinct_values(writer.row.names, rows)
+def order_of_repeats(sample: TopicSample, writer: WriterSchema, key: Sequence[str]) -> Choice | None:
+    """The column that is named as the time of a change, where objects repeat keys and nothing else orders them."""
+    repeated = unordered_keys(sample, writer, key)
+    orders = positions_of_keys(sample.rows, writer, key) if repeated else ()
+    clock = _clock(orders)
+    if clock is None:
+        return None
+    why = f"objects repeat {counted(repeated, 'value')} of {', '.join(key)}, and it is named as the time of a change"
+    return Choice((clock,), LIKELY, (why,), tuple((name,) for name in orders if name != clock)[:SHOWN])
+
+
+def unordered_keys(sample: TopicSample, writer: WriterSchema, key: Sequence[str]) -> int:
+    """Count the values of the key that several objects have in different rows, which nothing orders."""
+    if writer.shape != PLAIN or not key or not lacks_order(sample, writer) or set(key) - set(writer.row.names):
+        return 0
+    found = rows_of_keys(key, sample.rows, writer.row.names)
+    return sum(len({place for place, _ in rows}) > 1 and len({row for _, row in rows}) > 1 for rows in found)
+
+
+def positions_of_keys(rows: Sequence[SampledRow], writer: WriterSchema, key: Sequence[str]) -> tuple[str, ...]:
+    """The columns that tell the order of the rows of each key: whole numbers or points in time that differ."""
+    several = [found for found in rows_of_keys(key, rows, writer.row.names) if len({row for _, row in found}) > 1]
     return tuple(
+        column.name
+        for at, column in enumerate(writer.row.columns)
+        if column.name not in key
+        and all(len({row[at] for _, row in found}) == len({row for _, row in found}) for found in several)
+        and _orders(column, rows)
+    )
+
+
+def possible_positions(rows: Sequence[SampledRow], writer: WriterSchema, key: Sequence[str]) -> tuple[str, ...]:
+    """The columns that could order rows: whole numbers or points in time, in each row another one, or of each key."""
+    different = distinct_values(writer.row.names, rows)
+    found = tuple(
         column.name
         for column in writer.row.columns
         if distinct_values((column.name,), rows) == different > 1 and _orders(column, rows)
-    )[:SHOWN]
+    )
+    repeated = distinct_values(key, rows) < different
+    return (found or (positions_of_keys(rows, writer, key) if repeated else ()))[:SHOWN]
 
 
 def _orders(column: Column, rows: Sequence[SampledRow]) -> bool:
@@ -54,12 +88,27 @@ def _orders(column: Column, rows: Sequence[SampledRow]) -> bool:
     return True
 
 
-def note_on_order(sample: TopicSample, writer: WriterSchema) -> str:
+def _clock(names: Sequence[str]) -> str | None:
+    """The one of these columns that is named as the time of a change."""
+    named = [name for name in names if name.lower() in _CLOCK_NAMES]
+    return min(named, key=lambda name: _CLOCK_NAMES.index(name.lower()), default=None)
+
+
+def note_on_order(sample: TopicSample, writer: WriterSchema, key: Sequence[str]) -> str:
     """Say what orders rows without a position of a log, and what that needs."""
     sequence = _change_sequence(sample, writer)
     if sequence is not None:
         return f"position: {sequence} orders the rows, as AWS DMS's change sequence"
-    clock = next((column.name for column in writer.row.columns if column.name.lower() in _CLOCK_NAMES), None)
+    repeated = unordered_keys(sample, writer, key)
+    if repeated:
+        could = positions_of_keys(sample.rows, writer, key)[:SHOWN]
+        if _clock(could):
+            return f"position: {_clock(could)} orders the rows, since objects repeat values of {', '.join(key)}"
+        named = f"position: {' or '.join(could)} could" if could else "no column of whole numbers or times does"
+        return (
+            f"objects repeat {counted(repeated, 'value')} of {', '.join(key)}, and nothing orders these rows: {named}"
+        )
+    clock = _clock(writer.row.names)
     if clock is not None:
         return f"rows have no log position: if a query captured them, position: {clock} orders them"
     if sample.offsets_named:

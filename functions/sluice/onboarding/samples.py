@@ -171,6 +171,18 @@ def distinct_values(columns: Sequence[str], rows: Sequence[SampledRow]) -> int:
     return len({tuple(_hashable(row.values.get(name)) for name in columns) for row in rows})
 
 
+def rows_of_keys(
+    key: Sequence[str], rows: Sequence[SampledRow], columns: Sequence[str]
+) -> list[list[tuple[tuple[Any, ...], tuple[Any, ...]]]]:
+    """Return for each value of the key its rows: the place of each, and its values in these columns."""
+    found: dict[tuple[Any, ...], list[tuple[tuple[Any, ...], tuple[Any, ...]]]] = {}
+    for row in rows:
+        values = tuple(_hashable(row.values.get(name)) for name in columns)
+        of_key = found.setdefault(tuple(_hashable(row.values.get(name)) for name in key), [])
+        of_key.append((tuple(map(_hashable, row.place)), values))
+    return list(found.values())
+
+
 def shared_keys(columns: Sequence[str], rows: Sequence[SampledRow]) -> tuple[int, int]:
     """Count the values that rows have in these columns, and those that several different rows of one place have."""
     found: dict[tuple[Any, ...], dict[tuple[Any, ...], set[Any]]] = {}

@@ -263,6 +263,40 @@ def test_columns_that_a_full_load_lacks_are_found_in_any_order_of_admission(stac
     assert "the column Op holds operations: add `delete_when: {column: Op, values: [D]}`" in capsys.readouterr().err
 
 
+def test_keys_that_several_objects_repeat_need_a_position(stack, capsys, tmp_path):
+    for number, (name, at) in enumerate([("a", "2026-01-01"), ("c", "2026-01-03"), ("b", "2026-01-02")]):
+        waiting_rows(stack, number, {"id": 1, "name": name, "updated_at": at})
+    assert run(["config", "discover", "--json", "--key", "shop.orders=id"]) == 0
+    (found,) = describe(capsys)["proposals"]
+    assert (found["position"]["value"], found["position"]["confidence"]) == (["updated_at"], "likely")
+    file = tmp_path / "tables.yaml"
+    file.write_text(ORDERS % "id")
+    assert run(["config", "check", str(file), "--waiting"]) == 0
+    warned = capsys.readouterr().err
+    assert "shop.orders: position: objects repeat 1 value of id, and nothing orders these rows" in warned
+    assert "name the column that does, such as updated_at" in warned
+    file.write_text(ORDERS % "id, position: updated_at")
+    assert run(["config", "check", str(file), "--waiting"]) == 0
+    assert "position" not in capsys.readouterr().err
+
+
+def test_repeated_keys_that_no_column_orders_are_noted(stack, capsys):
+    for number, name in enumerate(("a", "b")):
+        waiting_rows(stack, number, {"id": 1, "name": name})
+    assert run(["config", "discover", "--json", "--key", "shop.orders=id"]) == 0
+    (found,) = describe(capsys)["proposals"]
+    assert "position" not in found or found["position"] is None
+    assert any("repeat 1 value of id, and nothing orders these rows: no column" in note for note in found["notes"])
+
+
+def test_a_time_of_commit_that_ties_is_a_candidate_for_the_position(stack, capsys):
+    waiting_rows(stack, 1, *({"Op": "I", "id": id, "at": "2026-01-01T00:00:00Z"} for id in (1, 2)))
+    waiting_rows(stack, 2, *({"Op": "D", "id": id, "at": "2026-01-02T00:00:00Z"} for id in (1, 2)))
+    assert run(["config", "discover", "--json", "--key", "shop.orders=id"]) == 1
+    (found,) = describe(capsys)["proposals"]
+    assert (found["open"], found["position"]["alternatives"]) == (["position"], [["at"]])
+
+
 ORDERS = "tables: [{topic: shop.orders, table: shop.orders, record_key: %s}]"
 
 
