@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -28,7 +29,7 @@ from sluice_aws.s3.objects import Objects
 from sluice_formats.avro import blocks_of, decompressed
 from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.csv_text import csv_columns, unescaped, without_mark
-from sluice_formats.errors import CorruptObject
+from sluice_formats.errors import CorruptObject, NotCsv
 from sluice_formats.json_lines import records as json_records
 from sluice_formats.json_text import unpacked_head
 from sluice_formats.parquet_records import parquet_records
@@ -36,6 +37,7 @@ from sluice_formats.parquet_records import parquet_records
 READ_BYTES = 1024 * 1024
 BLOCK_BYTES = 16 * 1024**2  # of a block once decompressed
 KEY_BYTES = 256 * 1024
+_DELIMITERS = (";", "\t", "|")
 PARQUET_LIMITS = Limits(object_bytes=8 * MIB, decoded_bytes=64 * MIB)  # of a Parquet object that is read whole
 
 
@@ -43,13 +45,15 @@ PARQUET_LIMITS = Limits(object_bytes=8 * MIB, decoded_bytes=64 * MIB)  # of a Pa
 class ObjectSample:
     """The writer schema in Avro form, if the records carry one, and the first records as plain values.
 
-    `problem` says why reading stopped early. `whole` is true if every record was read.
+    `problem` says why reading stopped early. `whole` is true if every record was read. `delimiter` is that of CSV where
+    it is another one than the comma and no rule says so.
     """
 
     schema: Mapping[str, Any] | None
     records: tuple[dict[str, Any], ...]
     problem: str | None = None
     whole: bool = False
+    delimiter: str | None = None
 
 
 def sample_object(
@@ -57,7 +61,8 @@ def sample_object(
 ) -> ObjectSample:
     """Read up to `rows` records of the first `limit` bytes of one version; of a large Parquet object only the schema.
 
-    `form` is that of CSV. Raises a SluiceError if the head can't be read. Damage behind it is the sample's `problem`.
+    `form` is that of CSV; None guesses the delimiter. Raises a SluiceError if the head can't be read. Damage behind it
+    is the sample's `problem`.
     """
     if format == PARQUET:
         return _parquet(objects, id, rows)
@@ -65,7 +70,7 @@ def sample_object(
     if format == JSON:
         return _json(head, rows, limit)
     if format == CSV:
-        return _csv(head, rows, limit, form or CsvForm())
+        return _csv(head, rows, limit, form)
     return sample_avro(head, rows)
 
 
@@ -133,13 +138,20 @@ def _json(head: Head, rows: int, limit: int) -> ObjectSample:
     return ObjectSample(schema, tuple(found), problem, whole and problem is None)
 
 
-def _csv(head: Head, rows: int, limit: int, form: CsvForm) -> ObjectSample:
+def _csv(head: Head, rows: int, limit: int, ruled: CsvForm | None) -> ObjectSample:
     """The first rows as text, empty text as null: whether a value was quoted is not looked at here."""
     text, whole = _lines(head, limit)
+    delimiter = _delimiter(without_mark(text)) if ruled is None else None
+    form = ruled or (CsvForm() if delimiter is None else CsvForm(delimiter=delimiter))
     text = unescaped(without_mark(text), form)
     columns = csv_columns(text, form, DEFAULTS)
     found: list[dict[str, Any]] = []
     problem = None
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = text.count(b"\n", 0, error.start) + 1
+        problem = f"line {line:,} is not UTF-8, so the object would be quarantined as {NotCsv.code}"
     plain = io.StringIO(text.decode("utf-8", errors="replace"), newline="")
     reader = csv.reader(plain, delimiter=form.delimiter)
     try:
@@ -157,7 +169,15 @@ def _csv(head: Head, rows: int, limit: int, form: CsvForm) -> ObjectSample:
         problem = f"line {reader.line_num:,} can't be read: {error}"
     fields = [{"name": name, "type": ["null", "string"]} for name in columns.names]
     schema = {"type": "record", "name": "sluice.csv.Row", "fields": fields}
-    return ObjectSample(schema, tuple(found), problem, whole and problem is None)
+    return ObjectSample(schema, tuple(found), problem, whole and problem is None, delimiter)
+
+
+def _delimiter(text: bytes) -> str | None:
+    """The character that seems to stand between values, where the first line has no comma outside quotes."""
+    first = text.lstrip(b"\r\n").splitlines()[:1]
+    line = re.sub(rb'"[^"]*"', b"", first[0]) if first else b""
+    found = max(_DELIMITERS, key=lambda each: line.count(each.encode()))
+    return found if found.encode() in line and b"," not in line else None
 
 
 def _lines(head: Head, limit: int) -> tuple[bytes, bool]:

@@ -218,8 +218,10 @@ def _rule(proposal: Proposal) -> list[str]:
         rule.append(f"  key_pattern: {scalar(proposal.key_pattern)}")
     if proposal.format is not None:
         rule.append(f"  format: {scalar(proposal.format)}")
-    if proposal.null_text is not None:
-        rule.append(f"  csv: {{null_text: {json.dumps(proposal.null_text)}}}")
+    csv = {"null_text": proposal.null_text, "delimiter": proposal.delimiter}
+    written = ", ".join(f"{name}: {json.dumps(value)}" for name, value in csv.items() if value is not None)
+    if written:
+        rule.append(f"  csv: {{{written}}}")
     if proposal.types:
         types = ", ".join(f"{scalar(name)}: {kind}" for name, kind in proposal.types.items())
         rule.append(f"  # types: {{{types}}} # as the sampled values look: uncomment what is right")

@@ -30,6 +30,7 @@ from sluice_aws.admission.reassign import renamed
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.objects import Objects, pages_of_bronze
 from sluice_cli.config.object_samples import KEY_BYTES, READ_BYTES, ObjectSample, key_fields, sample_object
+from sluice_formats.errors import CsvWithoutHeader
 from sluice_formats.json_schema import Inference
 from sluice_formats.json_text import unpacked_head
 
@@ -44,6 +45,8 @@ THREADS = 8
 # Why no rule is proposed for an object.
 NO_TOPIC = "the key has no folder whose name can be a topic's"
 NO_FORMAT = "neither the extension nor the first bytes tell a format that Sluice reads"
+# What else makes CSV without a header readable than writing one.
+NO_HEADER = "`csv: {columns: [...]}` in the rule names the columns in their order"
 ANOTHER_LAYOUT = "another folder or layout gives the same topic"
 _Schema = TypeVar("_Schema")
 WaitingObject = ObjectRecord | PendingObject
@@ -262,6 +265,7 @@ def sample_topic(
         all(record.offset is not None for record in records),
         tuple(f"{problem}{_where(keys)}" for problem, keys in problems.items()),
         partly=sum(not sample.whole for _, sample in samples),
+        delimiter=next((sample.delimiter for _, sample in samples if sample.delimiter is not None), None),
     )
 
 
@@ -278,6 +282,8 @@ def _read(objects: Objects, chosen: Sequence[WaitingObject], reach: Reach, csv: 
             problem = sample.problem
         except SluiceError as error:
             problem = f"{error.code}: {error.message}"
+            if isinstance(error, CsvWithoutHeader):
+                problem += f": {NO_HEADER}"
         found[place] = _Read(record, sample, problem)
     return [found[place] for place in range(len(chosen))]
 

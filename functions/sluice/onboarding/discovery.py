@@ -41,8 +41,9 @@ class Proposal:
     """A proposed rule. `table` is "database.table"; `notes` say what matters about the records' shape and order.
 
     `delete_when` is the column that marks deletions and its values, `position` the column that orders the changes then.
-    `key_pattern` and `format` are set where the objects' names tell no topic, `null_text` for CSV that has such a text.
-    `types` are those that columns of untyped objects seem to have. `read` counts the objects of the rows.
+    `key_pattern` and `format` are set where the objects' names tell no topic, `null_text` and `delimiter` for CSV
+    that has such ones. `types` are those that columns of untyped objects seem to have. `read` counts the objects of the
+    rows.
     `nested` are the topics whose keys the pattern fits too, so that their rules come before; `behind` are those of them
     whose rules are open.
     """
@@ -66,6 +67,7 @@ class Proposal:
     read: int = 0
     nested: tuple[str, ...] = ()
     behind: tuple[str, ...] = ()
+    delimiter: str | None = None
 
     @property
     def open(self) -> tuple[str, ...]:
@@ -144,6 +146,7 @@ def propose(
         {} if writer is None else likely_types(sample, writer),
         sample.read,
         sample.nested,
+        delimiter=sample.delimiter,
     )
 
 
@@ -244,6 +247,8 @@ def _notes(sample: TopicSample, writer: WriterSchema, key: Sequence[str]) -> lis
         null = _null_text(sample)
         if null is not None:
             notes.append(f"csv: {null} stands for null in the rows read")
+        if sample.delimiter is not None:
+            notes.append(f"csv: {sample.delimiter!r} seems to stand between the values, and not a comma")
     changed = [column for column in writer.row.columns if column.name != column.written_name]
     for column in changed[:SHOWN]:
         notes.append(

@@ -40,7 +40,8 @@ class TopicSample:
     `schemas` counts the writer schemas among the objects; `inferred` means that the records carry none. `key_fields`
     are the fields of the Kafka keys in `key_file`, which the sink wrote beside the values. `problems` says what could
     not be read, and in which object. `layout` says whose the objects' names are where they tell no topic; `key_pattern`
-    and `format` read them. `nested` are the topics whose keys the pattern fits too.
+    and `format` read them. `nested` are the topics whose keys the pattern fits too. `delimiter` is what seems to
+    stand between the values of CSV, where that is not a comma.
     """
 
     topic: str
@@ -61,6 +62,7 @@ class TopicSample:
     format: str | None = None
     partly: int = 0
     nested: tuple[str, ...] = ()
+    delimiter: str | None = None
 
 
 @dataclass(frozen=True)

@@ -355,3 +355,39 @@ def test_a_look_at_what_waits_that_fails_stops_no_push(parked, capsys, monkeypat
     assert run(["config", "push", str(file)]) == 0
     out, err = capsys.readouterr()
     assert "In force" in out and "crm.user: objects that wait can't be looked at: \\x1b[31mAccess Denied" in err
+
+
+def waiting_csv(stack, topic, body):
+    id = stack.write(f"topics/{topic}/1.csv", body)
+    stack.admit(id, items.PARKED, table=None, lane=None, topic=topic, format="csv", reason="no rule")
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_the_delimiter_of_csv_is_proposed(stack, capsys, delimiter):
+    rows = ("\ufeffid,name,price", '1,"a,""x",1.50', "2,b,2.50")
+    waiting_csv(stack, "shop.prices", "\n".join(rows).replace(",", delimiter).encode())
+    assert run(["config", "discover", "--write", "--key", "shop.prices=id"]) == 0
+    (rule,) = read_tables(Path("tables.yaml").read_text()).rules
+    assert (rule.csv.delimiter, rule.record_key) == (delimiter, ("id",))
+    assert "seems to stand between the values" in Path("tables.yaml").read_text()
+
+
+@pytest.mark.parametrize("header", ["id", "a;b,c"])
+def test_a_delimiter_is_not_guessed_of_one_column_or_beside_commas(stack, capsys, header):
+    waiting_csv(stack, "shop.prices", f"{header}\n1;2,3\n".encode() if "," in header else b"id\n1;2\n")
+    run(["config", "discover", "--json"])
+    assert describe(capsys)["proposals"][0]["delimiter"] is None
+
+
+def test_csv_that_is_not_utf_8_or_has_no_header_is_told_with_its_cure(stack, capsys, tmp_path):
+    waiting_csv(stack, "shop.latin", "id,name\n1,Müller\n".encode("latin-1"))
+    waiting_csv(stack, "shop.bare", b"1,a\n2,b\n")
+    assert run(["config", "discover", "--json"]) == 1
+    bare, latin = describe(capsys)["proposals"]
+    assert any("line 2 is not UTF-8" in note for note in latin["notes"])
+    assert any("`csv: {columns: [...]}` in the rule names the columns" in note for note in bare["notes"])
+    file = tmp_path / "tables.yaml"
+    file.write_text("tables: [{topic: shop.*, table: 'shop.{1}', record_key: id}]")
+    assert run(["config", "push", str(file)]) == 0
+    pushed = "".join(capsys.readouterr())
+    assert "line 2 is not UTF-8" in pushed and "`csv: {columns: [...]}` in the rule" in pushed
