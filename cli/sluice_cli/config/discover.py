@@ -261,7 +261,16 @@ def _chosen(
                     f"{wrong[0]!r} is not a table (database.table)" if name == "table" else not_a_column(wrong[0]),
                     next_step="As in --key tickit.ecomm.sale=salesid",
                 )
-            found.setdefault(topic, {})[name] = parts
+            twice = next((part for part in parts if parts.count(part) > 1), None)
+            if twice is not None:
+                raise UsageError(f"{entry!r} names {twice} twice", next_step="As in --key tickit.ecomm.sale=salesid")
+            if name in found.setdefault(topic, {}):
+                several = "several columns are one choice, as in --key TOPIC=COLUMN,COLUMN"
+                raise UsageError(
+                    f"topic {topic} has {', '.join(found[topic][name]) or NO_COLUMN} and {value} for the same option",
+                    next_step=f"Give one{'' if name == 'table' else f': {several}'}",
+                )
+            found[topic][name] = parts
     return found
 
 

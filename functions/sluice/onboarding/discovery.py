@@ -13,7 +13,7 @@ from sluice.names import COLUMN, NAME
 from sluice.onboarding.dates import likely_types
 from sluice.onboarding.fit import unmarked_operations
 from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, SHOWN, Choice, counted, record_key
-from sluice.onboarding.order import note_on_order, order_of_operations, order_of_repeats
+from sluice.onboarding.order import not_a_position, note_on_order, order_of_operations, order_of_repeats
 from sluice.onboarding.samples import (
     PARTITIONS_MAX,
     ROWS_PER_PARTITION,
@@ -124,7 +124,7 @@ def propose(
     if order is not None:
         choices["position"] = order
     for name, value in chosen.items():
-        choices[name] = _as_chosen(name, value, choices.get(name, Choice((), LIKELY, ())), writer)
+        choices[name] = _as_chosen(name, value, choices.get(name, Choice((), LIKELY, ())), sample)
         if name == "table" and value and value[0] in taken:
             choices[name] = Choice(value, AMBIGUOUS, (_another_topics(value[0]),))
     return Proposal(
@@ -150,7 +150,8 @@ def propose(
     )
 
 
-def _as_chosen(name: str, value: tuple[str, ...], found: Choice, writer: WriterSchema | None) -> Choice:
+def _as_chosen(name: str, value: tuple[str, ...], found: Choice, sample: TopicSample) -> Choice:
+    writer = sample.writer
     known = () if writer is None or name == "table" else writer.row.names
     absent = [column for column in value if known and column not in known]
     if absent:
@@ -158,6 +159,9 @@ def _as_chosen(name: str, value: tuple[str, ...], found: Choice, writer: WriterS
         more = f" and {len(known) - _COLUMNS_SHOWN} more" if len(known) > _COLUMNS_SHOWN else ""
         others = f"candidates: {named}" if named else f"the columns are {', '.join(known[:_COLUMNS_SHOWN])}{more}"
         return Choice(value, AMBIGUOUS, (f"there is no column {absent[0]}; {others}",), found.alternatives)
+    unfit = not_a_position(value, sample.rows, writer) if name == "position" and writer is not None else None
+    if unfit is not None:
+        return Choice(value, AMBIGUOUS, (unfit,), found.alternatives)
     return Choice(value, CERTAIN, ("chosen on the command line",), ())
 
 

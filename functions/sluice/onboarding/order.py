@@ -78,6 +78,18 @@ def possible_positions(rows: Sequence[SampledRow], writer: WriterSchema, key: Se
     return (found or (positions_of_keys(rows, writer, key) if repeated else ()))[:SHOWN]
 
 
+def not_a_position(names: Sequence[str], rows: Sequence[SampledRow], writer: WriterSchema) -> str | None:
+    """Say why these columns can't be a table's `position`; None if they can. A full load may lack their values."""
+    if writer.of_changes:
+        return "changes of a log have a source position, and need none"
+    for column in writer.row.columns:
+        if column.name in names and not _orders(
+            column, [row for row in rows if row.values.get(column.name) not in (None, "")]
+        ):
+            return f"{column.name} holds other values than whole numbers, dates and timestamps"
+    return None
+
+
 def _orders(column: Column, rows: Sequence[SampledRow]) -> bool:
     try:
         check_position_column(column)

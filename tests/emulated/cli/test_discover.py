@@ -166,6 +166,8 @@ def test_a_file_that_lacks_rules_in_force_says_what_its_push_takes_away(parked, 
         ["--key", "tickit.crm.user=a b"],
         ["--database", "A;"],
         ["--table", "tickit.crm.user=x"],
+        ["--key", "tickit.crm.user=userid,userid"],
+        ["--key", "tickit.crm.user=userid", "--key", "tickit.crm.user=email"],
     ],
 )
 def test_a_choice_that_can_be_none_is_a_wrong_command_line(parked, arguments):
@@ -295,6 +297,18 @@ def test_a_time_of_commit_that_ties_is_a_candidate_for_the_position(stack, capsy
     assert run(["config", "discover", "--json", "--key", "shop.orders=id"]) == 1
     (found,) = describe(capsys)["proposals"]
     assert (found["open"], found["position"]["alternatives"]) == (["position"], [["at"]])
+
+
+def test_a_chosen_position_must_be_able_to_order(parked, capsys):
+    rows = ({"id": id, "name": "a", "seq": None if id == 1 else f"{id:035d}"} for id in (1, 2))
+    waiting_rows(parked, 1, *rows)
+    chosen = ["config", "discover", "--key", "shop.orders=id", "--position"]
+    assert run([*chosen, "shop.orders=name"]) == 1
+    assert "name holds other values than whole numbers, dates and timestamps" in capsys.readouterr().err
+    assert run([*chosen, "shop.orders=seq"]) == 0
+    capsys.readouterr()
+    assert run([*chosen, "tickit.ems.venue=venueid"]) == 1
+    assert "changes of a log have a source position" in capsys.readouterr().err
 
 
 ORDERS = "tables: [{topic: shop.orders, table: shop.orders, record_key: %s}]"
