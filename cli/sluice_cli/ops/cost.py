@@ -128,7 +128,9 @@ def runs(
         return
     for line in _remarks(found):
         say(line)
-    print_table(("run", "state", "vCPU hours", "GB hours", "USD"), [_line(one) for one in found], right=(2, 3, 4))
+    print_table(
+        ("run", "state", "vCPU hours", "GB hours", "USD"), [_line(one) for one in found], right=(2, 3, 4), states=(1,)
+    )
     print_table(
         ("table", "GB", "USD", "USD/GB"),
         [

@@ -30,7 +30,7 @@ from sluice_cli.ops.engine import EngineTrial
 from sluice_cli.status.overview import lanes_and_tables
 from sluice_cli.status.service_entries import service_entries
 from sluice_cli.terminal.durations import TimeSpan, seconds
-from sluice_cli.terminal.findings import FAIL, OK, STYLES, WARN, Finding
+from sluice_cli.terminal.findings import FAIL, OK, WARN, Finding
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -89,7 +89,7 @@ def doctor(
             ("result", "about", "found", "what to do"),
             [(item.result, item.about, item.found, item.advice) for item in findings],
             apart=(3,),
-            styles=STYLES,
+            states=(0,),
         )
         say(summary(findings))
     if any(item.result == FAIL for item in findings):

@@ -151,6 +151,7 @@ def runs(
         right=(3, 5, 6, 7),
         shorten=(0,),
         apart=(8,),
+        states=(4,),
         minor=(6, 1, 5, 7),
     )
 

@@ -64,6 +64,7 @@ def print_services(entries: Iterable[Mapping[str, Any]], now: int) -> None:
             for entry in entries
         ],
         apart=(5,),
+        states=(2,),
         minor=(4,),
     )
 

@@ -193,6 +193,7 @@ def _print_lanes_and_tables(document: Mapping[str, Any], now: int) -> None:
             for lane in document["lanes"]
         ],
         right=(2, 3, 4, 5),
+        states=(1,),
         minor=(6, 5, 3),
     )
     print()
@@ -228,6 +229,7 @@ def _print_lanes_and_tables(document: Mapping[str, Any], now: int) -> None:
         ],
         right=(2, 3, 4, 5, 6, 7, 8),
         apart=(10,),
+        states=(10,),
         minor=(1, 3, 5, 6, 4, 8, 7),
     )
 

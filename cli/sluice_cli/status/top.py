@@ -34,6 +34,7 @@ from sluice_cli.terminal.output import (
     human_age,
     human_bytes,
     print_json,
+    state_text,
     visible,
 )
 from sluice_cli.terminal.run import AWS_ERRORS, unanswered
@@ -113,7 +114,6 @@ def _fitted(document: dict[str, Any], console: Console, failure: str | None = No
 
 
 _WRAPPED, WRAPPED_LEAST = ("state", "trouble", "reason"), 12  # columns of texts, and their least width
-_COLOURS = {"running": "green", "starting": "yellow", "paused": "yellow", "halted": "red"}
 WIDE, NARROW = 120, 80  # characters of a terminal that shows all columns, and of one that shows the fewest
 
 
@@ -208,7 +208,7 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
     for lane in document["lanes"]:
         lanes.add_row(
             Text(lane["lane"], "bold"),
-            Text(visible(lane["summary"]), _COLOURS.get(lane["state"], "")),
+            state_text(visible(lane["summary"])),
             f"{lane['pending']['objects']:,}",
             _age(lane["pending"]["oldest_ms"]),
             *(() if narrow else (f"{len(lane['unsettled_batches']):,}",)),
@@ -244,7 +244,7 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
         counts = (_age(run["held_ms"]), "-" if run["batches"] is None else f"{run['batches']:,}")
         runs.add_row(
             Text(run["run"]),
-            Text(run["state"] or "ended"),
+            state_text(run["state"] or "ended"),
             *(() if narrow else counts),
             Text(visible(run["reason"] or "")[:120], "red"),
         )

@@ -1,4 +1,4 @@
-"""The colours of the status page and of the waterfall, on light and on dark ground.
+"""The colours of the status page and of the waterfall, on light and on dark ground, and of states in a terminal.
 
 Every colour of TEXT has a contrast of at least 4.5 to 1 with both grounds, and every other one of at least 3 to 1
 (WCAG 2.2, AA).
@@ -7,6 +7,13 @@ Every colour of TEXT has a contrast of at least 4.5 to 1 with both grounds, and 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+# Words of states and of results of checks; of those that are well only where it helps to see the others.
+STATES: Mapping[str, str] = {
+    **dict.fromkeys(("fail", "halted", "failing", "failed", "retrying", "lapsed", "blocked", "quarantined"), "red"),
+    **dict.fromkeys(("warn", "late", "parked", "paused"), "yellow"),
+    "ok": "green",
+}
 
 GROUNDS = ("bg", "card")
 TEXT = ("text", "faint", "accent", "good", "warn", "bad")

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 OK, WARN, FAIL = "ok", "warn", "fail"
-STYLES = {OK: "green", WARN: "yellow", FAIL: "red"}  # of the results in a terminal
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,6 +21,7 @@ from rich.text import Text
 
 from sluice.errors import UsageError
 from sluice.names import shortened
+from sluice_cli.terminal.colours import STATES
 from sluice_cli.terminal.guard import escaped, escaping_console, json_escaped, visible
 
 if TYPE_CHECKING:  # for the help of a verb they would be loaded in vain
@@ -136,7 +136,8 @@ def say_next_step(step: str) -> None:
 DOCUMENTS_SHOWN = 5
 GAP, WRAPPED_WIDTH = 2, 24  # between columns of a table; of a text that is wrapped, at least
 SHORTEST, LONGEST_SHORTENED = 14, 24  # characters that the narrowest table leaves of an id and of a long key
-_LABELS = {"error": "bold red", "warning": "yellow"}  # that begin a line, and the style a terminal shows them in
+# Labels that begin a line, and the style a terminal shows them in.
+_LABELS = {"error": "bold red", "warning": "yellow", **{name: STATES[name] for name in ("quarantined", "parked")}}
 _BLANK = frozenset({"", "-", "0", "0 B"})
 
 
@@ -182,7 +183,7 @@ def print_table(
     apart: Collection[int] = (),
     minor: Sequence[int] = (),
     whole: bool = False,
-    styles: Mapping[str, str] = MappingProxyType({}),
+    states: Collection[int] = (),
 ) -> None:
     """Print a table: aligned in a terminal, tab-separated in a pipe. `right` are the columns to align right.
 
@@ -192,8 +193,8 @@ def print_table(
     full. So do texts of `apart`, which may hold commands to copy, wrapped by `wrapped`, unless each fits into its row.
     Where that doesn't suffice, each row is printed below the other, a line for each column, every value in full;
     of a table without rows, its headings.
-    `whole` is for tables of data: no column and no value of theirs gives way. A terminal shows cells that are a key of
-    `styles` in its style.
+    `whole` is for tables of data: no column and no value of theirs gives way. Cells of `states` begin with one, which a
+    terminal shows in its colour.
     """
     if not sys.stdout.isatty():
         for row in chain([columns], rows):
@@ -205,7 +206,7 @@ def print_table(
     below = sorted({*paths, *apart})
     fitted = fitted_columns(cells, console.width, shorten=shorten, paths=paths, apart=apart, minor=minor, whole=whole)
     if fitted is None:
-        _print_below_each_other(console, cells, apart)
+        _print_below_each_other(console, cells, apart, states)
         return
     forms = {**dict.fromkeys(shorten, _words_shortened), **dict.fromkeys(paths, path_shortened)}
     shown = [
@@ -214,33 +215,44 @@ def print_table(
     ]
     aligned = ["right" if at in set(right) else "left" for at in fitted]
     if all(at in fitted or _is_blank(cells, at) for at in below):
-        console.print(_grid(shown, tuple(fitted.values()), aligned, styles))
+        console.print(_grid(shown, fitted, aligned, states))
     else:
         for number, (texts, row) in enumerate(zip(shown, cells, strict=True)):
-            console.print(_grid([texts], tuple(fitted.values()), aligned, styles, headed=not number))
+            console.print(_grid([texts], fitted, aligned, states, headed=not number))
             for at in (at for at in below if at not in fitted and row[at] not in _BLANK):
                 for part in wrapped(f"  {row[at]}", console.width) if at in apart else [f"  {row[at]}"]:
-                    console.print(Text(part, "" if number else "bold"), soft_wrap=True, highlight=False)
+                    text = state_text(part) if number and at in states else Text(part, "" if number else "bold")
+                    console.print(text, soft_wrap=True, highlight=False)
     if left_out := [cells[0][number] for number in minor if number not in fitted and not _is_blank(cells, number)]:
         say(f"Too narrow for {', '.join(left_out)}: a wider terminal, a pipe or --json shows everything")
 
 
 def _grid(
     rows: Sequence[Sequence[str]],
-    widths: Sequence[int],
+    widths: Mapping[int, int],
     aligned: Sequence[str],
-    styles: Mapping[str, str],
+    states: Collection[int],
     *,
     headed: bool = True,
 ) -> Table:
-    """Lay rows out in columns of these widths; the first row are the headings, if it is `headed`."""
+    """Lay rows out in columns of these numbers and widths; the first row are the headings, if it is `headed`."""
     grid = Table(box=None, header_style="bold", pad_edge=False, show_header=headed)
-    for heading, width, side in zip(rows[0], widths, aligned, strict=True):
+    for heading, width, side in zip(rows[0], widths.values(), aligned, strict=True):
         # As Text a cell holds no markup.
         grid.add_column(Text(heading), justify="right" if side == "right" else "left", width=width, overflow="fold")
     for row in rows[1:] if headed else rows:
-        grid.add_row(*(Text(value, styles.get(value, "")) for value in row))
+        grid.add_row(
+            *(state_text(value) if at in states else Text(value) for at, value in zip(widths, row, strict=True))
+        )
     return grid
+
+
+def state_text(text: str) -> Text:
+    """A text that begins with a state, this word in its colour."""
+    shown, word = Text(text), re.match(r" *([a-z]+)", text)
+    if word:
+        shown.stylize(STATES.get(word[1], ""), *word.span(1))
+    return shown
 
 
 def fitted_columns(
@@ -332,7 +344,9 @@ def _words_shortened(value: str, width: int) -> str:
     return " ".join(shortened(word, width) for word in value.split(" "))
 
 
-def _print_below_each_other(console: Console, cells: Sequence[Sequence[str]], prose: Collection[int]) -> None:
+def _print_below_each_other(
+    console: Console, cells: Sequence[Sequence[str]], prose: Collection[int], states: Collection[int]
+) -> None:
     """Print each row as a line for each column; those of `prose` are wrapped between words beside their heading."""
     headings = max(map(cell_len, cells[0]))
     if len(cells) == 1:
@@ -345,7 +359,8 @@ def _print_below_each_other(console: Console, cells: Sequence[Sequence[str]], pr
             beside = console.width - headings - GAP
             first, *rest = wrapped(value, max(beside, WRAPPED_WIDTH)) if at in prose else [value]
             for label, part in [(heading, first), *(("", each.strip()) for each in rest)]:
-                line = Text.assemble((label.ljust(headings + GAP), "bold"), part)
+                shown = state_text(part) if label and at in states else Text(part)
+                line = Text.assemble((label.ljust(headings + GAP), "bold"), shown)
                 console.print(line, soft_wrap=True, highlight=False)
 
 

@@ -169,6 +169,7 @@ def print_history(found: Gathered, sums: Mapping[str, Any]) -> None:
         shorten=(6, 7),
         paths=(10,),
         apart=(11,) if explained else (),
+        states=(4,),
         minor=(7, 2, 1, 9, 8, 6, 5),
     )
     states = ", ".join(f"{count:,} {state}" for state, count in sorted(sums["states"].items()))

@@ -9,6 +9,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from sluice_cli.status.html import KINDS
+from sluice_cli.terminal.colours import STATES
 from sluice_cli.terminal.output import (
     column_widths,
     counted,
@@ -19,6 +21,7 @@ from sluice_cli.terminal.output import (
     print_table,
     say,
     say_error,
+    state_text,
     wrapped,
 )
 from sluice_read.values import column_names, far_timestamp, rows_of
@@ -214,7 +217,7 @@ def styled(monkeypatch, capsys, *, terminal=True, **environment):
         monkeypatch.setenv(name, value)
     say_error("it failed", "try again")
     print_line("  warning: an error: of old")
-    print_table(("result", "found"), [("fail", "ok then"), ("ok", "fail")], styles={"fail": "red", "ok": "green"})
+    print_table(("result", "found"), [("fail", "ok then"), ("ok", "fail")], states=(0,))
     shown = capsys.readouterr()
     return shown.err + shown.out
 
@@ -224,6 +227,29 @@ def test_a_terminal_shows_errors_warnings_and_results_in_colour(monkeypatch, cap
     assert "\x1b[1;31merror:\x1b[0m it failed\nnext step: try again\n" in shown
     assert re.search(r"\x1b\[33m *warning:\x1b\[0m an error: of old\n", shown)
     assert "\x1b[31mfail" in shown and "\x1b[32mok" in shown and "\x1b[32mok then" not in shown
+
+
+def test_a_state_has_the_colour_that_the_status_page_gives_it():
+    expected = {"bad": "red", "warn": "yellow"}
+    words = {
+        word: expected[kind.colour] for kind in KINDS if kind.colour in expected for word in kind.words.split(", ")
+    }
+    assert words.items() <= STATES.items()
+
+
+def test_only_the_word_of_a_state_has_its_colour(monkeypatch, capsys):
+    for text, colour in {"halted after 5 failed runs": "red", "paused": "yellow", "Spark is running": ""}.items():
+        assert [(span.start, span.end) for span in state_text(text).spans if span.style] == (
+            [(0, len(text.split()[0]))] if colour else []
+        )
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in {"COLUMNS": "40", "TERM": "xterm"}.items():
+        monkeypatch.setenv(name, value)
+    print_table(
+        ("table", "trouble"), [("a.b", "blocked: the table went back to an older commit")], apart=(1,), states=(1,)
+    )
+    assert "  \x1b[31mblocked\x1b[0m: the table" in capsys.readouterr().out, "below its row, too"
 
 
 def test_a_pipe_and_no_color_show_no_colour(monkeypatch, capsys):
