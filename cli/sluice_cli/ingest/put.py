@@ -27,6 +27,7 @@ from sluice_cli.terminal.output import (
     chosen_target,
     counted,
     human_bytes,
+    key_in_line,
     print_json,
     print_line,
     say,
@@ -124,7 +125,7 @@ def put(
         print_json({**document, "no_rule": [asdict(item) for item in unmatched]})
     else:
         size = human_bytes(sum(item.size for item in uploads))
-        to = f"s3://{target.bronze}" + (f"/{visible(uploads[0].key)}" if len(uploads) == 1 else "")
+        to = key_in_line(f"s3://{target.bronze}" + (f"/{uploads[0].key}" if len(uploads) == 1 else ""))
         print_line(f"{counted(len(uploads), 'object')}, {size}, to {to} in {seconds:.1f} s", whole=to)
         _say_unmatched(unmatched, len(uploads))
         _say_empty([item.key for item in uploads if not item.size and _route(item, configuration).kind == CHANGE_FILE])
@@ -283,7 +284,7 @@ def _say_unmatched(unmatched: Sequence[Unmatched], copied: int) -> None:
         "quarantined if they can't be decoded:"
     )
     for reason, number in reasons.most_common(LEFT_OUT_SHOWN):
-        example = visible(next(item.key for item in unmatched if item.described == reason))
+        example = key_in_line(next(item.key for item in unmatched if item.described == reason))
         names = example if number == 1 else f"{number:,} names, for example {example}"
         say(f"  {visible(reason)}: {names}", whole=example)
     left_out = sum(number for _, number in reasons.most_common()[LEFT_OUT_SHOWN:])

@@ -47,6 +47,7 @@ from sluice_cli.terminal.output import (
     chosen_target,
     counted,
     described_documents,
+    key_in_line,
     print_json,
     print_line,
     print_table,
@@ -245,7 +246,7 @@ def _print(report: AuditReport) -> None:
         print_line("committed: " + ", ".join(f"{n:,} {_PLACES[place]}" for place, n in sorted(report.places.items())))
     print_line(f"{counted(report.parts, 'outcome')} of batches compared with the timelines of their tables")
     for identity, state in report.repaired[:SHOWN]:
-        print_line(f"repaired: {visible(identity.key)} is {state}", whole=visible(identity.key))
+        print_line(f"repaired: {key_in_line(identity.key)} is {state}", whole=key_in_line(identity.key))
     if len(report.repaired) > SHOWN:
         print_line(f"repaired: and {len(report.repaired) - SHOWN:,} more (--json lists all)")
     by_code: dict[str, list[Contradiction]] = {}
@@ -254,7 +255,7 @@ def _print(report: AuditReport) -> None:
     for code, all_found in sorted(by_code.items()):
         print_line(f"{CONTRADICTIONS[code][0]}: {len(all_found):,} ({code})")
         for found in all_found[:SHOWN]:
-            print_line(f"  {_line(found)}", whole=visible(found.object.key) if found.object is not None else "")
+            print_line(f"  {_line(found)}", whole=key_in_line(found.object.key) if found.object else "")
         if len(all_found) > SHOWN:
             print_line(f"  and {len(all_found) - SHOWN:,} more (--json lists all)")
         print_line(f"  next step: {visible(_next_step(code, all_found))}")
@@ -272,7 +273,7 @@ def _next_step(code: str, found: Sequence[Contradiction]) -> str:
 def _line(found: Contradiction) -> str:
     named: tuple[str | None, ...]
     if found.object is not None:
-        named = (found.object.key, found.object.version, found.table, found.batch)
+        named = (key_in_line(found.object.key), found.object.version, found.table, found.batch)
     else:
         named = (found.table, found.batch, found.instant, counted(found.objects, "object") if found.objects else None)
     return "  ".join(visible(value) for value in named if value)

@@ -135,6 +135,7 @@ def say_next_step(step: str) -> None:
 
 DOCUMENTS_SHOWN = 5
 GAP, WRAPPED_WIDTH = 2, 24  # between columns of a table; of a text that is wrapped, at least
+LINE_INDENT = 4  # of a wrapped line, at most
 SHORTEST, LONGEST_SHORTENED = 14, 24  # characters that the narrowest table leaves of an id and of a long key
 # Labels that begin a line, and the style a terminal shows them in.
 _LABELS = {"error": "bold red", "warning": "yellow", **{name: STATES[name] for name in ("quarantined", "parked")}}
@@ -408,6 +409,15 @@ def path_shortened(key: str, length: int) -> str:
     end = key[len(key) - (length - 1) :] if length > 1 else ""
     folder, slash, rest = end.partition("/")
     return f"…/{rest}" if slash else shortened(key, length)
+
+
+def key_in_line(key: str) -> str:
+    """A key in a line of text: whole in a pipe, without folders where a line of the terminal has no room for it.
+
+    `sluice trace` takes both.
+    """
+    shown = visible(key)
+    return path_shortened(shown, escaping_console().width - LINE_INDENT) if sys.stdout.isatty() else shown
 
 
 def is_named(given: str, name: str) -> bool:

@@ -18,7 +18,6 @@ from sluice_aws.hash_keys import HashKeys
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
-from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.known_names import known_table
 from sluice_cli.terminal.output import (
     Json,
@@ -26,7 +25,7 @@ from sluice_cli.terminal.output import (
     chosen_target,
     counted,
     described_documents,
-    path_shortened,
+    key_in_line,
     print_json,
     print_line,
     say,
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 OBJECTS = 1_000
 CHECKED = 3
 VALUE_CHARACTERS = 60
-INDENT = 4  # of a wrapped line
 _POSITION = re.compile(r"\b[0-9]{4}(?:\.[0-9a-f]+)*\.[0-9]{20}\b")  # as `sluice.changes.position.encode` writes it
 
 
@@ -245,7 +243,7 @@ def _print(document: Mapping[str, Any], rows: list[Row | None]) -> None:
         if chapter["truncated_at"]:
             print_line(f"  truncate   at {_positions_shown(chapter['truncated_at'])}: older rows are removed")
         for change in chapter["changes"]:
-            print_line(f"  {change['verdict']:<10} {_change(change)}", whole=_key(change["key"]))
+            print_line(f"  {change['verdict']:<10} {_change(change)}", whole=key_in_line(change["key"]))
             print_line(f"             {_positions_shown(change['why'])}")
         print_line(f"  = {_difference(before, after)}")
         if chapter["table"] is not None:
@@ -254,9 +252,9 @@ def _print(document: Mapping[str, Any], rows: list[Row | None]) -> None:
     if gone is not None:
         _print_forgotten(gone)
     for change in document["waiting"]:
-        print_line(f"\nwaits        {_change(change)}", whole=_key(change["key"]))
+        print_line(f"\nwaits        {_change(change)}", whole=key_in_line(change["key"]))
     for item in document["set_aside"]:
-        key = _key(item["object"])
+        key = key_in_line(item["object"])
         record = f"record {item['record']} of {key}"
         print_line(f"\nquarantined  {record}: {item['code']}: {visible(item['reason'])}", whole=key)
     _say_sources(document)
@@ -281,7 +279,7 @@ def _say_sources(document: Mapping[str, Any]) -> None:
     ):
         found = document[name]
         if found:
-            keys = ", ".join(visible(item["key"]) for item in found[:3])
+            keys = ", ".join(key_in_line(item["key"]) for item in found[:3])
             more = f" and {len(found) - 3:,} more" if len(found) > 3 else ""
             say(f"{counted(len(found), 'object')} {state}: {keys}{more}")
     if not changes:
@@ -308,15 +306,7 @@ def _change(change: Mapping[str, Any]) -> str:
     named = {"c": "create", "u": "update", "d": "delete", "r": "snapshot"}
     operation = named.get(change["op"] or "", change["op"] or ("delete" if change["deleted"] else "row"))
     position = _positions_shown(change["position"])
-    return f"{operation:<8}  {_key(change['key'])} offset {change['offset']}  position {position}"
-
-
-def _key(key: str) -> str:
-    """A key as it is shown: whole in a pipe, without folders where a line of the terminal has no room for it.
-
-    `sluice trace` takes both.
-    """
-    return path_shortened(visible(key), escaping_console().width - INDENT) if sys.stdout.isatty() else visible(key)
+    return f"{operation:<8}  {key_in_line(change['key'])} offset {change['offset']}  position {position}"
 
 
 def _positions_shown(text: str) -> str:

@@ -18,6 +18,7 @@ from sluice_cli.terminal.output import (
     chosen_target,
     counted,
     described_documents,
+    key_in_line,
     print_json,
     print_line,
     say_skipped,
@@ -166,7 +167,7 @@ def _print(found: Verified) -> None:
     if len(found.disagreements) > SHOWN:
         print_line(f"and {len(found.disagreements) - SHOWN:,} more (--json lists all)")
     for key, code in found.unread[:SHOWN]:
-        print_line(f"unread: {visible(key)}: {code}", whole=visible(key))
+        print_line(f"unread: {key_in_line(key)}: {code}", whole=key_in_line(key))
     if len(found.unread) > SHOWN:
         print_line(f"unread: and {len(found.unread) - SHOWN:,} more (--json lists all)")
     if found.disagreements:

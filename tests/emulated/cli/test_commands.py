@@ -87,6 +87,14 @@ def test_put_keeps_paths_inside_a_folder_and_the_name_of_a_file(stack, tmp_path,
     assert found["Body"].read() == b"12"
 
 
+def test_put_in_a_narrow_terminal_prints_the_end_of_a_long_key(stack, tmp_path, monkeypatch, capsys):
+    (tmp_path / "one.avro").write_bytes(b"4")
+    to_a_terminal(monkeypatch)
+    assert run(["put", "one.avro", "--prefix", f"topics/{'f' * 70}/year=2026"]) == 0
+    lines = unstyled(capsys.readouterr().out)
+    assert "…/year=2026/one.avro" in lines[0] and max(map(len, lines)) <= 80
+
+
 def test_put_prints_the_key_that_a_single_file_gets(stack, tmp_path, capsys):
     (tmp_path / "one.avro").write_bytes(b"4")
     assert run(["put", "one.avro"]) == 0

@@ -19,7 +19,7 @@ from sluice.ledger import keys as items
 from sluice.ledger.records import AdmittedObject, Decision
 from sluice.silver_keys import manifest_key, outcome_key
 from sluice_cli.main import run
-from sluice_cli.terminal.output import path_shortened
+from sluice_cli.terminal.output import LINE_INDENT, path_shortened
 from sluice_cli.trace import row, row_life
 from sluice_cli.trace.row_changes import FoundChange
 from sluice_read.moments import iso, ms_of
@@ -864,5 +864,5 @@ def test_a_terminal_shows_no_broken_word_in_the_prose_of_verbs(traced, capsys, m
         out = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
         long = [line.strip() for line in out.splitlines() if len(line) > 60 and " " in line.strip()]
         assert {line for line in long if line != key} == set(), command
-        named = (key, path_shortened(key, 60 - row.INDENT))
+        named = (key, path_shortened(key, 60 - LINE_INDENT))
         assert any(each in out for each in named) or key not in in_pipe[command[0]], command

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from builders import to_a_terminal
 
 from sluice_cli.status.html import KINDS
 from sluice_cli.terminal.colours import STATES
@@ -17,6 +18,7 @@ from sluice_cli.terminal.output import (
     human_age,
     human_bytes,
     is_named,
+    key_in_line,
     print_line,
     print_table,
     say,
@@ -341,6 +343,15 @@ def test_prose_in_a_terminal_is_wrapped_between_words(monkeypatch, capsys):
     first, *rest = capsys.readouterr().out.splitlines()
     assert first.startswith("  every") and rest and all(line.startswith("    ") for line in rest)
     assert all(len(line) <= 40 for line in (first, *rest)) and " ".join([first, *rest]).split() == PROSE.split()
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_a_key_in_a_line_gives_up_folders_where_the_terminal_would_break_it(monkeypatch, width):
+    key = "s3://bronze/topics/tickit.ecomm.sale/year=2026/month=11/day=21/tickit.ecomm.sale+0+0000002985.avro"
+    assert key_in_line(key) == key
+    to_a_terminal(monkeypatch, width)
+    shown = "…/year=2026/month=11/day=21/tickit.ecomm.sale+0+0000002985.avro"
+    assert key_in_line(key) == (shown if width == 80 else key)
 
 
 def test_a_table_without_rows_shows_its_headings_in_a_narrow_terminal(monkeypatch, capsys):
