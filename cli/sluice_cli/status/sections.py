@@ -259,7 +259,7 @@ def _traces(reason: Mapping[str, Any], command: CommandLine) -> Cell:
     keys = reason.get("examples", ())
     shown: list[Node] = [shell(command("trace", key)) for key in keys]
     if len(keys) == 1 and reason.get("objects", 1) > 1:
-        shown.append(tag("small", f"{reason['objects']:,} versions of this key", class_="faint"))
+        shown.append(tag("small", f" {reason['objects']:,} versions of this key", class_="faint"))
     return Cell(joined(*shown), "long", empty=not shown)
 
 
