@@ -550,7 +550,7 @@ NOTED_BASE = "nationality=German/feb5f1dd-89fa-4e77-82b7-be2bbb53da9c-2_0-61-68_
         ("moma.works", DELTA_BASE, LOADED),
     ],
 )
-def test_a_deleted_file_of_the_commit_that_a_read_sees_is_an_error_and_no_empty_answer(own, table, gone, as_of):
+def test_a_deleted_file_of_the_commit_that_is_read_is_an_error(own, table, gone, as_of):
     place, folder = own
     stored = table.removesuffix("_ro")
     (folder / stored.replace(".", "/") / gone).unlink()
@@ -586,7 +586,7 @@ def test_a_file_of_a_commit_that_is_newer_than_the_listing_is_not_missed(own, mo
     assert opened.instant == (ARTISTS_LOADED if how == "completed" else ARTISTS_MOVED)
 
 
-def test_files_that_a_cleaning_deleted_while_they_were_listed_are_looked_for_in_the_newer_commit(own, monkeypatch):
+def test_files_that_a_cleaning_deletes_meanwhile_are_looked_for_in_the_newer_commit(own, monkeypatch):
     place, folder = own
     table = folder / "moma" / "artists"
     commit, late = table / ".hoodie" / f"{ARTISTS_MOVED}.commit", table / ".hoodie" / "late"
