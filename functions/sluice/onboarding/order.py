@@ -32,7 +32,8 @@ def order_of_operations(sample: TopicSample, writer: WriterSchema, key: Sequence
         return Choice((sequence,), CERTAIN, ("the change sequence of AWS DMS",))
     if not lacks_order(sample, writer):
         return None
-    return Choice((), AMBIGUOUS, (_NOTHING,), tuple((name,) for name in possible_positions(sample.rows, writer, key)))
+    could = possible_positions(sample.rows, writer, key)
+    return Choice((), AMBIGUOUS, (_NOTHING,), tuple((name,) for name in could))
 
 
 def order_of_repeats(sample: TopicSample, writer: WriterSchema, key: Sequence[str]) -> Choice | None:
@@ -54,28 +55,39 @@ def unordered_keys(sample: TopicSample, writer: WriterSchema, key: Sequence[str]
     return sum(len({place for place, _ in rows}) > 1 and len({row for _, row in rows}) > 1 for rows in found)
 
 
-def positions_of_keys(rows: Sequence[SampledRow], writer: WriterSchema, key: Sequence[str]) -> tuple[str, ...]:
-    """The columns that tell the order of the rows of each key: whole numbers or points in time that differ."""
+def positions_of_keys(
+    rows: Sequence[SampledRow], writer: WriterSchema, key: Sequence[str], *, loaded: bool = False
+) -> tuple[str, ...]:
+    """The columns that tell the order of the rows of each key: whole numbers or points in time that differ.
+
+    With `loaded`, rows of a full load may lack them.
+    """
     several = [found for found in rows_of_keys(key, rows, writer.row.names) if len({row for _, row in found}) > 1]
     return tuple(
         column.name
         for at, column in enumerate(writer.row.columns)
         if column.name not in key
         and all(len({row[at] for _, row in found}) == len({row for _, row in found}) for found in several)
-        and _orders(column, rows)
+        and _orders(column, _having(column.name, rows) if loaded else rows)
     )
 
 
 def possible_positions(rows: Sequence[SampledRow], writer: WriterSchema, key: Sequence[str]) -> tuple[str, ...]:
-    """The columns that could order rows: whole numbers or points in time, in each row another one, or of each key."""
-    different = distinct_values(writer.row.names, rows)
-    found = tuple(
-        column.name
-        for column in writer.row.columns
-        if distinct_values((column.name,), rows) == different > 1 and _orders(column, rows)
-    )
-    repeated = distinct_values(key, rows) < different
-    return (found or (positions_of_keys(rows, writer, key) if repeated else ()))[:SHOWN]
+    """The columns that could order operations: whole numbers or points in time, in each another one, or of each key."""
+
+    def fits(column: Column) -> bool:
+        having = _having(column.name, rows)
+        different = distinct_values(writer.row.names, having)
+        return distinct_values((column.name,), having) == different > 1 and _orders(column, having)
+
+    found = tuple(column.name for column in writer.row.columns if column.name not in key and fits(column))
+    repeated = distinct_values(key, rows) < distinct_values(writer.row.names, rows)
+    return (found or (positions_of_keys(rows, writer, key, loaded=True) if repeated else ()))[:SHOWN]
+
+
+def _having(name: str, rows: Sequence[SampledRow]) -> Sequence[SampledRow]:
+    """The rows that have a value of a column: those of a full load lack the position of its changes."""
+    return [row for row in rows if row.values.get(name) not in (None, "")]
 
 
 def not_a_position(names: Sequence[str], rows: Sequence[SampledRow], writer: WriterSchema) -> str | None:
@@ -83,9 +95,7 @@ def not_a_position(names: Sequence[str], rows: Sequence[SampledRow], writer: Wri
     if writer.of_changes:
         return "changes of a log have a source position, and need none"
     for column in writer.row.columns:
-        if column.name in names and not _orders(
-            column, [row for row in rows if row.values.get(column.name) not in (None, "")]
-        ):
+        if column.name in names and not _orders(column, _having(column.name, rows)):
             return f"{column.name} holds other values than whole numbers, dates and timestamps"
     return None
 
@@ -95,7 +105,7 @@ def _orders(column: Column, rows: Sequence[SampledRow]) -> bool:
         check_position_column(column)
         for row in rows:
             encode_capture_order(0, [column], [row.values.get(column.name)], 0)
-    except (Incompatible, Unordered):
+    except (Incompatible, Unordered, TypeError):  # of a value that another schema gives its own type
         return False
     return True
 

@@ -287,7 +287,7 @@ def test_repeated_keys_that_no_column_orders_are_noted(stack, capsys):
         waiting_rows(stack, number, {"id": 1, "name": name})
     assert run(["config", "discover", "--json", "--key", "shop.orders=id"]) == 0
     (found,) = describe(capsys)["proposals"]
-    assert "position" not in found or found["position"] is None
+    assert found["position"] is None
     assert any("repeat 1 value of id, and nothing orders these rows: no column" in note for note in found["notes"])
 
 
@@ -309,6 +309,24 @@ def test_a_chosen_position_must_be_able_to_order(parked, capsys):
     capsys.readouterr()
     assert run([*chosen, "tickit.ems.venue=venueid"]) == 1
     assert "changes of a log have a source position" in capsys.readouterr().err
+
+
+def test_a_number_that_a_full_load_lacks_is_a_candidate_for_the_position(stack, capsys, tmp_path):
+    waiting_rows(stack, 1, {"Op": "U", "id": 1, "seq": 7}, {"Op": "D", "id": 2, "seq": 8})
+    waiting_rows(stack, 2, *({"id": id} for id in (1, 2)))
+    assert run(["config", "discover", "--json", "--key", "shop.orders=id"]) == 1
+    assert describe(capsys)["proposals"][0]["position"]["alternatives"] == [["seq"]]
+    file = tmp_path / "tables.yaml"
+    file.write_text(ORDERS % "id, delete_when: {column: Op, values: [D]}")
+    assert run(["config", "check", str(file), "--waiting"]) == 0
+    assert "name the column that does in `position`, such as seq" in capsys.readouterr().err
+
+
+def test_a_column_that_was_a_number_and_then_text_orders_nothing(stack, capsys):
+    waiting_rows(stack, 1, {"id": 1, "a": "text"})
+    waiting_rows(stack, 2, {"id": 1, "a": 1})
+    assert run(["config", "discover", "--json", "--key", "shop.orders=id"]) == 0
+    assert describe(capsys)["proposals"][0]["position"] is None
 
 
 ORDERS = "tables: [{topic: shop.orders, table: shop.orders, record_key: %s}]"
