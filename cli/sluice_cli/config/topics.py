@@ -248,7 +248,7 @@ def sample_topic(
             problems.setdefault(each.problem, []).append(each.record.id.key)
     sound = [each for each in read if each.found is not None]
     samples = [(each.record.id.key, each.found) for each in sound if each.found is not None]
-    writer, rows, inferred = _understood(samples, problems)
+    writer, rows, inferred, lacked = _understood(samples, problems)
     fields, file = _keys(objects, [each.record for each in sound][-KEYED:])
     return TopicSample(
         topic,
@@ -266,6 +266,7 @@ def sample_topic(
         tuple(f"{problem}{_where(keys)}" for problem, keys in problems.items()),
         partly=sum(not sample.whole for _, sample in samples),
         delimiter=next((sample.delimiter for _, sample in samples if sample.delimiter is not None), None),
+        lacked=lacked,
     )
 
 
@@ -290,24 +291,28 @@ def _read(objects: Objects, chosen: Sequence[WaitingObject], reach: Reach, csv: 
 
 def _understood(
     samples: Sequence[tuple[str, ObjectSample]], problems: dict[str, list[str]]
-) -> tuple[WriterSchema | None, tuple[SampledRow, ...], bool]:
-    """Return the writer schema of samples by key, the rows, and whether the schema is inferred.
+) -> tuple[WriterSchema | None, tuple[SampledRow, ...], bool, frozenset[str]]:
+    """Return the writer schema of samples by key, the rows, whether the schema is inferred, and columns that some lack.
 
     The schema is the newest one, with the columns that only others have: a full load of AWS DMS lacks those of its
     changes, and may be admitted after them. Adds the problems with schemas to `problems`, with the keys of each.
     """
     rows: list[SampledRow] = []
     newest: WriterSchema | None = None
+    writers = []
     bare = [record for _, sample in samples if sample.schema is None for record in sample.records]
     inferred = _tried(_inferred, bare, problems) if bare else None
     for number, (key, sample) in enumerate(samples):
         writer = inferred if sample.schema is None else _tried(_written, sample.schema, problems, key)
         if writer is None:
             continue
+        writers.append(writer)
         newest = writer if newest is None else _with_columns(writer, newest)
         found = (sampled_row(record, writer) for record in sample.records)
         rows += [row if any(row.place) else replace(row, place=(number,)) for row in found if row is not None]
-    return newest, tuple(rows), newest is not None and writer is inferred
+    names = {name for each in writers for name in each.row.names}
+    lacked = frozenset(name for name in names if not all(name in each.row.names for each in writers))
+    return newest, tuple(rows), newest is not None and writers[-1] is inferred, lacked
 
 
 def _with_columns(writer: WriterSchema, others: WriterSchema) -> WriterSchema:

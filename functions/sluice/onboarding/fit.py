@@ -74,6 +74,7 @@ def misfits(sample: TopicSample, config: TableConfig) -> tuple[Misfit, ...]:
     ruled_sample, writer = _ruled(sample, sample.writer, config)
     return (
         *_absent_columns(sample.writer, writer, config),
+        *_lacked_columns(sample, config),
         *_position_of_changes(writer, config),
         *_unordered(ruled_sample, writer, config),
         *_shared_key(ruled_sample, writer, config),
@@ -256,6 +257,14 @@ def _absent_columns(source: WriterSchema, writer: WriterSchema, config: TableCon
         for name in columns:
             if writer.row.column(name) is None:
                 yield _no_column(setting, name, waiting, writer.row.names)
+
+
+def _lacked_columns(sample: TopicSample, config: TableConfig) -> Iterator[Misfit]:
+    """Name the columns that each object must have, and that only some of those that wait have."""
+    lacked = {config.columns.table_name(name) for name in sample.lacked}
+    for setting, columns in _named(config).items():
+        for name in lacked.intersection(columns) if _EFFECTS.get(setting) == _REFUSED else ():
+            yield Misfit(f"{setting}: some of the objects that wait lack {name}", setting, _REFUSED)
 
 
 def _no_column(setting: str, name: str, of: str, columns: Sequence[str]) -> Misfit:

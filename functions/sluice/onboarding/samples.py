@@ -41,7 +41,8 @@ class TopicSample:
     are the fields of the Kafka keys in `key_file`, which the sink wrote beside the values. `problems` says what could
     not be read, and in which object. `layout` says whose the objects' names are where they tell no topic; `key_pattern`
     and `format` read them. `nested` are the topics whose keys the pattern fits too. `delimiter` is what seems to
-    stand between the values of CSV, where that is not a comma.
+    stand between the values of CSV, where that is not a comma. `lacked` are the
+    columns of `writer` that some of the objects' own schemas lack.
     """
 
     topic: str
@@ -63,6 +64,7 @@ class TopicSample:
     partly: int = 0
     nested: tuple[str, ...] = ()
     delimiter: str | None = None
+    lacked: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

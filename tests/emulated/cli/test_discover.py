@@ -322,6 +322,17 @@ def test_a_number_that_a_full_load_lacks_is_a_candidate_for_the_position(stack, 
     assert "name the column that does in `position`, such as seq" in capsys.readouterr().err
 
 
+def test_a_column_of_the_rule_that_only_some_objects_lack_is_marked_by_a_push(stack, capsys, tmp_path):
+    waiting_rows(stack, 1, {"Op": "U", "id": 1, "seq": 7}, {"Op": "D", "id": 2, "seq": 8})
+    waiting_rows(stack, 2, {"id": 1})
+    file = tmp_path / "tables.yaml"
+    file.write_text(ORDERS % "id, delete_when: {column: Op, values: [D]}, position: seq")
+    assert run(["config", "push", str(file)]) == 2
+    shown = " ".join("".join(capsys.readouterr()).split())
+    assert "position: some of the objects that wait lack seq: objects without it are quarantined" in shown
+    assert "lack Op" not in shown, "rows of a full load have none"
+
+
 def test_a_column_that_was_a_number_and_then_text_orders_nothing(stack, capsys):
     waiting_rows(stack, 1, {"id": 1, "a": "text"})
     waiting_rows(stack, 2, {"id": 1, "a": 1})
