@@ -222,6 +222,11 @@ def test_top_looks_once_where_nobody_watches(stack, capsys):
     assert '"waiting": 1' in capsys.readouterr().out
 
 
+def test_top_counts_no_batches_of_a_run_that_died():
+    shown = {state: top_command._run("run-1", {"state": state, "batches": 0}, NOW) for state in ("lapsed", "released")}
+    assert (shown["lapsed"]["batches"], shown["released"]["batches"]) == (None, 0)
+
+
 def test_top_looks_again_until_ctrl_c_and_leaves_its_last_look(stack, monkeypatch):
     screens, sleeps = io.StringIO(), []
     console = Console(file=screens, force_terminal=True, width=100, height=30)
