@@ -96,20 +96,30 @@ class Home:
         (self.path / ENDED_FILE).write_text(f"{at.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC", encoding="utf-8")
 
     def lost(self) -> str | None:
-        """What is lost since the last stack's emulator ended unexpectedly; None after a regular end."""
+        """What is lost since the last stack or its emulator ended unexpectedly; None after a regular end."""
+        gone = "Its buckets, tables and ledger were in its memory and are gone with it" + (
+            ", but for what `--keep` kept before: `sluice local up` restores that" if self.has_kept() else ""
+        )
         ended = self.path / ENDED_FILE
         if not ended.exists():
-            return None
+            if not self.file.exists() or self.owner() is not None:
+                return None
+            return (
+                f"The last stack was killed, or the machine stopped. {gone}. "
+                "`sluice local down --keep` keeps them across a regular stop"
+            )
         logs = " and ".join(str(log) for log in (self.path / f"{ENDED_FILE}.log", self.log) if log.exists())
         return (
-            f"The emulator of the last stack ended unexpectedly at {ended.read_text(encoding='utf-8')}. Its buckets, "
-            f"tables and ledger were in its memory and are gone with it. Its output is in {logs}. "
+            f"The emulator of the last stack ended unexpectedly at {ended.read_text(encoding='utf-8')}. {gone}. "
+            f"Its output is in {logs}. "
             "`sluice local down --keep` keeps them across a regular stop"
         )
 
     def forget_lost(self) -> None:
-        """Remove the note of `note_lost`, after it was shown to whoever starts a stack."""
+        """Remove what `lost` tells from, after it was shown to whoever starts a stack."""
         (self.path / ENDED_FILE).unlink(missing_ok=True)
+        if self.owner() is None:
+            self.file.unlink(missing_ok=True)
 
     def await_release(self) -> None:
         """Wait until no process owns the folder."""
