@@ -20,7 +20,7 @@ from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.settings import NO_RELEASE
-from sluice_aws.stack import Target
+from sluice_aws.stack import LOCAL, Target
 from sluice_cli.errors import BucketElsewhere
 from sluice_cli.ingest.blocked import step_of
 from sluice_cli.ingest.set_aside import in_quarantine
@@ -43,6 +43,7 @@ from sluice_cli.terminal.output import (
 )
 
 RELEASES = "emr-7."
+_ANEW = "End this stack with `sluice local down --yes`, and start another with `sluice local up`"
 ANNOUNCED_WITHIN_MS = 3_600_000  # the stream takes a second, its retries minutes, reconcile runs every 15 minutes
 
 
@@ -177,11 +178,25 @@ def _places(target: Target) -> Iterator[Finding]:
             yield Finding(about, OK, f"{bucket} exists")
         else:
             yield _far(about, bucket, target)
-    state = target.client("dynamodb").describe_table(TableName=target.ledger_table)["Table"]["TableStatus"]
+    dynamodb = target.client("dynamodb")
+    try:
+        state = dynamodb.describe_table(TableName=target.ledger_table)["Table"]["TableStatus"]
+    except dynamodb.exceptions.ResourceNotFoundException:
+        yield Finding("ledger", FAIL, f"{target.ledger_table} is gone: nothing works without it", _ledger_step(target))
+        return
     if state == "ACTIVE":
         yield Finding("ledger", OK, f"{target.ledger_table} is active")
     else:
         yield Finding("ledger", FAIL, f"{target.ledger_table} is {state}", "Nothing is admitted until it is ACTIVE")
+
+
+def _ledger_step(target: Target) -> str:
+    if target.kind == LOCAL:
+        return _ANEW
+    return (
+        "Restore it under the same name from DynamoDB's system backup of the deleted table, with the stack's stream "
+        "and settings; then pause every lane, `sluice rebuild ledger`, and `sluice resume`"
+    )
 
 
 def _application(target: Target) -> Iterator[Finding]:
@@ -226,7 +241,7 @@ def _release(target: Target) -> Iterator[Finding]:
             "release",
             FAIL,
             f"{release} is set, but missing from s3://{target.artifacts}",
-            "`make deploy` uploads it",
+            _ANEW if target.kind == LOCAL else "`make deploy` uploads it",
         )
     else:
         yield Finding("release", OK, release)

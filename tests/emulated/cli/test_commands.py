@@ -670,6 +670,13 @@ def test_doctor_fails_an_unversioned_bucket(stack, capsys):
     assert "keeps no versions" in capsys.readouterr().out
 
 
+def test_doctor_says_what_brings_back_a_deleted_ledger(stack, capsys):
+    stack.dynamodb.delete_table(TableName="s-ledger")
+    assert run(["doctor", "--json"]) == 1
+    (found,) = (item for item in describe(capsys) if item["about"] == "ledger")
+    assert found["found"].startswith("s-ledger is gone") and "`sluice rebuild ledger`" in found["advice"]
+
+
 @pytest.fixture
 def went_back(stack, tables, capsys):
     """A table whose last commit in the ledger is gone from silver, which holds an earlier one."""
