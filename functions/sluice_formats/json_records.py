@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
@@ -19,8 +20,10 @@ from sluice.config.limits import Limits
 from sluice.errors import EmptyObject, SluiceError
 from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice.schema.avro_types import NamedTypes
+from sluice.schema.capture_order import moment_nanos
+from sluice.schema.columns import TIMESTAMP_NANOS
 from sluice.schema.connect import avro_form
-from sluice.schema.temporal import days_of
+from sluice.schema.temporal import days_of, timestamp_text
 from sluice_formats import json_lines
 from sluice_formats.errors import DamagedJson, NotJsonLines, SchemaNotInferred, UndecodableValue
 from sluice_formats.json_schema import METADATA, NUMBER_TEXT, Inference
@@ -117,18 +120,22 @@ def _form(schema: Mapping[str, Any] | None, inferred: str | None) -> tuple[Write
 @lru_cache(maxsize=256)
 def _understood(text: str) -> tuple[WriterSchema, RecordForm]:
     schema = json.loads(text)
-    return read_writer_schema(schema), RecordForm(schema)
+    writer = read_writer_schema(schema)
+    return writer, RecordForm(schema, untyped=writer.untyped)
 
 
 _Convert = Callable[[Any], Any]
 _DATES = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
+_ZONED = "io.debezium.time.ZonedTimestamp"
+_WRITTEN = re.compile(r"[+-]?\d{4,9}-\d\d-\d\dT.*(?:Z|[+-]\d\d:\d\d)|-?infinity", re.S)  # as Debezium writes it
 MAX_EXPONENT = 400  # of a number that becomes a decimal: more can't fit, and 10 ** 10**9 takes forever
 
 
 class RecordForm:
-    """Converts the records of one schema (Avro form) in place."""
+    """Converts the records of one schema (Avro form) in place. Those of an `untyped` one have types of the rule."""
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
+    def __init__(self, schema: Mapping[str, Any], *, untyped: bool = False) -> None:
+        self._untyped = untyped
         self._types = NamedTypes(schema)
         self._names = frozenset(field["name"] for field in schema["fields"])
         self._absent: dict[str, Any] = dict.fromkeys(self._names)
@@ -168,6 +175,8 @@ class RecordForm:
             return _boolean
         if avro.get("connect.name") == METADATA:
             return None
+        if base == "string" and self._untyped and avro.get("connect.name") == _ZONED:
+            return _moment
         if base == "string":
             return _text if avro.get("connect.name") in (JSON_TEXT, NUMBER_TEXT) else _string
         if base == "array":
@@ -262,6 +271,18 @@ def _integer(value: Any) -> int:
 def _days(value: Any) -> int:
     """Days since 1970-01-01, from a number or an ISO 8601 date."""
     return _integer(value) if type(value) is not str else days_of(value)
+
+
+def _moment(value: Any) -> str:
+    """A point in time in ISO 8601 as Debezium writes it: with T, and in UTC where it names no zone, as in CSV.
+
+    Other text stays: its row is set aside where all text of the column is looked at.
+    """
+    text = _string(value)
+    try:
+        return text if _WRITTEN.fullmatch(text) else timestamp_text(moment_nanos(text), TIMESTAMP_NANOS)
+    except ValueError:
+        return text
 
 
 def _boolean(value: Any) -> bool:

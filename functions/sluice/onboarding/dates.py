@@ -22,7 +22,7 @@ _DAYS = range(3_652, 47_482)
 _SECOND = 315_532_800, 7_258_118_400
 _UNITS = {"timestamp_millis": 10**3, "timestamp_micros": 10**6, "timestamp_nanos": 10**9}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_ZONED = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)")
+_ZONED = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?")
 
 
 def likely_types(sample: TopicSample, writer: WriterSchema) -> Mapping[str, str]:

@@ -677,3 +677,19 @@ def test_every_recorded_json_object_is_read_with_its_kafka_offsets(name: str) ->
         if "(" not in found["key"]:
             assert rows[0]["_sluice_offset"] == route.offset
     assert len(set(offsets)) == len(offsets) == 175
+
+
+@pytest.mark.parametrize(
+    "text, stored",
+    [
+        ("2026-11-01T10:00:00Z", "2026-11-01T10:00:00Z"),
+        ("2026-11-01 10:00:00+02", "2026-11-01T08:00:00.000000Z"),
+        ("2026-11-01 10:00:00Z", "2026-11-01T10:00:00.000000Z"),
+        ("2026-11-01T10:00:00.5", "2026-11-01T10:00:00.500000Z"),
+        ("2026-11-01 10:00", "2026-11-01T10:00:00.000000Z"),
+    ],
+)
+def test_a_declared_timestamp_may_be_any_text_of_iso_8601(text: str, stored: str) -> None:
+    body = json.dumps({"order_id": 1, "at": text}).encode()
+    (row,) = json_rows(body, config("order_id", json_types={"at": "zoned_timestamp"}))
+    assert row["at"] == stored

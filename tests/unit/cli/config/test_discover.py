@@ -394,6 +394,7 @@ def test_days_of_a_large_table_are_no_warning_of_many_partitions():
         ("created", [1_795_228_941_924_123_456], "timestamp_nanos"),
         ("born", ["1980-01-31", "1999-12-01"], "date"),
         ("seen", ["2026-05-01T10:00:00Z", "2026-05-01T10:00:00.5+02:00"], "zoned_timestamp"),
+        ("seen", ["2026-05-01 10:00:00", "2026-05-01T10:00:00.5"], "zoned_timestamp"),
         ("born", ["1980-01-31", "unknown"], None),
         ("price_date", [3, 19_700], None),
         ("updated_at", [True], None),
