@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from sluice.changes.position import OFFSET_ONLY
 from sluice.names import COLUMN, NAME
 from sluice.onboarding.dates import likely_types
-from sluice.onboarding.fit import unmarked_operations
+from sluice.onboarding.fit import stay_alive, unmarked_deletions, unmarked_operations
 from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, SHOWN, Choice, counted, record_key
 from sluice.onboarding.order import not_a_position, note_on_order, order_of_operations, order_of_repeats
 from sluice.onboarding.samples import (
@@ -113,6 +113,8 @@ def propose(
         notes = _notes(sample, writer, key_columns)
     if marked is not None:
         notes.append(f"{marked[0]} holds operations: rows with {' or '.join(marked[1])} are deletions")
+    elif writer is not None and (flagged := unmarked_deletions(sample, writer)) is not None:
+        notes.append(stay_alive(*flagged))
     choices = {"table": table, "record_key": key, "partition_by": partition}
     order = None
     if writer is not None:

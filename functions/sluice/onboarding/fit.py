@@ -11,8 +11,8 @@ from sluice.changes.hidden_columns import colliding
 from sluice.config.delete_when import are_operations, deletions_among, operation_columns
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
-from sluice.config.table import TableConfig
-from sluice.config.values import PLACEHOLDER
+from sluice.config.table import IGNORE, TableConfig
+from sluice.config.values import PLACEHOLDER, mark_text
 from sluice.names import did_you_mean, meant_name, stored_name
 from sluice.onboarding.keys import ROWS_ENOUGH, SHOWN, counted
 from sluice.onboarding.order import lacks_order, positions_of_keys, possible_positions, unordered_keys
@@ -33,6 +33,8 @@ from sluice.schema.concealment import ruled, unknown_columns
 
 COLUMNS, EXPECT, DELETE_WHEN, RECORD_KEY = "columns", "expect", "delete_when", "record_key"
 _ROWS_OF_A_KEY = 4  # plain rows of a value on average, from which on it is doubted to be a key
+_DELETED = re.compile(r"(?:^|_)(?:is_?)?deleted$|^isDeleted$", re.I)
+_FLAGS = frozenset(("true", "false"))
 _NEAR = 0.8  # by difflib: the likeness from which on a name is taken for a misspelt one
 TOPICS_NAMED = 10  # topics without objects that are named one by one
 # What becomes of objects where a setting names a column that they lack.
@@ -235,6 +237,18 @@ def unmarked_operations(sample: TopicSample, writer: WriterSchema) -> tuple[str,
     return None
 
 
+def unmarked_deletions(sample: TopicSample, writer: WriterSchema) -> tuple[str, tuple[str, ...]] | None:
+    """Return the column of plain rows that seems to say by true and false whether a row is deleted; None without one.
+
+    With it come the values that say so, as a rule's `delete_when` names them.
+    """
+    for name in writer.row.names if writer.shape == PLAIN else ():
+        texts = {mark_text(row.values.get(name)) for row in sample.rows} - {None, ""}
+        if _DELETED.search(name) and texts and all(text is not None and text.lower() in _FLAGS for text in texts):
+            return name, tuple(sorted(text for text in texts if text and text.lower() == "true")) or ("true",)
+    return None
+
+
 def _named(config: TableConfig) -> dict[str, Sequence[str]]:
     """The table's columns that a rule names by setting, but for `expect`, in which case doesn't count."""
     return {
@@ -389,10 +403,20 @@ def _of_snapshots(sample: TopicSample, writer: WriterSchema, config: TableConfig
     return () if sample.offsets_named else sample.rows
 
 
+def stay_alive(column: str, values: Sequence[str]) -> str:
+    """Say of a column that seems to mark deletions what becomes of them, and what a rule needs."""
+    written = [text if text == "true" else f'"{text}"' for text in values]  # YAML reads True as true
+    marks = f"`delete_when: {{column: {column}, values: [{', '.join(written)}]}}`"
+    return f"{column} seems to mark deleted rows, which stay visible without {marks}"
+
+
 def _operations(sample: TopicSample, source: WriterSchema, writer: WriterSchema, config: TableConfig) -> Iterator[str]:
     rule = config.delete_when
     if config.append_only or not rule.on or rule.marks and writer.row.column(rule.column or ""):
         return
+    deletions_flagged = unmarked_deletions(sample, source)
+    if deletions_flagged is not None and config.delete_mode != IGNORE:
+        yield stay_alive(*deletions_flagged)
     found = unmarked_operations(sample, source)
     if found is not None:
         column, deletions = found

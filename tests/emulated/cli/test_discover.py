@@ -333,6 +333,27 @@ def test_a_column_of_the_rule_that_only_some_objects_lack_is_marked_by_a_push(st
     assert "lack Op" not in shown, "rows of a full load have none"
 
 
+@pytest.mark.parametrize(
+    "column, value, hinted",
+    [
+        ("_fivetran_deleted", "true", True),
+        ("is_deleted", False, True),
+        ("deleted", "3", False),
+        ("undeleted", True, False),
+    ],
+)
+def test_a_column_that_seems_to_mark_deletions_is_named(stack, capsys, tmp_path, column, value, hinted):
+    waiting_rows(stack, 1, {"id": 1, column: value})
+    hint = f"{column} seems to mark deleted rows, which stay visible without `delete_when: {{column: {column}, values"
+    run(["config", "discover", "--json"])
+    assert any(hint in note for note in describe(capsys)["proposals"][0]["notes"]) == hinted
+    file = tmp_path / "tables.yaml"
+    for more, warned in (("", hinted), (f", delete_when: {{column: {column}, values: [true]}}", False)):
+        file.write_text(ORDERS % f"id, position: id{more}")
+        assert run(["config", "check", str(file), "--waiting"]) == 0
+        assert (f"{hint}: [true]}}`" in capsys.readouterr().err) == warned
+
+
 def test_a_column_that_was_a_number_and_then_text_orders_nothing(stack, capsys):
     waiting_rows(stack, 1, {"id": 1, "a": "text"})
     waiting_rows(stack, 2, {"id": 1, "a": 1})
