@@ -226,7 +226,7 @@ def evolve_table(
                 f"The position column {name} is not a column of this schema",
                 column=name,
                 types=["", "absent"],
-                next_step=_correct("position") if before is None else "Let the source write the column with every row",
+                next_step=_written_with_every_row(config, correct=before is None),
             )
         check_position_column(column)
     marking = row.column(config.delete_when.column or "")
@@ -306,6 +306,17 @@ def _without_position(config: TableConfig, *, fixed: bool) -> str:
         "These changes are ordered by their source position, without `position`. Rebuild the table: `sluice pause "
         f"{config.lane}`, `sluice rebuild table {config.table}`, take `position` out of the rule in tables.yaml, "
         f"`sluice config push`, `sluice resume {config.lane}`, then {retry}"
+    )
+
+
+def _written_with_every_row(config: TableConfig, *, correct: bool) -> str:
+    """What to do about an object without the position column, which another object of the table may have."""
+    loaded = ", empty in those of a full load" if config.delete_when.marks else ""
+    write = f"et the source write the column with every row{loaded}"
+    return (
+        f"L{write}, and upload the object again"
+        if not correct
+        else (f"{_correct('position')}. If other objects have the column, l{write}, and upload the object again")
     )
 
 

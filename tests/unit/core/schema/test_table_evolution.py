@@ -3,6 +3,7 @@
 import pytest
 from builders import flattened
 
+from sluice.config.delete_when import DeleteWhen
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.table import FREEZE, TableConfig
 from sluice.errors import Incompatible, SchemaFrozen
@@ -282,3 +283,17 @@ def test_no_column_orders_changes_of_a_log_whose_deletions_lack_it():
     assert "`sluice rebuild table db.t`" in fixed.value.next_step
     rows_alone = read_writer_schema({"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}]})
     assert not rows_alone.of_changes and read_writer_schema(flattened({"id": "int"})).of_changes
+
+
+def test_an_object_without_the_position_column_is_told_what_its_source_must_write():
+    marks = DeleteWhen(column="Op", values=("D",))
+    config = TableConfig("db.t", "db", "t", "x", ("id",), position="seq", delete_when=marks)
+    with pytest.raises(Incompatible, match="seq is not a column of this schema") as new:
+        evolve_table(None, row(id="long"), config)
+    written = (
+        "et the source write the column with every row, empty in those of a full load, and upload the object again"
+    )
+    assert new.value.next_step.startswith("Correct `position`") and new.value.next_step.endswith(f", l{written}")
+    with pytest.raises(Incompatible) as fixed:
+        evolve_table({"id": "bigint", "seq": "string"}, row(id="long"), config)
+    assert fixed.value.next_step == f"L{written}"
