@@ -10,7 +10,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Callable
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
 from sluice.config.csv_form import CsvForm
-from sluice.config.json_types import BASE64
+from sluice.config.json_types import BASE64, declared_type
 from sluice.config.limits import Limits
 from sluice.errors import ExpansionLimit
 from sluice.schema import columns as kinds
@@ -182,6 +182,22 @@ def _read(
                 )
         values.append(value)
     return values
+
+
+def unfit_texts(kind: str, texts: Iterable[str | None]) -> list[str]:
+    """The texts of CSV that a column can't hold whose type `types` declares as `kind`. Empty text is null."""
+    fields = [{"name": "value", "type": ["null", declared_type(kind)]}]
+    _, readers = _understood(json.dumps({"type": "record", "name": "sluice.csv.Row", "fields": fields}))
+    reader = readers.get("value")
+    return [text for text in texts if text and reader is not None and not _reads(reader, text)]
+
+
+def _reads(reader: _Reader, text: str) -> bool:
+    try:
+        reader(text)
+    except (ValueError, ArithmeticError):
+        return False
+    return True
 
 
 @lru_cache(maxsize=64)

@@ -222,7 +222,10 @@ class UndecodableValue(SluiceError):
     """A record with a value that doesn't match its schema; facts: `record`, `cause`."""
 
     code = "undecodable_value"
-    next_step = "Correct the value at the source; the quarantined row keeps the record"
+    next_step = (
+        "Correct the value at the source, or the type that the rule's `types` gives its column; push that, then "
+        "`sluice quarantine retry --code undecodable_value`"
+    )
 
 
 class TooManyBadRows(SluiceError):

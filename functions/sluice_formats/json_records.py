@@ -8,20 +8,20 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
 from itertools import groupby, islice
 from typing import Any, Callable
 
 from sluice.config import placeholders as unavailable
-from sluice.config.json_types import BASE64, JSON_TEXT
+from sluice.config.json_types import BASE64, JSON_TEXT, declared_type
 from sluice.config.limits import Limits
 from sluice.errors import EmptyObject, SluiceError
 from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice.schema.avro_types import NamedTypes
 from sluice.schema.capture_order import moment_nanos
-from sluice.schema.columns import TIMESTAMP_NANOS
+from sluice.schema.columns import TIMESTAMP_NANOS, ZONED_TIMESTAMP
 from sluice.schema.connect import avro_form
 from sluice.schema.temporal import days_of, timestamp_text
 from sluice_formats import json_lines
@@ -266,6 +266,21 @@ def _integer(value: Any) -> int:
     if type(value) is not int:
         raise TypeError("not a whole number")
     return value
+
+
+def unfit_values(kind: str, values: Iterable[Any]) -> list[Any]:
+    """The values of JSON without a schema that a column can't hold whose type `types` declares as `kind`."""
+    fields = [{"name": "value", "type": ["null", declared_type(kind)]}]
+    form = RecordForm({"type": "record", "name": "sluice.Column", "fields": fields}, untyped=True)
+    return [value for value in values if value is not None and not _fits(form, kind, value)]
+
+
+def _fits(form: RecordForm, kind: str, value: Any) -> bool:
+    try:
+        read = form.convert({"value": value}, 0)["value"]
+    except UndecodableValue:
+        return False
+    return kind != ZONED_TIMESTAMP or _WRITTEN.fullmatch(read) is not None
 
 
 def _days(value: Any) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
+from sluice.admission.routing import CSV
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import pinned_topic
 from sluice.config.table import TableConfig
@@ -29,6 +31,8 @@ from sluice_cli.config.plan import Fit, TableMisfit, known_topics
 from sluice_cli.config.review import claimed_tables, lane_names
 from sluice_cli.config.topics import THREADS, Reach, WaitingObject, sample_topic, waiting_topics
 from sluice_cli.terminal.output import counted, visible
+from sluice_formats.csv_records import unfit_texts
+from sluice_formats.json_records import unfit_values
 
 TABLES = 50  # that are looked at
 LISTED = 500  # pending objects of each
@@ -38,6 +42,8 @@ OBJECTS, OBJECTS_OF_TABLE = 400, 50
 ROWS, ROWS_OF_TABLE = 100_000, 20_000
 BYTES, BYTES_OF_TABLE = 256 * MIB, 16 * MIB
 AT_ONCE = 4  # tables
+VALUE_SHOWN = 60  # characters
+_UNDECODABLE = "such rows are quarantined"
 
 
 @dataclass
@@ -66,7 +72,7 @@ def fit_of_waiting(objects: Objects, ledger: Ledger, configuration: Configuratio
             sample = sample_topic(objects, table.topic, listed, reach, table.csv)
         except Exception as error:  # a look stops no push: whoever pushes may not be allowed to read bronze
             return [Misfit(f"objects that wait can't be looked at: {visible(str(error))}")], None
-        return misfits(sample, table), partly_looked_at(sample, found[table].more)
+        return (*misfits(sample, table), *_unfit_types(sample, table)), partly_looked_at(sample, found[table].more)
 
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="waiting") as pool:
         looks = list(zip(looked_at, pool.map(one, looked_at), strict=True))
@@ -80,6 +86,29 @@ def fit_of_waiting(objects: Objects, ledger: Ledger, configuration: Configuratio
         warnings.append(TableMisfit("", Misfit(left)))
     warnings += [TableMisfit("", Misfit(text)) for text in topics_without_objects(configuration, topics)]
     return Fit(tuple(warnings), tuple(notes))
+
+
+def _unfit_types(sample: TopicSample, table: TableConfig) -> Iterator[Misfit]:
+    """Say of declared types that values don't have, and that objects with types of their own don't need."""
+    if sample.writer is None:
+        return
+    columns = {name: column.name for column in sample.writer.row.columns for name in (column.written_name, column.name)}
+    declared = {name: kind for name, kind in table.json_types.items() if name in columns}
+    if declared and not sample.writer.untyped:
+        text = f"types: {', '.join(declared)} {'has' if len(declared) == 1 else 'have'} no effect"
+        yield Misfit(f"{text}, since these objects bring their own types")
+        return
+    unfit = unfit_texts if sample.formats == (CSV,) else unfit_values
+    for name, kind in declared.items():
+        values = [value for row in sample.rows if (value := row.values.get(columns[name])) != table.unavailable_value]
+        wrong = unfit(kind, values)
+        if wrong:
+            of = f"{len(wrong):,} of {counted(len(values), 'row')}"
+            yield Misfit(f"types: {name} is no {kind} in {of}, such as {_quoted(wrong[0])}", "types", _UNDECODABLE)
+
+
+def _quoted(value: Any) -> str:
+    return visible(repr(value)[:VALUE_SHOWN])
 
 
 def partly_looked_at(sample: TopicSample, more: bool) -> str | None:

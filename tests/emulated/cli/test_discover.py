@@ -455,3 +455,34 @@ def test_csv_that_is_not_utf_8_or_has_no_header_is_told_with_its_cure(stack, cap
     assert run(["config", "push", str(file)]) == 0
     pushed = "".join(capsys.readouterr())
     assert "line 2 is not UTF-8" in pushed and "`csv: {columns: [...]}` in the rule" in pushed
+
+
+@pytest.mark.parametrize(
+    ("format", "body"),
+    [
+        ("json", b'{"id": 1, "at": "2026-11-01 10:00:00", "day": "next"}\n{"id": 2, "at": "x", "day": null}\n'),
+        ("csv", b"id,at,day\n1,2026-11-01 10:00:00,next\n2,x,\n"),
+    ],
+)
+def test_types_that_the_values_do_not_have_need_a_yes(stack, capsys, tmp_path, format, body):
+    id = stack.write(f"topics/hr.staff/hr.staff+0+0.{format}", body)
+    stack.admit(id, items.PARKED, table=None, lane=None, topic="hr.staff", offset=0, format=format, reason="no rule")
+    file = tmp_path / "tables.yaml"
+    rule = "{topic: hr.staff, table: hr.staff, record_key: id, types: {at: zoned_timestamp, day: date, id: long}}"
+    file.write_text(f"tables: [{rule}]\n")
+    assert run(["config", "push", str(file), "--json"]) == 2
+    capsys.readouterr()
+    assert run(["config", "plan", str(file)]) == 3
+    shown = capsys.readouterr().out
+    assert "! types: at is no zoned_timestamp in 1 of 2 rows, such as 'x': such rows are quarantined\n" in shown
+    assert "! types: day is no date in 1 of 2 rows, such as 'next': such rows are quarantined\n" in shown
+    assert "types: id" not in shown
+
+
+def test_types_of_objects_that_bring_their_own_are_said_to_have_no_effect(stack, capsys, tmp_path):
+    waiting_rows(stack, 1, {"id": 1, "name": "a"})
+    file = tmp_path / "tables.yaml"
+    file.write_text("tables: [{topic: shop.orders, table: shop.orders, record_key: id, types: {name: int}}]\n")
+    assert run(["config", "check", str(file), "--waiting"]) == 0
+    said = "types: name has no effect, since these objects bring their own types\n"
+    assert f"warning: shop.orders: {said}" in capsys.readouterr().err
