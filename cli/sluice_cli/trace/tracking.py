@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -94,11 +93,6 @@ class Tracker:
         """
         if not text:
             raise UsageError("The key is empty", next_step="Is a variable unset? Give a key, or a part of one")
-        if _NOT_IN_XML.search(text):  # what S3 lists is XML
-            raise UsageError(
-                "The key holds a control character, which no listing of S3 can hold",
-                next_step="Give a part of the key without it",
-            )
         bucket, slash, rest = text.removeprefix("s3://").partition("/")
         if text.startswith("s3://") and slash and rest:
             if bucket != self._bronze:
@@ -232,7 +226,6 @@ class Tracker:
         return None
 
 
-_NOT_IN_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 # How a given text matches a key, the closest way first. `…` stands for what a terminal left out of a key.
 _MATCHES: Sequence[tuple[str, Callable[[str, str], bool]]] = (
     ("end with it", lambda part, key: key.endswith(f"/{part.removeprefix('…').lstrip('/')}")),
