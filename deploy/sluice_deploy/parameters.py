@@ -63,10 +63,15 @@ def as_overrides(parameters: Mapping[str, str]) -> str:
 def given_parameters(words: str, folder: Path, template: Path = TEMPLATE, stack: str | None = None) -> str:
     """The parameters of an environment, the first of `words`, with the others over them, as one text for SAM.
 
-    Raises UsageError for an environment that samconfig.toml lacks, a parameter that the template lacks, which SAM
-    would leave out, a value that CloudFormation would refuse, and a `stack` that is not the one of samconfig.toml,
+    Raises UsageError for a folder without the template, an environment that samconfig.toml lacks, a parameter that the
+    template lacks, which SAM would leave out, a value that CloudFormation would refuse, and a `stack` that is not the one of samconfig.toml,
     which SAM would deploy.
     """
+    if not (folder / template).is_file():
+        raise UsageError(
+            f"There is no {template} here",
+            next_step="Change to a project's folder, which `sluice init DIR` makes, or to a clone of Sluice",
+        )
     environment, _, given = words.strip().partition(" ")
     _check_environment(environment, folder, stack)
     parameters = {**configured_parameters(environment, folder), **parameters_of(given)}

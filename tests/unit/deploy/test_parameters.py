@@ -45,6 +45,11 @@ def steps(*arguments: str) -> list[str]:
     return [line for line in made("--dry-run", "deploy", *arguments).stdout.splitlines() if ".venv/bin/" in line]
 
 
+def test_a_folder_without_a_template_is_named_with_what_makes_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"There is no template.yaml here. Change to a project's folder"):
+        given_parameters("prod", tmp_path)
+
+
 def test_overrides_are_read_and_written_as_sam_reads_them() -> None:
     read = parameters_of("MaximumCpu='32 vCPU' Release=abc Empty=")
     assert read == {"MaximumCpu": "32 vCPU", "Release": "abc", "Empty": ""}
