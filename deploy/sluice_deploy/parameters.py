@@ -64,8 +64,8 @@ def given_parameters(words: str, folder: Path, template: Path = TEMPLATE, stack:
     """The parameters of an environment, the first of `words`, with the others over them, as one text for SAM.
 
     Raises UsageError for a folder without the template, an environment that samconfig.toml lacks, a parameter that the
-    template lacks, which SAM would leave out, a value that CloudFormation would refuse, and a `stack` that is not the one of samconfig.toml,
-    which SAM would deploy.
+    template lacks, which SAM would leave out, a value that CloudFormation would refuse, and a `stack` that is not the
+    one of samconfig.toml, which SAM would deploy.
     """
     if not (folder / template).is_file():
         raise UsageError(

@@ -27,6 +27,9 @@ ENDED_FILE = "ended"  # of a local stack whose emulator ended unexpectedly, with
 _REGION = re.compile(r"[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}")
 _OUTPUTS = {"bronze": "BronzeBucket", "silver": "SilverBucket", "artifacts": "ArtifactBucket", "ledger": "LedgerTable"}
 
+# All of hudi-rs's names for the endpoint: it takes those that are left out from the environment (AWS_ENDPOINT_URL).
+_ENDPOINT_OPTIONS = ("aws_endpoint", "aws_endpoint_url", "aws_endpoint_url_s3")
+
 
 @dataclass(frozen=True)
 class Target:
@@ -94,7 +97,7 @@ class Target:
         if frozen.token:
             options["aws_session_token"] = frozen.token
         if self.endpoint:
-            options["aws_endpoint"] = self.endpoint
+            options.update(dict.fromkeys(_ENDPOINT_OPTIONS, self.endpoint))
             options["aws_virtual_hosted_style_request"] = "false"
             options["aws_allow_http"] = str(self.endpoint.startswith("http://")).lower()
         return options

@@ -212,7 +212,9 @@ def _how(proposal: Proposal) -> str:
         f"Its pattern also fits keys of {', '.join(proposal.behind)}: decide that rule first" if proposal.behind else ""
     )
     chosen = ", ".join(options[name] for name in proposal.open if name in options)
-    return ". ".join(filter(None, (first, f"Choose with {chosen}" if chosen else "")))
+    part = proposal.read < proposal.objects and "record_key" in proposal.open
+    more = f"{proposal.read:,} of {proposal.objects:,} objects were read: --objects N reads more" if part else ""
+    return ". ".join(filter(None, (first, f"Choose with {chosen}" if chosen else "", more)))
 
 
 def _configuration(file: Path) -> Configuration | None:

@@ -486,3 +486,11 @@ def test_types_of_objects_that_bring_their_own_are_said_to_have_no_effect(stack,
     assert run(["config", "check", str(file), "--waiting"]) == 0
     said = "types: name has no effect, since these objects bring their own types\n"
     assert f"warning: shop.orders: {said}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("objects", "said"), [("1", True), ("2", False)])
+def test_an_open_key_of_which_not_all_objects_were_read_says_how_more_are(stack, capsys, objects, said):
+    for number in range(2):
+        waiting_rows(stack, number, {"a": number, "b": number})
+    assert run(["config", "discover", "--objects", objects]) == 1
+    assert ("1 of 2 objects were read: --objects N reads more" in capsys.readouterr().err) is said

@@ -56,6 +56,8 @@ def test_hudi_rs_is_given_the_emulator_with_its_buckets_in_the_path(described):
         "aws_access_key_id": "k",
         "aws_secret_access_key": "x",
         "aws_endpoint": "http://127.0.0.1:1",
+        "aws_endpoint_url": "http://127.0.0.1:1",
+        "aws_endpoint_url_s3": "http://127.0.0.1:1",
         "aws_allow_http": "true",
         "aws_virtual_hosted_style_request": "false",
     }
