@@ -172,8 +172,9 @@ class KeyNotUnique(SluiceError):
     code = "key_not_unique"
     next_step = (
         "Correct the rule's record_key and push it, then "
-        "`sluice quarantine retry --code key_not_unique`. Where the key is right, two tables"
-        " share the topic or a snapshot was read twice: `sluice quarantine discard` the objects of one"
+        "`sluice quarantine retry --code key_not_unique`. Where the key is right, the rows are versions of one and"
+        " need the column that orders them as `position`, or two tables share the topic, or a snapshot was read twice:"
+        " `sluice quarantine discard` the objects of one"
     )
 
 

@@ -110,7 +110,7 @@ def propose(
         key = record_key(sample, writer, table.value[0].partition(".")[2] if table.value else "", rows, facts)
         key_columns = chosen.get("record_key", key.value)
         partition = _partition(sample, writer, facts, key_columns)
-        notes = _notes(sample, writer, key_columns)
+        notes = _notes(sample, writer)
     if marked is not None:
         notes.append(f"{marked[0]} holds operations: rows with {' or '.join(marked[1])} are deletions")
     elif writer is not None and (flagged := unmarked_deletions(sample, writer)) is not None:
@@ -125,6 +125,8 @@ def propose(
         )
     if order is not None:
         choices["position"] = order
+    elif writer is not None and writer.shape == PLAIN:
+        notes.append(note_on_order(sample, writer, key_columns))
     for name, value in chosen.items():
         choices[name] = _as_chosen(name, value, choices.get(name, Choice((), LIKELY, ())), sample)
         if name == "table" and value and value[0] in taken:
@@ -227,7 +229,7 @@ def _describe_partition(fact: ColumnFacts) -> str:
     return f"{fact.name}: {counted(fact.distinct, 'value')} in {counted(fact.rows, 'row')}, never null{moved}"
 
 
-def _notes(sample: TopicSample, writer: WriterSchema, key: Sequence[str]) -> list[str]:
+def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
     notes = [*sample.problems]
     if sample.schemas > 1:
         notes.append(
@@ -269,8 +271,6 @@ def _notes(sample: TopicSample, writer: WriterSchema, key: Sequence[str]) -> lis
     position = writer.meta.position
     if position.kind == OFFSET_ONLY and writer.shape != PLAIN and position.advice:
         notes.append(position.advice)
-    if writer.shape == PLAIN:
-        notes.append(note_on_order(sample, writer, key))
     return notes
 
 

@@ -320,7 +320,7 @@ def _shared_key(sample: TopicSample, writer: WriterSchema, config: TableConfig) 
     name = f"record_key: {', '.join(key)} has {{}} in {{}}"
     if shared:
         text = name.format(counted(keys, "value"), f"{counted(len(rows), 'row')} of a snapshot")
-        text += _unique_columns(rows, writer)
+        text += _unique_columns(rows, writer) + _versions(rows, writer, config)
         yield Misfit(text, RECORD_KEY, _NOT_UNIQUE) if _is_one_snapshot(writer, config) else Misfit(text)
     elif writer.shape == PLAIN and config.position is None and not rows:
         # Each row may be a change of one before it: only a key of few values beside a unique column is odd.
@@ -329,6 +329,14 @@ def _shared_key(sample: TopicSample, writer: WriterSchema, config: TableConfig) 
         if len(distinct) >= ROWS_ENOUGH and values * _ROWS_OF_A_KEY <= len(distinct) and unique:
             few = name.format(counted(values, "value"), counted(len(distinct), "row"))
             yield Misfit(f"{few}, of which the last of each value stays{unique}")
+
+
+def _versions(rows: Sequence[SampledRow], writer: WriterSchema, config: TableConfig) -> str:
+    """The column that orders rows which are versions of one, as the end of a sentence; empty if there is none."""
+    if writer.shape != PLAIN or config.position is not None:
+        return ""
+    could = positions_of_keys(rows, writer, config.record_key)
+    return f"; if they are versions of a row, `position: {could[0]}` orders them" if could else ""
 
 
 def _repeated_key(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:

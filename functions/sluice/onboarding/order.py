@@ -118,14 +118,9 @@ def _clock(names: Sequence[str]) -> str | None:
 
 def note_on_order(sample: TopicSample, writer: WriterSchema, key: Sequence[str]) -> str:
     """Say what orders rows without a position of a log, and what that needs."""
-    sequence = _change_sequence(sample, writer)
-    if sequence is not None:
-        return f"position: {sequence} orders the rows, as AWS DMS's change sequence"
     repeated = unordered_keys(sample, writer, key)
     if repeated:
         could = positions_of_keys(sample.rows, writer, key)[:SHOWN]
-        if _clock(could):
-            return f"position: {_clock(could)} orders the rows, since objects repeat values of {', '.join(key)}"
         named = f"position: {' or '.join(could)} could" if could else "no column of whole numbers or times does"
         return (
             f"objects repeat {counted(repeated, 'value')} of {', '.join(key)}, and nothing orders these rows: {named}"

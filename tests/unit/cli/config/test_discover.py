@@ -297,6 +297,19 @@ def test_operations_that_nothing_orders_leave_the_position_open_with_its_candida
     assert not decided.open and read_tables(whole_text([decided])).rules[0].position == "seq"
 
 
+def test_versions_of_a_row_in_one_object_are_warned_of_with_the_column_that_orders_them():
+    plain = schema(("id", "int"), ("ts", "long"), meta=[])
+    rows = sample([{"id": id, "ts": ts} for id, ts in ((1, 10), (1, 11), (2, 10))], plain, offsets_named=False)
+    table = TableConfig("s.f", "s", "f", "public.film", ("id",))
+    (found,) = misfits(rows, table)
+    assert found.endswith("3 rows of a snapshot; if they are versions of a row, `position: ts` orders them")
+    assert misfits(rows, replace(table, position="ts")) == ()
+
+
+def test_an_open_position_is_explained_once():
+    assert sum("nothing orders these rows" in line for line in whole_text([propose(NUMBERED)]).splitlines()) == 1
+
+
 def test_offsets_in_the_names_order_operations():
     assert propose(replace(NUMBERED, offsets_named=True)).position is None
 
