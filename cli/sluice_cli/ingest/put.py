@@ -125,8 +125,9 @@ def put(
         print_json({**document, "no_rule": [asdict(item) for item in unmatched]})
     else:
         size = human_bytes(sum(item.size for item in uploads))
-        to = key_in_line(f"s3://{target.bronze}" + (f"/{uploads[0].key}" if len(uploads) == 1 else ""))
-        print_line(f"{counted(len(uploads), 'object')}, {size}, to {to} in {seconds:.1f} s", whole=to)
+        key = key_in_line(uploads[0].key) if len(uploads) == 1 else ""
+        line = f"{counted(len(uploads), 'object')}, {size}, to s3://{target.bronze} in {seconds:.1f} s"
+        print_line(f"{line}: {key}" if key else line, whole=key)
         _say_unmatched(unmatched, len(uploads))
         _say_empty([item.key for item in uploads if not item.size and _route(item, configuration).kind == CHANGE_FILE])
 
