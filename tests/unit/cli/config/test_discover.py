@@ -297,7 +297,7 @@ def test_operations_that_nothing_orders_leave_the_position_open_with_its_candida
     assert not decided.open and read_tables(whole_text([decided])).rules[0].position == "seq"
 
 
-def test_versions_of_a_row_in_one_object_are_warned_of_with_the_column_that_orders_them():
+def test_versions_of_a_row_in_one_object_are_warned_of_with_their_position():
     plain = schema(("id", "int"), ("ts", "long"), meta=[])
     rows = sample([{"id": id, "ts": ts} for id, ts in ((1, 10), (1, 11), (2, 10))], plain, offsets_named=False)
     table = TableConfig("s.f", "s", "f", "public.film", ("id",))
