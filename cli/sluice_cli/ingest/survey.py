@@ -18,7 +18,7 @@ from sluice_cli.terminal.output import counted, human_age
 
 UNSEEN = "unseen"  # in bronze, but not in the ledger yet
 END_OF_STANDSTILL = "`sluice standstill end` resumes it, once the deployment that it was for has ended"
-FRESHNESS = "(freshness)"
+FRESHNESS, FAILED_RETRYING = "(freshness)", "failed; retrying in"
 UNSETTLED = (UNSEEN, PENDING, CLAIMED)
 TABLES_SHOWN = 2
 _ORDER = ("committed", "claimed", "pending", UNSEEN, "ignored", "superseded", "parked", "quarantined")
@@ -169,14 +169,13 @@ def describe_tables(
     summary = []
     for state in sorted((state for state in states if state.table in pending), key=lambda state: state.table):
         config = config_by_pinned_topic(configuration, state.table, state.pinned)
-        if config is None:
-            continue  # it has no commit yet, so nothing delays it, or no rule takes its topic now
-        at = claimable_at(config, state)
+        # Without one the table has no commit yet, or no rule takes its topic now: only its back-off delays it.
+        at = claimable_at(config, state) if config is not None else state.backoff_until
         if at is not None and at > now:  # None: the table is blocked, which ends the wait
             due = human_age(at - now + 999)
             summary.append(
-                f"{state.table} failed; retrying in {due}"
-                if at == state.backoff_until
+                f"{state.table} {FAILED_RETRYING} {due}"
+                if config is None or at == state.backoff_until
                 else f"{state.table} commits at most every {human_age(config.freshness_s * 1000)} {FRESHNESS};"
                 f" next in {due}"
             )

@@ -98,7 +98,8 @@ def wait(
             ledger,
             bronze,
             show=shower.show,
-            note=shower.note if target.kind == LOCAL else None,
+            note=shower.note,
+            is_local=target.kind == LOCAL,
             configuration=lambda: _active(store),
         ).wait(timeout)
     if outcome.found.parked:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from sluice.objects import ObjectId, identify
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.objects import Objects
 from sluice_cli.ingest.blocked import BlockedTable, blocked_tables, with_names
-from sluice_cli.ingest.survey import FRESHNESS, Survey, describe_tables, progress_line, survey
+from sluice_cli.ingest.survey import FAILED_RETRYING, FRESHNESS, Survey, describe_tables, progress_line, survey
 from sluice_cli.terminal.output import human_age
 
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.3, 5.0
@@ -82,7 +82,8 @@ class Waiter:
         bronze: Any,
         *,
         show: Callable[[str], None],
-        note: Callable[[str], None] | None = None,
+        note: Callable[[str], None] = lambda line: None,
+        is_local: bool = False,
         configuration: Callable[[], Configuration | None],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -92,6 +93,7 @@ class Waiter:
         self._bronze = bronze
         self._show = show
         self._note = note
+        self._is_local = is_local
         self._configuration = configuration
         self._clock = clock
         self._sleep = sleep
@@ -103,6 +105,7 @@ class Waiter:
         listed, listed_at = self._bronze.identities(), began
         final: dict[ObjectId, ObjectRecord] = {}
         waited_for: frozenset[str] = frozenset()
+        noted: set[str] = set()
         while True:
             polled_at = self._clock()
             # Read lanes first: a lane that is read after its objects may have settled them, and halted over others.
@@ -131,24 +134,36 @@ class Waiter:
                 else ()
             )
             waited_for |= found.waiting_tables
-            if self._note and seconds >= NOTED_AFTER_S and any(FRESHNESS in each for each in held):
-                self._note(SOONER)
-                self._note = None
+            for line in self._notes(found, held, seconds):
+                if line not in noted:
+                    noted.add(line)
+                    self._note(line)
             self._show(progress_line(found, self._now(), seconds, held, waited_for))
             if found.counts.get("unseen") and self._clock() - listed_at > LISTING_EVERY_S:
                 listed, listed_at = self._bronze.identities(), self._clock()
             pause = min(max(PAUSE_PER_POLL * (self._clock() - polled_at), SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
             self._sleep(max(0.0, min(pause, timeout_s - seconds)))
 
+    def _notes(self, found: Survey, held: Sequence[str], seconds: float) -> Iterator[str]:
+        """What is worth a line that stays: the error of each table that failed, and how a local stack waits less."""
+        if any(FAILED_RETRYING in each for each in held):
+            yield from (f"{table} failed: {error}" for table, error, _ in self._in_backoff(found) if error)
+        if self._is_local and seconds >= NOTED_AFTER_S and any(FRESHNESS in each for each in held):
+            yield SOONER
+
     def _failing(self, found: Survey) -> tuple[str, ...]:
         """What was wrong with each waiting table in back-off, and when it is tried again."""
+        return tuple(
+            f"{table} {FAILED_RETRYING} {human_age(left_ms + 999)}. Its last error: {error or 'no error is recorded'}"
+            for table, error, left_ms in self._in_backoff(found)
+        )
+
+    def _in_backoff(self, found: Survey) -> Iterator[tuple[str, str | None, int]]:
+        """The waiting tables that are in back-off, each with its last error and what is left of it (ms)."""
         configuration, now = self._configuration(), self._now()
-        described = []
         for table, state in sorted(self._ledger.tables.get_many(sorted(found.waiting_tables)).items()):
             if state.backoff_until is None or state.backoff_until <= now:
                 continue
             config = config_by_pinned_topic(configuration, table, state.pinned)
-            error = with_names(state.last_error or "no error is recorded", table, config.lane if config else None)
-            due = human_age(state.backoff_until - now + 999)
-            described.append(f"{table} failed; retrying in {due}. Its last error: {error}")
-        return tuple(described)
+            error = with_names(state.last_error, table, config.lane if config else None) if state.last_error else None
+            yield table, error, state.backoff_until - now

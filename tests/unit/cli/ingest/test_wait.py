@@ -75,6 +75,7 @@ class SteppingStack:
             self,
             show=self.shown.append,
             note=self.noted.append,
+            is_local=True,
             configuration=lambda: CONFIGURATION,
             clock=lambda: self.seconds,
             sleep=self.sleep,
@@ -266,6 +267,14 @@ def test_a_wait_for_freshness_alone_says_once_how_it_ends_sooner():
     failed = SteppingStack({"states": {A: "pending"}, "known": [replace(held, backoff_until=NOW + 30_000)]})
     failed.wait(40)
     assert failed.noted == []
+
+
+def test_the_error_of_a_table_that_failed_before_its_first_commit_is_said_once():
+    held = TableState("crm.user", backoff_until=NOW + 30_000, last_error="The secret x can't be read")
+    stepping = SteppingStack({"states": {A: "pending"}, "known": [held]})
+    stepping.wait(40)
+    assert stepping.noted == ["crm.user failed: The secret x can't be read"]
+    assert all(line.endswith(" · crm.user failed; retrying in 30 s") for line in stepping.shown)
 
 
 def test_a_table_that_is_paused_ends_it_at_once():
