@@ -32,7 +32,7 @@ MANIFEST = "release.json"
 # The line of the entry point that receives the checksums of the other files.
 _NO_CHECKSUMS = b"CHECKSUMS: dict[str, str] = {}\n"
 # Without a VPC a job reaches no other service, and every start unpacks their models.
-_SERVICES = ("s3", "dynamodb", "sts", "kms", "glue", "logs")
+SERVICES = ("s3", "dynamodb", "sts", "kms", "glue", "logs", "secretsmanager")
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def _environment(requirements: Path, host: Host, cache: Path, python: Path | Non
     digest.update(repr((host, build_of(python))).encode())
     kept = cache / "environments" / f"{digest.hexdigest()[:20]}.tar.gz"
     if not kept.exists():
-        libraries = without_models(wheel_contents(requirements, host, cache), _SERVICES)
+        libraries = without_models(wheel_contents(requirements, host, cache), SERVICES)
         kept.parent.mkdir(parents=True, exist_ok=True)
         partial = kept.with_suffix(f".{os.getpid()}")
         partial.write_bytes(tar_gz_bytes({**libraries, **byte_code(libraries, python)}))

@@ -21,15 +21,18 @@ from sluice_deploy import release as release_module
 from sluice_deploy.errors import ReleaseDiffers
 from sluice_deploy.release import (
     MANIFEST,
+    SERVICES,
     Release,
     build_release,
     read_tree,
+    source_root,
     tar_gz_bytes,
     upload_release,
     write_release,
     zip_bytes,
 )
 from sluice_deploy.sbom import SBOM
+from sluice_deploy.template import read_template
 from sluice_deploy.wheels import Host, Wheel, this_host
 
 ENTRY = Path(__file__).resolve().parents[3] / "spark" / "ingest.py"
@@ -169,6 +172,13 @@ def test_every_processor_has_its_own_environment_of_the_services_that_a_job_reac
                 "fastavro/_read.so",
             ]
             assert tar.extractfile("fastavro/_read.so").read() == host.architecture.encode()
+
+
+def test_a_job_has_the_models_of_every_service_that_its_role_may_call() -> None:
+    role = read_template(source_root() / "template.yaml")["Resources"]["JobRole"]["Properties"]
+    statements = [each for policy in role["Policies"] for each in policy["PolicyDocument"]["Statement"]]
+    actions = re.findall(r"'([a-z0-9-]+):[A-Z]", repr([each["Action"] for each in statements if "Action" in each]))
+    assert {"s3", "dynamodb", "secretsmanager"} <= set(actions) <= set(SERVICES)
 
 
 def test_the_manifest_names_every_file_by_its_hash(sources: Path, tmp_path: Path) -> None:
