@@ -198,6 +198,8 @@ def _print(outcome: WaitResult, timeout_s: float) -> None:
             f"not settled within {human_age(round(timeout_s * 1000))}",
             "`sluice doctor` checks the notifications, `sluice backfill` admits unseen objects"
             if unseen
+            else "Correct the cause; `sluice resume LANE` then tries the table again at once"
+            if outcome.failing
             else "`sluice status` shows the lanes",
         )
 

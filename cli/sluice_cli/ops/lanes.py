@@ -38,6 +38,7 @@ def resume(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
     """End a pause or a halt, and start a run if one is due.
 
     A lane halts after five runs in a row that failed without committing anything. It then tries again once an hour.
+    Tables of the lane that failed are tried again at once.
 
     Example:
 
@@ -52,13 +53,28 @@ def resume(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
             next_step=f"Run `sluice rebuild table {rebuilding[0]}` again to finish, then resume the lane",
         )
     _decided_by_hand(ledger, lane)
+    failed = _waiting_for_another_try(ledger, lane)
+    for table in failed:
+        ledger.tables.end_backoff(table)
+        say(f"{table} is tried again at once")
     state = ledger.lanes.get(lane)
-    if state.state == IDLE and state.backoff_until is None:  # resumed, it would start a run that finds nothing
-        say(f"{lane} is neither paused nor halted")
-    else:
+    if state.state != IDLE or state.backoff_until is not None:
         state = ledger.lanes.resume(lane)
+    elif failed:
+        state = ledger.lanes.wake(lane)
+    else:  # resumed, it would start a run that finds nothing
+        say(f"{lane} is neither paused nor halted")
     supervise_now(target)
     _print(state, as_json)
+
+
+def _waiting_for_another_try(ledger: Ledger, lane: str) -> list[str]:
+    """The tables in back-off of which objects are pending in the lane."""
+    now = epoch_ms()
+    failed = [
+        state.table for state in ledger.tables.all() if state.backoff_until is not None and state.backoff_until > now
+    ]
+    return sorted({item.table for item in ledger.pending.oldest_of(lane, dict.fromkeys(failed, 1))})
 
 
 def _decided_by_hand(ledger: Ledger, lane: str) -> None:

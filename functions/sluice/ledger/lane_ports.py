@@ -126,6 +126,10 @@ class TableLedger(Protocol):
         """Count a failure, and keep the table from being claimed until `backoff_until`."""
         ...
 
+    def end_backoff(self, table: str) -> None:
+        """Let the table be claimed again at once."""
+        ...
+
     def block(self, table: str, error: SluiceError, now: int) -> TableState:
         """Count a failure, and keep the table from being written until `accept` or a rebuild."""
         ...

@@ -69,6 +69,10 @@ class DynamoDbTables:
         stored, _ = self._table.update(table_key(table), changes, add={"failures": 1})
         return _state(table, stored)
 
+    def end_backoff(self, table: str) -> None:
+        """Let the table be claimed again at once. Its error stays until a part of it is committed."""
+        self._table.update(table_key(table), {"backoff_until": None})
+
     def block(self, table: str, error: SluiceError, now: int) -> TableState:
         """Count a failure, and keep the table from being written until `accept` or a rebuild. `now` is epoch ms."""
         blocked = {

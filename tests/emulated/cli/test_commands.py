@@ -11,6 +11,7 @@ from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.errors import TableWentBack, UnreadableManifest
 from sluice.ledger import keys as items
+from sluice_aws.clock import epoch_ms
 from sluice_cli.main import run
 from sluice_local.home import Home
 
@@ -606,6 +607,20 @@ def test_a_paused_lane_is_resumed_and_supervised_at_once(stack, invoked, capsys)
     assert describe(capsys)["state"] == "paused"
     assert run(["resume", "main"]) == 0
     assert capsys.readouterr().out == "main: a run is due\n"
+    assert invoked == [("s-supervise", "Event")]
+
+
+def test_tables_of_a_resumed_lane_are_tried_again_at_once(stack, invoked, capsys):
+    stack.admit(stack.write("w"))
+    stack.ledger.lanes.wake("main")
+    for table in ("crm.user", "crm.other"):  # no object of the second one is pending
+        stack.ledger.tables.record_error(table, "the secret can't be read", epoch_ms() + 600_000)
+    arrivals = stack.ledger.lanes.get("main").arrivals
+    assert run(["resume", "main"]) == 0
+    assert "crm.user is tried again at once\n" in capsys.readouterr().err
+    user, other = (stack.ledger.tables.get(table) for table in ("crm.user", "crm.other"))
+    assert (user.backoff_until, user.last_error, user.failures) == (None, "the secret can't be read", 1)
+    assert other.backoff_until is not None and stack.ledger.lanes.get("main").arrivals == arrivals + 1
     assert invoked == [("s-supervise", "Event")]
 
 
