@@ -52,7 +52,8 @@ def page() -> str:
     parts = [HEAD]
     for package, title in PACKAGES.items():
         rows = [
-            f"| `{error.code}` | {_cell(inspect.getdoc(error) or '')} | {_cell(_next_step(error))} "
+            f'| <span id="{error.code}">`{error.code}`</span> | '
+            f"{_cell(inspect.getdoc(error) or '')} | {_cell(_next_step(error))} "
             f"| {'yes' if error.retriable else 'no'} |"
             for error in sorted(errors_of(package), key=lambda error: error.code)
         ]

@@ -158,6 +158,8 @@ def discover(
         print_line(
             f"No rule to propose: {counted(len(waiting.unnamed), 'object waits', 'objects wait')} without a topic"
             if waiting.unnamed
+            else "No other topic waits for a rule"
+            if ruled
             else "No topic waits for a rule"
         )
     for proposal in still_open:

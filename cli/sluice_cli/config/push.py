@@ -199,6 +199,8 @@ def read_file(file: Path, *, may_be_empty: bool = False) -> Configuration:
     from sluice_cli.config.source import read_tables  # loads pydantic, which help needs none of
 
     try:
+        if file.is_fifo():
+            say(f"{visible(str(file))} is a pipe: reading until its writer ends")
         with file.open(encoding="utf-8") as opened:
             text = opened.read(MAX_BYTES + 1)  # more is refused; a device may have no end
     except (OSError, UnicodeDecodeError) as error:

@@ -355,7 +355,7 @@ def lines_of(record: ObjectRecord) -> list[tuple[str, str]]:
         "rows": by_code if record.quarantined_rows else None,
         "reason": reason_of(record),
         "batch": record.batch,
-        "attempt": str(record.attempt + 1) if record.batch else None,
+        "retries": str(record.attempt) if record.attempt else None,
         "admitted": clock(record.admitted_at),
         "parked": listed if parked else None,
         "quarantined": None if parked else listed,

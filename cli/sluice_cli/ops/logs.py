@@ -71,6 +71,8 @@ def logs(
         lines = _stored(chosen_target(stack), run, "stderr" if stderr else "stdout")
     else:
         lines = _local(running_home(os.environ, Path.cwd()), run, "stderr" if stderr else "stdout", follow)
+    if raw and not stderr:
+        lines = (line for line in lines if _event(line) is not None)  # the JVM may print, too
     for line in lines if stderr or raw else readable(lines):
         sys.stdout.write(line + "\n")
         sys.stdout.flush()

@@ -16,7 +16,7 @@ _BAR = "█"
 _SHORT = "▏"  # shorter than a cell
 _STYLES = {ARRIVAL: "cyan", WAITING: "bright_black", SPARK: "green", LEDGER: "blue"}
 _NAME, _NUMBER = 13, 10  # columns of text
-MIN_BAR, MAX_BAR = 20, 60
+MIN_BAR, MAX_BAR = 1, 60
 
 _WIDTH, _ROW, _HEAD, _FOOT, _LEFT, _RIGHT = 900, 26, 74, 46, 128, 96  # pixels
 _LINE, _CHARACTERS = 18, 116  # of the summary: pixels of a further line, and characters of each

@@ -34,6 +34,7 @@ from sluice.schema.concealment import ruled, unknown_columns
 COLUMNS, EXPECT, DELETE_WHEN, RECORD_KEY = "columns", "expect", "delete_when", "record_key"
 _ROWS_OF_A_KEY = 4  # plain rows of a value on average, from which on it is doubted to be a key
 _DELETED = re.compile(r"(?:^|_)(?:is_?)?deleted$|^isDeleted$", re.I)
+_IN_TIME = re.compile(r"(?:^|_)(?:ts|time|timestamp|at|date|seq|sequence|version|lsn)$|updat|modif", re.I)
 _FLAGS = frozenset(("true", "false"))
 _NEAR = 0.8  # by difflib: the likeness from which on a name is taken for a misspelt one
 TOPICS_NAMED = 10  # topics without objects that are named one by one
@@ -335,7 +336,7 @@ def _versions(rows: Sequence[SampledRow], writer: WriterSchema, config: TableCon
     """The column that orders rows which are versions of one, as the end of a sentence; empty if there is none."""
     if writer.shape != PLAIN or config.position is not None:
         return ""
-    could = positions_of_keys(rows, writer, config.record_key)
+    could = [name for name in positions_of_keys(rows, writer, config.record_key) if _IN_TIME.search(name)]
     return f"; if they are versions of a row, `position: {could[0]}` orders them" if could else ""
 
 

@@ -218,8 +218,9 @@ class TestLogs:
     def test_sparks_own_output_and_the_events_as_written_are_there_too(self, logged, capsys):
         assert run(["logs", "--stderr"]) == 0
         assert capsys.readouterr().out == "26/05/01 WARN of Spark\n"
-        assert run(["logs", "run-1", "--raw"]) == 0
-        assert capsys.readouterr().out == logged
+        for option in ("--json", "--raw"):
+            assert run(["logs", "run-1", option]) == 0
+            assert capsys.readouterr().out == logged.removesuffix("no event\n"), "lines of JSON alone"
 
     def test_a_run_without_a_log_says_where_it_would_be(self, stack, queues, capsys):
         stack.ledger.history.run_started("run-2", "main", NOW, "job-2")

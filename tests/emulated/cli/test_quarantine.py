@@ -225,7 +225,6 @@ def test_an_entry_is_shown_in_words_with_every_time_in_one_form(configured, caps
         "rows         2 null_record_key",
         "reason       The key column id is null",
         f"batch        {batch}",
-        "attempt      1",
         "admitted     2023-11-14T22:13:20Z",
         "quarantined  2023-11-14T22:13:20Z",
         "",
