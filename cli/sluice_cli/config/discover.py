@@ -215,7 +215,8 @@ def _how(proposal: Proposal) -> str:
     )
     chosen = ", ".join(options[name] for name in proposal.open if name in options)
     part = proposal.read < proposal.objects and "record_key" in proposal.open
-    more = f"{proposal.read:,} of {proposal.objects:,} objects were read: --objects N reads more" if part else ""
+    read = f"{proposal.read:,} of {proposal.objects:,} objects were read"
+    more = f"{read}: --objects N, at most 100, reads more" if part else ""
     return ". ".join(filter(None, (first, f"Choose with {chosen}" if chosen else "", more)))
 
 

@@ -493,4 +493,4 @@ def test_an_open_key_of_which_not_all_objects_were_read_says_how_more_are(stack,
     for number in range(2):
         waiting_rows(stack, number, {"a": number, "b": number})
     assert run(["config", "discover", "--objects", objects]) == 1
-    assert ("1 of 2 objects were read: --objects N reads more" in capsys.readouterr().err) is said
+    assert ("1 of 2 objects were read: --objects N, at most 100, reads more" in capsys.readouterr().err) is said
