@@ -154,14 +154,22 @@ def keyed_changes(
 
 
 def _as_wide(made: pa.RecordBatch, types: Mapping[str, pa.DataType]) -> pa.RecordBatch:
-    """The batch with 32-bit floats as the 64-bit ones that the table has."""
-    columns = [
-        made.column(name).cast(pa.float64())
-        if pa.types.is_float32(made.column(name).type) and types.get(name) == pa.float64()
-        else made.column(name)
-        for name in made.schema.names
-    ]
+    """The batch with the floats and decimals of the table, where these are wider."""
+    columns = []
+    for name in made.schema.names:
+        column, stored = made.column(name), types.get(name)
+        columns.append(column.cast(stored) if stored is not None and _is_wider(stored, column.type) else column)
     return pa.RecordBatch.from_arrays(columns, names=made.schema.names)
+
+
+def _is_wider(stored: pa.DataType, own: pa.DataType) -> bool:
+    """Whether a type of the table holds all values of an object's own, in another form."""
+    if pa.types.is_list(stored) and pa.types.is_list(own):
+        return _is_wider(stored.value_type, own.value_type)
+    if pa.types.is_decimal(stored) and pa.types.is_decimal(own):
+        grown = stored.scale - own.scale
+        return stored != own and grown >= 0 and stored.precision - grown >= own.precision
+    return bool(pa.types.is_float32(own) and stored == pa.float64())
 
 
 def _decoded(body: bytes, item: ManifestObject, config: TableConfig, hash_key: bytes) -> tuple[RowSchema, Decoded]:
