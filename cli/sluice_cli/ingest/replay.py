@@ -12,7 +12,7 @@ import typer
 
 from sluice.batch.outcome import HISTORY_CHANGES
 from sluice.errors import FAILED, UsageError
-from sluice.ledger.keys import CLAIMED, COMMITTED, IGNORED, PARKED, PENDING, QUARANTINED, SUPERSEDED
+from sluice.ledger.keys import CLAIMED, COMMITTED, DISCARDED, IGNORED, PARKED, PENDING, QUARANTINED, SUPERSEDED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.clock import epoch_ms
@@ -41,6 +41,7 @@ _LEFT = {
     SUPERSEDED: "a committed version has the same bytes",
     IGNORED: "it is no change file",
 }
+WAS_DISCARDED = "it was discarded"
 ROWS_ASIDE = "rows of it are in quarantine or were discarded: `sluice quarantine retry` with its key"
 ELSEWHERE = "its topic feeds its table no more"
 ARCHIVED = "it is archived: restore it first"
@@ -285,7 +286,7 @@ class Replay:
     def _obstacle(self, record: ObjectRecord, storage_class: str) -> str | None:
         """Why an object isn't merged again; None if it is."""
         if record.state != COMMITTED:
-            return _LEFT.get(record.state, record.state)
+            return WAS_DISCARDED if record.rule == DISCARDED else _LEFT.get(record.state, record.state)
         if record.quarantined_rows or record.discarded_rows:
             return ROWS_ASIDE
         config = self._configuration.table_for_topic(record.topic or "") if self._configuration is not None else None

@@ -243,8 +243,12 @@ def set_aside_lines(found: Survey, began: int) -> Iterator[str]:
         groups = _grouped(new, lambda each: (each.table or each.topic or "-", each.code or each.reason or "-"))
         lines = []
         for (whose, why), some in groups.items():
-            reason = reason_of(some[0]) if some[0].code else None
-            words = [reason] if reason else []
+            # The newest first: the reasons before it may be of a rule that is in force no more.
+            some.sort(key=lambda each: -int(each.listed_at or 0))
+            reasons = list(dict.fromkeys(filter(None, map(reason_of, some)))) if some[0].code else []
+            others = counted(len(reasons) - 1, "other reason")
+            more = f"; and {others}: `sluice quarantine list{option}`" if reasons[1:] else ""
+            words = [f"{reasons[0]}{more}"] if reasons else []
             lines.append(_line([title, whose, counted(len(some), "object"), why], some[0].id.key, len(some), words))
         yield from _first(lines, title)
         if len(records) > len(new):

@@ -33,6 +33,7 @@ class Committed:
         self.other = self.committed("topics/crm.public.city/1", "b-2", table="crm.city", topic="crm.public.city")
         for state in (items.PENDING, items.QUARANTINED, items.PARKED, items.SUPERSEDED, items.IGNORED):
             stack.admit(stack.write(f"topics/{TOPIC}/{state}"), state, code="x", reason="x")
+        stack.admit(stack.write(f"topics/{TOPIC}/discarded"), items.IGNORED, rule=items.DISCARDED)
         self.batch("b-1", self.first, self.second)
         self.moved = self.committed("topics/moved", "b-3", table="crm.gone")
 
@@ -87,6 +88,7 @@ def test_a_dry_run_says_what_would_be_merged_and_why_the_rest_is_left(committed,
         "it is no change file",
         "it is parked: `sluice quarantine list --parked` says why",
         "it is pending already",
+        "it was discarded",
         "its topic feeds its table no more",
     ]
 

@@ -176,11 +176,19 @@ def test_objects_of_one_table_and_reason_are_one_line_with_an_example():
     ]
     assert lines_of(*found) == [
         "parked\tcrm.new\t3 objects\tno rule takes it\tfor example p-0",
-        "quarantined\tcrm.user\t10 objects\tnot_avro\tfor example q-0\tBlock 0 is no Avro",
+        "quarantined\tcrm.user\t10 objects\tnot_avro\tfor example q-0\tBlock 0 is no Avro; and 9 other reasons: "
+        "`sluice quarantine list`",
         "quarantined\tcrm.city\t1 object\tnot_avro\tother\tNo Avro",
         "rows quarantined\tcrm.user\t4 rows of 4 objects\tnull_record_key\tfor example r-0",
         "rows quarantined\tcrm.user\t8 rows of 4 objects\tunexpected_value\tfor example r-0",
     ]
+
+
+def test_the_newest_of_several_reasons_is_shown():
+    older = aside("a", "quarantined", NOW + 1_000, code="incompatible_schema", reason="sale_id is not a column")
+    newer = aside("b", "quarantined", NOW + 2_000, code="incompatible_schema", reason="id is text")
+    (line,) = lines_of(older, newer)
+    assert line.endswith("for example b\tid is text; and 1 other reason: `sluice quarantine list`")
 
 
 def test_a_terminal_wraps_lines_between_words_and_shortens_keys(monkeypatch, capsys):
