@@ -1,13 +1,67 @@
-"""The changes of one object, as `sluice verify` compares them with the table's rows."""
+"""Raw values take the form in which the table stores them."""
+
+from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from builders import avro_object, change, flattened
 
 from sluice.batch.manifest import ManifestObject
 from sluice.config.table import TableConfig
-from sluice_cli.trace.row_changes import keyed_changes
+from sluice.schema import columns as kinds
+from sluice.schema.union import plain_column
+from sluice_cli.trace.row_changes import changes_in, keyed_changes, stored_value
 
-BODY = b'{"id": 1, "n": 1.5}\n'
+
+@pytest.mark.parametrize(
+    ("raw", "stored"),
+    [
+        ("2008-10-29T18:59:59.99906Z", "2008-10-29T18:59:59.999060Z"),
+        ("2008-10-29T18:59:59.999999999Z", "2008-10-29T18:59:59.999999Z"),
+        ("2008-10-29T18:59:59Z", "2008-10-29T18:59:59.000000Z"),
+        ("2008-10-29T01:30:00+02:00", "2008-10-28T23:30:00.000000Z"),
+        ("2008-12-31T23:30:00.5-01:30", "2009-01-01T01:00:00.500000Z"),
+        ("infinity", None),
+    ],
+    ids=["digits", "nanoseconds", "whole seconds", "east", "west", "infinity"],
+)
+def test_a_zoned_timestamp_has_the_tables_zone_and_digits(raw: str, stored: str | None) -> None:
+    assert stored_value(raw, plain_column("at", kinds.ZONED_TIMESTAMP, True, "t")) == stored
+
+
+@pytest.mark.parametrize(
+    ("raw", "stored"),
+    [
+        ("2021-03-01Z", "2021-03-01"),
+        ("2021-03-01", "2021-03-01"),
+        ("2021-03-01+02:00", "2021-03-01"),
+        ("infinity", None),
+    ],
+    ids=["UTC", "no zone", "east", "infinity"],
+)
+def test_an_iso_date_has_no_zone_in_the_table(raw: str, stored: str | None) -> None:
+    assert stored_value(raw, plain_column("day", kinds.ISO_DATE, True, "t")) == stored
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "asked"),
+    [
+        ("io.debezium.time.IsoDate", "2021-03-01Z", "2021-03-01"),
+        ("io.debezium.time.IsoDate", "2021-03-01Z", "2021-03-01Z"),
+        ("io.debezium.time.ZonedTimestamp", "2008-10-29T18:59:59Z", "2008-10-29T18:59:59.000000Z"),
+        ("io.debezium.time.ZonedTimestamp", "2008-10-29T18:59:59Z", "2008-10-29 18:59:59"),
+    ],
+)
+def test_a_time_in_a_key_is_found_by_the_tables_text_and_the_sources(name: str, raw: str, asked: str) -> None:
+    schema = flattened({"at": {"type": "string", "connect.name": name}})
+    body = avro_object(schema, [change(at=raw), change(at="2001-01-01Z" if "Iso" in name else "2001-01-01T00:00:00Z")])
+    item = ManifestObject("bronze", "k", "v1", len(body), None, "avro", "t", 0, 500, 0)
+    config = TableConfig("db.t", "db", "t", "x", ("at",))
+    assert len(changes_in(body, item, config, [asked]).changes) == 1
+    assert not changes_in(body, item, config, ["no time"]).changes
+
+
+DECIMALS = b'{"id": 1, "n": 1.5}\n'
 
 
 @pytest.mark.parametrize(
@@ -20,8 +74,8 @@ BODY = b'{"id": 1, "n": 1.5}\n'
     ids=str,
 )
 def test_a_decimal_has_the_scale_that_its_column_has_now(stored, shown):
-    item = ManifestObject("bronze", "topics/a/a+0+0.json", "v1", len(BODY), None, "json", "a", 0, 0, 0)
+    item = ManifestObject("bronze", "topics/a/a+0+0.json", "v1", len(DECIMALS), None, "json", "a", 0, 0, 0)
     config = TableConfig("a.b", "a", "b", "a", ("id",), json_types={"n": "decimal(18,4)"})
     types = {"id": pa.int64(), "n": stored}
-    ((_, change),), _ = keyed_changes(BODY, item, config, wanted=lambda key: True, types=types)
+    ((_, change),), _ = keyed_changes(DECIMALS, item, config, wanted=lambda key: True, types=types)
     assert change.values["n"] == shown
