@@ -118,6 +118,9 @@ def _clock(names: Sequence[str]) -> str | None:
 
 def note_on_order(sample: TopicSample, writer: WriterSchema, key: Sequence[str]) -> str:
     """Say what orders rows without a position of a log, and what that needs."""
+    sequence = _change_sequence(sample, writer)
+    if sequence is not None:
+        return f"position: {sequence} orders the rows, as AWS DMS's change sequence"
     repeated = unordered_keys(sample, writer, key)
     if repeated:
         could = positions_of_keys(sample.rows, writer, key)[:SHOWN]

@@ -310,6 +310,13 @@ def test_an_open_position_is_explained_once():
     assert sum("nothing orders these rows" in line for line in whole_text([propose(NUMBERED)]).splitlines()) == 1
 
 
+def test_a_change_sequence_is_noted_where_no_operation_is_a_deletion():
+    plain = schema(("id", "int"), ("seq", "string"), meta=[])
+    rows = [{"id": id, "seq": f"{id:035d}"} for id in range(3)]
+    notes = propose(sample(rows, plain, offsets_named=False)).notes
+    assert "position: seq orders the rows, as AWS DMS's change sequence" in notes
+
+
 def test_offsets_in_the_names_order_operations():
     assert propose(replace(NUMBERED, offsets_named=True)).position is None
 
