@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sluice.batch.outcome import ObjectError, Outcome
-from sluice.ledger.keys import CLAIMED, COMMITTED, LISTED_STATES, PARKED, PENDING, QUARANTINED, RETURNED, SUPERSEDED
+from sluice.ledger.keys import CLAIMED, COMMITTED, LISTED_STATES, PARKED, QUARANTINED, RETURNED, SUPERSEDED
 from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.s3.past_batches import PastBatch
@@ -247,8 +247,3 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
         "moments": [asdict(moment) for moment in moments(entry)],
         "claims": [asdict(claim) for claim in entry.claims],
     }
-
-
-def is_waiting(entry: Entry) -> bool:
-    """Says whether the object is still on its way."""
-    return entry.state in (UNSEEN, PENDING, CLAIMED)
