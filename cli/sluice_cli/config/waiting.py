@@ -17,14 +17,13 @@ from sluice.ledger.keys import QUARANTINED
 from sluice.ledger.ports import Ledger
 from sluice.onboarding.fit import (
     Misfit,
-    TopicsWaiting,
     instants_declared,
     misfits,
     named_anew,
-    topics_without_objects,
     unknown_in_table,
 )
 from sluice.onboarding.samples import TopicSample
+from sluice.onboarding.topics import TopicsWaiting, topics_without_objects
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory
 from sluice_cli.config.plan import Fit, TableMisfit, known_topics
