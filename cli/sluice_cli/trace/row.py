@@ -34,6 +34,7 @@ from sluice_cli.terminal.output import (
     stderr_console,
     visible,
 )
+from sluice_cli.terminal.window import shown
 from sluice_read.moments import clock, point_in_time, span_of
 
 if TYPE_CHECKING:
@@ -164,6 +165,7 @@ def row(
         "forgotten": _forgotten(found.life),
         "waiting": [describe_change(change) for change in found.waiting],
         "set_aside": [{"object": name, **asdict(error)} for name, error in found.set_aside],
+        "set_aside_with_unknown_key": found.unkeyed,
         "quarantined_objects": [asdict(item) for item in found.quarantined],
         "gone": [asdict(item) for item in found.gone],
         "objects_read": found.objects,
@@ -282,7 +284,11 @@ def _say_sources(document: Mapping[str, Any]) -> None:
             keys = ", ".join(key_in_line(item["key"]) for item in found[:3])
             more = f" and {len(found) - 3:,} more" if len(found) > 3 else ""
             say(f"{counted(len(found), 'object')} {state}: {keys}{more}")
-    if not changes:
+    if document["set_aside_with_unknown_key"]:
+        listed = shown(["quarantine", "list", "--table", document["table"]])
+        records = counted(document["set_aside_with_unknown_key"], "record")
+        say(f"{records} of this table in quarantine could not be decoded, so no key is known: {listed} lists them")
+    if not changes and not document["set_aside"]:
         listed = "; `sluice history --table` lists the table's objects" if document["complete"] else ""
         say(
             "No record with this key was found. "

@@ -74,6 +74,7 @@ class ObjectChanges:
     """The changes of one row in one object.
 
     `truncates` are positions of truncates; `set_aside` are records with the row's key that could not be merged.
+    `unkeyed` counts those without a known key, since they could not be decoded.
     """
 
     item: ManifestObject
@@ -82,6 +83,7 @@ class ObjectChanges:
     truncates: tuple[str, ...]
     set_aside: tuple[RowError, ...]
     columns: tuple[str, ...]
+    unkeyed: int = 0
 
 
 def changes_in(
@@ -101,14 +103,15 @@ def changes_in(
         if mine.num_rows:
             changes += _changes(mine, row.columns, config.record_key, item)
     rows = sum(made.num_rows for made in decoded.batches) + len(decoded.rows)
-    aside = tuple(error for error in decoded.rows if _is_of(error, row.columns, config.record_key, key))
+    of_the_row = [_is_of(error, row.columns, config.record_key, key) for error in decoded.rows]
     return ObjectChanges(
         item,
         rows,
         tuple(changes),
         tuple(truncates),
-        aside,
+        tuple(error for error, is_own in zip(decoded.rows, of_the_row, strict=True) if is_own),
         tuple(name for name in row.names if name not in config.record_key),
+        of_the_row.count(None),
     )
 
 
@@ -374,13 +377,14 @@ def _raw(value: Any) -> Any:
     return {name: _raw(item) for name, item in value.items()}
 
 
-def _is_of(error: RowError, columns: Collection[Column], record_key: Sequence[str], key: Sequence[str]) -> bool:
-    """Says whether a record that was set aside has this key, by the part of it that was kept."""
-    if error.encoding != JSON_TEXT:
-        return False
+def _is_of(error: RowError, columns: Collection[Column], record_key: Sequence[str], key: Sequence[str]) -> bool | None:
+    """Says whether a record that was set aside has this key, by what was kept of it; None if that is unknown."""
     try:
-        content = json.loads(error.content)
-    except ValueError:  # cut to its beginning
-        return False
-    rows = [content] + [content.get(side) for side in ("after", "before")] if isinstance(content, dict) else []
-    return any(isinstance(row, dict) and has_key(row, columns, record_key, key) for row in rows)
+        content = json.loads(error.content if error.encoding == JSON_TEXT else base64.b64decode(error.content))
+    except (ValueError, RecursionError):  # no JSON, or cut to its beginning
+        return None
+    if not isinstance(content, dict):
+        return None
+    records = [content, content.get("payload")]  # Connect's JSON has the record in its payload
+    records += [record.get(side) for record in records if isinstance(record, dict) for side in ("after", "before")]
+    return any(isinstance(row, dict) and has_key(row, columns, record_key, key) for row in records)

@@ -64,7 +64,8 @@ class Searched:
     """The result of a search.
 
     `opened` has the number of records of each object, which several batches may have merged. `left_out` counts objects
-    that should have been opened and are beyond the bounds. `rebuilt_at` is when the table was rebuilt (epoch ms).
+    that should have been opened and are beyond the bounds. `unkeyed` counts quarantined records that could not be
+    decoded and have no known key. `rebuilt_at` is when the table was rebuilt (epoch ms).
     """
 
     config: TableConfig
@@ -77,6 +78,7 @@ class Searched:
     quarantined: list[Unread] = field(default_factory=list)
     opened: dict[ObjectId, int] = field(default_factory=dict)
     left_out: int = 0
+    unkeyed: int = 0
     rebuilt_at: tuple[int, ...] = ()
     skipped: Sequence[SkippedDocument] = ()
 
@@ -207,7 +209,8 @@ class RowSearch:
                 brought = None  # among the object's own changes
             changes += read.changes
             truncates += read.truncates
-            if read.set_aside and _has_rows_aside(batch, of_ledger.get(read.item.id)):
+            if _has_rows_aside(batch, of_ledger.get(read.item.id)):
+                found.unkeyed += read.unkeyed
                 found.set_aside += [(read.item.key, error) for error in read.set_aside]
             found.columns += [name for name in read.columns if name not in found.columns]
         if brought is not None and changes:

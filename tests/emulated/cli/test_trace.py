@@ -419,6 +419,27 @@ def test_a_row_names_what_is_in_quarantine_once_and_only_while_it_is(traced, cap
     assert "ignored (attempt 2, discarded, corrupt_object)" in capsys.readouterr().out
 
 
+def test_a_row_names_its_undecodable_records_and_counts_those_without_a_key(traced, capsys):
+    config = replace(CONFIG, json_types={"v": "date"})
+    good = {"id": 1, "name": "x", "v": "2026-01-01", "__op": "c", "__lsn": 1}
+    bad = [
+        json.dumps({**good, "v": "no date", "__lsn": 2}),
+        json.dumps({**good, "id": 2, "v": "no date"}),
+        '{"id": 1, "n',
+    ]
+    identity = traced.stack.write("some.json", "\n".join([json.dumps(good), *bad, ""]).encode())
+    traced.stack.ledger.objects.admit(admitted(identity, items.PENDING, traced.at))
+    traced.merged(identity, read=4, rows=[identity], config=config)
+    assert run(["row", "crm.user", "1", "x", "--json"]) == 0
+    document = describe(capsys)
+    assert [(item["record"], item["code"]) for item in document["set_aside"]] == [(1, "undecodable_value")]
+    assert document["set_aside_with_unknown_key"] == 1
+    assert run(["row", "crm.user", "1", "x"]) == 0
+    printed = capsys.readouterr()
+    assert "quarantined  record 1 of some.json: undecodable_value: Column v holds a value" in printed.out
+    assert "`sluice quarantine list --table crm.user` lists them" in printed.err
+
+
 def test_a_replay_is_shown_apart_and_changes_no_time(traced, capsys):
     identity = traced.put("a.json", (1, "c", 1, "x", "a"))
     first = traced.merged(identity, read=1)
