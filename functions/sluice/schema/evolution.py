@@ -69,22 +69,16 @@ def evolve(
     *,
     record_key: tuple[str, ...],
     partition_by: tuple[str, ...],
+    untyped: bool = False,
 ) -> Evolution:
     """Compare a schema with the table's columns (name -> Spark's type name; None while there is no table).
 
-    Raises Incompatible for the first column that doesn't fit. Sluice's own columns are left out.
+    The schema of an `untyped` object has no column that is null in all of its records. Raises Incompatible for the
+    first column that doesn't fit. Sluice's own columns are left out.
     """
     for name in record_key:
         if written.column(name) is None:
-            raise Incompatible(
-                f"The record key {name} is not a column of this schema",
-                column=name,
-                types=[(stored or {}).get(name, ""), "absent"],
-                next_step=_correct("record_key")
-                if stored is None
-                else f"If the source renamed it, put `columns: {{rename: {{NEW: {name}}}}}` into the table's rule, "
-                f"{PUSH_AND_RETRY}. Otherwise let the connector send it, or rebuild the table with another record_key",
-            )
+            raise _without_key(name, stored, untyped=untyped)
     types = {column.name: column.spark_type for column in written.columns}
     if stored is None:
         return Evolution(NEW_TABLE, (), types)
@@ -238,7 +232,7 @@ def evolve_table(
             next_step="Name a column in `delete_when` that holds text, whole numbers, or true and false",
         )
     try:
-        found = evolve(before, row, record_key=config.record_key, partition_by=config.partition_by)
+        found = evolve(before, row, record_key=config.record_key, partition_by=config.partition_by, untyped=untyped)
     except Incompatible as error:
         of_a_type = error.facts["column"] in (before or ())
         raise _by_rule(error, row, config, untyped=untyped) if of_a_type else error from None
@@ -317,6 +311,24 @@ def _written_with_every_row(config: TableConfig, *, correct: bool) -> str:
         f"L{write}, and upload the object again"
         if not correct
         else (f"{_correct('position')}. If other objects have the column, l{write}, and upload the object again")
+    )
+
+
+def _without_key(name: str, stored: Mapping[str, str] | None, *, untyped: bool) -> Incompatible:
+    """The error for a schema without a column of the key. Untyped objects don't have columns that are always null."""
+    if stored is None:
+        step = _correct("record_key")
+    else:
+        step = (
+            f"If the source renamed it, put `columns: {{rename: {{NEW: {name}}}}}` into the table's rule, "
+            f"{PUSH_AND_RETRY}. Otherwise let the connector send it, or rebuild the table with another record_key"
+        )
+    found = "null or absent in all records of the object" if untyped else "not a column of this schema"
+    return Incompatible(
+        f"The record key {name} is {found}",
+        column=name,
+        types=[(stored or {}).get(name, ""), "null or absent" if untyped else "absent"],
+        next_step=f"If it is null, let the source write a value of it in every row. {step}" if untyped else step,
     )
 
 

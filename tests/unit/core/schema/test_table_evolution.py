@@ -213,6 +213,15 @@ def test_a_renamed_key_is_renamed_back_by_the_rule():
     assert "If the source renamed it, put `columns: {rename: {NEW: id}}` into the table's rule" in described
 
 
+@pytest.mark.parametrize("stored", [{"id": "int"}, None])
+def test_a_key_that_untyped_objects_leave_null_is_called_so(stored):
+    table = TableConfig("db.t", "db", "t", "x", ("id",))
+    with pytest.raises(Incompatible) as found:
+        evolve_table(stored, row(n="int"), table, untyped=True)
+    assert "The record key id is null or absent in all records of the object" in str(found.value)
+    assert "a value of it in every row" in str(found.value)
+
+
 def test_a_new_type_goes_to_another_column_by_the_sources_name():
     table = TableConfig("db.t", "db", "t", "x", ("id",), columns=ColumnRules(rename={"eml": "email"}))
     described = refused_by(table, {"id": "int", "email": "int"}, id="int", email="boolean")
