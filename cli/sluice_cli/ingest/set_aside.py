@@ -23,8 +23,10 @@ from sluice.ledger.records import DISCARDED, RETRIED, Decision, ObjectRecord
 from sluice.silver_keys import manifest_key, rows_key
 from sluice_aws.admission.admit import Admission
 from sluice_aws.s3.objects import Objects, SkippedDocuments
+from sluice_aws.stack import Target
 from sluice_cli.ingest.parked import is_proposed, judged_now, taken
 from sluice_cli.terminal.output import counted, human_bytes, is_named
+from sluice_cli.terminal.run import AWS_ERRORS
 from sluice_read.moments import clock
 
 SHORT_ID, SHORTEST_ID = 12, 6  # hexadecimal digits that are shown, and the fewest that identify an entry
@@ -33,6 +35,7 @@ REASON_BYTES = 65_536  # read of an object's rows for their reason: at least one
 THREADS = 16
 TABLES_NAMED = 3  # in a question
 OBJECT, ROWS = "object", "rows"
+ReasonOfRows = Callable[[ObjectRecord, str], str | None]  # of an object's rows with a code
 _RETRY = re.compile(r"(`sluice quarantine retry --code \w+)`")
 
 
@@ -179,9 +182,7 @@ class Quarantine:
     def _explained(self, record: ObjectRecord) -> ObjectRecord:
         if not record.quarantined_rows or record.batch is None or record.table is None:
             return record
-        key = rows_key(record.batch, record.table, record.id.hash)
-        document = self._objects.get(self._silver, key, limit=REASON_BYTES)
-        return record if document is None else replace(record, reason=_reason_of_rows(document.data))
+        return replace(record, reason=reason_of_rows(self._objects, self._silver, record) or record.reason)
 
     def retry(
         self,
@@ -363,19 +364,39 @@ def lines_of(record: ObjectRecord) -> list[tuple[str, str]]:
     return [(name, value) for name, value in named.items() if value]
 
 
-def _reason_of_rows(beginning: bytes) -> str | None:
-    """The most frequent reason of the whole lines at the beginning of an object's rows; None if none is readable."""
-    lines = beginning.decode("utf-8", "replace").splitlines(keepends=True)
+def reason_of_rows(objects: Objects, silver: str, record: ObjectRecord, code: str | None = None) -> str | None:
+    """The most frequent reason of an object's first quarantined rows, or of those with a code. One GET.
+
+    None if none is readable.
+    """
+    if record.batch is None or record.table is None:
+        return None
+    document = objects.get(silver, rows_key(record.batch, record.table, record.id.hash), limit=REASON_BYTES)
+    if document is None:
+        return None
+    lines = document.data.decode("utf-8", "replace").splitlines(keepends=True)  # the last one may be cut
     try:
-        found = Counter(
-            row.reason for row in row_errors.from_lines("".join(line for line in lines if line[-1] == "\n"))
-        )
+        rows = list(row_errors.from_lines("".join(line for line in lines if line[-1] == "\n")))
     except UnreadableManifest:
         return None
+    found = Counter(row.reason for row in rows if code in (None, row.code))
     if not found:
         return None
     others = len(found) - 1
     return found.most_common(1)[0][0] + (f"; and {counted(others, 'other reason')}" if others else "")
+
+
+def reasons_of_rows(target: Target) -> ReasonOfRows:
+    """Reads the reasons of quarantined rows; None where the caller may not."""
+    objects = Objects(target.client("s3"))
+
+    def read(record: ObjectRecord, code: str) -> str | None:
+        try:
+            return reason_of_rows(objects, target.silver, record, code)
+        except AWS_ERRORS:
+            return None
+
+    return read
 
 
 def _way_in(record: ObjectRecord) -> str:

@@ -21,7 +21,7 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import LOCAL
 from sluice_cli.ingest.parked import is_proposed, judged_now, rule_steps, waits_for_rule
-from sluice_cli.ingest.set_aside import reason_of
+from sluice_cli.ingest.set_aside import ReasonOfRows, reason_of, reasons_of_rows
 from sluice_cli.ingest.survey import (
     END_OF_STANDSTILL,
     TABLES_SHOWN,
@@ -49,6 +49,7 @@ from sluice_cli.terminal.output import (
     visible,
     wrapped,
 )
+from sluice_cli.terminal.window import shown
 
 LINE_EVERY_S = 10.0  # without a terminal
 WRAPPED_INDENT = 2  # of the further lines of a wrapped one
@@ -110,7 +111,7 @@ def wait(
     if as_json:
         print_json(_document(outcome, strict))
     else:
-        _print(outcome, timeout)
+        _print(outcome, timeout, reasons_of_rows(target))
     if not outcome.succeeded(strict=strict):
         raise typer.Exit(1)
 
@@ -162,9 +163,10 @@ class Shower:
             say(line)
 
 
-def _print(outcome: WaitResult, timeout_s: float) -> None:
+def _print(outcome: WaitResult, timeout_s: float, reason_of_rows: ReasonOfRows = lambda record, code: None) -> None:
     found = outcome.found
-    _print_lines([*set_aside_lines(found, outcome.began), *(() if found.settled else waiting_lines(found))])
+    aside = set_aside_lines(found, outcome.began, reason_of_rows)
+    _print_lines([*aside, *(() if found.settled else waiting_lines(found))])
     rows = f", {counted(found.quarantined_rows, 'row')} quarantined" if found.with_rows else ""
     ended = "settled in" if found.settled else "waited"
     print_line(f"{ended} {outcome.seconds:.1f} s (in bronze: {describe_counts(found.counts)}{rows})")
@@ -231,7 +233,7 @@ def _print_lines(lines: Sequence[str]) -> None:
         console.print(Text(text), soft_wrap=True, highlight=False)
 
 
-def set_aside_lines(found: Survey, began: int) -> Iterator[str]:
+def set_aside_lines(found: Survey, began: int, reason_of_rows: ReasonOfRows) -> Iterator[str]:
     """List what was set aside since a wait began (epoch ms), or just before, by table and reason; count the rest."""
 
     def fresh(records: Sequence[ObjectRecord]) -> list[ObjectRecord]:
@@ -254,11 +256,14 @@ def set_aside_lines(found: Survey, began: int) -> Iterator[str]:
         if len(records) > len(new):
             yield f"{title}\t{counted(len(records) - len(new), 'object')} from before: `sluice quarantine list{option}`"
     new = fresh(found.with_rows)
-    rows = [(each.table or "-", code, number, each.id.key) for each in new for code, number in each.row_codes.items()]
+    rows = [(each.table or "-", code, each) for each in new for code in each.row_codes]
     lines = []
     for (table, code), those in sorted(_grouped(rows, lambda each: each[:2]).items()):
-        number = f"{counted(sum(each[2] for each in those), 'row')} of {counted(len(those), 'object')}"
-        lines.append(_line(["rows quarantined", table, number, code], those[0][3], len(those)))
+        some = [each[2] for each in those]
+        number = f"{counted(sum(each.row_codes[code] for each in some), 'row')} of {counted(len(some), 'object')}"
+        reason = reason_of_rows(some[0], code) if len(lines) < LINES_SHOWN else None
+        words = [*([reason] if reason else []), shown(["quarantine", "list", "--table", table, "--code", code])]
+        lines.append(_line(["rows quarantined", table, number, code], some[0].id.key, len(some), words))
     yield from _first(lines, "rows quarantined")
     if len(found.with_rows) > len(new):
         left = found.quarantined_rows - sum(record.quarantined_rows for record in new)

@@ -20,7 +20,7 @@ from sluice.ledger.ports import Ledger
 from sluice.ledger.records import SAME_BYTES, ObjectRecord, PendingCount
 from sluice_cli.ingest.blocked import with_names
 from sluice_cli.ingest.parked import is_proposed, judged_now, waits_for_rule
-from sluice_cli.ingest.set_aside import reason_of
+from sluice_cli.ingest.set_aside import ReasonOfRows, reason_of
 from sluice_cli.ingest.survey import describe_lane
 from sluice_cli.status.service_entries import due_entries, service_entries
 from sluice_cli.terminal.output import human_age
@@ -34,11 +34,16 @@ _MEANT = {TEST_EVENT: "S3 sends one when a bucket's notifications are set"}  # e
 LATE = 2  # a table is late once its oldest waiting object is this many times older than its freshness
 
 
-def gather(ledger: Ledger, now: int, configured: Callable[[], Configuration | None]) -> dict[str, Any]:
+def gather(
+    ledger: Ledger,
+    now: int,
+    configured: Callable[[], Configuration | None],
+    reason_of_rows: ReasonOfRows = lambda record, code: None,
+) -> dict[str, Any]:
     """Gather everything that `sluice status` shows. `now` is in epoch ms, ages in milliseconds, sizes in bytes.
 
     `configured` reads the configuration after the ledger's first answer. Without a configuration, lanes that never had
-    work are unknown and no service is due.
+    work are unknown and no service is due. `reason_of_rows` reads the reason of the rows of one object for each code.
     """
     states = list(ledger.tables.all())
     configuration = configured()
@@ -48,7 +53,7 @@ def gather(ledger: Ledger, now: int, configured: Callable[[], Configuration | No
         state: _aside(judged_now(record, configuration) for record in ledger.objects.in_state(state))
         for state in (PARKED, QUARANTINED, IGNORED, SUPERSEDED)
     }
-    rows = _rows(ledger.quarantine.objects_with_rows())
+    rows = _rows(ledger.quarantine.objects_with_rows(), reason_of_rows)
     for table in tables:
         _count_quarantined(table, aside[QUARANTINED], rows)
         if nothing_merged(table):
@@ -278,11 +283,12 @@ def _add_example(keys: list[str], key: str) -> None:
         keys.append(key)
 
 
-def _rows(records: Iterable[ObjectRecord]) -> dict[str, Any]:
+def _rows(records: Iterable[ObjectRecord], reason_of_rows: ReasonOfRows) -> dict[str, Any]:
     """The quarantined rows of committed objects: by table, and by code, the most frequent first, with a few keys."""
     counts: Counter[str] = Counter()
     by_table: Counter[str] = Counter()
     examples: dict[str, list[str]] = {}
+    first: dict[str, ObjectRecord] = {}
     objects = 0
     found = iter(records)
     for record in islice(found, COUNTED_AT_MOST):
@@ -290,9 +296,18 @@ def _rows(records: Iterable[ObjectRecord]) -> dict[str, Any]:
         by_table[record.table or ""] += record.quarantined_rows
         for code, rows in record.row_codes.items():
             counts[code] += rows
+            first.setdefault(code, record)
             _add_example(examples.setdefault(code, []), record.id.key)
     more = next(found, None) is not None
-    reasons = [{"reason": code, "rows": rows, "examples": examples[code]} for code, rows in counts.most_common()]
+    reasons = [
+        {
+            "reason": ": ".join(filter(None, (code, reason_of_rows(first[code], code)))),
+            "code": code,
+            "rows": rows,
+            "examples": examples[code],
+        }
+        for code, rows in counts.most_common()
+    ]
     return {
         "rows": counts.total(),
         "objects": objects,

@@ -25,6 +25,7 @@ from sluice_aws.s3.objects import Objects, SkippedDocument
 from sluice_aws.s3.past_batches import PastBatch, PastBatches
 from sluice_aws.stack import DEPLOYED, Target
 from sluice_cli.errors import plain_reason
+from sluice_cli.ingest.set_aside import reasons_of_rows
 from sluice_cli.status.overview import gather
 from sluice_cli.status.page import page
 from sluice_cli.status.past import RunPast, TablePast, Window, backlog, runs, shown_window, table_pasts
@@ -81,7 +82,7 @@ class PageFile:
     def look(self, now: int) -> Look:
         """Read the stack. `now` is in epoch ms."""
         since = point_in_time(self._since, now)
-        document = gather(self._ledger, now, self._configured)
+        document = gather(self._ledger, now, self._configured, reasons_of_rows(self._target))
         lanes = document["lanes"]
         with stderr_console().status("Reading manifests"):
             batches = list(self._past.newest(since=since, at_most=MANIFESTS))

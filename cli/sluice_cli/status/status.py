@@ -20,6 +20,7 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import LOCAL, Target
 from sluice_cli.ingest.parked import rule_steps
+from sluice_cli.ingest.set_aside import reasons_of_rows
 from sluice_cli.status.overview import describe_reason, describe_trouble, gather
 from sluice_cli.status.service_entries import describe_due, print_services
 from sluice_cli.terminal.durations import TimeSpan, seconds
@@ -127,7 +128,7 @@ def status(
         say_skipped(shown.skipped)
         document = {**shown.document, "skipped_documents": described_documents(shown.skipped)}
     else:
-        document = gather(ledger, now, configured)
+        document = gather(ledger, now, configured, reasons_of_rows(target))
     if as_json:
         print_json(document)
     elif html is None:

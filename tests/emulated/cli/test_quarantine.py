@@ -753,9 +753,8 @@ def test_status_and_wait_count_quarantined_rows(configured, capsys):
     document = describe(capsys)
     rows = document["quarantined_rows"]
     assert (rows["rows"], rows["objects"], rows["more"]) == (2, 1, False)
-    assert {item["reason"]: (item["rows"], item["examples"]) for item in rows["reasons"]} == {
-        "null_record_key": (1, [holed.key]),
-        "value_out_of_range": (1, [holed.key]),
+    assert {item["reason"]: (item["code"], item["rows"], item["examples"]) for item in rows["reasons"]} == {
+        f"{code}: {a_row(0, code).reason}": (code, 1, [holed.key]) for code in ("null_record_key", "value_out_of_range")
     }
     assert {table["table"]: table["quarantined"] for table in document["tables"]}["crm.user"] == {
         "objects": 0,
@@ -772,6 +771,8 @@ def test_status_and_wait_count_quarantined_rows(configured, capsys):
     out = capsys.readouterr().out
     assert "rows quarantined\t2 rows of 1 object from before: `sluice quarantine list`" in out
     assert "(in bronze: 1 committed, 2 rows quarantined)" in out and run(["status"]) == 0
+    out = capsys.readouterr().out
+    assert f"null_record_key: {a_row(0).reason}" in out and "`sluice quarantine list` shows each" in out
 
 
 def test_status_counts_what_admission_quarantined_and_names_the_lane_of_a_table(configured, capsys):

@@ -140,7 +140,11 @@ def aside(key, state, at, rows=0, **more):
 
 
 def lines_of(*records, began=NOW):
-    return list(set_aside_lines(survey([r.id for r in records], {r.id: r for r in records}, []), began))
+    return list(
+        set_aside_lines(
+            survey([r.id for r in records], {r.id: r for r in records}, []), began, lambda record, code: f"{code} it is"
+        )
+    )
 
 
 def test_only_what_was_set_aside_since_the_wait_began_is_listed():
@@ -155,7 +159,8 @@ def test_only_what_was_set_aside_since_the_wait_began_is_listed():
         "parked\t1 object from before: `sluice quarantine list --parked`",
         "quarantined\tcrm.user\t1 object\tno rule takes it\tnew-q",
         "quarantined\t1 object from before: `sluice quarantine list`",
-        "rows quarantined\tcrm.user\t2 rows of 1 object\tnull_record_key\tnew-r",
+        "rows quarantined\tcrm.user\t2 rows of 1 object\tnull_record_key\tnew-r\tnull_record_key it is"
+        "\t`sluice quarantine list --table crm.user --code null_record_key`",
         "rows quarantined\t1,888 rows of 2 objects from before: `sluice quarantine list`",
     ]
 
@@ -179,8 +184,10 @@ def test_objects_of_one_table_and_reason_are_one_line_with_an_example():
         "quarantined\tcrm.user\t10 objects\tnot_avro\tfor example q-0\tBlock 0 is no Avro; and 9 other reasons: "
         "`sluice quarantine list`",
         "quarantined\tcrm.city\t1 object\tnot_avro\tother\tNo Avro",
-        "rows quarantined\tcrm.user\t4 rows of 4 objects\tnull_record_key\tfor example r-0",
-        "rows quarantined\tcrm.user\t8 rows of 4 objects\tunexpected_value\tfor example r-0",
+        "rows quarantined\tcrm.user\t4 rows of 4 objects\tnull_record_key\tfor example r-0\tnull_record_key it is"
+        "\t`sluice quarantine list --table crm.user --code null_record_key`",
+        "rows quarantined\tcrm.user\t8 rows of 4 objects\tunexpected_value\tfor example r-0\tunexpected_value it is"
+        "\t`sluice quarantine list --table crm.user --code unexpected_value`",
     ]
 
 
