@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import codecs
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,6 +19,7 @@ from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.output import counted, human_age, print_line, print_table, visible
 from sluice_read.moments import clock
 
+_NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")  # control characters that bytes have and text hardly does
 _NO_CODE = "-"  # of parked objects that wait for a rule
 _PROSE = frozenset({"reason", "advice"})  # the other values of an entry are copied, and stay whole
 
@@ -96,13 +100,23 @@ def print_entry(
         offset = "" if row.offset is None else f", offset {row.offset}"
         print_line(f"row {row.record}{offset}: {visible(row.code)}: {visible(row.reason)}")
         if row.content:
-            cut = row.content_bytes > len(row.content) if row.encoding == JSON_TEXT else True
-            size = f" (of {row.content_bytes:,} bytes)" if cut else ""
-            print(f"  {'' if row.encoding == JSON_TEXT else 'base64: '}{visible(row.content)}{size}")
+            kept = row.content.encode("utf-8") if row.encoding == JSON_TEXT else base64.b64decode(row.content)
+            text = _as_text(kept)
+            size = f" (of {row.content_bytes:,} bytes)" if text is None or row.content_bytes > len(kept) else ""
+            print(f"  {f'base64: {row.content}' if text is None else visible(text)}{size}")
     for item in decisions:
         note = f" ({visible(item.note)})" if item.note else ""
         command = visible(item.command)
         print_line(f"{item.verb} at {clock(item.at)} by {visible(item.by)}: {command}{note}", whole=command)
+
+
+def _as_text(content: bytes) -> str | None:
+    """The beginning of a record as the text that it is; None for other bytes."""
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(content)  # the last character may be cut
+    except UnicodeDecodeError:
+        return None
+    return None if _NO_TEXT.search(text) else text
 
 
 def print_left(left: Sequence[Decided]) -> None:

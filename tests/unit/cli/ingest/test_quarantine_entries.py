@@ -2,9 +2,13 @@
 
 import re
 
+import pytest
+
+from sluice.batch.row_errors import row_error
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
-from sluice_cli.ingest.quarantine_entries import print_groups, print_lines
+from sluice_cli.ingest.quarantine_entries import print_entry, print_groups, print_lines
+from sluice_formats.errors import DamagedJson
 
 
 def test_eighty_columns_keep_every_column_and_a_long_key_whole(monkeypatch, capsys):
@@ -27,3 +31,29 @@ def test_a_pipe_gets_a_line_for_each_entry_by_table_and_code(capsys):
     print_lines(shown, {}, 2)
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert [(table, code, key) for *_, table, code, _, key, _ in lines[1:]] == sorted(named * 2)
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        (b'{"id":1,"d":"\xc3\xb8\x1b[2J', '  {"id":1,"d":"ø\\x1b[2J'),
+        ("ø".encode() + b"\xc3", "  ø"),
+        (b"\x00\x02a", "  base64: AAJh (of 3 bytes)"),
+        (b"\xff\xfea", "  base64: //5h (of 3 bytes)"),
+    ],
+)
+def test_a_record_that_could_not_be_decoded_is_shown_as_text_where_it_is_text(content, shown, capsys):
+    record = ObjectRecord(
+        ObjectId("bronze", "k", "v"), "committed", 1, quarantined_rows=1, row_codes={"damaged_json": 1}
+    )
+    row = row_error(0, DamagedJson("No JSON"), content, offset=None, position=None)
+    print_entry(record, None, [row], [])
+    assert capsys.readouterr().out.splitlines()[-1] == shown
+
+
+def test_a_cut_record_says_its_length(capsys):
+    record = ObjectRecord(
+        ObjectId("bronze", "k", "v"), "committed", 1, quarantined_rows=1, row_codes={"damaged_json": 1}
+    )
+    print_entry(record, None, [row_error(0, DamagedJson("No JSON"), b"x" * 20_000, offset=None, position=None)], [])
+    assert capsys.readouterr().out.splitlines()[-1].endswith("xxx (of 20,000 bytes)")
