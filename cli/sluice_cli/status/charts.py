@@ -47,7 +47,7 @@ def commits_section(tables: Sequence[TablePast], window: Window) -> Node:
             "commit, its height in proportion to the table's largest",
             tag("rect", class_="mark", x=9, y=1, width=4, height=11),
         ),
-        ("merged, and nothing changed", tag("rect", class_="none", x=9, y=8, width=4, height=4)),
+        ("no commit: nothing changed", tag("rect", class_="none", x=9, y=8, width=4, height=4)),
         ("commit with quarantined rows", _exclamation(9, 0, 12)),
     )
     body = [*strips, _axis(window, under=True), legend] if strips else [nothing("No commit in this time")]
@@ -116,8 +116,8 @@ def _commits(made: Sequence[PastCommit], window: Window) -> Node:
 
 
 def _commit(commit: PastCommit, most: int, window: Window) -> Node:
-    summary = f"{clock(commit.at)}: objects merged again{', and nothing changed' if commit.no_change else ''}"
-    if commit.waited_ms is not None:
+    summary = f"{clock(commit.at)}: {'no commit, nothing changed' if commit.no_change else 'objects merged again'}"
+    if commit.waited_ms is not None and not commit.no_change:
         summary = (
             f"{clock(commit.at)}: {counted(commit.changes, 'change')} of {counted(commit.objects, 'object')}, "
             f"readable {commit.waited_ms / 1000:,.1f} s after the first was admitted"
@@ -125,7 +125,7 @@ def _commit(commit: PastCommit, most: int, window: Window) -> Node:
     if commit.rows_quarantined:
         summary += f"; {counted(commit.rows_quarantined, 'row')} quarantined"
     title, x = tag("title", summary), _WIDTH * window.at(commit.at) - _HALF_A_TICK
-    if commit.rows_quarantined:
+    if commit.rows_quarantined and not commit.no_change:
         return tag("g", title, _exclamation(x, 0, _STRIP))
     tall = 4 if commit.no_change else 5 + (_STRIP - 5) * (commit.changes / most) ** 0.5
     kind = "none" if commit.no_change else "mark"

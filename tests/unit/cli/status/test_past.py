@@ -6,10 +6,11 @@ import pytest
 
 from sluice.batch.claim import PendingObject
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
-from sluice.batch.outcome import COMMITTED, QUARANTINED, Outcome, Stage
+from sluice.batch.outcome import COMMITTED, QUARANTINED, Outcome, RowErrorCount, Stage
 from sluice.objects import ObjectId
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.ops.runs import summaries
+from sluice_cli.status.charts import commits_section
 from sluice_cli.status.html import Node, joined, tag
 from sluice_cli.status.past import BINS, Window, backlog, runs, shown_window, table_pasts
 
@@ -196,3 +197,17 @@ def test_text_outside_nodes_is_escaped():
 )
 def test_the_length_of_a_window_is_in_whole_minutes_from_ten_on(seconds, words):
     assert Window(T, T + seconds * 1000).length == words
+
+
+def test_a_retry_without_a_commit_is_not_drawn_as_one():
+    made = [batch("b-1", "r", 20_000, 10_000, readable=30_000), batch("b-2", "r", 50_000, 40_000, readable=60_000)]
+    empty = batch("b-3", "r", 80_000, 70_000, readable=90_000, read=0, instant=None)
+    rows = (RowErrorCount(empty.manifest.objects[0].id.hash, 2, {"null_record_key": 2}),)
+    holed = [
+        PastBatch(each.manifest, {"crm.user": replace(each.outcomes["crm.user"], quarantined_rows=rows)})
+        for each in (made[1], empty)
+    ]
+    drawn = str(commits_section(table_pasts([made[0], *holed]), WINDOW))
+    strip = drawn.partition('class="legend"')[0]
+    assert strip.count('class="mark"') == 1 and strip.count('class="none"') == 1 and strip.count("<g><title>") == 1
+    assert "no commit, nothing changed; 2 rows quarantined" in strip and "2 commits" in strip
