@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
@@ -123,7 +124,7 @@ def find_target(stack: str | None, environment: Mapping[str, str], folder: Path)
         if ended is not None:
             raise NoTarget(
                 f"No stack to work on: the emulator of the local stack in {ended[0]} ended unexpectedly at {ended[1]}",
-                next_step=f"`sluice local up` says what is lost and starts another; or {NAME_A_DEPLOYED_ONE}",
+                next_step=f"{_logged(ended[0] / f'{ENDED_FILE}.log')}; or {NAME_A_DEPLOYED_ONE}",
             )
         raise NoTarget(
             "No stack to work on",
@@ -152,6 +153,32 @@ def _ended_stack(environment: Mapping[str, str], folder: Path) -> tuple[Path, st
         if note.is_file():
             return home, note.read_text(encoding="utf-8")
     return None
+
+
+def after_unexpected_end(url: str, environment: Mapping[str, str], folder: Path) -> tuple[str, str] | None:
+    """What happened where nothing answers at a URL of the local stack that runs by its own record, and the next step.
+
+    None for the URL of anything else. A stack removes its record before it ends.
+    """
+    try:
+        file = local_file(environment, folder)
+        target = None if file is None else local_target(file)
+    except NoTarget:
+        return None
+    if file is None or target is None or urlsplit(url).netloc not in _places(target):
+        return None
+    return f"the local stack in {file.parent} stopped unexpectedly", _logged(file.parent / "emulator" / "emulator.log")
+
+
+def _places(target: Target) -> list[str]:
+    return [urlsplit(url).netloc for url in (target.endpoint, target.emr_endpoint) if url]
+
+
+def _logged(log: Path) -> str:
+    return (
+        f"Its emulator's log is {log}. `sluice local up` says what is lost and starts the stack again, with the data "
+        "that `sluice local down --keep` kept last"
+    )
 
 
 def local_target(file: Path) -> Target:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from botocore.exceptions import (
@@ -18,6 +19,7 @@ from botocore.exceptions import (
     ClientError,
     ConnectionClosedError,
     ConnectTimeoutError,
+    EndpointConnectionError,
     ReadTimeoutError,
 )
 from typer.core import TyperGroup
@@ -25,6 +27,7 @@ from typer.core import TyperGroup
 from sluice.errors import FAILED, CommandFailed, NoTarget, SluiceError, UsageError
 from sluice.names import did_you_mean, meant_name
 from sluice_aws.failures import NO_STACK, SEE_DOCTOR, SEE_STACK, failure_of
+from sluice_aws.stack import after_unexpected_end
 from sluice_cli.errors import OutputLost, ReaderGone, plain_reason
 from sluice_cli.terminal.guard import escaped, guarded_output, is_text, visible
 from sluice_cli.terminal.output import command_line, say_error
@@ -302,12 +305,21 @@ def unanswered(error: Exception) -> str:
 
 def _failed(error: SluiceError | ClientError | BotoCoreError) -> int:
     """Say what failed, and return the exit code."""
+    ended = _unexpected_end(error)
     if isinstance(error, SluiceError):
-        say_error(error.message, error.next_step)
+        say_error(f"{error.message}: {ended[0]}" if ended else error.message, ended[1] if ended else error.next_step)
         if isinstance(error, NoTarget):
             return NO_STACK
         return error.exit_code if isinstance(error, CommandFailed) else FAILED
     in_doctor = "doctor" in shlex.split(command_line.get())
     found = failure_of(error, otherwise=SEE_STACK if in_doctor else SEE_DOCTOR)
-    say_error(found.message, found.next_step)
+    say_error(f"{found.message}: {ended[0]}" if ended else found.message, ended[1] if ended else found.next_step)
     return found.exit_code
+
+
+def _unexpected_end(error: Exception) -> tuple[str, str] | None:
+    """What happened to the local stack where an error is that nothing answers there, and the next step."""
+    cause = error.__cause__ if isinstance(error, SluiceError) else error
+    if not isinstance(cause, (EndpointConnectionError, ConnectTimeoutError)) or not _has_folder():
+        return None
+    return after_unexpected_end(str(cause.kwargs.get("endpoint_url")), os.environ, Path.cwd())

@@ -171,6 +171,7 @@ def local_stack(
             bind=options.bind,
         )
         home.describe(description)
+        undo.callback(lambda: home.file.unlink(missing_ok=True))  # a stack that ends is none to work on
         yield LocalStack(description, deployment, emulator, stand_in)
 
 

@@ -65,7 +65,7 @@ def test_a_local_stack_whose_emulator_ended_is_named(stack, monkeypatch, tmp_pat
     assert run(["status"]) == 5
     said = capsys.readouterr().err
     assert f"emulator of the local stack in {home.path} ended unexpectedly at 2026-01-02 03:04:05 UTC\n" in said
-    assert "next step: `sluice local up` says what is lost" in said
+    assert f"{home.path / 'ended.log'}. `sluice local up` says what is lost" in said
     home.forget_lost()
     assert run(["status"]) == 5 and capsys.readouterr().err.startswith("error: No stack to work on\n")
 

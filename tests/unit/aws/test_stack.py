@@ -7,7 +7,7 @@ import pytest
 
 from sluice.errors import NoTarget
 from sluice_aws.clients import ClientOptions
-from sluice_aws.stack import _outputs, find_target, local_file, local_target
+from sluice_aws.stack import _outputs, after_unexpected_end, find_target, local_file, local_target
 from sluice_cli.ingest.put import joined
 from sluice_cli.main import run
 
@@ -98,7 +98,7 @@ def test_a_file_that_describes_no_stack_is_reported(described, text):
         local_target(described)
 
 
-def test_a_stopped_stack_is_reported_with_the_next_step(described, monkeypatch, tmp_path, capsys):
+def test_a_stack_that_stopped_unexpectedly_is_reported_with_its_log(described, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     for name in ("SLUICE_STACK", "SLUICE_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -107,9 +107,17 @@ def test_a_stopped_stack_is_reported_with_the_next_step(described, monkeypatch, 
     assert run(["status"]) == 6
     assert capsys.readouterr().err.splitlines() == [
         "local stack sluice-local at http://127.0.0.1:1",
-        "error: nothing answers at http://127.0.0.1:1/",
-        "next step: If the local stack has stopped, start it with `sluice local up`",
+        f"error: nothing answers at http://127.0.0.1:1/: the local stack in {described.parent} stopped unexpectedly",
+        f"next step: Its emulator's log is {described.parent / 'emulator' / 'emulator.log'}. `sluice local up` says "
+        "what is lost and starts the stack again, with the data that `sluice local down --keep` kept last",
     ]
+
+
+def test_another_endpoint_says_nothing_of_the_local_stack(described, tmp_path):
+    assert after_unexpected_end("http://127.0.0.1:1/bucket", {}, tmp_path) is not None
+    assert after_unexpected_end("http://127.0.0.1:9/", {}, tmp_path) is None
+    described.write_text("{}")
+    assert after_unexpected_end("http://127.0.0.1:1/", {}, tmp_path) is None
 
 
 @pytest.mark.parametrize(
