@@ -60,7 +60,8 @@ class TraceFacts:
     `first` has the records as of the batch that first committed it, and the others are those of the replay.
     `set_aside_at` has the times at which batches set it aside, or rows of it, before it was retried. `finished_by` is
     the run that merged it, where it took the batch over from `run`. `died_before` are the runs of the lane that ended
-    without releasing it while the version waited for `run`.
+    without releasing it while the version waited for `run`. `held_up` says why the lane of a pending version starts no
+    run, and what ends that.
     """
 
     id: ObjectId
@@ -76,6 +77,7 @@ class TraceFacts:
     set_aside_at: Mapping[str, int] = field(default_factory=dict, hash=False)
     finished_by: str | None = None
     died_before: Sequence[str] = ()
+    held_up: str | None = None
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,7 @@ def trace_of(facts: TraceFacts) -> Trace:
         code=record.code if record else None,
         reason=_reason(record),
         counts=dict(outcome.counts) if outcome else {},
-        next_step=_next_step(record) if record else None,
+        next_step=_next_step(facts),
     )
 
 
@@ -181,7 +183,10 @@ def _readable_at(identity: ObjectId, outcome: Outcome, manifest: Manifest | None
     return outcome.readable_at if item is None else outcome.readable_with(item)
 
 
-def _next_step(record: ObjectRecord) -> str | None:
+def _next_step(facts: TraceFacts) -> str | None:
+    record = facts.record
+    if record is None or facts.held_up is not None:
+        return facts.held_up
     if record.state in (PENDING, CLAIMED):
         return f"`sluice status` shows what lane {record.lane} is at" if record.lane else None
     return rule_step(record)
@@ -212,6 +217,7 @@ def _replayed(first: Trace, facts: TraceFacts, record: ObjectRecord, at: int) ->
         reason=_reason(record),
         moments=tuple(moments),
         replay=replay,
+        next_step=facts.held_up,
     )
 
 

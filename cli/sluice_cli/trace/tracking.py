@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any
 
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome
 from sluice.config.document import Configuration
 from sluice.errors import UsageError
-from sluice.lane.machine import FIRST_BACKOFF_MS
-from sluice.ledger.keys import COMMITTED, PARKED
+from sluice.lane.machine import FIRST_BACKOFF_MS, HALTED, PAUSED
+from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import RETRIED, AdmittedObject, Decision, ObjectRecord
 from sluice.names import did_you_mean
 from sluice.objects import ObjectId, identify
+from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.history import died
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects, SkippedDocument
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.stack import Target
 from sluice_cli.ingest.parked import judged_now
+from sluice_cli.ingest.survey import END_OF_STANDSTILL, describe_lane
 from sluice_cli.terminal.output import is_named, visible
 from sluice_cli.terminal.stack import readable_configuration
 from sluice_cli.trace.stages import TraceFacts, taken_over_at
@@ -31,6 +33,7 @@ from sluice_cli.trace.stages import TraceFacts, taken_over_at
 VERSIONS_AT_MOST = 1_000  # of one key, in bronze
 PAGES_AT_MOST = 20  # of a thousand versions, searched for a part of a key
 KEYS_SHOWN = 5
+BATCHES_AT_MOST, RECORDS_AT_MOST = 500, 2_000  # searched for keys that are no longer in bronze
 NAMES_COMPARED = 2_000  # with a name that no key has
 _LONGEST_RUN_MS = 86_400_000  # and more: one that died after an object came did not begin a day before it
 # What a record of a replayed version says of its way before, beside its state and batch.
@@ -88,8 +91,9 @@ class Tracker:
     def named(self, text: str) -> Named:
         """Find an object by its key, by `s3://BUCKET/KEY`, or by a part of its key that no other key in bronze has.
 
-        A part that is the end of one key names it, even where it is in the middle of others. Raises UsageError, with
-        keys that are similar.
+        What bronze has no key for is searched among those of the newest batches and of quarantined objects. A part that
+        is the end of one key names it, even where it is in the middle of others. Raises UsageError, with keys that are
+        similar.
         """
         if not text:
             raise UsageError("The key is empty", next_step="Is a variable unset? Give a key, or a part of one")
@@ -105,6 +109,8 @@ class Tracker:
         if versions:
             return Named(text, versions)
         searched = self._keys_with(text)
+        if not searched.keys:
+            searched = replace(searched, **_closest(text, self._known_keys()))
         if len(searched.keys) == 1 and searched.whole:
             return Named(searched.keys[0], self.versions(searched.keys[0]))
         found = searched if searched.keys else replace(searched, keys=self._keys_like(text), how="begin with it")
@@ -133,22 +139,23 @@ class Tracker:
 
     def _keys_with(self, part: str) -> SearchedKeys:
         """Keys of bronze with this last part, or else with this end, or else with it anywhere."""
-        matching: list[dict[str, None]] = [{} for _ in _MATCHES]
-        names: dict[str, None] = {}
+        listed: dict[str, None] = {}
         marker = None
         for _ in range(PAGES_AT_MOST):
             page = self._objects.version_page(self._bronze, marker)
-            for item in page.versions:
-                for (_, matches), keys in zip(_MATCHES, matching, strict=True):
-                    if matches(part, item.key):
-                        keys[item.key] = None
-                if len(names) < NAMES_COMPARED:
-                    names[item.key.rpartition("/")[2]] = None
+            listed.update(dict.fromkeys(item.key for item in page.versions))
             marker = page.next_marker
             if marker is None:
                 break
-        closest = next((number for number, keys in enumerate(matching) if keys), 0)
-        return SearchedKeys(tuple(matching[closest]), _MATCHES[closest][0], marker is None, tuple(names))
+        names = dict.fromkeys(key.rpartition("/")[2] for key in islice(listed, NAMES_COMPARED))
+        return SearchedKeys(**_closest(part, listed), whole=marker is None, names=tuple(names))
+
+    def _known_keys(self) -> Iterator[str]:
+        """Keys that the ledger and the newest batches name: their objects may be deleted from bronze."""
+        for record in islice(self._ledger.objects.in_state(QUARANTINED), RECORDS_AT_MOST):
+            yield record.id.key
+        for batch in self._past.newest(at_most=BATCHES_AT_MOST):
+            yield from (item.key for part in batch.manifest.tables.values() for item in part.objects)
 
     def facts(self, identity: ObjectId, record: ObjectRecord | None) -> TraceFacts:
         """Read the records of one version, in at most seven calls.
@@ -160,9 +167,10 @@ class Tracker:
         if record is None:
             return TraceFacts(identity, put_at)
         decisions = self._ledger.quarantine.decisions_about(identity)
+        held_up = self._held_up(record)
         set_aside_at = self._set_aside_at(decisions)
         if record.first_batch is None or record.replayed_at is None:
-            found = TraceFacts(identity, put_at, record, decisions, set_aside_at=set_aside_at)
+            found = TraceFacts(identity, put_at, record, decisions, set_aside_at=set_aside_at, held_up=held_up)
             return self._with_batch(found, record)
         replayed_at = record.replayed_at
         then = ObjectRecord(
@@ -174,8 +182,16 @@ class Tracker:
         before = [each for each in decisions if each.at < replayed_at]
         first = TraceFacts(identity, put_at, then, before, set_aside_at=set_aside_at)
         since = [each for each in decisions if each.at >= replayed_at]
-        facts = TraceFacts(identity, put_at, record, since, first=self._with_batch(first, then))
+        facts = TraceFacts(identity, put_at, record, since, first=self._with_batch(first, then), held_up=held_up)
         return self._with_batch(facts, record)
+
+    def _held_up(self, record: ObjectRecord) -> str | None:
+        lane = self._ledger.lanes.get(record.lane) if record.state == PENDING and record.lane else None
+        if lane is None or lane.state not in (PAUSED, HALTED):
+            return None
+        resting = self._ledger.lanes.paused_for_standstill() if lane.state == PAUSED else ()
+        step = END_OF_STANDSTILL if lane.lane in resting else f"`sluice resume {lane.lane}`"
+        return f"Lane {lane.lane} is {describe_lane(lane, epoch_ms(), resting)}, and the object waits in it: {step}"
 
     def _set_aside_at(self, decisions: Sequence[Decision]) -> dict[str, int]:
         """When each batch that retries name settled its part (epoch ms), where the ledger still knows it."""
@@ -232,6 +248,17 @@ _MATCHES: Sequence[tuple[str, Callable[[str, str], bool]]] = (
     ("end with it", lambda part, key: key.endswith(part)),
     ("contain it", lambda part, key: part in key or "…" in part and is_named(part, key)),
 )
+
+
+def _closest(part: str, keys: Iterable[str]) -> dict[str, Any]:
+    """The `keys` that match a part of a key in the closest way, and `how`."""
+    matching: list[dict[str, None]] = [{} for _ in _MATCHES]
+    for key in keys:
+        for (_, matches), found in zip(_MATCHES, matching, strict=True):
+            if matches(part, key):
+                found[key] = None
+    closest = next((number for number, found in enumerate(matching) if found), 0)
+    return {"keys": tuple(matching[closest]), "how": _MATCHES[closest][0]}
 
 
 def _next_step(found: SearchedKeys) -> str:

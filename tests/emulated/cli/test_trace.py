@@ -297,6 +297,16 @@ def test_the_trace_shows_that_an_object_was_deleted_or_quarantined(traced, capsy
     found = {entry["key"]: entry for entry in history(capsys)["objects"]}
     assert found["gone.json"]["gone"] and not found["bad.json"]["gone"]
     assert (found["bad.json"]["state"], found["bad.json"]["claims"][0]["code"]) == ("quarantined", "corrupt_object")
+    for part, key in (("gone", "gone.json"), ("one.json", "gone.json")):
+        assert run(["trace", part]) == 0 and capsys.readouterr().out.splitlines()[0] == key
+
+
+def test_the_trace_of_an_object_in_a_paused_lane_says_so(traced, capsys):
+    traced.put("waits.json", (1, "c", 1, "x", "a"))
+    lanes = traced.stack.ledger.lanes
+    assert lanes.release("main", "run-1", lanes.get("main").arrivals, None, NOW) and lanes.pause("main")
+    assert run(["trace", "waits.json"]) == 0
+    assert capsys.readouterr().out.endswith("Lane main is paused, and the object waits in it: `sluice resume main`\n")
 
 
 def test_a_trace_is_a_waterfall_in_text_and_as_a_picture(traced, tmp_path, capsys):
