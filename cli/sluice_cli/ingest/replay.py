@@ -32,21 +32,21 @@ from sluice_read.moments import instant_of, point_in_time, refuse_backwards
 
 AT_ONCE = 400  # objects that are written before the rate is looked at: at least eight transactions
 POLL_S = 1.0
-UNKNOWN = "the ledger doesn't know it: `sluice backfill`"
+UNKNOWN = "unknown to the ledger: `sluice backfill`"
 _LEFT = {
-    PENDING: "it is pending already",
-    CLAIMED: "a run is merging it",
-    QUARANTINED: "it is in quarantine: `sluice quarantine list` says what to do",
-    PARKED: "it is parked: `sluice quarantine list --parked` says why",
+    PENDING: "pending already",
+    CLAIMED: "claimed by a run",
+    QUARANTINED: "in quarantine: `sluice quarantine list` says what to do",
+    PARKED: "parked: `sluice quarantine list --parked` says why",
     SUPERSEDED: "a committed version has the same bytes",
-    IGNORED: "it is no change file",
+    IGNORED: "ignored, as no file of changes",
 }
-WAS_DISCARDED = "it was discarded"
-ROWS_ASIDE = "rows of it are in quarantine or were discarded: `sluice quarantine retry` with its key"
-ELSEWHERE = "its topic feeds its table no more"
-ARCHIVED = "it is archived: restore it first"
+WAS_DISCARDED = "discarded"
+ROWS_ASIDE = "rows in quarantine or discarded: `sluice quarantine retry` with the key"
+ELSEWHERE = "the topic feeds the table no more"
+ARCHIVED = "archived: restore first"
 NO_GENERATION = "the manifest of its batch is gone: the generation of its rows is unknown"
-GONE = "it is no longer in bronze"
+GONE = "no longer in bronze"
 
 
 def replay(
