@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Annotated, Any
 
@@ -32,6 +32,7 @@ from sluice.cost import (
 from sluice.errors import UsageError
 from sluice.prices import AS_OF, REGION, spark_usd
 from sluice_aws.lanes.job_runs import JobRuns
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.past_batches import PastBatch, PastBatches
 from sluice_aws.stack import LOCAL, Target
@@ -73,9 +74,10 @@ OWN = ("run-", "trial-")  # prefixes of runs and trials; an existing application
 
 @dataclass(frozen=True)
 class RunCost:
-    """A job run that has ended. `usd` is None until EMR Serverless reports the billed resources.
+    """A job run that has ended. `state` is the ledger's, of a trial EMR Serverless's.
 
-    With `estimated` it ran on the local stack, and the rest is what EMR Serverless would bill for its seconds.
+    `usd` is None until EMR Serverless reports the billed resources. With `estimated` it ran on the local stack, and the
+    rest is what EMR Serverless would bill for its seconds.
     """
 
     run: str
@@ -304,6 +306,14 @@ def by_table(usd: Mapping[str, float], batches: Iterable[PastBatch]) -> dict[str
 
 
 def _ended(target: Target) -> Iterator[RunCost]:
+    history = DynamoDbLedger(target.client("dynamodb"), target.ledger_table).history
+    for one in _billed(target):
+        known = history.run(one.run) or {}  # a trial is in no ledger
+        yield replace(one, state=str(known.get("state") or one.state))
+
+
+def _billed(target: Target) -> Iterator[RunCost]:
+    """The runs with the states of EMR Serverless."""
     emr, application, local = target.client("emr-serverless"), target.outputs["ApplicationId"], target.kind == LOCAL
     architecture = emr.get_application(applicationId=application)["application"].get("architecture", "X86_64")
     job_runs = JobRuns(emr, application)

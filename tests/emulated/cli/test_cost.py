@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from emulation.stack import SHARED, cloudformation, describe
+from emulation.stack import NOW, SHARED, cloudformation, describe
 
 from sluice import prices
 from sluice_aws.lanes.job_runs import Billed
@@ -57,6 +57,17 @@ def test_the_runs_of_a_local_stack_show_what_their_seconds_would_cost(ended, cap
     assert run(["cost", "runs"]) == 0
     shown = capsys.readouterr()
     assert "Local runs cost nothing. Estimated: " in shown.err and f"\t2.000\t7.000\t{usd:.4f}" in shown.out
+
+
+def test_a_run_has_the_state_that_runs_shows(ended, stack, capsys, monkeypatch):
+    monkeypatch.setattr("sluice_aws.lanes.job_runs.JobRuns.billed", lambda self, job_run_id: None)
+    stack.ledger.history.run_started("run-1", "main", NOW)
+    stack.ledger.history.run_ended("run-1", "released", None, 1, NOW + 1)
+    assert run(["runs", "--json"]) == 0
+    (listed,) = describe(capsys)["runs"]
+    assert run(["cost", "runs", "--json"]) == 0
+    states = {one["run"]: one["state"] for one in describe(capsys)["runs"]}
+    assert states == {"run-1": listed["state"], "run-2": "SUCCESS"}
 
 
 def test_without_an_ended_run_the_list_says_so(stack, capsys):
