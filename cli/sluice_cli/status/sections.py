@@ -196,7 +196,7 @@ def _service(entry: Mapping[str, Any], now: int) -> tuple[Cell, ...]:
         words(entry["service"]),
         badge(entry["state"], _SERVICES.get(entry["state"], WAITS if entry["state"] in OPEN else RESTS)),
         number(describe_since(entry, now)),
-        long(describe_report(entry["report"])),
+        long(describe_report(entry["report"], entry["instant"])),
         long(cut(error), None if entry["error"] is None else "bad"),
     )
 

@@ -58,7 +58,7 @@ def print_services(entries: Iterable[Mapping[str, Any]], now: int) -> None:
                 entry["service"],
                 entry["state"],
                 describe_since(entry, now),
-                describe_report(entry["report"]),
+                describe_report(entry["report"], entry["instant"]),
                 describe_error(entry["error"]),
             )
             for entry in entries
@@ -139,10 +139,13 @@ def describe_since(entry: Mapping[str, Any], now: int) -> str:
     return f"{human_age(now - int(at))}{later}"
 
 
-def describe_report(report: Mapping[str, Any] | None) -> str:
-    """Describe the work of a service: files and bytes before and after, rows, seconds."""
+def describe_report(report: Mapping[str, Any] | None, instant: str | None = None) -> str:
+    """Describe the work of a service: files and bytes before and after, rows, seconds.
+
+    A catalog sync has no report, but the `instant` up to which the catalog knows the table.
+    """
     if report is None:
-        return "-"
+        return "-" if instant is None else f"instant {instant}"
     before, after = (
         f"{counted(report[f'files_{when}'], 'file')} of {human_bytes(report[f'bytes_{when}'])}"
         for when in ("before", "after")

@@ -139,7 +139,8 @@ LINE_INDENT = 4  # of a wrapped line, at most
 SHORTEST, LONGEST_SHORTENED = 14, 24  # characters that the narrowest table leaves of an id and of a long key
 # Labels that begin a line, and the style a terminal shows them in.
 _LABELS = {"error": "bold red", "warning": "yellow", **{name: STATES[name] for name in ("quarantined", "parked")}}
-_BLANK = frozenset({"", "-", "0", "0 B"})
+_NO_VALUE = frozenset({"", "-"})
+_BLANK = frozenset({*_NO_VALUE, "0", "0 B"})
 
 
 def say_skipped(documents: Sequence[SkippedDocument]) -> None:
@@ -192,7 +193,7 @@ def print_table(
     columns that are empty or zero in every row, the folders of keys (`paths`), the middle of ids and texts (`shorten`),
     whole columns (`minor`, the first one first). Keys that are still too long get a line of their own below the row, in
     full. So do texts of `apart`, which may hold commands to copy, wrapped by `wrapped`, unless each fits into its row.
-    Where that doesn't suffice, each row is printed below the other, a line for each column, every value in full;
+    Where that doesn't suffice, each row is printed below the other, a line for each column that has a value, in full;
     of a table without rows, its headings.
     `whole` is for tables of data: no column and no value of theirs gives way. Cells of `states` begin with one, which a
     terminal shows in its colour.
@@ -207,7 +208,7 @@ def print_table(
     below = sorted({*paths, *apart})
     fitted = fitted_columns(cells, console.width, shorten=shorten, paths=paths, apart=apart, minor=minor, whole=whole)
     if fitted is None:
-        _print_below_each_other(console, cells, apart, states)
+        _print_below_each_other(console, cells, apart, states, whole=whole)
         return
     forms = {**dict.fromkeys(shorten, _words_shortened), **dict.fromkeys(paths, path_shortened)}
     shown = [
@@ -346,9 +347,12 @@ def _words_shortened(value: str, width: int) -> str:
 
 
 def _print_below_each_other(
-    console: Console, cells: Sequence[Sequence[str]], prose: Collection[int], states: Collection[int]
+    console: Console, cells: Sequence[Sequence[str]], prose: Collection[int], states: Collection[int], *, whole: bool
 ) -> None:
-    """Print each row as a line for each column; those of `prose` are wrapped between words beside their heading."""
+    """Print each row as a line for each column; those of `prose` are wrapped between words beside their heading.
+
+    Columns without a value are left out, unless the row is `whole`.
+    """
     headings = max(map(cell_len, cells[0]))
     if len(cells) == 1:
         for part in wrapped((" " * GAP).join(cells[0]), console.width):
@@ -357,6 +361,8 @@ def _print_below_each_other(
         if number:
             console.print()
         for at, (heading, value) in enumerate(zip(cells[0], row, strict=True)):
+            if value in _NO_VALUE and not whole:
+                continue
             beside = console.width - headings - GAP
             first, *rest = wrapped(value, max(beside, WRAPPED_WIDTH)) if at in prose else [value]
             for label, part in [(heading, first), *(("", each.strip()) for each in rest)]:

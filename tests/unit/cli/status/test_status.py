@@ -12,7 +12,7 @@ from sluice.ledger.keys import QUARANTINED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.status.overview import _aside, _table, describe_trouble
-from sluice_cli.status.service_entries import describe_report
+from sluice_cli.status.service_entries import describe_report, print_services, service_entries
 from sluice_cli.status.status import print_status
 from tools.status_pictures import NOW, sample_status, table
 
@@ -107,6 +107,21 @@ def test_a_service_that_found_nothing_to_do_says_so():
     report = {"files_before": 0, "files_after": 0, "bytes_before": 0, "bytes_after": 0, "rows": 0, "ms": 2_000}
     assert describe_report(report) == "nothing to do, 2.0 s"
     assert describe_report({**report, "rows": 3}).endswith("3 rows, 2.0 s")
+
+
+def test_services_in_a_narrow_terminal_have_no_lines_without_a_value(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "30")
+    synced = TableState("moma.artworks_and_artists", services={"catalog": {"at": NOW - 4_000, "instant": "20260101"}})
+    print_services(service_entries([synced], []), NOW)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert [line.split(maxsplit=1) for line in lines] == [
+        ["table", "moma.artworks_and_artists"],
+        ["service", "catalog"],
+        ["state", "done"],
+        ["for", "4 s"],
+        ["result", "instant 20260101"],
+    ]
 
 
 def test_a_stack_that_nothing_reached_says_what_to_do_next(monkeypatch, capsys):
