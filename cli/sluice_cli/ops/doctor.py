@@ -44,6 +44,7 @@ from sluice_cli.terminal.output import (
 
 RELEASES = "emr-7."
 _ANEW = "End this stack with `sluice local down --yes`, and start another with `sluice local up`"
+FAILS_AGAIN = 2  # failures of a table in a row: one may pass
 ANNOUNCED_WITHIN_MS = 3_600_000  # the stream takes a second, its retries minutes, reconcile runs every 15 minutes
 
 
@@ -302,7 +303,7 @@ def _tables(target: Target) -> Iterator[Finding]:
         elif table.last_error and table.table in failing:
             yield Finding(
                 f"table {table.table}",
-                WARN,
+                WARN if table.failures < FAILS_AGAIN else FAIL,
                 f"{counted(table.failures, 'failure')}: {table.last_error.splitlines()[0][:300]}",
                 "`sluice status` shows when it is retried",
             )

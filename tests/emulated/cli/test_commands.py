@@ -716,6 +716,19 @@ def test_doctor_fails_a_table_whose_last_commit_is_gone(went_back, capsys):
     assert "table crm.user" not in {item["about"] for item in describe(capsys)}
 
 
+def test_doctor_fails_a_table_that_fails_again_and_again(stack, tables, capsys):
+    assert run(["config", "push", tables()]) == 0
+    claim(stack, stack.admit(stack.write("a")))
+    for number, result in ((1, "warn"), (2, "fail")):
+        stack.ledger.tables.record_error("crm.user", "it broke\nwith a trace", None)
+        capsys.readouterr()
+        run(["doctor", "--json"])
+        found = {item["about"]: item for item in describe(capsys)}["table crm.user"]
+        words = f"{number} failure{'s' if number > 1 else ''}: it broke"
+        assert (found["result"], found["found"]) == (result, words)
+    assert run(["doctor"]) == 1
+
+
 def test_an_accepted_table_goes_on_at_its_newest_commit(went_back, invoked, capsys):
     ledger = went_back.ledger
     ledger.tables.block("crm.user", TableWentBack("crm.user is behind", table="crm.user"), NOW)
