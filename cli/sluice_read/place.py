@@ -187,10 +187,12 @@ def _folders(place: SilverPlace, under: str) -> tuple[str, ...]:
 
 def _unknown(place: SilverPlace, name: str) -> UnknownTable:
     tables = tables_in(place)
+    gone = ". `sluice doctor` says which tables had commits that are gone"
     known = (
-        f"Name one of these tables: {', '.join(tables[:20])}{' ...' if len(tables) > 20 else ''}"
+        f"Name one of these tables: {', '.join(tables[:20])}{' ...' if len(tables) > 20 else ''}{gone}"
         if tables
         else "Tables appear with their first commit: `sluice wait`; `sluice quarantine list` shows what can't be merged"
+        f"{gone}"
     )
     return UnknownTable(
         f"No table {name!r} in {place.silver_url}{did_you_mean(name, tables)}",
