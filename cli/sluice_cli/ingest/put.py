@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -42,6 +42,12 @@ _IN_S3 = "s3://"
 LARGEST_PUT = 5 * 1024**3  # bytes; the limit of one PutObject
 MAX_KEY_BYTES = 1024  # the limit of S3
 LEFT_OUT_SHOWN = 5
+_NOT_FILES: tuple[tuple[Callable[[Path], bool], str], ...] = (
+    (Path.is_fifo, "a pipe"),
+    (Path.is_char_device, "a device"),
+    (Path.is_block_device, "a device"),
+    (Path.is_socket, "a socket"),
+)
 
 
 @dataclass(frozen=True)
@@ -229,7 +235,24 @@ def _files(path: str, stack_folder: Path, left_out: list[NotCopied]) -> Iterator
     elif named.is_file():
         yield named, named.name
     else:
-        raise UsageError(f"{named} doesn't exist or is not a file", next_step="Check the path")
+        raise _not_a_file(named)
+
+
+def _not_a_file(named: Path) -> UsageError:
+    """The error for a path that is neither a file nor a folder. The path is not opened: a pipe would block."""
+    shown = visible(str(named))
+    if named.is_symlink() and not named.exists():
+        return UsageError(
+            f"{shown} is a link to {visible(os.readlink(named))}, which doesn't exist",
+            next_step="Name the file itself, or mend the link",
+        )
+    for is_kind, kind in _NOT_FILES:
+        if is_kind(named):
+            return UsageError(
+                f"{shown} is {kind}, not a file",
+                next_step="Write what it gives into a file, and put that: an object's size is known before it is sent",
+            )
+    return UsageError(f"{shown} doesn't exist", next_step="Check the path")
 
 
 def _files_of_folder(folder: Path, stack_folder: Path, left_out: list[NotCopied]) -> Iterator[tuple[Path, str]]:

@@ -170,3 +170,17 @@ def test_an_address_in_s3_is_neither_a_file_nor_the_beginning_of_a_key(folder: P
         planned_copies(["s3://bucket/x"], "", stack_folder=folder)
     with pytest.raises(UsageError, match="--prefix s3://bucket/x is an address in S3"):
         planned_copies([str(folder)], "s3://bucket/x", stack_folder=folder)
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("in/nothing", r"nothing is a link to gone, which doesn't exist\. Name the file"),
+        ("in/pipe", r"pipe is a pipe, not a file\. Write what it gives into a file"),
+        ("/dev/zero", r"/dev/zero is a device, not a file\. Write"),
+        ("in/absent", r"absent doesn't exist\. Check the path"),
+    ],
+)
+def test_a_path_that_is_no_file_is_named_for_what_it_is(folder: Path, path: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        planned(folder, str(folder.parent / path))
