@@ -28,7 +28,6 @@ _NOT_YAML = (
     (r"found character '(.)' that cannot start any token", "no value begins with {}", _QUOTED),
     (r"could not find expected ':'", "a key has no colon after it", "Write `key: value`, with a blank after the colon"),
     (r"found unexpected end of stream", "a quote is opened and not closed", "Close it"),
-    (r".*but (?:found|got) '<stream end>'", "a bracket is opened and not closed", "Close it"),
     (r"expected ',' or '(.)'.*", "a comma or {} is missing", "Part values by commas, and close the bracket"),
     (r"expected (?:<block end>|'<document start>').*", "this fits nothing above it", f"{_ALIGNED}. {_QUOTED}"),
     (r"expected alphabetic or numeric character.*", "a name is missing after *, & or !", _QUOTED),
@@ -163,10 +162,47 @@ def _not_yaml(error: yaml.YAMLError, text: str) -> Mistake:
         what, step = problem, f"{_ALIGNED}. {_QUOTED}"
     if what.endswith("opened and not closed"):
         mark = getattr(error, "context_mark", None) or mark
+    elif isinstance(error, yaml.parser.ParserError) and (opened := _opened_above(text, mark)):
+        what, step = _not_closed(text, opened[0], mark)
+        mark = opened[1]
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 0)
     if _QUOTED in step:
         step = _in_quotes(text, line) or step
     return Mistake(line, "", f"the file is not YAML: {what}", column, step)
+
+
+def _not_closed(text: str, kind: str, mark: yaml.Mark) -> tuple[str, str]:
+    """What is wrong with a quote or a bracket that reaches a mistake on a later line, and the next step."""
+    if not text[mark.index :].strip():
+        return f"a {kind} is opened and not closed", "Close it"
+    if kind == "quote":
+        return f"a quote is opened, and line {mark.line + 1} ends it within other text", "Close it where its text ends"
+    return f"a bracket is opened, and line {mark.line + 1} can't be part of it", "Close it, or part values by commas"
+
+
+def _opened_above(text: str, mark: yaml.Mark) -> tuple[str, yaml.Mark] | None:
+    """What was opened on an earlier line than a mistake's and reaches it: a quote or a bracket, and where it begins.
+
+    A quote reaches it that is closed there by the next quote of the same kind.
+    """
+    brackets: list[yaml.Mark] = []
+    quote: yaml.ScalarToken | None = None
+    try:
+        for token in yaml.scan(text, Loader=yaml.SafeLoader):
+            if token.start_mark.index >= mark.index:
+                break
+            quote = token if isinstance(token, yaml.ScalarToken) and token.style in ("'", '"') else None
+            if isinstance(token, (yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken)):
+                brackets.append(token.start_mark)
+            elif isinstance(token, (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken)) and brackets:
+                brackets.pop()
+    except yaml.YAMLError:  # the mistake itself
+        pass
+    if quote is not None and quote.start_mark.line < quote.end_mark.line == mark.line:
+        return "quote", quote.start_mark
+    if brackets and (brackets[-1].line < mark.line or not text[mark.index :].strip()):
+        return "bracket", brackets[-1]
+    return None
 
 
 def _in_quotes(text: str, line: int) -> str:
