@@ -39,6 +39,7 @@ _NEAR = 0.8  # by difflib: the likeness from which on a name is taken for a miss
 _REFUSED = "objects without it are quarantined"
 _NOT_UNIQUE = "its objects are quarantined as key_not_unique"
 _NULL_KEY = "rows without it are quarantined"
+_OF_CHANGES = "all of them are quarantined"
 _UNORDERED = "its objects are quarantined as unordered_change"
 _EFFECTS = {
     RECORD_KEY: _REFUSED,
@@ -74,7 +75,7 @@ def misfits(sample: TopicSample, config: TableConfig) -> tuple[Misfit, ...]:
     ruled_sample, writer = _ruled(sample, sample.writer, config)
     return (
         *_absent_columns(sample.writer, writer, config),
-        *_lacked_columns(sample, config),
+        *_lacked_columns(sample, writer, config),
         *_position_of_changes(writer, config),
         *_unordered(ruled_sample, writer, config),
         *_shared_key(ruled_sample, writer, config),
@@ -186,16 +187,21 @@ def _absent_columns(source: WriterSchema, writer: WriterSchema, config: TableCon
         yield _no_column(COLUMNS, name, waiting, source.row.names)
     for name in config.expect.absent_from(writer.row.names):
         yield _no_column(EXPECT, name, waiting, writer.row.names)
-    for setting, columns in _named(config).items():
+    for setting, columns in _needed(writer, config).items():
         for name in columns:
             if writer.row.column(name) is None:
                 yield _no_column(setting, name, waiting, writer.row.names)
 
 
-def _lacked_columns(sample: TopicSample, config: TableConfig) -> Iterator[Misfit]:
+def _needed(writer: WriterSchema, config: TableConfig) -> dict[str, Sequence[str]]:
+    """The columns that objects need, by setting. Changes of a log need no column of a position, and may have none."""
+    return {key: names for key, names in _named(config).items() if key != "position" or not writer.of_changes}
+
+
+def _lacked_columns(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:
     """Name the columns that each object must have, and that only some of those that wait have."""
     lacked = {config.columns.table_name(name) for name in sample.lacked}
-    for setting, columns in _named(config).items():
+    for setting, columns in _needed(writer, config).items():
         for name in lacked.intersection(columns) if _EFFECTS.get(setting) == _REFUSED else ():
             yield Misfit(f"{setting}: some of the objects that wait lack {name}", setting, _REFUSED)
 
@@ -210,8 +216,8 @@ def _no_column(setting: str, name: str, of: str, columns: Sequence[str]) -> Misf
 def _position_of_changes(writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:
     if config.position is not None and writer.of_changes:
         names = ", ".join(config.position_columns)
-        text = f"position: {names} is for rows of a query; leave it out, since changes of a log have a source position"
-        yield Misfit(text, "position", _EFFECTS["position"])
+        text = f"position: {names} can't order changes of a log, which have a source position (leave it out)"
+        yield Misfit(text, "position", _OF_CHANGES)
 
 
 def _unordered(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:

@@ -494,8 +494,7 @@ def test_a_configuration_is_warned_of_columns_that_no_waiting_object_has():
     table = TableConfig("e.s", "e", "s", "x", ("salesid",), partition_by=("dateidd",), position="at")
     assert misfits(sample(sales(3)), table) == (
         "partition_by: dateidd is not a column of the objects that wait (did you mean dateid?)",
-        "position: at is not a column of the objects that wait",
-        "position: at is for rows of a query; leave it out, since changes of a log have a source position",
+        "position: at can't order changes of a log, which have a source position (leave it out)",
     )
     rows = schema(("salesid", "int"), ("at", "long"), meta=[])
     assert misfits(sample([{"salesid": 1, "at": 1}], rows), replace(table, partition_by=())) == ()
