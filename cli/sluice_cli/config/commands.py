@@ -13,7 +13,7 @@ from sluice.errors import CommandFailed
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
-from sluice_cli.config.push import File, fit_of_stack, in_force, read_file, summary
+from sluice_cli.config.push import File, fit_of_stack, in_force, read_with_warnings, summary
 from sluice_cli.config.rule_text import configuration_text
 from sluice_cli.config.yaml_lines import ConfigurationMistakes
 from sluice_cli.terminal.guard import json_escaped
@@ -45,7 +45,7 @@ def check(file: File, waiting: WithWaitingObjects = False, as_json: Json = False
       sluice config check tables.yaml --waiting
     """
     try:
-        configuration = read_file(file)
+        configuration, warnings = read_with_warnings(file)
     except ConfigurationMistakes as error:
         if not as_json:
             raise
@@ -59,9 +59,7 @@ def check(file: File, waiting: WithWaitingObjects = False, as_json: Json = False
             }
         )
         raise typer.Exit(1) from error
-    from sluice_cli.config.source import unknown_options
-
-    warnings, notes = unknown_options(configuration), freshness_notes(configuration)
+    notes = freshness_notes(configuration)
     if waiting:
         target = chosen_target(stack)
         objects, ledger = Objects(target.client("s3")), DynamoDbLedger(target.client("dynamodb"), target.ledger_table)

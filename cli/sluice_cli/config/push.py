@@ -100,8 +100,9 @@ def plan(file: File, with_waiting: WithWaiting = False, as_json: Json = False, s
 
       sluice config plan tables.yaml
     """
-    configuration = read_file(file)
-    found, warnings, _ = _planned(_opened(stack), configuration, with_waiting)
+    configuration, of_file = read_with_warnings(file)
+    found, of_stack, _ = _planned(_opened(stack), configuration, with_waiting)
+    warnings = (*of_file, *of_stack)
     _say(warnings, found.notes)
     if as_json:
         print_json({**found.to_dict(), "warnings": list(warnings)})
@@ -134,9 +135,10 @@ def push(
 
       sluice config push tables.yaml
     """
-    configuration = read_file(file)
+    configuration, of_file = read_with_warnings(file)
     opened = _opened(stack)
-    found, warnings, before = _planned(opened, configuration, with_waiting)
+    found, of_stack, before = _planned(opened, configuration, with_waiting)
+    warnings = (*of_file, *of_stack)
     _say(warnings, found.notes)
     if not as_json:
         _print(found, refusals=False)
@@ -196,7 +198,12 @@ def push(
 
 def read_file(file: Path, *, may_be_empty: bool = False) -> Configuration:
     """Read a tables.yaml. Raises UsageError for an unreadable file and ConfigurationMistakes for an invalid one."""
-    from sluice_cli.config.source import read_tables  # loads pydantic, which help needs none of
+    return read_with_warnings(file, may_be_empty=may_be_empty)[0]
+
+
+def read_with_warnings(file: Path, *, may_be_empty: bool = False) -> tuple[Configuration, tuple[str, ...]]:
+    """Read as `read_file` does, and return also the warnings that the file alone gives."""
+    from sluice_cli.config import source  # loads pydantic, which help needs none of
 
     try:
         if file.is_fifo():
@@ -206,7 +213,7 @@ def read_file(file: Path, *, may_be_empty: bool = False) -> Configuration:
     except (OSError, UnicodeDecodeError) as error:
         raise no_tables_file(file, error) from error
     try:
-        return read_tables(text, may_be_empty=may_be_empty)
+        return source.read_with_warnings(text, may_be_empty=may_be_empty)
     except ConfigurationMistakes as error:
         raise ConfigurationMistakes(list(error.mistakes), str(file)) from error
 
@@ -276,7 +283,7 @@ def _opened(stack: str | None) -> _Stack:
 def _planned(
     stack: _Stack, configuration: Configuration, with_waiting: bool
 ) -> tuple[Plan, tuple[str, ...], Configuration | None]:
-    """Return the plan, all warnings, and the configuration in force."""
+    """Return the plan, the warnings that the stack gives, and the configuration in force."""
     ledger = stack.ledger
     before = in_force(stack.objects, stack.target, ledger)
     claimed, first, states = with_open_batches(ledger, stack.manifests, before)
@@ -311,10 +318,7 @@ def _planned(
     # A refused setting is looked at, too: the rebuild that makes its change would be in vain for a misspelt column.
     fit = fit_of_stack(stack.objects, stack.target, ledger, configuration, before)
     made, unasked = with_misfits(made, fit)
-    from sluice_cli.config.source import unknown_options
-
     warnings = (
-        *unknown_options(configuration),
         *(remark.text for remark in found.warnings),
         *_other_partitions(stack, made, before, configuration),
         *map(str, unasked),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -16,7 +16,7 @@ from sluice.config.rules.table_rule import TableRule, history_taken
 from sluice.config.setting import settings_of
 from sluice.config.table import HARD, IGNORE, RECORD, TableSettings
 from sluice.config.values import DURATION, PLACEHOLDER
-from sluice.names import LANE, NAME, did_you_mean
+from sluice.names import LANE, NAME, did_you_mean, meant_name
 from sluice_cli.config.model import Lane, Rule, Settings, TablesFile, built, field_values, laid_over
 from sluice_cli.config.other_words import left_out, meant_key, meant_value
 from sluice_cli.config.yaml_lines import ConfigurationMistakes, Path, YamlLines
@@ -41,6 +41,13 @@ def read_tables(text: str, *, defaults: Mapping[str, Any] | None = None, may_be_
     With `may_be_empty`, `tables:` may be an empty list or nothing, to which rules will be added.
     Raises ConfigurationMistakes with every mistake of the file.
     """
+    return read_with_warnings(text, defaults=defaults, may_be_empty=may_be_empty)[0]
+
+
+def read_with_warnings(
+    text: str, *, defaults: Mapping[str, Any] | None = None, may_be_empty: bool = False
+) -> tuple[Configuration, tuple[str, ...]]:
+    """Read as `read_tables` does, and return also the warnings, each with its line and its table or place."""
     tree = YamlLines.of(text)
     raw = tree.value
     raw_defaults = raw.get("defaults")
@@ -72,13 +79,21 @@ def read_tables(text: str, *, defaults: Mapping[str, Any] | None = None, may_be_
     _check_reachable(tree, rules)
     if tree.mistakes:
         raise ConfigurationMistakes(tree.mistakes)
-    return Configuration(rules=tuple(rule for _, rule in rules), lanes=tuple(lanes.values()))
+    configuration = Configuration(rules=tuple(rule for _, rule in rules), lanes=tuple(lanes.values()))
+    return configuration, tuple(_unknown_options(tree, rules))
 
 
-def unknown_options(configuration: Configuration) -> tuple[str, ...]:
-    """Return a warning for every option under `hudi` that is neither allowed nor refused, each once."""
-    written = sorted({option for rule in configuration.rules for option in rule.hudi})
-    return tuple(f"hudi: {warning}" for warning in map(unknown, written) if warning is not None)
+def _unknown_options(tree: YamlLines, rules: Iterable[tuple[int, TableRule]]) -> Iterator[str]:
+    """Yield a warning for every option under `hudi` that is neither allowed nor refused, once for each place of it."""
+    found = set()
+    for number, rule in rules:
+        for option, warning in ((option, unknown(option)) for option in rule.hudi):
+            line = tree.line(("tables", number, "hudi", option))
+            place = rule.table if line else "defaults"
+            line = line or tree.line(("defaults", "hudi", option))
+            if warning is not None:
+                found.add((line or 1, f"{place}: hudi: {warning}"))
+    yield from (f"line {line}: {warning}" for line, warning in sorted(found))
 
 
 def _quotes(given: Any, message: str) -> str:
@@ -111,13 +126,19 @@ def _validated(tree: YamlLines, model: type[_Model], written: Any, path: Path) -
         return model.model_validate(written)
     except ValidationError as error:
         wrong = {found["loc"]: found for found in error.errors(include_url=False)}
-    for place, found in wrong.items():
+    for place, found in sorted(wrong.items(), key=lambda item: item[1]["type"] == "missing"):
         message = found["msg"].removeprefix("Value error, ")
         if found["type"] == "extra_forbidden":
-            message = f"is unknown{_meant(place[-1], _keys(model, place[:-1]))}"
+            known = _keys(model, place[:-1])
+            message = f"is unknown{_meant(place[-1], known)}"
+            meant = meant_key(place[-1], known) or meant_name(str(place[-1]), known)
+            if meant is not None:
+                tree.misnamed((*path, *place[:-1], meant))
             if model is Settings and place[-1] in Rule.model_fields and len(place) == 1:
                 message = "is a setting of a rule alone: write it under tables"
         elif found["type"] == "missing":
+            if tree.has_mistake((*path, *place)):
+                continue
             message = "is missing"
         elif found["type"] == "model_type":
             message = _no_mapping(found["input"])
@@ -139,7 +160,7 @@ def _no_mapping(written: Any) -> str:
     return f"must be a mapping of keys to values{', with a blank after each colon' if joined else ''}"
 
 
-def _keys(model: type[BaseModel], place: Path) -> Iterable[str]:
+def _keys(model: type[BaseModel], place: Path) -> Collection[str]:
     """Return the keys that a place within a model may have."""
     for key in place:
         model = next(_models(model.model_fields[key].annotation))

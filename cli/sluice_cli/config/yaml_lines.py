@@ -108,11 +108,16 @@ class YamlLines:
     def __init__(self, value: dict[str, Any], lines: dict[Path, int]) -> None:
         self.value = value
         self.mistakes: list[Mistake] = []
+        self._misnamed: set[Path] = set()
         self._lines = lines
 
     def has_mistake(self, path: Path) -> bool:
-        """Return whether a mistake at this very path was noted."""
-        return any(mistake.where == _describe(path) for mistake in self.mistakes)
+        """Return whether a mistake at this very path was noted, or one of a key that was written in its place."""
+        return path in self._misnamed or any(mistake.where == _describe(path) for mistake in self.mistakes)
+
+    def misnamed(self, path: Path) -> None:
+        """Take a path as one with a mistake: an unknown key, whose mistake is noted, was written in its place."""
+        self._misnamed.add(path)
 
     @classmethod
     def of(cls, text: str) -> YamlLines:
@@ -136,6 +141,10 @@ class YamlLines:
                 tree.mistakes.append(Mistake(line, _describe(path), "is given twice"))
             tree._lines.setdefault(path, line)
         return tree
+
+    def line(self, path: Path) -> int | None:
+        """Return the line of a path; None where the file doesn't have it."""
+        return self._lines.get(path)
 
     def mistake(self, path: Path, message: str) -> None:
         """Note a mistake, at the line of the path or of the longest part of it that the file has."""

@@ -448,9 +448,9 @@ def test_a_push_names_a_paused_lane_in_which_something_waits(stack, tables, invo
 
 
 def test_an_invalid_file_changes_nothing_and_every_mistake_is_reported(stack, tables, capsys):
-    assert run(["config", "push", tables("tables: [{topic: a, tabel: x.y}]")]) == 1
+    assert run(["config", "push", tables("tables: [{topic: a, tabel: x.y, delete_mode: often}]")]) == 1
     err = capsys.readouterr().err
-    assert "tabel: is unknown" in err and "table: is missing" in err
+    assert "tabel: is unknown; did you mean table?" in err and "delete_mode: 'often' is not one of" in err
     assert run(["config", "show"]) == 1
     assert "sluice config push" in capsys.readouterr().err
 

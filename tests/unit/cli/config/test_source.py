@@ -18,7 +18,7 @@ from sluice.config.table import TableConfig
 from sluice_cli.config.model import Rule, schema_text
 from sluice_cli.config.other_words import _KEYS, _MEANT, _VALUES
 from sluice_cli.config.rule_text import configuration_text
-from sluice_cli.config.source import _WORDS, read_tables
+from sluice_cli.config.source import _WORDS, read_tables, read_with_warnings
 from sluice_cli.config.yaml_lines import ConfigurationMistakes
 from sluice_cli.main import run
 
@@ -581,7 +581,39 @@ def test_the_next_step_after_a_mistake_is_a_command_that_names_the_file(command,
     file.write_text("tables: [{topic: a.b, table: a.b, record_kye: id}]")
     assert run(["config", *command.split(), str(file)]) == 1
     said = capsys.readouterr().err
-    assert f"error: {file} has 2 mistakes:" in said
+    assert f"error: {file} has 1 mistake:" in said
     (step,) = [line for line in said.splitlines() if line.startswith("next step: ")]
     words = shlex.split(step.split("`")[1])
     assert words == ["sluice", "config", "check", str(file)] and run(words[1:]) == 1
+
+
+def test_an_unknown_key_that_another_was_meant_by_is_the_only_mistake():
+    defaults, rules = "defaults: {primary_key: id}\n", "tables:\n  - {topic: a.b, table: a.b}\n"
+    assert mistakes(defaults + rules) == {(1, "defaults.primary_key"): "is unknown; record_key is meant"}
+    for written, places in (
+        ("{topic: a.b, table: a.b, primary_key: id}", ["primary_key"]),
+        ("{topic: a.b, table: a.b, record_kye: id}", ["record_kye"]),
+        ("{source_topic: a.b, table_name: a.b, record_key: id}", ["source_topic", "table_name"]),
+        ("{topik: a.b, tabel: a.b, record_key: id}", ["tabel", "topik"]),
+    ):
+        found = mistakes(f"tables:\n  - {written}\n")
+        assert sorted(where for _, where in found) == [f"tables[0].{place}" for place in places]
+
+
+def test_an_unknown_hudi_option_is_warned_of_with_its_line_and_its_table():
+    text = """defaults:
+  hudi: {hoodie.some.default: 1}
+tables:
+  - {topic: a.b, table: a.b, record_key: id}
+  - topic: c.d
+    table: c.d
+    record_key: id
+    hudi:
+      hoodie.parquet.max.file.size: 1000000
+      hoodie.foo.bar: 1
+"""
+    says = "is not an option that Sluice knows, and may have no effect"
+    assert read_with_warnings(text)[1] == (
+        f"line 2: defaults: hudi: hoodie.some.default {says}",
+        f"line 10: c.d: hudi: hoodie.foo.bar {says}",
+    )
