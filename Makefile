@@ -144,7 +144,7 @@ scan: $(SCANNERS)/.made  ## cfn-lint, checkov, bandit and pip-audit; what they s
 SLUICE_COMMAND := $(BIN)/sluice
 SAM := $(BIN)/sam
 include deploy/deploy.mk
-checked upload build package: setup
+with-sam checked upload build package: setup
 
 bench: setup  ## latency, full load beside the always-on peer, admit, small objects; writes docs/benchmarks.md (some 40 minutes)
 	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench

@@ -16,9 +16,9 @@ ifneq ($(AWS_REGION),)
 export AWS_DEFAULT_REGION := $(AWS_REGION)
 endif
 
-.PHONY: build package deploy on-aws checked upload delete
+.PHONY: build package deploy on-aws with-sam checked upload delete
 
-build:  ## build the functions for Lambda
+build: with-sam  ## build the functions for Lambda
 	$(SLUICE_COMMAND) package --functions .aws-sam/functions.zip --python $(LAMBDA_PYTHON)
 	$(SAM) build --template $(TEMPLATE) --config-env $(ENV) --parameter-overrides Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE)
 
@@ -37,11 +37,17 @@ CONFIRM := $(shell test -t 0 || echo --no-confirm-changeset)
 FIRST = .aws-sam/first
 UPLOAD = $(SLUICE) package --arch $(SPARK_ARCHITECTURE) --upload --release-file $(RELEASE)
 GIVEN = $(SLUICE) package --template $(TEMPLATE) --parameters "$(ENV) Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE) $(PARAMETERS)"
-deploy: on-aws checked upload build  ## upload the Spark artifacts under their content hash, and sam deploy with that release
+deploy: on-aws with-sam checked upload build  ## upload the Spark artifacts under their content hash, and sam deploy with that release
 	$(SLUICE) standstill begin --yes --before-deploy $(TEMPLATE) --parameter-overrides "$$($(GIVEN))"
 	test -s $(RELEASE) || { $(SAM) deploy --config-env $(ENV) $(CONFIRM) --parameter-overrides "$$($(GIVEN))" && $(UPLOAD) && touch $(FIRST); }
 	$(SAM) deploy --config-env $(ENV) $(CONFIRM) $$(test ! -e $(FIRST) || echo --no-confirm-changeset) --parameter-overrides "$$($(GIVEN) --parameters Release=$$(cat $(RELEASE)))"
 	$(SLUICE) standstill end
+
+with-sam:
+	@command -v $(firstword $(SAM)) >/dev/null || { \
+		echo "error: there is no $(firstword $(SAM)), the tool of AWS that builds and deploys the stack" >&2; \
+		echo "next step: pip install aws-sam-cli (or pipx, or uv tool), or name yours: SAM=/path/to/sam" >&2; \
+		exit 1; }
 
 # An environment, a parameter or a stack's name that doesn't exist ends here: within the steps below, its error would not.
 checked:
@@ -59,6 +65,6 @@ on-aws:
 		exit 2; \
 	fi
 
-delete: checked  ## stop Spark and delete the stack, without a question; buckets, ledger and key stay
+delete: with-sam checked  ## stop Spark and delete the stack, without a question; buckets, ledger and key stay
 	$(SLUICE) standstill begin --yes
 	$(SAM) delete --config-env $(ENV) --stack-name $(STACK) --no-prompts

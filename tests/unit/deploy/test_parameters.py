@@ -41,8 +41,13 @@ def made(*arguments: str, stdin: int = subprocess.DEVNULL, **variables: str) -> 
     )
 
 
+# `with-sam`, of which a dry run prints each line: what it does without SAM has a test of its own.
+LOOKS_FOR_SAM = ("command -v", "\techo ")
+
+
 def steps(*arguments: str) -> list[str]:
-    return [line for line in made("--dry-run", "deploy", *arguments).stdout.splitlines() if ".venv/bin/" in line]
+    lines = made("--dry-run", "deploy", *arguments).stdout.splitlines()
+    return [line for line in lines if ".venv/bin/" in line and not line.startswith(LOOKS_FOR_SAM)]
 
 
 def test_a_folder_without_a_template_is_named_with_what_makes_one(tmp_path: Path) -> None:
@@ -180,6 +185,15 @@ def test_a_deployment_that_can_succeed_is_not_refused(variables: dict[str, str],
     template = [f"TEMPLATE={emulated}"] if variables else []
     allowed = made("on-aws", *template, **variables)
     assert (allowed.returncode, allowed.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("target", ["build", "deploy", "delete"])
+def test_a_project_without_sam_says_what_is_missing_before_it_does_anything(target: str, tmp_path: Path) -> None:
+    assert run(["init", str(tmp_path)]) == 0
+    ended = made("--directory", str(tmp_path), target, "SLUICE_COMMAND=echo", "SAM=no-such-sam")
+    assert ended.returncode != 0 and ended.stdout == ""
+    error, step = ended.stderr.splitlines()[:2]
+    assert error.startswith("error: there is no no-such-sam, ") and "pip install aws-sam-cli" in step
 
 
 @pytest.mark.long
