@@ -43,6 +43,7 @@ class UnidentifiedObject(SluiceError):
     """An object without a version and an ETag, or with an invalid bucket or key."""
 
     code = "unidentified_object"
+    next_step = "Look at what sent the notice: those of S3 name the bucket, the key, and the version or the ETag"
 
 
 class InvalidConfiguration(SluiceError):
@@ -323,3 +324,4 @@ class NotAdoptable(SluiceError):
     """The rows of another tool's Hudi table can't become rows of this table. Nothing was written."""
 
     code = "not_adoptable"
+    next_step = "Do as the message says: it names what of the table or of its rule has to change"

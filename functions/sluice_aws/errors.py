@@ -10,6 +10,9 @@ class AnnouncementRefused(SluiceError):
 
     code = "announcement_refused"
     retriable = True
+    next_step = (
+        "It is sent again. If it is refused each time, check that the bus exists and takes events of this account"
+    )
 
 
 class CatalogRaced(SluiceError):
@@ -70,6 +73,10 @@ class LanesFailed(SluiceError):
 
     code = "lanes_failed"
     retriable = True
+    next_step = (
+        "The next supervision tries these lanes again. If they fail each time, the events lane_failed in the log of "
+        "Supervise say why"
+    )
 
 
 class BatchTaken(SluiceError):
@@ -90,6 +97,7 @@ class UnsettledParts(SluiceError):
     """A batch cannot be closed while a part of it is claimed; facts: `batch`, `tables`."""
 
     code = "unsettled_parts"
+    next_step = "`sluice batch show` shows the batch: its lane's next run settles the parts, then closes it"
 
 
 class LedgerBusy(SluiceError):
@@ -97,12 +105,17 @@ class LedgerBusy(SluiceError):
 
     code = "ledger_busy"
     retriable = True
+    next_step = (
+        "Repeat the command; functions and runs repeat theirs. If it persists, look for throttled requests of the "
+        "ledger's table in CloudWatch"
+    )
 
 
 class LaneNotPaused(SluiceError):
     """A table cannot be rebuilt while its lane may start a run; facts: `lane`, `table`."""
 
     code = "lane_not_paused"
+    next_step = "`sluice pause LANE`, and once `sluice status` says paused, repeat the command"
 
 
 class ConfigurationUnreadable(SluiceError):
@@ -152,6 +165,7 @@ class Unchanged(SluiceError):
     """The object has not changed since the caller read it."""
 
     code = "unchanged"
+    next_step = "None: what the caller read before is still right"
 
 
 class NoSuchCommit(SluiceError):

@@ -117,6 +117,7 @@ class HeaderCut(SluiceError):
 
     code = "header_cut"
     retriable = True
+    next_step = "None: the caller reads more of the object"
 
 
 class UnsupportedFormat(SluiceError):
@@ -181,6 +182,10 @@ class SchemaNotInferred(SluiceError):
     """Records without a schema, read before their schema was inferred: a defect in Sluice."""
 
     code = "schema_not_inferred"
+    next_step = (
+        "Report it with the object's key. With a release that corrects it: "
+        "`sluice quarantine retry --code schema_not_inferred`"
+    )
 
 
 class DamagedJson(DamagedObject):

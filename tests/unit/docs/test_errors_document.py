@@ -32,3 +32,11 @@ def test_an_error_whose_step_the_page_leaves_to_the_message_is_raised_with_one()
         and "next_step" not in {keyword.arg for keyword in call.keywords}
     ]
     assert not without
+
+
+def test_every_error_has_a_next_step():
+    without = [error.code for package in PACKAGES for error in errors_of(package) if not error.next_step]
+    of_commands = {
+        error.code for package in PACKAGES for error in errors_of(package) if issubclass(error, CommandFailed)
+    }
+    assert set(without) <= of_commands, "what the page leaves to the message"
