@@ -145,7 +145,7 @@ def push(
     if found.refusals:
         raise ChangeRefused(
             "Refused, nothing has changed:\n" + "\n".join(found.refusals),
-            next_step=_step_of_refused(found, configuration),
+            next_step=_step_of_refused(found, configuration, before),
             refusals=found.refusals,
         )
     if found.risks and not yes:
@@ -245,28 +245,31 @@ def summary(configuration: Configuration) -> str:
     return f"{counts}, version {configuration.version[:12]}"
 
 
-def _step_of_refused(plan: Plan, configuration: Configuration) -> str:
+def _step_of_refused(plan: Plan, configuration: Configuration, before: Configuration | None) -> str:
     """The next step, with the names of the tables and their lanes where only settings of tables are refused.
 
     A rebuild helps where a setting is fixed. What else is refused, such as a move to another lane, names its own step.
-    A table that would also move is rebuilt in its present lane: the other may not exist yet.
+    A table that would also move is rebuilt in its present lane: the other may not exist yet. One that would get another
+    name or topic is rebuilt by the rule in force.
     """
-    configs = []
+    tables = set()
     lanes = set()
     refused = [table for table in plan.tables if table.refusals]
     for table in refused:
         rebuild = any(change.rebuild for change in table.settings)
         if not rebuild and table.steps_named:
             continue
-        config = configuration.table_for_topic(table.topic)
-        if config is None or config.table != table.table:
+        topics = (table.topic, *(change.old for change in table.settings if change.key == "topic"))
+        configs = (rules.table_for_topic(topic) for rules in (before, configuration) if rules for topic in topics)
+        config = next((each for each in configs if each is not None and each.table == table.table), None)
+        if config is None:
             return ChangeRefused.next_step
-        configs.append(config)
-        lanes.add(next((change.old for change in table.settings if change.key == "lane"), None) or config.lane)
-    if refused and not configs:
+        tables.add(table.table)
+        lanes.add(config.lane)
+    if refused and not tables:
         return STEP_OF_ITS_OWN
-    names = {"LANE": sorted(lanes), "TABLE": sorted(config.table for config in configs)}
-    if not configs or max(map(len, names.values())) > NAMED_TO_REBUILD:
+    names = {"LANE": sorted(lanes), "TABLE": sorted(tables)}
+    if not tables or max(map(len, names.values())) > NAMED_TO_REBUILD:
         return ChangeRefused.next_step
     return re.sub(
         r"`([^`]*)(LANE|TABLE)`",
