@@ -125,6 +125,9 @@ def forget(
         document["found"] = _in_table(target, table, key)
     else:
         if not yes:
+            there = _in_table(target, table, key)
+            if there is not None and not any(there.values()) and not quarantined:
+                say(f"{table} has no such row, nor have its history and quarantine: its older files may")
             ask(f"Remove this row of {table}? The table can't be read as of any moment before then")
         _remove(target, ledger, config, document, wait_s)
         if document["state"] == DONE:

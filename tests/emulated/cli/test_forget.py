@@ -141,6 +141,16 @@ def test_a_dry_run_says_whether_the_table_has_the_row(users, tmp_path, monkeypat
     assert describe(capsys)["found"] == {"rows": int(id == 1), "history_rows": 1 if history else 0}
 
 
+@pytest.mark.parametrize(("id", "absent"), [("1", False), ("99", True), ("7", False)])
+def test_a_key_that_nothing_has_is_said_before_the_question(users, monkeypatch, capsys, id, absent):
+    silver = SilverFolder(SILVER_FOLDER)
+    monkeypatch.setattr(row_life, "open_table", lambda place, table, span: open_table(silver, table, span=span))
+    monkeypatch.setattr(row_life, "history_folder", lambda place, table: None)
+    assert run(["forget", TABLE, id]) == 2, "nobody to ask"
+    said = capsys.readouterr().err
+    assert ("crm.user has no such row, nor have its history and quarantine" in said) == absent
+
+
 def test_the_receipt_says_what_was_removed_and_the_ledger_has_no_key(users, monkeypatch, capsys):
     lane_does(users, monkeypatch)
     assert run(["forget", TABLE, "7"]) == 2, "nobody to ask"
