@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from enum import Enum
 from typing import Annotated, Any
 
@@ -29,7 +29,7 @@ from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.stack import Target
 from sluice_cli.config.risks import drop_command
 from sluice_cli.errors import NotInCatalog
-from sluice_cli.terminal.known_names import known_table
+from sluice_cli.terminal.known_names import check_table, known_table
 from sluice_cli.terminal.output import (
     DryRun,
     Json,
@@ -89,12 +89,14 @@ def sync(
     catalog, ledger = _catalog(target), _ledger(target)
     configuration = _configuration(target)
     states = ledger.tables.get_many(tables) if tables else {state.table: state for state in ledger.tables.all()}
+    for table in tables or ():
+        if not states[table].pinned:
+            check_table(target, table)
     listed = tables or [state.table for state in states.values() if state.pinned]
 
     def one(table: str) -> list[dict[str, Any]] | SluiceError:
         try:
-            with known_table(target, table) if tables else nullcontext():
-                config = config_in_force(configuration, table, states[table].pinned)
+            config = config_in_force(configuration, table, states[table].pinned)
             both = (config, config.history_table) if config.history else (config,)
             found = [(catalog.plan(each) if dry_run else catalog.sync(each)).to_dict() for each in both]
             if not dry_run and (failure := states[table].catalog_failed):
