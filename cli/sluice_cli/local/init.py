@@ -11,6 +11,7 @@ import typer
 from sluice.errors import UsageError
 from sluice_cli.config.rule_text import EXAMPLE_RULE
 from sluice_cli.errors import plain_reason
+from sluice_cli.terminal.guard import shell_text
 from sluice_cli.terminal.interaction import Yes, ask, path_given
 from sluice_cli.terminal.output import say, say_next_step
 from sluice_deploy.release import source_root
@@ -102,11 +103,13 @@ def init(
         raise UsageError(
             f"{error.filename or folder} can't be written: {plain_reason(error)}", next_step="Name another folder"
         ) from error
+    enter = "" if folder.resolve() == Path.cwd() else shell_text(["cd", str(folder)])
+    if renews:
+        say_next_step(f"`{enter} && make deploy`" if enter else "`make deploy`")
+        return
     say_next_step(
-        "`make deploy`"
-        if renews
-        else "Edit tables.yaml, then try it there with `sluice local up --config tables.yaml`, or run "
-        "`make deploy`, which needs make and aws-sam-cli. `make help` lists the targets"
+        f"{f'`{enter}`, edit' if enter else 'Edit'} tables.yaml, then try it with `sluice local up --config "
+        "tables.yaml`, or run `make deploy`, which needs make and aws-sam-cli. `make help` lists the targets"
     )
 
 

@@ -34,9 +34,18 @@ def test_a_new_project_has_one_example_rule_and_names_nothing_that_is_not_there(
     text = (tmp_path / "tables.yaml").read_text()
     assert [rule.topic for rule in read_tables(text).rules] == ["example.public.user"]
     assert "tickit" not in text and "docs/" not in text
-    assert "next step: Edit tables.yaml" in (said := capsys.readouterr().err) and "sluice local up" in said
+    assert f"next step: `cd {tmp_path}`, edit tables.yaml" in (said := capsys.readouterr().err)
+    assert "sluice local up" in said
     assert run(["config", "check", str(tmp_path / "tables.yaml")]) == 0
     assert capsys.readouterr().err == "", "the tool's own file is not warned of"
+
+
+def test_the_step_after_a_project_in_this_folder_changes_to_no_other(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(["init", "."]) == 0
+    assert "next step: Edit tables.yaml" in capsys.readouterr().err
+    assert run(["init", "my lake"]) == 0
+    assert "next step: `cd 'my lake'`, edit tables.yaml" in capsys.readouterr().err
 
 
 def test_a_new_project_lists_its_targets(tmp_path):
