@@ -126,6 +126,13 @@ def find_target(stack: str | None, environment: Mapping[str, str], folder: Path)
                 f"No stack to work on: the emulator of the local stack in {ended[0]} ended unexpectedly at {ended[1]}",
                 next_step=f"{_logged(ended[0] / f'{ENDED_FILE}.log')}; or {NAME_A_DEPLOYED_ONE}",
             )
+        home = environment.get(HOME_VARIABLE)
+        if home:
+            raise NoTarget(
+                f"No stack to work on: no local stack runs in {home}, which {HOME_VARIABLE} names",
+                next_step=f"Correct or unset {HOME_VARIABLE}, start one there with `sluice local up`, or "
+                f"{NAME_A_DEPLOYED_ONE}",
+            )
         raise NoTarget(
             "No stack to work on",
             next_step=f"Start one with `sluice local up`, or {NAME_A_DEPLOYED_ONE}",

@@ -54,6 +54,15 @@ def test_without_any_stack_the_next_step_is_printed(stack, monkeypatch, capsys):
     )
 
 
+def test_a_sluice_home_without_a_stack_is_named(stack, monkeypatch, tmp_path, capsys):
+    monkeypatch.delenv("SLUICE_STACK")
+    monkeypatch.setenv("SLUICE_HOME", str(tmp_path / "elsewhere"))
+    assert run(["status"]) == 5
+    said = capsys.readouterr().err
+    assert f"error: No stack to work on: no local stack runs in {tmp_path / 'elsewhere'}, which SLUICE_HOME" in said
+    assert "next step: Correct or unset SLUICE_HOME" in said
+
+
 def test_a_local_stack_whose_emulator_ended_is_named(stack, monkeypatch, tmp_path, capsys):
     monkeypatch.delenv("SLUICE_STACK")
     home = Home(tmp_path / ".sluice")
