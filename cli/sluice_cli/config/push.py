@@ -50,8 +50,7 @@ from sluice_cli.config.review import (
     with_open_batches,
 )
 from sluice_cli.config.risks import drop_in_glue
-from sluice_cli.config.yaml_lines import MAX_BYTES, ConfigurationMistakes
-from sluice_cli.errors import no_tables_file
+from sluice_cli.config.yaml_lines import STDIN, ConfigurationMistakes, text_of_file, text_of_stdin
 from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say
@@ -63,7 +62,7 @@ STEP_OF_ITS_OWN = "Do as each line says and push again, or restore the old value
 NAMED_TO_REBUILD = 5  # refused tables that the next step names
 COUNTED_PENDING = 1_000  # pending objects of a table that are read at most
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A tables.yaml.")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A tables.yaml; - for stdin.")]
 WithWaiting = Annotated[
     bool,
     typer.Option(
@@ -198,20 +197,17 @@ def push(
 
 def read_file(file: Path, *, may_be_empty: bool = False) -> Configuration:
     """Read a tables.yaml. Raises UsageError for an unreadable file and ConfigurationMistakes for an invalid one."""
-    return read_with_warnings(file, may_be_empty=may_be_empty)[0]
+    return _parsed(text_of_file(file), file, may_be_empty)[0]
 
 
-def read_with_warnings(file: Path, *, may_be_empty: bool = False) -> tuple[Configuration, tuple[str, ...]]:
-    """Read as `read_file` does, and return also the warnings that the file alone gives."""
+def read_with_warnings(file: Path) -> tuple[Configuration, tuple[str, ...]]:
+    """Read as `read_file` does, for `-` from stdin, and return also the warnings that the file alone gives."""
+    return _parsed(text_of_stdin() if str(file) == STDIN else text_of_file(file), file, may_be_empty=False)
+
+
+def _parsed(text: str, file: Path, may_be_empty: bool) -> tuple[Configuration, tuple[str, ...]]:
     from sluice_cli.config import source  # loads pydantic, which help needs none of
 
-    try:
-        if file.is_fifo():
-            say(f"{visible(str(file))} is a pipe: reading until its writer ends")
-        with file.open(encoding="utf-8") as opened:
-            text = opened.read(MAX_BYTES + 1)  # more is refused; a device may have no end
-    except (OSError, UnicodeDecodeError) as error:
-        raise no_tables_file(file, error) from error
     try:
         return source.read_with_warnings(text, may_be_empty=may_be_empty)
     except ConfigurationMistakes as error:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path as FilePath
 from typing import Any
 
 import yaml
 
 from sluice.errors import InvalidConfiguration
 from sluice.names import shortened
-from sluice_cli.terminal.guard import shell_text
+from sluice_cli.errors import no_tables_file
+from sluice_cli.terminal.guard import shell_text, visible
+from sluice_cli.terminal.output import say
 
 MAX_BYTES = 1_000_000  # of a file
 MAX_NODES = 100_000  # of a document: aliases can make a small file a large tree
 MAX_DEPTH = 100  # of a value: an alias within what it stands for has no end
+
+STDIN = "-"  # as a file's name
 
 Path = tuple[Any, ...]
 
@@ -82,6 +88,27 @@ class ConfigurationMistakes(InvalidConfiguration):
             ),
             mistakes=[str(mistake) for mistake in self.mistakes],
         )
+
+
+def text_of_file(file: FilePath) -> str:
+    """Read a text of at most about MAX_BYTES, which a larger one exceeds. Raises UsageError if it can't be read."""
+    try:
+        if file.is_fifo():
+            say(f"{visible(str(file))} is a pipe: reading until its writer ends")
+        with file.open(encoding="utf-8") as opened:
+            return opened.read(MAX_BYTES + 1)  # more is refused; a device may have no end
+    except (OSError, UnicodeDecodeError) as error:
+        raise no_tables_file(file, error) from error
+
+
+def text_of_stdin() -> str:
+    """Read stdin as `text_of_file` reads a file."""
+    if sys.stdin.isatty():
+        say("Reading a tables.yaml from the terminal until Ctrl-D")
+    try:
+        return sys.stdin.read(MAX_BYTES + 1)
+    except UnicodeDecodeError as error:
+        raise no_tables_file(FilePath(STDIN), error) from error
 
 
 class _Loader(yaml.SafeLoader):

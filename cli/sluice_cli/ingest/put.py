@@ -241,6 +241,11 @@ def _files(path: str, stack_folder: Path, left_out: list[NotCopied]) -> Iterator
 def _not_a_file(named: Path) -> UsageError:
     """The error for a path that is neither a file nor a folder. The path is not opened: a pipe would block."""
     shown = visible(str(named))
+    if shown == "-":
+        return UsageError(
+            "put doesn't read stdin: the name of a file tells its topic and format",
+            next_step="Write it into a file with such a name, and put that",
+        )
     if named.is_symlink() and not named.exists():
         return UsageError(
             f"{shown} is a link to {visible(os.readlink(named))}, which doesn't exist",

@@ -1,5 +1,7 @@
 """`sluice config plan`, and the question that `config push` asks, on an emulated stack."""
 
+from io import BytesIO, TextIOWrapper
+
 import pytest
 import typer
 from bad_input import plain_parquet
@@ -513,3 +515,13 @@ def test_the_value_that_the_data_has_is_restored_without_a_rebuild(stack, push, 
     assert push(TABLES) == 0
     out = capsys.readouterr().out
     assert "partition_by: day -> none: as the table's data has it\n" in out and "rebuild" not in out
+
+
+@pytest.mark.parametrize(("verb", "code"), [("check", 0), ("plan", 3), ("push", 0)])
+def test_a_dash_stands_for_stdin(stack, monkeypatch, capsys, verb, code):
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(TABLES.encode("utf-8"))))
+    assert run(["config", verb, "-"]) == code
+    assert (in_force(stack) is not None) == (verb == "push")
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"tables: [")))
+    assert run(["config", verb, "-"]) == 1
+    assert "error: - has 1 mistake:\nline 1, column 9: " in capsys.readouterr().err
