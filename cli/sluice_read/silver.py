@@ -34,8 +34,7 @@ class CommitTime(NamedTuple):
 def aws_call_failed(error: BotoCoreError | ClientError) -> AwsCallFailed:
     """Describe an error of botocore, with the next step that the command names."""
     found = failure_of(error)
-    message = found.message[:1].upper() + found.message[1:]
-    return AwsCallFailed(message, next_step=found.next_step, cause=type(error).__name__)
+    return AwsCallFailed(found.sentence, next_step=found.next_step, cause=type(error).__name__)
 
 
 @contextmanager

@@ -95,6 +95,11 @@ class AwsFailure:
     next_step: str
     exit_code: int
 
+    @property
+    def sentence(self) -> str:
+        """The message as the beginning of a text; within one it is as it stands."""
+        return self.message[:1].upper() + self.message[1:]
+
 
 def failure_of(error: BotoCoreError | ClientError, *, otherwise: str = SEE_DOCTOR) -> AwsFailure:
     """The failure that an error means; `otherwise` is the next step where AWS refused for a reason not known here."""

@@ -272,7 +272,7 @@ def _chosen(
             if name in found.setdefault(topic, {}):
                 several = "several columns are one choice, as in --key TOPIC=COLUMN,COLUMN"
                 raise UsageError(
-                    f"topic {topic} has {', '.join(found[topic][name]) or NO_COLUMN} and {value} for the same option",
+                    f"Topic {topic} has {', '.join(found[topic][name]) or NO_COLUMN} and {value} for the same option",
                     next_step=f"Give one{'' if name == 'table' else f': {several}'}",
                 )
             found[topic][name] = parts

@@ -243,7 +243,7 @@ def _not_a_file(named: Path) -> UsageError:
     shown = visible(str(named))
     if shown == "-":
         return UsageError(
-            "put doesn't read stdin: the name of a file tells its topic and format",
+            "Stdin is not read: the name of a file tells its topic and format",
             next_step="Write it into a file with such a name, and put that",
         )
     if named.is_symlink() and not named.exists():

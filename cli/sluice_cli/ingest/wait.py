@@ -180,13 +180,13 @@ def _print(outcome: WaitResult, timeout_s: float, reason_of_rows: ReasonOfRows =
         say(_not_synced(outcome.unsynced))
     for lane in found.halted:
         say_error(
-            f"lane {lane.lane} is halted after {counted(lane.failures, 'failed run')}:"
+            f"Lane {lane.lane} is halted after {counted(lane.failures, 'failed run')}:"
             f" {lane.reason or 'no reason is recorded'}",
             f"See `sluice status`, then `sluice resume {lane.lane}`",
         )
     for lane in found.paused:
         say_error(
-            f"lane {lane.lane} is {describe_lane(lane, epoch_ms(), outcome.resting)}, and"
+            f"Lane {lane.lane} is {describe_lane(lane, epoch_ms(), outcome.resting)}, and"
             f" {counted(found.waiting_in(lane.lane), 'object waits', 'objects wait')} in it",
             END_OF_STANDSTILL if lane.lane in outcome.resting else f"`sluice resume {lane.lane}`",
         )
@@ -197,7 +197,7 @@ def _print(outcome: WaitResult, timeout_s: float, reason_of_rows: ReasonOfRows =
             say(failing)
         unseen = found.counts.get("unseen")
         say_error(
-            f"not settled within {human_age(round(timeout_s * 1000))}",
+            f"Not settled within {human_age(round(timeout_s * 1000))}",
             "`sluice doctor` checks the notifications, `sluice backfill` admits unseen objects"
             if unseen
             else "Correct the cause; `sluice resume LANE` then tries the table again at once"

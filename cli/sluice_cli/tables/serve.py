@@ -85,7 +85,7 @@ def _listening(host: str, port: int) -> socket.socket:
     except OSError as error:
         # Python adds the address to some of these texts.
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-        raise CannotListen(f"port {port} of {host} can't be listened on: {reason}", host=host, port=port) from error
+        raise CannotListen(f"Port {port} of {host} can't be listened on: {reason}", host=host, port=port) from error
 
 
 def _is_local(host: str) -> bool:

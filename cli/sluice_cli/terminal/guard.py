@@ -141,10 +141,10 @@ class _CheckedStream:
             if error.errno == errno.EPIPE:
                 raise ReaderGone from error
             if not self._for_messages:
-                raise OutputLost(f"the output can't be written: {error.strerror or error}") from error
+                raise OutputLost(f"The output can't be written: {error.strerror or error}") from error
         except UnicodeEncodeError as error:
             raise OutputLost(
-                f"the output can't be written: its encoding, {error.encoding}, lacks {error.object[error.start]!a}",
+                f"The output can't be written: its encoding, {error.encoding}, lacks {error.object[error.start]!a}",
                 next_step="Set PYTHONIOENCODING=utf-8",
             ) from error
 

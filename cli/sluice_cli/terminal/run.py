@@ -227,7 +227,7 @@ def _run(command: Callable[..., Any], arguments: Sequence[str] | None) -> int:
         if not isinstance(error.filename, str):
             if _has_folder():
                 raise
-            say_error("the folder that you are in was removed", "Change to a folder that exists: `cd`")
+            say_error("The folder that you are in was removed", "Change to a folder that exists: `cd`")
             return FAILED
         if debugging.get():
             traceback.print_exception(error)
@@ -251,7 +251,7 @@ def _run(command: Callable[..., Any], arguments: Sequence[str] | None) -> int:
         part = PARTS.get((error.name or "").partition(".")[0])
         if part is None:
             raise
-        say_error(f"this needs {error.name}, of the extra `{part}`", f"Install it: {installation_of(part)}")
+        say_error(f"This needs {error.name}, of the extra `{part}`", f"Install it: {installation_of(part)}")
         return FAILED
     return 0
 
@@ -313,7 +313,7 @@ def _failed(error: SluiceError | ClientError | BotoCoreError) -> int:
         return error.exit_code if isinstance(error, CommandFailed) else FAILED
     in_doctor = "doctor" in shlex.split(command_line.get())
     found = failure_of(error, otherwise=SEE_STACK if in_doctor else SEE_DOCTOR)
-    say_error(f"{found.message}: {ended[0]}" if ended else found.message, ended[1] if ended else found.next_step)
+    say_error(f"{found.sentence}: {ended[0]}" if ended else found.sentence, ended[1] if ended else found.next_step)
     return found.exit_code
 
 

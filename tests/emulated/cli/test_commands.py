@@ -152,7 +152,7 @@ def test_wait_that_runs_out_of_time_fails_with_the_keys(stack, capsys, state):
     assert run(["wait", "--timeout", "0"]) == 1
     out, err = capsys.readouterr()
     assert f"{state or 'unseen'}\t{'crm.user' if state else '-'}\t1 object\ttopics/x.avro" in out
-    assert "not settled within 0 s" in err
+    assert "Not settled within 0 s" in err
     assert ("`sluice doctor` checks the notifications" in err) is (state is None)
 
 
@@ -199,7 +199,7 @@ def test_a_blocked_table_ends_the_wait_at_once_with_its_keys_and_the_next_step(
     assert run(["wait", "--timeout", "600"]) == 1
     out, err = capsys.readouterr()
     assert (
-        "pending\tcrm.user\t1 object\ttopics/x.avro" in out and described_why in err and "not settled within" not in err
+        "pending\tcrm.user\t1 object\ttopics/x.avro" in out and described_why in err and "Not settled within" not in err
     )
     assert run(["wait", "--timeout", "600", "--json"]) == 1
     assert describe(capsys)["standing_tables"][0]["table"] == "crm.user"
@@ -249,7 +249,7 @@ def test_a_halted_lane_ends_the_wait_at_once_with_its_reason(stack, capsys):
     assert run(["wait"]) == 1
     out, err = capsys.readouterr()
     assert "pending\tcrm.user\t1 object\ta" in out
-    assert "lane main is halted after 5 failed runs: driver exited with 137" in err and "sluice resume main" in err
+    assert "Lane main is halted after 5 failed runs: driver exited with 137" in err and "sluice resume main" in err
 
 
 def test_a_paused_lane_ends_the_wait_at_once_when_it_holds_some_of_the_objects(stack, capsys):
@@ -259,15 +259,15 @@ def test_a_paused_lane_ends_the_wait_at_once_when_it_holds_some_of_the_objects(s
     out, err = capsys.readouterr()
     assert "pending\tcrm.user\t1 object\ta" in out
     assert (
-        "lane main is paused, and 1 object waits in it\nnext step: `sluice resume main`" in err
-        and "not settled within" not in err
+        "Lane main is paused, and 1 object waits in it\nnext step: `sluice resume main`" in err
+        and "Not settled within" not in err
     )
     assert run(["wait", "--json"]) == 1
     assert describe(capsys)["paused"] == ["main"]
     stack.ledger.lanes.note_standstill(["main"])
     assert run(["wait", "--timeout", "30"]) == 1
     assert (
-        "lane main is paused for a standstill, and 1 object waits in it\nnext step: `sluice standstill end` resumes it"
+        "Lane main is paused for a standstill, and 1 object waits in it\nnext step: `sluice standstill end` resumes it"
         in capsys.readouterr().err
     )
 

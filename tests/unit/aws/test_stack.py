@@ -107,7 +107,7 @@ def test_a_stack_that_stopped_unexpectedly_is_reported_with_its_log(described, m
     assert run(["status"]) == 6
     assert capsys.readouterr().err.splitlines() == [
         "local stack sluice-local at http://127.0.0.1:1",
-        f"error: nothing answers at http://127.0.0.1:1/: the local stack in {described.parent} stopped unexpectedly",
+        f"error: Nothing answers at http://127.0.0.1:1/: the local stack in {described.parent} stopped unexpectedly",
         f"next step: Its emulator's log is {described.parent / 'emulator' / 'emulator.log'}. `sluice local up` says "
         "what is lost and starts the stack again, with the data that `sluice local down --keep` kept last",
     ]

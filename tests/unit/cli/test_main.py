@@ -317,7 +317,7 @@ def test_a_removed_working_folder_is_named_without_a_traceback(tmp_path):
     )
     assert ended.returncode == 1
     assert ended.stderr.splitlines() == [
-        "error: the folder that you are in was removed",
+        "error: The folder that you are in was removed",
         "next step: Change to a folder that exists: `cd`",
     ]
 

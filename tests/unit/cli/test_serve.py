@@ -70,7 +70,7 @@ def test_a_taken_port_is_named_with_the_option_that_chooses_another(started, cap
         port = other.getsockname()[1]
         assert run(["serve", "--port", str(port)]) == 1
     printed = capsys.readouterr().err
-    assert f"error: port {port} of 127.0.0.1 can't be listened on: Address already in use\n" in printed
+    assert f"error: Port {port} of 127.0.0.1 can't be listened on: Address already in use\n" in printed
     assert "--port" in printed.splitlines()[-1] and started == []
 
 
@@ -84,5 +84,5 @@ def test_a_missing_server_names_the_extra_that_brings_it(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert run(["serve"]) == 1
     error, step = capsys.readouterr().err.splitlines()
-    assert error == "error: this needs uvicorn, of the extra `serve`"
+    assert error == "error: This needs uvicorn, of the extra `serve`"
     assert step.endswith(" -m pip install 'sluice-lakehouse[serve]'")

@@ -40,3 +40,29 @@ def test_every_error_has_a_next_step():
         error.code for package in PACKAGES for error in errors_of(package) if issubclass(error, CommandFailed)
     }
     assert set(without) <= of_commands, "what the page leaves to the message"
+
+
+NAMES = ("s3://", "spark/")  # what a sentence may begin with in lower case
+
+
+def test_the_text_of_an_error_begins_as_a_sentence():
+    classes = {error.__name__ for package in PACKAGES for error in errors_of(package)} | {"CommandFailed", "say_error"}
+    wrong = [
+        f"{file}:{call.lineno}: {text}"
+        for folder in SOURCES
+        for file in (PAGE.parents[1] / folder).rglob("*.py")
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Name)
+        and call.func.id in classes
+        and call.args
+        and (text := _beginning(call.args[0]))[:1].islower()
+        and not text.startswith(NAMES)
+    ]
+    assert not wrong
+
+
+def _beginning(text: ast.expr) -> str:
+    """The fixed text that an expression begins with; empty where that is a value."""
+    first = text.values[0] if isinstance(text, ast.JoinedStr) else text
+    return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""

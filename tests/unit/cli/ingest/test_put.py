@@ -179,7 +179,7 @@ def test_an_address_in_s3_is_neither_a_file_nor_the_beginning_of_a_key(folder: P
         ("in/pipe", r"pipe is a pipe, not a file\. Write what it gives into a file"),
         ("/dev/zero", r"/dev/zero is a device, not a file\. Write"),
         ("in/absent", r"absent doesn't exist\. Check the path"),
-        ("-", r"put doesn't read stdin: the name of a file tells its topic"),
+        ("-", r"Stdin is not read: the name of a file tells its topic"),
     ],
 )
 def test_a_path_that_is_no_file_is_named_for_what_it_is(folder: Path, path: str, says: str) -> None:

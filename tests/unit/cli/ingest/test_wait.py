@@ -345,7 +345,7 @@ def test_a_timeout_quotes_the_last_error_of_a_table_in_back_off(backoff_until, q
     _print(outcome, 3.0)
     said = capsys.readouterr().err
     quote = "crm.user failed; retrying in 1 min 30 s. Its last error: Out of memory. `sluice pause main`\n"
-    assert said.count(quote) == said.count("Out of memory") == quoted and "error: not settled within 3 s\n" in said
+    assert said.count(quote) == said.count("Out of memory") == quoted and "error: Not settled within 3 s\n" in said
 
 
 @pytest.mark.parametrize(

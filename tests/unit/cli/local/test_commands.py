@@ -294,7 +294,7 @@ def test_a_missing_extra_is_named_before_anything_starts(verb, nothing_starts, t
     monkeypatch.setitem(sys.modules, "ministack", None)
     assert run(verb) == 1
     error, hint = capsys.readouterr().err.splitlines()
-    assert error == "error: this needs ministack, of the extra `local`" and hint.endswith(
+    assert error == "error: This needs ministack, of the extra `local`" and hint.endswith(
         " -m pip install 'sluice-lakehouse[local]'"
     )
     assert not (tmp_path / "home").exists()

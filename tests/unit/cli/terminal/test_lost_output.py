@@ -13,7 +13,7 @@ from sluice_cli.tables import query
 
 FULL = Path("/dev/full")
 COMMAND = [sys.executable, "-c", "from sluice_cli.main import main; main()"]
-LINE = "error: the output can't be written: No space left on device"
+LINE = "error: The output can't be written: No space left on device"
 VERBS = [["--version"], ["--help"], ["put", "--help"]]
 
 pytestmark = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
@@ -81,6 +81,6 @@ def test_a_value_that_the_output_encoding_lacks_is_reported(monkeypatch, capsys,
         monkeypatch.setattr(sys, "stdout", ascii_only)
         assert run(["query", "select 'ü' as x"]) == 1
     assert capsys.readouterr().err.splitlines()[-2:] == [
-        r"error: the output can't be written: its encoding, ascii, lacks '\xfc'",
+        r"error: The output can't be written: its encoding, ascii, lacks '\xfc'",
         "next step: Set PYTHONIOENCODING=utf-8",
     ]
