@@ -26,6 +26,17 @@ def marks_key(table: str) -> str:
     return f"{TABLES_PREFIX}{table}/hash_keys.json"
 
 
+def exists(secrets: Any, name: str) -> bool:
+    """Whether there is a secret of this name. One that the caller may not look at is taken to exist."""
+    try:
+        secrets.describe_secret(SecretId=name)
+    except ClientError as error:
+        return str(error.response.get("Error", {}).get("Code")) != "ResourceNotFoundException"
+    except BotoCoreError:
+        pass
+    return True
+
+
 class HashKeys:
     """The hash keys of one stack's tables, each read once. Safe to ask from several threads."""
 

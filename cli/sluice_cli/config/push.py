@@ -42,6 +42,7 @@ from sluice_cli.config.plan import (
 )
 from sluice_cli.config.review import (
     TableInUse,
+    absent_secrets,
     begun_meanwhile,
     known_tables,
     lane_names,
@@ -320,6 +321,7 @@ def _planned(
     warnings = (
         *(remark.text for remark in found.warnings),
         *_other_partitions(stack, made, before, configuration),
+        *absent_secrets(stack.target, before, configuration),
         *map(str, unasked),
     )
     return made, warnings, before

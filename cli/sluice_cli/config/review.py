@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -16,7 +17,10 @@ from sluice.config.table import TableConfig, refuse_changes
 from sluice.errors import ChangeRefused
 from sluice.lane.machine import PAUSED, LaneState
 from sluice.ledger.ports import Ledger
+from sluice_aws.hash_keys import exists
 from sluice_aws.s3.manifests import ManifestStore
+from sluice_aws.stack import Target
+from sluice_cli.config.risks import aws_command
 
 MOST_WAITING = 100_000  # pending objects of one table that are read, oldest first: those of a log that ended
 
@@ -227,6 +231,25 @@ def known_tables(ledger: Ledger, before: Configuration | None, states: Iterable[
                 if table in topics:
                     found[(table, lane)] = TableInUse(table, topics[table], lane, busy=True)
     return tuple(found.values())
+
+
+def absent_secrets(target: Target, before: Configuration | None, configuration: Configuration) -> Iterator[str]:
+    """Yield a warning for each new hash key whose secret doesn't exist. One that can't be looked at is taken to exist.
+
+    Objects of its table wait until it does, with the error `hash_key_unusable`.
+    """
+    known = {rule.columns.key for rule in before.rules} if before else set()
+    new: dict[str, list[str]] = {}
+    for rule in configuration.rules:
+        if rule.columns.key is not None and rule.columns.key not in known:
+            new.setdefault(rule.columns.key, []).append(rule.table)
+    for name, tables in new.items():
+        if not exists(target.client("secretsmanager"), name):
+            make = f"secretsmanager create-secret --name {shlex.quote(name)} --secret-string"
+            yield (
+                f"columns: there is no secret {name}: objects of {', '.join(tables)} wait until there is one: "
+                f'`{aws_command(target)} {make} "$(openssl rand -hex 32)"`'
+            )
 
 
 def claimed_tables(ledger: Ledger, before: Configuration | None) -> frozenset[str]:

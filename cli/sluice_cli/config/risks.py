@@ -28,10 +28,10 @@ def drop_in_glue(target: Target, database: str, tables: Iterable[str], lane: str
 
 def drop_command(target: Target, database: str, name: str) -> str:
     """The command that drops a table in Glue. It is complete: no name is left to be filled in."""
-    return f"{_aws_command(target)} glue delete-table --database-name {database} --name {name}"
+    return f"{aws_command(target)} glue delete-table --database-name {database} --name {name}"
 
 
-def _aws_command(target: Target) -> str:
+def aws_command(target: Target) -> str:
     """The AWS CLI. On a local stack with its endpoint and keys: without them it would reach the caller's account."""
     if target.endpoint is None or target.credentials is None:
         return "aws"

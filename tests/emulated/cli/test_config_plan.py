@@ -1,10 +1,12 @@
 """`sluice config plan`, and the question that `config push` asks, on an emulated stack."""
 
 from io import BytesIO, TextIOWrapper
+from types import SimpleNamespace
 
 import pytest
 import typer
 from bad_input import plain_parquet
+from botocore.exceptions import ClientError, EndpointConnectionError
 from emulation.stack import NOW, describe
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
@@ -15,6 +17,7 @@ from sluice.silver_keys import manifest_key
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory
+from sluice_aws.stack import Target
 from sluice_cli.config import push as push_verb
 from sluice_cli.main import run
 
@@ -525,3 +528,30 @@ def test_a_dash_stands_for_stdin(stack, monkeypatch, capsys, verb, code):
     monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"tables: [")))
     assert run(["config", verb, "-"]) == 1
     assert "error: - has 1 mistake:\nline 1, column 9: " in capsys.readouterr().err
+
+
+HASHED = TABLES.replace("crm.user}", "crm.user, columns: {hash: email, key: s/customers}}")
+
+
+def test_a_new_hash_key_whose_secret_does_not_exist_is_warned_of(stack, push, capsys):
+    assert push(HASHED, verb="plan") == 3
+    said = capsys.readouterr().err
+    assert "warning: columns: there is no secret s/customers: objects of crm.user wait until there is one: `aws" in said
+    assert 'secretsmanager create-secret --name s/customers --secret-string "$(openssl rand -hex 32)"`' in said
+    assert push(HASHED) == 0 and "no secret" in capsys.readouterr().err
+    assert push(HASHED, verb="plan") == 0 and "no secret" not in capsys.readouterr().err, "it is in force"
+
+
+@pytest.mark.parametrize("error", [None, "AccessDeniedException", EndpointConnectionError(endpoint_url="https://a")])
+def test_a_secret_that_exists_or_cannot_be_looked_at_is_not_warned_of(stack, push, monkeypatch, capsys, error):
+    def described(**_):
+        if isinstance(error, str):
+            raise ClientError({"Error": {"Code": error}}, "DescribeSecret")
+        if error is not None:
+            raise error
+
+    client, secrets = Target.client, SimpleNamespace(describe_secret=described)
+    monkeypatch.setattr(
+        Target, "client", lambda self, name: secrets if name == "secretsmanager" else client(self, name)
+    )
+    assert push(HASHED) == 0 and "secret" not in capsys.readouterr().err
