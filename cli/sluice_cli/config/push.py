@@ -22,6 +22,7 @@ from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.silver_keys import REPLACED
 from sluice_aws.admission.reassign import Unparked, is_freed, renamed, reroute, unpark
+from sluice_aws.catalog.glue import has_other_partitions
 from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import ConfigurationUnreadable
 from sluice_aws.ledger.ledger import DynamoDbLedger
@@ -343,10 +344,15 @@ def _other_partitions(stack: _Stack, plan: Plan, before: Configuration | None, a
             continue
         rebuilt = f"{REPLACED}{table.table}/"  # a table that never had data is not in the catalog
         change = changes["partition_by"]
-        if change.rebuild or not change.of_data and next(stack.objects.keys(stack.target.silver, rebuilt), None):
+        keeps = f"{table.table} gets other partitions, and Glue can't change those that it has"
+        if change.rebuild:
             drop = drop_in_glue(stack.target, had.database, sorted(kept), new.lane)
-            keeps = f"{table.table} gets other partitions, and Glue can't change those that it has"
             yield f"{keeps}. After the rebuild, and {drop}"
+        elif not change.of_data and next(stack.objects.keys(stack.target.silver, rebuilt), None):
+            glue = stack.target.client("glue")
+            kept = {name for name in kept if has_other_partitions(glue, had.database, name, new.partition_by)}
+            if kept:
+                yield f"{keeps}: {drop_in_glue(stack.target, had.database, sorted(kept), new.lane)}"
 
 
 class _Counted:

@@ -501,9 +501,26 @@ def test_other_partitions_name_what_to_drop_in_the_catalog(stack, push, capsys):
     assert other_partitions(push, off, capsys) == []
 
 
-def test_a_push_after_the_rebuild_still_names_what_to_drop(stack, push, capsys):
+def test_a_push_after_the_rebuild_names_what_is_still_to_drop(stack, push, monkeypatch, capsys):
     push(TABLES)
     stack.s3.put_object(Bucket="s-silver", Key="_sluice/replaced/crm.user/0000000000001/rebuild.json", Body=b"{}")
+    in_glue = {"user_all": []}
+
+    def get_table(*, DatabaseName, Name):
+        if Name in in_glue:
+            return {"Table": {"PartitionKeys": [{"Name": name} for name in in_glue[Name]]}}
+        raise ClientError({"Error": {"Code": in_glue.get("refused", "EntityNotFoundException")}}, "GetTable")
+
+    client, glue = Target.client, SimpleNamespace(get_table=get_table)
+    monkeypatch.setattr(Target, "client", lambda self, name: glue if name == "glue" else client(self, name))
+    (warning,) = other_partitions(push, BY_DAY, capsys)
+    assert "that it has: before `sluice resume main`, drop" in warning and "After the rebuild" not in warning
+    assert warning.count("aws glue delete-table") == 1, "Glue has no other table of the topic's"
+    in_glue["user_all"] = ["day"]
+    assert other_partitions(push, BY_DAY, capsys) == [], "the sync made it anew"
+    del in_glue["user_all"]
+    assert other_partitions(push, BY_DAY, capsys) == [], "it was dropped"
+    in_glue["refused"] = "AccessDeniedException"
     assert len(other_partitions(push, BY_DAY, capsys)) == 1
     renamed = BY_DAY.replace("[day]", "[day], catalog: {tables: 'new_{table}'}")
     assert other_partitions(push, renamed, capsys) == [], "the sync makes another table"
