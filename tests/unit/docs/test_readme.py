@@ -49,3 +49,11 @@ def test_every_page_is_linked():
                     reached.add(path)
                     pending.append(path)
     assert {name for name, path in pages.items() if path not in reached} == set()
+
+
+def test_diagrams_are_text_that_fits_the_site_on_a_laptop():
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    assert [page.name for page in pages if "```mermaid" in page.read_text(encoding="utf-8")] == [], "it needs a network"
+    for page in pages[:1] + [ROOT / "docs" / "architecture.md"]:
+        diagram = page.read_text(encoding="utf-8").split("```")[1]
+        assert max(map(len, diagram.splitlines())) <= 80, page.name
