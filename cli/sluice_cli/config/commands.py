@@ -15,7 +15,7 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_cli.config.push import File, fit_of_stack, in_force, read_with_warnings, summary
 from sluice_cli.config.rule_text import configuration_text
-from sluice_cli.config.yaml_lines import ConfigurationMistakes
+from sluice_cli.config.yaml_lines import ConfigurationMistakes, name_of
 from sluice_cli.terminal.guard import json_escaped
 from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, print_line, say
 
@@ -82,7 +82,7 @@ def check(file: File, waiting: WithWaitingObjects = False, as_json: Json = False
             }
         )
     else:
-        print_line(f"{file} is valid: {summary(configuration)}")
+        print_line(f"{name_of(file)} is valid: {summary(configuration)}")
 
 
 @app.command()

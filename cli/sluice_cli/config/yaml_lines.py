@@ -101,6 +101,11 @@ def text_of_file(file: FilePath) -> str:
         raise no_tables_file(file, error) from error
 
 
+def name_of(file: FilePath) -> str:
+    """The name of a tables.yaml in messages."""
+    return "stdin" if str(file) == STDIN else str(file)
+
+
 def text_of_stdin() -> str:
     """Read stdin as `text_of_file` reads a file."""
     if sys.stdin.isatty():
@@ -108,7 +113,7 @@ def text_of_stdin() -> str:
     try:
         return sys.stdin.read(MAX_BYTES + 1)
     except UnicodeDecodeError as error:
-        raise no_tables_file(FilePath(STDIN), error) from error
+        raise no_tables_file(FilePath("stdin"), error) from error
 
 
 class _Loader(yaml.SafeLoader):

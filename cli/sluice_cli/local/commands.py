@@ -20,6 +20,7 @@ from typing import Annotated
 import typer
 
 from sluice.errors import CommandFailed, UsageError
+from sluice_aws.stack import after_unexpected_end
 from sluice_cli.local.progress import progress_lines
 from sluice_cli.terminal.interaction import Yes, ask, following
 from sluice_cli.terminal.output import Json, print_json, say, say_next_step
@@ -255,10 +256,11 @@ def info(as_json: Json = False) -> None:
     home = running_home(os.environ, Path.cwd())
     description = home.description()
     if not is_answering(description.endpoint):
+        ended = after_unexpected_end(description.endpoint, os.environ, Path.cwd())
         raise NotRunning(
             f"No local stack runs in {home.path}: nothing answers at {description.endpoint}",
             home=str(home.path),
-            next_step="Start it again with `sluice local up`",
+            next_step=ended[1] if ended else "Start it again with `sluice local up`",
         )
     _show(description, home, as_json=as_json)
 

@@ -30,9 +30,9 @@ DESCRIPTION = Description(
     region="us-east-1",
     endpoint="http://127.0.0.1:1001",
     emr_endpoint="http://127.0.0.1:1002",
-    buckets={},
+    buckets=dict.fromkeys(("bronze", "silver", "artifacts"), "bucket"),
     ledger="ledger",
-    credentials={},
+    credentials={"access_key_id": "local", "secret_access_key": "local"},
     application_id="00f",
     release="v1",
     pids={},
@@ -150,7 +150,8 @@ def test_a_stack_whose_emulator_was_killed_is_not_ready(owner, capsys):
         assert run(["local", "info"]) == NO_STACK
     shown = capsys.readouterr()
     error, step = shown.err.splitlines()
-    assert shown.out == "" and error.endswith(f": nothing answers at {endpoint}") and "`sluice local up`" in step
+    assert shown.out == "" and error.endswith(f": nothing answers at {endpoint}")
+    assert "emulator.log" in step and "`sluice local up`" in step
 
 
 @pytest.fixture
