@@ -45,7 +45,7 @@ from sluice_cli.terminal.output import (
 )
 
 REASONS_SHOWN = 10
-EXAMPLE, EXAMPLE_INDENT = "(for example {})", 4  # where it has a line of its own
+EXAMPLE, EXAMPLE_INDENT = "(for example {})", 9  # where it has a line of its own, behind a number of one digit
 LISTS_QUARANTINE = "`sluice quarantine list` shows each with its id and what to do"
 BRINGS_OBJECTS = f"`sluice put FILES` or any S3 client brings objects into bronze; {rule_steps(1, 0)[0]}"
 PAGE_LOOKS_BACK = "24h"

@@ -95,13 +95,14 @@ def _print_wrapped(console: Console, line: str, whole: str = "", style: str = ""
 
 # A number and its unit, which stand on one line.
 QUANTITY = r"\d (?:d|h|min|s|ms|B|[KMGT]iB)(?!\w)"
+_AFTER_COMMAND = re.compile(r"`[.,;:)]+$")
 
 
 def wrapped(text: str, width: int, whole: str = "") -> list[str]:
     """Lines of at most `width` columns, as far as words allow. The rest of a line is indented by two more than it.
 
     A command in backquotes is never broken, nor a number from its unit, nor `whole`, a key for example, which may hold
-    blanks.
+    blanks. A line that would be too long gives up its indent, and the punctuation behind its command.
     """
     kept = f"{re.escape(whole)}|" if whole else ""
     words = re.compile(rf"[ \t]*(?:{kept}`[^`]*`|{QUANTITY}|[^ \t])+")
@@ -115,7 +116,8 @@ def _parts(words: Sequence[str], width: int) -> Iterator[str]:
     for word in rest:
         if cell_len(line) + cell_len(word) > width:
             yield line
-            line = f"{indent}{word.lstrip()}"
+            forms = (f"{indent}{word.lstrip()}", word.lstrip(), _AFTER_COMMAND.sub("`", word.lstrip()))
+            line = min(forms, key=lambda form: -(-cell_len(form) // width))
         else:
             line += word
     yield line

@@ -64,9 +64,16 @@ def text_lines(trace: Trace, width: int) -> list[Text]:
     """Draw the waterfall in at most `width` columns: per stretch its begin and length in seconds, and its bar."""
     lines = stretch_lines(trace.spans, width)
     if lines and trace.to_readable_ms is not None and trace.readable_at is not None:
-        after = f"{'readable':<{_NAME}}{_seconds(trace.to_readable_ms):>{_NUMBER}}  after its put"
-        lines.append(Text(f"{after}, {clock(trace.readable_at)}", style="bold green"))
+        took = Text(f"{'readable':<{_NAME}}{_seconds(trace.to_readable_ms):>{_NUMBER}}", "bold green")
+        lines += _noted(took, f"after its put, {clock(trace.readable_at)}", width, "bold green")
     return lines
+
+
+def _noted(line: Text, note: str, width: int, style: str) -> list[Text]:
+    """A line with its note: behind it, or on lines of its own where there is no room."""
+    if line.cell_len + 2 + len(note) <= width:
+        return [line.append(f"  {note}", style)]
+    return [line, *(Text(part, style) for part in wrapped(f"{'':<{_NAME + 2}}{note}", width))]
 
 
 def stretch_lines(spans: Sequence[Stretch], width: int, since: str = "after put") -> list[Text]:
@@ -102,9 +109,9 @@ def stretch_lines(spans: Sequence[Stretch], width: int, since: str = "after put"
         if below:
             lines += [Text(line, "bright_black") for line in wrapped(f"{'':<{_NAME}}{below}", width)]
     if short:
-        took = f"{'':>{_NUMBER}}{_seconds(sum(span.ms for span in short)):>{_NUMBER}}  "
-        note = f"{counted(len(short), 'gap')} between stages"
-        lines.append(Text.assemble((f"{BETWEEN:<{_NAME}}", "bold"), took, (note, "bright_black")))
+        took = f"{'':>{_NUMBER}}{_seconds(sum(span.ms for span in short)):>{_NUMBER}}"
+        line = Text.assemble((f"{BETWEEN:<{_NAME}}", "bold"), took)
+        lines += _noted(line, f"{counted(len(short), 'gap')} between stages", width, "bright_black")
     return lines
 
 

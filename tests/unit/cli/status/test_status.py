@@ -198,17 +198,18 @@ def test_objects_are_asked_for_only_where_none_has_come(capsys, quarantined, sai
     assert ("sluice quarantine list" in out) == bool(quarantined)
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_an_example_stands_on_one_line_with_its_words(monkeypatch, capsys, width):
     key = "topics/crm.public.user/year=2026/month=11/day=21/hour=08/crm.public.user+0+0000000000.json"
     document = quiet([])
-    one = {"reason": "Block 0 is no Avro", "code": "not_avro", "objects": 4_711, "examples": [key]}
-    aside = {**document["set_aside"][QUARANTINED], "objects": 4_711, "reasons": [one]}
+    counts = {"Block 0 is no Avro": 4_711, "The object has no bytes": 1}
+    reasons = [{"reason": why, "code": None, "objects": many, "examples": [key]} for why, many in counts.items()]
+    aside = {**document["set_aside"][QUARANTINED], "objects": 4_712, "reasons": reasons}
     lines, _ = lines_of(
         {**document, "set_aside": {**document["set_aside"], QUARANTINED: aside}}, monkeypatch, capsys, width
     )
-    assert any("(for example " in line and line.endswith("0000000000.json)") for line in lines)
-    assert all(len(line) <= width for line in lines)
+    examples = [line for line in lines if "(for example " in line]
+    assert len(examples) == 2 and all(line.endswith("000000.json)") and len(line) <= width for line in examples)
 
 
 def test_versions_of_one_object_are_one_example():

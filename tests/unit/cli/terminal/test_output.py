@@ -301,8 +301,16 @@ def test_columns_share_the_width_that_their_longest_words_leave(rows, width, wid
 
 def test_a_line_is_wrapped_between_words_and_a_long_word_stays_whole():
     line = "  warning: shop.orders: " + "x" * 30 + " is no column of it"
-    assert wrapped(line, 30) == ["  warning: shop.orders:", "    " + "x" * 30, "    is no column of it"]
+    assert wrapped(line, 30) == ["  warning: shop.orders:", "x" * 30, "    is no column of it"]
     assert wrapped("", 30) == [""] and wrapped("short", 30) == ["short"]
+
+
+def test_a_long_word_gives_up_what_would_break_it():
+    command = f"`sluice quarantine retry --code {'x' * 20}`"
+    assert wrapped(f"run {command}; column: id", len(command) + 3) == ["run", f"  {command};", "  column: id"]
+    assert wrapped(f"run {command}; column: id", len(command) + 1) == ["run", f"{command};", "  column: id"]
+    assert wrapped(f"run {command}; column: id", len(command)) == ["run", command, "  column: id"]
+    assert wrapped(f"run {command}; column: id", 30) == ["run", f"  {command};", "  column: id"]
 
 
 def test_lines_of_a_message_stay_apart_and_a_copied_text_stays_whole():
@@ -313,7 +321,7 @@ def test_lines_of_a_message_stay_apart_and_a_copied_text_stays_whole():
     ]
     command = "`sluice quarantine retry --code x`"
     assert wrapped(f"retry it with {command} afterwards", 30) == ["retry it with", f"  {command}", "  afterwards"]
-    assert wrapped("won  dt=2026 01/a b.avro offset 7", 20, "dt=2026 01/a b.avro") == [
+    assert wrapped("won  dt=2026 01/a b.avro offset 7", 21, "dt=2026 01/a b.avro") == [
         "won",
         "  dt=2026 01/a b.avro",
         "  offset 7",
