@@ -347,7 +347,7 @@ def _list_decided(target: Target, ledger: Ledger, choice: Selection, limit: int,
         return
     now = epoch_ms()
     print_table(
-        ("id", "decision", "rows", "table", "code", "ago", "by", "command", "key", "note"),
+        ("id", "decision", "rows", "table", "code", "age", "by", "command", "key", "note"),
         [
             (
                 item.id.hash[:SHORT_ID],

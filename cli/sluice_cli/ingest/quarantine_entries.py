@@ -16,7 +16,7 @@ from sluice.ledger.records import Decision, ObjectRecord
 from sluice_cli.ingest.newer_versions import NewerVersions, discard_advice
 from sluice_cli.ingest.set_aside import SHORT_ID, Decided, codes, kind, lines_of, reason_of
 from sluice_cli.terminal.guard import escaping_console
-from sluice_cli.terminal.output import counted, human_age, print_line, print_table, visible
+from sluice_cli.terminal.output import counted, human_age, print_line, print_table, visible, wrapped
 from sluice_read.moments import clock
 
 _NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")  # control characters that bytes have and text hardly does
@@ -27,7 +27,7 @@ _PROSE = frozenset({"reason", "advice"})  # the other values of an entry are cop
 def print_lines(shown: Sequence[ObjectRecord], newer: NewerVersions, now: int) -> None:
     """Print a line for each entry, for a pipe: by table (else topic), code and key. `now` is in epoch ms."""
     print_table(
-        ("id", "kind", "rows", "table", "code", "since", "key", "reason"),
+        ("id", "kind", "rows", "table", "code", "age", "key", "reason"),
         [
             (
                 record.id.hash[:SHORT_ID],
@@ -59,13 +59,14 @@ def print_groups(shown: Sequence[ObjectRecord], newer: NewerVersions, now: int) 
             console.print()
         about = [where] if code == _NO_CODE else [where, code]
         title = "  ".join([*about, counted(len(records), "entry", "entries")])
-        console.print(Text(visible(title), style="bold"), highlight=False)
+        for part in wrapped(visible(title), console.width):
+            console.print(Text(part, style="bold"), soft_wrap=True, highlight=False)
         (reason, _), *others = Counter(reason_of(record) or "-" for record in records).most_common()
         more = f"; and {counted(len(others), 'other reason')}: `sluice quarantine show ID`" if others else ""
         print_line(visible(reason + more))
         has_rows = any(record.quarantined_rows for record in records)
         print_table(
-            ("id", "kind", *(["rows"] if has_rows else []), "since", "key"),
+            ("id", "kind", *(["rows"] if has_rows else []), "age", "key"),
             [
                 (
                     record.id.hash[:SHORT_ID],

@@ -171,7 +171,7 @@ def services_section(entries: Sequence[Mapping[str, Any]], due: Sequence[Mapping
     rows += [_service(entry, now) for entry in listed[len(urgent) :]]
     left = len(rows) - ROWS_SHOWN
     more = nothing(f"{counted(left, 'more row')}: `sluice services list` shows all") if left > 0 else None
-    columns = ("table", "service", "state", "#for", "result, or reason why it is due", "error")
+    columns = ("table", "service", "state", "#age", "result, or reason why it is due", "error")
     return section(
         "Table services",
         table(columns, rows[:ROWS_SHOWN], "No service was requested yet, and none is due"),

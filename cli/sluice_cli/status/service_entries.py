@@ -51,7 +51,7 @@ def service_entries(states: Iterable[TableState], requests: Iterable[ServiceRequ
 def print_services(entries: Iterable[Mapping[str, Any]], now: int) -> None:
     """Print the entries as a table; `now` is in epoch ms."""
     print_table(
-        ("table", "service", "state", "for", "result", "error"),
+        ("table", "service", "state", "age", "result", "error"),
         [
             (
                 entry["table"],

@@ -114,7 +114,7 @@ def _fitted(document: dict[str, Any], console: Console, failure: str | None = No
 
 
 _WRAPPED, WRAPPED_LEAST = ("state", "trouble", "reason"), 12  # columns of texts, and their least width
-WIDE, NARROW = 120, 80  # characters of a terminal that shows all columns, and of one that shows the fewest
+WIDE, NARROW, NARROWEST = 120, 80, 50  # characters, below which a terminal shows fewer columns
 
 
 def look(
@@ -193,11 +193,11 @@ def _sum(tables: Iterable[Mapping[str, Any]], name: str) -> int:
 
 
 def screen(document: Mapping[str, Any], *, height: int, width: int) -> RenderableType:
-    """The state for a terminal, in about `height` lines, with fewer columns below WIDE and the fewest below NARROW.
+    """The state for a terminal, in about `height` lines, with fewer columns below WIDE, NARROW and NARROWEST.
 
     Tables that are late or have work come first.
     """
-    wide, narrow = width >= WIDE, width < NARROW
+    wide, narrow, narrowest = width >= WIDE, width < NARROW, width < NARROWEST
     pending = _sum(document["tables"], "waiting")
     rates = document["rates"]
     head = Text.assemble(
@@ -218,7 +218,7 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
         "table",
         "#pending",
         *(() if narrow else ("#oldest",)),
-        "#last commit",
+        *(() if narrowest else ("#last commit",)),
         *(("#bytes", "#claimed", "#freshness", "#committed", "#changes") if wide else ()),
         "trouble",
     )
@@ -236,9 +236,9 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
             Text(table["table"], "bold red" if table["late"] else "bold"),
             f"{table['waiting']:,}",
             *(() if narrow else (_age(table["oldest_ms"]),)),
-            "-" if table["age_ms"] is None else f"{human_age(table['age_ms'])} ago",
+            *(() if narrowest else ("-" if table["age_ms"] is None else f"{human_age(table['age_ms'])} ago",)),
             *(more if wide else ()),
-            Text(_trouble(table, document["at"]), "red"),
+            _wrong(_trouble(table, document["at"])),
         )
     runs = _grid("run", "state", *(() if narrow else ("#duration", "#batches")), "reason")
     for run in document["runs"]:
@@ -247,7 +247,7 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
             Text(run["run"]),
             state_text(run["state"] or "ended"),
             *(() if narrow else counts),
-            Text(visible(run["reason"] or "")[:120], "red"),
+            _wrong(visible(run["reason"] or "-")[:120]),
         )
     left = len(order) - room
     rest = [Text(f"and {counted(left, 'more table')}", "bright_black")] if left > 0 else []
@@ -267,7 +267,11 @@ def _urgency(table: Mapping[str, Any]) -> tuple[bool, bool, int, str]:
 
 def _trouble(table: Mapping[str, Any], now: int) -> str:
     parts = ["late"] if table["late"] else []
-    return visible("; ".join([*parts, *describe_trouble(table, now, characters=80)]))
+    return visible("; ".join([*parts, *describe_trouble(table, now, characters=80)])) or "-"
+
+
+def _wrong(text: str) -> Text:
+    return Text(text, "" if text == "-" else "red")
 
 
 def _grid(*columns: str) -> Table:

@@ -191,7 +191,7 @@ def test_parked_objects_are_listed_by_topic_with_what_brings_a_rule_to_them(conf
     assert run(["quarantine", "list", "--parked"]) == 0
     out, err = capsys.readouterr()
     lines = re.sub(r"\x1b\[[0-9;]*m", "", out).splitlines()
-    assert lines[0] == "new  2 entries" and lines[2].split() == ["id", "kind", "since", "key"]
+    assert lines[0] == "new  2 entries" and lines[2].split() == ["id", "kind", "age", "key"]
     assert err.endswith("next step: `sluice config discover` proposes rules for them\n")
 
 

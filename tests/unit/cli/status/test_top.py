@@ -45,7 +45,7 @@ DOCUMENT = {
 }
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_no_heading_and_no_state_is_cut(width):
     out = io.StringIO()
     escaping_console(width=width, file=out).print(screen(DOCUMENT, height=40, width=width))
@@ -57,6 +57,14 @@ def test_no_heading_and_no_state_is_cut(width):
 def test_a_stack_without_a_run_has_no_heading_of_runs():
     assert [line.split()[0] for line in shown_in(80, DOCUMENT).splitlines() if line].count("run") == 1
     assert shown_in(80, {**DOCUMENT, "runs": []}).splitlines()[-1].startswith("crm.address")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_what_is_not_there_is_a_dash_as_in_other_tables(width):
+    calm = {**DOCUMENT["tables"][0], "late": False}
+    rows = [line.split() for line in shown_in(width, {**DOCUMENT, "tables": [calm]}).splitlines() if line]
+    for name in ("crm.address", run_name("main", 4)[:12]):
+        assert next(row for row in rows if row[0].startswith(name))[-1] == "-"
 
 
 def test_headings_are_bold_as_those_of_other_tables(monkeypatch):
