@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -47,6 +48,12 @@ class Target:
     endpoint: str | None = None
     emr_endpoint: str | None = None
     credentials: Credentials | None = None
+    home: Path | None = None  # the folder of a local stack
+
+    @property
+    def space_left(self) -> int | None:
+        """The bytes that are free on the disk with a local stack's folder; None of another stack."""
+        return None if self.home is None else shutil.disk_usage(self.home).free
 
     @property
     def silver_url(self) -> str:
@@ -207,6 +214,7 @@ def local_target(file: Path) -> Target:
             ledger_table=content["ledger"],
             credentials=Credentials(credentials["access_key_id"], credentials["secret_access_key"]),
             described=f"local stack {content['stack']} at {content['endpoint']}",
+            home=file.parent,
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise NoTarget(

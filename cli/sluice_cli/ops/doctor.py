@@ -36,6 +36,8 @@ from sluice_cli.terminal.output import (
     Stack,
     chosen_target,
     counted,
+    full_disk,
+    human_bytes,
     print_json,
     print_table,
     say,
@@ -376,6 +378,14 @@ def _announcements(target: Target) -> Iterator[Finding]:
         )
 
 
+def _disk(target: Target) -> Iterator[Finding]:
+    full, left = full_disk(target), target.space_left
+    if full is not None:
+        yield Finding("disk", FAIL, full, "Free some space there, then `sluice backfill` and `sluice wait`")
+    elif left is not None:
+        yield Finding("disk", OK, f"{human_bytes(left)} left for {target.home}")
+
+
 CHECKS: dict[str, Callable[[Target], Iterator[Finding]]] = {
     "bronze bucket": _bronze,
     "buckets and ledger": _places,
@@ -388,4 +398,5 @@ CHECKS: dict[str, Callable[[Target], Iterator[Finding]]] = {
     "quarantine": _set_aside,
     "lost notices": _lost_notices,
     "announcements": _announcements,
+    "disk": _disk,
 }

@@ -43,6 +43,8 @@ stack_before_verb: ContextVar[str | None] = ContextVar("stack_before_verb", defa
 stacks_named: ContextVar[set[str] | None] = ContextVar("stacks_named", default=None)
 # The command line, for records of decisions; the root command sets it.
 command_line: ContextVar[str] = ContextVar("command_line", default="sluice")
+# Bytes on the disk with a local stack's folder. A function unpacks 30 MB there before it starts.
+NO_SPACE = 64 << 20
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
 
@@ -55,9 +57,23 @@ def chosen_target(stack: str | None) -> Target:
     named = stacks_named.get()
     if named is None or target.described not in named:
         say(target.described)
+        full = full_disk(target)
+        if full is not None:
+            say(f"warning: {full}")
     if named is not None:
         named.add(target.described)
     return target
+
+
+def full_disk(target: Target) -> str | None:
+    """What follows from a disk without space for a local stack; None where there is some, or of another stack."""
+    left = target.space_left
+    if left is None or left >= NO_SPACE:
+        return None
+    return (
+        f"the disk with {visible(str(target.home))} is full ({human_bytes(left)} left): functions and runs of the "
+        "local stack fail, and nothing is merged"
+    )
 
 
 def say(line: str, style: str = "", *, whole: str = "") -> None:

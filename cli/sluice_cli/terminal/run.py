@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shlex
@@ -224,6 +225,10 @@ def _run(command: Callable[..., Any], arguments: Sequence[str] | None) -> int:
             traceback.print_exception(error)
         return _failed(error)
     except OSError as error:  # of a file that the command line names, or of the stack's folder
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            where = f" of {error.filename}" if isinstance(error.filename, str) else ""
+            say_error(f"no space is left on the disk{where}", "Free some space: `df -h` shows which disk is full")
+            return FAILED
         if not isinstance(error.filename, str):
             if _has_folder():
                 raise

@@ -73,11 +73,11 @@ class SparkRunner:
     def _see_through(self, run: LocalJobRun) -> None:
         directory = self.directory(run)
         work = directory / "work"
-        (work / "tmp").mkdir(parents=True)
-        for name in ("stdout", "stderr"):
-            (directory / name).touch()
-        (directory / "request.json").write_text(json.dumps(run.request, indent=2))
         try:
+            (work / "tmp").mkdir(parents=True)
+            for name in ("stdout", "stderr"):
+                (directory / name).touch()
+            (directory / "request.json").write_text(json.dumps(run.request, indent=2))
             state, details = self._run(run, directory, work)
         except Exception as error:  # the run ends after any error, as in the cloud
             _LOG.exception("job run failed", extra={"job_run": run.id})

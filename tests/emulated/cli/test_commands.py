@@ -1,7 +1,9 @@
 """The verbs on an emulated stack: S3, DynamoDB and CloudFormation."""
 
 import re
+from dataclasses import replace
 from datetime import datetime, timezone
+from types import SimpleNamespace
 
 import pytest
 from builders import to_a_terminal, unstyled
@@ -11,6 +13,7 @@ from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.errors import TableWentBack, UnreadableManifest
 from sluice.ledger import keys as items
+from sluice_aws import stack as aws_stack
 from sluice_aws.clock import epoch_ms
 from sluice_cli.main import run
 from sluice_local.home import Home
@@ -662,6 +665,18 @@ def test_doctor_finds_what_is_not_set_up_yet(stack, capsys):
         "lost notices": "ok",
         "announcements": "ok",
     }
+
+
+def test_a_full_disk_of_the_local_stack_is_said_by_every_verb(stack, monkeypatch, capsys, tmp_path):
+    found = aws_stack.deployed_target
+    monkeypatch.setattr(aws_stack, "deployed_target", lambda *named: replace(found(*named), home=tmp_path))
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=4096))
+    assert run(["status"]) == 0
+    full = f"the disk with {tmp_path} is full (4.0 KiB left): functions and runs of the local stack fail"
+    assert f"warning: {full}" in capsys.readouterr().err
+    run(["doctor", "--json"])
+    disk = next(item for item in describe(capsys) if item["about"] == "disk")
+    assert disk["result"] == "fail" and disk["found"].startswith(full) and "Free some space" in disk["advice"]
 
 
 def test_doctor_shows_each_fix_whole_below_its_check(stack, monkeypatch, capsys):

@@ -1,5 +1,6 @@
 """The EMR Serverless stand-in over HTTP with botocore's client, with a small program in place of Spark."""
 
+import errno
 import json
 import os
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import boto3
 import pytest
@@ -391,6 +393,13 @@ def test_a_failing_job_shows_its_last_output(stand: Stand) -> None:
     run = stand.start("raise SystemExit('the disk is full')")
     described = stand.until(run, "FAILED")
     assert "the disk is full" in described["stateDetails"]
+
+
+def test_a_folder_that_takes_no_file_fails_the_run(stand: Stand) -> None:
+    stand.job("pass")
+    with patch.object(Path, "touch", side_effect=OSError(errno.ENOSPC, "No space left on device")):
+        run = stand.start("pass")
+        assert "No space left on device" in stand.until(run, "FAILED")["stateDetails"]
 
 
 def test_a_file_that_is_missing_fails_the_run_and_not_the_stand_in(stand: Stand) -> None:

@@ -1,6 +1,7 @@
 """The `sluice` command as a whole."""
 
 import contextlib
+import errno
 import inspect
 import io
 import json
@@ -117,6 +118,16 @@ def test_a_file_that_is_not_there_is_named_without_a_traceback(tmp_path, capsys)
     said = capsys.readouterr().err.splitlines()
     assert said[0] == f"error: {missing} can't be read or written: there is no such file or folder"
     assert said[1].startswith("next step: ") and len(said) == 2
+
+
+@pytest.mark.parametrize("file", [None, "local.json"])
+def test_a_full_disk_is_said_without_a_traceback(capsys, file):
+    def writes():
+        raise OSError(errno.ENOSPC, "No space left on device", file)
+
+    assert run_command(lambda **how: writes()) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == f"error: no space is left on the disk{' of local.json' if file else ''}" and len(said) == 2
 
 
 def test_a_folder_in_place_of_a_file_is_answered_with_the_file_in_it(tmp_path, capsys):
