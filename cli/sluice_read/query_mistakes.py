@@ -198,6 +198,7 @@ def _advice(lines: Sequence[str]) -> str:
             return f"{_CANDIDATES[found[1]]}: {found[2]}"
         if line == "Candidate functions:":
             listed = [each for each in lines[number + 1 :] if " -> " in each]
+            listed = listed or [each for each in lines[number + 1 :] if each]  # functions of FROM have no result
             return f"Convert with CAST to what it takes: {'; '.join(listed[:_FUNCTIONS_SHOWN])}"
         if line.startswith(("Did you mean", "Either add")):
             return line.rstrip(".")

@@ -243,6 +243,7 @@ def test_what_duckdb_advises_is_the_next_step(silver):
         ("select floorr(id) from moma.works", "DuckDB has no function floorr (line 1, column 8)", "Did you mean"),
         ("select id::nix from moma.works", "DuckDB has no type nix (line 1, column 12)", "Did you mean"),
         ("select sum(name) from moma.works", "DuckDB has no function or operator sum(VARCHAR)", "Convert with CAST"),
+        ("from range(true)", "DuckDB has no function or operator range(BOOLEAN)", 'what it takes: "range"('),
         (
             "select id, count(*) from moma.works",
             'Column "id" is neither in GROUP BY nor in an aggregate function (line 1, column 8)',
