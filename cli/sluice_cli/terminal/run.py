@@ -53,11 +53,12 @@ _OF_THE_ENVIRONMENT = {
 }
 _MOST_MEANT = 3  # commands of one name that are proposed; a name that more have says too little
 _NO_ENDPOINT = "Invalid endpoint: "  # of botocore, which raises a plain ValueError
-_NUMBERS = {
+_OF_A_LIBRARY = {
     "^Input should be greater than or equal to ": "it must be at least ",
     "^Input should be less than or equal to ": "it must be at most ",
     "^Input should be a valid integer.*": "it must be a whole number",
     "^Input should be a valid number.*": "it must be a number",
+    "^([Ff]ile .*) is a directory": r"\1 is a folder",
 }
 
 
@@ -182,8 +183,8 @@ def _missing_choice(message: str, context: Any) -> tuple[str, str]:
 
 
 def _in_words(message: str) -> str:
-    """The message about a number, where Typer has it of the library that reads numbers."""
-    for pattern, words in _NUMBERS.items():
+    """The message about a number or a file, where Typer has it of the library that reads these."""
+    for pattern, words in _OF_A_LIBRARY.items():
         message = re.sub(pattern, words, message)
     return message
 

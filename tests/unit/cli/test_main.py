@@ -130,6 +130,11 @@ def test_a_full_disk_is_said_without_a_traceback(capsys, file):
     assert said[0] == f"error: no space is left on the disk{' of local.json' if file else ''}" and len(said) == 2
 
 
+def test_a_folder_in_place_of_a_file_of_an_option_is_called_a_folder(tmp_path, capsys):
+    assert run(["read", "crm.user", "--parquet", str(tmp_path)]) == 2
+    assert "is a folder\n" in capsys.readouterr().err
+
+
 def test_a_folder_in_place_of_a_file_is_answered_with_the_file_in_it(tmp_path, capsys):
     assert run(["config", "check", str(tmp_path)]) == 2
     assert "next step: Name a file; `sluice init FOLDER` writes a first one" in capsys.readouterr().err
