@@ -5,7 +5,7 @@ A command asks only once it has found nothing: a name that finds something is kn
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import sluice_formats.errors  # noqa: F401  # these define the codes
@@ -22,7 +22,8 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.errors import UnknownSchema
-from sluice_cli.terminal.output import visible
+from sluice_cli.terminal.guard import shell_text
+from sluice_cli.terminal.output import say, visible
 from sluice_read.errors import UnknownTable
 
 NAMED = 20  # at most, in a message
@@ -144,3 +145,10 @@ def _ledger(target: Target) -> Ledger:
 
 def _configuration(target: Target) -> Configuration | None:
     return ConfigStore(Objects(target.client("s3")), target.artifacts).load()
+
+
+def say_named_values(verb: str, table: str, key: Mapping[str, str]) -> None:
+    """Say what to write where the values of a key begin with their columns, as in `userid=7`."""
+    bare = [value.removeprefix(f"{column}=") for column, value in key.items()]
+    if bare != list(key.values()):
+        say(f"A key is its values alone: `{shell_text(['sluice', verb, table, *bare])}`")

@@ -31,7 +31,7 @@ from sluice_aws.stack import Target
 from sluice_cli.status.service_entries import describe_error, service_entries
 from sluice_cli.terminal.durations import TimeSpan, at_least
 from sluice_cli.terminal.interaction import Yes, ask
-from sluice_cli.terminal.known_names import known_table
+from sluice_cli.terminal.known_names import known_table, say_named_values
 from sluice_cli.terminal.output import (
     DryRun,
     Json,
@@ -98,6 +98,7 @@ def forget(
     with known_table(target, table):
         config = config_in_force(store.load(), table, ledger.tables.get(table).pinned)
     _check(config, key)
+    say_named_values("forget", table, dict(zip(config.record_key, key, strict=True)))
     history = SchemaHistory(objects, target.silver)
     stored = history.columns(table)
     key = (

@@ -18,7 +18,7 @@ from sluice_aws.hash_keys import HashKeys
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
-from sluice_cli.terminal.known_names import known_table
+from sluice_cli.terminal.known_names import known_table, say_named_values
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -195,6 +195,7 @@ def _print_past(table: str, key: Sequence[str], past: PastRow, as_json: bool) ->
         say(past.note)
         print_line("no such row" if past.values is None else _pairs(past.values))
     if past.values is None:
+        say_named_values("row", table, dict(zip(past.key, key, strict=True)))
         raise typer.Exit(1)
 
 
@@ -294,6 +295,7 @@ def _say_sources(document: Mapping[str, Any]) -> None:
             "No record with this key was found. "
             f"The values of a key are compared as text, in the order of `record_key`{listed}"
         )
+        say_named_values("row", document["table"], document["key"])
     if document["forgotten"] and document["objects_read"]:
         say(
             "The row was forgotten. Values from before then are not in silver: they are read from objects in bronze. "
