@@ -8,6 +8,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rich.text import Text
 
@@ -99,7 +100,8 @@ def print_entry(
         print()
     for row in rows:
         offset = "" if row.offset is None else f", offset {row.offset}"
-        print_line(f"row {row.record}{offset}: {visible(row.code)}: {visible(row.reason)}")
+        reason = reason_of(replace(record, reason=row.reason)) or "-"
+        print_line(f"row {row.record}{offset}: {visible(row.code)}: {visible(reason)}")
         if row.content:
             kept = row.content.encode("utf-8") if row.encoding == JSON_TEXT else base64.b64decode(row.content)
             text = _as_text(kept)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from sluice.batch.row_errors import row_error
+from sluice.batch.row_errors import RowError, row_error
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.ingest.quarantine_entries import print_entry, print_groups, print_lines
@@ -20,6 +20,13 @@ def test_eighty_columns_keep_every_column_and_a_long_key_whole(monkeypatch, caps
     assert lines[-4].split() == ["id", "kind", "age"] and lines[-3].strip() == "key"
     assert lines[-2].startswith(identity.hash[:12]) and "1 min 35 s" in lines[-2]
     assert lines[-1] == f"  {identity.key}"
+
+
+def test_the_retry_of_a_row_is_for_the_table_of_its_entry(capsys):
+    record = ObjectRecord(ObjectId("bronze", "k", "v"), "committed", 1, table="crm.user", quarantined_rows=1)
+    why = "The key is null. Then `sluice quarantine retry --code null_record_key`"
+    print_entry(record, None, [RowError(3, "null_record_key", why, 70, None, "json", "{}", 2)], ())
+    assert "`sluice quarantine retry --code null_record_key --table crm.user`" in capsys.readouterr().out
 
 
 def test_a_pipe_gets_a_line_for_each_entry_by_table_and_code(capsys):
