@@ -376,4 +376,4 @@ def _figures(load: Load, freshness_s: int) -> dict[str, Any]:
 
 
 def _usd(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}"
+    return "-" if value is None else f"{value:.4f}"

@@ -249,7 +249,7 @@ def _number(target: Target, url: str) -> int:
 
 def _oldest(letters: Iterable[Letter], now: int) -> str:
     oldest = min((letter.sent_at for letter in letters), default=None)
-    return "" if oldest is None else f"{human_age(now - oldest)} ago"
+    return "-" if oldest is None else f"{human_age(now - oldest)} ago"
 
 
 def _received(target: Target, url: str, name: str, most: int, hidden_s: int) -> Iterator[list[Letter]]:

@@ -234,7 +234,7 @@ class TestLogs:
 class TestDeadLetters:
     def test_empty_queues_are_a_success(self, queues, capsys):
         assert run(["dlq", "list"]) == 0
-        assert "notices\t0\t\tnotifications that admit failed five times" in capsys.readouterr().out
+        assert "notices\t0\t-\tnotifications that admit failed five times" in capsys.readouterr().out
 
     def test_notices_are_listed_with_keys_and_the_state_of_each_object(self, stack, queues, capsys):
         known, unknown = stack.admit(stack.write("a")), stack.write("b")
