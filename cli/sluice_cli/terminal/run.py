@@ -228,7 +228,7 @@ def _run(command: Callable[..., Any], arguments: Sequence[str] | None) -> int:
     except OSError as error:  # of a file that the command line names, or of the stack's folder
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             where = f" of {error.filename}" if isinstance(error.filename, str) else ""
-            say_error(f"no space is left on the disk{where}", "Free some space: `df -h` shows which disk is full")
+            say_error(f"No space is left on the disk{where}", "Free some space: `df -h` shows which disk is full")
             return FAILED
         if not isinstance(error.filename, str):
             if _has_folder():

@@ -127,7 +127,7 @@ def test_a_full_disk_is_said_without_a_traceback(capsys, file):
 
     assert run_command(lambda **how: writes()) == 1
     said = capsys.readouterr().err.splitlines()
-    assert said[0] == f"error: no space is left on the disk{' of local.json' if file else ''}" and len(said) == 2
+    assert said[0] == f"error: No space is left on the disk{' of local.json' if file else ''}" and len(said) == 2
 
 
 def test_a_folder_in_place_of_a_file_of_an_option_is_called_a_folder(tmp_path, capsys):
