@@ -218,12 +218,16 @@ class Tracker:
             part=self._ledger.batches.parts(record.batch).get(record.table),
             run=run,
             finished_by=self._finisher(manifest, outcome, run) if manifest and outcome and run else None,
-            died_before=self._died_before(run, record) if run else (),
+            died_before=self._died_before(run, record, facts.decisions) if run else (),
         )
 
-    def _died_before(self, run: Mapping[str, Any], record: ObjectRecord) -> tuple[str, ...]:
-        """The runs that died between the version's admission and the request of the run that claimed it."""
-        since, requested = record.replayed_at or record.admitted_at, run.get("requested_at") or 0
+    def _died_before(
+        self, run: Mapping[str, Any], record: ObjectRecord, decisions: Sequence[Decision]
+    ) -> tuple[str, ...]:
+        """The runs that died after the version last became pending and before the run that claimed it was requested."""
+        requested = run.get("requested_at") or 0
+        retried = (each.at for each in decisions if each.verb == RETRIED)
+        since = max(record.admitted_at, record.unparked_at or 0, record.replayed_at or 0, *retried)
         if requested - since < FIRST_BACKOFF_MS:  # the least time between a run that died and the next
             return ()
         earliest = since - _LONGEST_RUN_MS

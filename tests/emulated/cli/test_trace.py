@@ -167,6 +167,21 @@ def test_trace_names_the_run_that_died_while_an_object_waited(traced, capsys):
     assert wait["note"] == "until a run was requested after run-0 died"
 
 
+def test_trace_names_no_run_that_died_while_an_object_was_parked(traced, capsys):
+    history = traced.stack.ledger.history
+    history.run_started("run-0", "main", NOW - 58_000, "job-0")
+    history.run_ended("run-0", "failed", "it was killed", 0, NOW - 40_000)
+    traced.at = NOW - 60_000
+    identity = traced.put("late", (1, "c", 1, "a", 1), state=items.PARKED, table=None)
+    record = traced.stack.ledger.objects.get([identity])[identity]
+    assert traced.stack.ledger.objects.unpark(record, CONFIG, NOW - 6_000)
+    traced.at = NOW + 1_000
+    traced.merged(identity, read=1)
+    assert run(["trace", "late", "--json"]) == 0
+    (wait,) = [span for span in describe(capsys)["spans"] if span["name"] == "wait"]
+    assert wait["note"] == "until a run was requested"
+
+
 def test_objects_are_listed_oldest_first_with_batch_run_and_changes(traced, capsys):
     first, second = traced.put("a.json", (1, "c", 1, "x", "a")), traced.put("b.json", (2, "c", 2, "x", "b"))
     batch = traced.merged(first, second, read=2)
