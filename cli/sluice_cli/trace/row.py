@@ -285,15 +285,17 @@ def _say_sources(document: Mapping[str, Any]) -> None:
             keys = ", ".join(key_in_line(item["key"]) for item in found[:3])
             more = f" and {len(found) - 3:,} more" if len(found) > 3 else ""
             say(f"{counted(len(found), 'object')} {state}: {keys}{more}")
+    listed = shown(["quarantine", "list", "--table", document["table"]])
     if document["set_aside_with_unknown_key"]:
-        listed = shown(["quarantine", "list", "--table", document["table"]])
         records = counted(document["set_aside_with_unknown_key"], "record")
         say(f"{records} of this table in quarantine could not be decoded, so no key is known: {listed} lists them")
-    if not changes and not document["set_aside"]:
-        listed = "; `sluice history --table` lists the table's objects" if document["complete"] else ""
+    if document["set_aside"]:
+        say(f"Records in quarantine are not in the table: {listed} says what to do")
+    elif not changes:
+        others = "; `sluice history --table` lists the table's objects" if document["complete"] else ""
         say(
             "No record with this key was found. "
-            f"The values of a key are compared as text, in the order of `record_key`{listed}"
+            f"The values of a key are compared as text, in the order of `record_key`{others}"
         )
         say_named_values("row", document["table"], document["key"])
     if document["forgotten"] and document["objects_read"]:

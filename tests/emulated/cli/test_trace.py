@@ -290,6 +290,15 @@ def test_a_history_shows_one_batch_and_an_unknown_row_is_reported(traced, capsys
     assert "A key is its values alone: `sluice row crm.user 7 'a b'`" in capsys.readouterr().err
 
 
+def test_a_row_whose_only_change_is_in_quarantine_is_not_called_unknown(traced, capsys):
+    identity = traced.put("a.json", (1, "c", 1, "x", "a"), (2, "Q", 2, "x", "b"))
+    traced.merged(identity, read=1, rows=(identity,))
+    assert run(["row", "crm.user", "2", "x", "--check", "0"]) == 1
+    printed = capsys.readouterr()
+    assert "quarantined  record 1 of a.json" in printed.out
+    assert "No record with this key was found" not in printed.err and "`sluice quarantine list --table crm.user`" in printed.err
+
+
 def test_an_empty_id_names_no_batch(traced, capsys):
     traced.merged(traced.put("a.json", (1, "c", 1, "x", "a")), read=1)
     assert run(["history", "--batch", ""]) == 2
