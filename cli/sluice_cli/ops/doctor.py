@@ -11,7 +11,7 @@ from rich.text import Text
 
 from sluice.batch.claim import TableState
 from sluice.errors import SluiceError, TableWentBack
-from sluice.lane.machine import HALTED, PAUSED
+from sluice.lane.machine import HALTED, PAUSED, RUNNING, STARTING
 from sluice_aws.clock import epoch_ms
 from sluice_aws.failures import SEE_STACK, failure_of
 from sluice_aws.ledger.ledger import DynamoDbLedger
@@ -266,13 +266,11 @@ def _lanes(target: Target) -> Iterator[Finding]:
     lanes = DynamoDbLedger(target.client("dynamodb"), target.ledger_table).lanes
     resting = lanes.paused_for_standstill()
     for lane in lanes.all():
-        result = (
-            FAIL
-            if lane.state == HALTED
-            else WARN
-            if lane.state == PAUSED or lane.failures or lane.capacity_failures
-            else OK
-        )
+        failed = lane.failures + lane.capacity_failures
+        result = FAIL if lane.state == HALTED else WARN if lane.state == PAUSED or failed else OK
+        found = describe_lane(lane, epoch_ms(), resting)
+        if failed and lane.state in (STARTING, RUNNING):
+            found = f"{found}, after {counted(failed, 'failed run')}"
         advice = (
             f"Check the last run {lane.last_run_id}, then `sluice resume {lane.lane}`"
             if lane.state == HALTED
@@ -280,9 +278,11 @@ def _lanes(target: Target) -> Iterator[Finding]:
             if lane.state == PAUSED and lane.lane in resting
             else f"`sluice resume {lane.lane}`"
             if lane.state == PAUSED
+            else f"`sluice runs --lane {lane.lane} --failed` shows how each ended"
+            if failed
             else ""
         )
-        yield Finding(f"lane {lane.lane}", result, describe_lane(lane, epoch_ms(), resting), advice)
+        yield Finding(f"lane {lane.lane}", result, found, advice)
 
 
 def _tables(target: Target) -> Iterator[Finding]:

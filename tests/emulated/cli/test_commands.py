@@ -703,6 +703,19 @@ def test_doctor_reports_a_batch_that_was_never_announced(stack, capsys):
     assert "batch b-1 was committed over an hour ago and not announced" in capsys.readouterr().out
 
 
+def test_doctor_says_why_a_lane_that_runs_again_is_a_warning(stack, capsys):
+    lanes = stack.ledger.lanes
+    lanes.wake("main")
+    lanes.request_start("main", "run-1", NOW)
+    lanes.lapse("main", "run-1", NOW, job_run_id=None, reason="driver exited with 137")
+    lanes.request_start("main", "run-2", (lanes.get("main").backoff_until or NOW) + 1)
+    run(["doctor", "--json"])
+    found = {item["about"]: item for item in describe(capsys)}["lane main"]
+    assert found["result"] == "warn"
+    assert found["found"].endswith(", after 1 failed run")
+    assert found["advice"] == "`sluice runs --lane main --failed` shows how each ended"
+
+
 def test_doctor_fails_an_unversioned_bucket(stack, capsys):
     stack.s3.put_bucket_versioning(Bucket="s-bronze", VersioningConfiguration={"Status": "Suspended"})
     assert run(["doctor"]) == 1
