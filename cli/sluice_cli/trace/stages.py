@@ -26,6 +26,7 @@ from sluice.ledger.keys import CLAIMED, COMMITTED, DISCARDED, LISTED_STATES, PEN
 from sluice.ledger.records import RETRIED, SAME_BYTES, Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.ingest.parked import rule_step
+from sluice_cli.ingest.set_aside import SHORT_ID
 from sluice_cli.terminal.known_names import known_errors
 from sluice_cli.terminal.output import counted
 
@@ -189,6 +190,8 @@ def _next_step(facts: TraceFacts) -> str | None:
         return facts.held_up
     if record.state in (PENDING, CLAIMED):
         return f"`sluice status` shows what lane {record.lane} is at" if record.lane else None
+    if record.state == COMMITTED and record.quarantined_rows:
+        return f"`sluice quarantine show {record.id.hash[:SHORT_ID]}` shows what is in quarantine, and what to do"
     return rule_step(record)
 
 
@@ -399,7 +402,7 @@ def _reason(record: ObjectRecord | None) -> str | None:
     if record is None or record.state in (PENDING, CLAIMED):
         return None
     if record.quarantined_rows:
-        return f"{record.quarantined_rows} of its rows are in quarantine: {', '.join(sorted(record.row_codes))}"
+        return f"{counted(record.quarantined_rows, 'row')} of it in quarantine: {', '.join(sorted(record.row_codes))}"
     return reason_now(record)
 
 

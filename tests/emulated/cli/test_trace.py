@@ -290,6 +290,15 @@ def test_a_history_shows_one_batch_and_an_unknown_row_is_reported(traced, capsys
     assert "A key is its values alone: `sluice row crm.user 7 'a b'`" in capsys.readouterr().err
 
 
+def test_trace_names_the_command_for_rows_in_quarantine(traced, capsys):
+    identity = traced.put("a.json", (1, "c", 1, "x", "a"), (2, "Q", 2, "x", "b"))
+    traced.merged(identity, read=1, rows=(identity,))
+    assert run(["trace", "a.json"]) == 0
+    shown = capsys.readouterr().out
+    assert "1 row of it in quarantine: null_record_key" in shown
+    assert f"`sluice quarantine show {identity.hash[:12]}` shows what is in quarantine" in shown
+
+
 def test_a_row_whose_only_change_is_in_quarantine_is_not_called_unknown(traced, capsys):
     identity = traced.put("a.json", (1, "c", 1, "x", "a"), (2, "Q", 2, "x", "b"))
     traced.merged(identity, read=1, rows=(identity,))
