@@ -375,27 +375,39 @@ def _until_claimed(since: int, claimed: int, facts: TraceFacts) -> Iterator[Stre
 
 
 def taken_over_at(outcome: Outcome, run: Mapping[str, Any]) -> int | None:
-    """When the run that claimed the batch ended (epoch ms), if another one merged this part."""
+    """When the run that claimed the batch ended (epoch ms), if another one merged this part, or found it committed."""
     ended = run.get("ended_at")
-    return ended if ended is not None and outcome.stages and ended <= outcome.stages[0].began_at else None
+    if ended is None or not outcome.stages:
+        return None
+    return ended if ended <= (outcome.committed_at if _was_found(outcome) else outcome.stages[0].began_at) else None
+
+
+def _was_found(outcome: Outcome) -> bool:
+    """Says whether the commit was found on the timeline, after what recorded its stages had died."""
+    return bool(outcome.stages) and outcome.stages[0].name == COMMIT_STAGE
 
 
 def _until_committed(claimed: int, outcome: Outcome, facts: TraceFacts) -> Iterator[Stretch]:
-    if not outcome.stages:  # an older release wrote it, or the commit was found on the timeline after a crash
+    if not outcome.stages:  # an older release wrote it
         yield Stretch("merge", SPARK, claimed, outcome.committed_at, "stages were not recorded")
         return
     began, ended = outcome.stages[0].began_at, taken_over_at(outcome, facts.run or {})
-    if ended is None:
+    finished_by = facts.finished_by or "another run"
+    if _was_found(outcome):
+        yield Stretch("merge", SPARK, claimed, began, "until the commit began: its stages were not recorded")
+    elif ended is None:
         yield Stretch("open", LEDGER, claimed, began, "manifest, claims, earlier tables of the batch")
     else:
         yield Stretch("open", LEDGER, claimed, ended, "its run, which ended before it merged this table")
-        note = f"until {facts.finished_by or 'another run'} took the batch over"
-        yield Stretch("take-over", WAITING, max(claimed, ended), began, note)
+        yield Stretch("take-over", WAITING, max(claimed, ended), began, f"until {finished_by} took the batch over")
     for name, same in groupby(outcome.stages, lambda stage: stage.name):
         first, *others = same  # what a driver leaves to Spark begins its stage again
         ends_at = max(stage.ended_at for stage in (first, *others))
         kind = WAITING if name == SPARK_STAGE else SPARK
         yield Stretch(name, kind, first.began_at, ends_at, BATCH_STAGES.get(name, ""))
+    if _was_found(outcome) and ended is not None:
+        note = f"its run ended before it recorded the commit, until {finished_by} found it"
+        yield Stretch("take-over", WAITING, outcome.stages[-1].ended_at, outcome.committed_at, note)
 
 
 def _reason(record: ObjectRecord | None) -> str | None:

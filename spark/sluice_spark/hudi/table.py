@@ -206,7 +206,9 @@ class HudiTable:
         """
         timeline = self.meta_client().getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
         earliest = instant_of_ms(max(0, since_ms - CLOCK_MARGIN_MS))
-        return commit_of(timeline.findInstantsAfter(earliest), batch=batch, table=self.config.table)
+        later = timeline.findInstantsAfter(earliest)
+        found = commit_of(later, batch=batch, table=self.config.table)
+        return None if found is None else replace(found, completed_at=_completed_at(found.instant, later))
 
     def wait_until_past_newest(
         self, newest: str | None, *, now_ms: Callable[[], int], wait: Callable[[float], None]
@@ -351,6 +353,13 @@ def has_timestamp_key(config: TableConfig, rows: DataFrame) -> bool:
 
 # For the number of rows. Services commit between batches, seldom more than a few in a row. Each takes a request.
 COMMITS_LOOKED_AT = 5
+
+
+def _completed_at(instant: str, timeline: Any) -> int:
+    """When a completed instant's file was written (epoch ms). S3's dates have whole seconds: the end of that second."""
+    completed = (at for name, at in completion_times(timeline).items() if name.startswith(f"{instant}.") and at)
+    dated = instant_ms(next(completed, instant))
+    return max(instant_ms(instant), dated if dated % 1000 else dated + 999)
 
 
 def commit_of(timeline: Any, *, batch: str, table: str) -> CommitResult | None:

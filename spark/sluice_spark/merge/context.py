@@ -64,6 +64,10 @@ class Stages:
         finally:
             self._stages.append(Stage(name, began, self._clock.now_ms() - began))
 
+    def note(self, stage: Stage) -> None:
+        """Add a stage that another run went through."""
+        self._stages.append(stage)
+
     def ended(self) -> tuple[Stage, ...]:
         """The stages that have ended."""
         return tuple(self._stages)

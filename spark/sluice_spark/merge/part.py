@@ -16,10 +16,20 @@ from pyspark.sql import DataFrame, SparkSession
 from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.batch.manifest import Manifest, ManifestObject
 from sluice.batch.merged_again import merged_again
-from sluice.batch.outcome import COMMITTED, HISTORY_CHANGES, QUARANTINED, READ_STAGE, ObjectError, Outcome, Stage
+from sluice.batch.outcome import (
+    COMMIT_STAGE,
+    COMMITTED,
+    HISTORY_CHANGES,
+    QUARANTINED,
+    READ_STAGE,
+    ObjectError,
+    Outcome,
+    Stage,
+)
 from sluice.batch.unexpected import unexpected_in, unexpected_note
 from sluice.changes.log_restart import LOG_RESTARTED, SeenObject
 from sluice.config.rules.expectations import REPORT
+from sluice.hudi.timeline import instant_ms
 from sluice_spark.arrow.covers import are_few
 from sluice_spark.arrow.decide import NO_CHANGES
 from sluice_spark.arrow.driver_merge import merge_in_driver
@@ -148,6 +158,9 @@ def resolve_part(
     if found is None:
         return None
     part.event("found_committed", instant=found.instant)
+    if found.completed_at is not None:
+        began, completed = instant_ms(found.instant), min(found.completed_at, services.clock.now_ms())
+        part.stages.note(Stage(COMMIT_STAGE, began, max(0, completed - began)))
     # Objects refused for their schemas are among those set aside: that was written before the commit.
     return _report(part, set_aside=_set_aside(part), counts=found.counts, committed=found)
 

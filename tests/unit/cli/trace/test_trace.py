@@ -12,7 +12,7 @@ from sluice.batch.outcome import Outcome, RowErrorCount, Stage
 from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.terminal.output import marked_up, shortened, visible
-from sluice_cli.trace.stages import Stretch, TraceFacts, describe_trace, trace_of
+from sluice_cli.trace.stages import Stretch, TraceFacts, describe_trace, taken_over_at, trace_of
 from sluice_cli.trace.trace import print_trace
 from sluice_cli.trace.waterfall import stretch_lines, summary, svg, text_lines
 from sluice_formats.errors import CorruptObject
@@ -102,8 +102,9 @@ def test_an_object_that_woke_its_lane_waited_for_the_start_of_the_run():
         REPLAYED,
         replace(FACTS, outcome=replace(OUTCOME, stages=OUTCOME.stages[3:])),
         replace(FACTS, outcome=replace(OUTCOME, stages=())),
+        replace(FACTS, outcome=replace(OUTCOME, stages=OUTCOME.stages[3:4]), run={"ended_at": T + 12_700}),
     ],
-    ids=["plain", "parked", "rebuilt", "replayed", "two stages", "no stages"],
+    ids=["plain", "parked", "rebuilt", "replayed", "two stages", "no stages", "found committed"],
 )
 def test_the_stretches_add_up_to_the_whole_way(facts):
     trace = trace_of(facts)
@@ -147,6 +148,23 @@ def test_a_batch_that_was_taken_over_names_the_wait_and_the_run():
     assert trace.spans[5].note == "until run-2 took the batch over"
     committed = {**dead, "ended_at": T + 12_600}  # it died after this table, before another one
     assert spans(trace_of(replace(FACTS, run=committed))) == spans(trace_of(FACTS))
+
+
+def test_a_commit_that_another_run_found_was_readable_before():
+    dead = {"requested_at": T + 420, "started_at": T + 8_000, "ended_at": T + 12_600, "state": "lapsed"}
+    found = replace(OUTCOME, committed_at=T + 43_000, stages=(Stage("commit", T + 11_000, 1_500),))
+    later = {"batch": {"committed_at": T + 43_050, "announced_at": T + 43_400}, "part": {"settled_at": T + 43_040}}
+    facts = replace(FACTS, outcome=found, run=dead, finished_by="run-2", **later)
+    trace = trace_of(facts)
+    assert spans(trace)[4:8] == [
+        ("merge", 9_000, 2_000),
+        ("commit", 11_000, 1_500),
+        ("take-over", 12_500, 30_500),
+        ("settle", 43_000, 40),
+    ]
+    assert trace.spans[6].note == "its run ended before it recorded the commit, until run-2 found it"
+    assert trace.readable_at == T + 12_500
+    assert taken_over_at(found, dead) == T + 12_600 and taken_over_at(OUTCOME, {"ended_at": T + 13_100}) is None
 
 
 def test_it_is_readable_with_its_commit_and_not_with_the_housekeeping_behind_it():
