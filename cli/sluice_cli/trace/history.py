@@ -191,6 +191,9 @@ def print_history(found: Gathered, sums: Mapping[str, Any]) -> None:
         again = counts.get("read", 0) - new
         changes = f"{counted(new, 'new change')} and {again:,} merged again" if again else counted(new, "change")
         say(f"{changes} in {batches}{more}")
+        if sums["uncounted"]:
+            parts = counted(sums["uncounted"], "table's part of a batch", "tables' parts of batches")
+            say(f"Not counted: the changes of {parts}, whose run died after its commit and before recording it")
     if found.of_batch:
         if any(entry.last_claim is None for entry in found.entries):
             say(CLAIMED_AGAIN)

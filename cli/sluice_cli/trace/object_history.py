@@ -198,15 +198,18 @@ def moments(entry: Entry) -> list[Moment]:
 def totals(entries: Sequence[Entry], batches: Iterable[PastBatch]) -> dict[str, Any]:
     """Add up objects by state, and the counts of every part (batch and table) with one of them, each part once.
 
-    A part that set all of them aside merged nothing of them, and doesn't count.
+    A part that set all of them aside merged nothing of them, and doesn't count. `uncounted` are the parts that were
+    found committed after their run had died: nothing recorded how many changes they read.
     """
     shown = {entry.id for entry in entries}
     parts: dict[tuple[str, str], Mapping[str, int]] = {}
+    uncounted = 0
     for batch in batches:
         for table, outcome in batch.outcomes.items():
             aside = {error.object for _, error in _set_aside(outcome)}
             if any(item.id in shown and item.id.hash not in aside for item in batch.manifest.tables[table].objects):
                 parts[(batch.manifest.batch, table)] = outcome.counts
+                uncounted += outcome.instant is not None and "read" not in outcome.counts
     counts: Counter[str] = Counter()
     for part in parts.values():
         counts.update(part)
@@ -216,6 +219,7 @@ def totals(entries: Sequence[Entry], batches: Iterable[PastBatch]) -> dict[str, 
         "states": dict(Counter(entry.state for entry in entries)),
         "batches": len({batch for batch, _ in parts}),
         "parts": len(parts),
+        "uncounted": uncounted,
         "counts": dict(counts),
     }
 

@@ -155,6 +155,18 @@ def test_what_a_batch_set_aside_is_neither_readable_nor_among_its_changes(monkey
     assert "564" not in capsys.readouterr().err, "a batch's changes are not those of objects that it set aside"
 
 
+def test_changes_that_nothing_counted_are_named(monkeypatch, capsys):
+    found = claimed(1)
+    part = TablePart({}, (ManifestObject("bronze", found.id.key, "v1", 9, None, "avro", "t", 0, 1, PUT),))
+    counts = {"objects": 1, "inserted": 3}  # of Hudi's commit, as a take-over finds it
+    outcome = Outcome(BATCH, "crm.user", "committed", PUT + 32_700, "20261121154740440", counts=counts)
+    batch = PastBatch(Manifest(BATCH, "main", RUN, PUT + 7_900, "c", {"crm.user": part}), {"crm.user": outcome})
+    each = Entry(found.id, found, PUT, claims_of(found.id, found, [batch]))
+    print_history(Gathered((each,), (batch,)), totals((each,), [batch]))
+    said = "Not counted: the changes of 1 table's part of a batch, whose run died after its commit"
+    assert said in capsys.readouterr().err
+
+
 def test_an_object_all_of_whose_rows_were_set_aside_is_committed_and_not_readable():
     holed = claimed(1, "committed", quarantined_rows=2)
     part = TablePart({}, (ManifestObject("bronze", holed.id.key, "v1", 9, None, "avro", "t", 0, 1, PUT),))
