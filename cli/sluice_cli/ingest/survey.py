@@ -141,12 +141,12 @@ def describe_lane(lane: LaneState, now: int, resting: Collection[str] = ()) -> s
         if lane.reason == LEDGER_LOST:
             return f"paused: {lane.reason}"
         return "paused for a standstill" if lane.lane in resting else "paused"
+    failures = lane.failures + lane.capacity_failures
+    after = f" after {counted(failures, 'failed run')}{f': {lane.reason}' if lane.reason else ''}" if failures else ""
     if lane.state == IDLE and lane.backoff_until is not None and lane.backoff_until > now:
-        failed = counted(lane.failures + lane.capacity_failures, "failed run")
-        reason = f": {lane.reason}" if lane.reason else ""
-        return f"retrying in {human_age(lane.backoff_until - now)} after {failed}{reason}"
+        return f"retrying in {human_age(lane.backoff_until - now)}{after}"
     if wants_run(lane, now):
-        return "a run is due"
+        return f"a run is due{after}"
     if lane.due_at is not None:
         return f"idle, due in {human_age(lane.due_at - now)}"
     return "idle"

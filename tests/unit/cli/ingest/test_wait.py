@@ -371,6 +371,10 @@ def test_a_timeout_quotes_the_last_error_of_a_table_in_back_off(backoff_until, q
             "halted after 5 failed runs, trying again in 10 min: killed",
         ),
         (LaneState("l", arrivals=1, failures=1, backoff_until=NOW + 30_000), "retrying in 30 s after 1 failed run"),
+        (
+            LaneState("l", arrivals=1, failures=1, backoff_until=NOW, reason="killed"),
+            "a run is due after 1 failed run: killed",
+        ),
     ],
 )
 def test_a_lanes_activity_is_described_briefly(lane, words):
