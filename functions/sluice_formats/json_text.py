@@ -31,7 +31,7 @@ def parse(text: str) -> Any:
     except RecursionError as error:
         raise _too_deep() from error
     except ValueError as error:
-        raise DamagedJson("The text is not JSON", cause=str(error)[:200]) from error
+        raise DamagedJson("The text is not JSON", cause=_place(error)[:200]) from error
     _check_depth(value, text, 0, len(text))
     if _SURROGATE.search(text):
         _encodable(value)
@@ -45,11 +45,18 @@ def parse_prefix(text: str, at: int) -> tuple[Any, int]:
     except RecursionError as error:
         raise _too_deep() from error
     except ValueError as error:
-        raise DamagedJson("The text is not JSON", cause=str(error)[:200]) from error
+        raise DamagedJson("The text is not JSON", cause=_place(error)[:200]) from error
     _check_depth(value, text, at, end)
     if _SURROGATE.search(text, at):
         _encodable(value)
     return value, end
+
+
+def _place(error: ValueError) -> str:
+    """What the parser met, and where. A text without line breaks is a line of a file, and always its own first one."""
+    if isinstance(error, json.JSONDecodeError) and "\n" not in error.doc:
+        return f"{error.msg}: column {error.colno}"
+    return str(error)
 
 
 def _check_depth(value: Any, text: str, at: int, end: int) -> None:

@@ -491,6 +491,12 @@ def test_a_record_that_is_not_json_costs_itself_and_keeps_its_bytes(body: bytes,
     assert [(row.record, row.code, row.content_bytes) for row in bad] == [(1, code, len(body.splitlines()[1]))]
 
 
+def test_the_place_in_a_broken_line_is_not_called_the_first_line_of_its_file() -> None:
+    bad: list[RowError] = []
+    json_rows(lines(ONE, '{"id": 5, "who": "bro'), bad=bad)
+    assert "cause: Unterminated string starting at: column 18" in bad[0].reason and "line 1" not in bad[0].reason
+
+
 @pytest.mark.parametrize("stack", [0, 700])
 def test_the_callers_stack_does_not_decide_how_deep_a_value_may_nest(stack: int) -> None:
     def called(frames: int, depth: int) -> str:
