@@ -17,7 +17,7 @@ from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.batch.row_errors import RowError
 from sluice.config.document import Configuration
 from sluice.config.table import IGNORE, TableConfig
-from sluice.errors import SluiceError
+from sluice.errors import SluiceError, UsageError
 from sluice.ledger.keys import QUARANTINED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
@@ -32,6 +32,7 @@ from sluice_cli.trace.row_changes import FoundChange, ObjectChanges, changes_in
 from sluice_cli.trace.row_life import RowLife, check_key
 from sluice_cli.trace.row_story import MergedBatch
 from sluice_read.errors import UnknownTable
+from sluice_read.moments import iso
 
 AT_ONCE = 8  # objects fetched ahead of the one that is decoded
 
@@ -141,7 +142,7 @@ class RowSearch:
             for item in self._ledger.pending.oldest(lane.lane, bounds.objects)
             if item.table == table
         ]
-        config = self._config(table, merged, waiting)
+        config = self._config(table, merged, waiting, bounds.since)
         check_key(table, config.record_key, key)
         instants = [batch.outcomes[table].instant for batch in merged]
         life = read_life(config, [instant for instant in instants if instant is not None])
@@ -158,7 +159,9 @@ class RowSearch:
                 found.waiting += read.changes
         return found
 
-    def _config(self, table: str, merged: Sequence[PastBatch], waiting: Sequence[PendingObject]) -> TableConfig:
+    def _config(
+        self, table: str, merged: Sequence[PastBatch], waiting: Sequence[PendingObject], since: int | None
+    ) -> TableConfig:
         if merged:
             return merged[0].manifest.tables[table].table_config
         config = (
@@ -166,6 +169,11 @@ class RowSearch:
             if self._configuration
             else None
         )
+        if config is None and since is not None:
+            raise UsageError(
+                f"No batch of {table} was claimed since {iso(since)}",
+                next_step=f"Give an earlier --since, or none; {shown(['table', 'commits', table])} has the times",
+            )
         if config is None:
             raise UnknownTable(
                 f"Nothing of {table} has been merged yet",

@@ -18,6 +18,7 @@ from sluice.config.table import TableConfig
 from sluice.ledger import keys as items
 from sluice.ledger.records import AdmittedObject, Decision
 from sluice.silver_keys import manifest_key, outcome_key
+from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.objects import Objects, VersionPage
 from sluice_cli.main import run
 from sluice_cli.terminal.output import LINE_INDENT, path_shortened
@@ -288,6 +289,16 @@ def test_a_history_shows_one_batch_and_an_unknown_row_is_reported(traced, capsys
     assert "No record with this key was found" in said and "A key is its values alone" not in said
     assert run(["row", "crm.user", "id=7", "a b", "--check", "0"]) == 1
     assert "A key is its values alone: `sluice row crm.user 7 'a b'`" in capsys.readouterr().err
+
+
+def test_a_row_of_a_table_that_was_merged_earlier_is_not_said_to_be_of_none(traced, monkeypatch, capsys):
+    traced.merged(traced.put("a.json", (1, "c", 1, "x", "a")), read=1)
+    later = epoch_ms() + 3_600_000
+    monkeypatch.setattr("sluice_cli.trace.row.epoch_ms", lambda: later)
+    assert run(["row", "crm.user", "1", "x", "--since", "1m"]) == 2
+    said = capsys.readouterr().err
+    assert f"error: No batch of crm.user was claimed since {iso(later - 60_000)}\n" in said and "yet" not in said
+    assert "next step: Give an earlier --since, or none; `sluice table commits crm.user` has the times" in said
 
 
 def test_trace_names_the_command_for_rows_in_quarantine(traced, capsys):
