@@ -10,7 +10,8 @@ import typer
 
 from sluice.batch.merged_again import new_changes
 from sluice.errors import UsageError
-from sluice.ledger.keys import CLAIMED, DISCARDED, PENDING
+from sluice.ledger.keys import CLAIMED, COMMITTED, DISCARDED, PENDING
+from sluice.ledger.records import RETRIED
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.terminal.known_names import check_table
@@ -37,6 +38,7 @@ from sluice_read.moments import clock, instant_of, iso, point_in_time, refuse_ba
 
 LIMIT, LARGEST_LIMIT = 50, 100_000
 REPLAYED = "Of a replayed object, readable is when its rows first were; claimed, batch and run are the replay's"
+ROWS_RETRIED = "Of an object retried for rows in quarantine, readable is when these were merged: the others were before"
 CLAIMED_AGAIN = (
     "Other batches claimed objects since: claimed, readable and run are this batch's, the state is the present one"
 )
@@ -199,10 +201,16 @@ def print_history(found: Gathered, sums: Mapping[str, Any]) -> None:
             say(CLAIMED_AGAIN)
     elif any(entry.replayed for entry in found.entries):
         say(REPLAYED)
+    if not found.of_batch and any(_is_retried_for_rows(entry) for entry in found.entries):
+        say(ROWS_RETRIED)
     if found.more:
         pages = "" if found.of_batch else f"--before {iso(found.entries[0].since)} shows them, "
         say(f"There are older objects: {pages}--limit shows more")
     _say_unread(found)
+
+
+def _is_retried_for_rows(entry: Entry) -> bool:
+    return any(each.verb == RETRIED and each.state == COMMITTED for each in entry.decisions)
 
 
 def _say_unread(found: Gathered) -> None:

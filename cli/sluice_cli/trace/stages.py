@@ -317,17 +317,19 @@ def _until_pending(facts: TraceFacts, record: ObjectRecord) -> Iterator[Stretch]
 
 def _set_aside(since: int, retry: Decision, known: Mapping[str, int]) -> Iterator[Stretch]:
     """Until its retry: the wait for the batch that set it aside, and its time in quarantine."""
+    rows = retry.state == COMMITTED  # of an object whose other rows were merged
+    in_quarantine = "rows of it in quarantine: the others were readable" if rows else "in quarantine"
     if retry.batch is None:  # set aside as it was admitted
-        yield Stretch("set aside", WAITING, since, retry.at, "in quarantine")
+        yield Stretch("set aside", WAITING, since, retry.at, in_quarantine)
         return
     at = known.get(retry.batch)
     if at is None:
-        yield Stretch("set aside", WAITING, since, retry.at, "a wait for a batch, then in quarantine")
+        yield Stretch("set aside", WAITING, since, retry.at, f"a wait for a batch, then {in_quarantine}")
         return
     at = min(max(since, at), retry.at)
     if at > since:
-        yield Stretch("wait", WAITING, since, at, "until a batch set it aside")
-    yield Stretch("set aside", WAITING, at, retry.at, "in quarantine")
+        yield Stretch("wait", WAITING, since, at, f"until a batch set {'rows of it' if rows else 'it'} aside")
+    yield Stretch("set aside", WAITING, at, retry.at, in_quarantine)
 
 
 def _of_batch(facts: TraceFacts, since: int) -> Iterator[Stretch]:

@@ -445,6 +445,23 @@ def test_a_history_counts_rows_in_quarantine_once_and_only_while_they_are(traced
     assert said() == "1 object, 10 B: 1 committed"
 
 
+def test_a_retry_for_rows_says_that_the_others_were_readable_before(traced, capsys):
+    some = traced.put("some.json", (2, "c", 1, "x", "b"), (3, "Q", 1, "x", "c"))
+    batch = traced.merged(some, read=1, rows=[some])
+    (record,) = traced.stack.ledger.objects.get([some]).values()
+    retried = Decision(record.id, "retried", traced.at, "retry", "me", record.state, table=record.table, batch=batch)
+    assert traced.stack.ledger.quarantine.retry(record, replace(record, rows_aside=None), retried)
+    traced.merged(some, read=2)
+    assert run(["trace", "some.json", "--json"]) == 0
+    notes = {span["name"]: span["note"] for span in describe(capsys)["spans"][1:3]}
+    assert notes == {
+        "wait": "until a batch set rows of it aside",
+        "set aside": "rows of it in quarantine: the others were readable",
+    }
+    assert run(["history"]) == 0
+    assert "Of an object retried for rows in quarantine, readable is when these were merged" in capsys.readouterr().err
+
+
 def test_a_row_names_what_is_in_quarantine_once_and_only_while_it_is(traced, capsys):
     whole = traced.put("bad.json", (1, "c", 1, "x", "a"))
     some = traced.put("some.json", (2, "c", 1, "x", "b"), (3, "Q", 1, "x", "c"))
