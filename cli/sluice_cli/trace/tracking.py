@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -28,6 +29,7 @@ from sluice_cli.ingest.parked import judged_now
 from sluice_cli.ingest.survey import END_OF_STANDSTILL, describe_lane
 from sluice_cli.terminal.output import is_named, visible
 from sluice_cli.terminal.stack import readable_configuration
+from sluice_cli.terminal.window import shown
 from sluice_cli.trace.stages import TraceFacts, taken_over_at
 
 VERSIONS_AT_MOST = 1_000  # of one key, in bronze
@@ -117,7 +119,20 @@ class Tracker:
         if found.keys:
             raise UsageError(f"No key equals {text!r}, but others {found.how}", next_step=_next_step(found))
         meant = did_you_mean(text.rpartition("/")[2], map(visible, searched.names))
-        raise UsageError(f"Neither the ledger nor bronze has the key {text!r}{meant}", next_step=_next_step(found))
+        raise UsageError(
+            f"Neither the ledger nor bronze has the key {text!r}{meant}",
+            next_step=self._step_of_no_key(text) or _next_step(found),
+        )
+
+    def _step_of_no_key(self, text: str) -> str | None:
+        """The command for a table, a batch or a run that was given in place of a key; None for any other text."""
+        if any(state.table == text for state in self._ledger.tables.all()):
+            return f"It is a table: {shown(['history', '--table', text])} lists its objects"
+        if _BATCH.fullmatch(text):
+            return f"For a batch, {shown(['history', '--batch', text])} lists its objects"
+        if text.startswith("run-"):
+            return f"For a run, {shown(['logs', text])} shows what it did, and `sluice history` the runs of objects"
+        return None
 
     def versions(self, key: str) -> dict[ObjectId, ObjectRecord | None]:
         """List the versions of a key: those in the ledger, oldest first, then those that only bronze has yet."""
@@ -245,6 +260,8 @@ class Tracker:
                 return str(later["run"])
         return None
 
+
+_BATCH = re.compile(r"b-[0-9a-f]+(…[0-9a-f]*)?")
 
 # How a given text matches a key, the closest way first. `…` stands for what a terminal left out of a key.
 _MATCHES: Sequence[tuple[str, Callable[[str, str], bool]]] = (
