@@ -71,9 +71,10 @@ def show(
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """List the open batches by table: how many runs failed to finish them, and what the next run does.
+    """List the open batches by table: how many runs took them over, and what the next run does.
 
-    A run that dies leaves its batch open, and the next one finishes it. --json also lists the objects of each table.
+    A run that dies leaves its batch open, and the next one finishes it: `attempts` counts those. --json also
+    lists the objects of each table.
 
     Examples:
 
