@@ -126,7 +126,8 @@ def describe_lane(lane: LaneState, now: int, resting: Collection[str] = ()) -> s
     """A lane's activity in a few words. `now` is epoch ms. `resting` are the lanes that a standstill paused."""
     if lane.state == STARTING:
         since = f" ({human_age(now - lane.start_requested_at)})" if lane.start_requested_at else ""
-        return f"Spark is starting{since}" if lane.job_run_id else f"a run is requested{since}"
+        ending = ", then the lane pauses" if lane.pause_requested else ""
+        return f"{'Spark is starting' if lane.job_run_id else 'a run is requested'}{since}{ending}"
     if lane.state == RUNNING:
         if lane.idle_until is not None and lane.idle_until > now and not lane.pause_requested:
             ends = datetime.fromtimestamp(lane.idle_until // 1000, timezone.utc)

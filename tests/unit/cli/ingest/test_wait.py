@@ -356,6 +356,10 @@ def test_a_timeout_quotes_the_last_error_of_a_table_in_back_off(backoff_until, q
         (LaneState("l", due_at=NOW + 30_000), "idle, due in 30 s"),
         (LaneState("l", "starting", run_id="r", start_requested_at=NOW), "a run is requested (0 s)"),
         (
+            LaneState("l", "starting", run_id="r", job_run_id="j", start_requested_at=NOW, pause_requested=True),
+            "Spark is starting (0 s), then the lane pauses",
+        ),
+        (
             LaneState("l", "running", run_id="r", held_at=NOW - 60_000, pause_requested=True),
             "Spark is running for 1 min, pauses after its batch",
         ),
