@@ -123,7 +123,7 @@ class Outcome:
     @classmethod
     def set_aside(cls, batch: str, table: str, objects: Iterable[ObjectId], error: SluiceError, now: int) -> Outcome:
         """The outcome of a part whose objects are quarantined without having been merged. `now` is epoch ms."""
-        errors = tuple(ObjectError(item.hash, error.code, error.message) for item in sorted(objects))
+        errors = tuple(ObjectError(item.hash, error.code, str(error)) for item in sorted(objects))
         counts = {"objects": len(errors), "quarantined_objects": len(errors)}
         return cls(batch, table, QUARANTINED, now, counts=counts, quarantined=errors, reason=error.message)
 
