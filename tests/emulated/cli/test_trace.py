@@ -319,7 +319,10 @@ def test_a_row_whose_only_change_is_in_quarantine_is_not_called_unknown(traced, 
     assert run(["row", "crm.user", "2", "x", "--check", "0"]) == 1
     printed = capsys.readouterr()
     assert "quarantined  record 1 of a.json" in printed.out
-    assert "No record with this key was found" not in printed.err and "`sluice quarantine list --table crm.user`" in printed.err
+    assert (
+        "No record with this key was found" not in printed.err
+        and "`sluice quarantine list --table crm.user`" in printed.err
+    )
 
 
 def test_an_empty_id_names_no_batch(traced, capsys):

@@ -119,7 +119,7 @@ def test_services_in_a_narrow_terminal_have_no_lines_without_a_value(monkeypatch
         ["table", "moma.artworks_and_artists"],
         ["service", "catalog"],
         ["state", "done"],
-        ["for", "4 s"],
+        ["age", "4 s"],
         ["result", "instant 20260101"],
     ]
 
