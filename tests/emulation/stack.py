@@ -100,9 +100,9 @@ class Stack:
         return ObjectId("s-bronze", key, self.s3.put_object(Bucket="s-bronze", Key=key, Body=body)["VersionId"])
 
     def admit(self, identity, state=items.PENDING, table="crm.user", topic="crm.public.user", lane="main", **more):
-        more = {"format": "avro", **more}
+        more = {"format": "avro", "size": 1, **more}
         self.ledger.objects.admit(
-            AdmittedObject(identity, state, NOW, size=1, table=table, topic=topic, lane=lane, noticed_at=NOW, **more)
+            AdmittedObject(identity, state, NOW, table=table, topic=topic, lane=lane, noticed_at=NOW, **more)
         )
         return identity
 

@@ -69,11 +69,15 @@ def discover(
         ),
     ] = None,
     objects: Annotated[
-        int,
+        int | None,
         typer.Option(
-            "--objects", metavar="N", min=1, max=100, help="Objects to read of each topic, at most 1 MiB of each."
+            "--objects",
+            metavar="N",
+            min=1,
+            max=100,
+            help="Objects to read of each topic, at most 1 MiB of each. By default 20, of small ones 100.",
         ),
-    ] = 20,
+    ] = None,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:

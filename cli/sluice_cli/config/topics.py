@@ -40,6 +40,7 @@ ADMISSION_PATIENCE_S = 10.0  # without a further admission
 ADMISSION_POLL_S = 0.3
 LOOKED_AT = 20_000  # parked objects
 ROWS = 2_000  # of one topic
+OBJECTS, SMALL_OBJECTS, SMALL = 20, 100, 16 * 1024  # read of one topic: objects, or more of those of few bytes
 KEYED = 2  # objects of a topic whose Kafka keys are searched
 THREADS = 8
 # Why no rule is proposed for an object.
@@ -202,12 +203,18 @@ def _format_of(objects: Objects, id: ObjectId) -> str | None:
 
 
 def sample_topics(
-    objects: Objects, waiting: Waiting, *, per_topic: int, said: Callable[[str], None]
+    objects: Objects, waiting: Waiting, *, per_topic: int | None, said: Callable[[str], None]
 ) -> list[TopicSample]:
-    """Sample each topic: the first MiB of its oldest and newest objects and of some between."""
+    """Sample each topic: the first MiB of its oldest and newest objects and of some between.
+
+    Without `per_topic`, objects of a change or two are read in larger numbers: a few of their rows show no key.
+    """
 
     def one(topic: str) -> TopicSample:
-        found = sample_topic(objects, topic, waiting.topics[topic], Reach(per_topic))
+        records = waiting.topics[topic]
+        small = sum(record.size for record in records) <= SMALL * len(records)
+        reach = Reach(per_topic or (SMALL_OBJECTS if small else OBJECTS))
+        found = sample_topic(objects, topic, records, reach)
         layout = waiting.layouts.get(topic)
         if layout is not None:
             found = replace(

@@ -237,7 +237,7 @@ def test_push_and_check_look_at_what_waits_for_a_new_table(stack, capsys, tmp_pa
     assert describe(capsys)["warnings"] == [], "a table with data has merged such objects"
 
 
-def waiting_rows(stack, number, *rows):
+def waiting_rows(stack, number, *rows, **more):
     key = f"exports/shop.orders/{number:04d}.parquet"
     return stack.admit(
         stack.write(key, plain_parquet(*rows)),
@@ -247,6 +247,7 @@ def waiting_rows(stack, number, *rows):
         topic="shop.orders",
         format="parquet",
         reason="no rule",
+        **more,
     )
 
 
@@ -494,3 +495,12 @@ def test_an_open_key_of_which_not_all_objects_were_read_says_how_more_are(stack,
         waiting_rows(stack, number, {"a": number, "b": number})
     assert run(["config", "discover", "--objects", objects]) == 1
     assert ("1 of 2 objects were read: --objects N, at most 100, reads more" in capsys.readouterr().err) is said
+
+
+@pytest.mark.parametrize(("size", "read"), [(2_000, 25), (20_000, 20)])
+def test_more_objects_are_read_of_a_topic_whose_objects_are_small(stack, capsys, size, read):
+    for number in range(25):
+        waiting_rows(stack, number, {"a": number}, size=size)
+    assert run(["config", "discover", "--json"]) == 1
+    (found,) = describe(capsys)["proposals"]
+    assert (found["objects"], found["read"]) == (25, read)
