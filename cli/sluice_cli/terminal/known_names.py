@@ -5,7 +5,7 @@ A command asks only once it has found nothing: a name that finds something is kn
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import sluice_formats.errors  # noqa: F401  # these define the codes
@@ -23,7 +23,7 @@ from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.errors import UnknownSchema
 from sluice_cli.terminal.guard import shell_text
-from sluice_cli.terminal.output import say, visible
+from sluice_cli.terminal.output import counted, say, visible
 from sluice_read.errors import UnknownTable
 
 NAMED = 20  # at most, in a message
@@ -145,6 +145,16 @@ def _ledger(target: Target) -> Ledger:
 
 def _configuration(target: Target) -> Configuration | None:
     return ConfigStore(Objects(target.client("s3")), target.artifacts).load()
+
+
+def check_key(table: str, record_key: Sequence[str], key: Sequence[str]) -> None:
+    """Raises UsageError unless `key` has a value for every column of the record key."""
+    if len(key) != len(record_key):
+        raise UsageError(
+            f"The key of {table} is {', '.join(record_key)}, and {counted(len(key), 'value')} "
+            f"{'is' if len(key) == 1 else 'are'} given",
+            next_step=f"Give {counted(len(record_key), 'value')}, in this order",
+        )
 
 
 def say_named_values(verb: str, table: str, key: Mapping[str, str]) -> None:

@@ -14,7 +14,7 @@ from sluice.batch.row_errors import BASE64, JSON_TEXT, MAX_CONTENT_BYTES, RowErr
 from sluice.changes.forgotten import hashed_text, key_hash
 from sluice.config.pinned_topic import config_in_force
 from sluice.config.table import TableConfig
-from sluice.errors import CommandFailed, SluiceError, UsageError
+from sluice.errors import CommandFailed, SluiceError
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.columns import STRING, Column, plain_column
 from sluice.schema.table_row import row_for_table
@@ -31,7 +31,7 @@ from sluice_aws.stack import Target
 from sluice_cli.status.service_entries import describe_error, service_entries
 from sluice_cli.terminal.durations import TimeSpan, at_least
 from sluice_cli.terminal.interaction import Yes, ask
-from sluice_cli.terminal.known_names import known_table, say_named_values
+from sluice_cli.terminal.known_names import check_key, known_table, say_named_values
 from sluice_cli.terminal.output import (
     DryRun,
     Json,
@@ -145,11 +145,7 @@ def forget(
 def _check(config: TableConfig, key: Sequence[str]) -> None:
     if config.append_only:
         raise CommandFailed(f"{config.table} has no record key", next_step="Remove its objects, and rebuild the table")
-    if len(key) != len(config.record_key):
-        raise UsageError(
-            f"The key of {config.table} is {', '.join(config.record_key)}: {len(config.record_key)} and not {len(key)}",
-            next_step="Give a value for each, in this order",
-        )
+    check_key(config.table, config.record_key, key)
 
 
 def _search(

@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.forgotten import hashed_text, key_hash, marks
 from sluice.changes.row_history import Row
-from sluice.errors import SluiceError, UsageError
+from sluice.errors import SluiceError
 from sluice.hudi.file_slices import FileSlice
 from sluice.hudi.own_metadata import FORGOTTEN_KEY, FORGOTTEN_PROPERTY, forgotten_counts
+from sluice_cli.terminal.known_names import check_key
 from sluice_cli.trace.row_changes import FoundChange, key_text
 from sluice_read.errors import NotRetained
 from sluice_read.moments import NOW, Span, moment_of, ms_of
@@ -271,15 +272,6 @@ def _past_values(past: PastStates, key: Sequence[str]) -> dict[str, Any] | None:
         found = connection.sql(past.select("changes")).to_arrow_reader()
         rows = [dict(zip(found.schema.names, row, strict=True)) for batch in found for row in rows_of(batch)]
     return rows[0] if rows else None
-
-
-def check_key(table: str, record_key: Sequence[str], key: Sequence[str]) -> None:
-    """Raises UsageError unless `key` has a value for every column of the record key."""
-    if len(key) != len(record_key):
-        raise UsageError(
-            f"The key of {table} is {', '.join(record_key)}: {len(record_key)} and not {len(key)}",
-            next_step="Give a value for each, in this order",
-        )
 
 
 class _RowReader:
