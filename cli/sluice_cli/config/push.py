@@ -310,7 +310,7 @@ def _planned(
         before,
         configuration,
         topics=topics,
-        with_data={state.table: state.pinned for state in states if state.pinned},
+        with_data={state.table: state.pinned for state in states if state.pinned and state.table not in first},
         claimed=claimed,
         review=found,
         waiting=waiting.by_table(parked, known),
