@@ -52,7 +52,7 @@ from sluice_cli.config.review import (
     with_open_batches,
 )
 from sluice_cli.config.risks import drop_in_glue
-from sluice_cli.config.yaml_lines import STDIN, ConfigurationMistakes, name_of, text_of_file, text_of_stdin
+from sluice_cli.config.yaml_lines import STDIN, ConfigurationMistakes, text_of_file, text_of_stdin
 from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say
@@ -213,7 +213,7 @@ def _parsed(text: str, file: Path, may_be_empty: bool) -> tuple[Configuration, t
     try:
         return source.read_with_warnings(text, may_be_empty=may_be_empty)
     except ConfigurationMistakes as error:
-        raise ConfigurationMistakes(list(error.mistakes), name_of(file)) from error
+        raise ConfigurationMistakes(list(error.mistakes), str(file)) from error
 
 
 def in_force(objects: Objects, target: Target, ledger: Ledger) -> Configuration | None:

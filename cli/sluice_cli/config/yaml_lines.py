@@ -81,7 +81,7 @@ class ConfigurationMistakes(InvalidConfiguration):
         many = f"{len(self.mistakes)} mistake{'s' if len(self.mistakes) != 1 else ''}"
         check = shell_text(["sluice", "config", "check", file])
         super().__init__(
-            "\n".join([f"{file} has {many}:", *map(str, self.mistakes)]),
+            "\n".join([f"{name_of(FilePath(file))} has {many}:", *map(str, self.mistakes)]),
             next_step=next(
                 (mistake.next_step for mistake in self.mistakes if mistake.next_step),
                 self.next_step.replace("sluice config check FILE", check),

@@ -6,6 +6,7 @@ an option that no group has is passed on, with a warning.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -192,6 +193,16 @@ ALLOWED: Mapping[str, str] = {
     "hoodie.cleaner": "parallelism",
     "hoodie.archive.delete": "parallelism",
 }
+# What Hudi reads the value of an option with this end as. It reads all others as text.
+_KINDS = (
+    (re.compile(r"(?:enabled?|caching|detection|split|record_key)$"), re.compile("true|false", re.I), "true or false"),
+    (re.compile(r"(?:fraction|ratio|factor|threshold)$"), re.compile(r"[0-9]+(?:\.[0-9]+)?"), "a number"),
+    (
+        re.compile(r"(?:size|limit|parallelism|count|rate|estimate|bytes|numbers|mem|memory|_ms)$"),
+        re.compile("-?[0-9]{1,18}"),
+        "a whole number",
+    ),
+)
 
 
 def refusal(option: str) -> str | None:
@@ -204,6 +215,14 @@ def refusal(option: str) -> str | None:
     if reason is None and "async" in option.split("."):
         return "is decided by `services`: nothing may write after a lane is released"
     return reason
+
+
+def unfit_value(option: str, text: str) -> str | None:
+    """Return what the value of an allowed option has to be, where a text is none: a run would fail on it."""
+    if option not in _allowed():
+        return None
+    value, kind = next(((value, kind) for end, value, kind in _KINDS if end.search(option)), (None, ""))
+    return kind if value is not None and value.fullmatch(text) is None else None
 
 
 def unknown(option: str) -> str | None:

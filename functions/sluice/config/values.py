@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sluice.changes.hidden_columns import LINEAGE_WORDS, colliding
-from sluice.config.hudi_overrides import refusal
+from sluice.config.hudi_overrides import refusal, unfit_value
 from sluice.config.json_types import JSON_TYPE_PATTERN, UnknownType, declared_type
 from sluice.config.placeholders import placeholders
 from sluice.config.setting import Value
@@ -316,12 +316,14 @@ def _hudi_options(written: Any) -> dict[str, str]:
         why = refusal(str(option))
         if why is not None:
             wrong.append(f"{option} {why}")
-        elif isinstance(value, bool):
-            found[str(option)] = "true" if value else "false"
-        elif isinstance(value, (str, int, float)):
-            found[str(option)] = str(value)
-        else:
+        elif not isinstance(value, (str, int, float)):
             wrong.append(f"{option} needs one value")
+        else:
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            kind = unfit_value(str(option), text)
+            if kind is not None:
+                wrong.append(f"{option} needs {kind}, and not {text[:_TYPE_SHOWN]!r}")
+            found[str(option)] = text
     if wrong:
         raise ValueError("; ".join(wrong))
     return found

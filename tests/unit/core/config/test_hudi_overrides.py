@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.config.hudi_overrides import ALLOWED, GROUPS, PREFIX, refusal, unknown
+from sluice.config.hudi_overrides import ALLOWED, GROUPS, PREFIX, refusal, unfit_value, unknown
 
 # Every `hoodie.` option, with its alternatives, of the classes `Hoodie*Config`, `DataSource*Options` and their like in
 # the bundle for Spark 3.5.
@@ -103,3 +103,22 @@ def test_an_unknown_option_is_passed_on_with_a_warning():
 @pytest.mark.parametrize("option", ["spark.executor.memory", "hoodie", PREFIX, "", "fs.s3.impl"])
 def test_what_is_no_hudi_option_is_refused(option):
     assert refusal(option)
+
+
+@pytest.mark.parametrize(
+    ("option", "kind", "fit", "unfit"),
+    [
+        ("hoodie.parquet.max.file.size", "a whole number", "125829120", ("big", "1.5", "120MB", "")),
+        ("hoodie.memory.merge.fraction", "a number", "0.6", ("half", "60%")),
+        ("hoodie.parquet.dictionary.enabled", "true or false", "true", ("yes", "1")),
+    ],
+)
+def test_a_value_that_hudi_could_not_read_is_named_with_what_it_has_to_be(option, kind, fit, unfit):
+    assert unfit_value(option, fit) is None
+    assert {unfit_value(option, text) for text in unfit} == {kind}
+
+
+def test_only_options_of_names_places_and_modes_take_any_text():
+    options = {f"{start}.{end}" for start, ends in ALLOWED.items() for end in ends.split()}
+    free = {option.rpartition(".")[2] for option in options if unfit_value(option, "any") is None}
+    assert free == {"algorithm", "codec", "dir", "exceptions", "level", "mode", "path", "strategy", "type"}
