@@ -190,8 +190,8 @@ def _places(target: Target) -> list[str]:
 
 def _logged(log: Path) -> str:
     return (
-        f"Its emulator's log is {log}. `sluice local up` says what is lost and starts the stack again, with the data "
-        "that `sluice local down --keep` kept last"
+        "`sluice local up` says what is lost and starts the stack again, with the data that `sluice local down --keep` "
+        f"kept last. Its emulator's log is {log}"
     )
 
 

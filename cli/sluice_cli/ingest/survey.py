@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 
 from sluice.batch.claim import TableState, claimable_at
 from sluice.config.document import Configuration
-from sluice.config.pinned_topic import config_by_pinned_topic
+from sluice.config.pinned_topic import config_by_topic
 from sluice.lane.machine import HALTED, IDLE, LEDGER_LOST, PAUSED, RUNNING, STARTING, LaneState, wants_run
 from sluice.ledger.keys import CLAIMED, PARKED, PENDING, QUARANTINED
 from sluice.ledger.records import ObjectRecord
@@ -26,12 +26,13 @@ _ORDER = ("committed", "claimed", "pending", UNSEEN, "ignored", "superseded", "p
 
 @dataclass(frozen=True)
 class WaitingObject:
-    """An object that is not settled: its state and, if the ledger knows them, its lane and table."""
+    """An object that is not settled: its state and, if the ledger knows them, its lane, table and topic."""
 
     id: ObjectId
     state: str
     lane: str | None
     table: str | None
+    topic: str | None = None
 
 
 @dataclass(frozen=True)
@@ -93,9 +94,8 @@ def survey(listed: Iterable[ObjectId], records: Mapping[ObjectId, ObjectRecord],
         state = UNSEEN if record is None else record.state
         counts[state] += 1
         if state in UNSETTLED:
-            waiting.append(
-                WaitingObject(identity, state, record.lane if record else None, record.table if record else None)
-            )
+            known_as = (record.lane, record.table, record.topic) if record else (None, None, None)
+            waiting.append(WaitingObject(identity, state, *known_as))
         elif record is not None and state == PARKED:
             parked.append(record)
         elif record is not None and state == QUARANTINED:
@@ -166,11 +166,11 @@ def describe_tables(
     found: Survey, states: Iterable[TableState], configuration: Configuration | None, now: int
 ) -> tuple[str, ...]:
     """Why tables with pending objects are not claimed yet, one text each: freshness or back-off. `now` is epoch ms."""
-    pending = {item.table for item in found.waiting if item.state == PENDING}
+    pending = {item.table: item.topic for item in found.waiting if item.state == PENDING}
     summary = []
     for state in sorted((state for state in states if state.table in pending), key=lambda state: state.table):
-        config = config_by_pinned_topic(configuration, state.table, state.pinned)
-        # Without one the table has no commit yet, or no rule takes its topic now: only its back-off delays it.
+        config = config_by_topic(configuration, pending[state.table], state.table)
+        # Without one no rule takes the topic now: only a back-off delays the table.
         at = claimable_at(config, state) if config is not None else state.backoff_until
         if at is not None and at > now:  # None: the table is blocked, which ends the wait
             due = human_age(at - now + 999)

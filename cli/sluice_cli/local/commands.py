@@ -148,6 +148,7 @@ def up(
     )
     if home.owner() is None:
         require_ports(home, emulator, chosen)
+    restored = emulator is Kind.MINISTACK and home.has_kept()
     if detach:
         options = (
             [f"--emulator={emulator.value}"]
@@ -158,14 +159,14 @@ def up(
         options += [f"--cores={cores}"] * (cores is not None) + ["--deployed-timers"] * deployed_timers
         options += [f"--executors={executors}"] * (executors > 0)
         _start_detached(home, options, push=_pusher(home, config), as_json=as_json)
-        say_next_step(next_step(config))
+        say_next_step(next_step(config, restored=restored))
         return
     with _ended_by_signals(), progress_lines() as progress:
         with local_stack(home, chosen, environment=os.environ, progress=progress.say) as stack:
             progress.stop()  # a spinner would stand among the lines that the push prints
             _pusher(home, config)()
             _show(stack.description, home, as_json=as_json)
-            say_next_step(next_step(config))
+            say_next_step(next_step(config, restored=restored))
             say("Ctrl-C ends it")
             try:
                 asked = wait_for_end(stack, threading.Event())
@@ -310,8 +311,10 @@ def _start_detached(home: Home, options: Sequence[str], *, push: Callable[[], No
     _show(home.description(), home, as_json=as_json)
 
 
-def next_step(config: Path | None) -> str:
-    """What to do with a stack that has just started, with or without a configuration."""
+def next_step(config: Path | None, *, restored: bool) -> str:
+    """What to do with a stack that has just started: a new one or one `restored`, with or without a configuration."""
+    if restored:
+        return "`sluice status` shows what was restored"
     if config is not None:
         return "`sluice put FILES && sluice wait`, then `sluice query`"
     return "`sluice put FILES`, then `sluice config discover`, which proposes rules for them"

@@ -11,9 +11,10 @@ from typing import Any
 from sluice.admission.notices import TEST_EVENT
 from sluice.batch.claim import TableState
 from sluice.config.document import Configuration
-from sluice.config.pinned_topic import config_by_pinned_topic
+from sluice.config.pinned_topic import config_by_pinned_topic, config_in_force
 from sluice.config.table import TableConfig
 from sluice.cost import Load, freshness_advice, observed_monthly, streaming_monthly
+from sluice.errors import NotConfigured
 from sluice.lane.machine import PAUSED, LaneState
 from sluice.ledger.keys import CLAIMED, IGNORED, PARKED, QUARANTINED, SUPERSEDED
 from sluice.ledger.ports import Ledger
@@ -97,8 +98,7 @@ def lanes_and_tables(
     only while objects of it wait: where these were set aside or discarded, nothing is left that fails.
     """
     tables: dict[str, dict[str, Any]] = {
-        state.table: _table(state, now, config_by_pinned_topic(configuration, state.table, state.pinned))
-        for state in ledger.tables.all()
+        state.table: _table(state, now, _config(configuration, state)) for state in ledger.tables.all()
     }
     known = list(ledger.lanes.all())
     configured = set(configuration.lane_names()) if configuration else set()
@@ -203,13 +203,20 @@ def _is_late(oldest_ms: int | None, freshness_s: int | None) -> bool:
     return oldest_ms is not None and freshness_s is not None and oldest_ms > max(freshness_s, 30) * 1000 * LATE
 
 
+def _config(configuration: Configuration | None, state: TableState) -> TableConfig | None:
+    try:
+        return config_in_force(configuration, state.table, state.pinned)
+    except NotConfigured:
+        return None
+
+
 def _table(state: TableState, now: int, config: TableConfig | None = None) -> dict[str, Any]:
     backs_off = state.backoff_until is not None and state.backoff_until > now
     lane = config.lane if config else None
     return {
         "table": state.table,
         "lane": lane,
-        "freshness_s": config.freshness_s if config else None,  # None for a table without data or without a rule
+        "freshness_s": config.freshness_s if config else None,  # None without a rule, or without data by a pattern's
         "late": False,
         "pending": {"objects": 0, "bytes": 0, "oldest_ms": None},
         "claimed": {"objects": 0, "bytes": 0},

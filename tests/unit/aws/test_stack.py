@@ -108,8 +108,8 @@ def test_a_stack_that_stopped_unexpectedly_is_reported_with_its_log(described, m
     assert capsys.readouterr().err.splitlines() == [
         "local stack sluice-local at http://127.0.0.1:1",
         f"error: Nothing answers at http://127.0.0.1:1/: the local stack in {described.parent} stopped unexpectedly",
-        f"next step: Its emulator's log is {described.parent / 'emulator' / 'emulator.log'}. `sluice local up` says "
-        "what is lost and starts the stack again, with the data that `sluice local down --keep` kept last",
+        "next step: `sluice local up` says what is lost and starts the stack again, with the data that `sluice local "
+        f"down --keep` kept last. Its emulator's log is {described.parent / 'emulator' / 'emulator.log'}",
     ]
 
 

@@ -309,8 +309,9 @@ def test_a_python_for_which_there_is_no_spark_is_refused(nothing_starts, monkeyp
 
 
 def test_a_started_stack_names_the_next_step():
-    assert "sluice config discover" in next_step(None)
-    assert "sluice wait" in next_step(Path("tables.yaml"))
+    assert "sluice config discover" in next_step(None, restored=False)
+    assert "sluice wait" in next_step(Path("tables.yaml"), restored=False)
+    assert "sluice status" in next_step(None, restored=True)
 
 
 def test_a_stack_waits_for_the_end_of_the_last_one_without_emulator(owner, monkeypatch, capsys):
