@@ -55,9 +55,19 @@ class RunLog:
         )
 
 
+_frames = re.compile(r"\n\s+at .*|\n\s*\.\.\. \d+ more|\nDriver stacktrace:")
+_calling = re.compile(r"\AAn error occurred while calling \S+\n: ")  # of Py4J
+
+
 def describe(error: BaseException) -> str:
-    """An error as text of a limited length, for a log event or a ledger item."""
+    """An error as text of a limited length, for a log event or a ledger item.
+
+    Of Java's exceptions the outermost and the innermost are named: the others and the frames are in the log's trace.
+    """
     text = str(error) or type(error).__name__
+    if _frames.search(text):
+        outer, *causes = _frames.sub("", _calling.sub("", text)).strip().split("\nCaused by: ")
+        text = f"{outer}: caused by {causes[-1]}" if causes else outer
     return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "…"
 
 

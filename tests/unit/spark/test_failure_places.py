@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import PythonException
 
 from sluice.config.table import TableConfig
-from sluice_spark.log import failure_place
+from sluice_spark.log import describe, failure_place
 from sluice_spark.merge import part as merging
 from sluice_spark.merge.context import PartContext, Stages
 
@@ -86,3 +86,26 @@ def test_a_failure_names_its_causes_and_what_is_of_sluice_last() -> None:
             raise KeyError(VALUE) from error
     except KeyError as failure:
         assert failure_place(failure) == "KeyError, caused by ArrowInvalid"
+
+
+OF_JAVA = """An error occurred while calling o3020.save.
+: org.apache.hudi.exception.HoodieException: Failed to write
+\tat org.apache.hudi.DataSourceUtils.write(DataSourceUtils.java:150)
+\tat java.base/java.lang.Thread.run(Thread.java:840)
+Caused by: java.util.concurrent.ExecutionException: nested
+\tat java.base/java.util.concurrent.FutureTask.get(FutureTask.java:191)
+\t... 12 more
+Caused by: java.lang.NumberFormatException: For input string: "big"
+\tat java.base/java.lang.Long.parseLong(Long.java:711)
+\t... 30 more
+"""
+
+
+def test_of_javas_exceptions_the_outermost_and_the_innermost_are_named_without_frames() -> None:
+    assert describe(RuntimeError(OF_JAVA)) == (
+        "org.apache.hudi.exception.HoodieException: Failed to write: "
+        'caused by java.lang.NumberFormatException: For input string: "big"'
+    )
+    alone = OF_JAVA[: OF_JAVA.index("Caused by")]
+    assert describe(RuntimeError(alone)) == "org.apache.hudi.exception.HoodieException: Failed to write"
+    assert describe(RuntimeError("two\nlines")) == "two\nlines"
