@@ -131,7 +131,7 @@ def find_target(stack: str | None, environment: Mapping[str, str], folder: Path)
         if ended is not None:
             raise NoTarget(
                 f"No stack to work on: the emulator of the local stack in {ended[0]} ended unexpectedly at {ended[1]}",
-                next_step=f"{_logged(ended[0] / f'{ENDED_FILE}.log')}; or {NAME_A_DEPLOYED_ONE}",
+                next_step=_started_again(ended[0] / f"{ENDED_FILE}.log", f"; or {NAME_A_DEPLOYED_ONE}"),
             )
         home = environment.get(HOME_VARIABLE)
         if home:
@@ -181,17 +181,19 @@ def after_unexpected_end(url: str, environment: Mapping[str, str], folder: Path)
         return None
     if file is None or target is None or urlsplit(url).netloc not in _places(target):
         return None
-    return f"the local stack in {file.parent} stopped unexpectedly", _logged(file.parent / "emulator" / "emulator.log")
+    return f"the local stack in {file.parent} stopped unexpectedly", _started_again(
+        file.parent / "emulator" / "emulator.log"
+    )
 
 
 def _places(target: Target) -> list[str]:
     return [urlsplit(url).netloc for url in (target.endpoint, target.emr_endpoint) if url]
 
 
-def _logged(log: Path) -> str:
+def _started_again(log: Path, otherwise: str = "") -> str:
     return (
         "`sluice local up` says what is lost and starts the stack again, with the data that `sluice local down --keep` "
-        f"kept last. Its emulator's log is {log}"
+        f"kept last{otherwise}. Its emulator's log is {log}"
     )
 
 

@@ -165,6 +165,7 @@ def push(
     moved = 0
     while more := reroute(opened.ledger, configuration, known, before=epoch_ms(), now=epoch_ms).objects:
         moved += more
+    again = _end_backoffs(opened.ledger, found) if changed else ()
     lanes = _wake(opened, unparked, known if changed else ())
     if as_json:
         print_json(
@@ -173,6 +174,7 @@ def push(
                 "changed": changed,
                 "unparked": unparked.objects,
                 "moved": moved,
+                "tried_again": list(again),
                 "woken": sorted(lanes),
                 "warnings": list(warnings),
                 "plan": found.to_dict(),
@@ -184,6 +186,8 @@ def push(
             print_line(f"{counted(unparked.objects, 'parked object')} now pending")
         if moved:
             print_line(f"{counted(moved, 'pending object')} moved to another table or lane")
+        if again:
+            print_line(f"Tried again at once after failures: {', '.join(again)}")
         resting = [lane for lane in sorted(lanes) if opened.ledger.lanes.get(lane).state == PAUSED]
         if woken := sorted(lanes.difference(resting)):
             print_line(f"Woken: {', '.join(woken)}")
@@ -431,6 +435,17 @@ def _store(stack: _Stack, configuration: Configuration) -> None:
     data = configuration.to_json().encode("utf-8")
     stack.objects.put(bucket, f"{HISTORY_PREFIX}{configuration.version}.json", data, content_type="application/json")
     stack.objects.put(bucket, CONFIGURATION_KEY, data, content_type="application/json")
+
+
+def _end_backoffs(ledger: Ledger, plan: Plan) -> tuple[str, ...]:
+    """End the back-off of failed tables whose settings change, and return them: the change may be what mends them."""
+    changed = {table.table for table in plan.tables if table.settings}
+    failed = [
+        state.table for state in ledger.tables.all() if state.table in changed and state.backoff_until is not None
+    ]
+    for table in failed:
+        ledger.tables.end_backoff(table)
+    return tuple(sorted(failed))
 
 
 def _wake(stack: _Stack, unparked: Unparked, changed: tuple[str, ...]) -> frozenset[str]:

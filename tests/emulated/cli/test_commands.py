@@ -77,7 +77,7 @@ def test_a_local_stack_whose_emulator_ended_is_named(stack, monkeypatch, tmp_pat
     assert run(["status"]) == 5
     said = capsys.readouterr().err
     assert f"emulator of the local stack in {home.path} ended unexpectedly at 2026-01-02 03:04:05 UTC\n" in said
-    assert f"{home.path / 'ended.log'}. `sluice local up` says what is lost" in said
+    assert "`sluice local up` says what is lost" in said and f"log is {home.path / 'ended.log'}\n" in said
     home.forget_lost()
     assert run(["status"]) == 5 and capsys.readouterr().err.startswith("error: No stack to work on\n")
 
@@ -417,6 +417,7 @@ def test_config_push_makes_parked_objects_pending_and_starts_their_lane(stack, t
         "changed": True,
         "unparked": 1,
         "moved": 0,
+        "tried_again": [],
         "woken": ["side"],
         "warnings": [
             "topic crm.public.user: no object waits for it, and 1 object of 1 topic waits without a table: elsewhere"
@@ -457,6 +458,17 @@ def test_a_push_names_a_paused_lane_in_which_something_waits(stack, tables, invo
     assert run(["config", "push", tables()]) == 0
     out = capsys.readouterr().out
     assert "main is paused: `sluice resume main`\n" in out and "Woken" not in out
+
+
+@pytest.mark.parametrize(("text", "again"), [(TABLES.replace("[id]", "[id], freshness: 5s"), True), (TABLES, False)])
+def test_a_push_that_changes_a_failed_table_has_it_tried_again_at_once(stack, tables, invoked, capsys, text, again):
+    assert run(["config", "push", tables()]) == 0
+    stack.admit(stack.write("a"))
+    stack.ledger.tables.record_error("crm.user", "no", NOW + 10**12)
+    capsys.readouterr()
+    assert run(["config", "push", tables(text)]) == 0
+    assert ("Tried again at once after failures: crm.user\n" in capsys.readouterr().out) is again
+    assert (stack.ledger.tables.get("crm.user").backoff_until is None) is again
 
 
 def test_an_invalid_file_changes_nothing_and_every_mistake_is_reported(stack, tables, capsys):
