@@ -45,6 +45,7 @@ PARTS = {
 }
 _TABLE = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*")
 _NO_COMMAND = "No such command "
+_OPTIONS = frozenset({"help", "version"})  # of the root, that are commands elsewhere
 # Options of the AWS CLI that the environment replaces.
 _OF_THE_ENVIRONMENT = {
     "--region": "The Region is AWS_REGION's, or the AWS profile's",
@@ -122,6 +123,8 @@ def _command_meant(message: str, path: str, command: Any, root: Any) -> str:
     if found is None:
         return message
     given, unknown = found[1], f"{_NO_COMMAND}'{found[1]}'"
+    if given in _OPTIONS and command is root:
+        return f"{unknown}; did you mean `{path} --{given}`?"
     if of_tables := _TABLE.fullmatch(given) and _command_of_tables(command):
         return f"{unknown}; did you mean `{path} {of_tables} {given}`?"
     below = list(_paths(root, "sluice"))

@@ -241,6 +241,7 @@ def test_an_option_without_value_or_in_a_wrong_place_has_its_next_step(words, st
         ("statsu", "; did you mean `sluice status`?"),
         ("rebuild crm.user", "; did you mean `sluice rebuild table crm.user`?"),
         ("schema crm.user", "; did you mean `sluice schema history crm.user`?"),
+        ("version", "; did you mean `sluice --version`?"),
         ("list", ""),
         ("nosuchverb", ""),
     ],

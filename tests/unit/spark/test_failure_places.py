@@ -101,7 +101,7 @@ Caused by: java.lang.NumberFormatException: For input string: "big"
 """
 
 
-def test_of_javas_exceptions_the_outermost_and_the_innermost_are_named_without_frames() -> None:
+def test_javas_outermost_and_innermost_exceptions_are_named_without_frames() -> None:
     assert describe(RuntimeError(OF_JAVA)) == (
         "org.apache.hudi.exception.HoodieException: Failed to write: "
         'caused by java.lang.NumberFormatException: For input string: "big"'
