@@ -71,6 +71,11 @@ _HEAVY = {
 }
 
 
+def __dir__() -> list[str]:
+    """The names that are documented."""
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     """Load a heavy name from its module (PEP 562). Raises AttributeError, ModuleNotFoundError without the extra."""
     if name not in _HEAVY:

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from sluice.errors import CommandFailed, UsageError
 from sluice_cli.terminal.guard import escaped
-from sluice_cli.terminal.output import stderr_console
+from sluice_cli.terminal.output import stderr_console, wrapped
 
 SHOWN_AFTER_S = 2.0
 
@@ -28,6 +28,7 @@ def path_given(text: str) -> Path:
 
 Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 _POLL_S = 0.05
+_CHOICE = " [y/N]: "  # what Typer writes behind a question
 
 
 def ask(question: str, *, otherwise: str = "--dry-run to see what would be done") -> None:
@@ -43,7 +44,7 @@ def ask(question: str, *, otherwise: str = "--dry-run to see what would be done"
             next_step=f"Use --yes to go on without a question, or use {otherwise}",
         )
     try:
-        confirmed = typer.confirm(escaped(question))
+        confirmed = typer.confirm("\n".join(wrapped(escaped(question), stderr_console().width - len(_CHOICE))))
     except typer.Abort:  # Ctrl-C, which ends every verb in the same way
         raise KeyboardInterrupt from None
     if not confirmed:

@@ -197,12 +197,24 @@ def test_a_mistake_on_the_command_line_is_quoted_without_control_characters(caps
     assert "\\x1b" in printed and steering(printed) == set()
 
 
-def test_a_question_is_escaped(monkeypatch):
-    asked = []
+@pytest.fixture
+def asked(monkeypatch):
+    """The questions that a person is asked, and says yes to."""
+    questions = []
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr(typer, "confirm", lambda question: asked.append(question) or True)
+    monkeypatch.setattr(typer, "confirm", lambda question: questions.append(question) or True)
+    return questions
+
+
+def test_a_question_is_escaped(asked):
     ask(f"Discard {HOSTILE}?")
     assert steering(asked[0]) == set()
+
+
+def test_a_long_question_breaks_between_words_and_leaves_room_for_the_choice(asked, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    ask("End this stack, with its buckets, tables and ledger?")
+    assert asked[0].splitlines() == ["End this stack, with its", "  buckets, tables and ledger?"]
 
 
 def test_the_traceback_of_an_unexpected_error_is_escaped(monkeypatch):
