@@ -129,6 +129,7 @@ $(SITE)/.made: pyproject.toml
 docs: $(SITE)/.made  ## build the documentation's site into build/site; a broken link fails
 	@NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --quiet
 	@echo "The site is built: open $(CURDIR)/build/site/index.html"
+	@echo "Without the internet, its search needs a server: $(BIN)/python -m http.server --directory build/site --bind 127.0.0.1 8000"
 
 SCANNERS = $(VENV)-scan
 $(SCANNERS)/.made: pyproject.toml
