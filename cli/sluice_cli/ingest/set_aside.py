@@ -297,10 +297,13 @@ def codes(record: ObjectRecord) -> tuple[str, ...]:
 
 
 def reason_of(record: ObjectRecord) -> str | None:
-    """The reason, whose retry, which errors name by the code alone, is for the entry's table."""
-    if record.reason is None or record.table is None:
-        return record.reason
-    return _RETRY.sub(lambda found: f"{found[1]} --table {record.table}`", record.reason)
+    """The reason, whose retry is for the entry's table."""
+    return None if record.reason is None else retry_of_table(record.reason, record.table)
+
+
+def retry_of_table(reason: str, table: str | None) -> str:
+    """A reason whose retry, which errors name by the code alone, names the table too, if there is one."""
+    return reason if table is None else _RETRY.sub(lambda found: f"{found[1]} --table {table}`", reason)
 
 
 def kind(record: ObjectRecord) -> str:
@@ -321,7 +324,7 @@ def describe(record: ObjectRecord) -> dict[str, Any]:
         "table": record.table,
         "topic": record.topic,
         "codes": list(codes(record)),
-        "reason": record.reason,
+        "reason": reason_of(record),
         "rows": record.quarantined_rows,
         "rows_by_code": dict(record.row_codes),
         "batch": record.batch,
@@ -383,7 +386,9 @@ def reason_of_rows(objects: Objects, silver: str, record: ObjectRecord, code: st
     if not found:
         return None
     others = len(found) - 1
-    return found.most_common(1)[0][0] + (f"; and {counted(others, 'other reason')}" if others else "")
+    return retry_of_table(found.most_common(1)[0][0], record.table) + (
+        f"; and {counted(others, 'other reason')}" if others else ""
+    )
 
 
 def reasons_of_rows(target: Target) -> ReasonOfRows:

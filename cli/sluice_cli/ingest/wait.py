@@ -336,5 +336,5 @@ def _describe(record: ObjectRecord) -> dict[str, Any]:
         "table": record.table,
         "topic": record.topic,
         "code": record.code,
-        "reason": record.reason,
+        "reason": reason_of(record),
     }

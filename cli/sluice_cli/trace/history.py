@@ -288,7 +288,7 @@ def _time(at: int | None, now: int) -> str:
 
 def _why(entry: Entry) -> str | None:
     record = entry.record
-    why = record and (record.code or record.rule or record.reason or reason_now(record))
+    why = record and (record.code or record.rule or reason_now(record))
     return why if why and (entry.last_claim is None or record and record.code) else None
 
 

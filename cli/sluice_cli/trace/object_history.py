@@ -12,6 +12,7 @@ from sluice.ledger.keys import CLAIMED, COMMITTED, LISTED_STATES, PARKED, QUARAN
 from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.s3.past_batches import PastBatch
+from sluice_cli.ingest.set_aside import reason_of, retry_of_table
 from sluice_cli.trace.stages import UNSEEN, Moment, reason_now
 
 
@@ -142,7 +143,7 @@ def _claim(identity: ObjectId, record: ObjectRecord | None, batch: PastBatch, ta
                 "state": state,
                 "instant": None,  # made without the object
                 "code": error.code if error else "table_quarantined",
-                "reason": error.reason if error else outcome.reason,
+                "reason": retry_of_table(error.reason, claim.table) if error else outcome.reason,
             }
         )
     if not ours and not _was_decided(record):
@@ -240,7 +241,7 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
         "bytes": record.size if record else None,
         "attempt": record.attempt if record else 0,
         "code": record.code if record else None,
-        "reason": (record.reason or record.rule or (reason_now(record) if record.state == SUPERSEDED else None))
+        "reason": (reason_of(record) or record.rule or (reason_now(record) if record.state == SUPERSEDED else None))
         if record
         else None,
         "quarantined_rows": record.quarantined_rows if record else 0,

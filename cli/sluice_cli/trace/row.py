@@ -18,6 +18,7 @@ from sluice_aws.hash_keys import HashKeys
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
+from sluice_cli.ingest.set_aside import retry_of_table
 from sluice_cli.terminal.known_names import known_table, say_named_values
 from sluice_cli.terminal.output import (
     Json,
@@ -164,7 +165,10 @@ def row(
         ],
         "forgotten": _forgotten(found.life),
         "waiting": [describe_change(change) for change in found.waiting],
-        "set_aside": [{"object": name, **asdict(error)} for name, error in found.set_aside],
+        "set_aside": [
+            {"object": name, **asdict(error), "reason": retry_of_table(error.reason, table)}
+            for name, error in found.set_aside
+        ],
         "set_aside_with_unknown_key": found.unkeyed,
         "quarantined_objects": [asdict(item) for item in found.quarantined],
         "gone": [asdict(item) for item in found.gone],

@@ -27,6 +27,7 @@ from sluice_aws.hash_keys import HashKeys
 from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
 from sluice_aws.s3.past_batches import PastBatch, PastBatches
 from sluice_aws.s3.past_rebuilds import PastRebuilds
+from sluice_cli.ingest.set_aside import retry_of_table
 from sluice_cli.terminal.known_names import check_key
 from sluice_cli.terminal.window import shown
 from sluice_cli.trace.row_changes import FoundChange, ObjectChanges, changes_in
@@ -200,7 +201,8 @@ class RowSearch:
             # A retried or discarded object is no longer in quarantine, or there by a later batch.
             here = record is None or (record.state, record.batch) == (QUARANTINED, batch.manifest.batch)
             if item is not None and here:
-                found.quarantined.append(Unread(item.key, item.version, error.code, error.reason, outcome.committed_at))
+                reason = retry_of_table(error.reason, table)
+                found.quarantined.append(Unread(item.key, item.version, error.code, reason, outcome.committed_at))
         items = _merged_here(batch, wanted, outcome, of_ledger)
         new = sum(item.id not in found.opened for item in items)
         if new and found.objects + new > bounds.objects and found.objects:

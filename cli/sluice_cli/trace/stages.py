@@ -26,7 +26,7 @@ from sluice.ledger.keys import CLAIMED, COMMITTED, DISCARDED, LISTED_STATES, PEN
 from sluice.ledger.records import RETRIED, SAME_BYTES, Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.ingest.parked import rule_step
-from sluice_cli.ingest.set_aside import SHORT_ID
+from sluice_cli.ingest.set_aside import SHORT_ID, retry_of_table
 from sluice_cli.terminal.known_names import known_errors
 from sluice_cli.terminal.output import counted
 
@@ -427,6 +427,8 @@ def reason_now(record: ObjectRecord) -> str | None:
         for step in (error.next_step for error in known_errors() if error.code == record.code and error.next_step):
             before, _, after = reason.partition(f" {step}")
             reason = f"{before.removesuffix('.')}{after}"
+    if reason is not None:
+        reason = retry_of_table(reason, record.table)
     return reason or record.rule or record.code or (SAME_BYTES if record.state == SUPERSEDED else None)
 
 

@@ -733,7 +733,7 @@ def test_a_choice_of_nothing_is_a_wrong_command_line(configured, capsys, argumen
     assert run(["quarantine", *arguments]) == 2
 
 
-def test_wait_and_quarantine_name_one_retry_for_one_cause(configured, capsys, monkeypatch):
+def test_every_verb_names_one_retry_for_one_cause(configured, capsys, monkeypatch):
     monkeypatch.setattr("sluice_cli.ingest.wait.JUST_BEFORE_MS", 10**13)
     error = SchemaFrozen("country is new", column="country", types=[])
     bad = configured.admit(put(configured, 1), items.QUARANTINED, code=error.code, reason=str(error))
@@ -741,7 +741,17 @@ def test_wait_and_quarantine_name_one_retry_for_one_cause(configured, capsys, mo
     assert "quarantine retry" in str(error)
     for terminal in (False, True):
         monkeypatch.setattr("sys.stdout.isatty", lambda terminal=terminal: terminal, raising=False)
-        for verb in (["wait", "--timeout", "0"], ["quarantine", "list"], ["quarantine", "show", bad.hash]):
+        for verb in (
+            ["wait", "--timeout", "0"],
+            ["wait", "--timeout", "0", "--json"],
+            ["quarantine", "list"],
+            ["quarantine", "list", "--json"],
+            ["quarantine", "show", bad.hash],
+            ["trace", bad.key],
+            ["trace", bad.key, "--json"],
+            ["history", "--json"],
+            ["status", "--json"],
+        ):
             assert run(verb) in (0, 1)
             assert retry in " ".join(capsys.readouterr().out.split()), (verb, terminal)
 
