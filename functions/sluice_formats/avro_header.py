@@ -53,7 +53,7 @@ def parse_header(head: Head, limits: Limits = DEFAULTS) -> AvroHeader:
     if head.whole and not data:
         raise EmptyObject("The object has no bytes")
     if not MAGIC.startswith(data[:4]) or (head.whole and len(data) < 4):
-        raise NotAvro("The object is not an Avro container file", begins=data[:16].hex())
+        raise NotAvro.of(data)
     try:
         schema, codec, sync, end = _entries(data)
     except Cut as error:  # the header goes on after these bytes, or a length in it is damaged

@@ -17,8 +17,7 @@ from sluice.config.table import TableConfig
 from sluice.errors import EmptyObject, SchemaTooComplex
 from sluice.names import stored_name
 from sluice.schema.avro import metadata_names
-from sluice_formats.errors import CsvWithoutHeader, NotCsv
-from sluice_formats.json_lines import OTHER_FORMATS
+from sluice_formats.errors import CsvWithoutHeader, NotCsv, begins_as
 from sluice_formats.json_schema import METADATA
 from sluice_formats.json_text import unpacked_head
 
@@ -39,11 +38,16 @@ class CsvColumns:
 
 def without_mark(text: bytes) -> bytes:
     """Text without its byte order mark. Raises NotCsv for bytes of another format or encoding."""
-    looks = next((name for begins, name in (*OTHER_FORMATS, *_WIDE) if text.startswith(begins)), None)
+    other = begins_as(text, NotCsv.code, in_csv=True)
+    looks = other.name if other else next((name for begins, name in _WIDE if text.startswith(begins)), None)
     if looks is None and b"\0" in text[:_LOOKED_AT]:
         looks = "binary data"
     if looks is not None:
-        raise NotCsv(f"The object does not begin as CSV in UTF-8 but as {looks}", begins=text[:16].hex())
+        raise NotCsv(
+            f"The object does not begin as CSV in UTF-8 but as {looks}",
+            next_step=other and other.next_step,
+            begins=text[:16].hex(),
+        )
     return text[len(codecs.BOM_UTF8) :] if text.startswith(codecs.BOM_UTF8) else text
 
 

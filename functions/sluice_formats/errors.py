@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import NamedTuple
+
 from sluice.errors import DamagedObject, SluiceError
 
 
@@ -9,6 +12,51 @@ def _pushed(code: str) -> str:
     """The rest of the step that changes a key or partition columns, which a table with data keeps in place."""
     retry = f"`sluice quarantine retry --code {code}`"
     return f"and push it: the push says how a table with data is rebuilt. For one without data, run {retry}"
+
+
+class OtherFormat(NamedTuple):
+    """The format that an object's first bytes show in place of that of its name, and what follows from it."""
+
+    name: str
+    next_step: str
+
+
+def _renamed(format: str) -> str:
+    return (
+        f"Let the writer end the keys of such objects with .{format}. Where a rule's `key_pattern` finds them, set its "
+        f"`format: {format}`, push it, then `sluice quarantine retry --code CODE`"
+    )
+
+
+_REPLACED = "and upload the object again, then `sluice quarantine discard` this version by its id"
+_UNPACKED = f"Compress no Avro or Parquet file as a whole, and JSON and CSV with gzip only: unpack it {_REPLACED}"
+_ANSWER = "Look at what wrote the object: a saved answer of a web server is no data. Run `sluice quarantine discard`"
+_WRITABLE = "Let the connector write Avro, JSON, Parquet or CSV"
+_BEGINNINGS = (
+    (rb"Obj\x01", OtherFormat("an Avro container", _renamed("avro"))),
+    (rb"PAR[1E]", OtherFormat("Parquet", _renamed("parquet"))),
+    (rb"\x1f\x8b", OtherFormat("gzip", _UNPACKED)),
+    (rb"PK\x03\x04", OtherFormat("a zip archive", _UNPACKED)),
+    (rb"\x28\xb5\x2f\xfd", OtherFormat("zstd", _UNPACKED)),
+    (rb"BZh[1-9]", OtherFormat("bzip2", _UNPACKED)),
+    (rb"(?i:(\xef\xbb\xbf)?\s*<(!doctype html|html))", OtherFormat("HTML", _ANSWER)),
+    (rb"(\xef\xbb\xbf)?\s*<\?xml", OtherFormat("XML", _ANSWER)),
+)
+_BEGINNINGS_OF_CSV_TOO = (  # as a name or a value of its first row
+    (rb"ORC", OtherFormat("ORC", _WRITABLE)),
+    (rb'(\xef\xbb\xbf)?\s*\{\s*["}]', OtherFormat("JSON", _renamed("json"))),
+    (
+        rb"(\xef\xbb\xbf)?\s*\[\s*\{",
+        OtherFormat("a JSON array", "Let the connector write newline-delimited JSON, each record an object"),
+    ),
+)
+
+
+def begins_as(begin: bytes, code: str, *, in_csv: bool = False) -> OtherFormat | None:
+    """The other format that the first bytes of an object show, and the step of its error `code`. None: unknown."""
+    known = _BEGINNINGS if in_csv else (*_BEGINNINGS, *_BEGINNINGS_OF_CSV_TOO)
+    found = next((other for pattern, other in known if re.match(pattern, begin)), None)
+    return None if found is None else found._replace(next_step=found.next_step.replace("CODE", code))
 
 
 class NullRecordKey(SluiceError):
@@ -105,6 +153,16 @@ class NotAvro(SluiceError):
     code = "not_avro"
     next_step = "Configure the connector's format, or narrow the rule's `topic` or `key_pattern` to other keys"
 
+    @classmethod
+    def of(cls, begin: bytes) -> NotAvro:
+        """The error of an object with these first bytes. Says as which other format it begins."""
+        other = begins_as(begin, cls.code)
+        return cls(
+            "The object is not an Avro container file" + (f" but begins as {other.name}" if other else ""),
+            next_step=other and other.next_step,
+            begins=begin[:16].hex(),
+        )
+
 
 class CorruptObject(DamagedObject):
     """A damaged Avro container."""
@@ -124,7 +182,7 @@ class UnsupportedFormat(SluiceError):
     """An object in a format that this release can't read; facts: `format`."""
 
     code = "unsupported_format"
-    next_step = "Let the connector write Avro, JSON, Parquet or CSV"
+    next_step = _WRITABLE
 
 
 class UnreadableObject(SluiceError):
@@ -205,6 +263,15 @@ class NotParquet(SluiceError):
 
     code = "not_parquet"
     next_step = "Configure the connector's format, or narrow the rule's `topic` or `key_pattern` to other keys"
+
+    @classmethod
+    def of(cls, begin: bytes, end: bytes) -> NotParquet:
+        """The error of an object with these first and last bytes. Says as which other format it begins."""
+        other = begins_as(begin, cls.code)
+        message = "The object is not a Parquet file" + (f" but begins as {other.name}" if other else "")
+        if begin.startswith(b"PAR1"):
+            message, other = "The Parquet file ends early", OtherFormat("Parquet", DamagedObject.next_step)
+        return cls(message, next_step=other and other.next_step, ends=end[-16:].hex(), empty=not end)
 
 
 class DamagedParquet(DamagedObject):

@@ -11,19 +11,12 @@ from sluice.config.limits import DEFAULTS, Limits
 from sluice.errors import ExpansionLimit, SchemaTooComplex, SluiceError
 from sluice.schema.connect import avro_form
 from sluice.schema.limits import LISTS
-from sluice_formats.errors import DamagedJson, NotJsonLines, TooManySchemas
+from sluice_formats.errors import DamagedJson, NotJsonLines, TooManySchemas, begins_as
 from sluice_formats.json_text import parse, parse_prefix
 
 _BEGIN = re.compile(r'\s*\{\s*"schema"\s*:\s*')
 _BETWEEN = re.compile(r'\s*,\s*"payload"\s*:\s*')
 MAX_SCHEMAS = 64  # of one object: schemas change rarely
-OTHER_FORMATS = (  # by the bytes with which they begin
-    (b"Obj\x01", "an Avro container"),
-    (b"PAR1", "Parquet"),
-    (b"PK", "a zip archive"),
-    (b"(\xb5/\xfd", "zstd"),
-    (b"BZh", "bzip2"),
-)
 
 
 class Wrapped:
@@ -200,7 +193,10 @@ def _schema_part(text: str) -> tuple[Any, int] | None:
 def _check_begin(text: bytes) -> None:
     first = text.lstrip(b" \t\r\n")[:1]
     if first and first != b"{":
-        looks = next((name for begins, name in OTHER_FORMATS if text.startswith(begins)), "something else")
+        other = begins_as(text, NotJsonLines.code)
         raise NotJsonLines(
-            f"The object does not begin as a JSON object but as {looks}", begins=text[:16].hex(), record=0
+            f"The object does not begin as a JSON object but as {other.name if other else 'something else'}",
+            next_step=other and other.next_step,
+            begins=text[:16].hex(),
+            record=0,
         )

@@ -56,7 +56,7 @@ def footer_bytes(tail: bytes, whole: bool) -> int:
     if tail.endswith(ENCRYPTED) and len(tail) >= TAIL_BYTES:
         raise UnsupportedParquet("The Parquet file is encrypted")
     if not tail.endswith(MAGIC) or whole and (not tail.startswith(MAGIC) or len(tail) < len(MAGIC) + TAIL_BYTES):
-        raise NotParquet("The object is not a Parquet file", ends=tail[-16:].hex(), empty=not tail)
+        raise NotParquet.of(tail if whole else b"", tail)
     length = int.from_bytes(tail[-TAIL_BYTES : -len(MAGIC)], "little") + TAIL_BYTES
     if length > MAX_FOOTER_BYTES:
         raise UnsupportedParquet(f"The Parquet footer is longer than {MAX_FOOTER_BYTES} bytes", bytes=length)

@@ -13,7 +13,7 @@ from sluice.schema.limits import check_schema
 from sluice_aws.s3.objects import Objects
 from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.csv_text import check_head
-from sluice_formats.errors import CorruptObject, HeaderCut
+from sluice_formats.errors import CorruptObject, HeaderCut, NotParquet
 from sluice_formats.json_lines import schema_in_head
 from sluice_formats.json_text import unpacked_head
 from sluice_formats.parquet_footer import TAIL_BYTES, footer_bytes, read_footer
@@ -99,7 +99,10 @@ class Heads:
 
     def _parquet(self, id: ObjectId, limits: Limits, more_memory: Callable[[int], None]) -> ObjectHead:
         tail = _not_empty(self._objects.tail_bytes(id, FIRST_READ_BYTES))
-        length = footer_bytes(tail.data, tail.whole)
+        try:
+            length = footer_bytes(tail.data, tail.whole)
+        except NotParquet:
+            raise NotParquet.of(self._objects.head_bytes(id, FIRST_READ_BYTES).data, tail.data) from None
         if length > len(tail.data):
             more_memory(memory_of(length))
             tail = self._objects.tail_bytes(id, max(length, TAIL_BYTES))
