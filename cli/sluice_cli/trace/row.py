@@ -158,7 +158,7 @@ def row(
     checked = [chapter.instant for chapter in chapters if chapter.instant is not None][-check:] if check else []
     document = {
         "table": table,
-        "key": dict(zip(found.config.record_key, key, strict=True)),
+        "key": _stored_key(found.config.record_key, key, found.life),
         "chapters": [
             {**describe(chapter), "table": _held(found.life, chapter) if chapter.instant in checked else None}
             for chapter in chapters
@@ -201,6 +201,15 @@ def _print_past(table: str, key: Sequence[str], past: PastRow, as_json: bool) ->
     if past.values is None:
         say_named_values("row", table, dict(zip(past.key, key, strict=True)))
         raise typer.Exit(1)
+
+
+def _stored_key(names: Sequence[str], key: Sequence[str], life: RowLife) -> dict[str, str]:
+    """The key by column: as the table stores it where it shows the row, else as it was given (`01` for 1)."""
+    from sluice_cli.trace.row_changes import key_text
+
+    given = dict(zip(names, key, strict=True))
+    stored = life.versions[-1].values if life.versions else {}
+    return {name: text if stored.get(name) is None else key_text(stored[name]) for name, text in given.items()}
 
 
 def _forgotten(life: RowLife) -> dict[str, Any] | None:
@@ -299,7 +308,8 @@ def _say_sources(document: Mapping[str, Any]) -> None:
         others = "; `sluice history --table` lists the table's objects" if document["complete"] else ""
         say(
             "No record with this key was found. "
-            f"The values of a key are compared as text, in the order of `record_key`{others}"
+            "Of a key, whole numbers, decimals and times are compared by their values, and all else as text, "
+            f"in the order of `record_key`{others}"
         )
         say_named_values("row", document["table"], document["key"])
     if document["forgotten"] and document["objects_read"]:

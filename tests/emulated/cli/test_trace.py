@@ -760,6 +760,10 @@ def test_what_won_is_read_from_the_table_and_objects_are_opened_where_a_change_l
     assert (document["objects_read"], document["gone"], document["complete"]) == (2, [], True)
     assert run(["row", "moma.works", "6"]) == 0
     assert "confirmed by reading the table as of this commit" in capsys.readouterr().out
+    assert run(["row", "moma.works", "06"]) == 0
+    assert capsys.readouterr().out.startswith('moma.works id="6"\n'), "as it is stored, not as it was given"
+    assert run(["row", "moma.works", "6.0"]) == 1
+    assert "whole numbers, decimals and times are compared by their values" in capsys.readouterr().err
 
 
 @pytest.fixture
