@@ -171,6 +171,9 @@ def _next_step(error: duckdb.Error | OSError, message: str, tables: Callable[[],
         )
     if isinstance(error, duckdb.PermissionException):
         return "A query reads silver tables and nothing else; `sluice query --files` lets it read files of this machine"
+    if found := re.search(r'Function "(\w+)" is a table function', first):
+        files = "; files are read by `sluice query --files` alone" if _READS_FILES.match(found[1]) else ""
+        return f"Call it in FROM: SELECT * FROM {found[1]}(...){files}"
     if isinstance(error, duckdb.OutOfMemoryException):
         return "Read fewer columns or rows, or free memory"
     if "Could not convert" in first:
@@ -189,6 +192,9 @@ def _text_meant(first: str, sql: str) -> str:
         return ""
     compared = rf"(?:[=<>]|\bi?like\b|\bin\s*\([^()]*)\s*\"?{re.escape(found[1])}(?:\"|\b)"
     return f"'{found[1]}'" if re.search(compared, sql, re.IGNORECASE) else ""
+
+
+_READS_FILES = re.compile("read_|glob$|sniff_|parquet_")
 
 
 def _advice(lines: Sequence[str]) -> str:

@@ -280,6 +280,11 @@ def test_what_duckdb_advises_is_the_next_step(silver):
             'No table of the statement has a column "one"',
             "A text stands in single quotes: 'one'",
         ),
+        (
+            "select read_text('/etc/passwd')",
+            'Function "read_text" is a table function',
+            "Call it in FROM: SELECT * FROM read_text(...); files are read by `sluice query --files` alone",
+        ),
         ("select", "The SQL can't be parsed: SELECT clause without selection list", "Reserved words"),
         (".tables\n", "The SQL can't be parsed", "belong to the prompt"),
         ("select 'abc", "The SQL can't be parsed: unterminated string literal (line 1, column 8)", "Close what"),
