@@ -309,6 +309,8 @@ def _remove(
 def _print(document: Mapping[str, Any]) -> None:
     held, removed = document["still_held_by"], document["removed"]
     state = "dry run, nothing was removed" if document["state"] == DRY_RUN else document["state"]
+    if removed is not None and not (removed["rows"] or any(removed["more"].values()) or document["quarantined_rows"]):
+        state = "nothing to remove"
     print_line(f"{visible(document['table'])}, key hash {document['key_hash']}: {state}")
     found = document["found"]
     if found is not None:

@@ -82,7 +82,10 @@ def aside(stack):
     return [(row.record, row.content, row.reason) for row in from_lines(body)]
 
 
-def lane_does(stack, monkeypatch, error=None):
+REMOVED = ServiceReport(rows=1, instant="2", more={"history_rows": 2, "older_files": 3, "marked": 1})
+
+
+def lane_does(stack, monkeypatch, error=None, report=REMOVED):
     """Let the lane's run remove the row as soon as it is asked to, or fail."""
 
     def done(target):
@@ -94,10 +97,18 @@ def lane_does(stack, monkeypatch, error=None):
         if error is not None:
             stack.ledger.services.fail(begun, "run-1", error, 2 * NOW)
             return
-        report = ServiceReport(rows=1, instant="2", more={"history_rows": 2, "older_files": 3, "marked": 1})
         stack.ledger.services.finish(begun, "run-1", report, 2 * NOW)
 
     monkeypatch.setattr("sluice_cli.terminal.services.supervise_now", done)
+
+
+def test_a_row_that_the_table_never_had_is_nothing_to_remove(users, monkeypatch, capsys):
+    none = ServiceReport(rows=0, instant=None, more={"history_rows": 0, "older_files": 0, "marked": 0})
+    lane_does(users, monkeypatch, report=none)
+    assert run(["forget", TABLE, "99", "--yes"]) == 0
+    assert capsys.readouterr().out.splitlines()[0].endswith(": nothing to remove")
+    assert run(["forget", TABLE, "99", "--yes", "--json"]) == 0
+    assert describe(capsys)["state"] == "done"
 
 
 def test_a_dry_run_lists_what_holds_the_row_and_changes_nothing(users, invoked, capsys):
