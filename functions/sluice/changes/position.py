@@ -75,11 +75,12 @@ def detect(field_names: Collection[str], prefixes: Sequence[str] = ("",)) -> Pos
             partial = missing
     if partial is not None:
         return PositionFields(
-            OFFSET_ONLY, (), f"add {','.join(partial)} to add.fields: the log position is incomplete without it"
+            OFFSET_ONLY, (), f"{BY_OFFSET}: add {','.join(partial)}, which the log position lacks, to add.fields"
         )
-    return PositionFields(OFFSET_ONLY, (), f"{NO_POSITION}: changes are ordered by Kafka offset alone")
+    return PositionFields(OFFSET_ONLY, (), f"{BY_OFFSET}: {NO_POSITION}")
 
 
+BY_OFFSET = "changes are ordered by Kafka offset alone"  # in front: pages cut what follows
 NO_POSITION = (
     "add the log position to add.fields (PostgreSQL lsn; MySQL and MariaDB file,pos,row; "
     "SQL Server commit_lsn,change_lsn,event_serial_no; Oracle commit_scn,scn,rs_id,ssn; MongoDB ord,source.ts_ms)"

@@ -70,6 +70,12 @@ def test_without_log_position_the_offset_orders():
     assert encode(0, "offset", (), 7) == "0000.00000000000000000007"
 
 
+@pytest.mark.parametrize("fields", [(), ("id",), ("__file", "__pos")])
+def test_advice_about_a_missing_position_begins_with_what_follows_from_it(fields):
+    advice = detect(fields, ("__",)).advice
+    assert advice is not None and advice.startswith("changes are ordered by Kafka offset alone: add ")
+
+
 def test_a_higher_generation_comes_after_everything_of_a_lower_one():
     assert encode(1, "postgres", (0,), 0) > encode(0, "postgres", (2**63 - 1,), 2**63 - 1)
     assert generation_of(encode(12, "offset", (), 1)) == 12
