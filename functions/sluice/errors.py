@@ -173,6 +173,11 @@ class ExpansionLimit(SluiceError):
         "If such an object is expected, raise the table's limits, then `sluice quarantine retry --code expansion_limit`"
     )
 
+    @classmethod
+    def beyond(cls, setting: str, message: str, **facts: Any) -> ExpansionLimit:
+        """The error of a table's limit, whose next step names it."""
+        return cls(message, next_step=cls.next_step.replace("limits", f"limit {setting} and push it", 1), **facts)
+
 
 class ObjectTooLarge(SluiceError):
     """An object that is larger, as stored, than its table's limit object_bytes; facts: `bytes`, `limit`."""
@@ -201,8 +206,9 @@ class SchemaTooComplex(SluiceError):
 
     code = "schema_too_complex"
     next_step = (
-        "Simplify the schema at the source, or raise those of the table's limits that are settings;"
-        " then run `sluice quarantine retry --code schema_too_complex`"
+        "Simplify the schema at the source. Of the table's limits, schema_types can be raised, schema_columns and"
+        " schema_depth only where its rule lowers them; push it, then"
+        " `sluice quarantine retry --code schema_too_complex`"
     )
 
 

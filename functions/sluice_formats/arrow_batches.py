@@ -170,7 +170,11 @@ def _positions(
             of_snapshot(kind, parts) if op == hidden.SNAPSHOT_READ and not parts[0] else parts
             for parts, op in zip(components, ops)
         ]
-    return [encode(plan.generation, kind, parts, offset) for parts, offset in zip(components, offsets)]
+    try:
+        return [encode(plan.generation, kind, parts, offset) for parts, offset in zip(components, offsets)]
+    except Unordered as error:
+        field = ", ".join(filter(None, names)) or error.facts["field"]
+        raise Unordered(error.message, next_step=error.next_step, **{**error.facts, "field": field}) from error
 
 
 class _NoRow(dict[str, Any]):
@@ -204,6 +208,7 @@ def _data(
     if None in rows:
         raise NullRecordKey(
             "A change has neither a row before nor one after",
+            next_step="Look at what wrote it, then `sluice quarantine discard` the row: a change of Debezium has a row",
             column=plan.record_key[0],
             record=numbers[rows.index(None)],
         )
@@ -235,7 +240,8 @@ def _data(
         arrays.append(raw_array(values, written, wanted, room))
         room -= arrays[-1].nbytes
         if room < 0:
-            raise ExpansionLimit(
+            raise ExpansionLimit.beyond(
+                "decoded_bytes",
                 f"{len(rows):,} rows of the object take more than {plan.limits.decoded_bytes:,} bytes",
                 limit=plan.limits.decoded_bytes,
                 unit="bytes",

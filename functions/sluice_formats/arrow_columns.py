@@ -178,8 +178,11 @@ def _texts(values: Sequence[Any], written: Column, room: int) -> list[str | None
         text = None if value is None else stored_text(value, written)
         left -= len(text) if text is not None else 0
         if left < 0:
-            raise ExpansionLimit(
-                f"The texts of column {written.name} take more than {room:,} bytes", limit=room, unit="bytes"
+            raise ExpansionLimit.beyond(
+                "decoded_bytes",
+                f"The texts of column {written.name} take more than {room:,} bytes",
+                limit=room,
+                unit="bytes",
             )
         made.append(text)
     return made

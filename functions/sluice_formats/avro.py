@@ -141,8 +141,11 @@ _CODECS: dict[str, Callable[[bytes, int], bytes]] = {
 
 
 def _too_much(limit: int) -> ExpansionLimit:
-    return ExpansionLimit(
-        f"A block of the Avro container is more than {limit:,} bytes once decompressed", limit=limit, unit="bytes"
+    return ExpansionLimit.beyond(
+        "block_bytes",
+        f"A block of the Avro container is more than {limit:,} bytes once decompressed",
+        limit=limit,
+        unit="bytes",
     )
 
 
@@ -278,10 +281,24 @@ def _plain_blocks(body: bytes, header: AvroHeader, limits: Limits, weight: int) 
     for block in blocks_of(body, header.end, header.sync):
         rows += block.records
         if rows > limits.object_rows:
-            raise ExpansionLimit(
-                f"The object holds more than {limits.object_rows:,} records", limit=limits.object_rows, unit="records"
+            raise ExpansionLimit.beyond(
+                "object_rows",
+                f"The object holds more than {limits.object_rows:,} records",
+                limit=limits.object_rows,
+                unit="records",
             )
-        plain = decompressed(block, header.codec, min(most, left))
+        try:
+            plain = decompressed(block, header.codec, min(most, left))
+        except ExpansionLimit as error:
+            if left >= most:
+                raise
+            whole = limits.decoded_bytes
+            raise ExpansionLimit.beyond(
+                "decoded_bytes",
+                f"The object's blocks are more than {whole:,} bytes once decompressed",
+                limit=whole,
+                unit="bytes",
+            ) from error
         left -= len(plain)
         yield block.records, plain
 

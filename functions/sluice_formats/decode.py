@@ -267,12 +267,18 @@ def _row_error(row: BadRow, offset: int, writer: WriterSchema, plan: ReaderPlan)
 
 def _within_limits(rows: int, decoded_bytes: int, limits: Limits) -> None:
     if rows > limits.object_rows:
-        raise ExpansionLimit(
-            f"The object holds more than {limits.object_rows:,} records", limit=limits.object_rows, unit="records"
+        raise ExpansionLimit.beyond(
+            "object_rows",
+            f"The object holds more than {limits.object_rows:,} records",
+            limit=limits.object_rows,
+            unit="records",
         )
     if decoded_bytes > limits.decoded_bytes:
-        raise ExpansionLimit(
-            f"The object's rows take more than {limits.decoded_bytes:,} bytes", limit=limits.decoded_bytes, unit="bytes"
+        raise ExpansionLimit.beyond(
+            "decoded_bytes",
+            f"The object's rows take more than {limits.decoded_bytes:,} bytes",
+            limit=limits.decoded_bytes,
+            unit="bytes",
         )
 
 

@@ -147,7 +147,9 @@ def records(text: bytes, limits: Limits = DEFAULTS) -> Iterator[Line]:
 
 def _within(length: int, limit: int, number: int) -> None:
     if length > limit:
-        raise ExpansionLimit(f"The record is longer than {limit:,} bytes", limit=limit, unit="bytes", record=number)
+        raise ExpansionLimit.beyond(
+            "block_bytes", f"The record is longer than {limit:,} bytes", limit=limit, unit="bytes", record=number
+        )
 
 
 def _no_wider(value: dict[str, Any], limit: int, number: int) -> None:

@@ -56,7 +56,11 @@ def _place(error: ValueError) -> str:
     """What the parser met, and where. A text without line breaks is a line of a file, and always its own first one."""
     if isinstance(error, json.JSONDecodeError) and "\n" not in error.doc:
         return f"{error.msg}: column {error.colno}"
-    return str(error)
+    # Python's parser refuses such a number with advice about itself.
+    return "a number of too many digits" if "int_max_str_digits" in str(error) else str(error)
+
+
+_UNSTORABLE = "Correct the value at the source, then `sluice quarantine discard` this version by its id"
 
 
 def _check_depth(value: Any, text: str, at: int, end: int) -> None:
@@ -78,7 +82,7 @@ def _check_depth(value: Any, text: str, at: int, end: int) -> None:
 
 
 def _too_deep() -> DamagedJson:
-    return DamagedJson(f"A value nests more than {MAX_DEPTH} deep")
+    return DamagedJson(f"A value nests more than {MAX_DEPTH} deep", next_step=_UNSTORABLE)
 
 
 def to_text(value: Any) -> str:
@@ -117,7 +121,7 @@ def _encodable(value: Any) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (UnicodeEncodeError, RecursionError) as error:
-        raise DamagedJson("A text holds half of a surrogate pair") from error
+        raise DamagedJson("A text holds half of a surrogate pair", next_step=_UNSTORABLE) from error
 
 
 MAGIC = b"\x1f\x8b"  # RFC 1952, 2.3.1
@@ -149,7 +153,9 @@ def unpacked(data: bytes, limit: int) -> bytes:
             ) from error
         room -= len(part)
         if room < 0:
-            raise ExpansionLimit(f"The object unpacks to more than {limit:,} bytes", limit=limit, unit="bytes")
+            raise ExpansionLimit.beyond(
+                "decoded_bytes", f"The object unpacks to more than {limit:,} bytes", limit=limit, unit="bytes"
+            )
         parts.append(part)
         at += len(piece) - len(member.unused_data)
         if member.eof:

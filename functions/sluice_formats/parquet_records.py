@@ -36,7 +36,8 @@ def parquet_records(body: bytes, limits: Limits) -> Records:
     """
     footer = read_footer(body, True)
     if footer.unpacked_bytes > limits.decoded_bytes:
-        raise ExpansionLimit(
+        raise ExpansionLimit.beyond(
+            "decoded_bytes",
             f"The object's columns take more than {limits.decoded_bytes:,} bytes",
             limit=limits.decoded_bytes,
             unit="bytes",
@@ -247,13 +248,19 @@ def bounded_batches(
     stored once. Raises ExpansionLimit, DamagedParquet, and pyarrow's errors for a damaged file.
     """
     if footer.rows > limits.object_rows:
-        raise ExpansionLimit(
-            f"The object holds more than {limits.object_rows:,} records", limit=limits.object_rows, unit="records"
+        raise ExpansionLimit.beyond(
+            "object_rows",
+            f"The object holds more than {limits.object_rows:,} records",
+            limit=limits.object_rows,
+            unit="records",
         )
     values = max((chunk.values for chunk in footer.chunks), default=0)
     if values > limits.block_bytes // weight:
-        raise ExpansionLimit(
-            f"A column of the object holds {values:,} values", limit=limits.block_bytes // weight, unit="values"
+        raise ExpansionLimit.beyond(
+            "block_bytes",
+            f"A column of the object holds {values:,} values",
+            limit=limits.block_bytes // weight,
+            unit="values",
         )
     by_reference = sorted({chunk.path for chunk in footer.chunks if chunk.by_reference})
     prefixed = max((chunk.unpacked_bytes for chunk in footer.chunks if chunk.shared_prefixes), default=0)
@@ -264,7 +271,8 @@ def bounded_batches(
         raise DamagedParquet("The Parquet footer has two numbers of rows", rows=file.metadata.num_rows)
     for batch in file.iter_batches(batch_size=rows, use_threads=False):
         if sum(map(_whole_bytes, batch.columns)) > limits.block_bytes:
-            raise ExpansionLimit(
+            raise ExpansionLimit.beyond(
+                "block_bytes",
                 f"{batch.num_rows:,} records of the object take more than {limits.block_bytes:,} bytes",
                 limit=limits.block_bytes,
                 unit="bytes",

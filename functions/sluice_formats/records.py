@@ -214,14 +214,29 @@ def _made(records: Sequence[dict[str, Any]], numbers: Sequence[int], make: Make)
         return error
     except (ValueError, TypeError, KeyError, ArithmeticError, AttributeError, pa.ArrowException) as error:
         # A conversion raises these for a value that doesn't match the schema, and the same at every attempt.
-        return UndecodableValue("A value doesn't match its schema", record=numbers[0], cause=repr(error)[:200])
+        return _undecodable(records[0], numbers[0], error)
+
+
+def _undecodable(record: Mapping[str, Any], number: int, error: Exception) -> UndecodableValue:
+    """The error of one record, or of the first of several, whose own are found after it."""
+    if not isinstance(error, UnicodeEncodeError):
+        return UndecodableValue("A value doesn't match its schema", record=number, cause=repr(error)[:200])
+    sides = (record, *(side for side in (record.get("after"), record.get("before")) if isinstance(side, Mapping)))
+    column = next((name for side in sides for name, value in side.items() if _is_no_utf8(value)), None)
+    if column is None:
+        return UndecodableValue("A value holds text that is not UTF-8", record=number)
+    return UndecodableValue(f"Column {column} holds text that is not UTF-8", record=number, column=column)
+
+
+def _is_no_utf8(value: Any) -> bool:
+    return isinstance(value, str) and any("\udc80" <= character <= "\udcff" for character in value)
 
 
 def _within(found: Sequence[BadRow], before: int, limit: int) -> None:
     if found and before + len(found) > limit:
         last = found[-1]
         raise TooManyBadRows(
-            f"More than {limit} records can't be merged; one of them: {last.error.message}",
+            f"More than {limit} records can't be merged; one of them, record {last.record}: {last.error.message}",
             limit=limit,
             last_code=last.error.code,
             record=last.record,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -12,7 +13,25 @@ from sluice.errors import SluiceError, UnreadableManifest
 from sluice.objects import ObjectId
 
 COMMITTED, QUARANTINED = "committed", "quarantined"
-LONGEST_REASON = 2_000
+LONGEST_REASON, LONGEST_FACTS = 2_000, 400
+
+
+def in_words(error: SluiceError, leave_out: Collection[str] = ()) -> str:
+    """The message, in brackets the facts that it doesn't name, and the next step."""
+    facts = "; ".join(
+        f"{name}: {fact}"
+        for name, fact in sorted(error.facts.items())
+        if name not in leave_out and not _names(error.message, fact)
+    )
+    message = f"{error.message.rstrip('.')} ({facts[:LONGEST_FACTS]})" if facts else error.message
+    return str(SluiceError(message, next_step=error.next_step))
+
+
+def _names(message: str, fact: Any) -> bool:
+    if isinstance(fact, (list, tuple)):
+        return all(_names(message, each) for each in fact)
+    forms = (f"{fact}", f"{fact:,}") if isinstance(fact, int) else (f"{fact}",)
+    return any(re.search(rf"(?<!\w){re.escape(form)}(?!\w)", message) for form in forms)
 
 
 @dataclass(frozen=True)
@@ -26,8 +45,7 @@ class ObjectError:
     @classmethod
     def of(cls, object: str, error: SluiceError) -> ObjectError:
         """The error and its facts in one line of at most LONGEST_REASON characters."""
-        facts = (f"{name}: {value}" for name, value in sorted(error.facts.items()))
-        return cls(object, error.code, "; ".join((str(error), *facts))[:LONGEST_REASON])
+        return cls(object, error.code, in_words(error)[:LONGEST_REASON])
 
     def to_json(self) -> str:
         """Canonical JSON, which is put in S3 before the commit."""

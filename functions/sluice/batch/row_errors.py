@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sluice.batch.manifest import canonical_json
-from sluice.batch.outcome import RowErrorCount
+from sluice.batch.outcome import RowErrorCount, in_words
 from sluice.errors import SluiceError, UnreadableManifest
 
 MAX_CONTENT_BYTES = 16 * 1024  # of one record; a longer one is cut, and its full length kept
@@ -38,9 +38,7 @@ class RowError:
 
 def row_error(record: int, error: SluiceError, value: Any, *, offset: int | None, position: str | None) -> RowError:
     """Make the error of a record. `value` is the decoded record, or the bytes of one that can't be decoded."""
-    summary = "; ".join(
-        [str(error)] + [f"{name}: {fact}" for name, fact in sorted(error.facts.items()) if name != "record"]
-    )
+    summary = in_words(error, leave_out=("record",))
     if isinstance(value, (bytes, bytearray)):
         kept = base64.b64encode(bytes(value[: MAX_CONTENT_BYTES * 3 // 4])).decode("ascii")
         return RowError(record, error.code, summary[:MAX_REASON], offset, position, BASE64, kept, len(value))

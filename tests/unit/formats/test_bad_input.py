@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +19,7 @@ import sluice_aws
 import sluice_formats
 import sluice_spark
 from sluice.batch.manifest import ManifestObject
+from sluice.batch.outcome import in_words
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
 from sluice.errors import CommandFailed, SluiceError
@@ -179,10 +181,15 @@ def judged(key: str, size: int | None, body: bytes | None, bucket: Any = None) -
 
 def becomes(case: Case) -> tuple[str, str, int]:
     """What becomes of an object: refused at its head, in its table's plan or in its task, or merged less some rows."""
+    return refused(case)[:3]
+
+
+def refused(case: Case) -> tuple[str, str, int, str]:
+    """What becomes of an object, and in which words."""
     key = f"topics/{TOPIC}/partition=0/{TOPIC}+0+0000000500.{case.ending}"
     state, code = judged(key, len(case.body), case.body)
     if state != PENDING:
-        return state, code, 0
+        return state, code, 0, ""
     item = ManifestObject("bronze", key, "v", len(case.body), None, case.ending.partition(".")[0], TOPIC, 0, 500, 0)
     try:
         if item.format in SCANNED:
@@ -198,12 +205,14 @@ def becomes(case: Case) -> tuple[str, str, int]:
             inferred={item.id.hash: json.dumps(schemas[0])} if inferred else None,
         )
         if planned.refused:
-            return "quarantined", next(iter(planned.refused.values())).code, 0
+            error = next(iter(planned.refused.values()))
+            return "quarantined", error.code, 0, in_words(error)
         found = decode(case.body, item, planned.plan)
     except SluiceError as error:
         assert not error.retriable and error.next_step, "a refusal says what to do"
-        return "quarantined", error.code, 0
-    return "merged", found.rows[0].code if found.rows else "", len(found.rows)
+        return "quarantined", error.code, 0, in_words(error)
+    row = found.rows[0] if found.rows else None
+    return "merged", row.code if row else "", len(found.rows), row.reason if row else ""
 
 
 def code_of_stored(case: Case) -> bool:
@@ -214,6 +223,26 @@ def code_of_stored(case: Case) -> bool:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_bad_input_is_refused_under_its_code(case: Case) -> None:
     assert becomes(case) == (("merged", case.code, case.rows) if case.rows else ("quarantined", case.code, 0))
+
+
+@pytest.mark.parametrize("code", sorted({case.code for case in CASES}))
+def test_a_reason_names_what_the_next_step_is_about(code: str) -> None:
+    texts = {case.name: text for case in CASES if case.code == code and (text := refused(case)[3])}
+    for name, text in texts.items():
+        assert "set_int_max" not in text and ("Error(" not in text or code == "corrupt_object"), (name, text)
+        message, step = text.split(". ", 1)
+        assert "; cause:" not in step and "; column:" not in step, "facts stand with the message"
+        if code == "expansion_limit":
+            assert re.search(r"the table's limit (block_bytes|decoded_bytes|object_rows) and push it", step), (
+                name,
+                text,
+            )
+        if code == "unordered_change":
+            assert "__lsn" in message
+        if code == "too_many_bad_rows":
+            assert re.search(r"one of them, record \d+: ", message)
+        if code == "undecodable_value":
+            assert message.startswith("Column ")
 
 
 @pytest.mark.parametrize(("key", "size", "state", "why"), KEYS, ids=[key[-40:] for key, *_ in KEYS])

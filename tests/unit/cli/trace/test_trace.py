@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
-from sluice.batch.outcome import Outcome, RowErrorCount, Stage
+from sluice.batch.outcome import Outcome, RowErrorCount, Stage, in_words
 from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.terminal.output import marked_up, shortened, visible
@@ -234,12 +234,12 @@ def test_an_object_that_is_not_committed_is_not_readable_though_its_batch_is():
 
 
 def test_a_discarded_object_gets_no_advice_to_discard_it():
-    reason = f"{CorruptObject('A block is cut')}; cause: EOFError"
+    reason = in_words(CorruptObject("A block is cut", cause="EOFError"))
     assert CorruptObject.next_step in reason
     record = replace(RECORD, state="quarantined", code="corrupt_object", reason=reason, listed_at=f"{T + 13_040:013d}")
     assert trace_of(replace(FACTS, record=record)).reason == reason
     trace = trace_of(replace(FACTS, record=replace(record, state="ignored", rule="discarded")))
-    assert trace.reason == "A block is cut; cause: EOFError"
+    assert trace.reason == "A block is cut (cause: EOFError)"
     assert "quarantine discard" not in json.dumps(describe_trace(trace))
 
 

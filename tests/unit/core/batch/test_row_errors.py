@@ -20,7 +20,7 @@ def test_a_row_is_kept_with_its_bytes_whatever_they_are_and_within_bounds():
         "ratio": "nan",
         "list": [None, {"deep": {"base64": "eA=="}}],
     }
-    assert (row.record, row.code, row.reason) == (3, "bad", "No; column: x")
+    assert (row.record, row.code, row.reason) == (3, "bad", "No (column: x)")
     long = row_error(4, Bad("No"), {"v": "x" * 100_000}, offset=None, position=None)
     assert len(long.content) == MAX_CONTENT_BYTES and long.content_bytes > 100_000
     raw = row_error(5, Bad("No"), b"\xff" * 100_000, offset=None, position=None)
