@@ -205,11 +205,14 @@ class SchemaTooComplex(SluiceError):
     """A writer schema that is longer, deeper, wider or more entangled than the limits; facts: `limit`, `what`."""
 
     code = "schema_too_complex"
-    next_step = (
-        "Simplify the schema at the source. Of the table's limits, schema_types can be raised, schema_columns and"
-        " schema_depth only where its rule lowers them; push it, then"
-        " `sluice quarantine retry --code schema_too_complex`"
-    )
+    next_step = "Simplify the schema at the source"
+
+    @classmethod
+    def beyond(cls, setting: str, most: int, message: str, *, limit: int, **facts: Any) -> SchemaTooComplex:
+        """The error of a table's limit, which can be raised to `most`."""
+        retry = f"and push it, then `sluice quarantine retry --code {cls.code}`"
+        step = f"{cls.next_step}, or raise the table's limit {setting} (at most {most:,}) {retry}"
+        return cls(message, next_step=step if limit < most else None, limit=limit, **facts)
 
 
 FAILED = 1  # exit code: the command failed, or its check did

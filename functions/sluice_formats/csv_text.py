@@ -12,7 +12,7 @@ from typing import Any
 
 from sluice.config.csv_form import CsvForm
 from sluice.config.json_types import declared_type
-from sluice.config.limits import Limits
+from sluice.config.limits import MOST_COLUMNS, Limits
 from sluice.config.table import TableConfig
 from sluice.errors import EmptyObject, SchemaTooComplex
 from sluice.names import stored_name
@@ -89,8 +89,12 @@ def csv_columns(text: bytes, form: CsvForm, limits: Limits) -> CsvColumns:
     """
     first = _first_row(text, form)
     if len(first) > limits.schema_columns:
-        raise SchemaTooComplex(
-            f"The first row has more than {limits.schema_columns:,} values", limit=limits.schema_columns, what="columns"
+        raise SchemaTooComplex.beyond(
+            "schema_columns",
+            MOST_COLUMNS,
+            f"The first row has more than {limits.schema_columns:,} values",
+            limit=limits.schema_columns,
+            what="columns",
         )
     if form.columns:
         return CsvColumns(form.columns, tuple(first) == form.columns)

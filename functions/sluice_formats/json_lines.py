@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from sluice.config.limits import DEFAULTS, Limits
+from sluice.config.limits import DEFAULTS, MOST_COLUMNS, Limits
 from sluice.errors import ExpansionLimit, SchemaTooComplex, SluiceError
 from sluice.schema.connect import avro_form
 from sluice.schema.limits import LISTS
@@ -156,8 +156,13 @@ def _no_wider(value: dict[str, Any], limit: int, number: int) -> None:
     """Check the number of fields, of a record and of an envelope's sides."""
     for each in (value, *(member for member in value.values() if isinstance(member, dict))):
         if len(each) > limit:
-            raise SchemaTooComplex(
-                f"The record has more than {limit:,} fields", limit=limit, what="fields", record=number
+            raise SchemaTooComplex.beyond(
+                "schema_columns",
+                MOST_COLUMNS,
+                f"The record has more than {limit:,} fields",
+                limit=limit,
+                what="fields",
+                record=number,
             )
 
 

@@ -19,7 +19,7 @@ LONGEST_REASON, LONGEST_FACTS = 2_000, 400
 def in_words(error: SluiceError, leave_out: Collection[str] = ()) -> str:
     """The message, in brackets the facts that it doesn't name, and the next step."""
     facts = "; ".join(
-        f"{name}: {fact}"
+        f"{name}: {', '.join(map(str, fact)) if isinstance(fact, (list, tuple)) else fact}"
         for name, fact in sorted(error.facts.items())
         if name not in leave_out and not _names(error.message, fact)
     )

@@ -139,9 +139,13 @@ def encode(generation: int, kind: str, components: Sequence[Any], offset: int) -
             return "%04d.%020d" % (generation, offset)  # noqa: UP031
     except (TypeError, ValueError) as error:
         raise Unordered(
-            f"A {kind} position has a missing or malformed part", field=kind, value=repr(tuple(components))[:200]
+            f"A {kind} position has a missing or malformed part", field=kind, value=_written(components)
         ) from error
-    raise Unordered(f"A {kind} position is out of range", field=kind, value=repr(tuple(components))[:200])
+    raise Unordered(f"A {kind} position is out of range", field=kind, value=_written(components))
+
+
+def _written(components: Sequence[Any]) -> str:
+    return ", ".join(map(repr, components))[:200]
 
 
 # The components that precede everything in each kind of log.

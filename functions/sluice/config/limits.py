@@ -8,6 +8,7 @@ from sluice.config.setting import setting
 from sluice.config.values import GIB, MIB, SIZE, whole
 
 _COUNT = whole(1, 100_000_000)
+MOST_COLUMNS, MOST_DEPTH, MOST_TYPES = 4_096, 32, 1_000_000  # of the limits of a schema
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,11 @@ class Limits:
     )
     object_rows: int = field(default=10_000_000, metadata=setting(_COUNT, "Records of an object."))
     # These three bound the cost of a writer schema before a record is read.
-    schema_columns: int = field(default=4_096, metadata=setting(whole(1, 4_096), "Fields of one record."))
-    schema_depth: int = field(default=32, metadata=setting(whole(2, 32), "Depth to which types are nested."))
+    schema_columns: int = field(default=4_096, metadata=setting(whole(1, MOST_COLUMNS), "Fields of one record."))
+    schema_depth: int = field(default=32, metadata=setting(whole(2, MOST_DEPTH), "Depth to which types are nested."))
     schema_types: int = field(
         default=20_000,
-        metadata=setting(whole(1, 1_000_000), "Types of a schema; a named type counts wherever it is used."),
+        metadata=setting(whole(1, MOST_TYPES), "Types of a schema; a named type counts wherever it is used."),
     )
     quarantined_rows: int = field(
         default=1_000,

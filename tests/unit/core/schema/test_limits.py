@@ -129,6 +129,27 @@ def test_limits_are_the_tables_own() -> None:
         check_schema(record("A", "int", "int"), Limits(schema_columns=1))
 
 
+@pytest.mark.parametrize(
+    ("limits", "step"),
+    [
+        (Limits(schema_columns=1), "or raise the table's limit schema_columns (at most 4,096) and push it, then "),
+        (Limits(schema_types=2), "or raise the table's limit schema_types (at most 1,000,000) and push it, then "),
+    ],
+)
+def test_a_limit_that_can_be_raised_is_named(limits: Limits, step: str) -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": name, "type": "int"} for name in "abc"]}
+    with pytest.raises(SchemaTooComplex) as refused:
+        check_schema(schema, limits)
+    assert f"{step}`sluice quarantine retry --code schema_too_complex`" in refused.value.next_step
+
+
+def test_a_bound_that_is_fixed_leaves_the_source_alone_to_change() -> None:
+    fields = [{"name": f"c{number}", "type": "int"} for number in range(5_000)]
+    with pytest.raises(SchemaTooComplex) as refused:
+        check_schema({"type": "record", "name": "R", "fields": fields})
+    assert refused.value.next_step == "Simplify the schema at the source"
+
+
 def test_the_head_of_an_object_with_such_a_schema_is_refused() -> None:
     schema = json.dumps(doubling(25)).encode()
     pairs = [(b"avro.schema", schema), (b"avro.codec", b"null")]
