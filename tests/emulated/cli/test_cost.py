@@ -59,6 +59,19 @@ def test_the_runs_of_a_local_stack_show_what_their_seconds_would_cost(ended, cap
     assert "Local runs cost nothing. Estimated: " in shown.err and f"\t2.000\t7.000\t{usd:.4f}" in shown.out
 
 
+def test_a_local_stack_lists_runs_from_before_it_was_ended_and_started_again(ended, stack, capsys, monkeypatch):
+    monkeypatch.setattr("sluice_cli.ops.cost.chosen_target", lambda stack: replace(chosen_target(stack), kind=LOCAL))
+    monkeypatch.setattr("sluice_aws.lanes.job_runs.JobRuns.seconds", lambda self, job_run_id: 60.0)
+    for name in ("run-0", "run-1"):
+        stack.ledger.history.run_started(name, "main", NOW, "job")
+        stack.ledger.history.run_ended(name, "released", None, 1, NOW + 1_800_000)
+    stack.ledger.history.run_started("run-9", "main", NOW, "job")
+    assert run(["cost", "runs", "--json"]) == 0
+    found = {one["run"]: one for one in describe(capsys)["runs"]}
+    assert set(found) == {"run-0", "run-1", "run-2"}, "run-9 has not ended"
+    assert (found["run-0"]["vcpu_hours"], found["run-0"]["state"]) == (2.0, "released")
+
+
 def test_a_run_has_the_state_that_runs_shows(ended, stack, capsys, monkeypatch):
     monkeypatch.setattr("sluice_aws.lanes.job_runs.JobRuns.billed", lambda self, job_run_id: None)
     stack.ledger.history.run_started("run-1", "main", NOW)
