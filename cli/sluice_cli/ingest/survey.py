@@ -147,7 +147,7 @@ def describe_lane(lane: LaneState, now: int, resting: Collection[str] = ()) -> s
     if lane.state == IDLE and lane.backoff_until is not None and lane.backoff_until > now:
         return f"retrying in {human_age(lane.backoff_until - now)}{after}"
     if wants_run(lane, now):
-        return f"a run is due{after}"
+        return f"a run is due with the next supervision{after}"
     if lane.due_at is not None:
         return f"idle, due in {human_age(lane.due_at - now)}"
     return "idle"

@@ -378,7 +378,7 @@ def test_status_is_a_table_for_people(stack, capsys):
     stack.admit(stack.write("p"), items.PARKED, table=None, topic="new.topic", reason="no rule takes this topic")
     assert run(["status"]) == 0
     out = capsys.readouterr().out
-    assert "main\ta run is due\t1\t1 B" in out and "crm.user\tmain\t1" in out
+    assert "main\ta run is due with the next supervision\t1\t1 B" in out and "crm.user\tmain\t1" in out
     assert "topic new.topic: no rule takes this topic  (for example p)" in out
 
 
@@ -629,7 +629,7 @@ def test_a_paused_lane_is_resumed_and_supervised_at_once(stack, invoked, capsys)
     assert run(["pause", "main", "--json"]) == 0
     assert describe(capsys)["state"] == "paused"
     assert run(["resume", "main"]) == 0
-    assert capsys.readouterr().out == "main: a run is due\n"
+    assert capsys.readouterr().out == "main: a run is due with the next supervision\n"
     assert invoked == [("s-supervise", "Event")]
 
 

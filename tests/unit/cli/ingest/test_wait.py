@@ -359,7 +359,7 @@ def test_a_timeout_quotes_the_last_error_of_a_table_in_back_off(backoff_until, q
     ("lane", "words"),
     [
         (LaneState("l"), "idle"),
-        (LaneState("l", arrivals=1), "a run is due"),
+        (LaneState("l", arrivals=1), "a run is due with the next supervision"),
         (LaneState("l", due_at=NOW + 30_000), "idle, due in 30 s"),
         (LaneState("l", "starting", run_id="r", start_requested_at=NOW), "a run is requested (0 s)"),
         (
@@ -384,7 +384,7 @@ def test_a_timeout_quotes_the_last_error_of_a_table_in_back_off(backoff_until, q
         (LaneState("l", arrivals=1, failures=1, backoff_until=NOW + 30_000), "retrying in 30 s after 1 failed run"),
         (
             LaneState("l", arrivals=1, failures=1, backoff_until=NOW, reason="killed"),
-            "a run is due after 1 failed run: killed",
+            "a run is due with the next supervision after 1 failed run: killed",
         ),
     ],
 )
