@@ -21,15 +21,17 @@ class OtherFormat(NamedTuple):
     next_step: str
 
 
+_REPLACED = "upload the object again, then `sluice quarantine discard` this version by its id"
+
+
 def _renamed(format: str) -> str:
     return (
-        f"Let the writer end the keys of such objects with .{format}. Where a rule's `key_pattern` finds them, set its "
-        f"`format: {format}`, push it, then `sluice quarantine retry --code CODE`"
+        f"Let the writer end the keys of such objects with .{format}, {_REPLACED}. Where a rule's `key_pattern` finds "
+        f"them, set its `format: {format}` instead, push it, then `sluice quarantine retry --code CODE`"
     )
 
 
-_REPLACED = "and upload the object again, then `sluice quarantine discard` this version by its id"
-_UNPACKED = f"Compress no Avro or Parquet file as a whole, and JSON and CSV with gzip only: unpack it {_REPLACED}"
+_UNPACKED = f"Compress no Avro or Parquet file as a whole, and JSON and CSV with gzip only: unpack it and {_REPLACED}"
 _ANSWER = "Look at what wrote the object: a saved answer of a web server is no data. Run `sluice quarantine discard`"
 _WRITABLE = "Let the connector write Avro, JSON, Parquet or CSV"
 _BEGINNINGS = (
