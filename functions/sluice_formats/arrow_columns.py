@@ -122,9 +122,7 @@ def raw_array(values: Sequence[Any], written: Column, wanted: Column, room: int 
     elif wanted.kind in _WELL_FORMED and not _well_formed(made, wanted):
         made = pc.replace_substring_regex(made, _TO_THE_MINUTE, r"T\1:00\2")
         if not _well_formed(made, wanted):
-            raise ValueOutOfRange(
-                f"Column {wanted.name} holds text that is not {wanted.spark_type}", column=wanted.name
-            )
+            raise ValueOutOfRange(f"Column {wanted.name} holds text that is no {wanted.spark_type}", column=wanted.name)
     return made
 
 

@@ -48,7 +48,7 @@ _BEGINNINGS_OF_CSV_TOO = (  # as a name or a value of its first row
     (rb"ORC", OtherFormat("ORC", _WRITABLE)),
     (rb'(\xef\xbb\xbf)?\s*\{\s*["}]', OtherFormat("JSON", _renamed("json"))),
     (
-        rb"(\xef\xbb\xbf)?\s*\[\s*\{",
+        rb"(\xef\xbb\xbf)?\s*\[",
         OtherFormat("a JSON array", "Let the connector write newline-delimited JSON, each record an object"),
     ),
 )

@@ -79,6 +79,10 @@ def test_a_format_that_is_read_is_named_in_the_rule_and_retried(code: str) -> No
     assert f"`sluice quarantine retry --code {code}`" in error.next_step
 
 
+def test_any_array_in_place_of_json_lines_is_called_one() -> None:
+    assert refused("not_json_lines", b"[1, 2]").message.endswith("as a JSON array")
+
+
 @pytest.mark.parametrize("code", ["not_avro", "not_parquet"])
 def test_unknown_bytes_keep_the_step_of_their_code(code: str) -> None:
     error = refused(code, b"\x00\x01\x02\x03" * 8)
