@@ -16,7 +16,7 @@ from sluice.config.table import TableConfig
 from sluice.cost import Load, freshness_advice, observed_monthly, streaming_monthly
 from sluice.errors import NotConfigured
 from sluice.lane.machine import PAUSED, LaneState
-from sluice.ledger.keys import CLAIMED, IGNORED, PARKED, QUARANTINED, SUPERSEDED
+from sluice.ledger.keys import CLAIMED, IGNORED, PARKED, QUARANTINED, SUPERSEDED, UNCOUNTED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import SAME_BYTES, ObjectRecord, PendingCount
 from sluice_cli.ingest.blocked import with_names
@@ -24,7 +24,7 @@ from sluice_cli.ingest.parked import is_proposed, judged_now, waits_for_rule
 from sluice_cli.ingest.set_aside import ReasonOfRows, reason_of
 from sluice_cli.ingest.survey import describe_lane
 from sluice_cli.status.service_entries import due_entries, service_entries
-from sluice_cli.terminal.output import human_age
+from sluice_cli.terminal.output import counted, human_age
 
 DAY_MS = 86_400_000
 LEAST_WINDOW_MS = DAY_MS // 4  # of runs, from which a day is judged
@@ -240,9 +240,15 @@ def _table(state: TableState, now: int, config: TableConfig | None = None) -> di
                 if state.rebuild
                 else []
             ),
+            *([not_counted(uncounted)] if (uncounted := state.totals.get(UNCOUNTED, 0)) > 0 else []),
             *state.notes,
         ],
     }
+
+
+def not_counted(commits: int) -> str:
+    """What is missing in the changes of a table with so many commits that a later run found."""
+    return f"its changes lack those of {counted(commits, 'commit')}, whose run died before recording it"
 
 
 def _aside(records: Iterable[ObjectRecord]) -> dict[str, Any]:

@@ -52,7 +52,9 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
       sluice table list --json | jq -r '.tables[].table'
     """
     from sluice.batch.merged_again import changes_of_table
+    from sluice.ledger.keys import UNCOUNTED
     from sluice_aws.ledger.ledger import DynamoDbLedger
+    from sluice_cli.status.overview import not_counted
     from sluice_read.moments import clock
 
     target = chosen_target(stack)
@@ -63,6 +65,7 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
             "type": (state.pinned or {}).get("table_type"),
             "record_key": (state.pinned or {}).get("record_key"),
             "changes": changes_of_table(state.totals),
+            "uncounted_commits": max(0, state.totals.get(UNCOUNTED, 0)),
             "newest_commit": state.last_instant,
             "last_commit_at": state.last_instant_at,
         }
@@ -88,6 +91,9 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
         right=(3,),
         minor=(4, 2),
     )
+    for each in found:
+        if each["uncounted_commits"]:
+            say(f"{visible(each['table'])}: {not_counted(each['uncounted_commits'])}")
 
 
 @app.command("show")

@@ -14,6 +14,7 @@ RETURNED = "returned"  # the state of a batch, or of its part, whose objects are
 INDEX = "by_state"
 #: A partition takes 1,000 writes a second, so a lane's backlog and a flood of ignored files are spread over several.
 SHARDS = 8
+UNCOUNTED = "uncounted_commits"  # of a table's totals: a later run found them, and their changes are in no count
 LANES_LISTED_AS, TABLES_LISTED_AS, RUNS_LISTED_AS, MESSAGES = "lane", "table", "run", "message"
 UNANNOUNCED = "unannounced"  # committed batches that are not announced yet
 ROWS = "rows"  # committed objects with quarantined rows

@@ -10,7 +10,7 @@ from typing import Any
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED as COMMITTED_PART
 from sluice.batch.outcome import Outcome
-from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED
+from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED, UNCOUNTED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 
@@ -236,4 +236,5 @@ def counts_of(outcome: Outcome, found: Mapping[ObjectId, EndState]) -> dict[str,
         OBJECTS: ended[COMMITTED],
         OBJECTS_QUARANTINED: ended[QUARANTINED],
         "commits": int(outcome.instant is not None),
+        **({UNCOUNTED: 1} if outcome.instant is not None and "read" not in outcome.counts else {}),
     }

@@ -270,7 +270,7 @@ def test_the_command_refills_an_empty_ledger_and_refuses_while_a_lane_may_run(st
     user, other = stack.ledger.tables.get("crm.user"), stack.ledger.tables.get("crm.other")
     assert (user.last_batch, user.totals, user.purge_floors, user.pinned["record_key"]) == (
         "b-1",
-        {"objects": 1, "commits": 1},
+        {"objects": 1, "commits": 1, "uncounted_commits": 1},
         {"2": "0002.7"},
         ["id"],
     )

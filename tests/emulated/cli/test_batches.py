@@ -8,7 +8,7 @@ from silver_tables import put_tables
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.table import TableConfig
-from sluice.ledger.recovery import KnownTable
+from sluice.ledger.recovery import KnownTable, counts_of
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.s3.objects import Objects
 from sluice_cli.main import run
@@ -72,6 +72,19 @@ def test_tables_with_data_are_listed_by_the_ledger(stack, capsys):
     assert row.split("\t") == ["crm.user", "mor", "id", "7", "20260101000000000", "2023-11-14T22:13:20Z"]
     assert run(["table", "list", "--json"]) == 0
     assert [each["table"] for each in describe(capsys)["tables"]] == ["crm.user"]
+
+
+def test_a_commit_that_a_later_run_found_is_missing_in_the_changes_by_word(stack, capsys):
+    found = Outcome("b-1", "crm.user", COMMITTED, NOW, instant="20260101000000000", counts={"inserted": 7})
+    note_commit(stack.ledger, found, counts_of(found, {}))
+    said = "its changes lack those of 1 commit, whose run died before recording it"
+    assert run(["table", "list"]) == 0
+    assert f"crm.user: {said}\n" in capsys.readouterr().err
+    assert run(["table", "list", "--json"]) == 0
+    (listed,) = describe(capsys)["tables"]
+    assert (listed["changes"], listed["uncounted_commits"]) == (0, 1)
+    assert run(["status", "--json"]) == 0
+    assert [said in table["notes"] for table in describe(capsys)["tables"]] == [True]
 
 
 def test_a_commits_time_is_the_one_at_which_its_instant_began(stack, capsys):
