@@ -62,12 +62,12 @@ _calling = re.compile(r"\AAn error occurred while calling \S+\n: ")  # of Py4J
 def describe(error: BaseException) -> str:
     """An error as text of a limited length, for a log event or a ledger item.
 
-    Of Java's exceptions the outermost and the innermost are named: the others and the frames are in the log's trace.
+    Of Java's exceptions the innermost is named, then the outermost: the others and the frames are in the log's trace.
     """
     text = str(error) or type(error).__name__
     if _frames.search(text):
         outer, *causes = _frames.sub("", _calling.sub("", text)).strip().split("\nCaused by: ")
-        text = f"{outer}: caused by {causes[-1]}" if causes else outer
+        text = f"{causes[-1]} (of {outer})" if causes else outer
     return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "…"
 
 

@@ -80,14 +80,11 @@ def _failing_lane(lane: Mapping[str, Any]) -> Trouble:
 
 
 def _failing_table(table: Mapping[str, Any]) -> Trouble:
-    name, error = table["table"], _first_line(table["blocked"] or table["last_error"])
-    return Trouble(
-        FAILS,
-        "blocked" if table["blocked"] else "failing",
-        f"Table {name}: {error}",
-        "tables",
-        (("history", "--table", name),),
-    )
+    text = f"Table {table['table']}: {_first_line(table['blocked'] or table['last_error'])}"
+    if table["blocked"]:
+        return Trouble(FAILS, "blocked", text, "tables", (("history", "--table", table["table"]),))
+    again: tuple[Words, ...] = (("resume", table["lane"]),) if table["lane"] else ()
+    return Trouble(FAILS, "failing", text, "tables", (("logs",), *again))
 
 
 def _failed_service(entry: Mapping[str, Any]) -> Trouble:

@@ -101,10 +101,10 @@ Caused by: java.lang.NumberFormatException: For input string: "big"
 """
 
 
-def test_javas_outermost_and_innermost_exceptions_are_named_without_frames() -> None:
+def test_javas_innermost_and_outermost_exceptions_are_named_without_frames() -> None:
     assert describe(RuntimeError(OF_JAVA)) == (
-        "org.apache.hudi.exception.HoodieException: Failed to write: "
-        'caused by java.lang.NumberFormatException: For input string: "big"'
+        'java.lang.NumberFormatException: For input string: "big" '
+        "(of org.apache.hudi.exception.HoodieException: Failed to write)"
     )
     alone = OF_JAVA[: OF_JAVA.index("Caused by")]
     assert describe(RuntimeError(alone)) == "org.apache.hudi.exception.HoodieException: Failed to write"
