@@ -166,4 +166,6 @@ class Waiter:
                 continue
             config = config_by_pinned_topic(configuration, table, state.pinned)
             error = with_names(state.last_error, table, config.lane if config else None) if state.last_error else None
+            if error and "`" not in error:  # of Java or Python: it names no command
+                error = f"{error}. `sluice logs` shows more"
             yield table, error, state.backoff_until - now
