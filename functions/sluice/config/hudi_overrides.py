@@ -203,6 +203,27 @@ _KINDS = (
         "a whole number",
     ),
 )
+_STORAGE_LEVELS = (
+    "NONE DISK_ONLY DISK_ONLY_2 DISK_ONLY_3 MEMORY_ONLY MEMORY_ONLY_2 MEMORY_ONLY_SER MEMORY_ONLY_SER_2 "
+    "MEMORY_AND_DISK MEMORY_AND_DISK_2 MEMORY_AND_DISK_SER MEMORY_AND_DISK_SER_2 OFF_HEAP"
+)
+# The values of options that take one of a few, by the enumerations of Hudi 1.0.2, Parquet 1.13 and Spark 3.5. Left out
+# are Parquet's lzo and brotli, whose classes Spark lacks, and views of the timeline server, which doesn't run.
+CHOICES: Mapping[str, str] = {
+    "hoodie.parquet.compression.codec": "uncompressed snappy gzip lz4 lz4_raw zstd",
+    "hoodie.hfile.compression.algorithm": "none gz lzo snappy lz4 bzip2 zstd",
+    "hoodie.bulkinsert.sort.mode": (
+        "none global_sort partition_sort partition_path_repartition partition_path_repartition_and_sort"
+    ),
+    "hoodie.common.spillable.diskmap.type": "bitcask rocks_db",
+    "hoodie.write.executor.type": "simple bounded_in_memory disruptor",
+    "hoodie.write.executor.disruptor.wait.strategy": "BLOCKING_WAIT SLEEPING_WAIT YIELDING_WAIT BUSY_SPIN_WAIT",
+    "hoodie.filesystem.view.type": "MEMORY SPILLABLE_DISK EMBEDDED_KV_STORE",
+    "hoodie.simple.index.input.storage.level": _STORAGE_LEVELS,
+    "hoodie.record.index.input.storage.level": _STORAGE_LEVELS,
+    "hoodie.write.status.storage.level": _STORAGE_LEVELS,
+    "hoodie.write.tagged.record.storage.level": _STORAGE_LEVELS,
+}
 
 
 def refusal(option: str) -> str | None:
@@ -221,6 +242,10 @@ def unfit_value(option: str, text: str) -> str | None:
     """Return what the value of an allowed option has to be, where a text is none: a run would fail on it."""
     if option not in _allowed():
         return None
+    words = CHOICES.get(option, "").split()
+    if words:  # Hudi and Spark take those in capitals as they are, and the others in any case
+        fits = text in words or text.lower() in words
+        return None if fits else f"one of {', '.join(words)}"
     value, kind = next(((value, kind) for end, value, kind in _KINDS if end.search(option)), (None, ""))
     return kind if value is not None and value.fullmatch(text) is None else None
 

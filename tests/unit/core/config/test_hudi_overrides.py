@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.config.hudi_overrides import ALLOWED, GROUPS, PREFIX, refusal, unfit_value, unknown
+from sluice.config.hudi_overrides import ALLOWED, CHOICES, GROUPS, PREFIX, refusal, unfit_value, unknown
 
 # Every `hoodie.` option, with its alternatives, of the classes `Hoodie*Config`, `DataSource*Options` and their like in
 # the bundle for Spark 3.5.
@@ -118,7 +118,24 @@ def test_a_value_that_hudi_could_not_read_is_named_with_what_it_has_to_be(option
     assert {unfit_value(option, text) for text in unfit} == {kind}
 
 
-def test_only_options_of_names_places_and_modes_take_any_text():
+@pytest.mark.parametrize(
+    ("option", "fit", "unfit"),
+    [
+        ("hoodie.parquet.compression.codec", ("zstd", "ZSTD", "lz4_raw"), ("zstdd", "", "brotli")),
+        ("hoodie.bulkinsert.sort.mode", ("GLOBAL_SORT", "none"), ("global", "sort")),
+        ("hoodie.common.spillable.diskmap.type", ("BITCASK", "rocks_db"), ("rocksdb", "unknown")),
+        ("hoodie.filesystem.view.type", ("MEMORY",), ("memory", "REMOTE_ONLY")),
+        ("hoodie.write.status.storage.level", ("MEMORY_AND_DISK_SER",), ("memory_only", "DISK")),
+    ],
+)
+def test_an_option_that_takes_one_of_a_few_values_takes_no_other(option, fit, unfit):
+    assert [text for text in fit if unfit_value(option, text)] == []
+    needed = f"one of {', '.join(CHOICES[option].split())}"
+    assert {unfit_value(option, text) for text in unfit} == {needed}
+
+
+def test_only_options_of_places_and_classes_take_any_text():
     options = {f"{start}.{end}" for start, ends in ALLOWED.items() for end in ends.split()}
+    assert set(CHOICES) <= options
     free = {option.rpartition(".")[2] for option in options if unfit_value(option, "any") is None}
-    assert free == {"algorithm", "codec", "dir", "exceptions", "level", "mode", "path", "strategy", "type"}
+    assert free == {"dir", "exceptions", "path"}
