@@ -182,7 +182,7 @@ class TableSettings:
         hash=False,
         metadata=setting(
             JSON_TYPES,
-            "The types of columns in CSV, and in JSON without a schema: `date`, `timestamp_micros`, `decimal(10,2)` "
+            "The types of columns in CSV, and in JSON without a schema: `date`, `timestamp_micros`, `'decimal(10,2)'` "
             "and so on. Other columns of CSV are text.",
             key="types",
             former="json_types",

@@ -337,14 +337,14 @@ HUDI_OPTIONS = Value(
 def _json_types(written: Any) -> dict[str, str]:
     if not isinstance(written, Mapping):
         raise ValueError("is a mapping of columns to types")
-    wrong = []
+    wrong: dict[str, list[str]] = {}  # the columns by what is wrong, which names all types
     for column, kind in written.items():
         try:
             declared_type(str(kind))
         except UnknownType as error:
-            wrong.append(f"{column}: {str(kind)[:_TYPE_SHOWN]!r} {error}")
+            wrong.setdefault(str(error), []).append(f"{column}: {str(kind)[:_TYPE_SHOWN]!r}")
     if wrong:
-        raise ValueError("; ".join(wrong))
+        raise ValueError("; ".join(f"{', '.join(columns)} {why}" for why, columns in wrong.items()))
     return {str(column): str(kind) for column, kind in written.items()}
 
 

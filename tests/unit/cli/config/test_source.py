@@ -617,3 +617,21 @@ tables:
         f"line 2: defaults: hudi: hoodie.some.default {says}",
         f"line 10: c.d: hudi: hoodie.foo.bar {says}",
     )
+
+
+def test_a_type_that_a_comma_parts_within_braces_is_one_mistake():
+    said = "needs quotes within braces"
+    text = rule() + "  types: {day: date, price: decimal(10,2), tax: decimal(10, 2), raw: base64 decimal(5,1)}\n"
+    assert mistakes(text) == {
+        (5, "tables[0].types.price"): f"decimal(10,2) {said}: `price: 'decimal(10,2)'`",
+        (5, "tables[0].types.tax"): f"decimal(10,2) {said}: `tax: 'decimal(10,2)'`",
+        (5, "tables[0].types.raw"): f"base64 decimal(5,1) {said}: `raw: 'base64 decimal(5,1)'`",
+    }
+    assert read_tables(rule() + "  types:\n    price: decimal(10,2)\n").rules[0].json_types == {
+        "price": "decimal(10,2)"
+    }
+
+
+def test_the_types_that_columns_may_have_are_named_once():
+    ((_, said),) = mistakes(rule() + "  types: {a: number, b: money, c: date}\n").items()
+    assert said.startswith("a: 'number', b: 'money' is not one of boolean, ") and said.count("boolean") == 1
