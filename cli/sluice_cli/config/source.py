@@ -31,7 +31,7 @@ _WORDS = {
 }
 _SECRET = "key"  # under columns
 _VALUE_SHOWN = 60  # characters of a wrong value
-_FEW_NAMES = 6  # that are all named where none of them is like an unknown one
+_FEW_NAMES = 12  # that are all named where none of them is like an unknown one
 _TOPIC_PATTERN = re.compile(r"[A-Za-z0-9._*-]{1,249}")
 
 

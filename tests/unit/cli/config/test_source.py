@@ -482,6 +482,8 @@ def test_the_words_of_other_tools_are_understood(written, meant):
         ("delete_mode: [hard]", "delete_mode: must be one of soft, hard, ignore"),
         ("columns: {hash: [a], key: 'my secret'}", "columns.key: must be the name of a secret"),
         ("expect: {price: {min: 0}}", "expect.price: is unknown; known are failures, columns"),
+        ("limits: {foo: 1}", "limits.foo: is unknown; known are object_bytes, decoded_bytes, block_bytes, object_rows"),
+        ("services: {foo: 1}", "services.foo: is unknown; known are enabled, "),
         ("lane: fast", "lane: fast is not under lanes; known are main"),
         ("columns: [a]", "columns: must be a mapping of keys to values"),
         ("delete_when: op", "delete_when: must be a mapping of keys to values"),
