@@ -224,6 +224,8 @@ def _rule(
     if rule.services.interval_s > rule.services.latest_s:
         tree.mistake((*path, "services", "interval"), f"is above latest, {DURATION.write(rule.services.latest_s)}")
     groups = _groups(tree, rule, path)
+    if _is_table_name(tree, rule, path) and groups is not None:
+        _check_all_used(tree, rule, groups, path)
     if groups is not None:
         _check_templates(tree, rule, groups, path)
     return rule if len(tree.mistakes) == known else None
@@ -318,19 +320,29 @@ def _groups(tree: YamlLines, rule: TableRule, path: Path) -> dict[str, int] | No
     return {**{str(number): number for number in range(1, compiled.groups + 1)}, **compiled.groupindex}
 
 
+def _is_table_name(tree: YamlLines, rule: TableRule, path: Path) -> bool:
+    """Check the form of the table's name, whatever the topic is."""
+    database, _, name = PLACEHOLDER.sub("a", rule.table).partition(".")
+    if NAME.fullmatch(database) and NAME.fullmatch(name):
+        return True
+    needed = "is database.table, each part a lower-case letter, then lower-case letters, digits or _"
+    tree.mistake((*path, "table"), _needed("table", rule.table, needed))
+    return False
+
+
 def _check_templates(tree: YamlLines, rule: TableRule, groups: Mapping[str, int], path: Path) -> None:
-    """Check that templates use only what the topic offers, and that the table's name uses all of it."""
+    """Check that templates use only what the topic offers."""
     for place, template in _templates(rule, path):
         for placeholder in PLACEHOLDER.findall(template):
             if placeholder not in groups:
                 offered = ", ".join(f"{{{name}}}" for name in groups) or "none: it has no *"
                 tree.mistake(place, f"{{{placeholder}}} is not among what the topic offers ({offered})")
+
+
+def _check_all_used(tree: YamlLines, rule: TableRule, groups: Mapping[str, int], path: Path) -> None:
+    """Check that the table's name uses all that the topic offers, and its history's name all that the table's does."""
     used = {groups[placeholder] for placeholder in PLACEHOLDER.findall(rule.table) if placeholder in groups}
-    database, _, name = PLACEHOLDER.sub("a", rule.table).partition(".")
-    if not (NAME.fullmatch(database) and NAME.fullmatch(name)):
-        needed = "is database.table, each part a lower-case letter, then lower-case letters, digits or _"
-        tree.mistake((*path, "table"), _needed("table", rule.table, needed))
-    elif set(groups.values()) - used:
+    if set(groups.values()) - used:
         missing = ", ".join(f"{{{number}}}" for number in sorted(set(groups.values()) - used))
         tree.mistake((*path, "table"), f"must use {missing}: otherwise two topics would be written into one table")
     if isinstance(rule.history, str):

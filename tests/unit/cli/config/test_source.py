@@ -637,3 +637,10 @@ def test_a_type_that_a_comma_parts_within_braces_is_one_mistake():
 def test_the_types_that_columns_may_have_are_named_once():
     ((_, said),) = mistakes(rule() + "  types: {a: number, b: money, c: date}\n").items()
     assert said.startswith("a: 'number', b: 'money' is not one of boolean, ") and said.count("boolean") == 1
+
+
+@pytest.mark.parametrize("topic", ["", "topic: a b, ", "topic_regex: '(', ", "topic: a.b, topic_regex: x, "])
+def test_a_wrong_table_is_found_whatever_is_wrong_with_the_topic(topic):
+    found = mistakes(f"tables:\n  - {{{topic}table: X Y, record_key: id}}")
+    assert len(found) == 2
+    assert found[(2, "tables[0].table")].startswith("'X Y' is not database.table")
