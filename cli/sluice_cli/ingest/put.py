@@ -159,7 +159,8 @@ def planned_copies(paths: Iterable[str], prefix: str, *, stack_folder: Path) -> 
             key = joined(prefix, name)
             size = _size(file)
             if key in uploads and file.resolve() == uploads[key].path.resolve():
-                continue  # the file is named twice
+                left_out.append(NotCopied(str(file), "named twice, and copied once"))
+                continue
             if key in uploads:
                 raise UsageError(
                     f"{uploads[key].path} and {file} would get the same key {key}",

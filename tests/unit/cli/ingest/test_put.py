@@ -14,7 +14,15 @@ import pytest
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
 from sluice.errors import CommandFailed, UsageError
-from sluice_cli.ingest.put import Copies, Upload, _say_unmatched, names_without_rule, planned_copies, upload_all
+from sluice_cli.ingest.put import (
+    Copies,
+    NotCopied,
+    Upload,
+    _say_unmatched,
+    names_without_rule,
+    planned_copies,
+    upload_all,
+)
 
 
 @pytest.fixture
@@ -151,12 +159,14 @@ def test_a_second_interruption_still_says_how_many_objects_went(tmp_path: Path, 
     assert "0 of 1 object copied" in capsys.readouterr().err and len(asked) == 2
 
 
-def test_a_folder_or_file_that_is_named_twice_is_taken_once(folder: Path) -> None:
+def test_a_folder_or_file_that_is_named_twice_is_taken_once_and_said_so(folder: Path) -> None:
     once = planned(folder, str(folder))
-    assert planned(folder, str(folder), str(folder)) == once
+    assert planned(folder, str(folder), str(folder)).uploads == once.uploads
     assert planned(folder, str(folder), f"{folder}/topics/..").uploads == once.uploads
     file = str(folder / "topics/t/a.avro")
-    assert planned(folder, file, file) == planned(folder, file)
+    twice = planned(folder, file, file)
+    assert twice.uploads == planned(folder, file).uploads
+    assert twice.left_out == (NotCopied(file, "named twice, and copied once"),)
 
 
 @pytest.mark.parametrize("prefix", ["../..", ".", "./topics", "topics/../x"])
