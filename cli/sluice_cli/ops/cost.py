@@ -133,14 +133,15 @@ def runs(
     print_table(
         ("run", "state", "vCPU hours", "GB hours", "USD"), [_line(one) for one in found], right=(2, 3, 4), states=(1,)
     )
-    print_table(
-        ("table", "GB", "USD", "USD/GB"),
-        [
-            (name, f"{described['gb']:.6f}", _usd(described["usd"]), _usd(described["usd_per_gb"]))
-            for name, described in tables.items()
-        ],
-        right=(1, 2, 3),
-    )
+    if tables:  # none where no run has a bill yet, as was said
+        print_table(
+            ("table", "GB", "USD", "USD/GB"),
+            [
+                (name, f"{described['gb']:.6f}", _usd(described["usd"]), _usd(described["usd_per_gb"]))
+                for name, described in tables.items()
+            ],
+            right=(1, 2, 3),
+        )
     say(
         f"other services, estimated, for {counted(besides['objects'], 'object')} in "
         f"{counted(besides['batches'], 'batch', 'batches')}: "

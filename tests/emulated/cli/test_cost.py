@@ -83,6 +83,14 @@ def test_a_run_has_the_state_that_runs_shows(ended, stack, capsys, monkeypatch):
     assert states == {"run-1": listed["state"], "run-2": "SUCCESS"}
 
 
+def test_runs_without_a_bill_make_no_empty_table(ended, capsys, monkeypatch):
+    monkeypatch.setattr("sluice_aws.lanes.job_runs.JobRuns.billed", lambda self, job_run_id: None)
+    assert run(["cost", "runs"]) == 0
+    shown = capsys.readouterr()
+    assert "2 runs have no bill yet" in shown.err
+    assert sorted(line.split("\t")[0] for line in shown.out.splitlines()) == ["run", "run-1", "run-2"]
+
+
 def test_without_an_ended_run_the_list_says_so(stack, capsys):
     emr = SHARED.client("emr-serverless")
     application = emr.create_application(name="new", releaseLabel="emr-7.14.0", type="SPARK", clientToken="new")
