@@ -154,7 +154,8 @@ def _history_name(place: SilverPlace, name: str) -> str | None:
 
 def find_table(place: SilverPlace, name: str) -> tuple[TableFolder, str]:
     """Find the folder of a table, and the view ("", "_ro", "_rt") that the name chooses. Raises UnknownTable."""
-    name = str(name)  # Python callers may pass None
+    if not isinstance(name, str):  # of a Python caller
+        raise _unknown(place, repr(name), f"A table's name is text, not {name!r}")
     for database, stored, view in _candidates(name):
         folder = table_folder(place, database, stored)
         if folder is not None:
@@ -185,7 +186,7 @@ def _folders(place: SilverPlace, under: str) -> tuple[str, ...]:
     return tuple(name for name in files_of(place).folders(under) if COLUMN.fullmatch(name) and name != OWN_FOLDER)
 
 
-def _unknown(place: SilverPlace, name: str) -> UnknownTable:
+def _unknown(place: SilverPlace, name: str, message: str = "") -> UnknownTable:
     tables = tables_in(place)
     gone = ". `sluice doctor` says which tables had commits that are gone"
     known = (
@@ -195,7 +196,7 @@ def _unknown(place: SilverPlace, name: str) -> UnknownTable:
         f"{gone}"
     )
     return UnknownTable(
-        f"No table {name!r} in {place.silver_url}{did_you_mean(name, tables)}",
+        message or f"No table {name!r} in {place.silver_url}{did_you_mean(name, tables)}",
         table=name,
         tables=tables,
         next_step=known,

@@ -597,9 +597,20 @@ def test_no_other_stack_is_read_where_the_name_of_one_is_empty(name, monkeypatch
         Silver.of_stack(name)
 
 
-def test_what_is_no_text_is_no_table_and_no_statement(silver):
-    with pytest.raises(UnknownTable, match="'None'"):
-        Silver(silver).snapshot(None)
+@pytest.mark.parametrize("name", [None, 5, b"moma.works", ("moma", "works")], ids=repr)
+def test_what_is_no_text_is_no_table(silver, name):
+    tables = Silver(silver)
+    moment = "20260501101500000"
+    for read in (tables.schema, tables.commits, tables.earliest, tables.snapshot, tables.changes):
+        with pytest.raises(UnknownTable, match="^A table's name is text, not ") as found:
+            read(name)
+        assert repr(name) in found.value.message and "moma.works" in found.value.next_step
+    for read in (tables.as_of, tables.differences):
+        with pytest.raises(UnknownTable, match="^A table's name is text, not "):
+            read(name, moment)
+
+
+def test_what_is_no_text_is_no_statement(silver):
     with pytest.raises(InvalidQuery, match="not None"), Silver(silver).query(None):
         pass
 
