@@ -61,6 +61,27 @@ class InvalidCursor(UsageError):
     next_step = "Pass `next` of a page as it is, or leave `cursor` out to begin again"
 
 
+class InvalidParameters(UsageError):
+    """A request to `sluice serve` with a parameter that doesn't exist, is missing, or has a value of another form."""
+
+    code = "invalid_request"
+    next_step = "/openapi.json lists the parameters"
+
+
+class UnknownPath(UsageError):
+    """A path that `sluice serve` doesn't have."""
+
+    code = "unknown_path"
+    next_step = "/openapi.json lists the paths"
+
+
+class ReadOnly(UsageError):
+    """A request to `sluice serve` with another method than GET."""
+
+    code = "read_only"
+    next_step = "Ask with GET: the server only reads"
+
+
 class NoRow(CommandFailed):
     """No row has this key; facts: `table`, `key`."""
 
@@ -87,6 +108,13 @@ class ServerBusy(CommandFailed):
     code = "server_busy"
     retriable = True
     next_step = "Ask again later, or start the server with a higher --at-once"
+
+
+class Unexpected(CommandFailed):
+    """An error that `sluice serve` has no code for: a defect, or a machine without memory or disk."""
+
+    code = "unexpected"
+    next_step = "The server's log on stderr has the error; `sluice doctor` checks the stack's parts"
 
 
 class NotRetained(CommandFailed):

@@ -15,12 +15,16 @@ from starlette.exceptions import HTTPException
 
 from sluice.errors import NoTarget, SluiceError, UsageError
 from sluice_read.errors import (
+    InvalidParameters,
     NoCommit,
     NoRow,
     NotRetained,
     PageTooLarge,
+    ReadOnly,
     ServerBusy,
     TookTooLong,
+    Unexpected,
+    UnknownPath,
     UnknownTable,
     UnsettledMoment,
 )
@@ -28,6 +32,8 @@ from sluice_read.silver import aws_call_failed
 
 MEDIA_TYPE = "application/problem+json"
 _STATUS: dict[type[SluiceError], HTTPStatus] = {
+    UnknownPath: HTTPStatus.NOT_FOUND,
+    ReadOnly: HTTPStatus.METHOD_NOT_ALLOWED,
     UnknownTable: HTTPStatus.NOT_FOUND,
     NoCommit: HTTPStatus.NOT_FOUND,
     NoRow: HTTPStatus.NOT_FOUND,
@@ -81,14 +87,13 @@ def answer_problems(app: FastAPI) -> None:
         assert isinstance(error, RequestValidationError)
         mistakes = [{"parameter": ".".join(map(str, one["loc"][1:])), "mistake": one["msg"]} for one in error.errors()]
         detail = "; ".join(f"{one['parameter']}: {one['mistake']}" for one in mistakes)
-        return answered(
-            _problem("invalid_request", HTTPStatus.BAD_REQUEST, detail, "/openapi.json lists the parameters", {})
-        )
+        return answered(problem_of(InvalidParameters(detail)))
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        status = HTTPStatus(error.status_code)
-        return answered(_problem("http", status, str(error.detail), "/openapi.json lists the paths", {}))
+        kinds = {HTTPStatus.NOT_FOUND: UnknownPath, HTTPStatus.METHOD_NOT_ALLOWED: ReadOnly}
+        kind = kinds.get(HTTPStatus(error.status_code), InvalidParameters)
+        return answered(problem_of(kind(str(error.detail))))
 
     async def failed(request: Request, error: Exception) -> Response:
         assert isinstance(error, (BotoCoreError, ClientError))
@@ -100,9 +105,7 @@ def answer_problems(app: FastAPI) -> None:
 
     async def unexpected(request: Request, error: Exception) -> Response:
         _log.error("%s failed", request.url.path, exc_info=error)
-        step = "The server's log on stderr has the error; `sluice doctor` checks the stack's parts"
-        detail = f"Unexpected: {type(error).__name__}"
-        return answered(_problem("unexpected", HTTPStatus.INTERNAL_SERVER_ERROR, detail, step, {}))
+        return answered(problem_of(Unexpected(f"Unexpected: {type(error).__name__}")))
 
     app.add_exception_handler(SluiceError, expected)
     app.add_exception_handler(RequestValidationError, invalid)

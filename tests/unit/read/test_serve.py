@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError
@@ -164,12 +165,23 @@ def test_an_invalid_request_says_what_is_wrong(client, query, status, code):
     "name", ["moma.nothing", "..crm.user", "moma.works%00", "..%2fcrm.user", "moma.'; drop table x"]
 )
 def test_an_unknown_table_is_not_found(client, name):
-    assert problem(client.get(f"/tables/{name}/rows"), 404)["code"] in ("unknown_table", "http")
+    assert problem(client.get(f"/tables/{name}/rows"), 404)["code"] in ("unknown_table", "unknown_path")
+
+
+def test_every_code_of_the_server_is_on_the_page_of_errors(client, monkeypatch):
+    client = TestClient(client.app, raise_server_exceptions=False)
+    found = [client.get("/"), client.post("/tables"), client.get(WORKS, params={"limit": "abc"})]
+    monkeypatch.setattr(served, "tables_in", lambda place: 1 / 0)
+    found.append(client.get("/tables"))
+    codes = [answer.json()["code"] for answer in found]
+    assert codes == ["unknown_path", "read_only", "invalid_request", "unexpected"]
+    page = (Path(__file__).resolve().parents[3] / "docs" / "errors.md").read_text(encoding="utf-8")
+    assert [code for code in codes if f"`{code}`" not in page] == []
 
 
 def test_nothing_can_be_written(client):
     for method in ("POST", "PUT", "PATCH", "DELETE"):
-        assert problem(client.request(method, WORKS), 405)["code"] == "http"
+        assert problem(client.request(method, WORKS), 405)["code"] == "read_only"
     assert all(set(path) == {"get"} for path in client.get("/openapi.json").json()["paths"].values())
 
 
