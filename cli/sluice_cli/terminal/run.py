@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import shlex
@@ -14,6 +15,8 @@ from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from botocore.exceptions import (
     BotoCoreError,
@@ -285,18 +288,29 @@ def _has_folder() -> bool:
 def installation_of(part: str) -> str:
     """The command that adds an extra to this interpreter's packages.
 
-    By its name pip finds the distribution that is installed, without the index, where it is not published.
+    It names what was installed: the clone or the wheel. Where that is gone, pip finds by the name what is installed.
     """
     from importlib import metadata
 
+    editable = False
     try:
-        metadata.distribution(DISTRIBUTION)
-        whole = DISTRIBUTION
+        whole, editable = _installed_from(metadata.distribution(DISTRIBUTION).read_text("direct_url.json"))
     except metadata.PackageNotFoundError:
         from sluice_deploy.release import source_root
 
         whole = str(source_root())
-    return shlex.join([sys.executable, "-m", "pip", "install", f"{whole}[{part}]"])
+    options = ["--editable"] if editable else []
+    return shlex.join([sys.executable, "-m", "pip", "install", *options, f"{whole}[{part}]"])
+
+
+def _installed_from(direct_url: str | None) -> tuple[str, bool]:
+    """The clone or wheel that pip's record of an installation names, if it is there, and whether it is editable."""
+    record = json.loads(direct_url or "{}")
+    address = urlsplit(record.get("url", ""))
+    path = url2pathname(address.path) if address.scheme == "file" else ""
+    if not path or not Path(path).exists():
+        return DISTRIBUTION, False
+    return path, bool(record.get("dir_info", {}).get("editable"))
 
 
 def unanswered(error: Exception) -> str:

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError
+from types import SimpleNamespace
 
 import pytest
 import typer.main
@@ -398,7 +399,27 @@ def test_a_missing_extra_is_named_with_its_installation(monkeypatch, capsys, tmp
     monkeypatch.delitem(sys.modules, "sluice_read.sql", raising=False)
     monkeypatch.setenv("SLUICE_HOME", str(tmp_path))
     assert run(["query", "select 1"]) == 1
-    assert f"{sys.executable} -m pip install 'sluice-lakehouse[read]'" in capsys.readouterr().err
+    assert installation_of("read") in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("record", "named"),
+    [
+        ('{"dir_info": {"editable": true}, "url": "file://CLONE"}', ["--editable", "CLONE[read]"]),
+        ('{"dir_info": {}, "url": "file://CLONE"}', ["CLONE[read]"]),
+        ('{"archive_info": {}, "url": "file://CLONE/dist/a%20b.whl"}', ["CLONE/dist/a b.whl[read]"]),
+        ('{"dir_info": {}, "url": "file://CLONE/gone"}', ["sluice-lakehouse[read]"]),
+        ('{"vcs_info": {}, "url": "https://example.com/sluice.git"}', ["sluice-lakehouse[read]"]),
+        (None, ["sluice-lakehouse[read]"]),
+    ],
+)
+def test_an_extra_comes_from_what_was_installed(record, named, monkeypatch, tmp_path):
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist" / "a b.whl").touch()
+    text = record and record.replace("CLONE", str(tmp_path))
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: SimpleNamespace(read_text=lambda file: text))
+    words = [sys.executable, "-m", "pip", "install", *(word.replace("CLONE", str(tmp_path)) for word in named)]
+    assert shlex.split(installation_of("read")) == words
 
 
 def test_where_nothing_is_installed_an_extra_comes_from_the_sources(monkeypatch):

@@ -10,6 +10,7 @@ from silver_tables import SILVER_FOLDER, SilverFolder
 
 from sluice_cli.main import run
 from sluice_cli.tables import serve
+from sluice_cli.terminal.run import installation_of
 
 
 @pytest.fixture
@@ -85,4 +86,4 @@ def test_a_missing_server_names_the_extra_that_brings_it(monkeypatch, capsys):
     assert run(["serve"]) == 1
     error, step = capsys.readouterr().err.splitlines()
     assert error == "error: This needs uvicorn, of the extra `serve`"
-    assert step.endswith(" -m pip install 'sluice-lakehouse[serve]'")
+    assert step == f"next step: Install it: {installation_of('serve')}"

@@ -21,6 +21,7 @@ from sluice_aws.failures import NO_STACK
 from sluice_cli.local import commands
 from sluice_cli.local.commands import next_step
 from sluice_cli.main import run
+from sluice_cli.terminal.run import installation_of
 from sluice_local.emulators.ministack_program import ASKED, COMPLETE
 from sluice_local.home import Description, Home, chosen_home
 from sluice_local.stack import stack
@@ -295,9 +296,7 @@ def test_a_missing_extra_is_named_before_anything_starts(verb, nothing_starts, t
     monkeypatch.setitem(sys.modules, "ministack", None)
     assert run(verb) == 1
     error, hint = capsys.readouterr().err.splitlines()
-    assert error == "error: This needs ministack, of the extra `local`" and hint.endswith(
-        " -m pip install 'sluice-lakehouse[local]'"
-    )
+    assert error == "error: This needs ministack, of the extra `local`" and hint.endswith(installation_of("local"))
     assert not (tmp_path / "home").exists()
 
 
