@@ -89,7 +89,7 @@ def in_a_terminal(monkeypatch: Any, answer: bool) -> list[str]:
     asked: list[str] = []
 
     def confirm(question: str) -> bool:
-        asked.append(question)
+        asked.append(" ".join(question.split()))  # without its breaks
         return answer
 
     monkeypatch.setattr("typer.confirm", confirm)

@@ -280,13 +280,15 @@ class Quarantine:
 
 
 def described(records: Sequence[ObjectRecord]) -> str:
-    """The number of entries, by kind and by table: `3 entries (2 object, 1 rows) of crm.user and 1 other table`."""
+    """The number of entries, by kind and by table: `3 entries (2 objects, rows of 1 object) of crm.user`."""
     kinds = Counter(map(kind, records))
+    words = {OBJECT: "{}", ROWS: "rows of {}", PARKED: "{} parked"}
+    parts = ", ".join(words[name].format(counted(kinds[name], "object")) for name in sorted(kinds))
     tables = sorted({record.table or record.topic or "no table" for record in records})
     named = ", ".join(tables[:TABLES_NAMED])
     more = f" and {len(tables) - TABLES_NAMED:,} more" if len(tables) > TABLES_NAMED else ""
     number = "1 entry" if len(records) == 1 else f"{len(records):,} entries"
-    return f"{number} ({', '.join(f'{kinds[name]:,} {name}' for name in sorted(kinds))}) of {named}{more}"
+    return f"{number} ({parts}) of {named}{more}"
 
 
 def codes(record: ObjectRecord) -> tuple[str, ...]:

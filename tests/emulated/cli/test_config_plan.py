@@ -43,7 +43,7 @@ def terminal(monkeypatch):
     answers = {"say": False}
 
     def confirm(question):
-        questions.append(question)
+        questions.append(" ".join(question.split()))  # without its breaks
         return answers["say"]
 
     monkeypatch.setattr("sluice_cli.terminal.interaction.sys.stdin", type("Terminal", (), {"isatty": lambda self: 1})())

@@ -360,7 +360,7 @@ def test_a_discard_says_whose_changes_will_be_missing(configured, good_again, mo
     if others:
         missing = "The changes of 1 will be missing from the tables; newer versions of the others are merged."
     assert asked == [
-        f"Discard {1 + others} entr{'ies' if others else 'y'} ({1 + others} object) of crm.user? {missing}"
+        f"Discard {1 + others} entr{'ies' if others else 'y'} ({1 + others} object{'s' * others}) of crm.user? {missing}"
     ]
 
 
@@ -835,7 +835,7 @@ def test_a_discard_in_a_terminal_says_what_goes_and_asks_once(configured, monkey
     bad = [configured.admit(put(configured, n), items.QUARANTINED, code="not_avro", reason="no") for n in range(2)]
     asked = in_a_terminal(monkeypatch, answer)
     assert run(["quarantine", "discard", "--all"]) == (0 if answer else 1)
-    assert asked == ["Discard 2 entries (2 object) of crm.user? Their changes will be missing from the tables."]
+    assert asked == ["Discard 2 entries (2 objects) of crm.user? Their changes will be missing from the tables."]
     states = {record.state for record in configured.ledger.objects.get(bad).values()}
     assert states == ({items.IGNORED} if answer else {items.QUARANTINED})
     assert run(["quarantine", "discard", "--all", "--yes"]) == (1 if answer else 0) and len(asked) == 1
