@@ -34,9 +34,10 @@ def _renamed(format: str) -> str:
 _UNPACKED = f"Compress no Avro or Parquet file as a whole, and JSON and CSV with gzip only: unpack it and {_REPLACED}"
 _ANSWER = "Look at what wrote the object: a saved answer of a web server is no data. Run `sluice quarantine discard`"
 _WRITABLE = "Let the connector write Avro, JSON, Parquet or CSV"
+_PARQUET = OtherFormat("Parquet", _renamed("parquet"))
 _BEGINNINGS = (
     (rb"Obj\x01", OtherFormat("an Avro container", _renamed("avro"))),
-    (rb"PAR[1E]", OtherFormat("Parquet", _renamed("parquet"))),
+    (rb"PAR1([\x00-\x08\x0e-\x1f]|\Z)", _PARQUET),  # a header of Thrift follows
     (rb"\x1f\x8b", OtherFormat("gzip", _UNPACKED)),
     (rb"PK\x03\x04", OtherFormat("a zip archive", _UNPACKED)),
     (rb"\x28\xb5\x2f\xfd", OtherFormat("zstd", _UNPACKED)),
@@ -45,6 +46,7 @@ _BEGINNINGS = (
     (rb"(\xef\xbb\xbf)?\s*<\?xml", OtherFormat("XML", _ANSWER)),
 )
 _BEGINNINGS_OF_CSV_TOO = (  # as a name or a value of its first row
+    (rb"PAR[1E]", _PARQUET),
     (rb"ORC", OtherFormat("ORC", _WRITABLE)),
     (rb'(\xef\xbb\xbf)?\s*\{\s*["}]', OtherFormat("JSON", _renamed("json"))),
     (

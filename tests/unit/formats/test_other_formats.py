@@ -96,6 +96,16 @@ def test_a_parquet_file_without_its_end_is_uploaded_again() -> None:
     assert "Upload the object again" in error.next_step
 
 
-@pytest.mark.parametrize("first_row", [b"ORCHESTRA,CITY\n1,2\n", b'{"a"},b\n1,2\n', b"[id],[name]\n1,2\n"])
+@pytest.mark.parametrize(
+    "first_row",
+    [
+        b"ORCHESTRA,CITY\n1,2\n",
+        b"PARENT_ID,NAME\n1,2\n",
+        b"PAR1,PAR2\n1,2\n",
+        b"PAR1\n1\n",
+        b'{"a"},b\n1,2\n',
+        b"[id],[name]\n1,2\n",
+    ],
+)
 def test_a_first_row_of_csv_may_begin_like_text_of_another_format(first_row: bytes) -> None:
     check_head(first_row)
