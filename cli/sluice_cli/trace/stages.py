@@ -425,7 +425,10 @@ def reason_now(record: ObjectRecord) -> str | None:
     reason = record.reason
     if reason is not None and record.rule == DISCARDED:
         for step in (error.next_step for error in known_errors() if error.code == record.code and error.next_step):
-            before, _, after = reason.partition(f" {step}")
+            # The step of one error may name more, as a limit does, and then only begins as that of its class.
+            before, found, after = reason.partition(f" {step}")
+            if not found or after and not after.startswith(";"):
+                before, after = reason.partition(f". {step.partition(',')[0]}")[0], ""
             reason = f"{before.removesuffix('.')}{after}"
     if reason is not None:
         reason = retry_of_table(reason, record.table)

@@ -9,6 +9,7 @@ import pytest
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import Outcome, RowErrorCount, Stage, in_words
+from sluice.errors import ExpansionLimit, SchemaTooComplex
 from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.terminal.output import marked_up, shortened, visible
@@ -241,6 +242,25 @@ def test_a_discarded_object_gets_no_advice_to_discard_it():
     trace = trace_of(replace(FACTS, record=replace(record, state="ignored", rule="discarded")))
     assert trace.reason == "A block is cut (cause: EOFError)"
     assert "quarantine discard" not in json.dumps(describe_trace(trace))
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (
+            SchemaTooComplex.beyond("schema_depth", 32, "The schema nests types too deep", limit=3),
+            "The schema nests types too deep (limit: 3)",
+        ),
+        (
+            ExpansionLimit.beyond("block_bytes", "A row takes more than 5 bytes", limit=5),
+            "A row takes more than 5 bytes",
+        ),
+    ],
+    ids=["schema", "expansion"],
+)
+def test_of_a_discarded_object_no_part_of_a_step_is_left_that_names_a_limit(error, shown):
+    record = replace(RECORD, state="ignored", rule="discarded", code=error.code, reason=in_words(error))
+    assert trace_of(replace(FACTS, record=record)).reason == shown
 
 
 LONG = "The Avro container can't be read: a block is cut, and its rows are lost; cause: EOFError(expected 4,096 bytes)"
