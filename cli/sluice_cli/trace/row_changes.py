@@ -373,7 +373,10 @@ def _raw(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     if set(value) == {"base64"}:
-        return base64.b64decode(value["base64"])
+        try:
+            return base64.b64decode(value["base64"])
+        except (ValueError, TypeError):  # of a source whose own field has this name
+            return value
     return {name: _raw(item) for name, item in value.items()}
 
 

@@ -10,7 +10,7 @@ from sluice.batch.manifest import ManifestObject
 from sluice.config.table import TableConfig
 from sluice.schema import columns as kinds
 from sluice.schema.union import plain_column
-from sluice_cli.trace.row_changes import changes_in, keyed_changes, stored_value
+from sluice_cli.trace.row_changes import changes_in, has_key, keyed_changes, stored_value
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,11 @@ def test_a_time_in_a_key_is_found_by_the_tables_text_and_the_sources(name: str, 
     config = TableConfig("db.t", "db", "t", "x", ("at",))
     assert len(changes_in(body, item, config, [asked]).changes) == 1
     assert not changes_in(body, item, config, ["no time"]).changes
+
+
+@pytest.mark.parametrize("value", [5, "a", None], ids=str)
+def test_a_key_whose_field_is_called_base64_is_no_other_key(value: object) -> None:
+    assert not has_key({"id": {"base64": value}}, (), ("id",), ("7",))
 
 
 DECIMALS = b'{"id": 1, "n": 1.5}\n'
