@@ -169,8 +169,8 @@ class Tracker:
         """Keys that the ledger and the newest batches name: their objects may be deleted from bronze."""
         for record in islice(self._ledger.objects.in_state(QUARANTINED), RECORDS_AT_MOST):
             yield record.id.key
-        for batch in self._past.newest(at_most=BATCHES_AT_MOST):
-            yield from (item.key for part in batch.manifest.tables.values() for item in part.objects)
+        for manifest in self._past.newest_manifests(BATCHES_AT_MOST):
+            yield from (item.key for part in manifest.tables.values() for item in part.objects)
 
     def facts(self, identity: ObjectId, record: ObjectRecord | None) -> TraceFacts:
         """Read the records of one version, in at most seven calls.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from sluice.batch.manifest import Manifest
@@ -105,13 +106,9 @@ class PastBatches:
         With `table`, only its part of batches that have one is read. `since` (epoch ms) leaves out older batches,
         `until` younger ones, and `at_most` limits the manifests that are read.
         """
-        # S3 stores whole seconds; within a second, the time in the manifest decides.
-        found = sorted(
-            self._objects.documents(self._silver, MANIFESTS), key=lambda entry: (entry.put_at, entry.key), reverse=True
-        )
         between = (
             entry
-            for entry in found
+            for entry in self._newest_first()
             if (since is None or entry.put_at >= since - 1_000) and (until is None or entry.put_at <= until)
         )
         asked = list(self._manifests(between))
@@ -121,6 +118,18 @@ class PastBatches:
             self._kept = {key: self._kept[key] for key in keys if key in self._kept}
         for chunk in self._read(keys, table):
             yield from sorted(chunk, key=lambda batch: (batch.manifest.created_at, batch.manifest.batch), reverse=True)
+
+    def newest_manifests(self, at_most: int) -> Iterator[Manifest]:
+        """Read the newest manifests alone, without outcomes, in about the order of their claims."""
+        keys = [entry.key for entry in islice(self._manifests(self._newest_first()), at_most)]
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="manifests") as pool:
+            for start in range(0, len(keys), AT_ONCE):
+                yield from filter(None, pool.map(self._manifest, keys[start : start + AT_ONCE]))
+
+    def _newest_first(self) -> list[ListedDocument]:
+        """What is listed as manifests. S3 stores whole seconds; within a second, the time in the manifest decides."""
+        listed = self._objects.documents(self._silver, MANIFESTS)
+        return sorted(listed, key=lambda entry: (entry.put_at, entry.key), reverse=True)
 
     def listed(self, after: str = "") -> Iterator[ListedDocument]:
         """List the manifests of all lanes in the order of their keys; with `after`, those behind that key."""

@@ -20,6 +20,7 @@ from sluice.ledger.records import AdmittedObject, Decision
 from sluice.silver_keys import manifest_key, outcome_key
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.objects import Objects, VersionPage
+from sluice_aws.s3.past_batches import PastBatches
 from sluice_cli.main import run
 from sluice_cli.terminal.output import LINE_INDENT, path_shortened
 from sluice_cli.trace import row, row_life
@@ -352,6 +353,14 @@ def test_the_trace_shows_that_an_object_was_deleted_or_quarantined(traced, capsy
     assert (found["bad.json"]["state"], found["bad.json"]["claims"][0]["code"]) == ("quarantined", "corrupt_object")
     for part, key in (("gone", "gone.json"), ("one.json", "gone.json")):
         assert run(["trace", part]) == 0 and capsys.readouterr().out.splitlines()[0] == key
+
+
+def test_the_search_for_a_key_that_bronze_lacks_reads_no_outcome(traced, capsys, monkeypatch):
+    traced.merged(traced.put("one.json", (1, "c", 1, "x", "a")), read=1)
+    asked = []
+    monkeypatch.setattr(PastBatches, "outcome", lambda self, batch, table: asked.append(batch))
+    assert run(["trace", "zzz"]) == 2 and "has the key 'zzz'" in capsys.readouterr().err
+    assert not asked
 
 
 def test_the_trace_of_an_object_in_a_paused_lane_says_so(traced, capsys):
