@@ -55,7 +55,7 @@ class RunLog:
         )
 
 
-_frames = re.compile(r"\n\s+at .*|\n\s*\.\.\. \d+ more|\nDriver stacktrace:")
+_frames = re.compile(r"\n[ \t]+at .*|\n[ \t]*\.\.\. \d+ more|\nDriver stacktrace:")
 _calling = re.compile(r"\AAn error occurred while calling \S+\n: ")  # of Py4J
 
 

@@ -174,7 +174,7 @@ def push(
                 "changed": changed,
                 "unparked": unparked.objects,
                 "moved": moved,
-                "tried_again": list(again),
+                "backoff_ended": list(again),
                 "woken": sorted(lanes),
                 "warnings": list(warnings),
                 "plan": found.to_dict(),
@@ -187,7 +187,7 @@ def push(
         if moved:
             print_line(f"{counted(moved, 'pending object')} moved to another table or lane")
         if again:
-            print_line(f"Tried again at once after failures: {', '.join(again)}")
+            print_line(f"Back-off ended: {', '.join(again)}")
         resting = [lane for lane in sorted(lanes) if opened.ledger.lanes.get(lane).state == PAUSED]
         if woken := sorted(lanes.difference(resting)):
             print_line(f"Woken: {', '.join(woken)}")

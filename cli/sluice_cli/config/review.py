@@ -247,7 +247,7 @@ def absent_secrets(target: Target, before: Configuration | None, configuration: 
         if not exists(target.client("secretsmanager"), name):
             make = f"secretsmanager create-secret --name {shlex.quote(name)} --secret-string"
             yield (
-                f"columns: there is no secret {name}: objects of {', '.join(tables)} wait until there is one: "
+                f"columns: there is no secret {name}, and objects of {', '.join(tables)} wait until there is one: "
                 f'`{aws_command(target)} {make} "$(openssl rand -hex 32)"`'
             )
 

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -111,6 +112,8 @@ def text_of_stdin() -> str:
     if sys.stdin.isatty():
         say("Reading a tables.yaml from the terminal until Ctrl-D")
     try:
+        if isinstance(sys.stdin, TextIOWrapper):
+            sys.stdin.reconfigure(encoding="utf-8")  # as of a file, whatever the locale is
         return sys.stdin.read(MAX_BYTES + 1)
     except UnicodeDecodeError as error:
         raise no_tables_file(FilePath("stdin"), error) from error

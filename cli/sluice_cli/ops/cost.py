@@ -315,7 +315,7 @@ def _ended(target: Target) -> Iterator[RunCost]:
         yield replace(one, state=str(known.get("state") or one.state))
     if target.kind == LOCAL:  # where `sluice local down --keep` ends the list of job runs, and keeps the ledger
         for item in history.runs():
-            began, ended = item.get("started_at") or item.get("requested_at"), item.get("ended_at")
+            began, ended = item.get("started_at"), item.get("ended_at")
             if item["run"] not in listed and began and ended:
                 bill = smallest_run_bill((ended - began) / 1000)
                 yield RunCost(item["run"], str(item.get("state")), **asdict(bill), estimated=True)

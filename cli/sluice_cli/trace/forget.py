@@ -178,7 +178,8 @@ def _in_table(target: Target, table: str, key: Sequence[str]) -> dict[str, int] 
     from sluice_cli.trace.row_life import stored_changes
 
     try:
-        rows, changes = stored_changes(target, table, key)
+        with stderr_console().status(f"Looking for the row in {visible(table)}"):
+            rows, changes = stored_changes(target, table, key)
     except SluiceError as error:
         say(f"Whether the table has the row can't be said: {error.message}")
         return None

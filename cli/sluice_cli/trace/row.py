@@ -301,7 +301,10 @@ def _say_sources(document: Mapping[str, Any]) -> None:
     listed = shown(["quarantine", "list", "--table", document["table"]])
     if document["set_aside_with_unknown_key"]:
         records = counted(document["set_aside_with_unknown_key"], "record")
-        say(f"{records} of this table in quarantine could not be decoded, so no key is known: {listed} lists them")
+        say(
+            f"{records} of this table in quarantine have no known key, since they could not be decoded or only their "
+            f"beginning is kept: {listed} lists them"
+        )
     if document["set_aside"]:
         say(f"Records in quarantine are not in the table: {listed} says what to do")
     elif not changes:

@@ -111,7 +111,8 @@ class Tracker:
         if versions:
             return Named(text, versions)
         searched = self._keys_with(text)
-        if not searched.keys:
+        step = None if searched.keys else self._step_of_no_key(text)
+        if not searched.keys and step is None:
             searched = replace(searched, **_closest(text, self._known_keys()))
         if len(searched.keys) == 1 and searched.whole:
             return Named(searched.keys[0], self.versions(searched.keys[0]))
@@ -121,7 +122,7 @@ class Tracker:
         meant = did_you_mean(text.rpartition("/")[2], map(visible, searched.names))
         raise UsageError(
             f"Neither the ledger nor bronze has the key {text!r}{meant}",
-            next_step=self._step_of_no_key(text) or _next_step(found),
+            next_step=step or _next_step(found),
         )
 
     def _step_of_no_key(self, text: str) -> str | None:

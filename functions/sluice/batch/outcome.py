@@ -14,6 +14,7 @@ from sluice.objects import ObjectId
 
 COMMITTED, QUARANTINED = "committed", "quarantined"
 LONGEST_REASON, LONGEST_FACTS = 2_000, 400
+_PLACES = frozenset({"record", "row", "at"})  # facts that a number in the message may equal by chance
 
 
 def in_words(error: SluiceError, leave_out: Collection[str] = ()) -> str:
@@ -21,10 +22,14 @@ def in_words(error: SluiceError, leave_out: Collection[str] = ()) -> str:
     facts = "; ".join(
         f"{name}: {', '.join(map(str, fact)) if isinstance(fact, (list, tuple)) else fact}"
         for name, fact in sorted(error.facts.items())
-        if name not in leave_out and not _names(error.message, fact)
+        if name not in leave_out and _says_something(fact) and (name in _PLACES or not _names(error.message, fact))
     )
     message = f"{error.message.rstrip('.')} ({facts[:LONGEST_FACTS]})" if facts else error.message
     return str(SluiceError(message, next_step=error.next_step))
+
+
+def _says_something(fact: Any) -> bool:
+    return fact is not None and fact is not False and fact != ""
 
 
 def _names(message: str, fact: Any) -> bool:

@@ -196,7 +196,11 @@ ALLOWED: Mapping[str, str] = {
 # What Hudi reads the value of an option with this end as. It reads all others as text.
 _KINDS = (
     (re.compile(r"(?:enabled?|caching|detection|split|record_key)$"), re.compile("true|false", re.I), "true or false"),
-    (re.compile(r"(?:fraction|ratio|factor|threshold)$"), re.compile(r"[0-9]+(?:\.[0-9]+)?"), "a number"),
+    (
+        re.compile(r"(?:fraction|ratio|factor|threshold)$"),
+        re.compile(r"(?:[0-9]+\.?|[0-9]*\.[0-9]+)(?:[eE][-+]?[0-9]+)?"),
+        "a number",
+    ),
     (
         re.compile(r"(?:size|limit|parallelism|count|rate|estimate|bytes|numbers|mem|memory|_ms)$"),
         re.compile("-?[0-9]{1,18}"),

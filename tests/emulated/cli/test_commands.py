@@ -417,7 +417,7 @@ def test_config_push_makes_parked_objects_pending_and_starts_their_lane(stack, t
         "changed": True,
         "unparked": 1,
         "moved": 0,
-        "tried_again": [],
+        "backoff_ended": [],
         "woken": ["side"],
         "warnings": [
             "topic crm.public.user: no object waits for it, and 1 object of 1 topic waits without a table: elsewhere"
@@ -467,7 +467,7 @@ def test_a_push_that_changes_a_failed_table_has_it_tried_again_at_once(stack, ta
     stack.ledger.tables.record_error("crm.user", "no", NOW + 10**12)
     capsys.readouterr()
     assert run(["config", "push", tables(text)]) == 0
-    assert ("Tried again at once after failures: crm.user\n" in capsys.readouterr().out) is again
+    assert ("Back-off ended: crm.user\n" in capsys.readouterr().out) is again
     assert (stack.ledger.tables.get("crm.user").backoff_until is None) is again
 
 

@@ -541,7 +541,7 @@ def test_the_value_that_the_data_has_is_restored_without_a_rebuild(stack, push, 
 
 @pytest.mark.parametrize(("verb", "code"), [("check", 0), ("plan", 3), ("push", 0)])
 def test_a_dash_stands_for_stdin(stack, monkeypatch, capsys, verb, code):
-    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(TABLES.encode("utf-8"))))
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(f"# \u00e9\n{TABLES}".encode()), encoding="ascii"))
     assert run(["config", verb, "-"]) == code
     assert (in_force(stack) is not None) == (verb == "push")
     monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"tables: [")))
@@ -555,7 +555,10 @@ HASHED = TABLES.replace("crm.user}", "crm.user, columns: {hash: email, key: s/cu
 def test_a_new_hash_key_whose_secret_does_not_exist_is_warned_of(stack, push, capsys):
     assert push(HASHED, verb="plan") == 3
     said = capsys.readouterr().err
-    assert "warning: columns: there is no secret s/customers: objects of crm.user wait until there is one: `aws" in said
+    assert (
+        "warning: columns: there is no secret s/customers, and objects of crm.user wait until there is one: `aws"
+        in said
+    )
     assert 'secretsmanager create-secret --name s/customers --secret-string "$(openssl rand -hex 32)"`' in said
     assert push(HASHED) == 0 and "no secret" in capsys.readouterr().err
     assert push(HASHED, verb="plan") == 0 and "no secret" not in capsys.readouterr().err, "it is in force"

@@ -109,7 +109,7 @@ def test_what_is_no_hudi_option_is_refused(option):
     ("option", "kind", "fit", "unfit"),
     [
         ("hoodie.parquet.max.file.size", "a whole number", "125829120", ("big", "1.5", "120MB", "")),
-        ("hoodie.memory.merge.fraction", "a number", "0.6", ("half", "60%")),
+        ("hoodie.memory.merge.fraction", "a number", "0.6", ("half", "60%", ".", "")),
         ("hoodie.parquet.dictionary.enabled", "true or false", "true", ("yes", "1")),
     ],
 )
