@@ -20,9 +20,8 @@ WON, OVERTAKEN, LOST, REPEATED, TRUNCATED, IGNORED_DELETE, SUPPLIED, FORGOTTEN =
     "supplied",
     "forgotten",
 )
-_FIRST = "the first change of this row"
-_FIRST_AFTER_REBUILD = "the first change of this row since the table was rebuilt"
-_FIRST_AFTER_FORGETTING = "the first change of this row since it was forgotten"
+# Since when a change is the first one of its row.
+_EVER, _AFTER_REBUILD, _AFTER_FORGETTING = "", " since the table was rebuilt", " since it was forgotten"
 NEWEST = "newest"  # it looks like the winner, but what the table held before was not read
 
 
@@ -82,7 +81,7 @@ def story(
     table, and the row was gone when it was forgotten.
     """
     row: Row | None = None
-    floor, first, since = NEVER, _FIRST, -1
+    floor, first_since, since = NEVER, _EVER, -1
     rebuilt: int | None = None
     removed = life.forgotten.at if life.forgotten is not None else None
     chapters: list[Chapter] = []
@@ -91,10 +90,10 @@ def story(
         emptied = max((at for at in rebuilt_at if since < at <= batch.committed_at), default=None)
         if emptied is not None:
             row, floor = None, NEVER
-            rebuilt, first = (emptied, _FIRST_AFTER_REBUILD) if chapters else (None, _FIRST)
+            rebuilt, first_since = (emptied, _AFTER_REBUILD) if chapters else (None, _EVER)
         gone = removed is not None and removed < batch.committed_at
         if gone and since <= (removed or 0):
-            row, first = None, _FIRST_AFTER_FORGETTING
+            row, first_since = None, _AFTER_FORGETTING
         since = batch.committed_at
         raised = max([floor, *batch.truncates])
         known = life.knows_before(batch.instant)
@@ -114,7 +113,7 @@ def story(
             after = before
         if brought or (raised != floor and before is not None):
             judged = [
-                _judged(found, before, after, changes, raised, ignore_deletes, first)
+                _judged(found, before, after, changes, raised, ignore_deletes, first_since)
                 for found in sorted(changes, key=lambda found: found.position)
             ]
             if not from_the_start and not chapters and not known:
@@ -150,7 +149,7 @@ def _judged(
     together: Sequence[FoundChange],
     floor: str,
     ignore_deletes: bool,
-    first: str,
+    first_since: str,
 ) -> JudgedChange:
     newest = max(change.position for change in together)
     if found.position <= floor:
@@ -161,9 +160,11 @@ def _judged(
         return JudgedChange(found, IGNORED_DELETE, "the table ignores deletes; older changes still lose to it")
     if after is not None and found.position == after.position and (before is None or before.position < found.position):
         older = [change for change in together if floor < change.position < found.position]
-        written = f"{first} that was written" if older else first
-        why = written if before is None else f"newer than the stored row, {before.position}"
-        return JudgedChange(found, WON, f"{why}{f'; newer than {len(older)} more in this batch' if older else ''}")
+        if before is not None:
+            others = f"; newer than {len(older)} more in this batch" if older else ""
+            return JudgedChange(found, WON, f"newer than the stored row, {before.position}{others}")
+        why = f"the newest of {len(older) + 1} changes in the first batch with this row"
+        return JudgedChange(found, WON, f"{why if older else 'the first change of this row'}{first_since}")
     supplied = _supplied(found, before, after)
     if supplied:
         return JudgedChange(

@@ -27,7 +27,7 @@ def test_the_newest_change_of_a_batch_wins_in_any_order_of_arrival():
     chapters = story([batch("b1", 1, change("2", a=2), change("1", "c", a=1))], columns=["a"])
     assert verdicts(chapters) == [[("1", "overtaken"), ("2", "won")]]
     assert chapters[0].row.values == {"a": 2}
-    assert chapters[0].judged[1].why == "the first change of this row that was written; newer than 1 more in this batch"
+    assert chapters[0].judged[1].why == "the newest of 2 changes in the first batch with this row"
 
 
 def test_an_older_change_that_comes_late_loses_also_against_a_deletion():
