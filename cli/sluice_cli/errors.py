@@ -155,3 +155,9 @@ class NotWritten(CommandFailed):
 
     code = "not_written"
     next_step = "Give a file in a folder that exists and is writable"
+
+    @classmethod
+    def refuse_other_than(cls, file: Path) -> None:
+        """Raise where a path is a folder, a device or a pipe: a file that is moved there would take its place."""
+        if file.exists() and not file.is_file():
+            raise cls(f"{file} can't be written: it is no file", file=str(file))

@@ -163,17 +163,17 @@ def planned_copies(paths: Iterable[str], prefix: str, *, stack_folder: Path) -> 
                 continue
             if key in uploads:
                 raise UsageError(
-                    f"{uploads[key].path} and {file} would get the same key {key}",
+                    f"{visible(str(uploads[key].path))} and {visible(str(file))} would get the same key {visible(key)}",
                     next_step="Put them one after the other, or under two prefixes",
                 )
             if size > LARGEST_PUT:
                 raise UsageError(
-                    f"{file} has {human_bytes(size)}, more than one PutObject takes",
+                    f"{visible(str(file))} has {human_bytes(size)}, more than one PutObject takes",
                     next_step="Copy it with an S3 client that uploads in parts, such as `aws s3 cp`",
                 )
             if len(_utf8(file, key)) > MAX_KEY_BYTES:
                 raise UsageError(
-                    f"The key of {file} is longer than the {MAX_KEY_BYTES} bytes that S3 allows",
+                    f"The key of {visible(str(file))} is longer than the {MAX_KEY_BYTES} bytes that S3 allows",
                     next_step="Shorten the path or the prefix",
                 )
             uploads[key] = Upload(file, key, size)

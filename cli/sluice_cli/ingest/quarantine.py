@@ -268,7 +268,7 @@ def discard(
     """
     quarantine, ledger, target = _opened(stack)
     choice = Selection(tuple(names or ()), table, code, all, parked, topic)
-    records = quarantine.chosen(choice, "--table, --topic, --code, --all or --parked")
+    records = quarantine.chosen(choice, "--table, --topic, --code or --all, or --parked with one of them")
     if not records:
         _check_names(target, choice, quarantine.everything())
     elif not yes:

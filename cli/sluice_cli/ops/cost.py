@@ -90,8 +90,8 @@ class RunCost:
 
 @app.command("runs")
 def runs(
-    last: Annotated[
-        int, typer.Option("--last", metavar="N", min=1, max=500, help="Number of job runs, newest first.")
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, max=500, help="Number of job runs, newest first.")
     ] = 20,
     as_json: Json = False,
     stack: Stack = None,
@@ -104,12 +104,12 @@ def runs(
 
     Example:
 
-      sluice cost runs --last 50
+      sluice cost runs --limit 50
     """
     target = chosen_target(stack)
-    found = list(islice(_ended(target), last))
+    found = list(islice(_ended(target), limit))
     past = PastBatches(Objects(target.client("s3")), target.silver)
-    batches = list(past.newest(at_most=20 * last))
+    batches = list(past.newest(at_most=20 * limit))
     say_skipped(past.skipped)
     tables = by_table({one.run: one.usd for one in found if one.usd is not None}, batches)
     besides = besides_runs(found, batches)

@@ -84,8 +84,8 @@ class Letter:
 @app.command("list")
 def list_letters(
     queue: Queue = "",
-    last: Annotated[
-        int, typer.Option("--last", metavar="N", min=0, max=1_000, help="Messages to show per queue.")
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=0, max=1_000, help="Messages to show per queue.")
     ] = 20,
     as_json: Json = False,
     stack: Stack = None,
@@ -97,7 +97,7 @@ def list_letters(
 
     Example:
 
-      sluice dlq list notices --last 100
+      sluice dlq list notices --limit 100
     """
     target = chosen_target(stack)
     ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
@@ -105,7 +105,7 @@ def list_letters(
     for name in _chosen(queue):
         url = output_of(target, _OUTPUTS[name])
         number = _number(target, url)
-        letters = _shown(target, url, ledger, name, min(last, number)) if number else []
+        letters = _shown(target, url, ledger, name, min(limit, number)) if number else []
         found[name] = (number, letters)
     if as_json:
         print_json(

@@ -63,7 +63,7 @@ def runs(
     failed: Annotated[
         bool, typer.Option("--failed", help="Only runs that ended without releasing their lane.")
     ] = False,
-    last: Annotated[int, typer.Option("--last", metavar="N", min=1, max=1_000, help="Number of runs.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1_000, help="Number of runs.")] = 20,
     since: Annotated[
         str | None,
         typer.Option(
@@ -104,7 +104,7 @@ def runs(
         item for item in ledger.history.runs() if lane in (None, item.get("lane")) and not (failed and not died(item))
     )
     lanes = frozenset(state.lane for state in ledger.lanes.all() if lane in (None, state.lane))
-    items, nearest = under_way(wanted, lanes, begins, ends, last)
+    items, nearest = under_way(wanted, lanes, begins, ends, limit)
     if not items:
         check_lane(target, lane)
         command = ["runs", *(["--lane", lane] if lane else []), *(["--failed"] if failed else [])]
@@ -157,9 +157,9 @@ def runs(
 
 
 def under_way(
-    newest_first: Iterable[Mapping[str, Any]], lanes: frozenset[str], since: int | None, before: int | None, last: int
+    newest_first: Iterable[Mapping[str, Any]], lanes: frozenset[str], since: int | None, before: int | None, limit: int
 ) -> tuple[list[Mapping[str, Any]], Nearest]:
-    """The newest `last` runs, by their items, that were under way within [since, before) (epoch ms), and the nearest.
+    """The newest `limit` runs, by their items, that were under way within [since, before) (epoch ms), and the nearest.
 
     `lanes` are those of the runs. A lane has one run at a time, so that its runs before one that began before `since`
     are not asked for.
@@ -180,7 +180,7 @@ def under_way(
             left.discard(item.get("lane") or "")
             if not left and (found or earlier is not None):
                 break
-        if len(found) == last:
+        if len(found) == limit:
             break
     return found, Nearest(earlier, later)
 

@@ -24,7 +24,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.objects import Objects, SkippedDocument
 from sluice_aws.s3.past_batches import PastBatch, PastBatches
 from sluice_aws.stack import DEPLOYED, Target
-from sluice_cli.errors import plain_reason
+from sluice_cli.errors import NotWritten, plain_reason
 from sluice_cli.ingest.set_aside import reasons_of_rows
 from sluice_cli.status.overview import gather
 from sluice_cli.status.page import page
@@ -155,6 +155,7 @@ class PageFile:
 
         While the stack can't be read, the page shows the last look, since when and why.
         """
+        NotWritten.refuse_other_than(self._path)
         shown = self.look(epoch_ms())
         failing_since: int | None = None
         try:

@@ -23,7 +23,7 @@ from sluice_cli.ingest.parked import rule_steps
 from sluice_cli.ingest.set_aside import reasons_of_rows
 from sluice_cli.status.overview import describe_reason, describe_trouble, gather
 from sluice_cli.status.service_entries import describe_due, print_services
-from sluice_cli.terminal.durations import TimeSpan, seconds
+from sluice_cli.terminal.durations import TimeSpan, at_least
 from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.interaction import path_given
 from sluice_cli.terminal.output import (
@@ -84,7 +84,7 @@ def status(
         typer.Option(
             "--every",
             metavar="DURATION",
-            parser=seconds,
+            parser=at_least(LEAST_EVERY_S),
             help="With --watch: the pause between two pages: 30s, 5m.",
         ),
     ] = EVERY_S,
@@ -120,7 +120,7 @@ def status(
 
         page = PageFile(target, ledger, configured, html, since or PAGE_LOOKS_BACK, remembers=watch)
         if watch:
-            page.watch(max(every, LEAST_EVERY_S))
+            page.watch(every)
             return
         shown = page.look(now)
         page.write(shown)

@@ -171,6 +171,7 @@ def _write_parquet(reader: pa.RecordBatchReader, names: tuple[str, ...], file: P
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    NotWritten.refuse_other_than(file)
     part = file.with_name(f"{file.name}.part")
     schema = pa.schema(
         [item.with_name(name) for item, name in zip(reader.schema, names, strict=True)], metadata=reader.schema.metadata

@@ -123,7 +123,7 @@ class TestRuns:
         assert "run-2" in out and "no memory" in out and "run-1" not in out and "run-3" not in out
         assert run(["runs"]) == 0
         assert all(all(line.split("\t")) for line in capsys.readouterr().out.splitlines()), "no cell is empty"
-        assert run(["runs", "--lane", "main", "--last", "1", "--json"]) == 0
+        assert run(["runs", "--lane", "main", "--limit", "1", "--json"]) == 0
         assert [one["run"] for one in describe(capsys)["runs"]] == ["run-3"]
 
     @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ class TestRuns:
             "the first one after it at 2023-11-14T22:18:20Z\n"
         ) in err
         steps = [shlex.split(each)[1:] for each in re.findall("next step: `([^`]*)`", err)]
-        assert [run([*each, "--last", "1", "--json"]) for each in steps] == [0, 0]
+        assert [run([*each, "--limit", "1", "--json"]) for each in steps] == [0, 0]
         listed = [json.loads(line)["runs"][0]["run"] for line in capsys.readouterr().out.splitlines()]
         assert listed == ["run-2", "run-3"]
 

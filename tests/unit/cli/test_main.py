@@ -193,8 +193,8 @@ def test_an_unknown_choice_is_answered_with_those_that_exist(given, said, capsys
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["runs", "--last", "0"], "Invalid value for '--last': it must be at least 1"),
-        (["runs", "--last", "5000"], "Invalid value for '--last': it must be at most 1000"),
+        (["runs", "--limit", "0"], "Invalid value for '--limit': it must be at least 1"),
+        (["runs", "--limit", "5000"], "Invalid value for '--limit': it must be at most 1000"),
         (["backfill", "--rate", "x"], "Invalid value for '--rate': it must be a whole number"),
         (["dlq", "redrive", "notices", "--rate", "x"], "Invalid value for '--rate': it must be a number"),
         (["wait", "--timeout", "soon"], "soon is not a duration"),

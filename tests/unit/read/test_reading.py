@@ -3,6 +3,7 @@
 import contextlib
 import datetime as dt
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -452,6 +453,13 @@ def test_a_result_without_rows_says_so_in_a_terminal(on_silver, monkeypatch, cap
 def test_a_parquet_file_of_a_query_is_named_with_its_rows(on_silver, tmp_path, capsys):
     assert run(["query", "--parquet", str(tmp_path / "x.parquet"), "select id from moma.works where id = 5"]) == 0
     assert capsys.readouterr().err.splitlines()[-1] == f"1 row written to {tmp_path / 'x.parquet'}"
+
+
+def test_a_parquet_file_takes_the_place_of_no_pipe_or_device(on_silver, tmp_path, capsys):
+    os.mkfifo(tmp_path / "pipe")
+    assert run(["read", "--parquet", str(tmp_path / "pipe"), "moma.works"]) == 1
+    assert f"error: {tmp_path / 'pipe'} can't be written: it is no file\n" in capsys.readouterr().err
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_csv_has_a_header_and_empty_nulls(on_silver, capsys):
