@@ -49,6 +49,7 @@ BATCH_STAGES: Mapping[str, str] = {
 _BETWEEN: Mapping[tuple[str, str], tuple[str, str, str]] = {
     ("settle", "announce"): ("close", WAITING, "other tables of the batch"),
 }
+_WITHOUT_SET_ASIDE = frozenset({HISTORY_STAGE, COMMIT_STAGE, HOUSEKEEPING_STAGE})  # they know nothing of such objects
 BETWEEN = "between"
 _BETWEEN_STAGES = (BETWEEN, SPARK, "the driver, between two stages")
 
@@ -395,6 +396,7 @@ def _until_committed(claimed: int, outcome: Outcome, facts: TraceFacts) -> Itera
         return
     began, ended = outcome.stages[0].began_at, taken_over_at(outcome, facts.run or {})
     finished_by = facts.finished_by or "another run"
+    set_aside = any(error.object == facts.id.hash for error in outcome.quarantined)
     if _was_found(outcome):
         yield Stretch("merge", SPARK, claimed, began, "until the commit began: its stages were not recorded")
     elif ended is None:
@@ -406,7 +408,10 @@ def _until_committed(claimed: int, outcome: Outcome, facts: TraceFacts) -> Itera
         first, *others = same  # what a driver leaves to Spark begins its stage again
         ends_at = max(stage.ended_at for stage in (first, *others))
         kind = WAITING if name == SPARK_STAGE else SPARK
-        yield Stretch(name, kind, first.began_at, ends_at, BATCH_STAGES.get(name, ""))
+        note = BATCH_STAGES.get(name, "")
+        if set_aside and name in _WITHOUT_SET_ASIDE:
+            note = f"{note}: the batch's other objects"
+        yield Stretch(name, kind, first.began_at, ends_at, note)
     if _was_found(outcome) and ended is not None:
         note = f"its run ended before it recorded the commit, until {finished_by} found it"
         yield Stretch("take-over", WAITING, outcome.stages[-1].ended_at, outcome.committed_at, note)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
-from sluice.batch.outcome import Outcome, RowErrorCount, Stage, in_words
+from sluice.batch.outcome import ObjectError, Outcome, RowErrorCount, Stage, in_words
 from sluice.errors import ExpansionLimit, SchemaTooComplex
 from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
@@ -126,6 +126,14 @@ def test_an_object_all_of_whose_rows_were_set_aside_is_not_readable():
     assert trace_of(FACTS).readable_at == T + 12_500
     assert trace_of(replace(FACTS, outcome=HOLED)).readable_at is None
     assert trace_of(replace(FACTS, outcome=replace(HOLED, instant="20260101000000000"))).readable_at == T + 12_500
+
+
+def test_the_commit_of_a_batch_that_set_an_object_aside_is_of_its_other_objects():
+    aside = replace(FACTS, outcome=replace(OUTCOME, quarantined=(ObjectError(ID.hash, "not_avro", "no"),)))
+    notes = {span.name: span.note for span in trace_of(aside).spans}
+    assert notes["read"] == "read, decode, compare with the table"
+    assert notes["commit"] == "write files and commit: the batch's other objects"
+    assert "other objects" not in {span.name: span.note for span in trace_of(FACTS).spans}["commit"]
 
 
 def test_rows_that_were_committed_before_a_retry_stay_readable():
