@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sluice.changes.hidden_columns import colliding
@@ -29,7 +29,7 @@ from sluice.schema.avro import PLAIN, WriterSchema
 from sluice.schema.columns import DATE, ISO_DATE
 from sluice.schema.concealment import ruled, unknown_columns
 
-COLUMNS, EXPECT, DELETE_WHEN, RECORD_KEY = "columns", "expect", "delete_when", "record_key"
+COLUMNS, EXPECT, DELETE_WHEN, RECORD_KEY, TYPES = "columns", "expect", "delete_when", "record_key", "types"
 _ROWS_OF_A_KEY = 4  # plain rows of a value on average, from which on it is doubted to be a key
 _DELETED = re.compile(r"(?:^|_)(?:is_?)?deleted$|^isDeleted$", re.I)
 _IN_TIME = re.compile(r"(?:^|_)(?:ts|time|timestamp|at|date|seq|sequence|version|lsn)$|updat|modif", re.I)
@@ -91,11 +91,15 @@ def _misspelt(source: WriterSchema, writer: WriterSchema, config: TableConfig) -
     """Yield names under `types` and `raw` that are nearly a column's. Others may be of columns that are yet to come."""
     written = {name for column in source.row.columns for name in (column.name, column.written_name)}
     for setting, names, columns in (("types", config.json_types, written), ("raw", config.raw, {*writer.row.names})):
-        left = sorted(columns.difference(names))
-        for name in sorted(set(names).difference(columns)):
-            near = [each for each in left if difflib.SequenceMatcher(None, name.lower(), each.lower()).ratio() >= _NEAR]
-            if near:
-                yield f"{setting}: {name} is not a column of the objects that wait (did you mean {near[0]}?)"
+        yield from _nearly(setting, names, columns, "the objects that wait")
+
+
+def _nearly(setting: str, names: Collection[str], columns: Collection[str], of: str) -> Iterator[str]:
+    left = sorted(set(columns).difference(names))
+    for name in sorted(set(names).difference(columns)):
+        near = [each for each in left if difflib.SequenceMatcher(None, name.lower(), each.lower()).ratio() >= _NEAR]
+        if near:
+            yield f"{setting}: {name} is not a column of {of} (did you mean {near[0]}?)"
 
 
 def instants_declared(config: TableConfig) -> tuple[Misfit, ...]:
@@ -129,20 +133,26 @@ def unknown_in_table(
     """
     known = {*stored, *written, *(before.columns.named if before else ())}
     in_any_case = {name.lower() for name in known}
+    anew = named_anew(config, before)
+    types = [name for setting, name in anew if setting == TYPES and stored_name(name) not in known]
     return (
         *(_no_column(EXPECT, name, "the table", stored) for name in config.expect.absent_from(stored)),
         *(
             _no_column(setting, name, "the table", stored)
-            for setting, name in named_anew(config, before)
+            for setting, name in anew
+            if setting != TYPES
             if (name.lower() not in in_any_case if setting == COLUMNS else name not in known)
         ),
+        *map(Misfit, _nearly(TYPES, types, known, "the table")),
     )
 
 
 def named_anew(config: TableConfig, before: TableConfig | None) -> list[tuple[str, str]]:
     """Return the settings but `expect` that name columns which the rule in force doesn't, each with the column."""
-    had = {} if before is None else {COLUMNS: before.columns.named, **_named(before)}
-    now = {COLUMNS: config.columns.named, **_named(config)}
+    had, now = (
+        {} if each is None else {COLUMNS: each.columns.named, TYPES: tuple(each.json_types), **_named(each)}
+        for each in (before, config)
+    )
     return [(setting, name) for setting, names in now.items() for name in names if name not in had.get(setting, ())]
 
 

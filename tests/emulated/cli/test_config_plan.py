@@ -286,6 +286,17 @@ def test_a_column_that_a_table_with_data_lacks_needs_a_yes(stack, push, capsys, 
     assert push(text, "--yes") == 0
 
 
+@pytest.mark.parametrize(("name", "said"), [("emial", True), ("born", False), ("email", False)])
+def test_a_type_of_a_misspelt_column_of_a_table_with_data_is_warned_of(stack, push, capsys, name, said):
+    assert push(TABLES) == 0
+    stack.ledger.tables.pin("crm.user", PINNED)
+    columns = StoredColumns("crm.user", {"id": "int", "email": "string"})
+    SchemaHistory(Objects(stack.s3), "s-silver").keep_columns(columns)
+    push(TABLES.replace("crm.user}", f"crm.user, types: {{{name}: string}}}}"), verb="plan")
+    warning = f"types: {name} is not a column of the table (did you mean email?)"
+    assert (warning in capsys.readouterr().err) == said
+
+
 @pytest.mark.parametrize(("key", "meant"), [("idd", "id"), ("ID", "id")])
 def test_a_refused_setting_that_names_no_column_is_marked_too(stack, push, capsys, key, meant):
     assert push(TABLES) == 0
