@@ -45,6 +45,7 @@ from sluice_cli.terminal.output import (
     visible,
 )
 from sluice_cli.terminal.services import request_services, wait_for_services
+from sluice_cli.terminal.window import shown
 
 if TYPE_CHECKING:
     from sluice_cli.trace.row_search import Searched
@@ -125,10 +126,16 @@ def forget(
     if dry_run:
         document["found"] = _in_table(target, table, key)
     else:
+        in_no_object = not quarantined and not document["still_held_by"]["bronze"]
+        there = _in_table(target, table, key) if in_no_object or not yes else None
+        if in_no_object and there is not None and not any(there.values()):
+            if found.complete and not found.quarantined and not found.unkeyed:
+                raise CommandFailed(
+                    f"No object of {table} has this key, nor have its files: nothing was removed",
+                    next_step=f"Check the key: {shown(['row', table, *key])} says how it is compared",
+                )
+            say(f"{table} has no such row, nor have its history and quarantine: its older files may")
         if not yes:
-            there = _in_table(target, table, key)
-            if there is not None and not any(there.values()) and not quarantined:
-                say(f"{table} has no such row, nor have its history and quarantine: its older files may")
             ask(f"Remove this row of {table}? The table can't be read as of any moment before then")
         _remove(target, ledger, config, document, wait_s)
         if document["state"] == DONE:

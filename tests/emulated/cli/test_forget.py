@@ -162,6 +162,16 @@ def test_a_key_that_nothing_has_is_said_before_the_question(users, monkeypatch, 
     assert ("crm.user has no such row, nor have its history and quarantine" in said) == absent
 
 
+def test_a_key_of_no_object_and_no_file_leaves_the_older_files(users, monkeypatch, capsys):
+    users.s3.delete_object(Bucket="s-silver", Key=f"_sluice/replaced/{TABLE}/0001700000000/rebuild.json")
+    silver = SilverFolder(SILVER_FOLDER)
+    monkeypatch.setattr(row_life, "open_table", lambda place, table, span: open_table(silver, table, span=span))
+    monkeypatch.setattr(row_life, "history_folder", lambda place, table: None)
+    assert run(["forget", TABLE, "99", "--yes"]) == 1
+    assert "No object of crm.user has this key, nor have its files: nothing was removed" in capsys.readouterr().err
+    assert users.ledger.services.get("main", TABLE, FORGETTING) is None
+
+
 def test_the_receipt_says_what_was_removed_and_the_ledger_has_no_key(users, monkeypatch, capsys):
     lane_does(users, monkeypatch)
     assert run(["forget", TABLE, "7"]) == 2, "nobody to ask"
