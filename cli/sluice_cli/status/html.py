@@ -189,8 +189,11 @@ def wrong(text: str, number: int) -> Node:
 
 
 def cut(text: str) -> str:
-    """The beginning of a long text."""
-    return text if len(text) <= CHARACTERS else text[: CHARACTERS - 1] + "…"
+    """The beginning of a long text. A command in backquotes is never cut, but left out."""
+    if len(text) <= CHARACTERS:
+        return text
+    begin = text[: CHARACTERS - 1]
+    return f"{begin.rpartition('`')[0].rstrip() if begin.count('`') % 2 else begin}…"
 
 
 def age(ms: int | None) -> str:

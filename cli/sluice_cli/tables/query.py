@@ -111,7 +111,7 @@ def query(
 
       sluice query --json 'select * from crm."user" where id = 7'
 
-      sluice query --as-of 2026-05-01T10:15:00Z 'from moma.artists where id = 299'
+      sluice query --as-of 2026-05-01T10:15:00Z 'from moma.artists where artist_id = 299'
 
       sluice query --as-of 1d 'select count(*) from moma.artists'
 

@@ -182,7 +182,9 @@ def _topic(work: _Work, given: str | None) -> str | None:
     subject = _SUBJECT.search(registry or "")
     found = given or kafka or (subject[1] if subject else None) or _topic_of_path(root)
     if found is None or not TOPIC.fullmatch(found):
-        work.open.append("the topic is unknown: name it with --topic")
+        last = root.rstrip("/").rpartition("/")[2] if root and found is None else ""
+        folder = f" (the source folder ends with {last}, and topics of Debezium have dots)" if last else ""
+        work.open.append(f"the topic is unknown{folder}: name it with --topic")
         return None
     if root is not None and kafka is None and not given:
         origin = "the schema registry" if subject else "the source folder"

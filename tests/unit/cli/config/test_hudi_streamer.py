@@ -255,7 +255,7 @@ def test_what_is_open_is_commented_out_and_not_written(tmp_path, capsys):
     assert run(["config", "import", str(source), "--write", "--file", str(tmp_path / "tables.yaml")]) == 1
     assert not (tmp_path / "tables.yaml").exists()
     out, err = capsys.readouterr()
-    assert "  # - topic: ?" in out and "open: the topic is unknown" in err
+    assert "  # - topic: ?" in out and "open: the topic is unknown (the source folder ends with input, and" in err
     assert run(["config", "import", str(source), "--topic", "a.b", "--table", "a.b", "--json"]) == 0
     assert run(["config", "import", str(tmp_path / "nothing")]) == 2
 

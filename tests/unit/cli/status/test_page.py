@@ -10,6 +10,7 @@ from documented_commands import commands_in, problem
 
 from sluice_cli.status.charts import backlog_section
 from sluice_cli.status.html import (
+    CHARACTERS,
     FAILS,
     KINDS,
     NONE,
@@ -21,6 +22,7 @@ from sluice_cli.status.html import (
     breakable,
     code,
     count,
+    cut,
     head,
     joined,
     number,
@@ -377,6 +379,12 @@ addEventListener("load", () => {
 
 @pytest.mark.skipif(browser() is None, reason="no Chromium is installed")
 @pytest.mark.long
+def test_a_cut_text_has_no_part_of_a_command():
+    assert cut("short `sluice status`") == "short `sluice status`"
+    assert cut(f"{'why ' * 30}`sluice quarantine retry --code {'c' * CHARACTERS}`") == f"{('why ' * 30).rstrip()}…"
+    assert len(cut("x" * 2 * CHARACTERS)) == CHARACTERS
+
+
 def test_no_column_is_cut_on_a_phone_and_none_on_larger_screens(tmp_path):
     widths = sorted({360, 768, 1201, *(width for width, _ in SIZES.values())})
     found = measured(MEASURE, widths, tmp_path)
