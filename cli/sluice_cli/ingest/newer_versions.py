@@ -9,7 +9,7 @@ from sluice.ledger.keys import COMMITTED, PARKED, SUPERSEDED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
-from sluice_cli.ingest.set_aside import SHORT_ID
+from sluice_cli.ingest.entry import SHORT_ID
 
 THREADS = 16
 COMPARED = 3  # versions of a key whose times are asked of S3

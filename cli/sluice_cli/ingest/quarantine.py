@@ -20,21 +20,11 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
+from sluice_cli.ingest.entry import SHORT_ID, codes, describe, describe_decision, described
 from sluice_cli.ingest.newer_versions import NewerVersions, discard_advice, missing_changes, newer_versions
 from sluice_cli.ingest.parked import is_proposed, judged_now, rule_steps, waits_for_rule
 from sluice_cli.ingest.quarantine_entries import print_entry, print_groups, print_left, print_lines
-from sluice_cli.ingest.set_aside import (
-    COUNTED_AT_MOST,
-    SHORT_ID,
-    SHORTEST_ID,
-    Decided,
-    Quarantine,
-    Selection,
-    codes,
-    describe,
-    describe_decision,
-    described,
-)
+from sluice_cli.ingest.set_aside import COUNTED_AT_MOST, SHORTEST_ID, Decided, Quarantine, Selection
 from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.known_names import check_code, check_table, check_topic
 from sluice_cli.terminal.output import (

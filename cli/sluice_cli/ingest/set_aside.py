@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from string import hexdigits
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sluice.batch import row_errors
 from sluice.batch.manifest import Manifest
@@ -21,22 +20,21 @@ from sluice.ledger.keys import PARKED, PENDING, QUARANTINED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import DISCARDED, RETRIED, Decision, ObjectRecord
 from sluice.silver_keys import manifest_key, rows_key
-from sluice_aws.admission.admit import Admission
 from sluice_aws.s3.objects import Objects, SkippedDocuments
 from sluice_aws.stack import Target
+from sluice_cli.ingest.entry import codes, reason_of, retry_of_table
 from sluice_cli.ingest.parked import is_proposed, judged_now, taken
-from sluice_cli.terminal.output import counted, human_bytes, is_named
+from sluice_cli.terminal.output import counted, is_named
 from sluice_cli.terminal.run import AWS_ERRORS
-from sluice_read.moments import clock
 
-SHORT_ID, SHORTEST_ID = 12, 6  # hexadecimal digits that are shown, and the fewest that identify an entry
+if TYPE_CHECKING:
+    from sluice_aws.admission.admit import Admission  # loads all formats
+
+SHORTEST_ID = 6  # hexadecimal digits, the fewest that identify an entry
 COUNTED_AT_MOST = 10_000  # entries: a count of more says so
 REASON_BYTES = 65_536  # read of an object's rows for their reason: at least one row, of 16 KiB before it is escaped
 THREADS = 16
-TABLES_NAMED = 3  # in a question
-OBJECT, ROWS = "object", "rows"
 ReasonOfRows = Callable[[ObjectRecord, str], str | None]  # of an object's rows with a code
-_RETRY = re.compile(r"(`sluice quarantine retry --code \w+)`")
 
 
 @dataclass(frozen=True)
@@ -277,96 +275,6 @@ class Quarantine:
     @staticmethod
     def _written(record: ObjectRecord, done: bool, lane: str | None) -> Decided:
         return Decided(record, done, None if done else "another decision about it was made meanwhile", lane)
-
-
-def described(records: Sequence[ObjectRecord]) -> str:
-    """The number of entries, by kind and by table: `3 entries (2 objects, rows of 1 object) of crm.user`."""
-    kinds = Counter(map(kind, records))
-    words = {OBJECT: "{}", ROWS: "rows of {}", PARKED: "{} parked"}
-    parts = ", ".join(words[name].format(counted(kinds[name], "object")) for name in sorted(kinds))
-    tables = sorted({record.table or record.topic or "no table" for record in records})
-    named = ", ".join(tables[:TABLES_NAMED])
-    more = f" and {len(tables) - TABLES_NAMED:,} more" if len(tables) > TABLES_NAMED else ""
-    number = "1 entry" if len(records) == 1 else f"{len(records):,} entries"
-    return f"{number} ({parts}) of {named}{more}"
-
-
-def codes(record: ObjectRecord) -> tuple[str, ...]:
-    """The codes of an entry: the object's, or those of its rows. A parked object that waits for a rule has none."""
-    if record.state == PARKED:
-        return () if record.code is None else (record.code,)
-    return tuple(sorted(record.row_codes)) if record.quarantined_rows else (record.code or "unknown",)
-
-
-def reason_of(record: ObjectRecord) -> str | None:
-    """The reason, whose retry is for the entry's table."""
-    return None if record.reason is None else retry_of_table(record.reason, record.table)
-
-
-def retry_of_table(reason: str, table: str | None) -> str:
-    """A reason whose retry, which errors name by the code alone, names the table too, if there is one."""
-    return reason if table is None else _RETRY.sub(lambda found: f"{found[1]} --table {table}`", reason)
-
-
-def kind(record: ObjectRecord) -> str:
-    """The kind of an entry: rows of an object, a whole object, or a parked object."""
-    return ROWS if record.quarantined_rows else PARKED if record.state == PARKED else OBJECT
-
-
-def describe(record: ObjectRecord) -> dict[str, Any]:
-    """An entry as plain JSON values. Times are epoch ms."""
-    listed_at = int(record.listed_at) if record.listed_at else None
-    return {
-        "id": record.id.hash,
-        "kind": kind(record),
-        "bucket": record.id.bucket,
-        "key": record.id.key,
-        "version": record.id.version,
-        "bytes": record.size,
-        "table": record.table,
-        "topic": record.topic,
-        "codes": list(codes(record)),
-        "reason": reason_of(record),
-        "rows": record.quarantined_rows,
-        "rows_by_code": dict(record.row_codes),
-        "batch": record.batch,
-        "attempt": record.attempt,
-        "admitted_at": record.admitted_at,
-        **({"parked_at": listed_at} if record.state == PARKED else {"quarantined_at": listed_at}),
-    }
-
-
-def describe_decision(decision: Decision) -> dict[str, Any]:
-    """An entry of the audit trail as plain JSON values."""
-    found = asdict(decision)
-    identity = found.pop("id")
-    return {"id": decision.id.hash, **identity, **found}
-
-
-def lines_of(record: ObjectRecord) -> list[tuple[str, str]]:
-    """An entry for people: what it has, each with its name."""
-    listed = clock(int(record.listed_at)) if record.listed_at else None
-    parked = record.state == PARKED
-    by_code = ", ".join(f"{rows:,} {code}" for code, rows in sorted(record.row_codes.items()))
-    named = {
-        "id": record.id.hash,
-        "kind": kind(record),
-        "key": record.id.key,
-        "bucket": record.id.bucket,
-        "version": record.id.version,
-        "size": human_bytes(record.size),
-        "table": record.table,
-        "topic": record.topic,
-        "code": None if record.quarantined_rows else ", ".join(codes(record)),
-        "rows": by_code if record.quarantined_rows else None,
-        "reason": reason_of(record),
-        "batch": record.batch,
-        "retries": str(record.attempt) if record.attempt else None,
-        "admitted": clock(record.admitted_at),
-        "parked": listed if parked else None,
-        "quarantined": None if parked else listed,
-    }
-    return [(name, value) for name, value in named.items() if value]
 
 
 def reason_of_rows(objects: Objects, silver: str, record: ObjectRecord, code: str | None = None) -> str | None:

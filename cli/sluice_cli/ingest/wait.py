@@ -20,8 +20,9 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import LOCAL
+from sluice_cli.ingest.entry import reason_of
 from sluice_cli.ingest.parked import is_proposed, judged_now, rule_steps, waits_for_rule
-from sluice_cli.ingest.set_aside import ReasonOfRows, reason_of, reasons_of_rows
+from sluice_cli.ingest.set_aside import ReasonOfRows, reasons_of_rows
 from sluice_cli.ingest.survey import (
     END_OF_STANDSTILL,
     TABLES_SHOWN,

@@ -20,8 +20,9 @@ from sluice.ledger.keys import CLAIMED, IGNORED, PARKED, QUARANTINED, SUPERSEDED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import SAME_BYTES, ObjectRecord, PendingCount
 from sluice_cli.ingest.blocked import with_names
+from sluice_cli.ingest.entry import reason_of
 from sluice_cli.ingest.parked import is_proposed, judged_now, waits_for_rule
-from sluice_cli.ingest.set_aside import ReasonOfRows, reason_of
+from sluice_cli.ingest.set_aside import ReasonOfRows
 from sluice_cli.ingest.survey import describe_lane
 from sluice_cli.status.service_entries import due_entries, service_entries
 from sluice_cli.terminal.output import counted, human_age

@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from botocore.exceptions import (
     BotoCoreError,
@@ -305,6 +304,8 @@ def installation_of(part: str) -> str:
 
 def _installed_from(direct_url: str | None) -> tuple[str, bool]:
     """The clone or wheel that pip's record of an installation names, if it is there, and whether it is editable."""
+    from urllib.request import url2pathname  # loads what help needs none of
+
     record = json.loads(direct_url or "{}")
     address = urlsplit(record.get("url", ""))
     path = url2pathname(address.path) if address.scheme == "file" else ""

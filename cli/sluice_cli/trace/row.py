@@ -18,7 +18,7 @@ from sluice_aws.hash_keys import HashKeys
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
-from sluice_cli.ingest.set_aside import retry_of_table
+from sluice_cli.ingest.entry import retry_of_table
 from sluice_cli.terminal.known_names import known_table, say_named_values
 from sluice_cli.terminal.output import (
     Json,

@@ -27,7 +27,7 @@ from sluice_aws.hash_keys import HashKeys
 from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
 from sluice_aws.s3.past_batches import PastBatch, PastBatches
 from sluice_aws.s3.past_rebuilds import PastRebuilds
-from sluice_cli.ingest.set_aside import retry_of_table
+from sluice_cli.ingest.entry import retry_of_table
 from sluice_cli.terminal.known_names import check_key
 from sluice_cli.terminal.window import shown
 from sluice_cli.trace.row_changes import FoundChange, ObjectChanges, changes_in

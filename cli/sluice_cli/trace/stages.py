@@ -25,8 +25,8 @@ from sluice.batch.outcome import (
 from sluice.ledger.keys import CLAIMED, COMMITTED, DISCARDED, LISTED_STATES, PENDING, SUPERSEDED
 from sluice.ledger.records import RETRIED, SAME_BYTES, Decision, ObjectRecord
 from sluice.objects import ObjectId
+from sluice_cli.ingest.entry import SHORT_ID, retry_of_table
 from sluice_cli.ingest.parked import rule_step
-from sluice_cli.ingest.set_aside import SHORT_ID, retry_of_table
 from sluice_cli.terminal.known_names import known_errors
 from sluice_cli.terminal.output import counted
 
