@@ -440,8 +440,9 @@ def _store(stack: _Stack, configuration: Configuration) -> None:
 def _end_backoffs(ledger: Ledger, plan: Plan) -> tuple[str, ...]:
     """End the back-off of failed tables whose settings change, and return them: the change may be what mends them."""
     changed = {table.table for table in plan.tables if table.settings}
+    now = epoch_ms()
     failed = [
-        state.table for state in ledger.tables.all() if state.table in changed and state.backoff_until is not None
+        state.table for state in ledger.tables.all() if state.table in changed and (state.backoff_until or 0) > now
     ]
     for table in failed:
         ledger.tables.end_backoff(table)

@@ -127,8 +127,8 @@ def forget(
         document["found"] = _in_table(target, table, key)
     else:
         in_no_object = not quarantined and not document["still_held_by"]["bronze"]
-        there = _in_table(target, table, key) if in_no_object or not yes else None
-        if in_no_object and there is not None and not any(there.values()):
+        there = _in_table(target, table, key) if in_no_object else None
+        if there is not None and not any(there.values()):
             if found.complete and not found.quarantined and not found.unkeyed:
                 raise CommandFailed(
                     f"No object of {table} has this key, nor have its files: nothing was removed",

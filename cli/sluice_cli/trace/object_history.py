@@ -210,7 +210,7 @@ def totals(entries: Sequence[Entry], batches: Iterable[PastBatch]) -> dict[str, 
             aside = {error.object for _, error in _set_aside(outcome)}
             if any(item.id in shown and item.id.hash not in aside for item in batch.manifest.tables[table].objects):
                 parts[(batch.manifest.batch, table)] = outcome.counts
-                uncounted += outcome.instant is not None and "read" not in outcome.counts
+                uncounted += outcome.is_uncounted
     counts: Counter[str] = Counter()
     for part in parts.values():
         counts.update(part)

@@ -143,10 +143,15 @@ class Outcome:
     watch: Mapping[str, Any] = field(default_factory=dict, hash=False)
     columns: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
 
+    @property
+    def is_uncounted(self) -> bool:
+        """True for a commit that a later run found: nothing recorded how many changes it read."""
+        return self.instant is not None and "read" not in self.counts
+
     @classmethod
     def set_aside(cls, batch: str, table: str, objects: Iterable[ObjectId], error: SluiceError, now: int) -> Outcome:
         """The outcome of a part whose objects are quarantined without having been merged. `now` is epoch ms."""
-        errors = tuple(ObjectError(item.hash, error.code, str(error)) for item in sorted(objects))
+        errors = tuple(ObjectError.of(item.hash, error) for item in sorted(objects))
         counts = {"objects": len(errors), "quarantined_objects": len(errors)}
         return cls(batch, table, QUARANTINED, now, counts=counts, quarantined=errors, reason=error.message)
 

@@ -236,5 +236,5 @@ def counts_of(outcome: Outcome, found: Mapping[ObjectId, EndState]) -> dict[str,
         OBJECTS: ended[COMMITTED],
         OBJECTS_QUARANTINED: ended[QUARANTINED],
         "commits": int(outcome.instant is not None),
-        **({UNCOUNTED: 1} if outcome.instant is not None and "read" not in outcome.counts else {}),
+        **({UNCOUNTED: 1} if outcome.is_uncounted else {}),
     }

@@ -90,7 +90,7 @@ def misfits(sample: TopicSample, config: TableConfig) -> tuple[Misfit, ...]:
 def _misspelt(source: WriterSchema, writer: WriterSchema, config: TableConfig) -> Iterator[str]:
     """Yield names under `types` and `raw` that are nearly a column's. Others may be of columns that are yet to come."""
     written = {name for column in source.row.columns for name in (column.name, column.written_name)}
-    for setting, names, columns in (("types", config.json_types, written), ("raw", config.raw, {*writer.row.names})):
+    for setting, names, columns in ((TYPES, config.json_types, written), ("raw", config.raw, {*writer.row.names})):
         yield from _nearly(setting, names, columns, "the objects that wait")
 
 

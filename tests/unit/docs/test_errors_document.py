@@ -9,6 +9,15 @@ from tools.error_codes import PACKAGES, PAGE, errors_of, page
 SOURCES = ("cli", "functions", "local", "spark")
 
 
+def calls_of(names):
+    """Every call of a function or class by one of these names, with its file."""
+    for folder in SOURCES:
+        for file in (PAGE.parents[1] / folder).rglob("*.py"):
+            for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in names:
+                    yield file, call
+
+
 def test_the_page_is_as_the_errors_are():
     assert PAGE.read_text(encoding="utf-8") == page(), "run `make documents`"
 
@@ -23,23 +32,15 @@ def test_an_error_whose_step_the_page_leaves_to_the_message_is_raised_with_one()
     assert "UnknownTable" in unsaid
     without = [
         f"{file}:{call.lineno}"
-        for folder in SOURCES
-        for file in (PAGE.parents[1] / folder).rglob("*.py")
-        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Name)
-        and call.func.id in unsaid
-        and "next_step" not in {keyword.arg for keyword in call.keywords}
+        for file, call in calls_of(unsaid)
+        if "next_step" not in {keyword.arg for keyword in call.keywords}
     ]
     assert not without
 
 
 def test_every_error_has_a_next_step():
-    without = [error.code for package in PACKAGES for error in errors_of(package) if not error.next_step]
-    of_commands = {
-        error.code for package in PACKAGES for error in errors_of(package) if issubclass(error, CommandFailed)
-    }
-    assert set(without) <= of_commands, "what the page leaves to the message"
+    errors = [error for package in PACKAGES for error in errors_of(package)]
+    assert [each.code for each in errors if not each.next_step and not issubclass(each, CommandFailed)] == []
 
 
 NAMES = ("s3://", "spark/")  # what a sentence may begin with in lower case
@@ -49,15 +50,8 @@ def test_the_text_of_an_error_begins_as_a_sentence():
     classes = {error.__name__ for package in PACKAGES for error in errors_of(package)} | {"CommandFailed", "say_error"}
     wrong = [
         f"{file}:{call.lineno}: {text}"
-        for folder in SOURCES
-        for file in (PAGE.parents[1] / folder).rglob("*.py")
-        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Name)
-        and call.func.id in classes
-        and call.args
-        and (text := _beginning(call.args[0]))[:1].islower()
-        and not text.startswith(NAMES)
+        for file, call in calls_of(classes)
+        if call.args and (text := _beginning(call.args[0]))[:1].islower() and not text.startswith(NAMES)
     ]
     assert not wrong
 
