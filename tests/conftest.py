@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -56,6 +62,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             seconds = limit.args[0] if limit is not None else TIMEOUT_S[folder]
             item.add_marker(pytest.mark.timeout(patient(seconds)), append=False)
     items.sort(key=_place)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test that needs what this machine lacks, before its fixtures are made."""
+    absent = [name for mark in item.iter_markers("needs") for name in mark.args if not is_here(name)]
+    if absent:
+        pytest.skip(f"not on this machine: {', '.join(absent)}")
+
+
+PACKAGE_INDEX = "the package index"
+
+
+@cache
+def is_here(name: str) -> bool:
+    """True if this machine has what `pytest.mark.needs` names: a program, `python3.N`, Chromium, the package index."""
+    from sluice_deploy.pythons import find_python
+    from tools.status_pictures import browser
+
+    if name == "chromium":
+        return browser() is not None
+    if name.startswith("python3."):
+        return find_python(name.removeprefix("python"), os.environ) is not None
+    if name == PACKAGE_INDEX:
+        with TemporaryDirectory() as folder:
+            pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest", folder, "hatchling"]
+            return subprocess.run(pip, capture_output=True, check=False).returncode == 0
+    return shutil.which(name) is not None
 
 
 def _place(item: pytest.Item) -> tuple[int, int]:

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from judging.patience import patient
 
-from sluice_deploy.errors import WheelsUnavailable
 from sluice_deploy.functions import build_functions
 from sluice_deploy.pythons import find_python
 from sluice_deploy.release import JOB_PYTHON, build_release, source_root
@@ -21,6 +20,7 @@ from sluice_deploy.wheels import Host, this_host
 from sluice_local.cache import cache_directory
 
 HOSTS = (Host(JOB_PYTHON, "x86_64"), Host(JOB_PYTHON, "arm64"))
+pytestmark = pytest.mark.needs("the package index")
 COMPILER = find_python(JOB_PYTHON, os.environ)
 MACHINES = {"x86_64": 62, "arm64": 183}  # ELF's e_machine: EM_X86_64, EM_AARCH64
 TAG = {"x86_64": "x86_64", "arm64": "aarch64"}
@@ -28,10 +28,7 @@ TAG = {"x86_64": "x86_64", "arm64": "aarch64"}
 
 @pytest.fixture(scope="module")
 def release():
-    try:
-        return build_release(source_root(), HOSTS, cache_directory(os.environ), COMPILER)
-    except WheelsUnavailable as error:
-        pytest.skip(f"the package index can't be reached: {error}")
+    return build_release(source_root(), HOSTS, cache_directory(os.environ), COMPILER)
 
 
 def members(release, host):
@@ -74,10 +71,7 @@ def test_the_same_inputs_give_the_same_bytes_without_what_was_kept(release, tmp_
 
 @pytest.fixture(scope="module")
 def package():
-    try:
-        return build_functions(source_root(), this_host(), Path(sys.executable), cache_directory(os.environ))
-    except WheelsUnavailable as error:
-        pytest.skip(f"the package index can't be reached: {error}")
+    return build_functions(source_root(), this_host(), Path(sys.executable), cache_directory(os.environ))
 
 
 def test_the_functions_package_is_the_same_for_every_processor_and_has_no_tests(package):

@@ -377,21 +377,21 @@ addEventListener("load", () => {
 """
 
 
-@pytest.mark.skipif(browser() is None, reason="no Chromium is installed")
-@pytest.mark.long
 def test_a_cut_text_has_no_part_of_a_command():
     assert cut("short `sluice status`") == "short `sluice status`"
     assert cut(f"{'why ' * 30}`sluice quarantine retry --code {'c' * CHARACTERS}`") == f"{('why ' * 30).rstrip()}…"
     assert len(cut("x" * 2 * CHARACTERS)) == CHARACTERS
 
 
+@pytest.mark.needs("chromium")
+@pytest.mark.long
 def test_no_column_is_cut_on_a_phone_and_none_on_larger_screens(tmp_path):
     widths = sorted({360, 768, 1201, *(width for width, _ in SIZES.values())})
     found = measured(MEASURE, widths, tmp_path)
     assert found == {str(width): [width, []] for width in widths}
 
 
-@pytest.mark.skipif(browser() is None, reason="no Chromium is installed")
+@pytest.mark.needs("chromium")
 @pytest.mark.long
 def test_what_was_set_aside_stands_in_columns_each_group_apart(tmp_path):
     found = measured(LEFT, (1280, 1920), tmp_path)
