@@ -18,6 +18,7 @@ COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")  # Avro's own rule for name
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
 TOPIC_REFUSED = "the topic that the key names is not one that Kafka allows (letters a to z, digits, `.`, `_` and `-`)"
 
+_HUDI_MARK = "_hoodie_is_deleted"
 _PARTS_OF_A_CHANGE = ("before", "after")  # whose columns are those of the table
 _SHORTEST_PART = 3  # characters of a name that are taken for a part of it: fewer are in nearly every name
 
@@ -31,7 +32,10 @@ def stored_name(name: str) -> str:
     replaces any other character, and precedes a first digit, as with its `avro`: `dash-col` becomes `dash_col`,
     `1digit` becomes `_1digit`. Avro's Java library takes letters of any script; other readers refuse the whole table.
     https://avro.apache.org/docs/1.11.1/specification/#names
+    The mark of deletions that Hudi's own writers take, `_hoodie_is_deleted`, loses its first `_`: Hudi keeps the name.
     """
+    if name == _HUDI_MARK:
+        return name.lstrip("_")
     adjusted = "".join(map(_adjusted, name))
     return f"_{adjusted}" if not adjusted or adjusted[0].isdecimal() else adjusted
 

@@ -12,19 +12,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sluice.admission.routing import is_full_load
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.position import encode, of_snapshot
 from sluice.config.placeholders import Placeholders, placeholders
 from sluice.errors import ExpansionLimit, Unordered
 from sluice.schema.avro import ENVELOPE, WriterSchema
-from sluice.schema.capture_order import before_capture, encode_capture_order
 from sluice_formats.arrow_columns import (
     arrow_type,
     nulls,
     raw_array,
     spark_type,
 )
+from sluice_formats.captures.rows import MarkedRows, capture_positions, marked_rows
 from sluice_formats.checks.expectations import first_failure
 from sluice_formats.checks.stored_keys import check_folder_texts, check_key_texts, check_key_times
 from sluice_formats.errors import NoCoordinates, NullRecordKey, UnexpectedValue, UnsupportedOperation
@@ -78,9 +79,9 @@ def record_batch(
         rows = [record["after"] if record.get("after") is not None else record.get("before") for record in records]
         source = [record["source"] for record in records]
     ops = _column(records, meta.op)
-    marks = _marks(rows, ops, writer, plan)
+    marks = marked_rows(rows, ops, writer, plan)
     if marks is not None and (ops is None or meta.op == plan.delete_when.column):
-        ops = [hidden.DELETE if plan.delete_when.is_deletion(mark) else None for mark in marks]
+        ops = [hidden.DELETE if deleted else None for deleted in marks.deleted]
     _known_operations(ops, numbers)
     if plan.append_only and ops is not None and hidden.TRUNCATE in ops:
         raise UnsupportedOperation(
@@ -91,7 +92,7 @@ def record_batch(
     if ops is not None and not _WITHOUT_ROW.isdisjoint(ops):
         rows = [_NO_ROW if op in _WITHOUT_ROW else row for row, op in zip(rows, ops)]
     # An append-only table keeps every change, deletes included.
-    deleted = [False] * len(records) if plan.append_only else _deleted(records, ops, meta.deleted, marks, plan)
+    deleted = [False] * len(records) if plan.append_only else _deleted(records, ops, meta.deleted, marks)
     offsets: Sequence[int] = [first_offset + number for number in numbers]
     partitions: Sequence[int | None] = [item.kafka_partition] * len(records)
     if plan.append_only and plan.coordinates:
@@ -102,7 +103,7 @@ def record_batch(
         names = [f"{item.bucket}/{item.key}#{number:010d}" for number in numbers] if plan.append_only else []
     arrays, unchanged = _data(rows, numbers, names, writer, plan)
     own = {
-        hidden.POSITION: _positions(rows, source, ops, offsets, writer, plan, marks),
+        hidden.POSITION: _positions(rows, source, ops, offsets, writer, plan, marks, item.key),
         hidden.DELETED: deleted,
         hidden.OP: ops,
         hidden.SOURCE_TS_MS: _times(_column(source, meta.source_ts_ms)),
@@ -129,13 +130,16 @@ def record_batch(
     return batch
 
 
-def position_of(record: Mapping[str, Any], *, offset: int, writer: WriterSchema, plan: ReaderPlan) -> str | None:
-    """The stored position of one record, even if the record can't be merged; None when it has none."""
+def position_of(
+    record: Mapping[str, Any], *, offset: int, writer: WriterSchema, plan: ReaderPlan, key: str
+) -> str | None:
+    """The stored position of one record of an object, even if it can't be merged; None when it has none."""
     try:
         source = record["source"] if writer.shape == ENVELOPE else record
         row = (record.get("after") or record.get("before")) if writer.shape == ENVELOPE else record
         ops = _column([record], writer.meta.op)
-        return _positions([row], [source], ops, [offset], writer, plan, _marks([row], ops, writer, plan))[0]
+        marks = marked_rows([row], ops, writer, plan)
+        return _positions([row], [source], ops, [offset], writer, plan, marks, key)[0]
     except (Unordered, KeyError, TypeError):
         return None
 
@@ -147,18 +151,13 @@ def _positions(
     offsets: Sequence[int],
     writer: WriterSchema,
     plan: ReaderPlan,
-    marks: Sequence[Any] | None = None,
+    marks: MarkedRows | None,
+    key: str,
 ) -> list[str]:
     ordering = [column for column in map(writer.row.column, plan.position) if column is not None]
     if ordering and len(ordering) == len(plan.position):
         places = [tuple(row[column.written_name] for column in ordering) for row in rows]
-        loaded = plan.delete_when.is_loaded
-        return [
-            before_capture(plan.generation, len(ordering), offset)
-            if marks is not None and (None in place or "" in place) and loaded(mark)
-            else encode_capture_order(plan.generation, ordering, place, offset)
-            for place, offset, mark in zip(places, offsets, marks or places)
-        ]
+        return capture_positions(places, offsets, ordering, plan, marks, of_load=is_full_load(key))
     kind, names = writer.meta.position.kind, writer.meta.position.names
     components: list[Sequence[Any]] = (
         list(zip(*(_part(source, name) for name in names))) if names else [()] * len(offsets)
@@ -287,31 +286,13 @@ def _known_operations(ops: list[Any] | None, numbers: Sequence[int]) -> None:
             )
 
 
-def _marks(
-    rows: Sequence[Any], ops: Sequence[Any] | None, writer: WriterSchema, plan: ReaderPlan
-) -> Sequence[Any] | None:
-    """The values of the column that marks deletions, None for each row without it; None where no column does."""
-    if plan.append_only or not plan.delete_when.marks:
-        return None
-    if writer.shape != ENVELOPE and plan.delete_when.column == writer.meta.op:
-        return ops
-    column = writer.row.column(plan.delete_when.column or "")
-    return [None if column is None or row is None else row[column.written_name] for row in rows]
-
-
-def _deleted(
-    records: Sequence[Any],
-    ops: list[Any] | None,
-    name: str | None,
-    marks: Sequence[Any] | None,
-    plan: ReaderPlan,
-) -> list[bool]:
+def _deleted(records: Sequence[Any], ops: list[Any] | None, name: str | None, marks: MarkedRows | None) -> list[bool]:
     """Which records are deletes: by operation, by Debezium's mark of its `rewrite` mode, or by the rule's `marks`."""
     found: list[bool] = [False] * len(records)
     if name is not None:
         found = [record[name] in ("true", True) for record in records]
     if marks is not None:
-        found = [mark or plan.delete_when.is_deletion(value) for mark, value in zip(found, marks)]
+        found = [mark or deleted for mark, deleted in zip(found, marks.deleted)]
     return found if ops is None else [mark or op == hidden.DELETE for mark, op in zip(found, ops)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Callable, TypeVar
@@ -17,21 +17,21 @@ from sluice.batch.row_errors import RowError, row_error
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.log_restart import SeenObject
 from sluice.changes.position import MYSQL, OFFSET_ONLY, binlog_base
-from sluice.config.delete_when import are_operations, deletions_among, operation_columns
 from sluice.config.document import KeyMatch
 from sluice.config.key_pattern import named_by
 from sluice.config.limits import Limits
 from sluice.config.placeholders import placeholders
 from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit, SluiceError, Unordered
-from sluice.schema.avro import ENVELOPE, PLAIN, WriterSchema
+from sluice.schema.avro import ENVELOPE, WriterSchema
 from sluice.schema.concealment import Concealment, ruled, without_values
 from sluice_formats.arrow_batches import position_of, record_batch
 from sluice_formats.avro import avro_records
+from sluice_formats.captures.unmarked import UnmarkedDeletions
 from sluice_formats.checks.expectations import failure_counts
 from sluice_formats.csv_records import csv_records
 from sluice_formats.csv_text import csv_schema
-from sluice_formats.errors import DeletionsUnmarked, NoHashKey, UndecodableValue, UnreadableObject, UnsupportedFormat
+from sluice_formats.errors import NoHashKey, UndecodableValue, UnreadableObject, UnsupportedFormat
 from sluice_formats.json_records import json_records, json_schemas
 from sluice_formats.parquet_records import parquet_records
 from sluice_formats.records import BadRow, BrokenRecord, Chunk, ReaderPlan, Record, Records, sound_batch
@@ -113,7 +113,7 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     named = _first_offset(item, records, plan.key_pattern)
     offset = named or 0
     view = ObjectView(item, named)
-    operations = _Operations(plan)
+    operations = UnmarkedDeletions(plan)
     batches: list[pa.RecordBatch] = []
     rows: list[RowError] = []
     unexpected: Counter[str] = Counter()
@@ -130,7 +130,7 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
             limit=plan.limits.quarantined_rows,
             before=len(rows),
         )
-        rows += [_row_error(row, offset, chunk.writer, plan) for row in bad]
+        rows += [_row_error(row, offset, chunk.writer, plan, item.key) for row in bad]
         first += len(chunk.records)
         view.take(chunk.records, chunk.writer, batch)
         if batch is not None:
@@ -194,56 +194,6 @@ def _concealed(chunk: Chunk, first: int, plan: ReaderPlan) -> Chunk:
     return Chunk(writer, records)
 
 
-_MOST_OPERATIONS, _DATA = 100, ""  # a column with more values holds data; empty text is no operation
-
-
-class _Operations:
-    """Watches an object for a column of operations in which the table's rule sees no deletion."""
-
-    def __init__(self, plan: ReaderPlan) -> None:
-        self._plan = plan
-        self._values: dict[str, set[str | None]] = {}
-
-    def take(self, records: Sequence[Record], writer: WriterSchema) -> None:
-        """Add the operations of one chunk. Raises DeletionsUnmarked for operations that Debezium doesn't write."""
-        for name in self._columns(writer):
-            values = (record.get(name) for record in records if isinstance(record, dict))
-            found = {value if isinstance(value, str) else None for value in values}
-            if writer.shape == PLAIN:
-                known = self._values.get(name, set()) | found
-                self._values[name] = known if len(known) <= _MOST_OPERATIONS else {_DATA}
-            else:  # now, before each of the rows is refused for itself
-                _refuse_operations(name, found - {*hidden.OPS, None})
-
-    def check(self) -> None:
-        """Raise DeletionsUnmarked if a column of the object holds operations and nothing else."""
-        for name, values in self._values.items():
-            _refuse_operations(name, values)
-
-    def _columns(self, writer: WriterSchema) -> tuple[str, ...]:
-        """The columns of operations in rows that no `delete_when` of the rule is about."""
-        rule = self._plan.delete_when
-        named = (
-            writer.meta.op == rule.column or ruled(writer.row, self._plan.rules).column(rule.column or "") is not None
-        )
-        if self._plan.append_only or not rule.on or rule.marks and named or writer.shape == ENVELOPE:
-            return ()
-        if writer.shape != PLAIN:
-            return () if writer.meta.op is None else (writer.meta.op,)
-        return operation_columns(column.written_name for column in writer.row.columns)
-
-
-def _refuse_operations(column: str, values: Collection[str | None]) -> None:
-    if are_operations(values):
-        deletions = ", ".join(deletions_among(values))
-        raise DeletionsUnmarked(
-            f"The column {column} holds operations, and the rule has no "
-            f"`delete_when: {{column: {column}, values: [{deletions}]}}`: deleted rows would stay alive",
-            column=column,
-            values=sorted(filter(None, values)),
-        )
-
-
 def _made(
     records: Sequence[dict[str, Any]],
     numbers: Sequence[int],
@@ -256,11 +206,11 @@ def _made(
     return record_batch(records, numbers=numbers, first_offset=first_offset, writer=writer, item=item, plan=plan)
 
 
-def _row_error(row: BadRow, offset: int, writer: WriterSchema, plan: ReaderPlan) -> RowError:
+def _row_error(row: BadRow, offset: int, writer: WriterSchema, plan: ReaderPlan, key: str) -> RowError:
     position = (
         None
         if isinstance(row.value, bytes)
-        else position_of(row.value, offset=offset + row.record, writer=writer, plan=plan)
+        else position_of(row.value, offset=offset + row.record, writer=writer, plan=plan, key=key)
     )
     return row_error(row.record, row.error, row.value, offset=offset + row.record, position=position)
 

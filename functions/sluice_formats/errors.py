@@ -93,6 +93,17 @@ class DeletionsUnmarked(SluiceError):
         " `delete_when: off` if the column is data; push it, then `sluice quarantine retry --code deletions_unmarked`"
     )
 
+    @classmethod
+    def nested(cls) -> DeletionsUnmarked:
+        """The error of changes in another capture's envelope, whose own fields would be stored as rows."""
+        return cls(
+            "The records are changes of Canal's or Maxwell's form, whose rows lie in `data`",
+            next_step="Let a transform write the rows of `data` with the operation beside them, and upload the objects "
+            "again; or set `delete_when: off` if the fields are data, push it, and retry",
+            column="data",
+            values=[],
+        )
+
 
 class NoHashKey(SluiceError):
     """Columns to hash, and no key to hash them with; facts: `table`. A defect: whoever reads objects reads it first."""

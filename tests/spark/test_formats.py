@@ -300,6 +300,76 @@ def test_full_load_and_changes_of_aws_dms_give_the_rows_of_the_source(bench: Wor
     ]
 
 
+def dms_object(bench: Workbench, name: str, *rows: dict[str, Any]) -> Any:
+    found = bench.put_bytes(dms_parquet(*rows), key=f"topics/public/film/{name}.parquet", offset=0, format="parquet")
+    return replace(found, offset=None, kafka_partition=None)
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_loaded_rows_that_carry_the_time_of_their_load_lose_to_every_change(bench: Workbench, kind: str) -> None:
+    at = "2026-11-21 10:{}.000000"
+    load = dms_object(
+        bench, "LOAD00000001", *({"id": id, "v": f"loaded{id}", "ts": at.format(f"05:0{id}")} for id in (1, 2, 3, 4))
+    )
+    changes = dms_object(
+        bench,
+        "20261121-100700000",
+        {"Op": "U", "id": 1, "v": "changed1", "ts": at.format("04:30")},
+        {"Op": "D", "id": 2, "v": "loaded2", "ts": at.format("04:40")},
+        {"Op": "U", "id": 3, "v": "changed3", "ts": at.format("06:00")},
+        {"Op": "I", "id": 5, "v": "new5", "ts": at.format("04:50")},
+    )
+    right = [
+        (1, "changed1", False),
+        (2, None, True),
+        (3, "changed3", False),
+        (4, "loaded4", False),
+        (5, "new5", False),
+    ]
+    settings = {"position": "ts", "delete_when": DeleteWhen(column="Op", values=("D",)), "table_type": kind}
+    for name, batches in (
+        ("together", [[load, changes]]),
+        ("after", [[load], [changes]]),
+        ("late", [[changes], [load]]),
+    ):
+        config = table(f"{name}_{kind}", history=name == "together", **settings)
+        for objects in batches:
+            bench.merge(config, objects)
+        assert bench.rows(config, "id", "v", "__deleted") == right, name
+        if name == "together":
+            states = sorted(bench.rows(config.history_table, "id", "_sluice_position", "v"))
+            assert len(states) == 8 and [v for id, _, v in states if id == 1] == ["loaded1", "changed1"]
+    again = dms_object(bench, "LOAD00000001", {"id": 1, "v": "again1", "ts": at.format("08:00")})
+    assert bench.merge(config, [again]).counts["losing"] == 1
+    raised = replace(config, generation=1)
+    bench.merge(raised, [again])
+    assert bench.rows(raised, "id", "v", "__deleted")[0] == (1, "again1", False)
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_rows_before_an_update_never_win_and_end_the_row_of_a_former_key(bench: Workbench, kind: str) -> None:
+    def put_feed(name: str, *rows: tuple[str, int, str, int]) -> Any:
+        body = io.BytesIO()
+        names = ("_change_type", "id", "v", "_commit_version")
+        pq.write_table(pa.Table.from_pylist([dict(zip(names, row)) for row in rows]), body)
+        found = bench.put_bytes(body.getvalue(), key=f"topics/d.t/{name}.parquet", offset=0, format="parquet")
+        return replace(found, offset=None, kafka_partition=None)
+
+    rule = DeleteWhen(column="_change_type", values=("delete",))
+    config = table(f"feed_{kind}", position="_commit_version", delete_when=rule, table_type=kind)
+    first = put_feed("a", *(("insert", id, "a", 1) for id in range(6)))
+    bench.merge(config, [first])
+    after = put_feed("b", ("update_postimage", 1, "b", 2), ("update_postimage", 7, "moved", 2), ("delete", 3, "a", 2))
+    before = put_feed("c", *[("update_preimage", 2, "a", 2)] * 3, ("update_preimage", 1, "a", 2))
+    bench.merge(config, [after])
+    bench.merge(config, [before])  # 2 became 7
+    live = [row for row in bench.rows(config, "id", "v", "__deleted") if not row[2]]
+    assert live == [(0, "a", False), (1, "b", False), (4, "a", False), (5, "a", False), (7, "moved", False)]
+    whole = table(f"feed_at_once_{kind}", position="_commit_version", delete_when=rule, table_type=kind)
+    bench.merge(whole, [before, after, first])
+    assert [row for row in bench.rows(whole, "id", "v", "__deleted") if not row[2]] == live
+
+
 @pytest.mark.parametrize(
     "format", [pytest.param("csv", marks=pytest.mark.whole), pytest.param("json", marks=pytest.mark.whole), "parquet"]
 )

@@ -17,6 +17,7 @@ from sluice.config.table import TableSettings
 from sluice.config.values import LANE_NAME
 
 _ENABLED = "enabled"  # a group with this key may be written as on or off
+_IS = "is"  # of `delete_when`
 
 
 class _Form(BaseModel):
@@ -60,6 +61,8 @@ def _switched(written: Any) -> Any:
     """`on` and `off` stand for a whole mapping; they are true and false to YAML."""
     if isinstance(written, bool) or written in ("on", "off"):
         return {_ENABLED: written in ("on", True)}
+    if isinstance(written, dict) and _IS in written and written[_IS] is None:
+        return {**written, _IS: "null"}  # as it stands there: YAML reads null as nothing
     return written
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from sluice.config.delete_when import written_marks
 from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
 from sluice.config.rules.table_rule import TableRule
@@ -210,8 +211,7 @@ def _rule(proposal: Proposal) -> list[str]:
     if proposal.partition_by.value:
         rule.append(f"  partition_by: {columns_value(proposal.partition_by.value)}")
     if proposal.delete_when is not None:
-        column, values = proposal.delete_when
-        rule.append(f"  delete_when: {{column: {scalar(column)}, values: [{', '.join(map(scalar, values))}]}}")
+        rule.append(f"  {written_marks(*proposal.delete_when)}")
     if proposal.position is not None:
         rule.append(f"  position: {columns_value(proposal.position.value)}")
     if proposal.key_pattern is not None:

@@ -204,6 +204,8 @@ def _rule(
     _check_lane(tree, own, path, lanes)
     values = laid_over(defaults, own)
     _check_record_key(tree, own, values, path)
+    if "column" in own.get("delete_when", {}):
+        values["delete_when"] = own["delete_when"]  # whole: a default's `values` don't belong to another column
     if values.get("append_only"):
         values["record_key"] = ()
     rule = TableRule(**built(TableRule, values))
@@ -244,9 +246,12 @@ def _check_record_key(tree: YamlLines, own: Mapping[str, Any], values: Mapping[s
 
 
 def _check_delete_when(tree: YamlLines, own: Mapping[str, Any], rule: TableRule, path: Path) -> None:
-    """Check that deletions are marked by a column and its values, or not at all."""
+    """Check that deletions are marked by a column and its values, or by `is`, or not at all."""
     marked = rule.delete_when
-    if (marked.column is None) != (not marked.values):
+    told = bool(marked.values) + (marked.is_null is not None)
+    if told > 1:
+        tree.mistake((*path, "delete_when"), "has values and is: one of them says which rows are deletions")
+    elif (marked.column is None) != (not told):
         missing = "column" if marked.column is None else "values"
         tree.mistake((*path, "delete_when"), f"needs {missing} too, as in {{column: Op, values: [D]}}")
     elif rule.append_only and "delete_when" in own and marked.marks:

@@ -42,6 +42,7 @@ _DELIMITED = re.compile(r"(?P<delim>[^0-9A-Za-z]{1,8})(?P<partition>[0-9]{1,9})(
 # <schema>/<table>[/<date>]/LOAD0000000A of a full load or 20141029-1134010000 of changes: AWS DMS, without an offset.
 # https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Target.S3.html
 _DMS = re.compile(r"LOAD[0-9A-F]{8}|[0-9]{8}-[0-9]{6,12}")
+_FULL_LOAD = re.compile(r"(?:.*/)?LOAD[0-9A-F]{8}(?:\.[^/]*)?")
 _DMS_DATE = re.compile(r"[0-9_-]+")
 _TOPICS_FOLDER = "topics"
 _TOMBSTONE_FOLDER = "tombstone"
@@ -62,6 +63,11 @@ class Route:
     offset_is: str | None = None
     rule: str | None = None
     reason: str | None = None
+
+
+def is_full_load(key: str) -> bool:
+    """True if a key is named as AWS DMS names the files of a full load."""
+    return _FULL_LOAD.fullmatch(key) is not None
 
 
 def classify(key: str, size: int | None, match: KeyMatch | None = None) -> Route:

@@ -171,6 +171,17 @@ def of_snapshot(kind: str, components: Sequence[Any]) -> Sequence[Any]:
     return _FIRST[kind] if kind in _FIRST and all(part is None or part == "" for part in components) else components
 
 
+def former_of_load(position: str) -> str:
+    """The position that earlier releases gave a row of a full load: the time of its load alone (`encode_load_order`).
+
+    Any other position is returned as it is.
+    """
+    parts = position.split(".")
+    half = (len(parts) - 2) // 2  # the places of the load, and as many zeros before them
+    of_load = half > 0 and len(parts) == 2 * half + 2 and parts[1 : half + 1] == ["0" * 27] * half
+    return ".".join([parts[0], *parts[half + 1 :]]) if of_load else position
+
+
 ADOPTED = "0000.-"  # begins the position of a row of another tool's table, before the instant that wrote the row there
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sluice.changes.hidden_columns import CREATE
-from sluice.changes.position import is_adopted
+from sluice.changes.position import former_of_load, is_adopted
 
 NEVER = ""  # known at no position: lower than every position
 EVERY_COLUMN = "*"  # owed by a row of which only an ignored deletion is known
@@ -144,6 +144,6 @@ def disagreement(expected: Row | None, stored: Row | None) -> str | None:
         return None if expected.deleted else LOST
     if expected.deleted != stored.deleted:
         return BACK if expected.deleted else LOST
-    if expected.position != stored.position:
+    if stored.position not in (expected.position, former_of_load(expected.position)):
         return OTHER_POSITION
     return OTHER_VALUES if dict(expected.values) != dict(stored.values) else None

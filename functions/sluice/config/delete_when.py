@@ -1,30 +1,42 @@
-"""The column that marks deletions in plain rows, as AWS DMS writes it, and the marks by which one is recognized.
+"""The column that marks deletions in plain rows, as AWS DMS writes it.
 
 Debezium's deletions carry marks of their own. Any other capture that marks them in a column needs `delete_when`:
-without it deleted rows would stay alive.
+without it deleted rows would stay alive (`sluice.changes.capture_marks` knows such columns).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import json
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sluice.config.setting import setting
-from sluice.config.values import COLUMN_NAME, MARKS, SWITCH, mark_text
+from sluice.changes.capture_marks import mark_text
+from sluice.config.setting import Value, setting
+from sluice.config.values import COLUMN_NAME, MARKS, SWITCH
 
-# Columns that hold the operation of a change, in lower case, and the words that captures write there.
-# https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Target.S3.html
-_OPERATION_COLUMNS = frozenset(("op", "_op", "__op"))
-_DELETIONS = frozenset(("d", "delete"))
 _CREATIONS = frozenset(("i", "c", "r", "l", "insert", "create", "read", "load"))
-_OPERATIONS = _DELETIONS | _CREATIONS | {"u", "update"}
 _LOADED = (None, "", "I")  # what DMS writes for a row of its full load
+_NULL, _NOT_NULL = "null", "not null"
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORDS_OF_YAML = frozenset(("yes", "no", "on", "off", "y", "n", "null", "true", "false"))
+
+
+def _nullness(written: Any) -> bool:
+    if written not in (_NULL, _NOT_NULL):
+        raise ValueError(f"is one of {_NULL}, {_NOT_NULL}")
+    return bool(written == _NULL)
+
+
+_NULLNESS = Value(
+    _nullness, {"type": ["string", "null"], "enum": [_NULL, _NOT_NULL, None]}, lambda null: _NULL if null else _NOT_NULL
+)
 
 
 @dataclass(frozen=True)
 class DeleteWhen:
-    """A row is a deletion where `column` holds one of `values`. Without a column no row is.
+    """A row is a deletion where `column` holds one of `values`, or by `is_null`. Without a column no row is.
 
     Where it is off, a column of operations is data like any other.
     """
@@ -34,10 +46,20 @@ class DeleteWhen:
         metadata=setting(SWITCH, "`off`: a column such as `Op` is data, and marks no deletion.", key="enabled"),
     )
     column: str | None = field(
-        default=None, metadata=setting(COLUMN_NAME, "The column: text, a whole number, or true and false.")
+        default=None,
+        metadata=setting(COLUMN_NAME, "The column: text, a whole number, or true and false; any with `is`."),
     )
     values: tuple[str, ...] = field(
         default=(), metadata=setting(MARKS, "The values that mark a deletion, one or a list. Case counts.")
+    )
+    is_null: bool | None = field(
+        default=None,
+        metadata=setting(
+            _NULLNESS,
+            "In place of `values`: `not null` where any value marks a deletion, such as the time of it; `null` where "
+            "none does.",
+            key="is",
+        ),
     )
 
     @property
@@ -47,30 +69,28 @@ class DeleteWhen:
 
     def is_deletion(self, value: Any) -> bool:
         """True if a value of the column marks a deletion."""
+        if self.is_null is not None:
+            return (value is None) == self.is_null
         return mark_text(value) in self.values
 
     def is_loaded(self, value: Any) -> bool:
         """True if a value of the column is that of a full load, which has no place in the source's log."""
-        return value in _LOADED
-
-
-def operation_columns(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the columns that are named as those of an operation."""
-    return tuple(name for name in names if name.lower() in _OPERATION_COLUMNS)
-
-
-def are_operations(values: Collection[Any]) -> bool:
-    """Whether values of such a column are operations: at least one, and nothing else but nulls."""
-    found = {value for value in values if value is not None}
-    return bool(found) and all(isinstance(value, str) and value.lower() in _OPERATIONS for value in found)
+        return self.is_null is None and (value is None or mark_text(value) in _LOADED)
 
 
 def is_creation(value: Any) -> bool:
-    """True if a value of such a column is that of a new row, or of one that a full load reads."""
-    return value is None or value == "" or isinstance(value, str) and value.lower() in _CREATIONS
+    """True if a value of a column of operations is that of a new row, or of one that a full load reads."""
+    text = mark_text(value)
+    return not text or text.lower() in _CREATIONS
 
 
-def deletions_among(values: Iterable[Any]) -> tuple[str, ...]:
-    """Return the operations that delete among values of such a column; D where there is none yet."""
-    found = sorted({value for value in values if isinstance(value, str) and value.lower() in _DELETIONS})
-    return tuple(found) or ("D",)
+def written_marks(column: str, values: Iterable[str]) -> str:
+    """The setting for a column and the values that mark deletions, as a rule has it; without values: any but null."""
+    shown = ", ".join(map(_scalar, values))
+    return f"delete_when: {{column: {column}, {f'values: [{shown}]' if shown else f'is: {_NOT_NULL}'}}}"
+
+
+def _scalar(text: str) -> str:
+    """A text as YAML reads it back: `true` and whole numbers count as their text."""
+    plain = text == "true" or text.isascii() and text.isdigit() or _PLAIN.fullmatch(text)
+    return text if plain and (text == "true" or text.lower() not in _WORDS_OF_YAML) else json.dumps(text)

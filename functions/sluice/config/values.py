@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from sluice.changes.capture_marks import mark_text
 from sluice.changes.hidden_columns import LINEAGE_WORDS, colliding
 from sluice.config.hudi_overrides import refusal, unfit_value
 from sluice.config.json_types import JSON_TYPE_PATTERN, UnknownType, declared_type
@@ -237,13 +238,6 @@ RAW_COLUMNS = Value(
     {"anyOf": [{"type": "boolean"}, _NAME_SCHEMA, _NAMES_SCHEMA]},
     lambda names: True if names == (RAW_ALL,) else list(names),
 )
-
-
-def mark_text(value: Any) -> str | None:
-    """The text of a value that marks a row: of text, a whole number, or true and false; None for any other."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, (str, int)) else None
 
 
 def _marks(written: Any) -> tuple[str, ...]:

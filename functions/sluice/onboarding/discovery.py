@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sluice.changes.capture_marks import is_flag
 from sluice.changes.position import OFFSET_ONLY
 from sluice.names import COLUMN, NAME
 from sluice.onboarding.dates import likely_types
@@ -40,7 +41,8 @@ _PARTITION_NAMES = (
 class Proposal:
     """A proposed rule. `table` is "database.table"; `notes` say what matters about the records' shape and order.
 
-    `delete_when` is the column that marks deletions and its values, `position` the column that orders the changes then.
+    `delete_when` is the column that marks deletions and its values (none: any but null), `position` the column that
+    orders the changes then.
     `key_pattern` and `format` are set where the objects' names tell no topic, `null_text` and `delimiter` for CSV
     that has such ones. `types` are those that columns of untyped objects seem to have. `read` counts the objects of the
     rows.
@@ -112,7 +114,9 @@ def propose(
         partition = _partition(sample, writer, facts, key_columns)
         notes = _notes(sample, writer)
     if marked is not None:
-        notes.append(f"{marked[0]} holds operations: rows with {' or '.join(marked[1])} are deletions")
+        which = " or ".join(marked[1]) or "any value"
+        what = "marks deletions" if is_flag(marked[0]) else "holds operations"
+        notes.append(f"{marked[0]} {what}: rows with {which} are deletions")
     elif writer is not None and (flagged := unmarked_deletions(sample, writer)) is not None:
         notes.append(stay_alive(*flagged))
     choices = {"table": table, "record_key": key, "partition_by": partition}

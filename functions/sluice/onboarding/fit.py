@@ -7,10 +7,10 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from sluice.changes.capture_marks import deletion_marks, is_flag, mark_text, marking_columns
 from sluice.changes.hidden_columns import colliding
-from sluice.config.delete_when import are_operations, deletions_among, operation_columns
+from sluice.config.delete_when import written_marks
 from sluice.config.table import IGNORE, TableConfig
-from sluice.config.values import mark_text
 from sluice.names import did_you_mean, stored_name
 from sluice.onboarding.keys import ROWS_ENOUGH, SHOWN, counted
 from sluice.onboarding.order import lacks_order, positions_of_keys, possible_positions, unordered_keys
@@ -157,13 +157,14 @@ def named_anew(config: TableConfig, before: TableConfig | None) -> list[tuple[st
 
 
 def unmarked_operations(sample: TopicSample, writer: WriterSchema) -> tuple[str, tuple[str, ...]] | None:
-    """Return the column of plain rows that holds operations, and those of them that delete; None where none does."""
-    if writer.shape != PLAIN:
-        return None
-    for name in operation_columns(writer.row.names):
-        values = [row.values.get(name) for row in sample.rows]
-        if are_operations({value if isinstance(value, str) else None for value in values}):
-            return name, deletions_among(values)
+    """Return the column in which a capture marks deletions of plain rows, and the values that do; None without one.
+
+    Without values any but null marks one.
+    """
+    for column in writer.row.columns if writer.shape == PLAIN else ():
+        marks = deletion_marks(column.written_name, [row.values.get(column.name) for row in sample.rows])
+        if marks is not None:
+            return column.name, marks
     return None
 
 
@@ -217,7 +218,7 @@ def _lacked_columns(sample: TopicSample, writer: WriterSchema, config: TableConf
 
 
 def _no_column(setting: str, name: str, of: str, columns: Sequence[str]) -> Misfit:
-    loaded = setting == DELETE_WHEN and operation_columns((name,))  # rows of a full load lack what its changes have
+    loaded = setting == DELETE_WHEN and marking_columns((name,))  # rows of a full load lack what its changes have
     meant = did_you_mean(name, columns).removeprefix("; ")  # in brackets, since what it leads to follows
     text = f"{setting}: {name} is not a column of {of}{f' ({meant})' if meant else ''}"
     return Misfit(text) if loaded else Misfit(text, setting, _EFFECTS.get(setting))
@@ -348,22 +349,17 @@ def _of_snapshots(sample: TopicSample, writer: WriterSchema, config: TableConfig
 
 def stay_alive(column: str, values: Sequence[str]) -> str:
     """Say of a column that seems to mark deletions what becomes of them, and what a rule needs."""
-    written = [text if text == "true" else f'"{text}"' for text in values]  # YAML reads True as true
-    marks = f"`delete_when: {{column: {column}, values: [{', '.join(written)}]}}`"
-    return f"{column} seems to mark deleted rows, which stay visible without {marks}"
+    return f"{column} seems to mark deleted rows, which stay visible without `{written_marks(column, values)}`"
 
 
 def _operations(sample: TopicSample, source: WriterSchema, writer: WriterSchema, config: TableConfig) -> Iterator[str]:
     rule = config.delete_when
     if config.append_only or not rule.on or rule.marks and writer.row.column(rule.column or ""):
         return
-    deletions_flagged = unmarked_deletions(sample, source)
-    if deletions_flagged is not None and config.delete_mode != IGNORE:
-        yield stay_alive(*deletions_flagged)
     found = unmarked_operations(sample, source)
+    deletions_flagged = unmarked_deletions(sample, source)
+    if deletions_flagged is not None and found is None and config.delete_mode != IGNORE:
+        yield stay_alive(*deletions_flagged)
     if found is not None:
-        column, deletions = found
-        yield (
-            f"the column {column} holds operations: add `delete_when: {{column: {column}, values: "
-            f"[{', '.join(deletions)}]}}`, or `delete_when: off` if it is data"
-        )
+        marks = "marks deletions" if is_flag(found[0]) else "holds operations"
+        yield f"the column {found[0]} {marks}: add `{written_marks(*found)}`, or `delete_when: off` if it is data"

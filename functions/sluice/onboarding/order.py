@@ -13,7 +13,7 @@ from sluice.schema.capture_order import check_position_column, encode_capture_or
 from sluice.schema.columns import Column
 
 _CLOCK_NAMES = (  # the best ones first
-    *("_ab_cdc_lsn", "_ab_cdc_updated_at", "_fivetran_synced"),
+    *("_commit_version", "_ab_cdc_lsn", "_ab_cdc_updated_at", "_fivetran_synced"),
     *("last_update", "last_updated", "last_modified", "updated_at", "modified_at"),
     *("update_ts", "updated", "modified"),
 )
@@ -33,6 +33,10 @@ def order_of_operations(sample: TopicSample, writer: WriterSchema, key: Sequence
     if not lacks_order(sample, writer):
         return None
     could = possible_positions(sample.rows, writer, key)
+    clock = _clock(could)
+    if clock is not None:
+        others = tuple((name,) for name in could if name != clock)
+        return Choice((clock,), LIKELY, ("it is named as the order of a capture's changes",), others)
     return Choice((), AMBIGUOUS, (_NOTHING,), tuple((name,) for name in could))
 
 

@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sluice.changes.capture_marks import is_before_image, is_flag
 from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, SNAPSHOT_READ, TRUNCATE
-from sluice.config.delete_when import is_creation
+from sluice.config.delete_when import DeleteWhen, is_creation
 from sluice.schema.avro import ENVELOPE, WriterSchema
 
 PARTITIONS_FEW, PARTITIONS_MAX = 100, 1_000  # each partition is a folder with files of its own
@@ -134,12 +135,19 @@ def distinct_rows(rows: Sequence[SampledRow]) -> list[SampledRow]:
 
 
 def with_operations(sample: TopicSample, column: str, deletions: Collection[str]) -> TopicSample:
-    """Return a sample of plain rows whose operations stand in a column, with what they say: deletions and new rows."""
+    """Return a sample of plain rows whose operations stand in a column, with what they say: deletions and new rows.
+
+    Without `deletions` any value but null marks one. Rows before an update are left out.
+    """
+    rule = DeleteWhen(column=column, values=tuple(deletions), is_null=None if deletions else False)
+    flag = is_flag(column)
     rows = []
     for row in sample.rows:
         operation = row.values.get(column)
-        deleted = operation in deletions
-        rows.append(replace(row, deleted=deleted, first=not deleted and is_creation(operation)))
+        if operation is not None and is_before_image(column, operation, row.values):
+            continue
+        deleted = rule.is_deletion(operation)
+        rows.append(replace(row, deleted=deleted, first=not deleted and (flag or is_creation(operation))))
     return replace(sample, rows=tuple(rows))
 
 

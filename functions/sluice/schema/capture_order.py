@@ -17,8 +17,10 @@ _STEPS: dict[str, int] = {
     kinds.INT: 1,
     kinds.LONG: 1,
 }
-_TEXTS = (kinds.STRING, kinds.ZONED_TIMESTAMP)
+_TEXTS = (kinds.STRING, kinds.ZONED_TIMESTAMP, kinds.BYTES)  # bytes: text of Parquet that isn't said to be text
+_PLAIN_TEXTS = (kinds.STRING, kinds.BYTES)
 _BIAS = 10**26  # above every count of 64 bits in nanoseconds: stored counts are unsigned and of one width
+_BEFORE = "0" * 27  # a place before that of every count
 _ISO = re.compile(
     r"(?!0000)(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?\s?(Z|[+-]\d\d(?::?\d\d)?)?"
 )
@@ -45,14 +47,18 @@ def is_change_sequence(text: str) -> bool:
     return _CHANGE_SEQUENCE.fullmatch(text) is not None
 
 
-def encode_capture_order(generation: int, columns: Sequence[Column], values: Sequence[Any], offset: int) -> str:
+def encode_capture_order(
+    generation: int, columns: Sequence[Column], values: Sequence[Any], offset: int, *, before: bool = False
+) -> str:
     """The stored position of a row: the raw values of its position columns in their units, then the Kafka offset.
+
+    `before` is for a before-image, which precedes every other change at its place, whatever objects bring them.
 
     Text of 35 digits, AWS DMS's change sequence, sorts as it is. Raises Unordered for a null, and for other text that
     is neither a whole number nor a point in time in ISO 8601 (UTC where it names no zone).
     """
     places = ".".join(map(_place, columns, values))
-    return f"{generation:04d}.{places}.{offset:020d}"
+    return f"{generation:04d}.{places}.{'-' if before else ''}{offset:020d}"  # - sorts before every digit
 
 
 def _place(column: Column, value: Any) -> str:
@@ -64,7 +70,9 @@ def _place(column: Column, value: Any) -> str:
             value="null",
             next_step="Let the query leave out rows without it, or name another column in `position`",
         )
-    if column.kind == kinds.STRING and is_change_sequence(value):
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    if column.kind in _PLAIN_TEXTS and is_change_sequence(value):
         return str(value)
     count = _count(column, value) if column.kind in _TEXTS else value * _STEPS[column.kind]
     if not -_BIAS < count < _BIAS:
@@ -77,7 +85,15 @@ def before_capture(generation: int, columns: int, offset: int) -> str:
 
     `columns` is the number of position columns.
     """
-    return ".".join([f"{generation:04d}", *[f"{0:027d}"] * columns, f"{offset:020d}"])
+    return ".".join([f"{generation:04d}", *[_BEFORE] * columns, f"{offset:020d}"])
+
+
+def encode_load_order(generation: int, columns: Sequence[Column], values: Sequence[Any], offset: int) -> str:
+    """The stored position of a row of a full load that has values in its position columns: those of its load.
+
+    It is lower than that of every captured change, and the later load of two counts. Raises as `encode_capture_order`.
+    """
+    return ".".join([f"{generation:04d}", *[_BEFORE] * len(columns), *map(_place, columns, values), f"{offset:020d}"])
 
 
 def moment_nanos(text: str) -> int:
@@ -92,7 +108,7 @@ def moment_nanos(text: str) -> int:
 
 
 def _count(column: Column, text: str) -> int:
-    if column.kind == kinds.STRING and _WHOLE.fullmatch(text):
+    if column.kind in _PLAIN_TEXTS and _WHOLE.fullmatch(text):
         return int(text)
     try:
         return moment_nanos(text)

@@ -14,7 +14,7 @@ from sluice.changes.hidden_columns import NAMES
 from sluice.config.table import FREEZE, TableConfig
 from sluice.errors import PUSH_AND_RETRY, Incompatible, SchemaFrozen
 from sluice.schema.capture_order import check_position_column
-from sluice.schema.columns import ARRAY, BOOLEAN, INT, JSON, LONG, MAX_PRECISION, STRING, RowSchema
+from sluice.schema.columns import ARRAY, BOOLEAN, BYTES, INT, JSON, LONG, MAX_PRECISION, STRING, RowSchema
 
 SAME, NARROWER, PROMOTED, REWRITTEN = "same", "narrower", "promoted", "rewritten"  # in order of work
 NEW_TABLE, ADDED, DROPPED, INCOMPATIBLE = "new_table", "added", "dropped", "incompatible"
@@ -224,7 +224,16 @@ def evolve_table(
             )
         check_position_column(column)
     marking = row.column(config.delete_when.column or "")
-    if marking is not None and config.delete_when.marks and marking.kind not in (STRING, INT, LONG, BOOLEAN):
+    if marking is None and config.delete_when.marks and config.delete_when.is_null:
+        raise Incompatible(
+            f"The column {config.delete_when.column} of delete_when is not a column of this schema, so that every row "
+            "would be a deletion",
+            column=str(config.delete_when.column),
+            types=["", "null or absent" if untyped else "absent"],
+            next_step=_written_with_every_row(config, correct=before is None, setting="delete_when"),
+        )
+    by_value = config.delete_when.marks and config.delete_when.is_null is None
+    if marking is not None and by_value and marking.kind not in (STRING, INT, LONG, BOOLEAN, BYTES):
         raise Incompatible(
             f"The column {marking.name} of delete_when is {marking.source_type or marking.spark_type}",
             column=marking.name,
@@ -303,14 +312,14 @@ def _without_position(config: TableConfig, *, fixed: bool) -> str:
     )
 
 
-def _written_with_every_row(config: TableConfig, *, correct: bool) -> str:
-    """What to do about an object without the position column, which another object of the table may have."""
-    loaded = ", empty in those of a full load" if config.delete_when.marks else ""
+def _written_with_every_row(config: TableConfig, *, correct: bool, setting: str = "position") -> str:
+    """What to do about an object without the column of a setting, which another object of the table may have."""
+    loaded = ", empty in those of a full load" if config.delete_when.marks and setting == "position" else ""
     write = f"et the source write the column with every row{loaded}"
     return (
         f"L{write}, and upload the object again"
         if not correct
-        else (f"{_correct('position')}. If other objects have the column, l{write}, and upload the object again")
+        else (f"{_correct(setting)}. If other objects have the column, l{write}, and upload the object again")
     )
 
 

@@ -52,7 +52,8 @@ def with_snapshots(changes: DataFrame, config: TableConfig, *, unordered: bool) 
     if config.append_only:
         snapshot = F.lit(None).cast("bigint")
     elif config.position is not None:
-        snapshot = F.when(read | bare, F.when(before, surely(*in_object)).otherwise(possibly(*in_object)))
+        # The place of a row of a full load may have the time at which the row was read.
+        snapshot = F.when(read | bare, F.when(before, surely(quoted(hidden.OBJECT))).otherwise(possibly(*in_object)))
     else:
         of_read = F.when(by_offset | before, possibly(*in_object)).otherwise(surely(place))
         of_bare = F.when(~by_offset, possibly(*in_object))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -76,6 +77,37 @@ def test_a_time_column_orders_changes_too():
     rows = plain_parquet(film("U", 1, changed_at="2023-05-21 06:15:24.000001"), film("U", 1, changed_at="2023-05-21"))
     late, early = rows_of(rows, table(position="changed_at"))
     assert late["_sluice_position"] > early["_sluice_position"]
+
+
+def test_rows_of_a_full_load_are_older_than_every_change_whatever_time_they_carry():
+    loaded_at = "2026-11-21 10:05:01.000000"
+    load = replace(DMS_FILE, key="topics/public/film/LOAD0000000A.parquet")
+    timed = table(position="changed_at")
+    for op in ({"Op": "I"}, {}):
+        body = plain_parquet(*({**op, "id": id, "title": "t", "changed_at": loaded_at} for id in (1, 2)))
+        loaded = [row["_sluice_position"] for row in rows_of(body, timed, load)]
+        change = rows_of(plain_parquet(film("U", 1, changed_at="2026-11-21 10:04:30")), timed)[0]["_sluice_position"]
+        assert max(loaded) < change
+    again = plain_parquet({"id": 1, "title": "t", "changed_at": "2026-11-22 00:00:00"})
+    assert max(loaded) < rows_of(again, timed, load)[0]["_sluice_position"] < change, "the later load of two counts"
+    raised = rows_of(again, table(position="changed_at", generation=1), load)[0]["_sluice_position"]
+    assert change < raised, "a table that is loaded again gets a higher generation"
+
+
+def test_a_change_in_a_file_of_another_name_or_under_another_rule_keeps_its_place():
+    at = {"id": 1, "title": "t", "changed_at": "2026-11-21 10:05:01"}
+    plain = [
+        rows_of(plain_parquet(at), table(position="changed_at", delete_when=when), replace(DMS_FILE, key=key))
+        for when, key in (
+            (DMS, "t/LOADING.parquet"),
+            (DMS, "t/LOAD1.parquet"),
+            (DeleteWhen(), "t/LOAD00000001.parquet"),
+        )
+    ]
+    deleted = rows_of(
+        plain_parquet({"Op": "D", **at}), table(position="changed_at"), replace(DMS_FILE, key="t/LOAD00000001.parquet")
+    )
+    assert len({rows[0]["_sluice_position"] for rows in (*plain, deleted)}) == 1
 
 
 def test_changes_that_nothing_orders_are_refused():

@@ -129,7 +129,7 @@ def test_text_that_is_no_number_and_no_point_in_time_gives_no_capture_order(text
 
 
 def test_a_column_that_cannot_order_rows_refuses_the_schema() -> None:
-    for kind in ("double", "boolean", "bytes"):
+    for kind in ("double", "boolean"):
         with pytest.raises(Incompatible, match="position column"):
             check_position_column(plain_column("w", kind, True, kind))
     array = Column("w", "array", "array<int>", element=plain_column("w", "int", True, "int"))

@@ -284,6 +284,34 @@ def test_a_column_of_operations_is_proposed_as_the_mark_of_deletions():
     assert (rule.delete_when.column, rule.delete_when.values, rule.position) == ("Op", ("D",), "seq")
 
 
+def test_marks_of_other_captures_are_proposed_with_what_they_need():
+    lsn = schema(("id", "int"), ("_ab_cdc_deleted_at", "string"), ("_ab_cdc_lsn", "long"), meta=[])
+    rows = [{"id": id, "_ab_cdc_deleted_at": "2026-11-27" if id > 18 else None, "_ab_cdc_lsn": id} for id in range(20)]
+    found = propose(sample(rows, lsn, topic="air.film", offsets_named=False), chosen={"record_key": ("id",)})
+    assert (found.delete_when, found.position.value) == (("_ab_cdc_deleted_at", ()), ("_ab_cdc_lsn",))
+    assert "_ab_cdc_deleted_at marks deletions: rows with any value are deletions" in found.notes
+    assert not any("stay visible" in note for note in found.notes)
+    (rule,) = read_tables(whole_text([found])).rules
+    assert (rule.delete_when.column, rule.delete_when.is_null) == ("_ab_cdc_deleted_at", False)
+    assert misfits(sample(rows, lsn, offsets_named=False), TableConfig("s.f", "s", "f", "t", ("id",), position="x"))[
+        -1
+    ] == (
+        "the column _ab_cdc_deleted_at marks deletions: add `delete_when: {column: _ab_cdc_deleted_at, is: not null}`, "
+        "or `delete_when: off` if it is data"
+    )
+
+    feed = schema(("id", "int"), ("v", "string"), ("_change_type", "string"), ("_commit_version", "long"), meta=[])
+    rows = [
+        {"id": id, "v": f"v{id % 5}", "_change_type": word, "_commit_version": version}
+        for version, words in enumerate((("insert",), ("update_preimage", "update_postimage"), ("delete",)))
+        for word in words
+        for id in range(1, 13)
+    ]
+    found = propose(sample(rows, feed, topic="d.t", offsets_named=False))
+    assert found.record_key.value == ("id",), "the row before an update is no row created again"
+    assert found.delete_when == ("_change_type", ("delete",)) and found.position.value == ("_commit_version",)
+
+
 NUMBERED = dms(("I", 1, "100"), ("I", 2, "101"), ("U", 1, "102"), ("D", 2, "103"))
 
 

@@ -644,3 +644,44 @@ def test_a_wrong_table_is_found_whatever_is_wrong_with_the_topic(topic):
     found = mistakes(f"tables:\n  - {{{topic}table: X Y, record_key: id}}")
     assert len(found) == 2
     assert found[(2, "tables[0].table")].startswith("'X Y' is not database.table")
+
+
+def delete_when(written, defaults=""):
+    text = f"{defaults}tables:\n  - {{topic: a.b, table: a.b, record_key: id, delete_when: {written}}}"
+    return read_tables(text).rules[0].delete_when
+
+
+def test_a_deletion_may_be_marked_by_null_or_by_any_other_value():
+    for written, null in (("not null", False), ("null", True), ('"null"', True)):
+        rule = delete_when(f"{{column: gone_at, is: {written}}}")
+        assert (rule.column, rule.values, rule.is_null) == ("gone_at", (), null)
+        assert rule.is_deletion(None) is null and rule.is_deletion(0) is not null
+        configuration = read_tables(
+            f"tables:\n  - {{topic: a.b, table: a.b, record_key: id, delete_when: {{column: gone_at, is: {written}}}}}"
+        )
+        assert Configuration.from_json(configuration.to_json()) == configuration
+        assert read_tables(configuration_text(configuration)) == configuration
+    jsonschema.validate(
+        {"tables": [{"topic": "a", "table": "a.b", "record_key": "id", "delete_when": {"column": "c", "is": "null"}}]},
+        SCHEMA,
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("{column: a, is: empty}", "'empty' is not one of null, not null"),
+        ("{column: a, is: not null, values: [x]}", "has values and is: one of them"),
+        ("{is: not null}", "needs column too"),
+        ("{column: a}", "needs values too"),
+    ],
+)
+def test_a_mark_of_deletions_that_says_nothing_or_two_things_is_a_mistake(written, said):
+    with pytest.raises(ConfigurationMistakes) as found:
+        delete_when(written)
+    assert said in str(found.value)
+
+
+def test_a_rules_own_mark_of_deletions_replaces_that_of_the_defaults():
+    defaults = "defaults: {delete_when: {column: Op, values: [D]}}\n"
+    assert delete_when("{column: gone_at, is: not null}", defaults).values == ()

@@ -40,6 +40,16 @@ def test_a_row_agrees_or_says_how_it_differs(expected, stored, kind):
     assert disagreement(expected, stored) == kind
 
 
+@pytest.mark.parametrize("places", [["1" * 27], ["1" * 27, "2" * 27]])
+def test_a_loaded_row_of_an_earlier_release_agrees_under_the_time_of_its_load(places):
+    before = ["0" * 27] * len(places)
+    now, then = (".".join(["0000", *parts, "0" * 20]) for parts in ([*before, *places], places))
+    assert disagreement(Row(now, False, {"a": 1}), Row(then, False, {"a": 1})) is None
+    assert disagreement(Row(now, False, {"a": 1}), Row(then, False, {"a": 2})) == OTHER_VALUES
+    assert disagreement(Row(then, False, {"a": 1}), Row(now, False, {"a": 1})) == OTHER_POSITION
+    assert disagreement(Row(now, False), Row(".".join(["0000", *before, "0" * 20]), False)) == OTHER_POSITION
+
+
 LOWEST = f"{0:04d}.{0:020d}"  # a Kafka offset alone, the first of its partition
 
 

@@ -1,0 +1,94 @@
+"""Finds columns by which another capture marks deletions, where the table's rule doesn't read them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from sluice.changes import hidden_columns as hidden
+from sluice.changes.capture_marks import (
+    common_operations_marking,
+    deletion_marks,
+    is_flag,
+    is_nested,
+    mark_text,
+    marking_columns,
+    other_deletions,
+    vocabulary,
+)
+from sluice.config.delete_when import written_marks
+from sluice.names import stored_name
+from sluice.schema.avro import ENVELOPE, PLAIN, WriterSchema
+from sluice.schema.concealment import ruled
+from sluice_formats.errors import DeletionsUnmarked
+from sluice_formats.records import ReaderPlan, Record
+
+_MOST_OPERATIONS, _DATA = 100, ""  # a column with more values holds data; empty text is no operation
+
+
+class UnmarkedDeletions:
+    """Watches an object for columns of other captures by which rows are deleted, where the table's rule sees none."""
+
+    def __init__(self, plan: ReaderPlan) -> None:
+        self._plan = plan
+        self._values: dict[str, set[str | None]] = {}
+        self._named: dict[str, set[str | None]] = {}  # the column of the rule itself
+
+    def take(self, records: Sequence[Record], writer: WriterSchema) -> None:
+        """Add one chunk. Raises DeletionsUnmarked for operations that Debezium doesn't write, and for nested rows."""
+        rule = self._plan.delete_when
+        if self._plan.append_only or not rule.on or writer.shape == ENVELOPE:
+            return
+        column = ruled(writer.row, self._plan.rules).column(rule.column or "")
+        written = [each.written_name for each in writer.row.columns]
+        if writer.shape == PLAIN and is_nested(written):
+            raise DeletionsUnmarked.nested()
+        if rule.marks and (column is not None or writer.meta.op == rule.column):
+            name = str(rule.column) if column is None else column.written_name
+            if rule.is_null is None and vocabulary(name) is not None:
+                self._add(self._named, name, records)
+            return
+        if writer.shape == PLAIN:
+            for name in marking_columns(written):
+                self._add(self._values, name, records)
+        elif writer.meta.op is not None:  # now, before each of the rows is refused for itself
+            found = _marks_of(records, writer.meta.op) - {*hidden.OPS, None}
+            _refuse_unmarked(writer.meta.op, common_operations_marking(found), found)
+
+    def check(self) -> None:
+        """Raise DeletionsUnmarked if a column of the object says which rows are deleted, and the rule doesn't read it.
+
+        Also where the rule names other values than the deletions there.
+        """
+        for name, values in self._values.items():
+            _refuse_unmarked(name, deletion_marks(name, values), values)
+        for name, values in self._named.items():
+            others = other_deletions(name, values, self._plan.delete_when.values)
+            if others:
+                raise DeletionsUnmarked(
+                    f"The column {name} holds {', '.join(others)[:100]}, which `delete_when` doesn't name: deleted "
+                    "rows would stay alive",
+                    column=name,
+                    values=list(others),
+                )
+
+    def _add(self, known: dict[str, set[str | None]], name: str, records: Sequence[Record]) -> None:
+        values = known.get(name, set()) | _marks_of(records, name)
+        if len(values) > _MOST_OPERATIONS:  # times of deletions, or data
+            values = set(sorted(filter(None, values))[-_MOST_OPERATIONS:]) if is_flag(name) else {_DATA}
+        known[name] = values
+
+
+def _marks_of(records: Sequence[Record], name: str) -> set[str | None]:
+    """The different values of a column as texts, None for null and for values that have none."""
+    values = (record.get(name) for record in records if isinstance(record, dict))
+    return {mark_text(int(value) if isinstance(value, float) and value.is_integer() else value) for value in values}
+
+
+def _refuse_unmarked(column: str, marks: tuple[str, ...] | None, values: Collection[str | None]) -> None:
+    if marks is not None:
+        raise DeletionsUnmarked(
+            f"The column {column} {'marks deletions' if is_flag(column) else 'holds operations'}, and the rule has no "
+            f"`{written_marks(stored_name(column), marks)}`: deleted rows would stay alive",
+            column=column,
+            values=sorted(filter(None, values))[:_MOST_OPERATIONS],
+        )

@@ -1,0 +1,249 @@
+"""Changes as other captures than Debezium write them: known by their columns, asked for, and read by `delete_when`."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from shapes import config, item, lines, picked
+
+from sluice.batch.row_errors import RowError
+from sluice.config.delete_when import DeleteWhen
+from sluice.errors import Incompatible
+from sluice.schema.avro import read_writer_schema
+from sluice_formats.avro_header import Head, parse_header
+from sluice_formats.decode import decode, schemas_of
+from sluice_formats.errors import DeletionsUnmarked
+from sluice_formats.parquet_footer import read_footer
+from sluice_spark.merge.plan import plan_read
+
+# The operation's column, its words for an insert, the row before an update, the row after it and a deletion; and what
+# the rule needs.
+FEEDS = {
+    "goldengate": ("op_type", "I", None, "U", "D", "column: op_type, values: [D]"),
+    "qlik": ("header__change_oper", "I", "B", "U", "D", "column: header__change_oper, values: [D]"),
+    "qlik, another prefix": ("h_change_oper", "I", "B", "U", "D", "column: h_change_oper, values: [D]"),
+    "delta": (
+        "_change_type",
+        "insert",
+        "update_preimage",
+        "update_postimage",
+        "delete",
+        "column: _change_type, values: [delete]",
+    ),
+    "iceberg": ("_change_type", "INSERT", "UPDATE_BEFORE", "UPDATE_AFTER", "DELETE", "_change_type, values: [DELETE]"),
+    "flink": ("row_kind", "+I", "-U", "+U", "-D", 'column: row_kind, values: ["-D"]'),
+    "sql server": ("__$operation", 2, 3, 4, 1, "column: ___operation, values: [1]"),
+    "hvr": ("hvr_op", 1, 4, 2, 0, "column: hvr_op, values: [0]"),
+    "ticdc": ("ticdc-meta$operation", "I", None, "U", "D", "column: ticdc_meta_operation, values: [D]"),
+    "estuary": ("_meta/op", "c", None, "u", "d", "column: _meta_op, values: [d]"),
+    "peerdb": ("_peerdb_record_type", 0, None, 1, 2, "column: _peerdb_record_type, values: [2]"),
+    "dms": ("Op", "I", None, "U", "D", "column: Op, values: [D]"),
+    "dms, bytes": ("Op", b"I", None, b"U", b"D", "column: Op, values: [D]"),
+}
+FLAGS = {
+    "airbyte": ("_ab_cdc_deleted_at", "2026-11-27T09:00:00Z", None, "column: _ab_cdc_deleted_at, is: not null"),
+    "singer": ("_sdc_deleted_at", "2026-11-27T09:00:00Z", None, "column: _sdc_deleted_at, is: not null"),
+    "fivetran": ("_fivetran_deleted", True, False, "column: _fivetran_deleted, values: [true]"),
+    "hudi": ("_hoodie_is_deleted", True, False, "column: hoodie_is_deleted, values: [true]"),
+    "datastream": ("_metadata_deleted", True, False, "column: _metadata_deleted, values: [true]"),
+}
+
+
+def avro(*rows: dict[str, Any]) -> bytes:
+    """Avro of nullable columns; a name that Avro doesn't allow stays, as some writers leave it."""
+    kinds = {str: "string", int: "long", bool: "boolean", bytes: "bytes"}
+    types: dict[str, str] = {}
+    for row in rows:
+        types.update({name: kinds[type(value)] for name, value in row.items() if value is not None})
+    fields = [{"name": name, "type": ["null", kind]} for name, kind in types.items()]
+    body = io.BytesIO()
+    fastavro.writer(body, {"type": "record", "name": "V", "fields": fields}, rows, codec="null")
+    return body.getvalue()
+
+
+def parquet(*rows: dict[str, Any]) -> bytes:
+    body = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(list(rows)), body)
+    return body.getvalue()
+
+
+def csv(*rows: dict[str, Any]) -> bytes:
+    def text(value: Any) -> str:
+        return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+    return "".join(f"{','.join(map(text, row))}\n" for row in (rows[0], *(row.values() for row in rows))).encode()
+
+
+def read(format: str, rule: DeleteWhen, *rows: dict[str, Any], bad: list[RowError] | None = None) -> list[Any]:
+    """The rows of an object in a format, by a table that `seq` orders."""
+    table = config(
+        "id", delete_when=rule, position="seq", json_types={"seq": "long", "id": "long"} if format == "csv" else {}
+    )
+    write = {"json": lines, "csv": csv, "parquet": parquet, "avro": avro}[format]
+    body, at = write(*rows), replace(item(format), offset=None, kafka_partition=None)
+    inferred: dict[str, str] = {}
+    if format in ("json", "csv"):
+        schema = schemas_of(body, format, table)[0][0]
+        inferred = {at.id.hash: json.dumps(schema)}
+    else:
+        schema = read_footer(body, True).schema if format == "parquet" else parse_header(Head(body, True)).schema
+    writer = read_writer_schema(json.loads(json.dumps(schema)))
+    planned = plan_read(table, batch="b", writers=[writer], stored=None, inferred=inferred)
+    if writer.fingerprint in planned.refused:
+        raise planned.refused[writer.fingerprint]
+    found = decode(body, at, planned.plan)
+    assert bad is not None or not found.rows, found.rows
+    (bad if bad is not None else []).extend(found.rows)
+    return [row for batch in found.batches for row in batch.to_pylist()]
+
+
+def formats_of(column: str, value: Any) -> list[str]:
+    """The formats that can hold such a column: no text has bytes, and fastavro writes no such names."""
+    text = [] if isinstance(value, bytes) else ["json", "csv"]
+    return ["parquet", *text, *(["avro"] if column.isidentifier() else [])]
+
+
+def cases(named: dict[str, tuple[Any, ...]]) -> list[Any]:
+    return [
+        pytest.param(format, *values, id=f"{name}-{format}")
+        for name, values in named.items()
+        for format in formats_of(values[0], values[1])
+    ]
+
+
+@pytest.mark.parametrize(("format", "column", "insert", "before", "after", "delete", "setting"), cases(FEEDS))
+def test_operations_of_a_capture_are_asked_for_and_then_read(
+    format: str, column: str, insert: Any, before: Any, after: Any, delete: Any, setting: str
+):
+    images = [] if before is None else [{"id": 1, column: before, "v": "stale", "seq": 2}]
+    rows = [
+        {"id": 1, column: insert, "v": "a", "seq": 1},
+        {"id": 1, column: after, "v": "b", "seq": 2},
+        *images,  # after the row that it precedes: no writer promises the order within a file
+        {"id": 2, column: delete, "v": "c", "seq": 3},
+    ]
+    for known in (rows, rows[:1]):
+        with pytest.raises(DeletionsUnmarked) as refused:
+            read(format, DeleteWhen(), *known)
+        assert setting in refused.value.message
+    named = setting.split("column: ")[-1].split(",")[0]
+    value = setting.split("[")[1].rstrip("]").strip('"')
+    found = read(format, DeleteWhen(column=named, values=(value,)), *rows)
+    newest = max((row for row in found if row["id"] == 1), key=lambda row: row["_sluice_position"])
+    assert (newest["v"], newest["__deleted"]) == ("b", False), "a before-image wins over nothing at its place"
+    assert [row["__deleted"] for row in found if row["id"] == 2] == [True]
+    assert [row["__deleted"] for row in found if row["v"] == "stale"] == [True] * len(images)
+    assert not any(row["__deleted"] for row in read(format, DeleteWhen(on=False), *rows))
+
+
+def test_a_before_image_comes_between_its_update_and_earlier_changes():
+    rule = DeleteWhen(column="_change_type", values=("delete",))
+    before = {"id": 1, "_change_type": "update_preimage", "v": "a", "seq": 5}
+    after = {"id": 1, "_change_type": "update_postimage", "v": "b", "seq": 5}
+    earlier, later = {**after, "seq": 4}, {**after, "seq": 6}
+    alone = [read("parquet", rule, row)[0]["_sluice_position"] for row in (earlier, before, after, later)]
+    last_in_file = read("json", rule, *[later] * 3, before)[-1]["_sluice_position"]
+    assert alone == sorted(set(alone)) and alone[0] < last_in_file < alone[2]
+
+
+def test_an_update_of_the_key_deletes_the_row_of_the_former_key():
+    rule = DeleteWhen(column="header__change_oper", values=("D",))
+    found = read(
+        "csv",
+        rule,
+        {"header__change_oper": "B", "id": 1, "v": "a", "seq": 5},
+        {"header__change_oper": "U", "id": 7, "v": "a", "seq": 5},
+    )
+    assert picked(found, "id", "__deleted") == [(1, True), (7, False)]
+
+
+def test_the_deleted_half_of_an_update_in_a_stream_of_snowflake_is_a_before_image():
+    rule = DeleteWhen(column="METADATA_ACTION", values=("DELETE",))
+    rows = [
+        {"id": 1, "METADATA$ACTION": "INSERT", "METADATA$ISUPDATE": True, "v": "b", "seq": 5},
+        {"id": 1, "METADATA$ACTION": "DELETE", "METADATA$ISUPDATE": True, "v": "a", "seq": 5},
+        {"id": 2, "METADATA$ACTION": "DELETE", "METADATA$ISUPDATE": False, "v": "c", "seq": 5},
+    ]
+    for format in ("parquet", "json", "csv"):
+        found = read(format, rule, *rows)
+        assert found[0]["_sluice_position"] > found[1]["_sluice_position"]
+        assert [row["__deleted"] for row in found] == [False, True, True]
+
+
+@pytest.mark.parametrize(("format", "column", "deleted", "alive", "setting"), cases(FLAGS))
+def test_flags_of_a_capture_are_asked_for_and_then_read(
+    format: str, column: str, deleted: Any, alive: Any, setting: str
+):
+    rows = [{"id": 1, column: alive, "v": "a", "seq": 1}, {"id": 2, column: deleted, "v": "b", "seq": 2}]
+    with pytest.raises(DeletionsUnmarked) as refused:
+        read(format, DeleteWhen(), *rows)
+    assert setting in refused.value.message
+    named = setting.split("column: ")[1].split(",")[0]
+    rule = DeleteWhen(column=named, is_null=False) if "is: " in setting else DeleteWhen(column=named, values=("true",))
+    assert [row["__deleted"] for row in read(format, rule, *rows)] == [False, True]
+
+
+@pytest.mark.parametrize("format", ["parquet", "json", "csv", "avro"])
+def test_null_marks_a_deletion_where_the_rule_says_so(format: str):
+    rows = [{"id": 1, "valid_from": "2026-01-01", "seq": 1}, {"id": 2, "valid_from": None, "seq": 2}]
+    found = read(format, DeleteWhen(column="valid_from", is_null=True), *rows)
+    assert [row["__deleted"] for row in found] == [False, True]
+    found = read(format, DeleteWhen(column="valid_from", is_null=False), *rows)
+    assert [row["__deleted"] for row in found] == [True, False]
+
+
+@pytest.mark.parametrize("format", ["parquet", "json", "csv", "avro"])
+def test_an_object_without_the_column_whose_null_deletes_is_refused(format: str):
+    with pytest.raises(Incompatible, match="every row would be a deletion"):
+        read(format, DeleteWhen(column="valid_from", is_null=True), {"id": 1, "seq": 1})
+    found = read(format, DeleteWhen(column="deleted_at", is_null=False), {"id": 1, "seq": 1})
+    assert [row["__deleted"] for row in found] == [False]
+
+
+def test_deletions_under_another_word_than_the_rules_refuse_the_object():
+    rows = [{"id": 1, "op_type": "U", "seq": 1}, {"id": 2, "op_type": "D", "seq": 2}]
+    for values in (("d",), ("DELETE",), ("T",)):
+        with pytest.raises(DeletionsUnmarked, match="holds D, which"):
+            read("json", DeleteWhen(column="op_type", values=values), *rows)
+    assert read("json", DeleteWhen(column="op_type", values=("D", "T")), *rows)[1]["__deleted"]
+
+
+@pytest.mark.parametrize("owner", ["database", "schema"])
+def test_changes_whose_row_lies_in_a_field_are_refused_whatever_the_rule_marks(owner: str):
+    change = {"id": 0, owner: "shop", "table": "t", "type": "INSERT", "seq": 1, "data": [{"id": "1", "name": "a"}]}
+    for rule in (DeleteWhen(), DeleteWhen(column="type", values=("DELETE",))):
+        with pytest.raises(DeletionsUnmarked, match="lie in `data`"):
+            read("json", rule, change)
+    assert len(read("json", DeleteWhen(on=False), change)) == 1
+
+
+def test_data_in_columns_with_such_names_is_data():
+    for values in (["A", "B"], ["insert", "reversal"], ["D", 3]):
+        rows = [{"id": number, "operation": str(value), "seq": number} for number, value in enumerate(values)]
+        assert len(read("json", DeleteWhen(), *rows)) == 2
+
+
+def test_a_deletion_that_has_the_key_alone_says_what_it_lacks():
+    bad: list[RowError] = []
+    rows = [{"Op": "U", "id": 1, "seq": 7}, {"Op": "D", "id": 2, "seq": None}]
+    found = read("parquet", DeleteWhen(column="Op", values=("D",)), *rows, bad=bad)
+    assert picked(found, "id") == [(1,)]
+    assert bad[0].code == "unordered_change" and "deletion has no value of the position column seq" in bad[0].reason
+
+
+def test_a_position_in_bytes_without_a_type_is_read_as_text():
+    rule = DeleteWhen(column="Op", values=("D",))
+    at = [b"2026-11-21 10:04:30", b"2026-11-21 10:04:31"]
+    found = read("parquet", rule, *({"Op": b"U", "id": 1, "seq": value} for value in at))
+    texts = read("parquet", rule, *({"Op": "U", "id": 1, "seq": value.decode()} for value in at))
+    assert picked(found, "_sluice_position") == picked(texts, "_sluice_position")
+    bad: list[RowError] = []
+    read("parquet", rule, {"Op": b"U", "id": 1, "seq": b"\x00\x00\x2a"}, bad=bad)
+    assert [row.code for row in bad] == ["unordered_change"]
