@@ -27,18 +27,21 @@ MAX_VALUES, MAX_KEPT = 1_000_000, 100_000
 _AVRO_KEYS = (b"parquet.avro.schema", b"avro.schema")
 _UNREADABLE_CODECS = {3: "LZO"}
 # parquet.thrift: values of the enumerations Type and Encoding.
-_BYTE_ARRAY = 6
-_DICTIONARIES, _DELTA_BYTE_ARRAY = (2, 8), 7
+BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY = 6, 7
+DICTIONARIES, DELTA_BYTE_ARRAY = (2, 8), 7
 
 
 class ColumnChunk(NamedTuple):
-    """One column of one row group: path, number of values, bytes without compression, and encoding."""
+    """One column of one row group: path, number of values, bytes without compression, encoding, type and place."""
 
     path: str
     values: int
     unpacked_bytes: int
     by_reference: bool  # texts or bytes in a dictionary: a repeated value is stored once
     shared_prefixes: bool
+    physical: int = BYTE_ARRAY
+    begin: int = 0  # its first page's place in the file
+    stored_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -84,12 +87,16 @@ def _chunk(column: Mapping[int, Any]) -> ColumnChunk:
     if described[4] in _UNREADABLE_CODECS:
         raise UnsupportedParquet(f"The Parquet file is compressed by {_UNREADABLE_CODECS[described[4]]}")
     encodings = set(described[2])
+    dictionary, data = described.get(11, 0), int(described[9])
     return ColumnChunk(
         ".".join(part.decode("utf-8") for part in described[3]),
         int(described[5]),
         int(described[6]),
-        described[1] == _BYTE_ARRAY and not encodings.isdisjoint(_DICTIONARIES),
-        _DELTA_BYTE_ARRAY in encodings,
+        described[1] == BYTE_ARRAY and not encodings.isdisjoint(DICTIONARIES),
+        DELTA_BYTE_ARRAY in encodings,
+        int(described[1]),
+        min(dictionary, data) if dictionary > 0 else data,
+        int(described[7]),
     )
 
 
@@ -105,18 +112,18 @@ def _written(pairs: Any) -> dict[str, Any] | None:
     return None
 
 
-class _Kept(NamedTuple):
+class Kept(NamedTuple):
     """The fields of a struct that are kept, each with what is kept of it (None: all), and what the struct becomes."""
 
     fields: Mapping[int, Any]
     made: Callable[[Mapping[int, Any]], Any] | None = None
 
 
-_COLUMN_METADATA = _Kept({field: None for field in (1, 2, 3, 4, 5, 6)})
-_COLUMN_CHUNK = _Kept({3: _COLUMN_METADATA}, _chunk)
-_ROW_GROUP = _Kept({1: _COLUMN_CHUNK, 2: None})
-_SCHEMA_ELEMENT = _Kept({field: None for field in (1, 3, 4, 5, 6, 7, 8, 10)})
-_FILE = _Kept({2: _SCHEMA_ELEMENT, 3: None, 4: _ROW_GROUP, 5: None})
+_COLUMN_METADATA = Kept({field: None for field in (1, 2, 3, 4, 5, 6, 7, 9, 11)})
+_COLUMN_CHUNK = Kept({3: _COLUMN_METADATA}, _chunk)
+_ROW_GROUP = Kept({1: _COLUMN_CHUNK, 2: None})
+_SCHEMA_ELEMENT = Kept({field: None for field in (1, 3, 4, 5, 6, 7, 8, 10)})
+_FILE = Kept({2: _SCHEMA_ELEMENT, 3: None, 4: _ROW_GROUP, 5: None})
 
 # https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
@@ -127,14 +134,19 @@ class DamagedThrift(ValueError):
     """Bytes that are not a struct of the compact protocol."""
 
 
-def decode_struct(data: bytes, kept: _Kept) -> dict[int, Any]:
+def decode_struct(data: bytes, kept: Kept) -> dict[int, Any]:
     """The kept fields of the struct at the start of the bytes. Binary values are bytes.
 
     Raises DamagedThrift, and UnsupportedParquet beyond MAX_VALUES and MAX_KEPT.
     """
+    return decode_struct_at(data, 0, kept)[0]
+
+
+def decode_struct_at(data: bytes, at: int, kept: Kept) -> tuple[dict[int, Any], int]:
+    """The kept fields of the struct at a place in the bytes, and where it ends. Raises what `decode_struct` raises."""
+    reader = _Reader(data, at)
     try:
-        found: dict[int, Any] = _Reader(data).struct(kept, 0)
-        return found
+        return reader.struct(kept, 0), reader.at
     except (IndexError, struct.error) as error:
         raise DamagedThrift("it ends early") from error
 
@@ -142,13 +154,18 @@ def decode_struct(data: bytes, kept: _Kept) -> dict[int, Any]:
 class _Reader:
     """Reads values, or passes over them. Counts all, and those that are held."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, at: int) -> None:
         self._data = data
-        self._at = 0
+        self._at = at
         self._read = 0
         self._held = 0
 
-    def struct(self, kept: _Kept | None, depth: int) -> Any:
+    @property
+    def at(self) -> int:
+        """Where the next value begins."""
+        return self._at
+
+    def struct(self, kept: Kept | None, depth: int) -> Any:
         """The struct that begins here; with `kept` None, all of its fields."""
         _check_depth(depth)
         found: dict[int, Any] = {}
@@ -172,7 +189,7 @@ class _Reader:
         self._held = held  # what was made of the values is smaller than one of them
         return kept.made(found)
 
-    def _value(self, kind: int, kept: _Kept | None, depth: int) -> Any:
+    def _value(self, kind: int, kept: Kept | None, depth: int) -> Any:
         self._hold()
         if kind in (_TRUE, _FALSE, _BYTE):  # a list's booleans take a byte each
             self._at += 1

@@ -22,6 +22,7 @@ from sluice.schema import columns as kinds
 from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice.schema.columns import Column
 from sluice.schema.limits import weight_of
+from sluice_formats.checks.parquet_pages import measured
 from sluice_formats.errors import DamagedParquet, UndecodableValue
 from sluice_formats.parquet_footer import UUID, Footer, read_footer
 from sluice_formats.records import BrokenRecord, Chunk, Record, Records, most_rows
@@ -34,7 +35,7 @@ def parquet_records(body: bytes, limits: Limits) -> Records:
 
     Raises NotParquet, UnsupportedParquet, DamagedParquet, ExpansionLimit, UnusableSchema and UnsupportedType.
     """
-    footer = read_footer(body, True)
+    footer = measured(body, read_footer(body, True), limits)
     if footer.unpacked_bytes > limits.decoded_bytes:
         raise ExpansionLimit.beyond(
             "decoded_bytes",
