@@ -38,13 +38,13 @@ class Load:
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Assumptions of the estimates. Sizes are those of StartJobRun (6 GB and 10 % overhead are billed as 7 GB)."""
+    """Assumptions of the estimates. Sizes are those of StartJobRun."""
 
     architecture: str = "x86_64"
     driver_vcpu: int = 2
-    driver_gb: int = 7
+    driver_gb: int = LaneConfig().driver_memory_gb
     executor_vcpu: int = 2
-    executor_gb: int = 7
+    executor_gb: int = LaneConfig().executor_memory_gb
     most_executors: int = 5
     start_s: float = 60.0  # from StartJobRun until the driver works; a worker is billed from its own start
     linger_s: float = float(LaneConfig().linger_s)
@@ -55,7 +55,7 @@ class Assumptions:
     streaming_gb: int = 8
     schedule_s: float = 3600.0  # between two scheduled jobs of a table
     schedule_vcpu: int = 4  # per job: a driver and an executor of two vCPU each
-    schedule_gb: int = 14
+    schedule_gb: int = 16
     ledger_writes: float = 20.0  # write units per object, which is admitted, claimed and settled in transactions
     ledger_reads: float = 8.0
     polls_s: float = 10.0  # reads of the lane per second while a run lives

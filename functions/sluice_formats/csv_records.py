@@ -31,7 +31,7 @@ from sluice_formats.csv_text import CsvColumns, csv_columns, has_open_quote, une
 from sluice_formats.errors import NotCsv, RaggedCsv, SchemaNotInferred, UndecodableValue
 from sluice_formats.json_records import decimal_reader
 from sluice_formats.json_schema import METADATA
-from sluice_formats.json_text import unpacked
+from sluice_formats.json_text import most_text, unpacked
 from sluice_formats.records import BrokenRecord, Chunk, Record, Records, most_rows
 
 _BLOCKS = 8  # a block of text takes up to so many times its size as columns of short values
@@ -47,7 +47,7 @@ def csv_records(body: bytes, schema: str | None, form: CsvForm, limits: Limits) 
     """
     if schema is None:
         raise SchemaNotInferred("The object was read before its schema was made")
-    text = without_mark(unpacked(body, limits.decoded_bytes))
+    text = without_mark(unpacked(body, most_text(limits)))
     _check_quotes(text, form)
     text = unescaped(text, form)
     if not text.endswith((b"\n", b"\r")):

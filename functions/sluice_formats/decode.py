@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -118,6 +119,7 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     rows: list[RowError] = []
     unexpected: Counter[str] = Counter()
     first = decoded_bytes = 0
+    began = time.thread_time()
     for chunk in records.chunks:
         operations.take(chunk.records, chunk.writer)
         chunk = _concealed(chunk, first, plan)
@@ -138,7 +140,7 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
             if not plan.expect.quarantines:
                 unexpected.update(failure_counts(batch, plan.columns, plan.expect))
             decoded_bytes += batch.nbytes
-        _within_limits(first, decoded_bytes, plan.limits)
+        _within_limits(first, decoded_bytes, time.thread_time() - began, plan.limits)
     operations.check()
     changes = sum(batch.num_rows for batch in batches)
     return Decoded(
@@ -215,7 +217,14 @@ def _row_error(row: BadRow, offset: int, writer: WriterSchema, plan: ReaderPlan,
     return row_error(row.record, row.error, row.value, offset=offset + row.record, position=position)
 
 
-def _within_limits(rows: int, decoded_bytes: int, limits: Limits) -> None:
+def _within_limits(rows: int, decoded_bytes: int, seconds: float, limits: Limits) -> None:
+    if seconds > limits.object_seconds:
+        raise ExpansionLimit.beyond(
+            "object_seconds",
+            f"The object takes more than {limits.object_seconds:,} seconds of a processor to decode",
+            limit=limits.object_seconds,
+            unit="seconds",
+        )
     if rows > limits.object_rows:
         raise ExpansionLimit.beyond(
             "object_rows",

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 from sluice.config.limits import DEFAULTS, MOST_COLUMNS, Limits
 from sluice.errors import ExpansionLimit, SchemaTooComplex, SluiceError
 from sluice.schema.connect import avro_form
-from sluice.schema.limits import LISTS
 from sluice_formats.errors import DamagedJson, NotJsonLines, TooManySchemas, begins_as
 from sluice_formats.json_text import parse, parse_prefix
 
 _BEGIN = re.compile(r'\s*\{\s*"schema"\s*:\s*')
 _BETWEEN = re.compile(r'\s*,\s*"payload"\s*:\s*')
+_BLANK = re.compile(rb"[ \t\r\n]*")
+_PARSED = 8  # of the limit of a block, since a byte of JSON takes up to 48 bytes of memory while it is parsed
 MAX_SCHEMAS = 64  # of one object: schemas change rarely
 
 
@@ -90,14 +91,17 @@ def lines(text: bytes) -> Iterator[bytes]:
     if text.startswith(codecs.BOM_UTF8):
         text = text[len(codecs.BOM_UTF8) :]
     _check_begin(text)
-    begin = 0
+    begin = _blank_until(text, 0)  # passed over as one: a small gzip can hold a thousand million blank lines
     while begin < len(text):
         end = text.find(b"\n", begin)
         end = len(text) if end < 0 else end
-        line = text[begin:end].strip(b" \t\r")
-        begin = end + 1
-        if line:
-            yield line
+        yield text[begin:end].rstrip(b" \t\r")
+        begin = _blank_until(text, end)
+
+
+def _blank_until(text: bytes, begin: int) -> int:
+    blank = _BLANK.match(text, begin)
+    return blank.end() if blank is not None else begin
 
 
 class Line(NamedTuple):
@@ -117,9 +121,16 @@ def records(text: bytes, limits: Limits = DEFAULTS) -> Iterator[Line]:
     wrapped: Wrapped | None = None
     first = True
     for number, content in enumerate(lines(text)):
+        if number >= limits.object_rows:
+            raise ExpansionLimit.beyond(
+                "object_rows",
+                f"The object holds more than {limits.object_rows:,} records",
+                limit=limits.object_rows,
+                unit="records",
+            )
         schema: Mapping[str, Any] | None = None
         try:
-            _within(len(content), limits.block_bytes // LISTS, number)  # all of it may be lists
+            _within(len(content), limits.block_bytes // _PARSED, number)
             line = content.decode("utf-8")
             if wrapped is not None:
                 schema, value = wrapped.read(line, number)
@@ -198,7 +209,8 @@ def _schema_part(text: str) -> tuple[Any, int] | None:
 
 
 def _check_begin(text: bytes) -> None:
-    first = text.lstrip(b" \t\r\n")[:1]
+    begin = _blank_until(text, 0)
+    first = text[begin : begin + 1]
     if first and first != b"{":
         other = begins_as(text, NotJsonLines.code)
         raise NotJsonLines(

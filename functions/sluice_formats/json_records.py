@@ -27,7 +27,7 @@ from sluice.schema.temporal import days_of, timestamp_text
 from sluice_formats import json_lines
 from sluice_formats.errors import DamagedJson, NotJsonLines, SchemaNotInferred, UndecodableValue
 from sluice_formats.json_schema import METADATA, NUMBER_TEXT, Inference
-from sluice_formats.json_text import to_text, unpacked
+from sluice_formats.json_text import most_text, to_text, unpacked
 from sluice_formats.records import BrokenRecord, Chunk, Record, Records, most_rows
 
 
@@ -37,7 +37,7 @@ def json_records(body: bytes, inferred: str | None, limits: Limits) -> Records:
     A record that can't be read, or whose values don't match its schema, is a BrokenRecord in its place. Raises
     DamagedGzip, ExpansionLimit, NotJsonLines, TooManySchemas, UnusableSchema and UnsupportedType.
     """
-    text = unpacked(body, limits.decoded_bytes)
+    text = unpacked(body, most_text(limits))
     return Records(lambda: sum(1 for _ in json_lines.lines(text)), _chunks(text, inferred, limits))
 
 
@@ -51,7 +51,7 @@ def json_schemas(
     """
     if not body:
         raise EmptyObject("The object has no bytes")
-    text = unpacked(body, limits.decoded_bytes)
+    text = unpacked(body, most_text(limits))
     inference: Inference | None = None
     carried: dict[int, Mapping[str, Any]] = {}
     broken: SluiceError | None = None

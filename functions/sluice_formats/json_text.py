@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from io import BytesIO
 from typing import Any
 
+from sluice.config.limits import Limits
 from sluice.errors import ExpansionLimit
 from sluice_formats.errors import DamagedGzip, DamagedJson
 
@@ -129,11 +131,16 @@ _PIECE = 8 * 1024
 _WINDOW = 31  # zlib: a gzip wrapper and the largest window
 
 
+def most_text(limits: Limits) -> int:
+    """The most bytes of an object's text, which is in memory together with its rows."""
+    return limits.decoded_bytes // 2
+
+
 def unpacked(data: bytes, limit: int) -> bytes:
     """The content of all gzip members; data that isn't gzip unchanged. Raises DamagedGzip and ExpansionLimit."""
     if not data.startswith(MAGIC):
         return data
-    parts: list[bytes] = []
+    content = BytesIO()  # gives its bytes away without a copy, which joined parts would take
     room = limit
     at = 0
     member: Any = None
@@ -156,13 +163,13 @@ def unpacked(data: bytes, limit: int) -> bytes:
             raise ExpansionLimit.beyond(
                 "decoded_bytes", f"The object unpacks to more than {limit:,} bytes", limit=limit, unit="bytes"
             )
-        parts.append(part)
+        content.write(part)
         at += len(piece) - len(member.unused_data)
         if member.eof:
             member = None
     if member is not None:
         raise DamagedGzip("The object's gzip ends early", bytes=len(data))
-    return b"".join(parts)
+    return content.getvalue()
 
 
 def unpacked_head(data: bytes, limit: int) -> bytes:

@@ -11,11 +11,11 @@ from pydantic import BaseModel, ValidationError
 from sluice.config.document import Configuration
 from sluice.config.hudi_overrides import PREFIX, refusal, unknown
 from sluice.config.key_pattern import TOPIC_GROUP, groups_of
-from sluice.config.lane import LaneConfig
+from sluice.config.lane import LaneConfig, bytes_to_read
 from sluice.config.rules.table_rule import TableRule, history_taken
 from sluice.config.setting import settings_of
 from sluice.config.table import HARD, IGNORE, RECORD, TableSettings
-from sluice.config.values import DURATION, PLACEHOLDER
+from sluice.config.values import DURATION, GIB, PLACEHOLDER
 from sluice.names import LANE, NAME, did_you_mean, meant_name
 from sluice_cli.config.model import Lane, Rule, Settings, TablesFile, built, field_values, laid_over
 from sluice_cli.config.other_words import left_out, meant_key, meant_value
@@ -76,6 +76,7 @@ def read_with_warnings(
             made = _rule(tree, field_values(TableRule, rule), before, ("tables", number), lanes)
             if made is not None:
                 rules.append((number, made))
+                _check_memory(tree, made, ("tables", number), lanes)
     _check_reachable(tree, rules)
     if tree.mistakes:
         raise ConfigurationMistakes(tree.mistakes)
@@ -305,6 +306,18 @@ def _check_lane(tree: YamlLines, values: Mapping[str, Any], path: Path, lanes: M
     lane = values.get("lane")
     if lane is not None and lane not in lanes:
         tree.mistake((*path, "lane"), f"{lane} is not under lanes{_meant(lane, lanes)}")
+
+
+def _check_memory(tree: YamlLines, rule: TableRule, path: Path, lanes: Mapping[str, LaneConfig]) -> None:
+    """Note a table whose largest objects a task of its lane has no memory to read."""
+    lane = lanes.get(rule.lane)
+    needed = bytes_to_read(rule.limits)
+    if lane is not None and needed > lane.task_bytes:
+        tree.mistake(
+            (*path, "limits"),
+            f"let an object take {needed / GIB:.1f} GiB, and a task of lane {lane.name} has "
+            f"{max(lane.task_bytes, 0) / GIB:.1f} GiB: lower them, or raise the lane's executor_memory_gb",
+        )
 
 
 def _groups(tree: YamlLines, rule: TableRule, path: Path) -> dict[str, int] | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sluice.config.limits import Limits
 from sluice.config.setting import setting
-from sluice.config.values import DAY_S, DURATION, GIB, HOUR_S, SIZE, choice, duration, whole
+from sluice.config.values import DAY_S, DURATION, GIB, HOUR_S, MIB, SIZE, choice, duration, whole
 
 _COUNT = whole(1, 100_000_000)
 _CORES = choice(1, 2, 4, 8, 16)  # the worker sizes of EMR Serverless
-_MEMORY_GB = whole(2, 108)
+_MEMORY_GB = whole(2, 120)
 # A run that ends before its first look is started again for ever and claims nothing.
 _RUN_AGE = duration(60, 7 * DAY_S)
 # A slice that is too short is all overhead; ingest waits for a whole one.
@@ -50,11 +51,15 @@ class LaneConfig:
     )
     driver_cores: int = field(default=2, metadata=setting(_CORES, "Cores of Spark's driver."))
     driver_memory_gb: int = field(
-        default=6, metadata=setting(_MEMORY_GB, "Memory of Spark's driver in GB, without Spark's overhead.")
+        default=8, metadata=setting(_MEMORY_GB, "Memory of the driver's worker in GB. Java's heap gets half of it.")
     )
     executor_cores: int = field(default=2, metadata=setting(_CORES, "Cores of each executor."))
     executor_memory_gb: int = field(
-        default=6, metadata=setting(_MEMORY_GB, "Memory of each executor in GB, without Spark's overhead.")
+        default=8,
+        metadata=setting(
+            _MEMORY_GB,
+            "Memory of each executor's worker in GB. Java's heap gets half of it, the tasks' Python most of the rest.",
+        ),
     )
     min_executors: int = field(default=1, metadata=setting(whole(0, 1_000), "Executors that a run keeps."))
     max_executors: int = field(default=5, metadata=setting(whole(1, 1_000), "Executors that a run has at most."))
@@ -67,3 +72,26 @@ class LaneConfig:
             page="table-services.md",
         ),
     )
+
+    @property
+    def task_bytes(self) -> int:
+        """Bytes of an executor's memory that the Python process of each of its tasks may take."""
+        return (self.executor_memory_gb * GIB // 2 - JAVA_BESIDE_HEAP) // self.executor_cores
+
+
+# Threads, code, and buffers of Java beside its heap; and a Python process with the libraries that tasks use.
+JAVA_BESIDE_HEAP, _PYTHON = 768 * MIB, 192 * MIB
+
+
+def memory_mib(worker_gb: int) -> tuple[int, int]:
+    """The heap of a worker's Java and what Spark calls overhead, in MiB: Python's processes and Java beside its heap.
+
+    Spark's default, a tenth of the heap, leaves two tasks less than the limits of one object allow it to take.
+    """
+    whole_mib = worker_gb * GIB // MIB
+    return whole_mib // 2, whole_mib - whole_mib // 2
+
+
+def bytes_to_read(limits: Limits) -> int:
+    """The most bytes that a task takes to read an object within these limits: as stored, and decoded."""
+    return _PYTHON + limits.object_bytes + limits.decoded_bytes

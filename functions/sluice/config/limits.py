@@ -18,12 +18,18 @@ class Limits:
     # A read task holds the object as stored in memory, then its blocks decompressed and its rows as columns.
     object_bytes: int = field(default=256 * MIB, metadata=setting(SIZE, "Size of an object as stored."))
     decoded_bytes: int = field(
-        default=1 * GIB, metadata=setting(SIZE, "Size of an object once decompressed and decoded to rows.")
+        default=1 * GIB,
+        metadata=setting(
+            SIZE, "Size of an object once decoded to rows; its text, for JSON and CSV, may take half of it."
+        ),
     )
     block_bytes: int = field(
         default=128 * MIB, metadata=setting(SIZE, "Size of one block or row group once decompressed.")
     )
     object_rows: int = field(default=10_000_000, metadata=setting(_COUNT, "Records of an object."))
+    object_seconds: int = field(
+        default=300, metadata=setting(whole(1, 3_600), "Processor seconds that decoding an object takes.")
+    )
     # These three bound the cost of a writer schema before a record is read.
     schema_columns: int = field(default=4_096, metadata=setting(whole(1, MOST_COLUMNS), "Fields of one record."))
     schema_depth: int = field(default=32, metadata=setting(whole(2, MOST_DEPTH), "Depth to which types are nested."))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.config.lane import LaneConfig
+from sluice.config.lane import LaneConfig, memory_mib
 from sluice.errors import UnusableRequest
 from sluice.lane.job_policy import UNSCOPED, Scope, job_run_policy, trial_policy
 
@@ -174,6 +174,8 @@ def _spark_settings(environment: JobEnvironment, lane: LaneConfig) -> tuple[tupl
             field="architecture",
             value=environment.architecture,
         )
+    driver_heap, driver_overhead = memory_mib(lane.driver_memory_gb)
+    executor_heap, executor_overhead = memory_mib(lane.executor_memory_gb)
     return (
         ("spark.jars", environment.hudi_jars),
         ("spark.submit.pyFiles", f"{environment.release_url}/sluice.zip"),
@@ -186,10 +188,12 @@ def _spark_settings(environment: JobEnvironment, lane: LaneConfig) -> tuple[tupl
         ("spark.driver.extraJavaOptions", "-Duser.timezone=UTC"),
         ("spark.executor.extraJavaOptions", "-Duser.timezone=UTC"),
         ("spark.driver.cores", str(lane.driver_cores)),
-        ("spark.driver.memory", f"{lane.driver_memory_gb}g"),
+        ("spark.driver.memory", f"{driver_heap}m"),
+        ("spark.driver.memoryOverhead", f"{driver_overhead}m"),
         ("spark.emr-serverless.driver.disk", DISK),
         ("spark.executor.cores", str(lane.executor_cores)),
-        ("spark.executor.memory", f"{lane.executor_memory_gb}g"),
+        ("spark.executor.memory", f"{executor_heap}m"),
+        ("spark.executor.memoryOverhead", f"{executor_overhead}m"),
         ("spark.emr-serverless.executor.disk", DISK),
         ("spark.dynamicAllocation.enabled", "true"),
         ("spark.dynamicAllocation.initialExecutors", str(lane.min_executors)),

@@ -94,7 +94,7 @@ def spark_command(
     extra = settings.pop("spark.driver.extraJavaOptions", "").split()
     settings.update(_laptop_settings(run, directory, machine))
     settings.update(_file_system_settings(cloud, directory))
-    heap = min(_bytes(submission.settings.get("spark.driver.memory", "2g")), machine.memory_bytes) >> 20
+    heap = min(size_bytes(submission.settings.get("spark.driver.memory", "2g")), machine.memory_bytes) >> 20
     if machine.executors:
         settings.update(_executor_settings(settings, fetched, directory, image, machine, heap_mb=heap))
     arguments = [
@@ -228,7 +228,7 @@ def _environment(submission: Submission, run: str, directory: Path, image: Spark
     }
 
 
-def _bytes(size: str) -> int:
+def size_bytes(size: str) -> int:
     """A JVM size such as 6g in bytes. Without a suffix the unit is MiB, as in Spark."""
     match = _SIZE.match(size.strip())
     if not match:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from sluice_local import processes as children
 from sluice_local.emr.job_runs import LocalJobRun
+from sluice_local.emr.python_memory import python_bytes, python_limit
 from sluice_local.emr.spark_command import Cloud, Machine, spark_command
 from sluice_local.emr.work_directory import CannotFetch, Fetched, Fetcher
 from sluice_local.images.spark import ClassArchive, SparkImage
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.05
+_MEMORY_SECONDS = 0.5
 # A sentence of AWS's page "Troubleshooting errors in EMR Serverless".
 NO_CAPACITY = "Job failed as account has reached the service limit on the maximum vCPU it can use concurrently."
 _KEPT_WORDS = 200  # last characters of the driver's output that fit into stateDetails
@@ -145,12 +147,20 @@ class SparkRunner:
         """Wait for the driver's end. Returns the state to report if it was ended from outside."""
         minutes = float(run.request.get("executionTimeoutMinutes") or 720)
         deadline = time.monotonic() + minutes * 60
+        limit, measured = python_limit(run.submission.settings), time.monotonic()
         while True:
             try:
                 process.wait(_POLL_SECONDS)
                 return ("CANCELLED", "Cancelled by request") if run.cancel_grace is not None else None
             except subprocess.TimeoutExpired:
                 pass  # still running
+            if limit is not None and time.monotonic() > measured + _MEMORY_SECONDS:
+                measured = time.monotonic()
+                taken = python_bytes(process.pid)
+                if taken > limit:  # as the kernel does to a worker of EMR Serverless
+                    children.signal_group(process, signal.SIGKILL)
+                    process.wait()
+                    return "FAILED", f"Python took {taken >> 20:,} MiB of the {limit >> 20:,} MiB that its worker has"
             if time.monotonic() > deadline and run.cancel_grace is None:
                 run.cancel_grace = 0.0
                 self._service.move(run, "CANCELLING", f"The job run exceeded its time limit of {minutes:.0f} minutes")

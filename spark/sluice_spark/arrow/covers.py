@@ -56,7 +56,7 @@ def in_driver(limits: Limits, *, format: str, objects: int) -> Limits:
 
     An object beyond them raises ExpansionLimit or TooManyBadRows, and is read in a task, by the table's own limits.
     """
-    most = MOST_DECODED_BYTES if format in (AVRO, PARQUET) else TEXT_BYTES_IN_DRIVER // objects
+    most = MOST_DECODED_BYTES if format in (AVRO, PARQUET) else 2 * TEXT_BYTES_IN_DRIVER // objects
     return replace(
         limits,
         object_rows=min(MOST_CHANGES, limits.object_rows),

@@ -287,6 +287,7 @@ def test_expectations_are_numbers_dates_values_and_patterns_by_column():
 
 def test_limits_are_inherited_one_by_one_and_defaults_are_not_written():
     text = (
+        "lanes: {main: {executor_memory_gb: 12}}\n"
         "defaults: {record_key: id, limits: {object_bytes: 1GiB, quarantined_rows: 5}}\n"
         "tables:\n  - {topic: a.b, table: a.b, limits: {quarantined_rows: 0, schema_depth: 8}}\n"
     )
@@ -299,6 +300,13 @@ def test_limits_are_inherited_one_by_one_and_defaults_are_not_written():
     assert TableConfig.from_dict(found.apply("a.b").to_dict()) == found.apply("a.b")
     assert "limits" not in read_tables(rule()).to_json()
     assert [where for _, where in mistakes(rule(limits={"schema_depth": 500}))] == ["tables[0].limits.schema_depth"]
+
+
+def test_limits_that_a_task_of_the_lane_has_no_memory_for_are_a_mistake():
+    large = "tables:\n  - {topic: a.b, table: a.b, record_key: id, limits: {object_bytes: 1GiB}}\n"
+    assert [where for _, where in mistakes(large)] == ["tables[0].limits"]
+    read_tables("lanes: {main: {executor_memory_gb: 12}}\n" + large)
+    read_tables(rule())  # the defaults of limits and lanes fit
 
 
 @pytest.mark.parametrize(
