@@ -29,6 +29,7 @@ from sluice.schema.concealment import Concealment, ruled, without_values
 from sluice_formats.arrow_batches import position_of, record_batch
 from sluice_formats.avro import avro_records
 from sluice_formats.captures.unmarked import UnmarkedDeletions
+from sluice_formats.checks.deletion_keys import keyless_set_aside
 from sluice_formats.checks.expectations import failure_counts
 from sluice_formats.csv_records import csv_records
 from sluice_formats.csv_text import csv_schema
@@ -122,7 +123,7 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     began = time.thread_time()
     for chunk in records.chunks:
         operations.take(chunk.records, chunk.writer)
-        chunk = _concealed(chunk, first, plan)
+        chunk = _concealed(keyless_set_aside(chunk, first, plan), first, plan)
         _check_ordered(chunk.writer, named, plan)
         make = partial(_made, writer=chunk.writer, first_offset=offset, item=item, plan=plan)
         batch, bad = sound_batch(

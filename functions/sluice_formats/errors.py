@@ -70,6 +70,17 @@ class NullRecordKey(SluiceError):
     next_step = f"Give the table a record_key that every row has, {_pushed(code)}"
 
 
+class DeleteWithoutKey(SluiceError):
+    """A deletion that names its row by another index than the key; facts: `column`, `record`."""
+
+    code = "delete_without_key"
+    next_step = (
+        "Set REPLICA IDENTITY DEFAULT or FULL for the table in PostgreSQL: an index other than the primary key's "
+        "leaves the key out. Take out the row that this deletion's other values name with `sluice forget`, then "
+        "`sluice quarantine discard` this one"
+    )
+
+
 class NoCoordinates(SluiceError):
     """A record without the Kafka partition and offset that identify its table's rows; facts: `column`, `record`."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections import Counter
@@ -64,17 +65,23 @@ class MetaFields:
 
 
 _INFERRED = ("sluice.csv.", "sluice.json.")  # names of the schemas that `sluice_formats` makes of values
+_MADE = (*_INFERRED, "sluice.parquet.")
 
 
 @dataclass(frozen=True)
 class WriterSchema:
-    """A writer schema as Sluice reads it. `untyped` objects say no types (CSV, JSON without a schema)."""
+    """A writer schema as Sluice reads it. `untyped` objects say no types (CSV, JSON without a schema).
+
+    `defaults` are the values that it declares for columns, by the writer's names, in the form of Avro's JSON; None for
+    a schema that was made of an object's values or types.
+    """
 
     shape: str
     row: RowSchema
     meta: MetaFields
     fingerprint: str
     untyped: bool = False
+    defaults: Mapping[str, Any] | None = dataclasses.field(default=None, compare=False)
 
     @property
     def of_changes(self) -> bool:
@@ -107,8 +114,16 @@ def read_writer_schema(schema: Mapping[str, Any]) -> WriterSchema:
         meta_names = metadata_names(list(fields)) if shape == FLATTENED else frozenset()
         row = _row(types, [field for name, field in fields.items() if name not in meta_names])
         meta = _flattened_meta(meta_names, prefix)
-    untyped = str(record.get("name")).startswith(_INFERRED)
-    return WriterSchema(shape, row, meta, fingerprint(schema), untyped)
+    name = str(record.get("name"))
+    defaults = None if name.startswith(_MADE) else _defaults(types, fields, shape)
+    return WriterSchema(shape, row, meta, fingerprint(schema), name.startswith(_INFERRED), defaults)
+
+
+def _defaults(types: NamedTypes, fields: Mapping[str, Mapping[str, Any]], shape: str) -> dict[str, Any]:
+    if shape == ENVELOPE:
+        row, _ = types.non_null(fields["after" if "after" in fields else "before"].get("type"), "after")
+        fields = _fields(row)
+    return {name: written["default"] for name, written in fields.items() if written.get("default") is not None}
 
 
 def shape_of(schema: Mapping[str, Any]) -> str:

@@ -107,7 +107,9 @@ class _Translation:
                 raise UnusableSchema(
                     f"The Connect schema's struct {path[:100]} has a field without a name", column=path[:100]
                 )
-            made.append({"name": name, "type": self.type_of(field, name, depth + 1)})
+            default = field.get("default")
+            declared = {"default": default} if isinstance(default, (str, int, float)) else {}
+            made.append({"name": name, "type": self.type_of(field, name, depth + 1), **declared})
         named = _text(node.get("name"))
         record = {
             **_attributes(node),

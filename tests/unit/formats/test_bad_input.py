@@ -107,6 +107,7 @@ OF_OTHERS = {
 #: Codes of input that no bytes of an object alone can bring about: here, in test_offset_overlap.py, in
 #: test_plain_records.py, in test_csv_records.py, in test_key_texts.py, in test_decoding.py and in test_isolation.py.
 ELSEWHERE = {
+    "delete_without_key",
     "below_purge_floor",
     "key_not_unique",
     "lost_before_read",

@@ -1,0 +1,77 @@
+"""Sets deletions aside that carry no key (`sluice.changes.keyless_deletion`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sluice.changes import hidden_columns as hidden
+from sluice.changes.keyless_deletion import DeletionColumns, seen_null, without_key
+from sluice.changes.position import OFFSET_ONLY, POSTGRES
+from sluice.schema.avro import ENVELOPE, WriterSchema
+from sluice.schema.concealment import ruled
+from sluice_formats.errors import DeleteWithoutKey
+from sluice_formats.records import BrokenRecord, Chunk, ReaderPlan
+
+
+def keyless_set_aside(chunk: Chunk, first: int, plan: ReaderPlan) -> Chunk:
+    """The chunk with a BrokenRecord for each deletion without a key. `first` is the number of its first record.
+
+    Only PostgreSQL's changes can lack it: other logs hold whole rows, or the key.
+    """
+    writer = chunk.writer
+    if plan.append_only or not writer.of_changes or writer.meta.position.kind not in (POSTGRES, OFFSET_ONLY):
+        return chunk
+    rows = [_row_of(record, writer) if isinstance(record, dict) else None for record in chunk.records]
+    deleted = {at for at, record in enumerate(chunk.records) if rows[at] is not None and _is_deletion(record, writer)}
+    if not deleted:
+        return chunk
+    ruled_row = ruled(writer.row, plan.rules)
+    key = tuple(column.written_name for column in map(ruled_row.column, plan.record_key) if column is not None)
+    columns = DeletionColumns(
+        key,
+        tuple(column.written_name for column in writer.row.columns if column.written_name not in key),
+        frozenset(column.written_name for column in writer.row.columns if column.nullable),
+        writer.defaults,
+    )
+    if writer.defaults is None or not columns.nullable.isdisjoint(key):  # the schema doesn't say what may be null
+        whole = (row for at, row in enumerate(rows) if row is not None and at not in deleted)
+        columns = replace(columns, nullable=seen_null(whole, columns.others))
+    numbers = sorted(deleted)
+    lacking = {
+        number
+        for number, lacks in zip(numbers, without_key([rows[number] or {} for number in numbers], columns))
+        if lacks
+    }
+    if not key or not lacking:
+        return chunk
+    return replace(
+        chunk,
+        records=[
+            BrokenRecord(record, _error(plan, first + number))
+            if number in lacking and isinstance(record, dict)
+            else record
+            for number, record in enumerate(chunk.records)
+        ],
+    )
+
+
+def _row_of(record: Mapping[str, Any], writer: WriterSchema) -> Mapping[str, Any] | None:
+    if writer.shape != ENVELOPE:
+        return record
+    row = record.get("after") if record.get("after") is not None else record.get("before")
+    return row if isinstance(row, Mapping) else None
+
+
+def _is_deletion(record: Any, writer: WriterSchema) -> bool:
+    deleted = writer.meta.deleted is not None and record.get(writer.meta.deleted) in ("true", True)
+    return deleted or writer.meta.op is not None and record.get(writer.meta.op) == hidden.DELETE
+
+
+def _error(plan: ReaderPlan, number: int) -> DeleteWithoutKey:
+    return DeleteWithoutKey(
+        f"A deletion has no value in {', '.join(plan.record_key)} but the default of its type",
+        column=plan.record_key[0],
+        record=number,
+    )

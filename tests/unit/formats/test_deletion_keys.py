@@ -1,0 +1,135 @@
+"""Deletions under PostgreSQL's REPLICA IDENTITY USING INDEX, in every form of an object."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from builders import avro_object, change, flattened
+from shapes import config, item, json_rows, lines, picked, wrapped
+
+from sluice.batch.row_errors import RowError
+from sluice.config.rules.columns import ColumnRules
+from sluice.config.table import TableConfig
+from sluice.schema.avro import read_writer_schema
+from sluice_formats.decode import decode
+from sluice_formats.parquet_footer import read_footer
+from sluice_spark.merge.plan import plan_read
+
+SCHEMA = flattened({"id": "int", "code": "string", "note": ["null", "string"], "n": ["null", "int"]})
+GENUINE = {
+    "the key alone": {"id": 0, "code": "", "note": None, "n": None},
+    "the whole row": {"id": 0, "code": "x0", "note": "n", "n": None},
+    "the whole row of another key": {"id": 3, "code": "x0", "note": "n", "n": 1},
+}
+LACKING = {"id": 0, "code": "x4", "note": None, "n": None}
+
+
+def envelope(op: str, lsn: int, **row: Any) -> dict[str, Any]:
+    source = {"connector": "postgresql", "ts_ms": 5, "lsn": lsn, "db": "d", "schema": "public", "table": "t"}
+    return {
+        "before": row if op == "d" else None,
+        "after": None if op == "d" else row,
+        "source": source,
+        "op": op,
+        "ts_ms": 6,
+    }
+
+
+CONNECT = {
+    "type": "struct",
+    "optional": False,
+    "name": "v",
+    "fields": [
+        {"type": "int32", "optional": False, "field": "id"},
+        {"type": "string", "optional": False, "field": "code"},
+        {"type": "string", "optional": True, "field": "note", "default": "none"},
+        {"type": "int32", "optional": True, "field": "n"},
+        {"type": "string", "optional": True, "field": "__op"},
+        {"type": "string", "optional": True, "field": "__deleted"},
+        {"type": "int64", "optional": True, "field": "__lsn"},
+    ],
+}
+
+
+def read(form: str, *rows: dict[str, Any], table: TableConfig | None = None) -> tuple[list[tuple[Any, ...]], list[str]]:
+    """The keys of the rows that are merged, with whether they are deletions, and the codes of the others."""
+    table = table or config("id")
+    bad: list[RowError] = []
+    made = [
+        change(op=op, lsn=9 + at, **row)
+        for at, (op, row) in enumerate((row.pop("op", "d"), row) for row in map(dict, rows))
+    ]
+    if form == "json":
+        found = json_rows(lines(*made), table, bad=bad)
+    elif form == "json with schema":
+        payloads = [{name: value for name, value in each.items() if name != "__source_ts_ms"} for each in made]
+        found = json_rows(lines(*wrapped(CONNECT, *payloads)), table, bad=bad)
+    elif form == "json envelope":
+        found = json_rows(
+            lines(
+                *(
+                    envelope(op=each["__op"], lsn=each["__lsn"], **{k: v for k, v in each.items() if k[0] != "_"})
+                    for each in made
+                )
+            ),
+            table,
+            bad=bad,
+        )
+    else:
+        if form == "parquet":
+            file = io.BytesIO()
+            pq.write_table(pa.Table.from_pylist(made), file)
+            body = file.getvalue()
+            schema = read_footer(body, True).schema
+        else:
+            schema, body = SCHEMA, avro_object(SCHEMA, made)
+        plan = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+        decoded = decode(body, item(form), plan)
+        bad = list(decoded.rows)
+        found = [row for batch in decoded.batches for row in batch.to_pylist()]
+    return picked(found, "id", "__deleted"), [row.code for row in bad]
+
+
+FORMS = ("avro", "json", "json with schema", "json envelope", "parquet")
+KEPT = {"op": "c", "id": 7, "code": "x7", "note": None, "n": 1}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_deletion_without_its_key_is_set_aside_and_its_object_is_merged(form: str) -> None:
+    assert read(form, KEPT, LACKING) == ([(7, False)], ["delete_without_key"])
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", GENUINE)
+def test_a_deletion_of_the_key_0_is_merged(form: str, name: str) -> None:
+    row = GENUINE[name]
+    assert read(form, KEPT, row) == ([(7, False), (row["id"], True)], [])
+
+
+def test_a_declared_default_fills_no_column() -> None:
+    assert read("json with schema", KEPT, {**LACKING, "note": "none"})[1] == ["delete_without_key"]
+
+
+def test_a_key_change_under_an_index_is_a_deletion_that_is_set_aside_and_a_creation() -> None:
+    moved = {"op": "c", "id": 5, "code": "moved", "note": None, "n": 5}
+    assert read("avro", LACKING, moved) == ([(5, False)], ["delete_without_key"])
+
+
+def test_a_hashed_or_renamed_key_is_looked_at_as_it_was_written() -> None:
+    table = config("key", columns=ColumnRules(rename={"id": "key"}, exclude=("code",)))
+    bad: list[RowError] = []
+    rows = json_rows(lines(change(op="c", id=1, code="a", note=None, n=1), change(op="d", **LACKING)), table, bad=bad)
+    assert picked(rows, "key") == [(1,)] and [row.code for row in bad] == ["delete_without_key"]
+    assert "x4" not in json.dumps([row.content for row in bad])
+
+
+def test_rows_of_an_append_only_table_and_of_another_log_are_taken_as_they_are() -> None:
+    rows = json_rows(lines(change(op="d", **LACKING)), config("_sluice_row", append_only=True))
+    assert len(rows) == 1
+    of_mysql = {**LACKING, "__op": "d", "__deleted": "true", "__file": "binlog.000001", "__pos": 4, "__row": 0}
+    assert len(json_rows(lines(of_mysql))) == 1
