@@ -7,6 +7,7 @@ value is null in the batch, and its name is listed beside the row.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -101,7 +102,7 @@ def record_batch(
     else:
         # Without the version: a key that is written again after a crash repeats its rows.
         names = [f"{item.bucket}/{item.key}#{number:010d}" for number in numbers] if plan.append_only else []
-    arrays, unchanged = _data(rows, numbers, names, writer, plan)
+    arrays, unchanged = _data(rows, numbers, names, writer, plan, ops)
     own = {
         hidden.POSITION: _positions(rows, source, ops, offsets, writer, plan, marks, item.key),
         hidden.DELETED: deleted,
@@ -202,7 +203,12 @@ def _coordinate(rows: Sequence[Any], name: str, writer: WriterSchema, numbers: S
 
 
 def _data(
-    rows: Sequence[Any], numbers: Sequence[int], names: Sequence[str], writer: WriterSchema, plan: ReaderPlan
+    rows: Sequence[Any],
+    numbers: Sequence[int],
+    names: Sequence[str],
+    writer: WriterSchema,
+    plan: ReaderPlan,
+    ops: Sequence[Any] | None,
 ) -> tuple[list[pa.Array], pa.Array | None]:
     if None in rows:
         raise NullRecordKey(
@@ -259,7 +265,23 @@ def _data(
         [column.name for column in plan.columns],
         found=placeholders(plan.unavailable_value),
         never=plan.record_key,
+        left_out=_left_out(made, len(rows), plan, ops),
     )
+
+
+def _left_out(
+    made: Mapping[str, pa.Array], rows: int, plan: ReaderPlan, ops: Sequence[Any] | None
+) -> dict[str, pa.Array]:
+    """By column of `null_is_unchanged`, which rows leave it out: those of updates, or of no operation, with a null.
+
+    A column that the batch lacks is null in each: JSON without a schema shows no column whose values are all null.
+    """
+    if not plan.null_is_unchanged:
+        return {}
+    updates = pa.array([op in (None, hidden.UPDATE) for op in ops] if ops is not None else [True] * rows, pa.bool_())
+    return {
+        name: pc.and_(pc.is_null(made[name]), updates) if name in made else updates for name in plan.null_is_unchanged
+    }
 
 
 def _column(records: Sequence[Any], name: str | None) -> list[Any] | None:
@@ -297,12 +319,17 @@ def _deleted(records: Sequence[Any], ops: list[Any] | None, name: str | None, ma
 
 
 def without_placeholders(
-    arrays: Sequence[pa.Array], names: Sequence[str], *, found: Placeholders, never: Collection[str]
+    arrays: Sequence[pa.Array],
+    names: Sequence[str],
+    *,
+    found: Placeholders,
+    never: Collection[str],
+    left_out: Mapping[str, pa.Array] = MappingProxyType({}),
 ) -> tuple[list[pa.Array], pa.Array | None]:
     """The arrays with null for every placeholder, and per row the names of its unchanged columns (None: none at all).
 
-    Columns in `never` (the record key) hold no placeholders. Nearly all batches have none, which comparing the lengths
-    of values shows.
+    Columns in `never` (the record key) hold no placeholders. `left_out` are the rows that leave a column out without
+    one. Nearly all batches have none, which comparing the lengths of values shows.
     """
     kept: list[pa.Array] = []
     masks: dict[str, pa.Array] = {}
@@ -312,6 +339,9 @@ def without_placeholders(
             masks[name] = mask
             array = pc.if_else(mask, pa.nulls(len(array), array.type), array)
         kept.append(array)
+    for name, mask in left_out.items():
+        if name not in never and pc.any(mask).as_py():
+            masks[name] = pc.or_(masks[name], mask) if name in masks else mask
     return kept, _named(masks, len(arrays[0])) if masks else None
 
 

@@ -54,6 +54,7 @@ class ReaderPlan:
     rules: ColumnRules = ColumnRules()
     hash_key: bytes = field(default=b"", repr=False)
     expect: Expectations = Expectations()
+    null_is_unchanged: tuple[str, ...] = ()
 
 
 def reader_plan(
@@ -85,6 +86,7 @@ def reader_plan(
         config.columns,
         hash_key,
         config.expect,
+        config.null_is_unchanged,
     )
 
 

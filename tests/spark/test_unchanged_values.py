@@ -142,3 +142,27 @@ def test_a_row_moves_when_the_column_that_it_owed_is_its_partition(bench: Workbe
             == bench.rows_by_hudi_rs(config, "id", "place", "n")
             == [(1, "B", 30), (2, "A", 10)]
         )
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_a_null_that_the_rule_calls_unchanged_keeps_the_newest_value_in_every_order(
+    bench: Workbench, table_type: str
+) -> None:
+    schema = flattened({"id": "int", "v": ["null", {"type": "array", "items": "double"}], "n": ["null", "int"]})
+
+    def row(op: str, lsn: int, id: int, v: list[float] | None, n: int | None) -> dict[str, Any]:
+        return change(op, lsn, id=id, v=v, n=n)
+
+    config = table(table_type, table_type=table_type, null_is_unchanged=("v", "n"))
+    changes = [
+        lambda id: row("c", 10, id, [1.5], 1),
+        lambda id: row("u", 20, id, [2.5], None),
+        lambda id: row("u", 30, id, None, 3),
+    ]
+    for place in range(3):  # every key has an order of its own
+        arriving = [changes[order[place]](id) for id, order in enumerate(ORDERS)]
+        bench.merge(config, [bench.put(arriving, schema)])
+    assert bench.rows(config, "id", "v", "n") == [(id, [2.5], 3) for id in range(6)]
+    assert bench.rows_by_hudi_rs(config, "id", "v", "n") == [(id, [2.5], 3) for id in range(6)]
+    bench.merge(config, [bench.put([row("u", 40, 0, None, None), row("c", 40, 1, None, None)], schema)])
+    assert bench.rows(config, "id", "v", "n")[:2] == [(0, [2.5], 3), (1, None, None)]

@@ -67,7 +67,7 @@ LINEAGE_WORDS: tuple[str, ...] = tuple(LINEAGE)
 ROW_OPS: tuple[str, ...] = ("c", "u", "d", "r")  # create, update, delete, read by a snapshot
 TRUNCATE, MESSAGE = "t", "m"  # a truncate of the table; a message in the source's log, of no table
 OPS: tuple[str, ...] = (*ROW_OPS, TRUNCATE, MESSAGE)
-CREATE, DELETE, SNAPSHOT_READ = "c", "d", "r"
+CREATE, UPDATE, DELETE, SNAPSHOT_READ = "c", "u", "d", "r"
 
 _TAKEN = frozenset(name.lower() for name in NAMES)
 _TAKEN_PREFIXES = ("_sluice_", "_hoodie_")

@@ -129,6 +129,16 @@ class TableSettings:
             default_text="Debezium's",
         ),
     )
+    null_is_unchanged: tuple[str, ...] = field(
+        default=(),
+        metadata=setting(
+            COLUMNS,
+            "Columns in which an update's null stands for the former value, since the connector has no placeholder for "
+            "their type. An update that sets one of them to null is then lost.",
+            default_text="none",
+            page="types.md#unchanged-values-without-a-placeholder",
+        ),
+    )
     freshness_s: int = field(
         default=60,
         metadata=setting(

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sluice.changes.capture_marks import is_flag
-from sluice.changes.position import OFFSET_ONLY
+from sluice.changes.position import OFFSET_ONLY, POSTGRES
 from sluice.names import COLUMN, NAME
 from sluice.onboarding.dates import likely_types
 from sluice.onboarding.fit import stay_alive, unmarked_deletions, unmarked_operations
@@ -25,7 +25,7 @@ from sluice.onboarding.samples import (
     with_operations,
 )
 from sluice.schema.avro import PLAIN, WriterSchema
-from sluice.schema.columns import DATE, INT, ISO_DATE, LONG, STRING, Column
+from sluice.schema.columns import ARRAY, BYTES, DATE, INT, ISO_DATE, JSON, LONG, STRING, Column
 
 SMALL_BYTES = 1024**3  # of parked objects; a smaller table is best read and written as one folder
 _COLUMNS_SHOWN = 8  # where none of them is a candidate
@@ -269,6 +269,12 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
         )
     if changed[SHOWN:]:
         notes.append(f"and {counted(len(changed) - SHOWN, 'more column')} whose names a table can't have")
+    unmarked = [column.name for column in writer.row.columns if _has_no_placeholder(column)]
+    if unmarked and writer.meta.position.kind == POSTGRES:
+        notes.append(
+            f"{', '.join(unmarked[:_COLUMNS_SHOWN])}: of such arrays and vectors Debezium sends null where an update "
+            "left a large value alone; `null_is_unchanged` names those whose nulls mean that"
+        )
     absent = [name for name in sample.key_fields or () if writer.row.column(name) is None]
     if absent:
         notes.append(f"the Kafka key has the field {absent[0]}, which is not a column of the rows")
@@ -276,6 +282,14 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
     if position.kind == OFFSET_ONLY and writer.shape != PLAIN and position.advice:
         notes.append(position.advice)
     return notes
+
+
+# Items of arrays for which Debezium has a placeholder of a large value that an update left alone.
+_WITH_PLACEHOLDER = frozenset((STRING, BYTES, INT, LONG, DATE, ISO_DATE, JSON))
+
+
+def _has_no_placeholder(column: Column) -> bool:
+    return column.kind == ARRAY and column.element is not None and column.element.kind not in _WITH_PLACEHOLDER
 
 
 _CSV = "csv"

@@ -241,7 +241,7 @@ def _completed(
     decided: DataFrame, counted: _Counted, floor: str, truncate: Truncate | None, target: MergeTarget
 ) -> DataFrame:
     """The rows that follow from their keys' histories, those equal to the stored row left out."""
-    every = unavailable_columns(target.schema, target.config.record_key)
+    every = unavailable_columns(target.schema, target.config.record_key, target.config.null_is_unchanged)
     narrow = not (counted.supplying or truncate is not None or target.ignores_deletes)
     columns = _only_unchanged(decided, every) if narrow else every
     stored = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql.types import (
     ArrayType,
@@ -120,6 +120,7 @@ def plan_read(
     agreed = agreed if agreed is not None else RowSchema(())
     widened = tuple(name for name, kind in (before or {}).items() if target[name] != kind)
     plan = reader_plan(config, batch=batch, columns=agreed.columns, inferred=inferred or {}, hash_key=hash_key)
+    plan = replace(plan, null_is_unchanged=tuple(name for name in config.null_is_unchanged if name in target))
     rewritten = rewritten_columns(before or {}, target)
     return PlannedRead(plan, _schema(target, hidden=stored is None), refusals, verdicts, widened, rewritten)
 

@@ -38,13 +38,19 @@ _KNOWN_AT_TYPE = "map<string,string>"
 _LINEAGE = tuple(hidden.LINEAGE.values())
 
 
-def unavailable_columns(target: StructType, record_key: Sequence[str]) -> list[str]:
-    """The columns that a change may leave unchanged: those of types that sources store apart from the row."""
+def unavailable_columns(
+    target: StructType, record_key: Sequence[str], null_is_unchanged: Sequence[str] = ()
+) -> list[str]:
+    """The columns that a change may leave unchanged: those of types that sources store apart from the row.
+
+    `null_is_unchanged` may be of any type.
+    """
     kinds = (StringType, BinaryType, ArrayType, MapType)
     return [
         field.name
         for field in target.fields
-        if isinstance(field.dataType, kinds) and field.name not in {*record_key, *hidden.NAMES}
+        if (isinstance(field.dataType, kinds) or field.name in null_is_unchanged)
+        and field.name not in {*record_key, *hidden.NAMES}
     ]
 
 

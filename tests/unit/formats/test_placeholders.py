@@ -2,14 +2,19 @@
 
 import hashlib
 import uuid
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from builders import avro_object, change, flattened
+from shapes import config, item, json_rows, lines
 
 from sluice.config.placeholders import DEFAULT, placeholders
 from sluice.schema.avro import read_writer_schema
 from sluice_formats.arrow_batches import without_placeholders
 from sluice_formats.arrow_columns import raw_array
+from sluice_formats.decode import decode
+from sluice_spark.merge.plan import plan_read
 
 RAW = DEFAULT.encode()
 
@@ -108,3 +113,42 @@ def test_columns_without_a_placeholder_are_left_unchanged():
     arrays = [pa.array(["a" * 28, None]), pa.array([["x"], []]), pa.nulls(2)]
     kept, unchanged = without_placeholders(arrays, ["a", "b", "c"], found=placeholders(), never=())
     assert unchanged is None and all(after is before for before, after in zip(arrays, kept, strict=True))
+
+
+VECTOR = ["null", {"type": "array", "items": "double", "connect.name": "io.debezium.data.DoubleVector"}]
+
+
+def unchanged_in(*changes: dict[str, Any], **settings: Any) -> list[Any]:
+    """The names of the columns that each change leaves out."""
+    schema = flattened({"id": "int", "v": VECTOR, "n": ["null", "int"]})
+    table = config("id", **settings)
+    plan = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    decoded = decode(avro_object(schema, changes), item("avro"), plan)
+    assert not decoded.rows
+    return [row["_sluice_unchanged"] for batch in decoded.batches for row in batch.to_pylist()]
+
+
+def test_a_null_of_an_update_is_an_unchanged_value_where_the_rule_says_so():
+    changes = [
+        change(op="c", id=1, v=None, n=None),
+        change(op="r", id=2, v=None, n=None),
+        change(op="u", id=3, v=None, n=None),
+        change(op="u", id=4, v=[1.0], n=None),
+        change(op="d", id=5, v=None, n=None),
+    ]
+    assert unchanged_in(*changes) == [None] * 5
+    assert unchanged_in(*changes, null_is_unchanged=("v",)) == [None, None, ["v"], None, None]
+    assert unchanged_in(*changes, null_is_unchanged=("v", "n", "id"))[2:4] == [["v", "n"], ["n"]]
+
+
+@pytest.mark.parametrize("row", [{"id": 1, "n": None}, {"id": 1, "n": None, "__op": "u", "__deleted": "false"}])
+def test_a_null_of_json_is_an_unchanged_value_too(row: dict[str, Any]):
+    first = {**row, "id": 2, "n": 7}  # or the column has no type
+    found = json_rows(lines(first, row), config("id", null_is_unchanged=("n", "absent")))
+    assert [each["_sluice_unchanged"] for each in found] == [None, ["n"]]
+
+
+def test_a_column_that_an_object_lacks_is_unchanged_too_where_the_table_has_it():
+    rows = [{"id": 1, "n": 5, "__op": "c"}, {"id": 1, "m": 1, "__op": "u"}]
+    found = json_rows(lines(*rows), config("id", null_is_unchanged=("n", "misspelt")))
+    assert [row["_sluice_unchanged"] for row in found] == [None, ["n"]]

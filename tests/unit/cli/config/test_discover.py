@@ -587,3 +587,9 @@ def test_updates_and_deletions_that_a_column_marks_do_not_count_against_the_key(
     assert found.record_key.evidence[0] == "unique and never null in 31 rows"
     assert found.delete_when == ("Op", ("D",))
     assert propose(sample([*loaded, {"Op": "I", "id": 1, "name": "twice"}], writer)).open == ("record_key",)
+
+
+def test_arrays_whose_unchanged_values_come_as_null_are_named():
+    vector, texts = ["null", {"type": "array", "items": "double"}], {"type": "array", "items": "string"}
+    found = propose(sample([], schema(("id", "int"), ("v", vector), ("tags", texts))))
+    assert [note.partition(":")[0] for note in found.notes if "null_is_unchanged" in note] == ["v"]
