@@ -100,6 +100,8 @@ def raw_array(values: Sequence[Any], written: Column, wanted: Column, room: int 
             return _lists(values, written, wanted, room)
         if written.kind == kinds.STRING and wanted.kind not in kinds.TEXT_KINDS:
             return _untyped_nulls(values, wanted)
+        if written.source_type.endswith(kinds.INT96) and wanted.kind == kinds.LONG:
+            values = [None if value is None else value * 1000 for value in values]
         if written.kind in kinds.TIMESTAMP_KINDS and wanted.kind in _AGREED and written.kind != wanted.kind:
             values = _recounted(values, written, wanted)
         if wanted.kind in _TEXT and (

@@ -25,7 +25,7 @@ from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice.schema.limits import parse_schema, weight_of
 from sluice_formats.avro_header import MAGIC, SYNC_BYTES, AvroHeader, Cut, Head, long_at, parse_header
 from sluice_formats.errors import CorruptObject
-from sluice_formats.records import CHUNK_BYTES, Records, chunked, most_rows
+from sluice_formats.records import CHUNK_BYTES, Records, chunked, most_rows, rebased
 
 _CHECKSUM_BYTES = 4  # after a snappy block: CRC32 of the decompressed bytes
 _XZ_MEMORY = 256 * 1024**2  # the highest preset needs 65 MiB
@@ -215,7 +215,8 @@ def avro_records(body: bytes, limits: Limits) -> Records:
     """
     header = parse_header(Head(body, True), limits)
     known = _understood(header.text)
-    return Records(lambda: _count(body, header), chunked(known.writer, _blocks(body, header, limits, known)))
+    chunks = chunked(known.writer, _blocks(body, header, limits, known))
+    return Records(lambda: _count(body, header), rebased(chunks, header.calendar) if header.calendar else chunks)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 from sluice.config.limits import DEFAULTS, Limits
 from sluice.errors import EmptyObject
 from sluice.schema.limits import check_schema, parse_schema
+from sluice.schema.writer_calendar import CALENDAR_KEYS, PROLEPTIC, WriterCalendar, writer_calendar
 from sluice_formats.errors import CorruptObject, HeaderCut, NotAvro
 
 MAGIC = b"Obj\x01"
@@ -42,6 +43,7 @@ class AvroHeader:
     codec: str
     sync: bytes
     end: int
+    calendar: WriterCalendar = PROLEPTIC
 
 
 def parse_header(head: Head, limits: Limits = DEFAULTS) -> AvroHeader:
@@ -55,14 +57,14 @@ def parse_header(head: Head, limits: Limits = DEFAULTS) -> AvroHeader:
     if not MAGIC.startswith(data[:4]) or (head.whole and len(data) < 4):
         raise NotAvro.of(data)
     try:
-        schema, codec, sync, end = _entries(data)
+        schema, codec, calendar, sync, end = _entries(data)
     except Cut as error:  # the header goes on after these bytes, or a length in it is damaged
         if head.whole:
             raise CorruptObject("The Avro header ends early", bytes=len(data)) from error
         raise HeaderCut("The Avro header is longer than the bytes that were read", bytes=len(data)) from error
     if schema is None:
         raise CorruptObject("The Avro header has no schema")
-    return AvroHeader(schema, _schema_of(schema, limits), _codec_of(codec), sync, end)
+    return AvroHeader(schema, _schema_of(schema, limits), _codec_of(codec), sync, end, calendar)
 
 
 def _schema_of(text: bytes, limits: Limits) -> Any:
@@ -117,9 +119,10 @@ class Cut(Exception):
 
 
 # "Object Container Files" of the Avro specification 1.11: the magic, a map of bytes, the sync marker.
-def _entries(data: bytes) -> tuple[bytes | None, bytes, bytes, int]:
-    """The texts of schema and codec, the sync marker and the place behind it. Holds no other entry."""
+def _entries(data: bytes) -> tuple[bytes | None, bytes, WriterCalendar, bytes, int]:
+    """The texts of schema and codec, the writer's calendar, the sync marker and the place behind it."""
     schema, codec, entries, at = None, b"null", 0, len(MAGIC)
+    told: dict[bytes, bytes] = {}
     while True:
         count, at = long_at(data, at)
         if count < 0:  # the size of the map's block follows
@@ -136,9 +139,11 @@ def _entries(data: bytes) -> tuple[bytes | None, bytes, bytes, int]:
                 schema = value
             elif key == b"avro.codec":
                 codec = value
+            elif key in CALENDAR_KEYS:
+                told[key] = value
     if at + SYNC_BYTES > len(data):
         raise Cut
-    return schema, codec, data[at : at + SYNC_BYTES], at + SYNC_BYTES
+    return schema, codec, writer_calendar(told), data[at : at + SYNC_BYTES], at + SYNC_BYTES
 
 
 def _bytes(data: bytes, at: int) -> tuple[bytes, int]:

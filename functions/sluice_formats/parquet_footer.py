@@ -14,7 +14,9 @@ from typing import Any, Callable, NamedTuple
 
 from sluice.config.json_types import JSON_TEXT
 from sluice.errors import SchemaTooComplex, UnusableSchema
+from sluice.schema.columns import INT96 as INT96_NAME
 from sluice.schema.limits import MAX_NAME, parse_schema
+from sluice.schema.writer_calendar import CALENDAR_KEYS, PROLEPTIC, WriterCalendar, writer_calendar
 from sluice_formats.errors import DamagedParquet, NotParquet, UnsupportedParquet
 
 MAGIC, ENCRYPTED = b"PAR1", b"PARE"
@@ -27,7 +29,7 @@ MAX_VALUES, MAX_KEPT = 1_000_000, 100_000
 _AVRO_KEYS = (b"parquet.avro.schema", b"avro.schema")
 _UNREADABLE_CODECS = {3: "LZO"}
 # parquet.thrift: values of the enumerations Type and Encoding.
-BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY = 6, 7
+INT96, BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY = 3, 6, 7
 DICTIONARIES, DELTA_BYTE_ARRAY = (2, 8), 7
 
 
@@ -42,6 +44,7 @@ class ColumnChunk(NamedTuple):
     physical: int = BYTE_ARRAY
     begin: int = 0  # its first page's place in the file
     stored_bytes: int = 0
+    int96_of: str | None = None  # the name of its top column, where its timestamps are of type INT96
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,12 @@ class Footer:
     rows: int
     unpacked_bytes: int
     chunks: tuple[ColumnChunk, ...] = ()
+    calendar: WriterCalendar = PROLEPTIC
+
+    @property
+    def int96(self) -> frozenset[str]:
+        """The columns with timestamps of type INT96."""
+        return frozenset(chunk.int96_of for chunk in self.chunks if chunk.int96_of is not None)
 
 
 def footer_bytes(tail: bytes, whole: bool) -> int:
@@ -74,9 +83,10 @@ def read_footer(tail: bytes, whole: bool) -> Footer:
     try:
         found = decode_struct(tail[-length:-TAIL_BYTES], _FILE)
         groups: list[Mapping[int, Any]] = found.get(4, [])
-        schema = _written(found.get(5)) or avro_form(found[2])
+        metadata = {pair[1]: pair.get(2) for pair in found.get(5) or ()}
+        schema = _written(metadata) or avro_form(found[2])
         chunks = tuple(chunk for group in groups for chunk in group[1])
-        return Footer(schema, int(found[3]), sum(int(group[2]) for group in groups), chunks)
+        return Footer(schema, int(found[3]), sum(int(group[2]) for group in groups), chunks, _calendar(metadata))
     except (DamagedThrift, KeyError, TypeError, AttributeError, IndexError, ValueError, RecursionError) as error:
         raise DamagedParquet("The Parquet footer can't be read", cause=repr(error)[:200]) from error
 
@@ -86,10 +96,10 @@ def _chunk(column: Mapping[int, Any]) -> ColumnChunk:
     described = column[3]
     if described[4] in _UNREADABLE_CODECS:
         raise UnsupportedParquet(f"The Parquet file is compressed by {_UNREADABLE_CODECS[described[4]]}")
-    encodings = set(described[2])
+    encodings, path = set(described[2]), [part.decode("utf-8") for part in described[3]]
     dictionary, data = described.get(11, 0), int(described[9])
     return ColumnChunk(
-        ".".join(part.decode("utf-8") for part in described[3]),
+        ".".join(path),
         int(described[5]),
         int(described[6]),
         described[1] == BYTE_ARRAY and not encodings.isdisjoint(DICTIONARIES),
@@ -97,12 +107,16 @@ def _chunk(column: Mapping[int, Any]) -> ColumnChunk:
         int(described[1]),
         min(dictionary, data) if dictionary > 0 else data,
         int(described[7]),
+        path[0] if described[1] == INT96 else None,
     )
 
 
-def _written(pairs: Any) -> dict[str, Any] | None:
+def _calendar(metadata: Mapping[bytes, Any]) -> WriterCalendar:
+    return writer_calendar({key: metadata[key] or b"" for key in CALENDAR_KEYS & metadata.keys()})
+
+
+def _written(values: Mapping[bytes, Any]) -> dict[str, Any] | None:
     """The Avro schema in the file's key-value metadata: it has the connector's semantic names."""
-    values = {pair[1]: pair.get(2) for pair in pairs or ()}
     for key in _AVRO_KEYS:
         if values.get(key):
             schema = parse_schema(values[key])
@@ -347,6 +361,8 @@ _UNSIGNED_64 = {
     "precision": 20,
     "scale": 0,
 }  # the shortest decimal that holds 2^64
+# In microseconds, as Spark reads them: nanoseconds in 64 bits end with the year 2262.
+_INT96_TYPE = {"type": "long", "logicalType": "timestamp-micros", "connect.name": INT96_NAME}
 _UNITS = {1: "millis", 2: "micros", 3: "nanos"}
 
 
@@ -438,7 +454,7 @@ def _leaf(element: Mapping[int, Any]) -> Any:
     if element.get(6) in _CONVERTED:
         return _CONVERTED[element[6]]
     if physical == "int96":  # Hive's and Impala's timestamp
-        return _time("timestamp", "nanos")
+        return _INT96_TYPE
     return physical
 
 

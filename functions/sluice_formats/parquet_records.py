@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Callable
@@ -19,9 +20,10 @@ import pyarrow.parquet as pq
 from sluice.config.limits import Limits
 from sluice.errors import ExpansionLimit
 from sluice.schema import columns as kinds
-from sluice.schema.avro import WriterSchema, read_writer_schema
+from sluice.schema.avro import ENVELOPE, WriterSchema, read_writer_schema
 from sluice.schema.columns import Column
 from sluice.schema.limits import weight_of
+from sluice.schema.writer_calendar import PROLEPTIC, WriterCalendar, rebaser
 from sluice_formats.checks.parquet_pages import measured
 from sluice_formats.errors import DamagedParquet, UndecodableValue
 from sluice_formats.parquet_footer import UUID, Footer, read_footer
@@ -55,6 +57,11 @@ def _understood(schema: str) -> WriterSchema:
 def _chunks(body: bytes, footer: Footer, writer: WriterSchema, schema: str, limits: Limits) -> Iterator[Chunk]:
     uuids = _uuids(schema)
     known = {column.written_name: column for column in writer.row.columns}
+    if writer.shape == ENVELOPE:
+        known = {
+            side: kinds.json_column(side, True, "record", fields=writer.row.columns) for side in ("before", "after")
+        }
+    far: Mapping[str, list[int]] | None = None
     first = 0
     try:
         names = set(pq.read_schema(pa.BufferReader(body)).names)
@@ -68,13 +75,54 @@ def _chunks(body: bytes, footer: Footer, writer: WriterSchema, schema: str, limi
         ):
             in_order = batch.schema.names
             columns = [
-                _readable(column, known.get(name), name in uuids) for name, column in zip(in_order, batch.columns)
+                _readable(column, known.get(name), name in uuids, _calendar(footer, name, column.type))
+                for name, column in zip(in_order, batch.columns)
             ]
+            far = _far_rows(body, footer, batch.num_rows) if far is None else far
+            for name, rows in far.items():
+                for row in rows[bisect_left(rows, first) : bisect_left(rows, first + batch.num_rows)]:
+                    columns[in_order.index(name)][row - first] = _Unreadable(None, "a time that 64 bits can't count")
             if batch.num_rows:
                 yield Chunk(writer, [_record(in_order, row, first + at) for at, row in enumerate(zip(*columns))])
             first += batch.num_rows
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # damaged bytes: the same at every attempt
         raise DamagedParquet("The Parquet file's data can't be read", cause=str(error)[:200]) from error
+
+
+def _calendar(footer: Footer, name: str, kind: pa.DataType) -> WriterCalendar:
+    if name in footer.int96:
+        return footer.calendar.of_int96()
+    # Spark rebases no timestamp without a zone.
+    return PROLEPTIC if pa.types.is_timestamp(kind) and kind.tz is None else footer.calendar
+
+
+# Beyond them a count of microseconds doesn't fit in 64 bits, and pyarrow wraps it.
+_FIRST_SECOND, _LAST_SECOND = -(2**63) // 10**6 + 1, 2**63 // 10**6 - 1
+
+
+def _far_rows(body: bytes, footer: Footer, rows: int) -> dict[str, list[int]]:
+    """By column, the rows with a timestamp of type INT96 that 64 bits of microseconds can't hold: read as seconds."""
+    found: dict[str, list[int]] = {}
+    if not footer.int96:
+        return found
+    first, names = 0, sorted(footer.int96)
+    file = pq.ParquetFile(pa.BufferReader(body), coerce_int96_timestamp_unit="s")
+    for batch in file.iter_batches(batch_size=max(rows, 1), use_threads=False, columns=names):
+        for name, column in zip(batch.schema.names, batch.columns):
+            if _is_far(column):
+                own = found.setdefault(name, [])
+                own += [first + at for at in range(len(column)) if _is_far(column.take(pa.array([at])))]
+        first += batch.num_rows
+    return found
+
+
+def _is_far(column: pa.Array) -> bool:
+    members = _members(column)
+    if members or not pa.types.is_timestamp(column.type):
+        return any(map(_is_far, members))
+    seconds = pc.min_max(column.cast(pa.int64()))
+    low, high = seconds["min"].as_py(), seconds["max"].as_py()
+    return low is not None and not _FIRST_SECOND <= low <= high <= _LAST_SECOND
 
 
 @dataclass(frozen=True)
@@ -85,18 +133,18 @@ class _Unreadable:
     why: str
 
 
-def _readable(column: pa.Array, written: Column | None, is_uuid: bool) -> list[Any]:
+def _readable(column: pa.Array, written: Column | None, is_uuid: bool, calendar: WriterCalendar) -> list[Any]:
     """A column's raw values, _Unreadable for those that can't be read. Only a damaged column is read one by one."""
     try:
-        return _as_written(column, written, is_uuid)
+        return _as_written(column, written, is_uuid, calendar)
     except (pa.ArrowException, ValueError, OverflowError):
         # Not by slices, which hold the other rows' items.
-        return [_one(column.take(pa.array([at])), written, is_uuid) for at in range(len(column))]
+        return [_one(column.take(pa.array([at])), written, is_uuid, calendar) for at in range(len(column))]
 
 
-def _one(single: pa.Array, written: Column | None, is_uuid: bool) -> Any:
+def _one(single: pa.Array, written: Column | None, is_uuid: bool, calendar: WriterCalendar) -> Any:
     try:
-        return _as_written(single, written, is_uuid)[0]
+        return _as_written(single, written, is_uuid, calendar)[0]
     except (pa.ArrowException, ValueError, OverflowError) as error:
         return _Unreadable(_bare(single), str(error)[:200])
 
@@ -134,12 +182,15 @@ def _record(names: list[str], row: Sequence[Any], number: int) -> Record:
     return dict(zip(names, row))
 
 
-def _as_written(column: pa.Array, written: Column | None, is_uuid: bool) -> list[Any]:
+def _as_written(column: pa.Array, written: Column | None, is_uuid: bool, calendar: WriterCalendar) -> list[Any]:
     """A column's raw values in the unit that the writer schema says: what Arrow makes of a time may be of another."""
     unit = _UNITS.get(written.kind) if written is not None else None
     if unit is not None and pa.types.is_timestamp(column.type) and column.type.unit != unit:
         column = column.cast(pa.timestamp(unit, column.type.tz))
     raw = raw_values(column)
+    rebase = rebaser(written, calendar) if calendar and written is not None else None
+    if rebase is not None:
+        raw = _map(raw, rebase)
     return _map(raw, _uuid_text) if is_uuid and pa.types.is_fixed_size_binary(column.type) else raw
 
 
@@ -267,7 +318,7 @@ def bounded_batches(
     prefixed = max((chunk.unpacked_bytes for chunk in footer.chunks if chunk.shared_prefixes), default=0)
     if prefixed:  # each value may repeat all but one byte of the value before it
         rows = max(_FEWEST_ROWS, min(rows, limits.block_bytes // prefixed))
-    file = pq.ParquetFile(pa.BufferReader(body), read_dictionary=by_reference)
+    file = pq.ParquetFile(pa.BufferReader(body), read_dictionary=by_reference, coerce_int96_timestamp_unit="us")
     if file.metadata.num_rows != footer.rows:
         raise DamagedParquet("The Parquet footer has two numbers of rows", rows=file.metadata.num_rows)
     for batch in file.iter_batches(batch_size=rows, use_threads=False):

@@ -20,8 +20,10 @@ from sluice.config.rules.columns import ColumnRules
 from sluice.config.rules.expectations import Expectations
 from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit, SluiceError
-from sluice.schema.avro import WriterSchema
+from sluice.schema.avro import ENVELOPE, WriterSchema
 from sluice.schema.columns import Column
+from sluice.schema.temporal import NoTime
+from sluice.schema.writer_calendar import WriterCalendar, rebaser
 from sluice_formats.errors import TooManyBadRows, UndecodableValue
 
 # Limits of the decoded records held as Python objects at a time; finished chunks are kept as Arrow.
@@ -140,6 +142,38 @@ def chunked(writer: WriterSchema, blocks: Iterable[list[dict[str, Any]]]) -> Ite
             held, rows = [], 0
     if rows:
         yield Chunk(writer, list(chain.from_iterable(held)))
+
+
+def rebased(chunks: Iterable[Chunk], calendar: WriterCalendar) -> Iterator[Chunk]:
+    """The chunks with dates and timestamps in the proleptic calendar. A BrokenRecord takes the place of one without."""
+    for chunk in chunks:
+        made = [
+            (column.written_name, convert)
+            for column in chunk.writer.row.columns
+            if (convert := rebaser(column, calendar)) is not None
+        ]
+        in_sides = chunk.writer.shape == ENVELOPE
+        yield Chunk(chunk.writer, [_rebased(record, made, in_sides) for record in chunk.records])
+
+
+def _rebased(record: Record, made: Sequence[tuple[str, Callable[[Any], Any]]], in_sides: bool) -> Record:
+    if isinstance(record, BrokenRecord):
+        return record
+    name = ""
+    try:
+        sides = (record.get("before"), record.get("after")) if in_sides else (record,)
+        for side in filter(None, sides):
+            for name, convert in made:
+                if side[name] is not None:
+                    side[name] = convert(side[name])
+    except NoTime as error:
+        return BrokenRecord(
+            record,
+            UndecodableValue(
+                f"Column {name[:100]} holds a value that can't be kept", column=name[:100], cause=str(error)
+            ),
+        )
+    return record
 
 
 Make = Callable[[Sequence[dict[str, Any]], Sequence[int]], pa.RecordBatch]

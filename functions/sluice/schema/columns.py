@@ -26,6 +26,7 @@ DURATION_MICROS, DURATION_NANOS = "duration_micros", "duration_nanos"
 TIME_MILLIS, TIME_MICROS, TIME_NANOS = "time_millis", "time_micros", "time_nanos"
 TIMESTAMP_MILLIS, TIMESTAMP_MICROS, TIMESTAMP_NANOS = "timestamp_millis", "timestamp_micros", "timestamp_nanos"
 ZONED_TIMESTAMP = "zoned_timestamp"
+INT96 = "sluice.parquet.Int96"  # semantic name of Parquet's older timestamps, whose raw form counts nanoseconds
 TIME_KINDS = (TIME_MILLIS, TIME_MICROS, TIME_NANOS)
 TIMESTAMP_KINDS = (TIMESTAMP_MILLIS, TIMESTAMP_MICROS, TIMESTAMP_NANOS)
 

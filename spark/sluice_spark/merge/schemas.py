@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from sluice.admission.routing import PARQUET
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import ObjectError
 from sluice.config.table import TableConfig
@@ -37,6 +38,7 @@ from sluice_spark.merge.plan import column_types
 from sluice_spark.merge.read import bodies, shared_out
 
 _FIELDS = "object string, fingerprint string, schema string, inferred boolean, code string, reason string"
+_NANOS = '"timestamp-nanos"'
 _ARROW = pa.schema(
     [
         ("object", pa.string()),
@@ -185,6 +187,8 @@ def writer_schemas(
                 found = [known[item.schema or ""]]
             else:
                 text = _stored(objects, silver_bucket, item.schema) if item.schema else None
+                if text is not None and item.format == PARQUET and _NANOS in text:
+                    text = None  # before timestamps of type INT96 were read as microseconds, they had the same schema
                 if text is None:
                     text = json.dumps(read_head(objects, item.id, item.format).schema, sort_keys=True)
                 found = [_understood(text)]
