@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Callable, TypeVar
@@ -123,6 +125,8 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     began = time.thread_time()
     for chunk in records.chunks:
         operations.take(chunk.records, chunk.writer)
+        if not first:
+            view.begin(chunk.records[0], chunk.writer)
         chunk = _concealed(keyless_set_aside(chunk, first, plan), first, plan)
         _check_ordered(chunk.writer, named, plan)
         make = partial(_made, writer=chunk.writer, first_offset=offset, item=item, plan=plan)
@@ -258,6 +262,22 @@ _SERVER_IDS = ("server_id", "__server_id", "__source_server_id")
 MAX_NAMES = 16  # of binlogs and of servers kept per object
 
 
+def sample_of(record: Mapping[str, Any]) -> str:
+    """A short hash of a record, the same for each object that holds it. It is too short to find out the record by it.
+
+    The schema that is inferred of an object adds nulls to its records, and makes floats of whole numbers.
+    """
+    return hashlib.sha256(json.dumps(_plain(record), sort_keys=True).encode("utf-8", "replace")).hexdigest()[:6]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items() if item is not None}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
+
+
 class ObjectView:
     """Collects an object's place in Kafka and in its source's log, chunk by chunk.
 
@@ -272,6 +292,13 @@ class ObjectView:
         self._newest: int | None = None
         self._logs: set[str] = set()
         self._servers: set[str] = set()
+        self._sample: str | None = None
+
+    def begin(self, first: Record, writer: WriterSchema) -> None:
+        """Take a sample of the object's first record, as it was written."""
+        by_offset = self._offset is not None and writer.meta.position.kind == OFFSET_ONLY
+        if by_offset and not self._item.came_before and isinstance(first, dict):
+            self._sample = sample_of(first)
 
     def take(self, records: Sequence[Record], writer: WriterSchema, batch: pa.RecordBatch | None) -> None:
         """Add one chunk, and the batch of its records that can be merged."""
@@ -281,7 +308,7 @@ class ObjectView:
         highest = pc.max(batch.column(batch.schema.get_field_index(hidden.POSITION))).as_py()
         newest = (
             pc.max(batch.column(batch.schema.get_field_index(hidden.SOURCE_TS_MS))).as_py()
-            if _of_source(writer)
+            if writer.has_source_clock
             else None
         )
         self._highest = max(filter(None, (self._highest, highest)), default=None)
@@ -305,6 +332,7 @@ class ObjectView:
             self._newest,
             tuple(sorted(self._logs)[:MAX_NAMES]),
             tuple(sorted(self._servers)[:MAX_NAMES]),
+            sample=self._sample,
         )
 
     def _take_server(self, records: list[dict[str, Any]], writer: WriterSchema) -> None:
@@ -317,9 +345,3 @@ class ObjectView:
             # The rows of a snapshot have 0: they were read from no log.
             numbers = {number for number in (source.get(id_name) for source in found) if isinstance(number, (int, str))}
             self._servers.update(str(number)[:40] for number in numbers if number)
-
-
-def _of_source(writer: WriterSchema) -> bool:
-    """Whether `source_ts_ms` is the source's time. `__ts_ms` is the connector's clock, later for a repeated change."""
-    name = writer.meta.source_ts_ms
-    return name is not None and (writer.shape == ENVELOPE or name.endswith("source_ts_ms"))

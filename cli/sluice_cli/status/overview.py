@@ -10,6 +10,8 @@ from typing import Any
 
 from sluice.admission.notices import TEST_EVENT
 from sluice.batch.claim import TableState
+from sluice.batch.kafka_watch import KafkaWatch
+from sluice.changes.outdated import is_outdated_note, outdated_note
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_pinned_topic, config_in_force
 from sluice.config.table import TableConfig
@@ -214,6 +216,7 @@ def _config(configuration: Configuration | None, state: TableState) -> TableConf
 def _table(state: TableState, now: int, config: TableConfig | None = None) -> dict[str, Any]:
     backs_off = state.backoff_until is not None and state.backoff_until > now
     lane = config.lane if config else None
+    lost = KafkaWatch.from_dict(state.watch).lost_under(config.generation if config else 0)
     return {
         "table": state.table,
         "lane": lane,
@@ -242,7 +245,8 @@ def _table(state: TableState, now: int, config: TableConfig | None = None) -> di
                 else []
             ),
             *([not_counted(uncounted)] if (uncounted := state.totals.get(UNCOUNTED, 0)) > 0 else []),
-            *state.notes,
+            *([outdated_note(state.table, lost)] if lost else []),
+            *(note for note in state.notes if not is_outdated_note(note)),
         ],
     }
 

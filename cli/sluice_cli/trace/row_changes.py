@@ -17,6 +17,7 @@ from sluice.admission.routing import PARQUET
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.row_errors import JSON_TEXT, RowError
 from sluice.changes import hidden_columns as hidden
+from sluice.changes.outdated import ChangePlace
 from sluice.config.table import TableConfig
 from sluice.names import stored_name
 from sluice.schema import columns as kinds
@@ -55,7 +56,10 @@ Key = tuple[Any, ...]  # JSON values of the columns of the record key
 
 @dataclass(frozen=True)
 class FoundChange:
-    """One change of the row. `values` are JSON values by column, without the key and the `unchanged` columns."""
+    """One change of the row. `values` are JSON values by column, without the key and the `unchanged` columns.
+
+    `source_clock` says whether its time is the source's.
+    """
 
     key: str
     version: str
@@ -67,6 +71,12 @@ class FoundChange:
     source_ts_ms: int | None
     values: Mapping[str, Any] = field(default_factory=dict, hash=False)
     unchanged: frozenset[str] = frozenset()
+    source_clock: bool = True
+
+    @property
+    def place(self) -> ChangePlace:
+        """What the change is compared with others by."""
+        return ChangePlace(self.position, self.partition, self.source_ts_ms if self.source_clock else None, self.op)
 
 
 @dataclass(frozen=True)
@@ -94,14 +104,14 @@ def changes_in(
     `hash_key` is the key of the columns that the table hashes.
     Raises a SluiceError where the object can't be read to its end.
     """
-    row, decoded = _decoded(body, item, config, hash_key)
+    row, decoded, source_clock = _decoded(body, item, config, hash_key)
     changes: list[FoundChange] = []
     truncates: list[str] = []
     for made in decoded.batches:
         truncates += made.filter(pc.equal(made.column(hidden.OP), hidden.TRUNCATE)).column(hidden.POSITION).to_pylist()
         mine = made.filter(_mask(made, row.columns, config.record_key, key))
         if mine.num_rows:
-            changes += _changes(mine, row.columns, config.record_key, item)
+            changes += _changes(mine, row.columns, config.record_key, item, source_clock)
     rows = sum(made.num_rows for made in decoded.batches) + len(decoded.rows)
     of_the_row = [_is_of(error, row.columns, config.record_key, key) for error in decoded.rows]
     return ObjectChanges(
@@ -131,7 +141,7 @@ def keyed_changes(
     of records that the merge set aside. `hash_key` is the key of the columns that the table hashes. Raises a
     SluiceError where the object can't be read to its end.
     """
-    row, decoded = _decoded(body, item, config, hash_key)
+    row, decoded, source_clock = _decoded(body, item, config, hash_key)
     found: list[tuple[Key, FoundChange]] = []
     truncates: list[str] = []
     by_name = {column.name: column for column in row.columns}
@@ -151,7 +161,7 @@ def keyed_changes(
             if ops[place] not in (hidden.TRUNCATE, hidden.MESSAGE) and numbers[place] not in aside and wanted(key)
         ]
         mine = _as_wide(made.take(pa.array(rows, pa.int64())), types)
-        changes = _changes(mine, row.columns, config.record_key, item)
+        changes = _changes(mine, row.columns, config.record_key, item, source_clock)
         found += zip((keys[place] for place in rows), changes, strict=True)
     return found, truncates
 
@@ -175,12 +185,15 @@ def _is_wider(stored: pa.DataType, own: pa.DataType) -> bool:
     return bool(pa.types.is_float32(own) and stored == pa.float64())
 
 
-def _decoded(body: bytes, item: ManifestObject, config: TableConfig, hash_key: bytes) -> tuple[RowSchema, Decoded]:
+def _decoded(
+    body: bytes, item: ManifestObject, config: TableConfig, hash_key: bytes
+) -> tuple[RowSchema, Decoded, bool]:
     texts = _schemas(body, item, config)
-    row = union_of(row_for_table(read_writer_schema(json.loads(text)).row, config) for text in texts)
+    writers = [read_writer_schema(json.loads(text)) for text in texts]
+    row = union_of(row_for_table(writer.row, config) for writer in writers)
     inferred = {item.id.hash: texts[0]} if item.format in SCANNED else {}
     plan = reader_plan(config, batch=NO_BATCH, columns=row.columns, inferred=inferred, hash_key=hash_key)
-    return row, decode(body, item, plan)
+    return row, decode(body, item, plan), all(writer.has_source_clock for writer in writers)
 
 
 def stored_value(value: Any, column: Column) -> Any:
@@ -294,7 +307,11 @@ def _meanings(values: pa.Array, column: Column) -> list[Any]:
 
 
 def _changes(
-    mine: pa.RecordBatch, columns: Sequence[Column], record_key: Sequence[str], item: ManifestObject
+    mine: pa.RecordBatch,
+    columns: Sequence[Column],
+    record_key: Sequence[str],
+    item: ManifestObject,
+    source_clock: bool,
 ) -> list[FoundChange]:
     columns_of_values = {
         column.name: _meanings(mine.column(column.name), column) for column in columns if column.name not in record_key
@@ -326,6 +343,7 @@ def _changes(
                 own[hidden.SOURCE_TS_MS][number],
                 {name: values[number] for name, values in columns_of_values.items() if name not in unchanged},
                 unchanged,
+                source_clock,
             )
         )
     return found

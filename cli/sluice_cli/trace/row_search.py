@@ -15,6 +15,7 @@ from sluice.batch.claim import PendingObject
 from sluice.batch.manifest import ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.batch.row_errors import RowError
+from sluice.changes.outdated import OUTDATED
 from sluice.config.document import Configuration
 from sluice.config.table import IGNORE, TableConfig
 from sluice.errors import SluiceError, UsageError
@@ -234,6 +235,7 @@ class RowSearch:
                 outcome.readable_at,
                 None if alone else tuple(changes),
                 tuple(truncates),
+                outcome.counts.get(OUTDATED, 0),
             )
         )
 

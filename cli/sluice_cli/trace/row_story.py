@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from sluice.changes.outdated import LATER, REWOUND, ChangePlace, suspicion
 from sluice.changes.row_history import NEVER, Change, Row, row_after
 from sluice_cli.trace.row_changes import FoundChange
 from sluice_cli.trace.row_life import UNKNOWN, RowLife, RowVersion
@@ -30,6 +31,7 @@ class MergedBatch:
     """What one batch brought of the row. `committed_at` is epoch ms; `instant` is None where the table got no commit.
 
     `changes` come from the batch's objects; None: none were opened, since the table shows what the batch brought.
+    `outdated` keys of the batch lost a later change.
     """
 
     batch: str
@@ -37,6 +39,7 @@ class MergedBatch:
     committed_at: int
     changes: tuple[FoundChange, ...] | None = None
     truncates: tuple[str, ...] = ()
+    outdated: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,7 @@ def story(
     rebuilt: int | None = None
     removed = life.forgotten.at if life.forgotten is not None else None
     chapters: list[Chapter] = []
+    places = {item.change.position: item.change.place for item in life.versions if item.change is not None}
     names = tuple(dict.fromkeys([*columns, *(name for item in life.versions for name in item.row.values)]))
     for batch in sorted(batches, key=lambda item: (item.committed_at, item.batch)):
         emptied = max((at for at in rebuilt_at if since < at <= batch.committed_at), default=None)
@@ -102,6 +106,7 @@ def story(
         brought = batch.changes
         if brought is None:
             brought = (version.change,) if version is not None and version.change is not None else ()
+        places.update((found.position, found.place) for found in brought)
         out = [found for found in brought if gone and life.forgotten and found.position <= life.forgotten.until]
         changes = [found for found in brought if found not in out]
         if batch.changes is None:
@@ -116,6 +121,8 @@ def story(
                 _judged(found, before, after, changes, raised, ignore_deletes, first_since)
                 for found in sorted(changes, key=lambda found: found.position)
             ]
+            held = places.get(after.position) if after is not None else None
+            judged = [_with_order(item, held, batch.outdated) for item in judged]
             if not from_the_start and not chapters and not known:
                 judged = [_without_the_past(item) for item in judged]
             judged = [*(JudgedChange(found, FORGOTTEN, "the row was forgotten before") for found in out), *judged]
@@ -177,6 +184,18 @@ def _judged(
     return JudgedChange(found, OVERTAKEN, f"the batch has a newer change, {newest}")
 
 
+def _with_order(item: JudgedChange, held: ChangePlace | None, outdated: int) -> JudgedChange:
+    """The verdict, and what to do where the change is later than the one that the row `held` after its batch is from.
+
+    What the objects of the batch told when they were merged is in its count of `outdated` keys.
+    """
+    found = suspicion(item.change.place, held) if held is not None else None
+    lost = item.verdict in (LOST, OVERTAKEN) or found == REWOUND and item.verdict == REPEATED
+    if not lost or found is None or not (found == LATER or outdated):
+        return item
+    return replace(item, why=f"{item.why}, though this one is later: raise the table's `generation`")
+
+
 def _supplied(found: FoundChange, before: Row | None, after: Row | None) -> list[str]:
     """The columns whose value in the row comes from this change, which is not the row's newest."""
     if after is None or after.deleted or found.deleted:
@@ -229,4 +248,6 @@ def describe(chapter: Chapter) -> dict[str, Any]:
 
 def describe_change(change: FoundChange) -> dict[str, Any]:
     """The JSON form of a change."""
-    return {**asdict(change), "values": dict(change.values), "unchanged": sorted(change.unchanged)}
+    described = {**asdict(change), "values": dict(change.values), "unchanged": sorted(change.unchanged)}
+    del described["source_clock"]
+    return described

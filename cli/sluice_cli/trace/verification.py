@@ -11,11 +11,13 @@ from zlib import crc32
 
 import pyarrow as pa
 
+from sluice.batch.kafka_watch import KafkaWatch
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import COMMITTED as COMMITTED_PART
 from sluice.batch.outcome import Outcome
 from sluice.batch.row_errors import from_lines
 from sluice.changes.forgotten import marks
+from sluice.changes.outdated import LATER, ChangePlace, suspicion
 from sluice.changes.row_history import NEVER, Change, Row, adopted, disagreement, row_after
 from sluice.config.table import IGNORE, TableConfig
 from sluice.errors import SluiceError, UsageError
@@ -98,11 +100,18 @@ class Verified:
     unread: list[tuple[str, str]] = field(default_factory=list)
     skipped: tuple[SkippedDocument, ...] = ()
     quarantined: InQuarantine = InQuarantine()
+    outdated: list[Key] = field(default_factory=list)  # rows of which a later change lost
+    lost: int = 0  # changes that lost though they are later, by the table's batches
+
+    @property
+    def read_all(self) -> bool:
+        """True if every object and document could be read."""
+        return not self.unread and not self.skipped
 
     @property
     def proven(self) -> bool:
-        """True if every compared row is what its changes say, and every change was read."""
-        return not self.disagreements and not self.unread and not self.skipped
+        """True if every compared row is what its changes say, every change was read, and no later one lost."""
+        return not self.disagreements and self.read_all and not self.outdated and not self.lost
 
 
 class Verification:
@@ -142,6 +151,8 @@ class Verification:
         if opened.instant > instant:  # a row was forgotten since, when every batch before had its outcome
             merged, _ = self._merged(table, until=opened.instant)
         found = Verified(table, opened.instant, concealed=self._concealed)
+        watch = KafkaWatch.from_dict(self._ledger.tables.get(table).watch)
+        found.lost = watch.lost_under(max((each.config.generation for each in merged), default=0))
         rows = sum(batch.num_rows for batch in opened.batches(Shown(with_deleted=True, columns=opened.record_key)))
         found.share = max(1, -(-rows // (sample or self._keys_at_once)))
         for division in range(found.share if sample is None else 1):
@@ -204,6 +215,8 @@ class Verification:
             return crc32(text.encode("ascii")) % found.share == division
 
         changes: dict[Key, dict[str, Change]] = {}
+        held: dict[Key, ChangePlace] = {}
+        latest: dict[Key, ChangePlace] = {}
         under_other_rules: dict[Key, set[str]] = {}
         # Of a record that was set aside by the later rule the key is not known.
         set_aside_later = any(EXPECT in each.changed and each.has_aside for each in merged)
@@ -225,12 +238,20 @@ class Verification:
             floor = max([floor, *truncates])
             found.objects += first
             found.changes += len(read)
+            ordered_by_log = not each.config.append_only and each.config.position is None
             for key, one in read:
+                if ordered_by_log:
+                    held[key] = max(held.get(key, one.place), one.place, key=lambda place: place.position)
+                    latest[key] = max(latest.get(key, one.place), one.place, key=lambda place: place.latest_last)
                 if each.changed:
                     under_other_rules.setdefault(key, set()).update(each.changed)
                 changes.setdefault(key, {})[one.position] = Change(
                     one.position, one.op, one.deleted, one.values, one.unchanged
                 )
+        for key, place in latest.items():
+            way = None if place == held[key] else suspicion(place, held[key])
+            if way == LATER or way is not None and found.lost:
+                found.outdated.append(key)
         stored = dict(self._stored(opened, wanted))
         noted = marks(opened.listing.folder.properties().get(FORGOTTEN_PROPERTY))
         columns = [name for name in opened.schema(Shown()).names if name not in opened.record_key]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sluice.changes.outdated import outdated_note
 from sluice_aws.hash_keys import HashKeys
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
@@ -71,7 +72,7 @@ def verify(
     A row that differs is listed with its key and the columns whose values differ. If `columns` or `expect` of the
     table's rule changed and its objects were replayed, differences are expected: the output says so.
 
-    The exit code is 1 if a row differs, or if an object or a document could not be read.
+    The exit code is 1 if a row differs, if a later change lost, or if an object or a document could not be read.
 
     Examples:
 
@@ -127,6 +128,7 @@ def document_of(found: Verified) -> dict[str, Any]:
             }
             for each in found.disagreements
         ],
+        "outdated": [list(key) for key in found.outdated],
         "unread": [{"key": key, "code": code} for key, code in found.unread],
         "quarantined": {"objects": found.quarantined.objects, "rows": found.quarantined.rows},
         "skipped_documents": described_documents(found.skipped),
@@ -170,11 +172,15 @@ def _print(found: Verified) -> None:
         print_line(f"unread: {key_in_line(key)}: {code}", whole=key_in_line(key))
     if len(found.unread) > SHOWN:
         print_line(f"unread: and {len(found.unread) - SHOWN:,} more (--json lists all)")
+    for outdated in found.outdated[:SHOWN]:
+        print_line(f"row {shortened(shell_text(map(cell, outdated)), KEY_CHARACTERS)}: a later change of it lost")
+    if found.outdated or found.lost:
+        print_line(outdated_note(found.table, len(found.outdated) or found.lost))
     if found.disagreements:
         _print_verdict(found)
     elif found.proven:
         print_line("every row is what its objects say")
-    else:
+    elif not found.read_all:
         print_line("not proven: not everything could be read")
     aside = found.quarantined
     if aside.objects or aside.rows:

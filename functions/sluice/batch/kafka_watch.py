@@ -1,7 +1,8 @@
 """Watches a table's Kafka partitions: decides which objects of a batch are parked or refused before it is committed.
 
 Parked are objects of a log that restarted. Refused are objects of an append-only table whose Kafka records came already
-under another key; offset ranges follow from objects' names and record counts.
+under another key; offset ranges follow from objects' names and record counts. What the objects tell of changes that
+lose although they are later is judged here too.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sluice.changes.log_restart import Mark, SeenObject, judge
+from sluice.changes.outdated import OUTDATED, BatchSigns
 from sluice.config.table import TableConfig
 from sluice.errors import Overlap
 
@@ -39,15 +41,63 @@ class OffsetRange:
 
 
 @dataclass(frozen=True)
+class FirstRecord:
+    """The record at the lowest known offset of a partition, as a hash, where offsets alone order changes.
+
+    `replaced`: an object had another record at this offset, so that the topic was made anew.
+    """
+
+    generation: int
+    offset: int
+    sample: str
+    replaced: bool = False
+
+    def to_list(self) -> list[Any]:
+        """Plain JSON values."""
+        return [self.generation, self.offset, self.sample, self.replaced]
+
+
+@dataclass(frozen=True)
+class LostChanges:
+    """How many changes of a table lost under one generation although they are later (`sluice.changes.outdated`)."""
+
+    generation: int
+    changes: int
+
+
+@dataclass(frozen=True)
 class KafkaWatch:
-    """A table's high-water mark per Kafka partition and, for an append-only table, its latest offset ranges."""
+    """A table's high-water mark per Kafka partition and, for an append-only table, its latest offset ranges.
+
+    For another table, the first record by partition, and the later changes that it lost.
+    """
 
     marks: Mapping[int, Mark] = field(default_factory=dict, hash=False)
     ranges: tuple[OffsetRange, ...] = ()
+    first_records: Mapping[int, FirstRecord] = field(default_factory=dict, hash=False)
+    lost: LostChanges | None = None
+
+    def with_lost(self, changes: int, *, generation: int) -> KafkaWatch:
+        """The watch after a batch of a generation that lost so many later changes."""
+        before = self.lost
+        if before is not None and before.generation > generation:
+            return self
+        if before is not None and before.generation == generation:
+            changes += before.changes
+        return replace(self, lost=LostChanges(generation, changes) if changes else None)
+
+    def lost_under(self, generation: int) -> int:
+        """How many later changes lost, until the generation is raised."""
+        return self.lost.changes if self.lost is not None and self.lost.generation >= generation else 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values for the table's ledger item, manifests and outcomes."""
         summary: dict[str, Any] = {}
+        if self.first_records:
+            known = sorted(self.first_records.items())
+            summary["first_records"] = {str(partition): record.to_list() for partition, record in known}
+        if self.lost is not None:
+            summary["lost"] = [self.lost.generation, self.lost.changes]
         if self.marks:
             summary["marks"] = {str(partition): mark.to_dict() for partition, mark in sorted(self.marks.items())}
         if self.ranges:
@@ -58,16 +108,27 @@ class KafkaWatch:
     def from_dict(cls, values: Mapping[str, Any]) -> KafkaWatch:
         """Read the result of `to_dict`."""
         marks = {int(partition): Mark.from_dict(mark) for partition, mark in values.get("marks", {}).items()}
-        return cls(marks, ranges_of(values.get("ranges", ())))
+        records = {int(name): FirstRecord(*record) for name, record in values.get("first_records", {}).items()}
+        lost = LostChanges(*values["lost"]) if "lost" in values else None
+        return cls(marks, ranges_of(values.get("ranges", ())), records, lost)
 
 
 @dataclass(frozen=True)
 class Watched:
-    """The watch after a batch, and the objects (by hash) to park or refuse, with the reason."""
+    """The watch after a batch, and the objects (by hash) to park or refuse, with the reason.
+
+    `signs` tell which of the batch's changes are later than what they lost to; None: nothing orders them by Kafka.
+    """
 
     watch: KafkaWatch
     parked: Mapping[str, str] = field(default_factory=dict, hash=False)
     refused: Mapping[str, Overlap] = field(default_factory=dict, hash=False)
+    signs: BatchSigns | None = None
+
+    def outdated(self, suspicions: Mapping[str, int], *, keys: int) -> dict[str, int]:
+        """The count of a batch's `keys` that lost a later change, by `outdated.suspicion`; empty where none did."""
+        found = 0 if self.signs is None else self.signs.outdated(suspicions, keys=keys)
+        return {OUTDATED: found} if found else {}
 
 
 def watched(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) -> Watched:
@@ -80,13 +141,56 @@ def watched(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) 
         if config.coordinates:
             return Watched(watch)
         ranges, refused = overlapping(watch.ranges, seen)
-        return Watched(KafkaWatch(watch.marks, ranges), refused=refused)
+        return Watched(replace(watch, ranges=ranges), refused=refused)
     if config.position is not None:
         return Watched(watch)
     if any(mark.generation > config.generation for mark in watch.marks.values()):
         return Watched(watch)
     judged = judge(watch.marks, seen, generation=config.generation)
-    return Watched(KafkaWatch(bounded(judged.marks), watch.ranges), parked=judged.parked)
+    marks = bounded(judged.marks)
+    records = _first_records(watch.first_records, seen, config.generation)
+    kept = {partition: record for partition, record in records.items() if partition in marks}
+    after = replace(watch, marks=marks, first_records=kept)
+    return Watched(after, parked=judged.parked, signs=_signs(watch.marks, records, seen, config.generation))
+
+
+def _signs(
+    marks: Mapping[int, Mark], records: Mapping[int, FirstRecord], seen: Sequence[SeenObject], generation: int
+) -> BatchSigns:
+    """What the objects of a batch, in the order of their admission, tell of changes that are later (`BatchSigns`)."""
+    known = {partition: mark for partition, mark in marks.items() if mark.generation == generation}
+    reached = {partition: (mark.offset, mark.newest_ms) for partition, mark in known.items()}
+    rewound, all_follow = False, True
+    for item in seen:
+        if item.partition is None:
+            all_follow = False
+            continue
+        before = known.get(item.partition)
+        all_follow = all_follow and (before is None or item.first > before.offset)
+        if item.partition not in reached:
+            reached[item.partition] = (item.last, item.newest_ms)
+            continue
+        offset, newest = reached[item.partition]
+        later = newest is not None and item.newest_ms is not None and item.newest_ms > newest
+        rewound = rewound or (later and item.first <= offset)
+        reached[item.partition] = (max(offset, item.last), item.newest_ms if later or newest is None else newest)
+    return BatchSigns(rewound, all_follow, any(record.replaced for record in records.values()))
+
+
+def _first_records(
+    records: Mapping[int, FirstRecord], seen: Iterable[SeenObject], generation: int
+) -> dict[int, FirstRecord]:
+    """The first records of a generation's partitions after these objects."""
+    known = {partition: record for partition, record in records.items() if record.generation == generation}
+    for item in seen:
+        if item.partition is None or item.sample is None:
+            continue
+        before = known.get(item.partition)
+        if before is None or item.first < before.offset and not before.replaced:
+            known[item.partition] = FirstRecord(generation, item.first, item.sample)
+        elif item.first == before.offset and item.sample != before.sample:
+            known[item.partition] = replace(before, replaced=True)
+    return known
 
 
 def only_partition(watch: KafkaWatch, *, generation: int) -> int | None:

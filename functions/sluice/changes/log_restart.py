@@ -32,7 +32,8 @@ class SeenObject:
     `object` is ObjectId.hash. `highest` is the highest stored position of its changes, None without one; `newest_ms`
     the newest source time (epoch ms). `logs` are the base names of MySQL's binlogs and `servers` the ids of the servers
     that wrote them, if the records hold these. `unexpected` counts rows that were merged though they aren't as the
-    table's `expect` says, by column and rule. `changes` counts the rows that can be merged.
+    table's `expect` says, by column and rule. `changes` counts the rows that can be merged. `sample` is a hash of the
+    first record; None where a log orders the changes, of a record that can't be read, and of an object that came again.
     """
 
     object: str
@@ -47,6 +48,7 @@ class SeenObject:
     servers: tuple[str, ...] = ()
     unexpected: tuple[tuple[str, int], ...] = ()
     changes: int = 0
+    sample: str | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from sluice.batch.merged_again import OBJECTS_AGAIN
+from sluice.changes.outdated import OUTDATED
 from sluice.ledger.keys import COMMITTED
 
 # PutEvents takes 256 KB per entry, including names and time.
@@ -65,7 +66,7 @@ def lane_metrics(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]
         "BytesCommitted": batch.get("bytes", 0),
         "TablesCommitted": sum(1 for part in parts.values() if _is_committed(part)),
         "TablesQuarantined": sum(1 for part in parts.values() if part.get("state") == "quarantined"),
-        "TablesMostlyLosing": sum(1 for part in parts.values() if (part.get("counts") or {}).get("mostly_losing")),
+        "TablesLosingChanges": sum(1 for part in parts.values() if (part.get("counts") or {}).get(OUTDATED)),
     }
     for part in parts.values():
         for name, n in (part.get("counts") or {}).items():

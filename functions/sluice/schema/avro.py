@@ -88,6 +88,12 @@ class WriterSchema:
         """Whether its records are changes of a log, Debezium's, and not rows alone."""
         return self.shape != PLAIN
 
+    @property
+    def has_source_clock(self) -> bool:
+        """Whether its times are the source's. `__ts_ms` is the connector's clock, later for a repeated change."""
+        name = self.meta.source_ts_ms
+        return name is not None and (self.shape == ENVELOPE or name.endswith("source_ts_ms"))
+
 
 def fingerprint(schema: Any) -> str:
     """32 hexadecimal digits of the schema's canonical JSON (sorted keys, no spaces)."""

@@ -6,6 +6,7 @@ unchanged, and a stored row that owes some, are left to Spark. So are keys that 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.changes import hidden_columns as hidden
+from sluice.changes.outdated import LATER, REWOUND, ChangePlace, suspicions_in
 from sluice.config.table import TableConfig
 from sluice_spark.arrow.rows import LeftToSpark
 
@@ -23,21 +25,30 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class StoredRow:
-    """The stored row of a key: its position, what it owes, Hudi's text of its key, and the number of its file."""
+    """The stored row of a key: its position, what it owes, Hudi's text of its key, and the number of its file.
+
+    `partition` and `source_ts_ms` are those of the change that it is from, None without lineage.
+    """
 
     position: str
     owed: str | None
     record_key: str
     file: int
+    partition: int | None = None
+    source_ts_ms: int | None = None
 
 
 @dataclass(frozen=True)
 class DecidedChanges:
-    """The rows that win, one per key in the table's columns, their keys in the same order, and the part's counts."""
+    """The rows that win, one per key in the table's columns, their keys in the same order, and the part's counts.
+
+    `suspicions` counts keys that lost a change that may be later than what they hold.
+    """
 
     rows: pa.Table
     keys: Sequence[Key]
     counts: dict[str, int]
+    suspicions: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 NO_CHANGES = dict.fromkeys(("read", "winning", "deleted", "overtaken", "losing", "repeated"), 0)
@@ -63,10 +74,63 @@ def newest_places(keys: Sequence[Any], positions: Any) -> pa.Array:
     count = len(positions)
     if len(keys) == 1 and pc.count_distinct(keys[0]).as_py() == count:
         return pa.array(range(count), pa.int64())
-    names = [str(number) for number in range(len(keys))]
-    rows = pa.table([*keys, positions], names=[*names, hidden.POSITION])
-    order = pc.sort_indices(rows, sort_keys=[*((name, "ascending") for name in names), (hidden.POSITION, "descending")])
+    return _last_places(keys, [positions])
+
+
+def latest_places(keys: Sequence[Any], times: Any, offsets: Any) -> pa.Array:
+    """The place of each key's latest change by the source's time, then by offset: as `newest_places` orders the keys.
+
+    Of rows in which a key repeats.
+    """
+    return _last_places(keys, [times, offsets])
+
+
+def _last_places(keys: Sequence[Any], by: Sequence[Any]) -> pa.Array:
+    """The place of each key's last row by these columns, in the order of the keys. Nulls come first."""
+    names, orders = [str(number) for number in range(len(keys))], [f"by{number}" for number in range(len(by))]
+    rows = pa.table([*keys, *by], names=[*names, *orders])
+    sort_keys = [*((name, "ascending") for name in names), *((name, "descending") for name in orders)]
+    order = pc.sort_indices(rows, sort_keys=sort_keys)
     return order.filter(pc.invert(_repeats(rows.select(names).take(order))))
+
+
+PLACE_COLUMNS = (hidden.POSITION, hidden.OFFSET, hidden.PARTITION, hidden.SOURCE_TS_MS, hidden.OP)
+
+
+def latest_changes(rows: pa.Table, newest: pa.Table, keys: Sequence[Any], *, source_clock: bool) -> pa.Table:
+    """PLACE_COLUMNS of each key's latest change by the source's time, in the order of the keys of `newest`.
+
+    `newest` are each key's newest changes among `rows` by position, and `keys` the columns of the key of `rows`.
+    Without `source_clock` the rows' times are another's, and left out.
+    """
+    if newest.num_rows == rows.num_rows or not source_clock:
+        alone = newest.select(list(PLACE_COLUMNS))
+        times = PLACE_COLUMNS.index(hidden.SOURCE_TS_MS)
+        field = alone.schema.field(times)
+        return alone if source_clock else alone.set_column(times, field, pa.nulls(alone.num_rows, field.type))
+    places = latest_places(keys, rows.column(hidden.SOURCE_TS_MS), rows.column(hidden.OFFSET))
+    return rows.select(list(PLACE_COLUMNS)).take(places)
+
+
+def suspicions_of_keys(latest: pa.Table, newest: pa.Table) -> dict[str, int]:
+    """How many keys hold a change of a batch, though another one of it is later: `outdated.suspicion` by word.
+
+    In the order of a batch alone, a change without a time is not later than another.
+    """
+    later = pc.and_(
+        pc.greater(latest.column(hidden.SOURCE_TS_MS), newest.column(hidden.SOURCE_TS_MS)),
+        pc.less_equal(latest.column(hidden.POSITION), newest.column(hidden.POSITION)),
+    )
+    if not pc.any(later).as_py():
+        return {}
+    pairs = zip(places_of(latest.filter(later)), places_of(newest.filter(later)))
+    return {name: count for name, count in suspicions_in(pairs).items() if name in (LATER, REWOUND)}
+
+
+def places_of(rows: pa.Table) -> list[ChangePlace]:
+    """Each row's place."""
+    columns = (hidden.POSITION, hidden.PARTITION, hidden.SOURCE_TS_MS, hidden.OP)
+    return [ChangePlace(*values) for values in zip(*(rows.column(name).to_pylist() for name in columns))]
 
 
 def may_share_keys(keys: Sequence[Any], positions: Any, operations: Any) -> bool:
@@ -94,12 +158,19 @@ def _flat(values: Any) -> pa.Array:
 
 
 def decide_changes(
-    newest: pa.Table, *, read: int, stored: Mapping[Key, StoredRow], config: TableConfig, columns: Sequence[str]
+    newest: pa.Table,
+    *,
+    read: int,
+    stored: Mapping[Key, StoredRow],
+    config: TableConfig,
+    columns: Sequence[str],
+    latest: pa.Table | None = None,
 ) -> DecidedChanges:
     """The rows that are newer than the table's, and the counts of `read` changes.
 
-    `stored` has the rows of the changes' keys that the table holds, `columns` are the table's. Raises LeftToSpark where
-    one of them owes columns, and where most changes lost (`decide_rows` then looks at Kafka's order).
+    `stored` has the rows of the changes' keys that the table holds, `columns` are the table's, `latest` are the keys'
+    latest changes (`latest_changes`), None where Kafka's order says nothing. Raises LeftToSpark where a stored row owes
+    columns, and where most changes lost.
     """
     keys = keys_of(newest, config.record_key)
     positions = newest.column(hidden.POSITION).to_pylist()
@@ -126,7 +197,22 @@ def decide_changes(
         counts["inexact"] = inexact
     if not config.keep_deleted_values:
         winners = as_tombstones(winners, record_key=config.record_key)
-    return DecidedChanges(winners.select(list(columns)), [key for key, won in zip(keys, wins) if won], counts)
+    won = [key for key, is_won in zip(keys, wins) if is_won]
+    return DecidedChanges(winners.select(list(columns)), won, counts, _suspicions(newest, latest, held, wins))
+
+
+def _suspicions(
+    newest: pa.Table, latest: pa.Table | None, held: Sequence[StoredRow | None], wins: Sequence[bool]
+) -> dict[str, int]:
+    if latest is None:
+        return {}
+    won = pa.array(wins, pa.bool_())
+    found = suspicions_of_keys(latest.filter(won), newest.filter(won))
+    lost = [row for row, is_won in zip(held, wins) if row is not None and not is_won]
+    kept = (ChangePlace(row.position, row.partition, row.source_ts_ms) for row in lost)
+    for name, count in suspicions_in(zip(places_of(latest.filter(pc.invert(won))), kept)).items():
+        found[name] = found.get(name, 0) + count
+    return found
 
 
 def as_tombstones(rows: pa.Table, *, record_key: Collection[str]) -> pa.Table:

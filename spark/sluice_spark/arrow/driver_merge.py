@@ -38,6 +38,7 @@ from sluice_spark.arrow.decide import (
     as_counts,
     decide_changes,
     keys_of,
+    latest_changes,
     newest_changes,
     with_batch,
 )
@@ -76,12 +77,13 @@ def merge_in_driver(
     before: Mapping[str, str],
     target: Mapping[str, str],
     watch: KafkaWatch,
+    source_clock: bool,
 ) -> MergedInDriver:
     """Read a part's objects and decide which rows they write.
 
     `objects` is the driver's S3, `source` that of tasks, which read one of the `shares` each; `before` and `target` are
-    the table's columns and their types without and with this batch; `watch` is what is known of the table's log. Raises
-    LeftToSpark.
+    the table's columns and their types without and with this batch; `watch` is what is known of the table's log, and
+    `source_clock` says whether the times of changes are the source's. Raises LeftToSpark.
     """
     config, items = hudi.config, [item for share in shares for item in share]
     check_part(config, facts, before=before, target=target, objects=items)
@@ -115,8 +117,14 @@ def merge_in_driver(
     if logs:
         texts = key_text(wanted, config.record_key).to_pylist()
         stored = _with_logs(hudi, facts, stored, files, dict(zip(texts, keys_of(wanted, config.record_key))))
-    merged = decide_changes(newest, read=changes.num_rows, stored=stored, config=config, columns=tuple(target))
-    counts = {**merged.counts, **again}
+    latest = None
+    if judged.signs is not None:
+        keys = [changes.column(name) for name in config.record_key]
+        latest = latest_changes(changes, newest, keys, source_clock=source_clock)
+    merged = decide_changes(
+        newest, read=changes.num_rows, stored=stored, config=config, columns=tuple(target), latest=latest
+    )
+    counts = {**merged.counts, **again, **judged.outdated(merged.suspicions, keys=newest.num_rows)}
     if not merged.keys:
         return MergedInDriver(None, counts, judged, read)
     rows = with_batch(merged.rows, lineage=config.lineage, batch=plan.batch)
@@ -174,7 +182,7 @@ def _with_logs(
             if held is not None and held.file != number:
                 raise LeftToSpark("stored_twice")
             if held is None or row.position >= held.position:
-                newest[keys[text]] = StoredRow(row.position, row.owed, text, number)
+                newest[keys[text]] = StoredRow(row.position, row.owed, text, number, row.partition, row.source_ts_ms)
     return newest
 
 

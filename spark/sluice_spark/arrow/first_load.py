@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 import uuid
 import zlib
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -37,7 +38,15 @@ from sluice_spark.arrow.base_file import (
     parquet_of,
     partition_paths,
 )
-from sluice_spark.arrow.decide import as_tombstones, may_share_keys, newest_places, with_batch
+from sluice_spark.arrow.decide import (
+    PLACE_COLUMNS,
+    as_tombstones,
+    latest_changes,
+    may_share_keys,
+    newest_places,
+    suspicions_of_keys,
+    with_batch,
+)
 from sluice_spark.arrow.rows import LeftToSpark, arrow_rows, check_columns
 from sluice_spark.arrow.table_files import write_data_file, write_file
 from sluice_spark.errors import RowsDiffer
@@ -72,6 +81,7 @@ class LoadPlan:
     source: ObjectSource
     keep_deleted_values: bool
     lineage: Collection[str]
+    source_clock: bool = True  # the times of changes are the source's
     most_part_bytes: int = MOST_PART_BYTES
 
     @property
@@ -84,10 +94,12 @@ class LoadPlan:
 class FirstLoad:
     """The changes of a first load, and what became of each (`counts`, as those of a merge).
 
+    `suspicions` counts keys that lost a change that may be later than what they hold.
     They are in the messages of Spark's shuffle, or in those that the driver holds.
     """
 
     counts: Mapping[str, int]
+    suspicions: Mapping[str, int]
     _spark: SparkSession = field(repr=False)
     _parts: RDD[Any] | Sequence[tuple[int, bytes]] = field(repr=False)
     _filled: Sequence[int] = field(repr=False)
@@ -183,7 +195,7 @@ def read_first_load(
     counts = _total(found)
     filled = [part for part, one in enumerate(found) if one["winning"]]
     tasks = tasks_by_partition([one["bytes"] for one in found], parts)
-    return FirstLoad(counts, spark, shuffled, filled, plan, tasks if parts > 1 else {})
+    return FirstLoad(counts, _suspicions(found), spark, shuffled, filled, plan, tasks if parts > 1 else {})
 
 
 def load_in_driver(spark: SparkSession, batches: Iterable[pa.RecordBatch], plan: LoadPlan) -> FirstLoad:
@@ -192,7 +204,8 @@ def load_in_driver(spark: SparkSession, batches: Iterable[pa.RecordBatch], plan:
     found = _counted([message for message in messages if message[0] == 1], plan)
     counts = _total(found)
     tasks_by_partition([found[0]["bytes"]], 1)  # for its check of the number of files
-    return FirstLoad(counts, spark, [message for message in messages if message[0] == 0], [0], plan)
+    held = [message for message in messages if message[0] == 0]
+    return FirstLoad(counts, _suspicions(found), spark, held, [0], plan)
 
 
 def _total(found: Sequence[Any]) -> dict[str, int]:
@@ -206,6 +219,13 @@ def _total(found: Sequence[Any]) -> dict[str, int]:
     if not totals["inexact"]:
         del totals["inexact"]
     return {**totals, "overtaken": totals["read"] - totals["winning"], "losing": 0, "repeated": 0}
+
+
+def _suspicions(found: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for one in found:
+        total.update(one["suspicions"])
+    return dict(total)
 
 
 def tasks_by_partition(sizes: Sequence[Mapping[str, int]], parts: int) -> dict[str, range]:
@@ -258,7 +278,7 @@ def _messages(batches: Iterable[pa.RecordBatch], plan: LoadPlan, parts: int) -> 
 
 def _to_count(rows: pa.Table, plan: LoadPlan) -> pa.Table:
     """What is counted of rows."""
-    counted = rows.select([hidden.POSITION, hidden.OP, hidden.DELETED, hidden.INEXACT])
+    counted = rows.select([*PLACE_COLUMNS, hidden.DELETED, hidden.INEXACT])
     counted = counted.append_column(_KEY, key_text(rows, plan.record_key))
     if not plan.reader.partition_by:
         return counted
@@ -363,7 +383,7 @@ def _counted(messages: Iterable[tuple[int, Any]], plan: LoadPlan) -> list[Any]:
     if sum(size for size, _ in found) > plan.most_part_bytes:
         return ["size"]
     if not found:
-        return [{**dict.fromkeys(_SUMS, 0), "bytes": {}}]
+        return [{**dict.fromkeys(_SUMS, 0), "bytes": {}, "suspicions": {}}]
     rows = pa.concat_tables(pa.ipc.open_stream(body).read_all() for _, body in found)
     keys, positions = [rows.column(_KEY)], rows.column(hidden.POSITION)
     if not plan.reader.append_only and may_share_keys(keys, positions, rows.column(hidden.OP)):
@@ -376,8 +396,15 @@ def _counted(messages: Iterable[tuple[int, Any]], plan: LoadPlan) -> list[Any]:
             "deleted": pc.sum(newest.column(hidden.DELETED)).as_py(),
             "inexact": pc.sum(newest.column(hidden.INEXACT)).as_py(),
             "bytes": _bytes(newest) if plan.reader.partition_by else {},
+            "suspicions": _later_by_clock(rows, newest, keys, plan),
         }
     ]
+
+
+def _later_by_clock(rows: pa.Table, newest: pa.Table, keys: Sequence[Any], plan: LoadPlan) -> dict[str, int]:
+    if plan.reader.append_only or plan.reader.position or not plan.source_clock:
+        return {}
+    return suspicions_of_keys(latest_changes(rows, newest, keys, source_clock=True), newest)
 
 
 def _bytes(rows: pa.Table) -> dict[str, int]:

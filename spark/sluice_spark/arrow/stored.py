@@ -13,6 +13,8 @@ from sluice_spark.arrow.decide import Key, StoredRow, as_counts, keys_of
 from sluice_spark.arrow.rows import LeftToSpark
 from sluice_spark.hudi.few_rows import RECORD_KEY
 
+_READ = (hidden.POSITION, hidden.OWED, RECORD_KEY, hidden.PARTITION, hidden.SOURCE_TS_MS)
+
 
 def rows_in(body: bytes, wanted: pa.Table, record_key: Sequence[str], number: int) -> list[tuple[Key, StoredRow]]:
     """The rows of a base file with the keys of `wanted`, each with its key; `body` is the file, whole."""
@@ -26,10 +28,11 @@ def rows_in(body: bytes, wanted: pa.Table, record_key: Sequence[str], number: in
         places = _places(keys, wanted, record_key[0])
         if not len(places):
             continue
-        own = file.read_row_group(group, columns=[hidden.POSITION, hidden.OWED, RECORD_KEY], use_threads=False)
+        own = file.read_row_group(group, columns=list(_READ), use_threads=False)
         for key, row in zip(keys_of(keys.take(places), record_key), own.take(places).to_pylist()):
             if key in wanted_keys:
-                found.append((key, StoredRow(row[hidden.POSITION], row[hidden.OWED], row[RECORD_KEY], number)))
+                position, owed, text, partition, source_ts_ms = (row.get(name) for name in _READ)
+                found.append((key, StoredRow(position, owed, text, number, partition, source_ts_ms)))
     return found
 
 

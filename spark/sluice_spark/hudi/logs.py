@@ -68,10 +68,12 @@ FIELDS_TO_NAME_A_LOG = (_TOKEN, _WRITER, _NEXT_TOKEN)
 
 @dataclass(frozen=True)
 class LogRow:
-    """A row of the logs: its position, and what it owes."""
+    """A row of the logs: its position, what it owes, and the Kafka partition and source time of its change."""
 
     position: str
     owed: str | None
+    partition: int | None
+    source_ts_ms: int | None
 
 
 def rows_in_logs(
@@ -113,7 +115,12 @@ def _row(record: Any, schema: Any, jvm: Any) -> LogRow | None:
         return None
     row = found.get()
     owed = row.get(hidden.OWED)
-    return LogRow(str(row.get(hidden.POSITION).toString()), None if owed is None else str(owed.toString()))
+    return LogRow(
+        str(row.get(hidden.POSITION).toString()),
+        None if owed is None else str(owed.toString()),
+        row.get(hidden.PARTITION),
+        row.get(hidden.SOURCE_TS_MS),
+    )
 
 
 def append_to_log(

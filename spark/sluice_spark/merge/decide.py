@@ -6,8 +6,9 @@ becomes the table's floor (`commit.raise_floor`): an older change that arrives l
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import Column as SparkColumn
@@ -16,13 +17,21 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from sluice.changes import hidden_columns as hidden
-from sluice.changes.position import BEFORE_THE_LOG
+from sluice.changes.outdated import LATER, REWOUND, UNTIMED
 from sluice.changes.row_history import NEVER
 from sluice.config.table import IGNORE, TableConfig
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge import latest, shared_keys
-from sluice_spark.merge.latest import key_columns, keys_of, same_key
+from sluice_spark.merge.latest import (
+    behind_floor,
+    key_columns,
+    keys_of,
+    later_in_batch,
+    later_than_stored,
+    may_be_later,
+    same_key,
+)
 from sluice_spark.merge.normalize import quoted
 from sluice_spark.merge.unchanged_values import history, rows_from_history, unavailable_columns
 from sluice_spark.merge.working_columns import (
@@ -32,8 +41,9 @@ from sluice_spark.merge.working_columns import (
     NEEDS_HISTORY,
     NEWEST,
     OWES,
-    STORED_OFFSET,
+    STORED_PARTITION,
     STORED_POSITION,
+    STORED_TIME,
     SUPPLIED,
     WINS,
 )
@@ -55,7 +65,8 @@ class MergeTarget:
     """The table that changes are decided against.
 
     `schema` has its columns after this batch. `few_keys` is true where the batch's keys are few enough to broadcast,
-    `unordered` where nothing but their place in an object orders its changes. Frames that are used more than once stay
+    `unordered` where nothing but their place in an object orders its changes, `source_clock` where the changes' times
+    are the source's. Frames that are used more than once stay
     in memory until `frames` is closed.
     """
 
@@ -65,6 +76,7 @@ class MergeTarget:
     few_keys: bool
     unordered: bool
     frames: ExitStack
+    source_clock: bool = True
 
     @property
     def config(self) -> TableConfig:
@@ -107,13 +119,19 @@ class DecidedRows:
     """The rows to write, one per key in the table's columns, and what became of the changes.
 
     `truncated_at` is the position of the batch's newest truncate. `below_purge_floor` has the changes that must be set
-    aside, None where there are none.
+    aside, None where there are none. `suspicions` counts keys that lost a change that may be later than what they hold.
     """
 
     rows: DataFrame
     counts: dict[str, int]
     truncated_at: str | None
     below_purge_floor: DataFrame | None = None
+    suspicions: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> int:
+        """How many keys the changes have."""
+        return self.counts["losing"] + self.counts["winning"]
 
     @property
     def changes_nothing(self) -> bool:
@@ -125,17 +143,17 @@ def decide_rows(changes: DataFrame, *, target: MergeTarget) -> DecidedRows:
     """Decide about normalized changes.
 
     One Spark action, which also reads the objects; more where the batch has incomplete changes or truncates, supplies
-    columns that rows owe, or mostly loses.
+    columns that rows owe, or loses changes that may be later than the stored rows.
     """
     beside = _beside_stored(changes, target)
     floor = target.facts.floor or NEVER
     decided = _marked(beside, floor, target)
-    counted = _counted(decided)
+    counted = _counted(decided, floor)
     truncate = newest_truncate(decided) if counted.counts.get("truncates") else None
     if truncate is not None and truncate.position > floor:
         floor = truncate.position
         decided = _marked(beside, floor, target)
-        counted = _counted(decided)
+        counted = _counted(decided, floor)
     counts = counted.counts
     rows = latest.winners(decided, target=target.schema)
     # Where deletes are ignored, a truncate empties no row, and older changes lose all the same.
@@ -148,21 +166,24 @@ def decide_rows(changes: DataFrame, *, target: MergeTarget) -> DecidedRows:
         completed = target.cached(_completed(decided, counted, floor, emptying, target))
         counts = _with_completed(counts, completed)
         rows = rows.unionByName(completed.select(*[quoted(name) for name in target.schema.names]))
-    lost = counts["losing"] - counts["repeated"] - counts.get("below_purge_floor", 0)
-    if _is_most(lost, of=counts["losing"] + counts["winning"]):
-        counts = _with_outdated(counts, _outdated(beside, floor, target))
     return DecidedRows(
         rows,
         counts,
         truncate.position if truncate is not None else None,
         decided.where(F.col(BELOW_PURGE_FLOOR)) if counts.get("below_purge_floor") else None,
+        _suspicions(counted, decided, target),
     )
 
 
 def _beside_stored(changes: DataFrame, target: MergeTarget) -> DataFrame:
     config = target.config
     changes = shared_keys.with_snapshots(changes, config, unordered=target.unordered)
-    newest = latest.latest_changes(changes, record_key=config.record_key, ignore_deletes=target.ignores_deletes)
+    newest = latest.latest_changes(
+        changes,
+        record_key=config.record_key,
+        ignore_deletes=target.ignores_deletes,
+        source_clock=target.source_clock,
+    )
     if not target.ignores_deletes:
         newest = latest.as_tombstones(newest, record_key=config.record_key, keep_values=config.keep_deleted_values)
     newest = target.cached(newest)
@@ -180,14 +201,20 @@ def _marked(beside: DataFrame, floor: str, target: MergeTarget) -> DataFrame:
 
 @dataclass(frozen=True)
 class _Counted:
-    """The counts of a part's changes; keys that need their history, and those of them whose newest change loses."""
+    """The counts of a part's changes; keys that need their history, and those of them whose newest change loses.
+
+    `suspects` are the keys of which a change that lost to the stored row may be later, `suspicions` counts keys that
+    lost one to another change of the batch.
+    """
 
     counts: dict[str, int]
     needing_history: int
     supplying: int
+    suspects: int
+    suspicions: dict[str, int]
 
 
-def _counted(decided: DataFrame) -> _Counted:
+def _counted(decided: DataFrame, floor: str) -> _Counted:
     """Count in one hash aggregation, which also computes the rows. What few batches need is asked after it."""
     wins, needs_history, newest = F.col(WINS), F.col(NEEDS_HISTORY), F.col(NEWEST)
     op, position, deleted = quoted(hidden.OP), quoted(hidden.POSITION), quoted(hidden.DELETED)
@@ -204,6 +231,9 @@ def _counted(decided: DataFrame) -> _Counted:
         F.count(F.when(F.col(BELOW_PURGE_FLOOR), 1)).alias("below_purge_floor"),
         F.count(F.when(op == hidden.TRUNCATE, 1)).alias("truncates"),
         F.count(F.when(op == hidden.MESSAGE, 1)).alias("messages"),
+        F.count(F.when(may_be_later(is_row & ~wins), 1)).alias("suspects"),
+        F.count(F.when(behind_floor(is_row & ~wins, floor), 1)).alias(UNTIMED),
+        *later_in_batch(is_row & wins),
         *shared_keys.shared_counts(newest),
     ).first()
     assert found is not None
@@ -221,7 +251,8 @@ def _counted(decided: DataFrame) -> _Counted:
     rare = ("truncates", "messages", "inexact", "below_purge_floor")
     counts.update({name: found[name] for name in rare if found[name]})
     counts.update(shared_keys.counted(found.asDict()))
-    return _Counted(counts, found["needing_history"], found["supplying"])
+    suspicions = {word: found[word] for word in (LATER, REWOUND, UNTIMED) if found[word]}
+    return _Counted(counts, found["needing_history"], found["supplying"], found["suspects"], suspicions)
 
 
 def _emptied(decided: DataFrame, truncate: Truncate, target: MergeTarget) -> DataFrame:
@@ -298,39 +329,26 @@ def _with_completed(counts: dict[str, int], completed: DataFrame) -> dict[str, i
     }
 
 
-def _outdated(beside: DataFrame, floor: str, target: MergeTarget) -> int:
-    """How many changes lost although Kafka has them behind what they lost to. Asked where most of a batch lost.
+def _suspicions(counted: _Counted, decided: DataFrame, target: MergeTarget) -> dict[str, int]:
+    """How many keys lost a change that may be later, by `outdated.suspicion`.
 
-    A replay and late objects bring records that are older in Kafka too. Where the newer record has the lower position,
-    the source's log was restarted. Rows of a snapshot that stand before the log are meant to lose.
+    Reads the places of the stored rows to which such changes may have lost.
     """
-    key, position = target.config.record_key, quoted(hidden.POSITION)
-    of_snapshot = (quoted(hidden.OP) == hidden.SNAPSHOT_READ) & position.rlike(BEFORE_THE_LOG)
-    lost = beside.where(
-        F.col(NEWEST) & ~latest.has_no_row() & ~F.coalesce(of_snapshot, F.lit(False)) & _lost_to_table(position, floor)
-    )
-    if target.facts.empty:
-        return lost.count()
-    stored = target.stored(*key, hidden.OFFSET)
+    found = counted.suspicions
+    if not counted.suspects:
+        return found
+    key = target.config.record_key
+    lost = decided.where(may_be_later(F.col(NEWEST) & ~latest.has_no_row() & ~F.col(WINS)))
+    stored = target.stored(*key, hidden.PARTITION, hidden.SOURCE_TS_MS)
     keys = keys_of(lost, F.lit(True), record_key=key)
     held = stored.join(keys, same_key(stored, keys, record_key=key), "left_semi").select(
-        *key_columns(key), quoted(hidden.OFFSET).alias(STORED_OFFSET)
+        *key_columns(key),
+        quoted(hidden.PARTITION).alias(STORED_PARTITION),
+        quoted(hidden.SOURCE_TS_MS).alias(STORED_TIME),
     )
-    behind = F.when(F.col(STORED_POSITION).isNull(), True).otherwise(quoted(hidden.OFFSET) > F.col(STORED_OFFSET))
-    return lost.join(held, same_key(lost, held, record_key=key), "left").where(behind).count()
-
-
-def _lost_to_table(position: SparkColumn, floor: str) -> SparkColumn:
-    return (position < F.col(STORED_POSITION)) | (position <= F.lit(floor))
-
-
-def _with_outdated(counts: dict[str, int], outdated: int) -> dict[str, int]:
-    mostly = _is_most(outdated, of=counts["losing"] + counts["winning"])
-    return {**counts, "outdated": outdated, **({"mostly_losing": 1} if mostly else {})}
-
-
-def _is_most(some: int, *, of: int) -> bool:
-    return 2 * some > of
+    beside = lost.join(held, same_key(lost, held, record_key=key), "inner")
+    lost_to_stored = later_than_stored(beside, source_clock=target.source_clock)
+    return {word: found.get(word, 0) + lost_to_stored.get(word, 0) for word in {*found, *lost_to_stored}}
 
 
 def newest_truncate(changes: DataFrame) -> Truncate | None:

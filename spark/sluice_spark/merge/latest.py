@@ -2,6 +2,8 @@
 
 In order: `latest_changes`, `as_tombstones`, `beside_stored`, `marked`, `winners`. The columns that they add are in
 `working_columns`. `key_columns` and `same_key` join by record key, under column names that neither side has.
+`later_in_batch`, `may_be_later` and `later_than_stored` find changes that lost though they may be later: they are
+Spark's form of `sluice.changes.outdated.suspicion`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,17 @@ from pyspark.sql.types import StructType
 
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.forgotten import SEPARATOR, marks
-from sluice.changes.position import is_by_offset_alone
+from sluice.changes.outdated import (
+    BELOW,
+    LATER,
+    MOVED,
+    OFFSET_DIGITS,
+    POSTGRES_PLACE,
+    REWOUND,
+    SNAPSHOT_BYTES,
+    UNTIMED,
+)
+from sluice.changes.position import BEFORE_THE_LOG, BY_OFFSET_ALONE, is_by_offset_alone
 from sluice_spark.merge.normalize import quoted
 from sluice_spark.merge.shared_keys import shared_columns
 from sluice_spark.merge.working_columns import (
@@ -26,6 +38,7 @@ from sluice_spark.merge.working_columns import (
     INCOMPLETE,
     INEXACT,
     KEY_PREFIX,
+    LATEST,
     NEEDS_HISTORY,
     NEWEST,
     RANK,
@@ -33,17 +46,23 @@ from sluice_spark.merge.working_columns import (
     SNAPSHOT,
     SNAPSHOT_ROWS,
     STORED_OWED,
+    STORED_PARTITION,
     STORED_POSITION,
+    STORED_TIME,
     WINS,
 )
 
+SUSPICIONS = (LATER, UNTIMED, REWOUND, MOVED, BELOW)
 
-def latest_changes(changes: DataFrame, *, record_key: Sequence[str], ignore_deletes: bool) -> DataFrame:
+
+def latest_changes(
+    changes: DataFrame, *, record_key: Sequence[str], ignore_deletes: bool, source_clock: bool = True
+) -> DataFrame:
     """Keep one row per key, the change with the highest position. `changes` come from `with_snapshots`.
 
-    Adds CHANGES, NEWEST, INCOMPLETE, SHARED and SNAPSHOT_ROWS. All changes of a key are kept where the newest alone
-    doesn't give the row: it left columns unchanged, or is a delete that is ignored. Truncates and messages have no key
-    and are kept too.
+    Adds CHANGES, NEWEST, INCOMPLETE, SHARED, SNAPSHOT_ROWS and LATEST; without `source_clock` times don't count. All
+    changes of a key are kept where the newest alone doesn't give the row: it left columns unchanged, or is a delete
+    that is ignored. Truncates and messages have no key and are kept too.
     """
     # A window, since max_by aggregates by sorting twice and took a third longer. All frames are of the one ordered
     # window, which Spark runs as one operator: a second took 6 % of the processor time of a first load.
@@ -55,11 +74,13 @@ def latest_changes(changes: DataFrame, *, record_key: Sequence[str], ignore_dele
             RANK: F.row_number().over(newest_first),
             INCOMPLETE: F.first(_incomplete(ignore_deletes=ignore_deletes)).over(all_of_key),
             CHANGES: F.count(F.lit(1)).over(all_of_key),
+            LATEST: F.max(_place(source_clock=source_clock)).over(all_of_key),
             **shared_columns(all_of_key),
         }
     )
     kept = ranked.where((F.col(RANK) == 1) | F.col(INCOMPLETE) | has_no_row())
-    return kept.withColumn(NEWEST, F.col(RANK) == 1).drop(RANK, SNAPSHOT)
+    another = F.col(f"{LATEST}.position") != quoted(hidden.POSITION)
+    return kept.withColumns({NEWEST: F.col(RANK) == 1, LATEST: F.when(another, F.col(LATEST))}).drop(RANK, SNAPSHOT)
 
 
 def has_no_row() -> SparkColumn:
@@ -81,7 +102,7 @@ def as_tombstones(changes: DataFrame, *, record_key: Sequence[str], keep_values:
     """
     if keep_values:
         return changes
-    own = {CHANGES, NEWEST, INEXACT, INCOMPLETE, SHARED, SNAPSHOT_ROWS}
+    own = {CHANGES, NEWEST, INEXACT, INCOMPLETE, SHARED, SNAPSHOT_ROWS, LATEST}
     kept = {*record_key, *hidden.NAMES, hidden.UNCHANGED, *own}
     return changes.select(
         *[
@@ -190,3 +211,70 @@ def same_key(rows: DataFrame, keys: DataFrame, *, record_key: Sequence[str]) -> 
         ),
         F.lit(True),
     )
+
+
+def _place(*, source_clock: bool) -> SparkColumn:
+    """A change's place; compared, these are in the order of the source's time, then of the offset."""
+    time = quoted(hidden.SOURCE_TS_MS) if source_clock else F.lit(None).cast("bigint")
+    return F.struct(
+        time.alias("time"),
+        quoted(hidden.OFFSET).alias("offset"),
+        quoted(hidden.POSITION).alias("position"),
+        quoted(hidden.PARTITION).alias("partition"),
+        quoted(hidden.OP).alias("op"),
+    )
+
+
+def later_in_batch(holds: SparkColumn) -> list[SparkColumn]:
+    """Aggregates that count, by word, the keys that the row `holds` though another change of the batch is later."""
+    words = _suspicion(F.col(LATEST), quoted(hidden.POSITION), quoted(hidden.PARTITION), quoted(hidden.SOURCE_TS_MS))
+    return [F.count(F.when(holds & (words == word), 1)).alias(word) for word in (LATER, REWOUND)]
+
+
+def may_be_later(lost: SparkColumn) -> SparkColumn:
+    """True for those that `lost` to their stored row of which `later_than_stored` can tell whether they are later."""
+    position, stored = F.coalesce(F.col(f"{LATEST}.position"), quoted(hidden.POSITION)), F.col(STORED_POSITION)
+    behind = _offset(position) > _offset(stored)
+    return lost & _comparable(position, stored) & (behind | position.rlike(BY_OFFSET_ALONE))
+
+
+def behind_floor(lost: SparkColumn, floor: str) -> SparkColumn:
+    """True for those that `lost` to a truncate alone, whose time and partition nothing tells, at a higher offset."""
+    position = F.coalesce(F.col(f"{LATEST}.position"), quoted(hidden.POSITION))
+    behind = ~position.rlike(BY_OFFSET_ALONE) & ~position.rlike(BEFORE_THE_LOG) & (_offset(position) > floor[-20:])
+    return lost & F.col(STORED_POSITION).isNull() & ~F.col(BELOW_PURGE_FLOOR) & behind
+
+
+def later_than_stored(suspects: DataFrame, *, source_clock: bool) -> dict[str, int]:
+    """How many keys lost a change to their stored row that may be later, by word. The frame has the stored place."""
+    lost = F.coalesce(F.col(LATEST), _place(source_clock=source_clock))
+    words = _suspicion(lost, F.col(STORED_POSITION), F.col(STORED_PARTITION), F.col(STORED_TIME))
+    found = suspects.agg(*[F.count(F.when(words == word, 1)).alias(word) for word in SUSPICIONS]).first()
+    assert found is not None
+    return {word: count for word, count in found.asDict().items() if count}
+
+
+def _suspicion(lost: SparkColumn, position: SparkColumn, partition: SparkColumn, time: SparkColumn) -> SparkColumn:
+    own, own_time = lost.getField("position"), lost.getField("time")
+    timed = own_time.isNotNull() & time.isNotNull()
+    later, not_older = F.coalesce(own_time > time, F.lit(False)), ~timed | (own_time >= time)
+    same_partition = lost.getField("partition") == partition  # null, and so no suspicion, where one is unknown
+    by_offset = own.rlike(BY_OFFSET_ALONE) & position.rlike(BY_OFFSET_ALONE)
+    places = own.rlike(POSTGRES_PLACE) & position.rlike(POSTGRES_PLACE)
+    distance = position.substr(6, 20).cast("decimal(20,0)") - own.substr(6, 20).cast("decimal(20,0)")
+    of_snapshot = F.coalesce(lost.getField("op") == hidden.SNAPSHOT_READ, F.lit(False))
+    near = of_snapshot & places & (distance < SNAPSHOT_BYTES)
+    behind = (_offset(own) > _offset(position)) & ~own.rlike(BEFORE_THE_LOG) & ~near
+    alone = F.when(~same_partition, F.when(later, LATER).when(~timed, MOVED)).when(later, REWOUND).when(~timed, BELOW)
+    in_log = F.when(same_partition & behind, F.when(later, LATER).otherwise(UNTIMED))
+    suspicious = same_partition.isNotNull() & _comparable(own, position) & not_older
+    return F.when(suspicious, F.when(by_offset, alone).otherwise(in_log))
+
+
+def _comparable(lost: SparkColumn, kept: SparkColumn) -> SparkColumn:
+    """Of one generation, and the first is the lower one."""
+    return (lost.substr(1, 4) == kept.substr(1, 4)) & (lost <= kept)
+
+
+def _offset(position: SparkColumn) -> SparkColumn:
+    return position.substr(F.length(position) - (OFFSET_DIGITS - 1), F.lit(OFFSET_DIGITS))

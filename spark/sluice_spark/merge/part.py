@@ -28,6 +28,7 @@ from sluice.batch.outcome import (
 )
 from sluice.batch.unexpected import unexpected_in, unexpected_note
 from sluice.changes.log_restart import LOG_RESTARTED, SeenObject
+from sluice.changes.outdated import OUTDATED, outdated_note
 from sluice.config.rules.expectations import REPORT
 from sluice.hudi.timeline import instant_ms
 from sluice_spark.arrow.covers import are_few
@@ -70,11 +71,6 @@ from sluice_spark.merge.set_aside import (
 # A batch whose objects are smaller than this has keys that are broadcast to every task of the stored table's scan.
 BROADCAST_BYTES = 32 * 1024**2
 
-LOG_RESTART_SUSPECTED = (
-    "most changes of batch {batch} lost to older records of Kafka: if the source's log was restarted at a lower "
-    "position (a restore, a new connector, RESET MASTER), raise this table's generation"
-)
-
 
 def merge_part(
     spark: SparkSession,
@@ -105,7 +101,8 @@ def merge_part(
         rows, notes = decided.rows, (*prepared.notes, *_notes(part, decided))
         if rows is None:
             return _report(part, set_aside=decided.set_aside, notes=notes, watch=decided.judged.watch)
-        counts = {**rows.counts, "bytes_read": sum(item.size for item in decided.objects)}
+        lost = decided.judged.outdated(rows.suspicions, keys=rows.keys)
+        counts = {**rows.counts, **lost, "bytes_read": sum(item.size for item in decided.objects)}
         if decided.changes is not None:
             counts[HISTORY_CHANGES] = write_history(
                 part,
@@ -175,6 +172,7 @@ def _first_load(part: PartContext, prepared: Prepared) -> Outcome | None:
         services.source,
         config.keep_deleted_values,
         config.lineage,
+        prepared.source_clock,
     )
     try:
         check_first_load(config, prepared.facts, plan)
@@ -195,7 +193,8 @@ def _first_load(part: PartContext, prepared: Prepared) -> Outcome | None:
         services.known.keep(config, prepared.facts)
     else:
         committed = commit_first_load(part, load, target=planned.target, facts=prepared.facts)
-        counts.update({**load.counts, **committed.counts})
+        lost = judged.outdated(load.suspicions, keys=load.counts["winning"])
+        counts.update({**load.counts, **lost, **committed.counts})
     return _report(
         part,
         set_aside=_set_aside(part),
@@ -247,6 +246,7 @@ def _small_merge(part: PartContext, prepared: Prepared) -> Outcome | None:
                 before=column_types(prepared.facts.schema),
                 target=column_types(prepared.planned.target),
                 watch=KafkaWatch.from_dict(part.claimed.watch),
+                source_clock=prepared.source_clock,
             )
             _leave_unmerged(part, merged.read)
     except LeftToSpark as left:
@@ -333,6 +333,7 @@ def _decided_rows(
         few_keys=_are_few(objects),
         unordered=prepared.unordered,
         frames=frames,
+        source_clock=prepared.source_clock,
     )
     changes = normalized(raw, plan=planned.plan, target=planned.target)
     noted = prepared.facts.forgotten
@@ -400,8 +401,6 @@ def _notes(part: PartContext, decided: _Decided) -> tuple[str, ...]:
     if parked:
         notes.append(f"{len(parked)} objects of batch {part.manifest.batch} are parked: {parked[min(parked)]}")
     counts = decided.rows.counts if decided.rows is not None else {}
-    if counts.get("mostly_losing"):
-        notes.append(LOG_RESTART_SUSPECTED.format(batch=part.manifest.batch))
     shared = shared_keys.note(counts, part.config.record_key, part.manifest.batch)
     if shared is not None:
         notes.append(shared)
@@ -425,6 +424,11 @@ def _report(
         counts = {**counts, "unexpected": sum(unexpected.values())}
         if part.config.expect.failures == REPORT:
             notes = (*notes, unexpected_note(unexpected, part.manifest.batch))
+    lost = counts.get(OUTDATED, 0)
+    if lost:
+        notes = (*notes, outdated_note(part.config.table, lost))
+    if watch is not None:
+        watch = watch.with_lost(lost, generation=part.config.generation)
     part.event("merged", seconds={stage.name: stage.ms / 1000 for stage in stages}, **counts)
     for note in notes:
         part.event("noted", level="warning", note=note)

@@ -36,7 +36,7 @@ class Prepared:
     """A part that can be read.
 
     `objects` are those whose schemas fit the plan, `refused` the others; `notes` are for operators. `unordered`: the
-    changes are plain rows, and no name of an object holds an offset.
+    changes are plain rows, and no name of an object holds an offset. `source_clock`: their times are the source's.
     """
 
     facts: TableFacts
@@ -45,6 +45,7 @@ class Prepared:
     refused: tuple[ObjectError, ...]
     notes: tuple[str, ...]
     unordered: bool = False
+    source_clock: bool = True
 
 
 def prepare(part: PartContext) -> Prepared:
@@ -92,7 +93,8 @@ def prepare(part: PartContext) -> Prepared:
         *_without_position(schemas.in_order),
         *unknown_columns_notes(schemas.in_order, part.config, columns=planned.target.names, empty=facts.empty),
     )
-    return Prepared(facts, planned, objects, refused, notes, unordered)
+    source_clock = all(writer.has_source_clock for writer in schemas.in_order if writer.meta.source_ts_ms is not None)
+    return Prepared(facts, planned, objects, refused, notes, unordered, source_clock)
 
 
 def _facts_of_unknown(part: PartContext) -> TableFacts:

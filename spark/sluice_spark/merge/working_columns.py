@@ -24,7 +24,9 @@ INCOMPLETE = "_sluice_incomplete"
 KEY_PREFIX = "_sluice_key_"
 STORED_POSITION = "_sluice_stored_position"
 STORED_OWED = "_sluice_stored_owed"
-STORED_OFFSET = "_sluice_stored_offset"
+LATEST = "_sluice_latest"
+STORED_PARTITION = "_sluice_stored_partition"
+STORED_TIME = "_sluice_stored_time"
 
 WINS = "_sluice_wins"
 NEEDS_HISTORY = "_sluice_needs_history"
@@ -85,6 +87,13 @@ WORKING_COLUMNS: tuple[WorkingColumn, ...] = (
     WorkingColumn(INCOMPLETE, "boolean", "the key's newest change alone doesn't give its row", _LATEST, _LATEST),
     WorkingColumn(SHARED, "int", "whether rows of one snapshot share the key: surely or maybe", _SHARED, _SHARED_READ),
     WorkingColumn(SNAPSHOT_ROWS, "bigint", "how many rows of snapshots have this key", _SHARED, _SHARED_READ),
+    WorkingColumn(
+        LATEST,
+        "struct<time:bigint,offset:bigint,position:string,partition:int,op:string>",
+        "the key's latest change by the source's time, where it is another one than the newest",
+        _LATEST,
+        _LATEST,
+    ),
     # Set where changes meet the stored rows of their keys; null where the table has no such row.
     WorkingColumn(KEY_PREFIX, VARIES, "a column of the key under a name for joins", _LATEST, _LATEST),
     WorkingColumn(
@@ -97,7 +106,10 @@ WORKING_COLUMNS: tuple[WorkingColumn, ...] = (
         (*_LATEST, *_HISTORY),
         (*_LATEST, *_HISTORY),
     ),
-    WorkingColumn(STORED_OFFSET, "bigint", "Kafka offset of the change that the stored row is from", _DECIDE, _DECIDE),
+    WorkingColumn(
+        STORED_PARTITION, "int", "Kafka partition of the change that the stored row is from", _DECIDE, _LATEST
+    ),
+    WorkingColumn(STORED_TIME, "bigint", "source time of the change that the stored row is from", _DECIDE, _LATEST),
     # Set by the decision; true only for a key's newest change.
     WorkingColumn(WINS, "boolean", "is newer than the stored row and the floors", _LATEST, (*_LATEST, *_DECIDE)),
     WorkingColumn(

@@ -8,6 +8,7 @@ from builders import avro_object, change, flattened
 from emulation.stack import NOW, describe
 from silver_tables import FORGOTTEN_AT, SILVER_FOLDER, SilverFolder, kept_change, put_forgetting, put_history
 
+from sluice.batch.kafka_watch import KafkaWatch
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount
 from sluice.batch.row_errors import row_error, to_lines
@@ -191,6 +192,39 @@ def test_a_change_that_is_gone_from_bronze_leaves_the_table_unproven(source):
     found = source.verify()
     assert [key for key, _ in found.unread] == [item.key] and not found.proven
     assert kinds(found) == {((row["id"],), "back")}
+
+
+def test_a_later_change_that_lost_leaves_the_table_unproven(opened, capsys):
+    source, row = opened, alive(opened)[0]
+    source.put(row, back=1, name="late")
+    source.merged()
+    assert source.verify().proven
+    lsn, key = int(row["_sluice_position"].rpartition(".")[2]) - 2, "topics/t/partition=0/t+0+0000900000.avro"
+    body = avro_object(flattened(source.columns), [change(op="u", lsn=lsn, source_ts_ms=99, id=row["id"], name="new")])
+    identity = source.stack.write(key, body)
+    item = ManifestObject(identity.bucket, key, identity.version, len(body), None, "avro", "t", 0, 900_000, NOW)
+    source.items["fallen", 0] = item
+    source.merged()
+    found = source.verify()
+    assert (found.outdated, found.disagreements, found.proven) == ([(row["id"],)], [], False)
+    assert run(["verify", source.table]) == 1
+    out = capsys.readouterr().out
+    assert f"row {row['id']}: a later change of it lost\n1 later change lost" in out
+    assert f"raise the `generation` of {source.table}" in out and "every row is" not in out
+    # Raised, and read anew.
+    source.config = replace(source.config, generation=1)
+    assert source.verify().outdated
+
+
+def test_what_the_batches_counted_as_lost_leaves_the_table_unproven(source):
+    source.merged()
+    source.stack.ledger.tables._table.update(
+        keys.table_key(source.table), {"watch": KafkaWatch().with_lost(3, generation=0).to_dict()}
+    )
+    found = source.verify()
+    assert (found.lost, found.outdated, found.proven) == (3, [], False)
+    source.replayed(generation=1)
+    assert source.verify().lost == 0
 
 
 @pytest.fixture

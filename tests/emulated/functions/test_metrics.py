@@ -338,7 +338,7 @@ def metrics(deployment, monkeypatch, capsys):
         "written": 2,
         "losing": 3,
         "deleted": 1,
-        "mostly_losing": True,
+        "outdated": 1,
         "quarantined_objects": 1,
         "quarantined_rows": 2,
     }

@@ -51,7 +51,7 @@ def part_of(events: Events) -> PartContext:
 
 def prepared() -> Any:
     planned = SimpleNamespace(plan=None, target=())
-    return SimpleNamespace(planned=planned, refused=(), facts=SimpleNamespace(schema=()), objects=())
+    return SimpleNamespace(planned=planned, refused=(), facts=SimpleNamespace(schema=()), objects=(), source_clock=True)
 
 
 def test_a_small_merge_that_fails_logs_no_value(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,16 @@
 """What `sluice status` prints in a terminal of 80 columns, and before anything has arrived."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from sluice.batch.claim import TableState
+from sluice.batch.kafka_watch import KafkaWatch
+from sluice.changes.outdated import outdated_note
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
+from sluice.config.table import TableConfig
 from sluice.errors import ChangeRefused
 from sluice.ledger.keys import QUARANTINED
 from sluice.ledger.records import ObjectRecord
@@ -39,6 +43,14 @@ def quiet(tables):
     aside = {name: nothing for name in document["set_aside"]}
     parts = {"set_aside": aside, "quarantined_rows": nothing, "ignored_messages": nothing}
     return {**document, **parts, "tables": tables, "services": [], "services_due": []}
+
+
+def test_a_table_that_lost_later_changes_says_so_until_its_generation_is_raised():
+    config = TableConfig("crm.user", "crm", "user", "t", ("id",))
+    watch = KafkaWatch().with_lost(3, generation=0).to_dict()
+    state = TableState("crm.user", notes=(outdated_note("crm.user", 1), "other"), watch=watch)
+    assert _table(state, NOW, config)["notes"] == [outdated_note("crm.user", 3), "other"]
+    assert _table(state, NOW, replace(config, generation=1))["notes"] == ["other"]
 
 
 def test_a_terminal_of_80_columns_shows_each_table_in_one_line(monkeypatch, capsys):

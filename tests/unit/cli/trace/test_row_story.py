@@ -37,6 +37,24 @@ def test_an_older_change_that_comes_late_loses_also_against_a_deletion():
     assert chapters[1].row.deleted and not chapters[1].changed and "3" in chapters[1].judged[0].why
 
 
+@pytest.mark.parametrize("counted", [0, 1])
+def test_a_later_change_that_lost_says_what_to_do(counted):
+    def placed(lsn, offset, at):
+        kind, parts = ("postgres", (lsn,)) if lsn is not None else ("offset", ())
+        return FoundChange("k", "v", offset, 0, encode(0, kind, parts, offset), "u", False, at, {"a": offset})
+
+    def why(*changes):
+        told = [MergedBatch(f"b{at}", f"2026{at}", at, (each,), (), counted) for at, each in enumerate(changes)]
+        together = story([MergedBatch("b", "2026", 1, changes, (), counted)], columns=["a"])
+        found = {item.why for chapter in (story(told, columns=["a"])[-1], *together) for item in chapter.judged}
+        return sum("raise the table's `generation`" in text for text in found)
+
+    assert why(placed(400, 10, 1), placed(300, 20, 2)) == 2
+    assert why(placed(400, 10, 2), placed(300, 20, 1)) == 0
+    # Of offsets alone the batch tells, by its objects.
+    assert why(placed(None, 20, 1), placed(None, 10, 2)) == 2 * counted
+
+
 def test_a_redelivered_change_repeats_what_the_table_holds():
     chapters = story(
         [batch("b1", 1, change("1", "c", a=1), change("1", "c", a=1)), batch("b2", 2, change("1", "c", a=1))],
