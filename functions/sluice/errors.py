@@ -292,7 +292,8 @@ class UnusableCommitSchema(SluiceError):
 
 
 class Overlap(SluiceError):
-    """An object whose Kafka offsets overlap those of an object under another key; facts: `offsets`, `other`."""
+    """An object whose Kafka offsets overlap those of an object under another key, or in another folder of a table whose
+    changes only offsets order; facts: `offsets`, `other`."""
 
     code = "overlap"
     next_step = (

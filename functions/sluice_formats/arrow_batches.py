@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from sluice.admission.routing import is_full_load
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
-from sluice.changes.position import encode, of_snapshot
+from sluice.changes.position import OFFSET_ONLY, encode, encode_arrival, of_snapshot
 from sluice.config.placeholders import Placeholders, placeholders
 from sluice.errors import ExpansionLimit, Unordered
 from sluice.schema.avro import ENVELOPE, WriterSchema
@@ -67,11 +67,13 @@ def record_batch(
     writer: WriterSchema,
     item: ManifestObject,
     plan: ReaderPlan,
+    place: str | None = None,
 ) -> pa.RecordBatch:
     """The batch of one chunk of an object's records.
 
     `numbers` are the records' places in the object, from 0. `first_offset` is the Kafka offset of the object's first
-    record. Raises a SluiceError for the first record that can't be merged.
+    record. `place` is that of an object whose rows nothing else orders (`place_of_object`). Raises a SluiceError for
+    the first record that can't be merged.
     """
     meta = writer.meta
     rows: Sequence[Any] = records
@@ -90,21 +92,26 @@ def record_batch(
             op=hidden.TRUNCATE,
             record=numbers[ops.index(hidden.TRUNCATE)],
         )
+    with_row = rows
     if ops is not None and not _WITHOUT_ROW.isdisjoint(ops):
         rows = [_NO_ROW if op in _WITHOUT_ROW else row for row, op in zip(rows, ops)]
     # An append-only table keeps every change, deletes included.
     deleted = [False] * len(records) if plan.append_only else _deleted(records, ops, meta.deleted, marks)
     offsets: Sequence[int] = [first_offset + number for number in numbers]
     partitions: Sequence[int | None] = [item.kafka_partition] * len(records)
+    orders = offsets
+    if plan.coordinates:
+        beside = records if writer.shape == ENVELOPE else [{}] * len(records)
+        partitions, orders = (_coordinate(with_row, name, writer, numbers, beside) for name in plan.coordinates)
     if plan.append_only and plan.coordinates:
-        partitions, offsets = (_coordinate(rows, name, writer, numbers) for name in plan.coordinates)
+        offsets = orders
         names = [f"{plan.topic}#{partition}#{offset:020d}" for partition, offset in zip(partitions, offsets)]
     else:
         # Without the version: a key that is written again after a crash repeats its rows.
         names = [f"{item.bucket}/{item.key}#{number:010d}" for number in numbers] if plan.append_only else []
     arrays, unchanged = _data(rows, numbers, names, writer, plan, ops)
     own = {
-        hidden.POSITION: _positions(rows, source, ops, offsets, writer, plan, marks, item.key),
+        hidden.POSITION: _positions(rows, source, ops, orders, writer, plan, marks, item.key, place),
         hidden.DELETED: deleted,
         hidden.OP: ops,
         hidden.SOURCE_TS_MS: _times(_column(source, meta.source_ts_ms)),
@@ -132,16 +139,24 @@ def record_batch(
 
 
 def position_of(
-    record: Mapping[str, Any], *, offset: int, writer: WriterSchema, plan: ReaderPlan, key: str
+    record: Mapping[str, Any],
+    *,
+    offset: int,
+    writer: WriterSchema,
+    plan: ReaderPlan,
+    key: str,
+    place: str | None = None,
 ) -> str | None:
     """The stored position of one record of an object, even if it can't be merged; None when it has none."""
     try:
         source = record["source"] if writer.shape == ENVELOPE else record
         row = (record.get("after") or record.get("before")) if writer.shape == ENVELOPE else record
         ops = _column([record], writer.meta.op)
+        if plan.coordinates:
+            (offset,) = _coordinate([row], plan.coordinates[1], writer, [0], [record])
         marks = marked_rows([row], ops, writer, plan)
-        return _positions([row], [source], ops, [offset], writer, plan, marks, key)[0]
-    except (Unordered, KeyError, TypeError):
+        return _positions([row], [source], ops, [offset], writer, plan, marks, key, place)[0]
+    except (Unordered, NoCoordinates, KeyError, TypeError):
         return None
 
 
@@ -154,12 +169,15 @@ def _positions(
     plan: ReaderPlan,
     marks: MarkedRows | None,
     key: str,
+    place_of_object: str | None,
 ) -> list[str]:
     ordering = [column for column in map(writer.row.column, plan.position) if column is not None]
     if ordering and len(ordering) == len(plan.position):
         places = [tuple(row[column.written_name] for column in ordering) for row in rows]
         return capture_positions(places, offsets, ordering, plan, marks, of_load=is_full_load(key))
     kind, names = writer.meta.position.kind, writer.meta.position.names
+    if place_of_object is not None and kind == OFFSET_ONLY:
+        return [encode_arrival(plan.generation, place_of_object, offset) for offset in offsets]
     components: list[Sequence[Any]] = (
         list(zip(*(_part(source, name) for name in names))) if names else [()] * len(offsets)
     )
@@ -187,13 +205,18 @@ class _NoRow(dict[str, Any]):
 _NO_ROW = _NoRow()
 
 
-def _coordinate(rows: Sequence[Any], name: str, writer: WriterSchema, numbers: Sequence[int]) -> list[int]:
-    """Values of a column of whole numbers from 0. Digits as text count too: JSON may be declared as text."""
+def _coordinate(
+    rows: Sequence[Any], name: str, writer: WriterSchema, numbers: Sequence[int], beside: Sequence[Mapping[str, Any]]
+) -> list[int]:
+    """Values of a column of whole numbers from 0, or of a field `beside` the rows of an envelope.
+
+    Digits as text count too: JSON may be declared as text.
+    """
     found = []
     column = writer.row.column(name)
     own_name = name if column is None else column.written_name
-    for row, number in zip(rows, numbers):
-        value = row.get(own_name) if row is not None else None
+    for row, number, around in zip(rows, numbers, beside):
+        value = row.get(own_name) if row is not None and column is not None else around.get(name)
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 19:
             value = int(value)
         if type(value) is not int or not 0 <= value < 2**63:

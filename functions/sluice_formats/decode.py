@@ -19,9 +19,9 @@ from sluice.batch.manifest import ManifestObject
 from sluice.batch.row_errors import RowError, row_error
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.log_restart import SeenObject
-from sluice.changes.position import MYSQL, OFFSET_ONLY, binlog_base
+from sluice.changes.position import ARRIVAL, MYSQL, NAMED, OFFSET_ONLY, binlog_base, place_of_object
 from sluice.config.document import KeyMatch
-from sluice.config.key_pattern import named_by
+from sluice.config.key_pattern import KeyName, named_by
 from sluice.config.limits import Limits
 from sluice.config.placeholders import placeholders
 from sluice.config.table import TableConfig
@@ -114,9 +114,12 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     if reader is None:
         raise UnsupportedFormat(f"The object is {item.format}", format=item.format)
     records = reader(body, item, plan)
-    named = _first_offset(item, records, plan.key_pattern)
+    name = None if plan.key_pattern is None else named_by(plan.key_pattern, item.key)
+    named = _first_offset(item, records, name)
     offset = named or 0
-    view = ObjectView(item, named)
+    order = None if name is None else name.order
+    place = _place(item, named, order, plan)
+    view = ObjectView(item, named, None if place is None else ARRIVAL if order is None else NAMED)
     operations = UnmarkedDeletions(plan)
     batches: list[pa.RecordBatch] = []
     rows: list[RowError] = []
@@ -128,8 +131,8 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
         if not first:
             view.begin(chunk.records[0], chunk.writer)
         chunk = _concealed(keyless_set_aside(chunk, first, plan), first, plan)
-        _check_ordered(chunk.writer, named, plan)
-        make = partial(_made, writer=chunk.writer, first_offset=offset, item=item, plan=plan)
+        _check_ordered(chunk.writer, named is not None or order is not None, plan)
+        make = partial(_made, writer=chunk.writer, first_offset=offset, item=item, plan=plan, place=place)
         batch, bad = sound_batch(
             chunk.records,
             range(first, first + len(chunk.records)),
@@ -137,7 +140,7 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
             limit=plan.limits.quarantined_rows,
             before=len(rows),
         )
-        rows += [_row_error(row, offset, chunk.writer, plan, item.key) for row in bad]
+        rows += [_row_error(row, offset, chunk.writer, plan, item.key, place) for row in bad]
         first += len(chunk.records)
         view.take(chunk.records, chunk.writer, batch)
         if batch is not None:
@@ -153,12 +156,22 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     )
 
 
-def _check_ordered(writer: WriterSchema, offset: int | None, plan: ReaderPlan) -> None:
+def _place(item: ManifestObject, offset: int | None, order: str | None, plan: ReaderPlan) -> str | None:
+    """The place of an object among others by name and time; None where something else orders its rows.
+
+    An object whose time isn't known was claimed by a release that ordered such rows by their place in it alone.
+    """
+    if offset is not None or plan.append_only or plan.coordinates or order is None and item.modified_at is None:
+        return None
+    return place_of_object(item.key, item.modified_at or 0, order)
+
+
+def _check_ordered(writer: WriterSchema, is_ordered: bool, plan: ReaderPlan) -> None:
     """Raise Unordered for changes that nothing orders, where a deletion could come before what it deletes.
 
-    `offset` is the one in the object's name.
+    `is_ordered` is true where the object's name says its place.
     """
-    if plan.delete_when.marks and not plan.position and offset is None:
+    if plan.delete_when.marks and not plan.position and not is_ordered and not plan.coordinates:
         if writer.meta.position.kind == OFFSET_ONLY and not plan.append_only:
             raise Unordered(
                 "The rule has delete_when, and neither a position column nor the object's name orders its changes",
@@ -209,15 +222,20 @@ def _made(
     first_offset: int,
     item: ManifestObject,
     plan: ReaderPlan,
+    place: str | None,
 ) -> pa.RecordBatch:
-    return record_batch(records, numbers=numbers, first_offset=first_offset, writer=writer, item=item, plan=plan)
+    return record_batch(
+        records, numbers=numbers, first_offset=first_offset, writer=writer, item=item, plan=plan, place=place
+    )
 
 
-def _row_error(row: BadRow, offset: int, writer: WriterSchema, plan: ReaderPlan, key: str) -> RowError:
+def _row_error(
+    row: BadRow, offset: int, writer: WriterSchema, plan: ReaderPlan, key: str, place: str | None
+) -> RowError:
     position = (
         None
         if isinstance(row.value, bytes)
-        else position_of(row.value, offset=offset + row.record, writer=writer, plan=plan, key=key)
+        else position_of(row.value, offset=offset + row.record, writer=writer, plan=plan, key=key, place=place)
     )
     return row_error(row.record, row.error, row.value, offset=offset + row.record, position=position)
 
@@ -246,12 +264,11 @@ def _within_limits(rows: int, decoded_bytes: int, seconds: float, limits: Limits
         )
 
 
-def _first_offset(item: ManifestObject, records: Records, key_pattern: str | None) -> int | None:
+def _first_offset(item: ManifestObject, records: Records, name: KeyName | None) -> int | None:
     """Kafka offset of the first record; None where the object's name has no offset.
 
     Where the name has the offset of the last record, the records are counted first.
     """
-    name = None if key_pattern is None else named_by(key_pattern, item.key)
     route = classify(item.key, item.size, None if name is None else KeyMatch(name, item.format))
     if route.offset_is == LAST:
         return first_offset(route, records.count())
@@ -281,12 +298,14 @@ def _plain(value: Any) -> Any:
 class ObjectView:
     """Collects an object's place in Kafka and in its source's log, chunk by chunk.
 
-    `offset` is the Kafka offset of its first record, None where its name has none.
+    `offset` is the Kafka offset of its first record, None where its name has none. `ordered_by` is ARRIVAL or NAMED
+    where the object's time or name orders its rows if no log does.
     """
 
-    def __init__(self, item: ManifestObject, offset: int | None) -> None:
+    def __init__(self, item: ManifestObject, offset: int | None, ordered_by: str | None = None) -> None:
         self._item = item
         self._offset = offset
+        self._ordered_by = ordered_by
         self._kind = OFFSET_ONLY
         self._highest: str | None = None
         self._newest: int | None = None
@@ -302,9 +321,10 @@ class ObjectView:
 
     def take(self, records: Sequence[Record], writer: WriterSchema, batch: pa.RecordBatch | None) -> None:
         """Add one chunk, and the batch of its records that can be merged."""
-        if batch is None or self._offset is None:
+        if batch is None:
             return
-        self._kind = writer.meta.position.kind
+        kind = writer.meta.position.kind
+        self._kind = self._ordered_by if self._ordered_by is not None and kind == OFFSET_ONLY else kind
         highest = pc.max(batch.column(batch.schema.get_field_index(hidden.POSITION))).as_py()
         newest = (
             pc.max(batch.column(batch.schema.get_field_index(hidden.SOURCE_TS_MS))).as_py()

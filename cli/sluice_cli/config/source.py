@@ -239,8 +239,8 @@ def _check_record_key(tree: YamlLines, own: Mapping[str, Any], values: Mapping[s
     if values.get("append_only"):
         if own.get("record_key"):
             tree.mistake((*path, "record_key"), "has no effect where append_only is true: rows then have no key")
-    elif own.get("coordinates"):
-        tree.mistake((*path, "coordinates"), "has no effect unless append_only is true: otherwise rows have a key")
+    elif own.get("coordinates") and values.get("position"):
+        tree.mistake((*path, "coordinates"), "has no effect where position orders the rows")
     elif not values.get("record_key"):
         if not tree.has_mistake(("defaults", "record_key")) and not tree.has_mistake((*path, "record_key")):
             tree.mistake((*path, "record_key"), "is missing, here and under defaults")

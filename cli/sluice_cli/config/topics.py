@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from sluice.admission.layouts import Layout, layout_of, needs_format
 from sluice.admission.routing import AVRO, CHANGE_FILE, CSV, JSON, classify
 from sluice.batch.claim import PendingObject
+from sluice.batch.orders import split_by
 from sluice.config.csv_form import CsvForm
 from sluice.config.document import Configuration
 from sluice.errors import SluiceError
@@ -274,6 +275,7 @@ def sample_topic(
         partly=sum(not sample.whole for _, sample in samples),
         delimiter=next((sample.delimiter for _, sample in samples if sample.delimiter is not None), None),
         lacked=lacked,
+        split_by=split_by((record.id.key, record.kafka_partition) for record in records if record.offset is not None),
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sluice.changes.position import BY_ARRIVAL
 from sluice.changes.row_history import Row
 from sluice.config.table import HARD, IGNORE, TableConfig
 from sluice_aws.clock import epoch_ms
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 OBJECTS = 1_000
 CHECKED = 3
 VALUE_CHARACTERS = 60
-_POSITION = re.compile(r"\b[0-9]{4}(?:\.[0-9a-f]+)*\.[0-9]{20}\b")  # as `sluice.changes.position.encode` writes it
+_POSITION = re.compile(r"\b[0-9]{4}(?:\.[tw]?[0-9a-f]+)*\.[0-9]{20}\b")  # as `sluice.changes.position.encode` writes it
 
 
 def row(
@@ -344,10 +345,13 @@ def _positions_shown(text: str) -> str:
 def short_position(position: str) -> str:
     """The end of a position that tells changes of one log file apart: `…697175`, or `…697175.2` with a row's number.
 
-    A generation other than 0 stays. The Kafka offset is left out, unless nothing else is there.
+    A generation other than 0 stays. The Kafka offset is left out, unless nothing else is there. Of an object's place,
+    its time and the row's number in it stay.
     """
     generation, *parts = position.split(".")
     place = parts[:-1] or parts
+    if re.match(BY_ARRIVAL, position):
+        place = [parts[-4].lstrip("t"), parts[-1].zfill(10)[-10:]]
     while len(place) > 1 and not place[-1].strip("0"):
         place.pop()
     least = 2 if len(place[-1]) == 10 else 1  # ten digits count rows within the place before them

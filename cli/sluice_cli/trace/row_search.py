@@ -361,4 +361,5 @@ def _in_a_manifest(item: PendingObject) -> ManifestObject:
         offset=item.offset,
         admitted_at=item.admitted_at,
         attempt=item.attempt,
+        modified_at=item.modified_at,
     )

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from sluice.config.document import KeyMatch
+from sluice.config.table import TableConfig
 from sluice.names import TOPIC, TOPIC_REFUSED
 
 CHANGE_FILE, IGNORED, UNROUTABLE = "change_file", "ignored", "unroutable"
@@ -134,6 +135,17 @@ def first_offset(route: Route, records: int) -> int | None:
     if route.offset is None or route.offset_is != LAST:
         return route.offset
     return max(0, route.offset - max(records, 1) + 1)
+
+
+def by_time(offset: int | None, config: TableConfig | None) -> bool:
+    """Whether nothing but an object's time in S3 may order its rows: no offset, and no column of the rule.
+
+    `offset` is the one in the object's name. Rows with a position of a log need no time either, but a name alone
+    doesn't tell. Each record of an append-only table is a row of its own.
+    """
+    return offset is None and (
+        config is None or config.position is None and not config.append_only and not config.coordinates
+    )
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ class PendingObject:
     `cohort`, a Cohort's text, is set while the object may be merged with other objects of its cohort only.
     `first_batch` is the batch that committed the object before it was replayed, at `replayed_at` (epoch ms).
     `rebuilt_at` is set instead where a batch had committed it before its table was rebuilt, then (epoch ms).
+    `modified_at` is its time in S3, as in a manifest.
     """
 
     id: ObjectId
@@ -43,6 +44,7 @@ class PendingObject:
     first_batch: str | None = None
     replayed_at: int | None = None
     rebuilt_at: int | None = None
+    modified_at: int | None = None
 
     @property
     def waits_since(self) -> int:

@@ -1,20 +1,22 @@
 """Watches a table's Kafka partitions: decides which objects of a batch are parked or refused before it is committed.
 
-Parked are objects of a log that restarted. Refused are objects of an append-only table whose Kafka records came already
-under another key; offset ranges follow from objects' names and record counts. What the objects tell of changes that
-lose although they are later is judged here too.
+Parked are objects of a log that restarted, and those whose changes don't compare with the table's. Refused are objects
+of an append-only table whose Kafka records came already under another key, and objects of a Kafka partition that is
+split over folders where only offsets order changes. Offset ranges follow from objects' names and record counts. What
+the objects tell of changes that lose although they are later is judged here too.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sluice.batch.orders import OrderMark, Place, judge_order, may_be_out_of_order, place_of, short
 from sluice.changes.log_restart import Mark, SeenObject, judge
 from sluice.changes.outdated import OUTDATED, BatchSigns
+from sluice.changes.position import OFFSET_ONLY
 from sluice.config.table import TableConfig
 from sluice.errors import Overlap
 
@@ -27,7 +29,10 @@ RANGES_KEPT = 256  # the newest of a table: after a crash, a sink rewrites only 
 
 @dataclass(frozen=True)
 class OffsetRange:
-    """The offsets of a merged object. Folder and key are hashes of eight hexadecimal digits."""
+    """The offsets of a merged object. Key and folder are hashes of eight hexadecimal digits.
+
+    In a table with a key, `folder` is `Place.text`.
+    """
 
     partition: int
     folder: str
@@ -67,15 +72,17 @@ class LostChanges:
 
 @dataclass(frozen=True)
 class KafkaWatch:
-    """A table's high-water mark per Kafka partition and, for an append-only table, its latest offset ranges.
+    """A table's high-water mark per Kafka partition, what orders its changes, and its latest offset ranges.
 
-    For another table, the first record by partition, and the later changes that it lost.
+    Ranges are kept of an append-only table, and of one whose changes only offsets order. For a table with a key, the
+    first record by partition, and the later changes that it lost.
     """
 
     marks: Mapping[int, Mark] = field(default_factory=dict, hash=False)
     ranges: tuple[OffsetRange, ...] = ()
     first_records: Mapping[int, FirstRecord] = field(default_factory=dict, hash=False)
     lost: LostChanges | None = None
+    order: OrderMark | None = None
 
     def with_lost(self, changes: int, *, generation: int) -> KafkaWatch:
         """The watch after a batch of a generation that lost so many later changes."""
@@ -102,6 +109,8 @@ class KafkaWatch:
             summary["marks"] = {str(partition): mark.to_dict() for partition, mark in sorted(self.marks.items())}
         if self.ranges:
             summary["ranges"] = [each.to_list() for each in self.ranges]
+        if self.order is not None:
+            summary["order"] = self.order.to_dict()
         return summary
 
     @classmethod
@@ -110,7 +119,8 @@ class KafkaWatch:
         marks = {int(partition): Mark.from_dict(mark) for partition, mark in values.get("marks", {}).items()}
         records = {int(name): FirstRecord(*record) for name, record in values.get("first_records", {}).items()}
         lost = LostChanges(*values["lost"]) if "lost" in values else None
-        return cls(marks, ranges_of(values.get("ranges", ())), records, lost)
+        order = OrderMark(**values["order"]) if "order" in values else None
+        return cls(marks, ranges_of(values.get("ranges", ())), records, lost, order)
 
 
 @dataclass(frozen=True)
@@ -144,14 +154,21 @@ def watched(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) 
         return Watched(replace(watch, ranges=ranges), refused=refused)
     if config.position is not None:
         return Watched(watch)
-    if any(mark.generation > config.generation for mark in watch.marks.values()):
+    generations = [mark.generation for mark in watch.marks.values()]
+    if max(generations + ([] if watch.order is None else [watch.order.generation]), default=0) > config.generation:
         return Watched(watch)
-    judged = judge(watch.marks, seen, generation=config.generation)
+    order, parked = judge_order(watch.order, watch.marks, seen, generation=config.generation)
+    ranges, refused = (
+        (watch.ranges, {}) if config.coordinates else split_over_folders(watch.ranges, seen, config.record_key)
+    )
+    left = [item for item in seen if item.object not in parked and item.object not in refused]
+    judged = judge(watch.marks, left, generation=config.generation)
     marks = bounded(judged.marks)
-    records = _first_records(watch.first_records, seen, config.generation)
+    records = _first_records(watch.first_records, left, config.generation)
     kept = {partition: record for partition, record in records.items() if partition in marks}
-    after = replace(watch, marks=marks, first_records=kept)
-    return Watched(after, parked=judged.parked, signs=_signs(watch.marks, records, seen, config.generation))
+    after = replace(watch, marks=marks, ranges=ranges, first_records=kept, order=order)
+    signs = _signs(watch.marks, records, left, config.generation)
+    return Watched(after, parked={**judged.parked, **parked}, refused=refused, signs=signs)
 
 
 def _signs(
@@ -244,7 +261,7 @@ def overlapping(
         if item.partition is None:
             continue
         folder = item.key.rpartition("/")[0]
-        mine = OffsetRange(item.partition, _short(folder), _short(item.key), item.first, item.last)
+        mine = OffsetRange(item.partition, short(folder), short(item.key), item.first, item.last)
         other = next((each for each in reversed(known) if _overlap(each, mine)), None)
         if other is not None:
             refused[item.object] = Overlap(
@@ -263,5 +280,41 @@ def _overlap(one: OffsetRange, other: OffsetRange) -> bool:
     return same_place and one.key != other.key and one.first <= other.last and other.first <= one.last
 
 
-def _short(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+def split_over_folders(
+    ranges: Sequence[OffsetRange], seen: Iterable[SeenObject], record_key: Sequence[str]
+) -> tuple[tuple[OffsetRange, ...], dict[str, Overlap]]:
+    """The ranges after the accepted objects of a table with a key, newest last, and the refused objects by hash.
+
+    `seen` is in the order of admission. A Kafka partition is split where its objects are in folders of different values
+    of a field, or overlap across folders: an older change could then win (`split-partitions`). Only objects whose
+    changes have no log position are compared.
+    """
+    known = list(ranges)
+    refused: dict[str, Overlap] = {}
+    for item in seen:
+        if item.partition is None or item.kind != OFFSET_ONLY:
+            continue
+        place = place_of(item.key, record_key)
+        mine = OffsetRange(item.partition, place.text, short(item.key), item.first, item.last)
+        other = next((each for each in reversed(known) if _disorders(place, mine, each)), None)
+        if other is None:
+            known = [each for each in known if (each.partition, each.key) != (mine.partition, mine.key)]
+            known.append(mine)
+            continue
+        refused[item.object] = Overlap(
+            f"Kafka partition {mine.partition} is split over folders: the object begins with offset {mine.first} and "
+            f"has {mine.last - mine.first + 1:,} records, and {other.first} to {other.last} came in another folder. "
+            "Its records' own offsets aren't known, and nothing else orders its changes",
+            offsets=f"{mine.first}-{mine.last}",
+            other=f"{other.first}-{other.last}",
+            next_step="Let the connector write the log's position (add.fields), or name the column that orders changes "
+            "in the rule's `position`, or those with a record's Kafka partition and offset in `coordinates`, and run "
+            "`sluice rebuild table`; then `sluice quarantine retry --code overlap`",
+        )
+    return tuple(known[-RANGES_KEPT:]), refused
+
+
+def _disorders(place: Place, mine: OffsetRange, other: OffsetRange) -> bool:
+    if mine.partition != other.partition or mine.key == other.key:
+        return False
+    return may_be_out_of_order((place, mine.first, mine.last), (other.folder, other.first, other.last))

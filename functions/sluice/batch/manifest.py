@@ -25,7 +25,8 @@ class ManifestObject:
     `attempt` counts the retries after the object or rows of it were quarantined. `merged` is set if its other rows are
     committed already: only those under the key `rows_aside` of the silver bucket are left to merge. `cohort` is the one
     that the object was claimed as, as text. `first_batch` is the batch that committed the object before it was
-    replayed. `rebuilt_at` is when a rebuild of its table emptied what a batch had committed of it.
+    replayed. `rebuilt_at` is when a rebuild of its table emptied what a batch had committed of it. `modified_at` is
+    its time in S3 (`sluice.changes.position.place_of_object`); None where something else orders its rows.
     """
 
     bucket: str
@@ -44,6 +45,7 @@ class ManifestObject:
     cohort: str | None = None
     first_batch: str | None = None
     rebuilt_at: int | None = None
+    modified_at: int | None = None
 
     @property
     def was_readable(self) -> bool:
@@ -170,7 +172,7 @@ def _object(described: Mapping[str, Any]) -> ManifestObject:
 
 def _describe(item: ManifestObject) -> dict[str, Any]:
     """Fields of a later release are left out when empty, so that older manifests keep their bytes."""
-    later = ("merged", "rows_aside", "cohort", "first_batch", "rebuilt_at")
+    later = ("merged", "rows_aside", "cohort", "first_batch", "rebuilt_at", "modified_at")
     return {name: value for name, value in asdict(item).items() if name not in later or value}
 
 

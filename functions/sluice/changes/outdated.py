@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sluice.changes.hidden_columns import SNAPSHOT_READ
-from sluice.changes.position import BEFORE_THE_LOG, BY_OFFSET_ALONE
+from sluice.changes.position import BEFORE_THE_LOG, BY_ARRIVAL, BY_OFFSET_ALONE
 
 OUTDATED = "outdated"  # the count of a part
 
@@ -58,6 +58,8 @@ def suspicion(lost: ChangePlace, kept: ChangePlace) -> str | None:
     if lost.partition is None or kept.partition is None:
         return None
     if lost.position[:4] != kept.position[:4] or lost.position > kept.position:
+        return None
+    if re.match(BY_ARRIVAL, lost.position) or re.match(BY_ARRIVAL, kept.position):  # places in objects are no offsets
         return None
     times = lost.source_ts_ms, kept.source_ts_ms
     timed = None not in times

@@ -16,6 +16,8 @@ SQLSERVER = "sqlserver"
 ORACLE = "oracle"
 MONGODB = "mongodb"
 OFFSET_ONLY = "offset"
+ARRIVAL = "arrival"  # when the object of a row was written to S3
+NAMED = "named"  # what the name of a row's object says, then when it was written
 
 MAX_GENERATION = 9_999
 _LSN = re.compile(r"[0-9a-fA-F]{8}:[0-9a-fA-F]{8}:[0-9a-fA-F]{4}")
@@ -191,6 +193,28 @@ def is_adopted(position: str) -> bool:
     Its position is lower than that of any change. Adopted rows are ordered by their instants there, which sort as text.
     """
     return position.startswith(ADOPTED)
+
+
+# Begin the place of an object. Such a place sorts above every number that another kind of position begins with, so that
+# rows which were stored by their place in an object alone, by releases without arrivals, are older.
+_AT, _BY_NAME = "t", "w"
+BY_ARRIVAL = rf"^[0-9]{{4}}\.[{_AT}{_BY_NAME}]"  # a stored position by the object, and its place there
+
+
+def place_of_object(key: str, modified_at: int, order: str | None = None) -> str:
+    """The place of an object among those that neither a log nor Kafka orders: by its time in S3, then by its key.
+
+    `modified_at` is its time (epoch ms): whole seconds as S3 has them, and the number of the key's versions of the same
+    second that were written before it. `order` goes before them: what the key says, in a form that sorts.
+    """
+    seconds, version = divmod(modified_at, 1000)
+    at = f"{seconds:011d}.{key.encode('utf-8', 'surrogatepass').hex()}.{version:03d}"
+    return f"{_AT}{at}" if order is None else f"{_BY_NAME}{order}.{at}"
+
+
+def encode_arrival(generation: int, place: str, number: int) -> str:
+    """The stored position of a row by the place of its object and its own number in it."""
+    return "%04d.%s.%020d" % (generation, place, number)  # noqa: UP031
 
 
 BY_OFFSET_ALONE = r"^[0-9]{4}\.[0-9]{20}$"  # a stored position without a place in any log

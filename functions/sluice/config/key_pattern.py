@@ -14,29 +14,38 @@ from typing import Any
 
 from sluice.config.setting import Value
 
-PARTITION, OFFSET, LAST_OFFSET, TOPIC_GROUP = "partition", "offset", "last_offset", "topic"
-GROUPS = (TOPIC_GROUP, PARTITION, OFFSET, LAST_OFFSET)
+PARTITION, OFFSET, LAST_OFFSET, TOPIC_GROUP, ORDER = "partition", "offset", "last_offset", "topic", "order"
+GROUPS = (TOPIC_GROUP, PARTITION, OFFSET, LAST_OFFSET, ORDER)
 MAX_PATTERN = 500  # characters
 MAX_KEY = 1024  # bytes; the limit of S3
 # Ways to share a key's characters out: one repeat of any length beside three choices between two.
 MAX_WAYS = 16 * MAX_KEY
+# What orders objects: numbers, the first counts most. Folders as Hive names them (`month=11`) may stand between them.
+_ORDER_NAME = re.compile(r"[A-Za-z_]+=")
+_ORDER = re.compile(r"[0-9]{1,20}(?:(?:[-_:./ ]+|T)[0-9]{1,20})*Z?")
+_DAY_FIRST = re.compile(r"[0-9]{1,2}[-_./][0-9]{1,2}[-_./][0-9]{4}(?![0-9]).*")
 _MOST_DIGITS = {PARTITION: 9, OFFSET: 18, LAST_OFFSET: 18}
 
 
 @dataclass(frozen=True)
 class KeyName:
-    """What a pattern reads from a key. `offset` is the object's first Kafka offset, or with `is_last` its last."""
+    """What a pattern reads from a key. `offset` is the object's first Kafka offset, or with `is_last` its last.
+
+    `order` sorts as the objects of a table do that have no offset: by the numbers of a date, or by a number.
+    """
 
     topic: str | None = None
     partition: int | None = None
     offset: int | None = None
     is_last: bool = False
+    order: str | None = None
 
 
 def named_by(pattern: str, key: str) -> KeyName | None:
     """What a pattern reads from a key; None where it doesn't match the whole key.
 
-    In a topic a `/` counts as a `.`: the folders `public/orders` are the topic `public.orders`.
+    In a topic a `/` counts as a `.`: the folders `public/orders` are the topic `public.orders`. Nor does it match where
+    the group `order` isn't made of numbers, or begins with a day: as text `02-11-2026` would precede `31-10-2026`.
     """
     found = _compiled(pattern).fullmatch(key) if len(key) <= MAX_KEY else None
     if found is None:
@@ -48,6 +57,9 @@ def named_by(pattern: str, key: str) -> KeyName | None:
             if not (groups[name].isascii() and groups[name].isdigit() and len(groups[name]) <= most):
                 return None
             numbers[name] = int(groups[name])
+    order = _sortable(groups[ORDER]) if ORDER in groups else None
+    if ORDER in groups and order is None:
+        return None
     topic = groups.get(TOPIC_GROUP)
     last = numbers.get(LAST_OFFSET)
     return KeyName(
@@ -55,7 +67,17 @@ def named_by(pattern: str, key: str) -> KeyName | None:
         numbers.get(PARTITION),
         numbers.get(OFFSET) if last is None else last,
         last is not None,
+        order,
     )
+
+
+def _sortable(text: str) -> str | None:
+    """The numbers in a text, each behind the count of its digits, so that they sort as numbers; None without any."""
+    bare = _ORDER_NAME.sub("", text)
+    if not _ORDER.fullmatch(bare) or _DAY_FIRST.fullmatch(bare):
+        return None
+    numbers = (digits.lstrip("0") or "0" for digits in re.findall("[0-9]+", bare))
+    return "".join(f"{len(digits):02d}{digits}" for digits in numbers)
 
 
 def groups_of(pattern: str) -> frozenset[str]:

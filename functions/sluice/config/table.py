@@ -212,7 +212,8 @@ class TableSettings:
         metadata=setting(
             KEY_PATTERN,
             "A regular expression for the whole keys of objects whose names no known sink made. Its groups `topic`, "
-            "`partition` and `offset` (or `last_offset`) name what a key tells. Without `topic`, it is the rule's own.",
+            "`partition` and `offset` (or `last_offset`) name what a key tells, and `order` the date or number that "
+            "orders objects without an offset. Without `topic`, it is the rule's own.",
             default_text="names of known sinks",
             page="producing.md#any-other-layout",
         ),
@@ -308,8 +309,8 @@ class TableSettings:
         default=(),
         metadata=setting(
             COORDINATES,
-            "For `append_only` tables: the columns in which records carry their Kafka partition and offset. "
-            "A record is then one row, whatever objects bring it.",
+            "The columns in which records carry their Kafka partition and offset. In an `append_only` table a record "
+            "is then one row, whatever objects bring it. With a key, the offset orders what has no log position.",
             fixed=True,
         ),
     )

@@ -34,7 +34,8 @@ class AdmittedObject:
     is the one that the object was merged under before its table was rebuilt; None for the table's own. `cohort` is set,
     as text, while the object may be merged with other objects of its cohort only. `first_batch` is the batch that
     first committed an object that was replayed since; None for others, and after a rebuild of the table. `replayed_at`
-    is when the object last became pending to be merged again: by a replay, or to rebuild its table.
+    is when the object last became pending to be merged again: by a replay, or to rebuild its table. `modified_at` is
+    its time in S3 where nothing else orders its rows, as in a manifest.
     """
 
     id: ObjectId
@@ -62,6 +63,7 @@ class AdmittedObject:
     cohort: str | None = None
     first_batch: str | None = None
     replayed_at: int | None = None
+    modified_at: int | None = None
 
 
 @dataclass(frozen=True)

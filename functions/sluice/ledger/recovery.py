@@ -205,6 +205,7 @@ class Recovery:
             offset=item.offset,
             format=item.format,
             schema=item.schema,
+            modified_at=item.modified_at,
         )
         if again:
             generation = int(part.config.get("generation", 0))

@@ -14,7 +14,14 @@ from sluice.names import COLUMN, NAME
 from sluice.onboarding.dates import likely_types
 from sluice.onboarding.fit import stay_alive, unmarked_deletions, unmarked_operations
 from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, SHOWN, Choice, counted, record_key
-from sluice.onboarding.order import not_a_position, note_on_order, order_of_operations, order_of_repeats
+from sluice.onboarding.order import (
+    not_a_position,
+    note_on_order,
+    order_of_operations,
+    order_of_repeats,
+    order_of_split,
+    splits,
+)
 from sluice.onboarding.samples import (
     PARTITIONS_MAX,
     ROWS_PER_PARTITION,
@@ -122,7 +129,7 @@ def propose(
     choices = {"table": table, "record_key": key, "partition_by": partition}
     order = None
     if writer is not None:
-        order = (
+        order = order_of_split(sample, writer, key_columns) or (
             order_of_operations(sample, writer, key_columns)
             if marked is not None
             else order_of_repeats(sample, writer, key_columns)
@@ -131,6 +138,8 @@ def propose(
         choices["position"] = order
     elif writer is not None and writer.shape == PLAIN:
         notes.append(note_on_order(sample, writer, key_columns))
+    elif writer is not None and (split := splits(sample, writer, key_columns)) is not None:
+        notes.append(split)
     for name, value in chosen.items():
         choices[name] = _as_chosen(name, value, choices.get(name, Choice((), LIKELY, ())), sample)
         if name == "table" and value and value[0] in taken:

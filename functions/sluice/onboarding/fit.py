@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from sluice.changes.capture_marks import deletion_marks, is_flag, mark_text, marking_columns
 from sluice.changes.hidden_columns import colliding
 from sluice.config.delete_when import written_marks
+from sluice.config.key_pattern import ORDER, groups_of
 from sluice.config.table import IGNORE, TableConfig
 from sluice.names import did_you_mean, stored_name
 from sluice.onboarding.keys import ROWS_ENOUGH, SHOWN, counted
-from sluice.onboarding.order import lacks_order, positions_of_keys, possible_positions, unordered_keys
+from sluice.onboarding.order import lacks_order, positions_of_keys, possible_positions, splits, unordered_keys
 from sluice.onboarding.samples import (
     ROWS_PER_FOLDER,
     ROWS_PER_PARTITION,
@@ -40,6 +41,7 @@ _REFUSED = "objects without it are quarantined"
 _NOT_UNIQUE = "its objects are quarantined as key_not_unique"
 _NULL_KEY = "rows without it are quarantined"
 _OF_CHANGES = "all of them are quarantined"
+_SPLIT = "objects of all folders but one are quarantined as overlap"
 _UNORDERED = "its objects are quarantined as unordered_change"
 _EFFECTS = {
     RECORD_KEY: _REFUSED,
@@ -78,6 +80,7 @@ def misfits(sample: TopicSample, config: TableConfig) -> tuple[Misfit, ...]:
         *_lacked_columns(sample, writer, config),
         *_position_of_changes(writer, config),
         *_unordered(ruled_sample, writer, config),
+        *_split(ruled_sample, writer, config),
         *_shared_key(ruled_sample, writer, config),
         *_repeated_key(ruled_sample, writer, config),
         *_null_key(ruled_sample, writer, config),
@@ -241,9 +244,22 @@ def _unordered(sample: TopicSample, writer: WriterSchema, config: TableConfig) -
 
 
 def _is_unordered(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> bool:
-    if not config.delete_when.marks or config.append_only or config.position is not None:
+    if not config.delete_when.marks or config.append_only or _is_ordered(config):
         return False
     return lacks_order(sample, writer)
+
+
+def _is_ordered(config: TableConfig) -> bool:
+    """Whether the rule says what orders changes without a position of a log."""
+    named = config.key_pattern is not None and ORDER in groups_of(config.key_pattern)
+    return config.position is not None or bool(config.coordinates) or named
+
+
+def _split(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:
+    """Say of Kafka partitions that folders split that nothing orders the changes of a row."""
+    why = None if config.append_only or _is_ordered(config) else splits(sample, writer, config.record_key)
+    if why is not None:
+        yield Misfit(f"position: {why}; name the column that does", "position", _SPLIT)
 
 
 def _shared_key(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:
@@ -277,7 +293,7 @@ def _versions(rows: Sequence[SampledRow], writer: WriterSchema, config: TableCon
 
 def _repeated_key(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Iterator[Misfit]:
     """Say of keys with different rows in several objects that nothing orders: which of these rows stays is open."""
-    if config.append_only or config.position is not None or config.delete_when.marks:
+    if config.append_only or _is_ordered(config) or config.delete_when.marks or sample.split_by:
         return
     repeated = unordered_keys(sample, writer, config.record_key)
     if repeated:
@@ -344,7 +360,7 @@ def _of_snapshots(sample: TopicSample, writer: WriterSchema, config: TableConfig
         columns = config.position_columns
         loaded = [row for row in sample.rows if any(row.values.get(name) in (None, "") for name in columns)]
         return loaded if config.delete_when.marks else ()
-    return () if sample.offsets_named else sample.rows
+    return () if sample.offsets_named or config.coordinates or config.delete_when.marks else sample.rows
 
 
 def stay_alive(column: str, values: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from sluice.changes.position import OFFSET_ONLY
@@ -17,12 +18,37 @@ _CLOCK_NAMES = (  # the best ones first
     *("last_update", "last_updated", "last_modified", "updated_at", "modified_at"),
     *("update_ts", "updated", "modified"),
 )
+_OFFSET = re.compile(r"_*(kafka_?)?offset", re.IGNORECASE)
 _NOTHING = "nothing orders these rows, neither a log position nor an offset in the objects' names"
 
 
 def lacks_order(sample: TopicSample, writer: WriterSchema) -> bool:
     """Whether nothing but a column can order the changes: neither a log's position nor the objects' names."""
-    return writer.meta.position.kind == OFFSET_ONLY and not sample.offsets_named
+    return writer.meta.position.kind == OFFSET_ONLY and not (sample.offsets_named and not sample.split_by)
+
+
+def splits(sample: TopicSample, writer: WriterSchema, key: Sequence[str]) -> str | None:
+    """Say by what folders split the Kafka partitions of changes that only offsets order; None where it doesn't matter.
+
+    Rows of other values have other keys where the fields are columns of the key.
+    """
+    if writer.meta.position.kind != OFFSET_ONLY or set(sample.split_by) <= set(key):
+        return None
+    return (
+        f"folders by {', '.join(sample.split_by)} split Kafka partitions, so offsets don't order the changes of a row"
+    )
+
+
+def order_of_split(sample: TopicSample, writer: WriterSchema, key: Sequence[str]) -> Choice | None:
+    """The column that orders plain rows of split Kafka partitions: their own offset, or one to choose."""
+    why = splits(sample, writer, key)
+    if why is None or writer.shape != PLAIN:
+        return None
+    could = possible_positions(sample.rows, writer, key)
+    for name in writer.row.names:
+        if _OFFSET.fullmatch(name) and not_a_position((name,), sample.rows, writer) is None:
+            return Choice((name,), LIKELY, (why, f"{name} seems to be a record's own"))
+    return Choice((), AMBIGUOUS, (why,), tuple((name,) for name in could))
 
 
 def order_of_operations(sample: TopicSample, writer: WriterSchema, key: Sequence[str]) -> Choice | None:
@@ -135,12 +161,12 @@ def note_on_order(sample: TopicSample, writer: WriterSchema, key: Sequence[str])
     clock = _clock(writer.row.names)
     if clock is not None:
         return f"rows have no log position: if a query captured them, position: {clock} orders them"
-    if sample.offsets_named:
+    if sample.offsets_named and not sample.split_by:
         return (
             "rows have no log position: they are ordered by Kafka offset, which is right while a key stays in its "
             "Kafka partition"
         )
-    return f"{_NOTHING}: configure the sink, or name a position column"
+    return f"{_NOTHING}, but when the objects came: a column of times as `position` is the better order"
 
 
 def _change_sequence(sample: TopicSample, writer: WriterSchema) -> str | None:

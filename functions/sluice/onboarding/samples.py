@@ -43,7 +43,8 @@ class TopicSample:
     not be read, and in which object. `layout` says whose the objects' names are where they tell no topic; `key_pattern`
     and `format` read them. `nested` are the topics whose keys the pattern fits too. `delimiter` is what seems to
     stand between the values of CSV, where that is not a comma. `lacked` are the
-    columns of `writer` that some of the objects' own schemas lack.
+    columns of `writer` that some of the objects' own schemas lack. `split_by` are the fields by whose values folders
+    split the topic's Kafka partitions.
     """
 
     topic: str
@@ -66,6 +67,7 @@ class TopicSample:
     nested: tuple[str, ...] = ()
     delimiter: str | None = None
     lacked: frozenset[str] = frozenset()
+    split_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Callable
 
 from sluice.admission.notices import LISTING, Notice
 from sluice.admission.partial_batch_response import Unfinished
-from sluice.admission.routing import AVRO, Route, classify
+from sluice.admission.routing import AVRO, CHANGE_FILE, Route, by_time, classify
 from sluice.admission.verdict import (
     FORGET_AFTER_MS,
     LATE_NOTICE,
@@ -82,8 +82,8 @@ class Admissions:
 class Admission:
     """Admits objects, each with at most three AWS calls: a ranged GET, a query and a conditional write.
 
-    Two calls come on top at times: a writer schema is stored once per process, and the first object of a topic
-    whose header is longer than 64 KiB is read twice.
+    Two more ask for the time of an object that is ordered by it. Two calls come on top at times: a writer schema is
+    stored once per process, and the first object of a topic whose header is longer than 64 KiB is read twice.
     """
 
     def __init__(
@@ -93,15 +93,20 @@ class Admission:
         heads: Heads,
         schemas: SchemaStore,
         fit: SchemaFit,
+        arrival: Callable[[ObjectId], int | None],
         now: Callable[[], int],
         forget_after_ms: int = FORGET_AFTER_MS,
     ) -> None:
-        """`forget_after_ms`: how long the records of objects are kept that no longer exist."""
+        """`forget_after_ms`: how long the records of objects are kept that no longer exist.
+
+        `arrival` asks S3 for an object's time (`Objects.arrival`).
+        """
         self._forget_after_ms = forget_after_ms
         self._ledger = ledger
         self._heads = heads
         self._schemas = schemas
         self._fit = fit
+        self._arrival = arrival
         self._now = now
         self._memory = Memory(HEADS_BYTES)
 
@@ -165,6 +170,7 @@ class Admission:
             reason=verdict.reason,
             rule=verdict.rule,
             code=verdict.code,
+            modified_at=self._arrival(notice.id) if _by_time(route, verdict, configuration) else None,
         )
         paused = verdict.config is not None and verdict.config.paused
         return Admitted(written, self._ledger.objects.admit(written), paused=paused)
@@ -218,6 +224,13 @@ class Admission:
         return verdict, kept
 
 
+def _by_time(route: Route, verdict: Verdict, configuration: Configuration | None) -> bool:
+    """Whether an object's time may order its rows: it waits for a merge, or may wait for one later."""
+    config = None if configuration is None else configuration.table_for_topic(route.topic or "")
+    waits = verdict.state in (PENDING, PARKED, QUARANTINED) and verdict.code != ObjectGone.code
+    return waits and route.kind == CHANGE_FILE and by_time(route.offset, config)
+
+
 def open_admission(
     objects: Objects,
     *,
@@ -232,6 +245,7 @@ def open_admission(
         heads=Heads(objects),
         schemas=SchemaStore(objects, silver_bucket),
         fit=schema_fit(objects, silver_bucket, now),
+        arrival=objects.arrival,
         now=now,
         forget_after_ms=forget_after_ms,
     )

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from sluice.batch.isolation import Cohort
-from sluice.batch.manifest import Manifest
+from sluice.batch.manifest import Manifest, ManifestObject
 from sluice.batch.outcome import Outcome
 from sluice.ledger import keys as items
 from sluice.ledger.records import ManifestPointer, PartAttempts
@@ -122,7 +122,8 @@ class DynamoDbBatches:
             [
                 self._table.update_action(
                     items.object_key(found.id),
-                    {"state": items.CLAIMED, "batch": manifest.batch},
+                    # Where the claim had to ask for the time: rows that are retried keep the position of the others.
+                    {"state": items.CLAIMED, "batch": manifest.batch, **_time_of(found)},
                     condition=when(state=items.PENDING, table=table, lane=manifest.lane),
                 ),
                 self._table.delete_action(items.pending_key(manifest.lane, table, found.admitted_at, found.id)),
@@ -312,6 +313,10 @@ class DynamoDbBatches:
         except GuardRefused:
             return None
         return [identity for position, identity in enumerate(objects) if position not in refused]
+
+
+def _time_of(item: ManifestObject) -> Values:
+    return {} if item.modified_at is None else {"modified_at": item.modified_at}
 
 
 def _pointer(stored: Values, parts: Mapping[str, Values]) -> ManifestPointer:

@@ -273,6 +273,7 @@ def pending_item(waiting: AdmittedObject) -> Values:
         # After a rebuild began, an object's rows are not readable: it waits since its admission.
         "replayed_at": None if waiting.first_batch is None else waiting.replayed_at,
         "rebuilt_at": waiting.replayed_at if waiting.first_batch is None else None,
+        "modified_at": waiting.modified_at,
     }
 
 

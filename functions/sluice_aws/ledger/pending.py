@@ -149,4 +149,5 @@ def _pending(stored: Mapping[str, Any], shard: int) -> PendingObject:
         first_batch=stored.get("first_batch"),
         replayed_at=stored.get("replayed_at"),
         rebuilt_at=stored.get("rebuilt_at"),
+        modified_at=stored.get("modified_at"),
     )

@@ -115,6 +115,7 @@ class DynamoDbRecovery:
             etag=before.etag or record.etag,
             admitted_at=before.admitted_at,
             replayed_at=before.replayed_at,
+            modified_at=record.modified_at if before.modified_at is None else before.modified_at,
         )
         condition = when(state=before.state, batch=before.batch, lane=before.lane, table=before.table)
         actions = [self._table.update_action(items.object_key(record.id), _fields(merged, at), condition=condition)]

@@ -22,6 +22,8 @@ from sluice_formats.avro_header import Head
 # Answers of S3 when the version in a notice is gone. 405 is a delete marker read by its version.
 GONE = {"NoSuchKey", "NoSuchVersion", "PreconditionFailed", "MethodNotAllowed", "404", "405", "412"}
 MISSING = {"NoSuchKey", "404"}
+REFUSED = {"AccessDenied", "403", "400"}  # to whom asks, or without the customer's own key
+OLDER_VERSIONS, MOST_OF_A_SECOND = 20, 999  # listed at once, and counted
 # S3 Glacier Flexible Retrieval and Deep Archive, and Intelligent-Tiering's archive tiers.
 ARCHIVED = {"InvalidObjectState"}
 _ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")
@@ -232,6 +234,29 @@ class Objects:
                 return None
             raise
         return int(answer["LastModified"].timestamp() * 1000)
+
+    def arrival(self, id: ObjectId) -> int | None:
+        """When exactly this version was written (epoch ms), so that versions of one key have different times.
+
+        S3 has whole seconds. Versions of a key that have the same second are a millisecond apart, in the order of their
+        listing. Two calls for a version, one for an ETag. None when it is gone, or may not be read.
+        """
+        try:
+            at = self.modified_at(id)
+        except ClientError as error:
+            if _code(error) in REFUSED:  # whoever reads it says why
+                return None
+            raise
+        if at is None or id.version_id is None:
+            return at
+        older = 0
+        marker: tuple[str, str] | None = (id.key, id.version_id)
+        while marker is not None and older < MOST_OF_A_SECOND:
+            page = self.version_page(id.bucket, marker, prefix=id.key, page_size=OLDER_VERSIONS)
+            same = [each.key == id.key and each.modified_at // 1000 == at // 1000 for each in page.versions]
+            older += sum(same)
+            marker = page.next_marker if all(same) else None
+        return at + min(older, MOST_OF_A_SECOND)
 
     def get(self, bucket: str, key: str, *, unless: str | None = None, limit: int | None = None) -> Document | None:
         """Read a small object of Sluice's own, or at most `limit` bytes from its start. None when there is none.

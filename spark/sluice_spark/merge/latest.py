@@ -29,7 +29,7 @@ from sluice.changes.outdated import (
     SNAPSHOT_BYTES,
     UNTIMED,
 )
-from sluice.changes.position import BEFORE_THE_LOG, BY_OFFSET_ALONE, is_by_offset_alone
+from sluice.changes.position import BEFORE_THE_LOG, BY_ARRIVAL, BY_OFFSET_ALONE, is_by_offset_alone
 from sluice_spark.merge.normalize import quoted
 from sluice_spark.merge.shared_keys import shared_columns
 from sluice_spark.merge.working_columns import (
@@ -242,6 +242,7 @@ def behind_floor(lost: SparkColumn, floor: str) -> SparkColumn:
     """True for those that `lost` to a truncate alone, whose time and partition nothing tells, at a higher offset."""
     position = F.coalesce(F.col(f"{LATEST}.position"), quoted(hidden.POSITION))
     behind = ~position.rlike(BY_OFFSET_ALONE) & ~position.rlike(BEFORE_THE_LOG) & (_offset(position) > floor[-20:])
+    behind = behind & ~position.rlike(BY_ARRIVAL)
     return lost & F.col(STORED_POSITION).isNull() & ~F.col(BELOW_PURGE_FLOOR) & behind
 
 
@@ -272,8 +273,9 @@ def _suspicion(lost: SparkColumn, position: SparkColumn, partition: SparkColumn,
 
 
 def _comparable(lost: SparkColumn, kept: SparkColumn) -> SparkColumn:
-    """Of one generation, and the first is the lower one."""
-    return (lost.substr(1, 4) == kept.substr(1, 4)) & (lost <= kept)
+    """Of one generation, and the first is the lower one. Places in objects are no offsets."""
+    by_arrival = lost.rlike(BY_ARRIVAL) | kept.rlike(BY_ARRIVAL)
+    return (lost.substr(1, 4) == kept.substr(1, 4)) & (lost <= kept) & ~by_arrival
 
 
 def _offset(position: SparkColumn) -> SparkColumn:

@@ -86,8 +86,10 @@ def prepare(part: PartContext) -> Prepared:
         leave_error(part.services.objects, part.services.silver_bucket, error=error, **part.place)
     named = {error.object for error in refused}
     objects = tuple(item for item in part.claimed.objects if item.id.hash not in named)
-    unordered = all(writer.shape == PLAIN for writer in schemas.in_order) and all(
-        item.offset is None for item in objects
+    unordered = (
+        all(writer.shape == PLAIN for writer in schemas.in_order)
+        and all(item.offset is None for item in objects)
+        and not (part.config.coordinates or part.config.delete_when.marks)  # the name then gives the order
     )
     notes = (
         *_without_position(schemas.in_order),

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, WindowSpec
 from pyspark.sql import functions as F
 
 from sluice.changes import hidden_columns as hidden
-from sluice.changes.position import BEFORE_THE_LOG, BY_OFFSET_ALONE
+from sluice.changes.position import BEFORE_THE_LOG, BY_ARRIVAL, BY_OFFSET_ALONE
 from sluice.config.table import TableConfig
 from sluice_spark.errors import KeyNotUnique
 from sluice_spark.merge.normalize import quoted
@@ -48,7 +48,8 @@ def with_snapshots(changes: DataFrame, config: TableConfig, *, unordered: bool) 
 
     in_object = (place, quoted(hidden.OBJECT))
     read, bare = quoted(hidden.OP) == hidden.SNAPSHOT_READ, quoted(hidden.OP).isNull()
-    by_offset, before = position.rlike(BY_OFFSET_ALONE), position.rlike(BEFORE_THE_LOG)
+    by_offset = position.rlike(BY_OFFSET_ALONE) | position.rlike(BY_ARRIVAL)
+    before = position.rlike(BEFORE_THE_LOG)
     if config.append_only:
         snapshot = F.lit(None).cast("bigint")
     elif config.position is not None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from typing import Callable
 
 from sluice.ledger.ports import Ledger
+from sluice.objects import ObjectId
 from sluice.ports import Clock, Log
 from sluice_spark.ports import Configurations, Manifests, Merger
 from sluice_spark.run.batch import BatchStep
-from sluice_spark.run.claim import ClaimStep, ConfigurationInForce
+from sluice_spark.run.claim import ClaimStep, ConfigurationInForce, unknown_time
 from sluice_spark.run.hold import LaneHold
 from sluice_spark.run.loop import RunLoop
 from sluice_spark.run.part import TableParts
@@ -22,6 +24,7 @@ class Ports:
     """All ports of one run.
 
     `tables_at_once` has one thread for each table that is merged at the same time; `background` has at least one more.
+    `arrival` asks for an object's time in S3 (`Objects.arrival`).
     """
 
     ledger: Ledger
@@ -32,6 +35,7 @@ class Ports:
     log: Log
     tables_at_once: Executor
     background: Executor
+    arrival: Callable[[ObjectId], int | None] = unknown_time
 
 
 def run_loop(ports: Ports, hold: LaneHold, *, poll_s: float, scope: str = "") -> RunLoop:
@@ -54,6 +58,7 @@ def run_loop(ports: Ports, hold: LaneHold, *, poll_s: float, scope: str = "") ->
         clock=clock,
         log=log,
         background=ports.background,
+        arrival=ports.arrival,
     )
     services = ServiceStep(ledger=ledger, merger=merger, configuration=configuration, hold=hold, clock=clock, log=log)
     return RunLoop(

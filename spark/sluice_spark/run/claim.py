@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from concurrent.futures import Executor
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Callable
 
+from sluice.admission.routing import by_time
 from sluice.batch.claim import (
     Budget,
     ClaimPlan,
@@ -43,6 +44,14 @@ FIRST_LOOK = 100  # pending objects read of each table: nearly always all of the
 # What comes of a snapshot behind its table's first commit is merged as changes: 25,000 rows took 14 s so, where a first
 # load of 192,000 rows took 6 s (local, by Spark). The objects of a snapshot come within moments of each other.
 SETTLING = Settling(quiet_ms=700, most_ms=5_000)
+
+
+ASKED_AT_ONCE = 16  # times of objects
+
+
+def unknown_time(id: ObjectId) -> int | None:
+    """Where nothing can ask S3."""
+    return None
 
 
 @dataclass(frozen=True)
@@ -81,8 +90,12 @@ class ClaimStep:
         log: Log,
         background: Executor,
         new_profile: Callable[[], Profile] = Profile,
+        arrival: Callable[[ObjectId], int | None] = unknown_time,
     ) -> None:
-        """`background` reloads the configuration while the pending objects are queried."""
+        """`background` reloads the configuration while the pending objects are queried.
+
+        `arrival` asks for the time in S3 of an object whose record has none though it orders its rows.
+        """
         self._ledger = ledger
         self._manifests = manifests
         self._configuration = configuration
@@ -90,6 +103,7 @@ class ClaimStep:
         self._clock = clock
         self._log = log
         self._background = background
+        self._arrival = arrival
         self._new_profile = new_profile
         self._refusals: set[tuple[str, str]] = set()
         self._isolated_next = False
@@ -171,7 +185,7 @@ class ClaimStep:
         parts = {
             table: TablePart(
                 merged_as(configs[table], items).to_dict(),
-                tuple(_in_manifest(item) for item in items),
+                tuple(_in_manifest(item) for item in self._timed(items, configs[table])),
                 states[table].watch if table in states else {},
                 states[table].last_instant if table in states else None,
             )
@@ -203,6 +217,24 @@ class ClaimStep:
         )
         oldest = min(item.admitted_at for item in manifest.objects)
         return Claimed(restricted(manifest, claimed), claimed, oldest, profile)
+
+    def _timed(self, items: Sequence[PendingObject], config: TableConfig) -> Sequence[PendingObject]:
+        """The objects with their times, where these order them and admission didn't ask.
+
+        An object that an earlier release merged keeps the order that its rows have: by their place in it.
+        """
+        asked = [
+            item
+            for item in items
+            if item.modified_at is None
+            and by_time(item.offset, config)
+            and not (item.merged or item.first_batch is not None)
+        ]
+        if not asked:
+            return items
+        with ThreadPoolExecutor(ASKED_AT_ONCE, thread_name_prefix="arrival") as pool:
+            times = dict(zip(asked, pool.map(lambda item: self._arrival(item.id), asked)))
+        return [replace(item, modified_at=times[item]) if item in times else item for item in items]
 
     def _without_refused(
         self, configs: Mapping[str, TableConfig], states: Mapping[str, TableState]
@@ -307,6 +339,7 @@ def _in_manifest(item: PendingObject) -> ManifestObject:
         cohort=item.cohort,
         first_batch=item.first_batch,
         rebuilt_at=item.rebuilt_at,
+        modified_at=item.modified_at,
     )
 
 

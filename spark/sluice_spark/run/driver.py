@@ -86,6 +86,7 @@ def _run(
             log=log,
             tables_at_once=tables,
             background=background,
+            arrival=objects.arrival,
         )
         try:
             return run_loop(ports, hold, poll_s=given.poll_seconds, scope=given.scope).run()

@@ -451,6 +451,7 @@ def new_admission():
         heads=Heads(objects),
         schemas=SchemaStore(objects, SILVER),
         fit=schema_fit(objects, SILVER, lambda: 1),
+        arrival=objects.arrival,
         now=lambda: 1,
     )
 

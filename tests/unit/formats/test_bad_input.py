@@ -174,7 +174,12 @@ class Archive:
 def judged(key: str, size: int | None, body: bytes | None, bucket: Any = None) -> tuple[str, str]:
     """State, and code, rule or reason, by admission alone."""
     admission = Admission(
-        ledger=None, heads=Heads(bucket or Bucket(body)), schemas=Schemas(), fit=NoTableYet(), now=lambda: 0
+        ledger=None,
+        heads=Heads(bucket or Bucket(body)),
+        schemas=Schemas(),
+        fit=NoTableYet(),
+        arrival=lambda id: None,
+        now=lambda: 0,
     )
     _, verdict, _ = admission.judge(ObjectId("bronze", key, "v"), size, CONFIGURATION)
     return verdict.state, verdict.code or verdict.rule or verdict.reason or ""

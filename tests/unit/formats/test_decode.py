@@ -16,6 +16,7 @@ from builders import avro_object, change
 from shapes import config, item, lines
 
 from sluice.batch.manifest import ManifestObject
+from sluice.changes import hidden_columns as hidden
 from sluice.changes.log_restart import judge
 from sluice.config.limits import Limits
 from sluice.config.table import TableConfig
@@ -826,3 +827,64 @@ def test_a_flipped_byte_is_corrupt() -> None:
     body[len(body) // 2] ^= 0xFF
     with pytest.raises(CorruptObject):
         decode(bytes(body), ITEM, plan)
+
+
+PLAIN = {
+    "type": "record",
+    "name": "Price",
+    "fields": [{"name": "id", "type": "int"}, {"name": "p", "type": "int"}, {"name": "o", "type": "int"}],
+}
+NO_OFFSET = replace(ITEM, kafka_partition=None, offset=None)
+
+
+def positions(
+    item: ManifestObject, config: TableConfig = CONFIG, schema: dict[str, Any] = PLAIN, *rows: dict[str, Any]
+) -> list[str]:
+    plan = plan_read(config, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    found = decode(
+        avro_object(schema, list(rows) or [{"id": 1, "p": 4, "o": 77}, {"id": 2, "p": 4, "o": 70}]), item, plan
+    )
+    assert found.rows == []
+    return [row["_sluice_position"] for batch in found.batches for row in batch.to_pylist()]
+
+
+def test_rows_that_nothing_else_orders_have_the_place_of_their_object() -> None:
+    timed = replace(NO_OFFSET, modified_at=1_764_000_000_002)
+    assert positions(timed) == [f"0003.t01764000000.6b.002.{number:020d}" for number in range(2)]
+    assert positions(replace(timed, offset=500, kafka_partition=0)) == [
+        f"0003.{500 + number:020d}" for number in range(2)
+    ]
+    assert positions(NO_OFFSET) == [f"0003.{number:020d}" for number in range(2)]  # claimed by an earlier release
+    named = replace(CONFIG, key_pattern="dumps/(?P<order>[0-9]+)")
+    assert positions(replace(timed, key="dumps/0007"), named)[0].startswith("0003.w017.01764000000.")
+    events = replace(CONFIG, record_key=(hidden.ROW,), append_only=True)
+    assert positions(timed, events) == [f"0003.{number:020d}" for number in range(2)]
+
+
+def test_changes_of_a_log_keep_its_position_whatever_their_object_is_called() -> None:
+    (found,) = positions(
+        replace(NO_OFFSET, modified_at=1_764_000_000_000), CONFIG, flattened(id="int"), change(op="c", lsn=10, id=1)
+    )
+    assert found == "0003.00000000000000000010.00000000000000000000"
+
+
+def test_a_record_that_carries_its_offset_is_ordered_by_it() -> None:
+    carried = replace(CONFIG, coordinates=("p", "o"))
+    assert positions(ITEM, carried) == ["0003.00000000000000000077", "0003.00000000000000000070"]
+    assert positions(replace(NO_OFFSET, modified_at=5), carried) == positions(ITEM, carried)
+
+
+def test_so_is_an_envelope_that_carries_it_beside_its_row() -> None:
+    value = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "int"}]}
+    source = [{"name": name, "type": "long"} for name in ("lsn", "ts_ms")]
+    fields = [
+        {"name": "before", "type": ["null", value]},
+        {"name": "after", "type": ["null", "Value"]},
+        {"name": "source", "type": {"type": "record", "name": "Source", "fields": source}},
+        {"name": "op", "type": "string"},
+        *({"name": name, "type": "long"} for name in ("ts_ms", "p", "o")),
+    ]
+    envelope = {"type": "record", "name": "Envelope", "fields": fields}
+    change_at = {"before": None, "after": {"id": 1}, "source": {"lsn": 10, "ts_ms": 1}, "op": "c", "ts_ms": 5, "p": 4}
+    (found,) = positions(ITEM, replace(CONFIG, coordinates=("p", "o")), envelope, {**change_at, "o": 77})
+    assert found == f"0003.{10:020d}.{77:020d}"

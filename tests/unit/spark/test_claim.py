@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_left, bisect_right
 from concurrent.futures import Future
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +18,7 @@ from sluice.config.lane import LaneConfig
 from sluice.config.rules.table_rule import TableRule
 from sluice.ledger import keys as items
 from sluice_aws.ledger.pending import DynamoDbPending
-from sluice_spark.run.claim import SETTLING, Claimed, ClaimStep, NothingClaimable
+from sluice_spark.run.claim import SETTLING, Claimed, ClaimStep, NothingClaimable, unknown_time
 
 LANE, BATCH = "main", 800
 OF_A_TABLE = 300  # read of it at the first look, at most
@@ -74,11 +75,12 @@ class InPlace:
         return done
 
 
-def taken(backlog, states=(), now_ms=10_000_000):
+RULE = TableRule(table="shop.{1}", record_key=("id",), topic="shop.*")
+
+
+def taken(backlog, states=(), now_ms=10_000_000, rule=RULE, arrival=unknown_time):
     """What one look takes of a backlog, and how many items it read."""
-    configuration = Configuration(
-        (TableRule(table="shop.{1}", record_key=("id",), topic="shop.*"),), (LaneConfig(LANE, batch_objects=BATCH),)
-    )
+    configuration = Configuration((rule,), (LaneConfig(LANE, batch_objects=BATCH),))
     counting = CountingTable(backlog)
     known = {state.table: state for state in states}
     ledger = SimpleNamespace(
@@ -96,6 +98,7 @@ def taken(backlog, states=(), now_ms=10_000_000):
         clock=SimpleNamespace(now_ms=lambda: now_ms),
         log=SimpleNamespace(event=lambda *_, **__: None),
         background=InPlace(),
+        arrival=arrival,
     )
     return step.take(frozenset()), counting.read
 
@@ -159,3 +162,37 @@ def test_remaining_reads_fill_the_batch_shared_by_tables_that_have_more():
         == still_wanted({}, {}, 5)
         == {}
     )
+
+
+def times(rule=RULE, **fields):
+    """The times of four objects as they are claimed, each with its number as its key; `fields` of the last item."""
+
+    class Backlog(CountingTable):
+        def __init__(self, backlog):
+            super().__init__(backlog)
+            for listed in self._stored.values():
+                for _, item in listed:
+                    item.update(fields if item["key"].endswith("/3") else {})
+
+    backlog = {"shop.a": 4}
+    asked = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(f"{__name__}.CountingTable", Backlog)
+        claimed, _ = taken(backlog, rule=rule, arrival=lambda id: asked.append(id.key) or 5_000)
+    (part,) = claimed.manifest.tables.values()
+    return sorted(asked), {item.key[-1]: item.modified_at for item in part.objects}
+
+
+def test_a_claim_asks_for_the_times_that_admission_did_not_and_that_order_rows():
+    others = [f"shop.a/{number}" for number in range(3)]
+    alike = dict.fromkeys("012", 5_000)
+    assert times() == ([*others, "shop.a/3"], {**alike, "3": 5_000})
+    assert times(modified_at=7_000) == (others, {**alike, "3": 7_000})
+    assert times(offset=7) == (others, {**alike, "3": None})
+    # Its rows are stored without: what comes again must have the same positions.
+    assert times(first_batch="b-1", replayed_at=8) == (others, {**alike, "3": None})
+    assert times(merged=True) == (others, {**alike, "3": None})
+    assert times(first_batch="b-1", replayed_at=8, modified_at=7_000) == (others, {**alike, "3": 7_000})
+    for settings in ({"position": "at"}, {"coordinates": ("p", "o")}):
+        assert times(replace(RULE, **settings))[0] == []
+    assert times(replace(RULE, append_only=True, record_key=()))[0] == []

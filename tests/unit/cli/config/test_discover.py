@@ -593,3 +593,36 @@ def test_arrays_whose_unchanged_values_come_as_null_are_named():
     vector, texts = ["null", {"type": "array", "items": "double"}], {"type": "array", "items": "string"}
     found = propose(sample([], schema(("id", "int"), ("v", vector), ("tags", texts))))
     assert [note.partition(":")[0] for note in found.notes if "null_is_unchanged" in note] == ["v"]
+
+
+PRICED = schema(("id", "int"), ("status", "string"), ("changed", "long"), meta=[])
+SPLIT_ROWS = [{"id": id % 3, "status": "s", "changed": 100 + id} for id in range(6)]
+
+
+def test_folders_that_split_kafka_partitions_leave_the_position_open():
+    split = replace(sample(SPLIT_ROWS, PRICED, offsets_named=True), split_by=("status",))
+    found = propose(split, chosen={"record_key": ("id",)})
+    assert found.open == ("position",) and ("changed",) in found.position.alternatives
+    assert "folders by status split Kafka partitions" in found.position.evidence[0]
+    table = TableConfig("s.f", "s", "f", "public.film", ("id",))
+    (misfit,) = fit.misfits(split, table)
+    assert misfit.consequence.endswith(
+        "name the column that does: objects of all folders but one are quarantined as overlap"
+    )
+    assert propose(split, chosen={"record_key": ("status", "id")}).position is None
+    assert misfits(split, replace(table, record_key=("status", "id"))) == ()
+    assert misfits(split, replace(table, position="changed")) == ()
+
+
+def test_rows_that_carry_their_kafka_offset_are_ordered_by_it():
+    plain = schema(("id", "int"), ("kafka_offset", "long"), meta=[])
+    rows = [{"id": id % 3, "kafka_offset": 100 + id} for id in range(6)]
+    split = replace(sample(rows, plain, offsets_named=True), split_by=("status",))
+    assert propose(split, chosen={"record_key": ("id",)}).position.value == ("kafka_offset",)
+
+
+def test_a_group_of_the_pattern_orders_operations():
+    table = TableConfig(
+        "s.f", "s", "f", "public.film", ("film_id",), delete_when=DeleteWhen(column="Op", values=("D",))
+    )
+    assert misfits(NUMBERED, replace(table, key_pattern="dms/(?P<order>[0-9]+)[.]csv")) == ()

@@ -1,0 +1,134 @@
+"""What can't be put in order with a table's changes is parked or refused: other positions, split partitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
+from sluice.batch.orders import OrderMark, fields_of
+from sluice.changes.log_restart import SeenObject
+from sluice.changes.position import ARRIVAL, NAMED, OFFSET_ONLY, POSTGRES
+from sluice.config.table import TableConfig
+
+CONFIG = TableConfig("db.t", "db", "t", "x", ("id",))
+
+
+def seen(
+    key: str, first: int = 0, last: int = 0, *, kind: str = OFFSET_ONLY, partition: int | None = 0, highest: str = "p"
+) -> SeenObject:
+    return SeenObject(key, key, partition, first, last, kind, highest)
+
+
+def judged(*batches: list[SeenObject], config: TableConfig = CONFIG, **settings: Any) -> list[Watched]:
+    """Each batch judged with what was known after the one before, as the ledger keeps it."""
+    results, watch = [], KafkaWatch()
+    for batch in batches:
+        results.append(watched(KafkaWatch.from_dict(watch.to_dict()), batch, config))
+        watch = results[-1].watch
+    return results
+
+
+SPLIT = [seen("t/status=open/x+0+0", 0, 1), seen("t/status=paid/x+0+1", 1, 30)]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_an_object_of_a_kafka_partition_split_over_folders_is_refused(apart: bool) -> None:
+    results = judged(*([each] for each in SPLIT)) if apart else judged(SPLIT)
+    refused = results[-1].refused
+    assert list(refused) == ["t/status=paid/x+0+1"] and refused["t/status=paid/x+0+1"].code == "overlap"
+    assert "`coordinates`" in str(refused["t/status=paid/x+0+1"].next_step)
+
+
+@pytest.mark.parametrize(
+    ("what", "other"),
+    [
+        ("offsets that seem apart", seen("t/status=paid/x+0+50", 50, 60)),
+        ("the time of records", seen("t/status=open/hour=11/x+0+1", 1, 30)),
+        ("folders without names", seen("t/paid/x+0+1", 1, 30)),
+    ],
+)
+def test_of_whatever_folders(what: str, other: SeenObject) -> None:
+    (result,) = judged([SPLIT[0], other])
+    assert list(result.refused) == [other.object]
+
+
+@pytest.mark.parametrize(
+    ("what", "other"),
+    [
+        ("the next hour", seen("t/status=open/hour=11/x+0+2", 2, 30)),
+        ("another partition", seen("t/status=paid/x+1+1", 1, 30, partition=1)),
+        ("the same records again", seen("t/status=open/hour=11/x+0+0", 0, 30)),
+        ("the same folder, written again after a crash", seen("t/status=open/x+0+1", 1, 30)),
+        ("changes with a log position", seen("t/status=paid/x+0+1", 1, 30, kind=POSTGRES)),
+    ],
+)
+def test_what_offsets_put_in_order_goes_on(what: str, other: SeenObject) -> None:
+    assert judged([SPLIT[0], other])[0].refused == {}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"record_key": ("status", "id")},  # a row never moves to another folder
+        {"coordinates": ("p", "o")},
+        {"position": "changed_at"},
+        {"append_only": True},
+    ],
+)
+def test_a_table_with_another_order_takes_them(settings: dict[str, Any]) -> None:
+    config = TableConfig("db.t", "db", "t", "x", **{"record_key": ("id",), **settings})
+    assert judged(SPLIT, config=config)[0].refused == {}
+
+
+def test_a_refused_object_is_compared_with_nothing_and_its_log_is_not_watched() -> None:
+    _, again = judged(SPLIT, [seen("t/status=paid/x+0+31", 31, 40), seen("t/status=open/x+0+31", 31, 31)])
+    assert list(again.refused) == ["t/status=paid/x+0+31"]
+    assert again.watch.marks[0].offset == 31
+
+
+def test_times_and_partitions_in_folders_are_no_fields() -> None:
+    folders = "topics/x/partition=3/year=2026/month=11/event_date=2026-11-02/dt=20261102/h=7/region=eu/day=monday"
+    assert fields_of(folders) == (("region", "eu"), ("day", "monday"))
+
+
+BY_LOG = seen("log", kind=POSTGRES, highest="0000.1.2")
+BY_TIME = seen("dump.csv", kind=ARRIVAL, partition=None, highest="0000.t2")
+BY_NAME = seen("2026-11-02.csv", kind=NAMED, partition=None, highest="0000.w2")
+OF_BEFORE = seen("old.csv", kind=OFFSET_ONLY, partition=None, highest="0000.2")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "parked"),
+    [
+        (BY_LOG, BY_TIME, True),
+        (BY_TIME, BY_LOG, True),
+        (BY_NAME, BY_TIME, True),
+        (BY_LOG, BY_NAME, True),
+        (BY_TIME, BY_NAME, False),
+        (BY_TIME, BY_TIME, False),
+        (BY_TIME, OF_BEFORE, False),
+    ],
+)
+@pytest.mark.parametrize("apart", [False, True])
+def test_positions_that_do_not_compare_wait_for_a_higher_generation(
+    first: SeenObject, second: SeenObject, parked: bool, apart: bool
+) -> None:
+    results = judged([first], [second]) if apart else judged([first, second])
+    assert set(results[-1].parked) == ({second.object} if parked else set())
+    assert not parked or "generation" in results[-1].parked[second.object]
+
+
+def test_a_table_merged_before_orders_were_watched_is_known_by_its_marks() -> None:
+    before = judged([BY_LOG])[0].watch
+    found = watched(KafkaWatch(before.marks), [BY_TIME], CONFIG)
+    assert list(found.parked) == ["dump.csv"]
+
+
+def test_a_higher_generation_begins_anew() -> None:
+    before = judged([BY_LOG])[0].watch
+    config = TableConfig("db.t", "db", "t", "x", ("id",), generation=1)
+    after = watched(before, [BY_TIME], config)
+    assert after.parked == {} and after.watch.order == OrderMark(1, ARRIVAL)
+    assert watched(after.watch, [BY_LOG], CONFIG).watch == after.watch  # a retried object of the generation before
