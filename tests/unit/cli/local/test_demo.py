@@ -56,7 +56,7 @@ def test_the_cost_of_a_run_is_at_least_a_minute_of_its_smallest_size():
     assert summary.startswith(
         "Cost: 1 batch, 2 tables, 1,200 changes, 1 run of 30 s so far. EMR Serverless would bill 0.067 vCPU hours, "
     )
-    whole = spark_usd("x86_64", vcpu_hours=4 * 2, memory_gb_hours=14 * 2)
+    whole = spark_usd("x86_64", vcpu_hours=4 * 2, memory_gb_hours=16 * 2)
     assert f"bill 8.000 vCPU hours, {whole:.4f} US dollars at list prices of us-east-1" in cost_line(
         batches, [3600, 3600]
     )
