@@ -46,6 +46,9 @@ _DMS = re.compile(r"LOAD[0-9A-F]{8}|[0-9]{8}-[0-9]{6,12}")
 _FULL_LOAD = re.compile(r"(?:.*/)?LOAD[0-9A-F]{8}(?:\.[^/]*)?")
 _DMS_DATE = re.compile(r"[0-9_-]+")
 _TOPICS_FOLDER = "topics"
+# Folders in which writers work, or keep their logs, wherever they lie.
+_WORK_FOLDERS = frozenset({"_temporary", "_delta_log", "_spark_metadata", "_tmp", ".tmp", ".hoodie", "+tmp"})
+_STAGING = (".spark-staging", ".hive-staging")
 _TOMBSTONE_FOLDER = "tombstone"
 
 
@@ -99,8 +102,10 @@ def classify(key: str, size: int | None, match: KeyMatch | None = None) -> Route
     for side in ("keys", "headers"):
         if file_format and stem.endswith("." + side):
             return Route(IGNORED, rule=f"{side}_file")
-    if name is None and file.startswith(("_", ".")):
+    if name is None and file.startswith(("_", ".")) or file.endswith("._COPYING_"):
         return Route(IGNORED, rule="hidden_file")
+    if _in_hidden_folder(folders.split("/"), topic, match, by_sink=name is not None):
+        return Route(IGNORED, rule="hidden_folder")
     if match is not None:
         return _matched(match, None if extension == ".gz" else file_format)
     if file_format is None or extension == ".gz" and not (name and name.by_lenses):
@@ -114,6 +119,27 @@ def classify(key: str, size: int | None, match: KeyMatch | None = None) -> Route
     if name is None:
         return Route(CHANGE_FILE, topic, _folder_partition(folders), None, file_format)
     return Route(CHANGE_FILE, topic, name.partition, name.offset, file_format, LAST if name.by_lenses else FIRST)
+
+
+def _in_hidden_folder(folders: list[str], topic: str | None, match: KeyMatch | None, *, by_sink: bool) -> bool:
+    """Whether an object lies in a folder that readers of folders pass over, where writers keep unfinished files.
+
+    Spark, Hive and Hudi pass over names that begin with a dot, and over those with an underscore that aren't
+    `column=value`. Folders that a rule spells out are the user's own, as are a topic's folder and those above it. A key
+    that no rule and no topic claims is left to wait for a rule, but for work folders.
+    """
+    own = match.name.spelled_out if match is not None else {topic} if by_sink else set()
+    if any(folder in _WORK_FOLDERS or folder.startswith(_STAGING) for folder in folders if folder not in own):
+        return True
+    if match is None:
+        if topic is None:
+            return False
+        folders = folders[folders.index(topic) + 1 :] if topic in folders else []
+    return any(_is_hidden(folder) for folder in folders if folder not in own)
+
+
+def _is_hidden(folder: str) -> bool:
+    return folder.startswith(".") or folder.startswith("_") and "=" not in folder
 
 
 def _matched(match: KeyMatch, file_format: str | None) -> Route:

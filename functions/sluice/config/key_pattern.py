@@ -32,6 +32,7 @@ class KeyName:
     """What a pattern reads from a key. `offset` is the object's first Kafka offset, or with `is_last` its last.
 
     `order` sorts as the objects of a table do that have no offset: by the numbers of a date, or by a number.
+    `spelled_out` are the folders with a mark in front (`_raw`, `.raw`, `+raw`) that the pattern itself names.
     """
 
     topic: str | None = None
@@ -39,6 +40,7 @@ class KeyName:
     offset: int | None = None
     is_last: bool = False
     order: str | None = None
+    spelled_out: frozenset[str] = frozenset()
 
 
 def named_by(pattern: str, key: str) -> KeyName | None:
@@ -68,6 +70,7 @@ def named_by(pattern: str, key: str) -> KeyName | None:
         numbers.get(OFFSET) if last is None else last,
         last is not None,
         order,
+        _spelled_out(pattern),
     )
 
 
@@ -83,6 +86,22 @@ def _sortable(text: str) -> str | None:
 def groups_of(pattern: str) -> frozenset[str]:
     """The names of a pattern's groups."""
     return frozenset(_compiled(pattern).groupindex)
+
+
+@lru_cache(maxsize=1024)
+def _spelled_out(pattern: str) -> frozenset[str]:
+    """The folders with a mark in front that a pattern spells out from one / to the next: they match nothing else."""
+    folders = (
+        _ESCAPED.sub(lambda mark: mark[1] or mark[2], folder)
+        for folder in pattern.split("/")[:-1]
+        if not _MARKS.search(_ESCAPED.sub("", folder))
+    )
+    return frozenset(folder for folder in folders if folder.startswith(("_", ".", "+")))
+
+
+# A character behind a backslash or alone in brackets stands for itself, but letters and digits name classes.
+_ESCAPED = re.compile(r"\\([^0-9A-Za-z/])|\[([^]^\\/])\]")
+_MARKS = re.compile(r"[\\[\](){}*?|]")
 
 
 @lru_cache(maxsize=1024)

@@ -9,8 +9,8 @@ https://dlthub.com/docs/dlt-ecosystem/destinations/filesystem#files-layout
 import pytest
 
 from sluice.admission.routing import classify
-from sluice.config.document import Configuration
-from sluice.config.key_pattern import KEY_PATTERN
+from sluice.config.document import Configuration, KeyMatch
+from sluice.config.key_pattern import KEY_PATTERN, KeyName, named_by
 from sluice.config.rules.table_rule import TableRule
 
 PART = "part-00000-4d6e6a4c-2f0e-4d5b-9a3c-0f1f6d1f8a11"
@@ -72,6 +72,42 @@ def test_the_patterns_of_the_samples_are_accepted(name):
 def test_a_marker_that_a_pattern_matches_stays_ignored(key, rule):
     found = classify(key, 0, IN_FORCE.match_key(key))
     assert (found.kind, found.rule) == ("ignored", rule)
+
+
+SPARK = KeyMatch(KeyName("exports.t"), None)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "exports/t/_temporary/0/_temporary/attempt_1/dt=1/part-00000.snappy.parquet",
+        "exports/t/.spark-staging-0f0f/dt=1/part-00000.snappy.parquet",
+        "exports/t/.hive-staging_hive_1/part-00000.parquet",
+        "exports/t/_delta_log/part-of-nothing.json",
+        "exports/t/_any/part-00000.json",
+        "exports/t/.any/part-00000.json",
+    ],
+)
+def test_a_pattern_of_any_folders_takes_no_hidden_one(key):
+    assert classify(key, 1, SPARK).rule == "hidden_folder"
+
+
+@pytest.mark.parametrize(
+    "pattern, key, kind",
+    [
+        (r"lake/_raw/(?P<topic>[^/]+)/.*", "lake/_raw/t/x.json", "change_file"),
+        (r"lake/_raw/(?P<topic>[^/]+)/.*", "lake/_raw/t/_new/x.json", "ignored"),
+        (r"lake/\.raw/.*", "lake/.raw/x.json", "change_file"),
+        (r"lake/[.]raw/.*", "lake/.raw/x.json", "change_file"),
+        (r"_delta_log/.*", "_delta_log/x.json", "change_file"),
+        (r"lake/(_raw|b)/.*", "lake/_raw/x.json", "ignored"),
+        (r"lake/_raw?/.*", "lake/_raw/x.json", "ignored"),
+        (r"lake/.*", "lake/_raw/x.json", "ignored"),
+    ],
+)
+def test_a_hidden_folder_that_a_pattern_spells_out_is_read(pattern, key, kind):
+    name = named_by(KEY_PATTERN.parse(pattern), key)
+    assert classify(key, 1, KeyMatch(name, None)).kind == kind
 
 
 @pytest.mark.parametrize("key", ["drop/prices/november", "drop/prices/november.gz", "drop/prices/november.xlsx"])

@@ -193,6 +193,14 @@ def test_what_a_sink_writes_beside_json_and_parquet_is_ignored_too():
         ("topics/t/_SUCCESS", "hidden_file"),
         ("topics/t/.t.avro.crc", "hidden_file"),
         ("topics/t/._copy.avro", "hidden_file"),
+        ("topics/t/x.avro._COPYING_", "hidden_file"),
+        ("topics/t/_temporary/0/t+0+0000000000.avro", "hidden_folder"),
+        ("topics/t/dt=1/_work/x.json", "hidden_folder"),
+        ("topics/t/.part/x.parquet", "hidden_folder"),
+        ("topics/+tmp/t/partition=0/t+0+0000000000.avro", "hidden_folder"),
+        ("exports/t/_delta_log/00000000000000000000.json", "hidden_folder"),
+        ("exports/t/_spark_metadata/0", "hidden_folder"),
+        ("_temporary/0/public/user/LOAD00000001.csv", "hidden_folder"),
         ("topics/t/", "folder_marker"),
         ("topics/t_$folder$", "folder_marker"),
     ],
@@ -200,6 +208,21 @@ def test_what_a_sink_writes_beside_json_and_parquet_is_ignored_too():
 def test_what_is_written_beside_the_changes_is_ignored_by_name(key, rule):
     route = classify(key, 0)
     assert (route.kind, route.rule) == ("ignored", rule)
+
+
+@pytest.mark.parametrize(
+    "key, topic",
+    [
+        ("_landing/topics/t/partition=0/t+0+0000000000.avro", "t"),
+        (".landing/topics/t/x.json", "t"),
+        ("topics/_schemas/partition=0/_schemas+0+0000000000.avro", "_schemas"),
+        ("topics/t/_part=1/x.json", "t"),
+        ("_dms/public/user/LOAD00000001.csv", None),
+    ],
+)
+def test_folders_of_a_topic_and_above_it_are_the_users_own(key, topic):
+    route = classify(key, 1)
+    assert route.topic == topic and route.kind == ("change_file" if topic else "unroutable")
 
 
 @pytest.mark.parametrize(
