@@ -5,7 +5,6 @@ Arrow splits blocks of the text into columns of text, and each is converted by i
 
 from __future__ import annotations
 
-import base64
 import csv
 import io
 import json
@@ -24,12 +23,12 @@ from sluice.errors import ExpansionLimit
 from sluice.schema import columns as kinds
 from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice.schema.avro_types import NamedTypes
-from sluice.schema.capture_order import moment_nanos
+from sluice.schema.capture_order import moment_count, moment_nanos
 from sluice.schema.columns import Column
 from sluice.schema.temporal import NANOS, days_of, timestamp_text
 from sluice_formats.csv_text import CsvColumns, csv_columns, has_open_quote, unescaped, without_mark
 from sluice_formats.errors import NotCsv, RaggedCsv, SchemaNotInferred, UndecodableValue
-from sluice_formats.json_records import decimal_reader
+from sluice_formats.json_records import bytes_reader, decimal_reader
 from sluice_formats.json_schema import METADATA
 from sluice_formats.json_text import most_text, unpacked
 from sluice_formats.records import BrokenRecord, Chunk, Record, Records, most_rows
@@ -53,6 +52,8 @@ def csv_records(body: bytes, schema: str | None, form: CsvForm, limits: Limits) 
     if not text.endswith((b"\n", b"\r")):
         text += b"\n"  # without it Arrow takes an empty last value for quoted
     columns = csv_columns(text, form, limits)
+    if len(columns.names) == 1 and columns.in_first_row:
+        text = text.lstrip(b"\r\n")
     return Records(
         lambda: sum(batch.num_rows for batch in _batches(text, columns, form, limits)),
         _chunks(text, columns, form, limits, schema),
@@ -105,6 +106,7 @@ def _batches(text: bytes, columns: CsvColumns, form: CsvForm, limits: Limits) ->
             parse_options=arrow_csv.ParseOptions(
                 delimiter=form.delimiter,
                 newlines_in_values=True,
+                ignore_empty_lines=len(names) > 1,  # of one column, an empty line is a row with no value
                 invalid_row_handler=refuse,
             ),
             convert_options=arrow_csv.ConvertOptions(
@@ -222,7 +224,7 @@ def _reader(avro: Mapping[str, Any], column: Column | None) -> _Reader | None:
     if kind == kinds.DATE:
         return days_of
     if kind in kinds.TIMESTAMP_KINDS:
-        return lambda text: int(text) if _WHOLE.fullmatch(text) else moment_nanos(text) // NANOS[kind]
+        return lambda text: moment_count(text, kind)
     if kind in kinds.TIME_KINDS:
         return lambda text: int(text) if _WHOLE.fullmatch(text) else _clock_nanos(text) // NANOS[kind]
     if kind == kinds.ZONED_TIMESTAMP:
@@ -231,6 +233,8 @@ def _reader(avro: Mapping[str, Any], column: Column | None) -> _Reader | None:
         decimal = decimal_reader(avro)
         # base64 of a declared `base64 decimal` goes through as it is.
         return lambda text: decimal(text if _NUMBER.fullmatch(text) or BASE64 in avro else _no(text))
+    if avro["type"] == "bytes":
+        return bytes_reader(avro)
     return _PLAIN.get(avro["type"])
 
 
@@ -246,7 +250,8 @@ def _no(text: str) -> Any:
 
 
 def _whole(text: str) -> int:
-    return int(text) if _WHOLE.fullmatch(text) else _no(text)
+    whole, point, zeros = text.partition(".")  # pandas writes 1.0 in a column that also has nulls
+    return int(whole) if _WHOLE.fullmatch(whole) and not zeros.strip("0") and (zeros or not point) else _no(text)
 
 
 def _float(text: str) -> float:
@@ -258,11 +263,6 @@ def _boolean(text: str) -> bool:
     if said not in _TRUE and said not in _FALSE:
         raise ValueError("neither true nor false")
     return said in _TRUE
-
-
-def _octets(text: str) -> bytes:
-    octets: bytes = base64.b64decode(text, validate=True)
-    return octets
 
 
 def _clock_nanos(text: str) -> int:
@@ -286,5 +286,4 @@ _PLAIN: dict[str, _Reader] = {
     "float": _float,
     "double": _float,
     "boolean": _boolean,
-    "bytes": _octets,
 }

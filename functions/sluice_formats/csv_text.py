@@ -106,6 +106,12 @@ def csv_columns(text: bytes, form: CsvForm, limits: Limits) -> CsvColumns:
     return CsvColumns(tuple(first), True)
 
 
+_OF_AIVEN = (
+    "If Aiven's S3 sink wrote it, its one column is the whole record in base64: let it write "
+    "format.output.type=jsonl, avro or parquet with format.output.envelope=false"
+)
+
+
 def csv_schema(body: bytes, config: TableConfig) -> dict[str, Any]:
     """The schema of an object in Avro form: text, but for the columns that the rule's `types` names.
 
@@ -121,7 +127,9 @@ def csv_schema(body: bytes, config: TableConfig) -> dict[str, Any]:
         raise CsvWithoutHeader(
             f"The first row does not name {', '.join(absent)} of the record key",
             names=[name[:100] for name in columns.names[:20]],
-            next_step="If the first row names the columns, correct `record_key` in tables.yaml, `sluice config push`,"
+            next_step=_OF_AIVEN
+            if columns.names == ("value",)
+            else "If the first row names the columns, correct `record_key` in tables.yaml, `sluice config push`,"
             f" then `sluice quarantine retry --code {CsvWithoutHeader.code}`. If not: {CsvWithoutHeader.next_step}",
         )
     return {"type": "record", "name": "sluice.csv.Row", "fields": _fields(columns.names, config.json_types)}

@@ -51,7 +51,11 @@ _BEGINNINGS_OF_CSV_TOO = (  # as a name or a value of its first row
     (rb'(\xef\xbb\xbf)?\s*\{\s*["}]', OtherFormat("JSON", _renamed("json"))),
     (
         rb"(\xef\xbb\xbf)?\s*\[",
-        OtherFormat("a JSON array", "Let the connector write newline-delimited JSON, each record an object"),
+        OtherFormat(
+            "a JSON array",
+            "Let the connector write newline-delimited JSON, each record an object (Aiven's S3 sink: "
+            "format.output.type=jsonl, format.output.envelope=false)",
+        ),
     ),
 )
 

@@ -95,8 +95,30 @@ def lines(text: bytes) -> Iterator[bytes]:
     while begin < len(text):
         end = text.find(b"\n", begin)
         end = len(text) if end < 0 else end
-        yield text[begin:end].rstrip(b" \t\r")
+        yield from _values(text[begin:end].rstrip(b" \t\r"))
         begin = _blank_until(text, end)
+
+
+# Amazon Data Firehose puts records one after the other without a line break.
+_JOINED = re.compile(rb"\}[ \t\r]*\{")
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[{}]', re.DOTALL)
+
+
+def _values(line: bytes) -> Iterator[bytes]:
+    """The objects of a line, one after the other. What ends too early or goes on after the last one is one more."""
+    if _JOINED.search(line) is None:
+        yield line
+        return
+    begin = depth = 0
+    for token in _TOKEN.finditer(line):
+        if token[0] in (b"{", b"}"):
+            depth += 1 if token[0] == b"{" else -1
+            if depth <= 0 and (_JOINED.match(line, token.start()) or depth < 0):
+                yield line[begin : token.end()].strip(b" \t\r")
+                begin, depth = token.end(), 0
+    rest = line[begin:].strip(b" \t\r")
+    if rest:
+        yield rest
 
 
 def _blank_until(text: bytes, begin: int) -> int:

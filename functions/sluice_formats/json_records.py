@@ -15,13 +15,13 @@ from itertools import groupby, islice
 from typing import Any, Callable
 
 from sluice.config import placeholders as unavailable
-from sluice.config.json_types import BASE64, JSON_TEXT, declared_type
+from sluice.config.json_types import BASE64, HEX, JSON_TEXT, declared_type
 from sluice.config.limits import Limits
 from sluice.errors import EmptyObject, SluiceError
 from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice.schema.avro_types import NamedTypes
-from sluice.schema.capture_order import moment_nanos
-from sluice.schema.columns import TIMESTAMP_NANOS, ZONED_TIMESTAMP
+from sluice.schema.capture_order import moment_count, moment_nanos
+from sluice.schema.columns import TIMESTAMP_MICROS, TIMESTAMP_MILLIS, TIMESTAMP_NANOS, ZONED_TIMESTAMP
 from sluice.schema.connect import avro_form
 from sluice.schema.temporal import days_of, timestamp_text
 from sluice_formats import json_lines
@@ -126,6 +126,11 @@ def _understood(text: str) -> tuple[WriterSchema, RecordForm]:
 
 _Convert = Callable[[Any], Any]
 _DATES = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
+_MOMENTS = {
+    "io.debezium.time.Timestamp": TIMESTAMP_MILLIS,
+    "io.debezium.time.MicroTimestamp": TIMESTAMP_MICROS,
+    "io.debezium.time.NanoTimestamp": TIMESTAMP_NANOS,
+}
 _ZONED = "io.debezium.time.ZonedTimestamp"
 _WRITTEN = re.compile(r"[+-]?\d{4,9}-\d\d-\d\dT.*(?:Z|[+-]\d\d:\d\d)|-?infinity", re.S)  # as Debezium writes it
 MAX_EXPONENT = 400  # of a number that becomes a decimal: more can't fit, and 10 ** 10**9 takes forever
@@ -166,10 +171,15 @@ class RecordForm:
         avro, _ = self._types.non_null(written, name)
         base = avro["type"]
         if base == "bytes":
-            return decimal_reader(avro) if avro.get("logicalType") == "decimal" else _octets
+            if avro.get("logicalType") == "decimal":
+                return decimal_reader(avro)
+            return bytes_reader(avro) if self._untyped else _octets
         if base in ("float", "double"):
             return _float
         if base in ("int", "long"):
+            if self._untyped and avro.get("connect.name") in _MOMENTS:
+                kind = _MOMENTS[avro["connect.name"]]
+                return lambda value: moment_count(_fourteen_digits(value) or str(_integer(value)), kind)
             return _days if avro.get("connect.name") in _DATES else _integer
         if base == "boolean":
             return _boolean
@@ -223,6 +233,33 @@ def _octets(value: Any) -> bytes:
     return data
 
 
+_HEX = re.compile(r"(?:0[xX]|\\x)?((?:[0-9A-Fa-f]{2})*)")
+_BARE_HEX = re.compile(r"(?:0[xX])?(?:[0-9a-f]{4,}|[0-9A-F]{4,})")
+
+
+def bytes_reader(avro: Mapping[str, Any]) -> Callable[[Any], bytes]:
+    """Return what gives the bytes of text in a column that `types` declares: of base64, or hexadecimal digits.
+
+    Raises ValueError for text that reads as both, where the type doesn't say which it is.
+    """
+    if avro.get(HEX):
+        return _from_hex
+
+    def convert(value: Any) -> bytes:
+        if not avro.get(BASE64) and type(value) is str and _BARE_HEX.fullmatch(value):
+            raise ValueError("hexadecimal digits or base64? Declare the column as `hex bytes` or `base64 bytes`")
+        return _octets(value)
+
+    return convert
+
+
+def _from_hex(value: Any) -> bytes:
+    found = _HEX.fullmatch(_string(value))
+    if found is None:
+        raise ValueError("not hexadecimal digits")
+    return bytes.fromhex(found[1])
+
+
 def decimal_reader(avro: Mapping[str, Any]) -> Callable[[Any], bytes]:
     """Return what gives a decimal's unscaled bytes from base64, Connect's default, or from a number.
 
@@ -266,6 +303,10 @@ def _integer(value: Any) -> int:
     if type(value) is not int:
         raise TypeError("not a whole number")
     return value
+
+
+def _fourteen_digits(value: Any) -> str | None:
+    return value if type(value) is str and len(value) == 14 and value.isdecimal() else None
 
 
 def unfit_values(kind: str, values: Iterable[Any]) -> list[Any]:

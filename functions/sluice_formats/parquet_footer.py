@@ -352,6 +352,7 @@ _LOGICAL: dict[int, Any] = {
     4: "string",
     6: {"type": "int", "logicalType": "date"},
     12: {"type": "string", "connect.name": JSON_TEXT},
+    11: "null",  # of a column without any value, as Arrow writes it
     14: {"type": "string", "connect.name": UUID},
     15: "float",
 }

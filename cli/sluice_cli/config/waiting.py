@@ -24,6 +24,7 @@ from sluice.onboarding.fit import (
 )
 from sluice.onboarding.samples import TopicSample
 from sluice.onboarding.topics import TopicsWaiting, topics_without_objects
+from sluice.schema.avro import left_out_note
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory
 from sluice_cli.config.plan import Fit, TableMisfit, known_topics
@@ -71,7 +72,9 @@ def fit_of_waiting(objects: Objects, ledger: Ledger, configuration: Configuratio
             sample = sample_topic(objects, table.topic, listed, reach, table.csv)
         except Exception as error:  # a look stops no push: whoever pushes may not be allowed to read bronze
             return [Misfit(f"objects that wait can't be looked at: {visible(str(error))}")], None
-        return (*misfits(sample, table), *_unfit_types(sample, table)), partly_looked_at(sample, found[table].more)
+        left_out = () if sample.writer is None else sample.writer.left_out
+        told = [partly_looked_at(sample, found[table].more), left_out_note(left_out) if left_out else None]
+        return (*misfits(sample, table), *_unfit_types(sample, table)), "; ".join(filter(None, told))
 
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="waiting") as pool:
         looks = list(zip(looked_at, pool.map(one, looked_at), strict=True))

@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 JSON_TEXT = "io.debezium.data.Json"  # Debezium's own name for JSON as text
-BASE64 = "sluice.base64"  # attribute of a decimal whose text is base64 of the unscaled number
+BASE64 = "sluice.base64"  # attribute of a decimal whose text is base64 of the unscaled number, and of such bytes
+HEX = "sluice.hex"  # attribute of bytes whose text is hexadecimal digits
 
 _DECIMAL = re.compile(r"(base64 )?decimal\(([1-9][0-9]?),([0-9]{1,2})\)")
 _TYPES: dict[str, Any] = {
@@ -17,6 +18,8 @@ _TYPES: dict[str, Any] = {
     "double": "double",
     "string": "string",
     "bytes": "bytes",
+    "base64 bytes": {"type": "bytes", BASE64: True},
+    "hex bytes": {"type": "bytes", HEX: True},
     "json": {"type": "string", "connect.name": JSON_TEXT},
     "date": {"type": "int", "connect.name": "io.debezium.time.Date"},
     "time_millis": {"type": "int", "connect.name": "io.debezium.time.Time"},

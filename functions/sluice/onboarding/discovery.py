@@ -31,7 +31,7 @@ from sluice.onboarding.samples import (
     distinct_rows,
     with_operations,
 )
-from sluice.schema.avro import PLAIN, WriterSchema
+from sluice.schema.avro import PLAIN, WriterSchema, left_out_note
 from sluice.schema.columns import ARRAY, BYTES, DATE, INT, ISO_DATE, JSON, LONG, STRING, Column
 
 SMALL_BYTES = 1024**3  # of parked objects; a smaller table is best read and written as one folder
@@ -284,6 +284,8 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
             f"{', '.join(unmarked[:_COLUMNS_SHOWN])}: of such arrays and vectors Debezium sends null where an update "
             "left a large value alone; `null_is_unchanged` names those whose nulls mean that"
         )
+    if writer.left_out:
+        notes.append(left_out_note(writer.left_out))
     absent = [name for name in sample.key_fields or () if writer.row.column(name) is None]
     if absent:
         notes.append(f"the Kafka key has the field {absent[0]}, which is not a column of the rows")

@@ -8,11 +8,21 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from sluice.changes.hidden_columns import colliding
-from sluice.changes.position import OFFSET_ONLY, PositionFields, detect
-from sluice.errors import UnusableSchema
+from sluice.changes.position import (
+    MONGODB,
+    MYSQL,
+    OFFSET_ONLY,
+    ORACLE,
+    POSTGRES,
+    SQLSERVER,
+    PositionFields,
+    detect,
+)
+from sluice.errors import UnsupportedType, UnusableSchema
 from sluice.names import stored_name
 from sluice.schema.avro_types import Columns, NamedTypes
 from sluice.schema.columns import Column, RowSchema
@@ -25,29 +35,36 @@ MAX_COLUMNS = 4_096
 
 DEFAULT_PREFIX = "__"
 # Fields that ExtractNewRecordState can add beside a row (`add.fields`): their names after the prefix, alone or with
-# the struct they come from (`source.ts_ms` becomes `__source_ts_ms`).
+# the struct they come from (`source.ts_ms` becomes `__source_ts_ms`). Those of each connector's `source` alone:
 # https://debezium.io/documentation/reference/3.5/transformations/event-flattening.html
-_SOURCE_NAMES = (
-    "version connector name ts_ms ts_us ts_ns snapshot db sequence schema table collection txId lsn xmin origin "
-    "origin_lsn server_id gtid file pos row thread query change_lsn commit_lsn event_serial_no scn commit_scn "
-    "lcr_position rs_id ssn redo_thread user_name redo_sql row_id start_scn start_ts_ms commit_ts_ms txSeq rs ord lsid "
-    "txnNumber stxnid wallTime"
-).split()
+_OF_CONNECTOR: dict[str, frozenset[str]] = {
+    POSTGRES: frozenset("txId lsn xmin origin origin_lsn".split()),
+    MYSQL: frozenset("server_id gtid file pos row thread query".split()),
+    SQLSERVER: frozenset("change_lsn commit_lsn event_serial_no".split()),
+    ORACLE: frozenset(
+        "txId scn commit_scn lcr_position rs_id ssn redo_thread user_name redo_sql row_id start_scn start_ts_ms "
+        "commit_ts_ms txSeq".split()
+    ),
+    MONGODB: frozenset("rs collection ord lsid txnNumber stxnid wallTime".split()),
+}
+_CLOCKS = ("ts_ms", "ts_us", "ts_ns")
+_EVERY_SOURCE = frozenset((*_CLOCKS, *"snapshot db sequence schema table".split()))
+_SELF_NAMED = ("version", "name")  # of the connector, beside its kind (`connector`): common names of columns
+_SOURCE_NAMES = _EVERY_SOURCE.union(("connector", *_SELF_NAMED), *_OF_CONNECTOR.values())
 _OF_TRANSACTION = ("total_order", "data_collection_order")
 _META_NAMES = frozenset(
-    _SOURCE_NAMES
-    + [f"source_{name}" for name in _SOURCE_NAMES]
-    + ["op", "deleted", "id", *_OF_TRANSACTION]
-    + ["transaction_id", "transaction_total_order", "transaction_data_collection_order"]
+    (
+        *(f"source_{name}" for name in _SOURCE_NAMES),
+        *("op", "deleted", *_OF_TRANSACTION),
+        *("transaction_id", "transaction_total_order", "transaction_data_collection_order"),
+    )
 )
+# Names that a column of the source's own may have too: of such fields it is said that they are left out.
+_ORDINARY = frozenset(("connector", "id", *_SELF_NAMED, *_EVERY_SOURCE, *chain(*_OF_CONNECTOR.values()))) - {*_CLOCKS}
+_TEXTS = frozenset("version connector name db schema table collection gtid file query user_name redo_sql rs".split())
 # Fields that mark a prefix as metadata: of the default prefix each alone, of any other beside an `op`.
 _ALONE = ("lsn", "source_lsn", "commit_lsn", "source_ts_ms", "source_ts_us", "source_ts_ns")
 _DELETED = "__deleted"  # whatever the prefix is
-_WITH_OP = tuple(
-    struct + name
-    for name in ("lsn", "commit_lsn", "file", "scn", "ord", "ts_ms", "ts_us", "ts_ns")
-    for struct in ("", "source_")
-)
 
 
 @dataclass(frozen=True)
@@ -73,7 +90,8 @@ class WriterSchema:
     """A writer schema as Sluice reads it. `untyped` objects say no types (CSV, JSON without a schema).
 
     `defaults` are the values that it declares for columns, by the writer's names, in the form of Avro's JSON; None for
-    a schema that was made of an object's values or types.
+    a schema that was made of an object's values or types. `left_out` are fields of the connector's metadata that are
+    neither columns nor read, though a source's own column may be named so.
     """
 
     shape: str
@@ -82,6 +100,7 @@ class WriterSchema:
     fingerprint: str
     untyped: bool = False
     defaults: Mapping[str, Any] | None = dataclasses.field(default=None, compare=False)
+    left_out: tuple[str, ...] = ()
 
     @property
     def of_changes(self) -> bool:
@@ -93,6 +112,11 @@ class WriterSchema:
         """Whether its times are the source's. `__ts_ms` is the connector's clock, later for a repeated change."""
         name = self.meta.source_ts_ms
         return name is not None and (self.shape == ENVELOPE or name.endswith("source_ts_ms"))
+
+
+def left_out_note(names: Sequence[str]) -> str:
+    """Says which fields are left out of a table; `names` are those of `WriterSchema.left_out`."""
+    return f"left out of the table as the connector's metadata: {', '.join(names)}"
 
 
 def fingerprint(schema: Any) -> str:
@@ -113,16 +137,25 @@ def read_writer_schema(schema: Mapping[str, Any]) -> WriterSchema:
         raise UnusableSchema(f"The schema is {record['type']!r}, not a record", source_type=str(record["type"]))
     fields = _fields(record)
     shape = _shape(types, record)
+    meta_names: frozenset[str] = frozenset()
+    prefix: str | None = None
     if shape == ENVELOPE:
         row, meta = _envelope(types, fields)
     else:
         prefix = _prefix(list(fields)) if shape == FLATTENED else None
-        meta_names = metadata_names(list(fields)) if shape == FLATTENED else frozenset()
+        added = metadata_names(list(fields)) if shape == FLATTENED else ()
+        meta_names = frozenset(
+            name for name in added if name.removeprefix(prefix or "") not in _TEXTS or _is_text(types, fields[name])
+        )
         row = _row(types, [field for name, field in fields.items() if name not in meta_names])
         meta = _flattened_meta(meta_names, prefix)
+    ordinary = {name for name in meta_names if name.removeprefix(prefix or "") in _ORDINARY}
+    unused = ordinary - {meta.op, meta.deleted, meta.source_ts_ms, *meta.position.names}
     name = str(record.get("name"))
     defaults = None if name.startswith(_MADE) else _defaults(types, fields, shape)
-    return WriterSchema(shape, row, meta, fingerprint(schema), name.startswith(_INFERRED), defaults)
+    return WriterSchema(
+        shape, row, meta, fingerprint(schema), name.startswith(_INFERRED), defaults, tuple(sorted(unused))
+    )
 
 
 def _defaults(types: NamedTypes, fields: Mapping[str, Mapping[str, Any]], shape: str) -> dict[str, Any]:
@@ -151,19 +184,34 @@ def _shape(types: NamedTypes, record: Mapping[str, Any]) -> str:
 
 
 def metadata_names(names: Sequence[str]) -> frozenset[str]:
-    """The fields that the connector added beside a flattened record's row; none for a plain record."""
+    """The fields that the connector added beside a flattened record's row; none for a plain record.
+
+    A field is one by its company: by the position that tells the connector, or by two names that only it has.
+    """
     prefix = _prefix(names)
-    found = frozenset(name for name in names if prefix is not None and _is_meta(name, prefix))
-    if prefix in (None, DEFAULT_PREFIX) or any(prefix + name in found for name in _OF_TRANSACTION):
-        return found
-    return found - {prefix + "id"}  # MongoDB's `_id` under the prefix `_`; a transaction's id comes with its order
+    if prefix is None:
+        return frozenset()
+    present = {name[len(prefix) :] for name in names if name.startswith(prefix)}
+    kind = detect(names, _under(prefix)).kind
+    added = {*_META_NAMES, *_EVERY_SOURCE, "connector"}
+    for connector, own in _OF_CONNECTOR.items():
+        if kind == connector or kind == OFFSET_ONLY and len(own & present) > 1:
+            added |= own
+    if not present.isdisjoint(("connector", "source_connector")):
+        added.update(_SELF_NAMED)
+    if not present.isdisjoint(_OF_TRANSACTION):
+        added.add("id")  # the transaction's
+    return frozenset(
+        name for name in names if name == _DELETED or name.startswith(prefix) and name[len(prefix) :] in added
+    )
 
 
 def _prefix(names: Sequence[Any]) -> str | None:
     """The prefix of the metadata fields, None when there are none.
 
-    A prefix other than the default needs `op` and a log position or time. An empty prefix (`add.fields.prefix`) isn't
-    recognized: columns `id`, `name` or `table` would become metadata.
+    A prefix other than the default needs `op` and a whole log position, a field of the source by its struct, or
+    Debezium's mark of deletions beside a time. An empty prefix (`add.fields.prefix`) isn't recognized: columns `id`,
+    `name` or `table` would become metadata.
     """
     present = {name for name in names if isinstance(name, str)}
     if (
@@ -172,7 +220,12 @@ def _prefix(names: Sequence[Any]) -> str | None:
     ):
         return DEFAULT_PREFIX
     for prefix in sorted(name[:-2] for name in present if name.endswith("op") and len(name) > len("op")):
-        if any(prefix + name in present for name in _WITH_OP):
+        if (
+            detect(present, _under(prefix)).kind != OFFSET_ONLY
+            or any(f"{prefix}source_{name}" in present for name in _SOURCE_NAMES)
+            or _DELETED in present
+            and any(prefix + name in present for name in _CLOCKS)
+        ):
             return prefix
     return DEFAULT_PREFIX if _DELETED in present else None
 
@@ -182,8 +235,11 @@ def _under(prefix: str) -> tuple[str, str]:
     return (prefix, prefix + "source_")
 
 
-def _is_meta(name: str, prefix: str) -> bool:
-    return name == _DELETED or name.startswith(prefix) and name[len(prefix) :] in _META_NAMES
+def _is_text(types: NamedTypes, field: Mapping[str, Any]) -> bool:
+    try:
+        return types.non_null(field.get("type"), "")[0]["type"] in ("string", "bytes", "enum")
+    except UnsupportedType:
+        return False
 
 
 def _flattened_meta(names: Any, prefix: str | None) -> MetaFields:
@@ -253,7 +309,14 @@ def _fields(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return found
 
 
+def _is_null(written: Any) -> bool:
+    if isinstance(written, Mapping):
+        return _is_null(written.get("type"))
+    return written == "null" or isinstance(written, list) and bool(written) and all(map(_is_null, written))
+
+
 def _row(types: NamedTypes, fields: Sequence[Mapping[str, Any]]) -> RowSchema:
+    fields = [field for field in fields if not _is_null(field.get("type"))]  # such a column waits for its type
     names = [stored_name(field["name"]) for field in fields]
     taken = colliding(names)
     if taken:

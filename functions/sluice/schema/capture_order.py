@@ -107,6 +107,25 @@ def moment_nanos(text: str) -> int:
     return seconds * 10**9 + int((fraction or "").ljust(9, "0"))
 
 
+_COMPACT = re.compile(r"((?:19|20|21)\d\d)(\d\d)(\d\d)([01]\d|2[0-3])([0-5]\d)([0-5]\d)")  # yyyyMMddHHmmss
+
+
+def moment_count(text: str, kind: str) -> int:
+    """The count of a kind's units of a point in time: in ISO 8601, as a count, or as yyyyMMddHHmmss. Raises ValueError.
+
+    Fourteen digits that read as a date and a time are no count: that would be a moment of 1970, or of the year 2500.
+    """
+    if not _WHOLE.fullmatch(text):
+        return moment_nanos(text) // NANOS[kind]
+    found = _COMPACT.fullmatch(text)
+    if found is None:
+        return int(text)
+    try:
+        return moment_nanos("{}-{}-{}T{}:{}:{}".format(*found.groups())) // NANOS[kind]
+    except ValueError:  # no day of the calendar
+        return int(text)
+
+
 def _count(column: Column, text: str) -> int:
     if column.kind in _PLAIN_TEXTS and _WHOLE.fullmatch(text):
         return int(text)

@@ -78,7 +78,7 @@ def evolve(
     """
     for name in record_key:
         if written.column(name) is None:
-            raise _without_key(name, stored, untyped=untyped)
+            raise _without_key(name, stored, written, untyped=untyped)
     types = {column.name: column.spark_type for column in written.columns}
     if stored is None:
         return Evolution(NEW_TABLE, (), types)
@@ -323,9 +323,17 @@ def _written_with_every_row(config: TableConfig, *, correct: bool, setting: str 
     )
 
 
-def _without_key(name: str, stored: Mapping[str, str] | None, *, untyped: bool) -> Incompatible:
+_AIVEN = frozenset(("key", "value", "offset", "timestamp", "headers"))  # `format.output.fields` of Aiven's S3 sink
+
+
+def _without_key(name: str, stored: Mapping[str, str] | None, row: RowSchema, *, untyped: bool) -> Incompatible:
     """The error for a schema without a column of the key. Untyped objects don't have columns that are always null."""
-    if stored is None:
+    if "value" in row.names and _AIVEN.issuperset(row.names):
+        step = (
+            "Its fields are those that Aiven's S3 sink puts around a record: set format.output.envelope=false and "
+            "format.output.fields=value there (as JSON with format.output.type=jsonl)"
+        )
+    elif stored is None:
         step = _correct("record_key")
     else:
         step = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import SCHEMAS_STAGE, TABLE_STAGE, ObjectError
 from sluice.config.table import TableConfig
-from sluice.schema.avro import PLAIN, WriterSchema
+from sluice.schema.avro import PLAIN, WriterSchema, left_out_note
 from sluice.schema.concealment import unknown_columns
 from sluice_formats.checks.expectations import check_patterns
 from sluice_spark.arrow.covers import are_few
@@ -93,6 +93,7 @@ def prepare(part: PartContext) -> Prepared:
     )
     notes = (
         *_without_position(schemas.in_order),
+        *left_out_notes(schemas.in_order),
         *unknown_columns_notes(schemas.in_order, part.config, columns=planned.target.names, empty=facts.empty),
     )
     source_clock = all(writer.has_source_clock for writer in schemas.in_order if writer.meta.source_ts_ms is not None)
@@ -158,6 +159,12 @@ def _without_position(writers: Sequence[WriterSchema]) -> tuple[str, ...]:
     """Advice for connectors whose changes carry no log position, each once. Plain records have none to carry."""
     shapes = [writer for writer in writers if writer.shape != PLAIN]
     return tuple(sorted({writer.meta.position.advice for writer in shapes if writer.meta.position.advice}))
+
+
+def left_out_notes(writers: Sequence[WriterSchema]) -> tuple[str, ...]:
+    """The note on fields of these schemas that are left out of the table."""
+    names = sorted({name for writer in writers for name in writer.left_out})
+    return (left_out_note(names),) if names else ()
 
 
 def unknown_columns_notes(

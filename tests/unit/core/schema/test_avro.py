@@ -351,8 +351,6 @@ def test_a_type_is_stored_as_what_it_means_nullable_in_either_order(kind, expect
         {"type": "record", "name": "R"},
         {"type": "record", "name": "R", "fields": [5]},
         ["null", "int", "string"],
-        ["null"],
-        "null",
         "no.such.Type",
         {"type": "array", "items": {"type": "map", "values": "null"}},
         5,
@@ -537,3 +535,29 @@ def test_flattened_positions_of_every_source_are_metadata_and_no_columns(added, 
     ]
     schema = read_writer_schema({"type": "record", "name": "Value", "fields": fields})
     assert (schema.row.names, schema.meta.position.kind, schema.meta.position.names) == (("id",), kind, names)
+
+
+# Columns of the source's own that look like metadata: nothing else tells that a connector added them.
+@pytest.mark.parametrize(
+    ("names", "columns", "left_out"),
+    [
+        (("__version", "__name", "__row", "__op", "__lsn", "__source_ts_ms", "__deleted"), 3, ()),
+        (("__version", "__name", "__row"), 3, ()),
+        (("__id", "__op", "__lsn"), 1, ()),
+        (("audit_op", "audit_ts_ms", "audit_name", "audit_db"), 4, ()),
+        (("log_op", "log_file"), 2, ()),
+        (("__query", "__op"), 1, ()),
+        (("__op", "__file", "__pos", "__row", "__query", "__scn"), 1, ("__query",)),
+        (("__op", "__connector", "__name", "__version"), 0, ("__connector", "__name", "__version")),
+        (("__op", "__lsn", "__db", "__table", "__source_name", "__transaction_id"), 0, ("__db", "__table")),
+        (("__op", "__total_order", "__id"), 0, ("__id",)),
+    ],
+)
+def test_metadata_are_told_by_their_company_and_never_by_a_name_alone(names, columns, left_out):
+    schema = read_writer_schema(record(("id", "long"), meta=[{"name": name, "type": "string"} for name in names]))
+    assert (len(schema.row.names) - 1, schema.left_out) == (columns, left_out)
+
+
+def test_a_number_under_the_name_of_a_text_of_the_connector_is_a_column():
+    meta = [{"name": name, "type": "string"} for name in ("__op", "__lsn", "__connector", "__name")]
+    assert read_writer_schema(record(("__version", "int"), meta=meta)).row.names == ("__version",)

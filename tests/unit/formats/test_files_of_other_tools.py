@@ -1,0 +1,140 @@
+"""Objects as other tools write them: Firehose, Aiven's sink, Arrow's columns without a value, texts of CSV and JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from shapes import config, item
+
+from sluice.changes.hidden_columns import ROW
+from sluice.config.csv_form import CsvForm
+from sluice.config.table import TableConfig
+from sluice.errors import Incompatible
+from sluice.schema.avro import read_writer_schema
+from sluice.schema.capture_order import moment_count
+from sluice.schema.columns import TIMESTAMP_MICROS
+from sluice.schema.evolution import evolve
+from sluice_formats import json_lines
+from sluice_formats.csv_text import csv_schema
+from sluice_formats.decode import Decoded, decode, schemas_of
+from sluice_formats.errors import CsvWithoutHeader, NotJsonLines
+from sluice_formats.parquet_footer import read_footer
+from sluice_spark.merge.plan import plan_read
+
+
+def read(body: bytes, format: str, table: TableConfig) -> Decoded:
+    schema = schemas_of(body, format, table)[0][0] if format != "parquet" else read_footer(body, True).schema
+    one = item(format)
+    inferred = {one.id.hash: json.dumps(schema)}
+    plan = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None, inferred=inferred).plan
+    return decode(body, one, plan)
+
+
+def values_of(found: Decoded, *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in names) for batch in found.batches for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("between", ["", " ", "\n", "\r\n"])
+def test_json_records_one_after_the_other_are_read_with_and_without_line_breaks(between: str) -> None:
+    records = [{"id": n, "v": 'a}{"b', "s": {"t": [{}]}} for n in range(5)]
+    found = read(between.join(map(json.dumps, records)).encode(), "json", config())
+    assert values_of(found, "id", "v", "_sluice_offset") == [(n, 'a}{"b', 500 + n) for n in range(5)]
+    assert not found.rows
+
+
+def test_of_joined_records_a_damaged_one_is_set_aside_alone() -> None:
+    found = read(b'{"id":1}{"id":}{"id":3}\n{"id":4}{"id":5', "json", config())
+    assert values_of(found, "id") == [(1,), (3,), (4,)]
+    assert [(row.record, row.code) for row in found.rows] == [(1, "damaged_json"), (4, "damaged_json")]
+
+
+def test_quotes_without_an_end_take_no_longer_than_their_length() -> None:
+    for text in (b'{"a":1}{"' + b'\\"' * 10**5, b'{"a":1}{' + b'"\\' * 10**5):
+        assert len(list(json_lines.lines(text))) == 2
+
+
+def test_a_parquet_column_without_a_value_waits_for_its_type() -> None:
+    def body(note: pa.DataType, value: Any) -> bytes:
+        made = io.BytesIO()
+        schema = pa.schema([pa.field("id", pa.int64()), pa.field("note", note)])
+        pq.write_table(pa.table({"id": [1], "note": [value]}, schema=schema), made)
+        return made.getvalue()
+
+    assert values_of(read(body(pa.null(), None), "parquet", config()), "id") == [(1,)]
+    first, second = (
+        read_writer_schema(read_footer(body(*of), True).schema) for of in ((pa.null(), None), (pa.string(), "x"))
+    )
+    assert (first.row.names, second.row.names) == (("id",), ("id", "note"))
+
+
+def test_an_avro_field_of_null_alone_is_no_column() -> None:
+    fields = [{"name": "id", "type": "long"}, {"name": "a", "type": "null"}, {"name": "b", "type": ["null"]}]
+    assert read_writer_schema({"type": "record", "name": "R", "fields": fields}).row.names == ("id",)
+
+
+def test_an_empty_line_of_a_csv_with_one_column_is_a_row_without_a_value() -> None:
+    table = config(ROW, append_only=True)
+    assert values_of(read(b"\r\nname\na\n\nb\n", "csv", table), "name") == [("a",), (None,), ("b",)]
+    assert values_of(read(b"name,n\na,1\n\nb,2\n", "csv", table), "name") == [("a",), ("b",)]
+
+
+HEX = ["48656C6C6F21", "DEADBEEF", "68656c6c", "0xDEADBEEF01", "cafe"]
+
+
+@pytest.mark.parametrize("format", ["csv", "json"])
+@pytest.mark.parametrize("text", HEX)
+def test_bytes_that_are_hexadecimal_or_base64_ask_for_a_type(format: str, text: str) -> None:
+    body = f"id,b\n1,{text}\n".encode() if format == "csv" else json.dumps({"id": 1, "b": text}).encode()
+    types = {"id": "long"}
+    found = read(body, format, config(json_types={**types, "b": "bytes"}))
+    assert [row.code for row in found.rows] == ["undecodable_value"] and "hex bytes" in found.rows[0].reason
+    found = read(body, format, config(json_types={**types, "b": "hex bytes"}))
+    assert values_of(found, "b") == [(bytes.fromhex(text.removeprefix("0x")),)]
+    if not text.startswith("0x") and len(text) % 4 == 0:
+        found = read(body, format, config(json_types={**types, "b": "base64 bytes"}))
+        assert not found.rows
+
+
+@pytest.mark.parametrize("text", ["aGVsbG8=", "SGVsbG8h", "AQ==", "abCD"])
+def test_bytes_that_are_no_hexadecimal_digits_are_base64(text: str) -> None:
+    assert not read(f"id,b\n1,{text}\n".encode(), "csv", config(json_types={"id": "long", "b": "bytes"})).rows
+
+
+@pytest.mark.parametrize(
+    ("text", "micros"),
+    [
+        ("20261121100700", 1_795_255_620_000_000),
+        ("20261321100700", 20_261_321_100_700),  # no month: a count
+        ("1700000000123456", 1_700_000_000_123_456),
+        ("0", 0),
+        ("2026-11-21 10:07:00", 1_795_255_620_000_000),
+    ],
+)
+def test_fourteen_digits_of_a_date_and_time_are_no_count(text: str, micros: int) -> None:
+    assert moment_count(text, TIMESTAMP_MICROS) == micros
+    table = config(json_types={"id": "long", "at": "timestamp_micros"})
+    assert values_of(read(f"id,at\n1,{text}\n".encode(), "csv", table), "at") == [(micros,)]
+    if text.isdigit():
+        for written in (text, int(text)) if len(text) == 14 else (int(text),):
+            assert values_of(read(json.dumps({"id": 1, "at": written}).encode(), "json", table), "at") == [(micros,)]
+
+
+def test_whole_numbers_as_pandas_writes_them_beside_nulls_are_read() -> None:
+    found = read(b"id,n\n1,1.0\n2,\n3,3.0\n4,3.5\n", "csv", config(json_types={"id": "long", "n": "long"}))
+    assert values_of(found, "id", "n") == [(1, 1), (2, None), (3, 3)]
+    assert [row.record for row in found.rows] == [3]
+
+
+def test_the_default_output_of_aivens_sink_is_refused_by_its_settings() -> None:
+    with pytest.raises(Incompatible, match="format.output.envelope"):
+        schema = schemas_of(b'{"value": {"id": 1}}\n', "json", config())[0][0]
+        evolve(None, read_writer_schema(schema).row, record_key=("id",), partition_by=())
+    with pytest.raises(NotJsonLines, match="format.output.type=jsonl"):
+        read(b'[\n{"value": {"id": 1}}\n]', "json", config())
+    with pytest.raises(CsvWithoutHeader, match="format.output.type=jsonl"):
+        csv_schema(b"eyJpZCI6IDF9\n", config(csv=CsvForm(columns=("value",))))
