@@ -13,7 +13,7 @@ from sluice.config.delete_when import written_marks
 from sluice.config.key_pattern import ORDER, groups_of
 from sluice.config.table import IGNORE, TableConfig
 from sluice.names import did_you_mean, stored_name
-from sluice.onboarding.keys import ROWS_ENOUGH, SHOWN, counted
+from sluice.onboarding.keys import ROWS_ENOUGH, SHOWN, counted, is_measure, keys_of_several
 from sluice.onboarding.order import lacks_order, positions_of_keys, possible_positions, splits, unordered_keys
 from sluice.onboarding.samples import (
     ROWS_PER_FOLDER,
@@ -308,8 +308,13 @@ def _repeated_key(sample: TopicSample, writer: WriterSchema, config: TableConfig
 def _unique_columns(rows: Sequence[SampledRow], writer: WriterSchema) -> str:
     """The columns that have a value of its own in each row, as the end of a sentence; empty if there are none."""
     distinct = distinct_rows(rows)
-    facts = [column_facts(name, distinct, rows) for name in writer.row.names]
-    unique = [fact.name for fact in facts if fact.rows == fact.distinct and not fact.nulls][:SHOWN]
+    columns = {column.name: column for column in writer.row.columns}
+    facts = [column_facts(name, distinct, rows) for name in columns]
+    unique = [fact.name for fact in facts if fact.rows == fact.distinct and not fact.nulls]
+    unique = [name for name in unique if not is_measure(columns[name])][:SHOWN]
+    several = keys_of_several(columns, distinct, facts)
+    if not unique and several:
+        return f"; {' and '.join(several[0])} are unique together"
     return f"; {', '.join(unique)} {'is' if len(unique) == 1 else 'are'} unique" if unique else ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -9,7 +10,7 @@ from itertools import combinations
 from sluice.names import COLUMN
 from sluice.onboarding.samples import ColumnFacts, SampledRow, TopicSample, columns_of_deletions, repeats
 from sluice.schema.avro import WriterSchema
-from sluice.schema.columns import ARRAY, BOOLEAN, BYTES, DOUBLE, FLOAT, JSON, Column
+from sluice.schema.columns import ARRAY, BOOLEAN, BYTES, DATE, DOUBLE, FLOAT, ISO_DATE, JSON, Column
 
 CERTAIN, LIKELY, AMBIGUOUS = "certain", "likely", "ambiguous"
 
@@ -18,6 +19,18 @@ ROWS_ENOUGH = 10  # in fewer rows nearly every column is unique
 _PAIRS_OF = 8  # columns that are tried in pairs
 # Hudi's key is text, and a value of these types has several texts, or none.
 _KEYLESS = frozenset({FLOAT, DOUBLE, BOOLEAN, ARRAY, JSON, BYTES})
+
+_MOST_COLUMNS = 3  # of a key of several columns that is looked for
+_OFTEN = 0.9  # of rows: the most values that a column of such a key has, since each of them repeats
+# Words in the names of what is measured, counted or paid: never a key, though unique in a sample by chance.
+_MEASURES = frozenset(
+    "price amount qty quantity discount total subtotal cost fee tax rate score balance weight height width length "
+    "percent percentage pct sum avg average min max count salary value revenue margin commission temperature duration "
+    "latitude longitude lat lon lng paid".split()
+)
+_LINE = frozenset(("line", "seq", "sequence", "position", "ordinal", "index", "idx"))  # within another column's rows
+_DAYS = frozenset(("date", "day", "month", "year", "hour"))
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 
 # Scores of a candidate. A key needs at least the table's own name or the deletions on its side, and both of them where
 # few rows were read.
@@ -93,11 +106,14 @@ def record_key(
             f"together unique in {counted(len(rows), 'row')}",
         )
         return Choice(together, LIKELY, evidence, _others(candidates))
+    if candidates and (candidates[0].score >= _NAME_OF_A_KEY or _best(candidates, len(rows)).decided):
+        return _best(candidates, len(rows))
+    several = _of_several(columns, rows, facts, candidates)
+    if several is not None:
+        return several
     if not candidates:
         return _nearly_a_key(table, rows, facts, deletions) or _by_pairs(columns, rows, facts)
     best = _best(candidates, len(rows))
-    if candidates[0].score >= _NAME_OF_A_KEY or best.decided:
-        return best
     return _beside(best, _nearly_a_key(table, rows, facts, deletions) or _by_pairs(columns, rows, facts))
 
 
@@ -127,7 +143,71 @@ def _may_be_key(column: Column, fact: ColumnFacts) -> bool:
         and fact.distinct == fact.rows
         and column.kind not in _KEYLESS
         and COLUMN.fullmatch(column.name) is not None
+        and not is_measure(column)
     )
+
+
+def is_measure(column: Column) -> bool:
+    """True for a column that is named or typed as a measure, and not as an identifier."""
+    words = [word.lower() for word in _WORD.findall(column.name)]
+    return column.places > 0 or not _names_itself(column.name, "")[1] and not _MEASURES.isdisjoint(words)
+
+
+def keys_of_several(
+    columns: Mapping[str, Column], rows: Sequence[SampledRow], facts: Sequence[ColumnFacts]
+) -> tuple[tuple[str, ...], ...]:
+    """The smallest sets of columns, each named as an identifier, a line or a day, that no two rows share.
+
+    Columns that are unique alone take no part. Those in front of the table and those without days come first.
+    """
+    fit = [
+        fact.name
+        for fact in facts
+        if 1 < fact.distinct < fact.rows and not fact.nulls and _may_join(columns[fact.name])
+    ]
+    named = sorted(fit, key=lambda name: _is_day(columns[name]))[:_PAIRS_OF]
+    for count in range(2, _MOST_COLUMNS + 1):
+        found = tuple(several for several in combinations(named, count) if not repeats(several, rows))
+        if found:
+            return found
+    return ()
+
+
+def _may_join(column: Column) -> bool:
+    words = {word.lower() for word in _WORD.findall(column.name)}
+    named = _names_itself(column.name, "")[1] or not _LINE.isdisjoint(words) or _is_day(column)
+    return (
+        named and column.kind not in _KEYLESS and COLUMN.fullmatch(column.name) is not None and not is_measure(column)
+    )
+
+
+def _is_day(column: Column) -> bool:
+    return column.kind in (DATE, ISO_DATE) or not _DAYS.isdisjoint(map(str.lower, _WORD.findall(column.name)))
+
+
+def _of_several(
+    columns: Mapping[str, Column],
+    rows: Sequence[SampledRow],
+    facts: Sequence[ColumnFacts],
+    candidates: Sequence[_Candidate],
+) -> Choice | None:
+    """Propose a key of several columns, as of the lines of an order. It stays open where anything else may be it."""
+    found = keys_of_several(columns, rows, facts)
+    if not found:
+        return None
+    best, *rest = found
+    distinct = {fact.name: fact.distinct for fact in facts}
+    evidence = [f"together unique and never null in {counted(len(rows), 'row')}, and named as identifiers"]
+    others = (*rest, *((candidate.name,) for candidate in candidates))[:SHOWN]
+    if len(rows) < ROWS_ENOUGH:
+        evidence.append(f"{counted(len(rows), 'row')} {'is' if len(rows) == 1 else 'are'} too few")
+    elif others:
+        evidence.append("other columns are unique as well")
+    elif any(_is_day(columns[name]) or distinct[name] > _OFTEN * len(rows) for name in best):
+        evidence.append("nearly each row has a value of its own in one of them, or one is a day")
+    else:
+        return Choice(best, LIKELY, tuple(evidence))
+    return Choice(best, AMBIGUOUS, tuple(evidence), others)
 
 
 def _candidate(
@@ -211,12 +291,16 @@ def _nearly_a_key(
             if fact.nulls:
                 doubts.append(f"but null in {fact.nulls} of {counted(fact.rows, 'row')}, which would be quarantined")
             if repeated:
-                doubts.append(
-                    f"but {repeated} of {counted(fact.rows, 'row')} repeat it: rows were created again, or captured "
-                    "twice"
-                )
+                doubts.append(f"but {repeated} of {counted(fact.rows, 'row')} repeat it: {_why_repeated(rows)}")
             return Choice((fact.name,), AMBIGUOUS, (why, *doubts))
     return None
+
+
+def _why_repeated(rows: Sequence[SampledRow]) -> str:
+    """Why distinct rows may share a key. A snapshot reads each row once."""
+    if rows and all(row.read for row in rows):
+        return "a snapshot reads each row once, so that it is no key unless several snapshots were taken"
+    return "rows were created again, or captured twice"
 
 
 def _by_pairs(columns: Mapping[str, Column], rows: Sequence[SampledRow], facts: Sequence[ColumnFacts]) -> Choice:
@@ -225,6 +309,7 @@ def _by_pairs(columns: Mapping[str, Column], rows: Sequence[SampledRow], facts: 
         fact
         for fact in facts
         if fact.rows and not fact.nulls and columns[fact.name].kind not in _KEYLESS and COLUMN.fullmatch(fact.name)
+        if not is_measure(columns[fact.name])
     ]
     named = sorted(fit, key=lambda fact: (not _names_itself(fact.name, "")[1], -fact.distinct))[:_PAIRS_OF]
     pairs = tuple(
