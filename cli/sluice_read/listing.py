@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import fastavro
 
+from sluice.errors import UnreadableCommit
 from sluice.hudi.file_slices import Committed, DataFile, FileSlice, Replaced, data_file, slices_as_of
 from sluice.hudi.timeline import (
     CLEAN,
@@ -127,17 +128,38 @@ class TableListing:
         return slices_as_of(self.files, instant, committed=Committed.of(self.timeline), replaced=self.replaced)
 
     def missing(self, instant: str) -> tuple[str, ...]:
-        """The files that the commit of an instant wrote or extended and that are not there; none for an archived one.
+        """The files that hold rows as of an instant by the active commits until then, and that are not there.
 
-        Every one of them holds rows as of that commit. Raises NoSuchCommit, UnreadableCommit.
+        Those of archived commits aren't known. Raises NoSuchCommit, UnreadableCommit.
         """
-        commit = next((item for item in self.timeline.commits if item.time == instant), None)
-        if commit is None:
-            return ()
-        written = [file for file in self.commit(commit).files if file.file_bytes]  # 0: a log without a block
-        there = {file.path for file in self.files}
-        needed = {path for file in written for path in (file.path, file.base) if data_file(path, 0) is not None}
-        return tuple(sorted(needed - there))
+        commits = [item for item in self.timeline.commits if item.time <= instant]
+        written = [
+            file for commit in self._contents(commits) for file in commit.files if file.file_bytes
+        ]  # 0: no block
+        paths = {path for file in written for path in (file.path, file.base)}
+        named = [file for file in (data_file(path, 0) for path in paths) if file is not None]
+        slices = slices_as_of(
+            {file.path: file for file in (*self.files, *named)}.values(),
+            instant,
+            committed=Committed.of(self.timeline),
+            replaced=self.replaced,
+        )
+        needed = {file.path for item in slices for file in item.files}
+        return tuple(sorted(needed & paths - {file.path for file in self.files}))
+
+    def _contents(self, commits: Sequence[Instant]) -> list[Commit]:
+        """The contents of commits; of any but the newest those that are still there and readable."""
+
+        def read(instant: Instant) -> Commit | None:
+            try:
+                return self.commit(instant)
+            except (NoSuchCommit, UnreadableCommit):
+                if instant == commits[-1]:
+                    raise
+                return None
+
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="commits") as pool:
+            return [commit for commit in pool.map(read, commits) if commit is not None]
 
     def commit(self, instant: Instant) -> Commit:
         """Read a completed commit. Raises UnreadableCommit."""

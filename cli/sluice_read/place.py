@@ -17,9 +17,10 @@ from sluice.hudi.table_properties import PROPERTIES_FILE, record_key_of
 from sluice.hudi.timeline import Instant, Timeline
 from sluice.names import COLUMN, did_you_mean
 from sluice.schema.history import StoredColumns, stored_key
+from sluice_aws.s3.lost_properties import lost_properties
 from sluice_aws.s3.silver_files import SilverBucket, SilverFiles, StoredFile, read_if_allowed
 from sluice_aws.s3.timelines import TimelineReader, table_prefix
-from sluice_read.errors import UnknownTable
+from sluice_read.errors import FilesMissing, UnknownTable
 
 READ_OPTIMIZED, REAL_TIME, PLAIN = "_ro", "_rt", ""  # the view that a name's end chooses
 AT_ONCE = 16  # tables that are looked for at a time
@@ -160,7 +161,21 @@ def find_table(place: SilverPlace, name: str) -> tuple[TableFolder, str]:
         folder = table_folder(place, database, stored)
         if folder is not None:
             return folder, view
+    for database, stored, _ in _candidates(name):
+        if COLUMN.fullmatch(database) and COLUMN.fullmatch(stored):
+            refuse_lost_properties(TableFolder(place, f"{database}.{stored}"))
     raise _unknown(place, name)
+
+
+def refuse_lost_properties(folder: TableFolder) -> None:
+    """Raise FilesMissing for a table with commits that lacks `hoodie.properties` alone, or has it without content."""
+    if lost_properties(files_of(folder.place), folder.table):
+        raise FilesMissing(
+            f"{folder.table} can't be read: its file {PROPERTIES_FILE} is gone or empty",
+            table=folder.table,
+            files=(PROPERTIES_FILE,),
+            next_step=f"`sluice table accept {folder.table}` restores it",
+        )
 
 
 def _candidates(name: str) -> Iterator[tuple[str, str, str]]:

@@ -22,7 +22,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_read.errors import UnknownColumn, UnknownTable, Unreadable
 from sluice_read.listing import TableListing, readable_listing
 from sluice_read.moments import NOW, Span, instant_of, refuse_future
-from sluice_read.place import READ_OPTIMIZED, SilverPlace, TableFolder, find_table
+from sluice_read.place import READ_OPTIMIZED, SilverPlace, TableFolder, find_table, refuse_lost_properties
 
 COMMIT_TIME, RECORD_KEY = "_hoodie_commit_time", "_hoodie_record_key"
 PARTITION_PATH = "_hoodie_partition_path"
@@ -215,7 +215,11 @@ def open_table(place: SilverPlace, name: str, *, span: Span = NOW) -> SilverTabl
     FilesMissing.
     """
     folder, view = find_table(place, name)
-    opened = _guarded(folder.table, _builder(folder, view).build)
+    try:
+        opened = _guarded(folder.table, _builder(folder, view).build)
+    except Unreadable:
+        refuse_lost_properties(folder)
+        raise
     if view and not opened.is_mor:
         raise UnknownTable(
             f"{folder.table} is copy-on-write and has no view {view}", table=name, next_step=f"Ask for {folder.table}"

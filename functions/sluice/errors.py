@@ -75,6 +75,17 @@ class TableWentBack(SluiceError):
         "`sluice resume LANE`. To go on with the table as it is, run `sluice table accept TABLE`"
     )
 
+    @classmethod
+    def without_properties(cls, table: str, instant: str) -> TableWentBack:
+        """The error of a table that lacks `hoodie.properties` alone. `instant` is its newest commit."""
+        return cls(
+            f"{table} has commits up to {instant}, and its file .hoodie/hoodie.properties is gone or empty",
+            table=table,
+            instant=instant,
+            next_step="`sluice table accept TABLE` restores the file, from Hudi's backup of it or from the "
+            "configuration, the ledger and the commits",
+        )
+
 
 class TwoTopics(SluiceError):
     """Objects are pending for a table that another topic feeds; facts: `table`, `topic` (of the objects), `fed_by`."""

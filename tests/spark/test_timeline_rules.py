@@ -12,7 +12,10 @@ from workbench import Workbench, change, flattened, table
 
 from sluice.batch.outcome import COMMITTED
 from sluice.errors import TableWentBack
+from sluice.hudi.java_properties import parse_properties, properties_text
 from sluice.services.requests import CLEANING
+from sluice_aws.s3.lost_properties import lost_properties, restored_content
+from sluice_read.place import SilverFolder
 from sluice_spark.errors import ClockBehind, CommitNotNewest
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.services.slice import SliceRates, serve_table
@@ -124,6 +127,44 @@ def test_a_table_that_was_deleted_or_restored_is_not_written_by_the_next_run(ben
             last_instant=last.instant,
         )
     assert folder.exists() == restored and (not restored or bench.timeline(config) == before)
+
+
+@pytest.mark.parametrize(
+    ("kind", "lost"),
+    [("cow", "gone"), ("mor", "empty"), pytest.param("cow", "backup", marks=pytest.mark.whole)],
+)
+def test_lost_properties_stop_a_table_until_they_are_restored(bench: Workbench, kind: str, lost: str) -> None:
+    config = table(f"t_{kind}_{lost}", table_type=kind)
+    bench.merge(config, [bench.put([row(1), row(2, id=2)], SCHEMA)])
+    last = bench.merge(config, [bench.put([row(5, id=2)], SCHEMA)])
+    floor = "0000.00000000000000000004.00000000000000000004"
+    HudiTable(bench.spark, bench.path(config), config).raise_floor(floor)
+    bench.new_run()
+    last = bench.merge(config, [bench.put([row(7, id=1)], SCHEMA)], after=last)
+    file = bench.local_path(config) / ".hoodie" / "hoodie.properties"
+    before = parse_properties(file.read_text())
+    assert before["sluice.truncated_at"] == floor
+    if lost == "backup":  # of a time before the floor
+        older = {name: value for name, value in before.items() if name != "sluice.truncated_at"}
+        file.with_name("hoodie.properties.backup").write_text(properties_text(older))
+    file.with_name(".hoodie.properties.crc").unlink(missing_ok=True)
+    file.unlink() if lost != "empty" else file.write_bytes(b"")
+
+    bench.new_run()
+    late = bench.put([row(3, id=9)], SCHEMA)
+    for after in (last, None):  # the ledger may be lost too
+        with pytest.raises(TableWentBack, match="hoodie.properties is gone or empty"):
+            bench.merge(config, [late], after=after)
+    files = SilverFolder(bench.local_path(config).parents[1])
+    assert lost_properties(files, config.table)
+    content = restored_content(files, config, floors={})
+    assert parse_properties(content.decode()) == before
+    file.write_bytes(content)
+    assert not lost_properties(files, config.table)
+    assert bench.merge(config, [late], after=last).counts["losing"] == 1, "the floor is there again"
+    bench.merge(config, [bench.put([row(9, id=2)], SCHEMA)])
+    rows = [(1, "at 7"), (2, "at 9")]
+    assert bench.rows(config, "id", "name") == rows == bench.rows_by_hudi_rs(config, "id", "name")
 
 
 @pytest.mark.whole

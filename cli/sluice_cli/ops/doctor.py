@@ -16,13 +16,15 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.failures import SEE_STACK, failure_of
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.lifecycle import ExpiringRule, expiring
+from sluice_aws.s3.lost_properties import lost_properties
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.settings import NO_RELEASE
 from sluice_aws.stack import LOCAL, Target
 from sluice_cli.errors import BucketElsewhere
-from sluice_cli.ingest.blocked import step_of
+from sluice_cli.ingest.blocked import step_of, with_names
 from sluice_cli.ingest.set_aside import in_quarantine
 from sluice_cli.ingest.survey import END_OF_STANDSTILL, describe_lane
 from sluice_cli.ops.adopt_bucket import announces, configured, has_rule, queue_arn, region_of
@@ -181,6 +183,7 @@ def _places(target: Target) -> Iterator[Finding]:
             yield Finding(about, OK, f"{bucket} exists")
         else:
             yield _far(about, bucket, target)
+    yield from map(_expiring, expiring(s3, target.silver))
     dynamodb = target.client("dynamodb")
     try:
         state = dynamodb.describe_table(TableName=target.ledger_table)["Table"]["TableStatus"]
@@ -191,6 +194,17 @@ def _places(target: Target) -> Iterator[Finding]:
         yield Finding("ledger", OK, f"{target.ledger_table} is active")
     else:
         yield Finding("ledger", FAIL, f"{target.ledger_table} is {state}", "Nothing is admitted until it is ACTIVE")
+
+
+def _expiring(rule: ExpiringRule) -> Finding:
+    return Finding(
+        "silver lifecycle",
+        FAIL,
+        f"its lifecycle rule {rule.name!r} {rule.effect} {rule.which}: a table's newest files may be of any age, and "
+        "rows go with them",
+        "Take the rule out of the bucket. `sluice table accept` restores a lost hoodie.properties, "
+        "`sluice rebuild table` lost rows",
+    )
 
 
 def _ledger_step(target: Target) -> str:
@@ -292,7 +306,11 @@ def _tables(target: Target) -> Iterator[Finding]:
     failing = {table["table"] for table in described if table["last_error"]}
     lanes = {table["table"]: table["lane"] for table in described}
     for table in ledger.tables.all():
-        if table.blocked:
+        if table.last_instant and not table.rebuild and lost_properties(silver.files, table.table):
+            lost = TableWentBack.without_properties(table.table, table.last_instant)
+            step = with_names(lost.next_step, table.table, None)
+            yield Finding(f"table {table.table}", FAIL, lost.message, step)
+        elif table.blocked:
             step = step_of(table, lanes[table.table])
             yield Finding(f"table {table.table}", FAIL, str(table.blocked["error"]), step)
         elif _went_back(table, silver):

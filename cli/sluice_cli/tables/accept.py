@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from sluice.batch.claim import TableState
 from sluice.config.pinned_topic import config_by_pinned_topic, config_in_force
+from sluice.config.table import TableConfig, as_stored, kept_history
 from sluice.errors import CommandFailed, TableWentBack
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.lost_properties import lost_properties, restore_properties
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
+from sluice_aws.stack import Target
 from sluice_cli.ingest.blocked import step_of
 from sluice_cli.tables.inspect import TableName
 from sluice_cli.terminal.interaction import Yes, ask
@@ -26,7 +32,8 @@ def accept(
     """Go on with a table that was deleted or restored to an earlier state, as it is now.
 
     The ledger takes the table's newest commit for its last one, and waiting objects are merged. Rows of later commits
-    are not merged again: `sluice rebuild table` does that. A table that is as the ledger knows it is left alone.
+    are not merged again: `sluice rebuild table` does that. A table that is as the ledger knows it is left alone. Where
+    its file hoodie.properties is gone or empty, and its commits are there, the file is restored first.
 
     Example:
 
@@ -43,24 +50,46 @@ def accept(
             next_step=step_of(state, config.lane if config is not None else None),
         )
     with known_table(target, table):
-        lane = config_in_force(configuration, table, state.pinned).lane
+        config = config_in_force(configuration, table, state.pinned)
+        lane = config.lane
+    restored = _restored(target, state, as_stored(config, state.pinned))
     newest = TimelineReader(SilverBucket(target.client("s3"), target.silver)).timeline(table)
     instant = newest.newest.time if newest.newest is not None else None
     changed = bool(state.blocked) or (state.last_instant is not None and newest.lacks(state.last_instant))
-    if changed:
-        if not yes:
+    if restored and not changed:
+        ledger.tables.end_backoff(table)
+    if restored or changed:
+        if changed and not yes and not (restored and newest.holds(state.last_instant or "")):
             ask(
                 f"Go on with {table} at {instant or 'no commit'}, without its commits after that, up to "
                 f"{state.last_instant}?",
                 otherwise=f"`sluice table show {table}` to see its newest commit",
             )
-        if not ledger.tables.accept(table, instant, seen=state.last_instant):
+        if changed and not ledger.tables.accept(table, instant, seen=state.last_instant):
             raise CommandFailed(f"{table} was committed to meanwhile", next_step="Look at `sluice status`")
         ledger.lanes.wake(lane)
         supervise_now(target)
     if as_json:
-        print_json({"table": table, "lane": lane, "instant": instant, "before": state.last_instant, "changed": changed})
-    elif changed:
+        told = {"instant": instant, "before": state.last_instant, "changed": changed, "restored": restored}
+        print_json({"table": table, "lane": lane, **told})
+        return
+    for name in restored:
+        print_line(f"{name}: hoodie.properties is restored")
+    if changed:
         print_line(f"{table}: goes on at {instant or 'no commit'}, was at {state.last_instant}")
-    else:
+    elif not restored:
         print_line(f"{table}: nothing to accept, {state.last_instant or 'no commit'} is its last commit")
+
+
+def _restored(target: Target, state: TableState, config: TableConfig) -> list[str]:
+    """Restore the lost `hoodie.properties` of a table and of its history table; the names of those that had none."""
+    s3 = target.client("s3")
+    files = SilverBucket(s3, target.silver)
+    history = kept_history(state.pinned) or config.history
+    of_history = (replace(config, history=history).history_table,) if history else ()
+    lost = [each for each in (config, *of_history) if lost_properties(files, each.table)]
+    for each in lost:
+        floors = {} if each.is_history else state.purge_floors
+        if not restore_properties(s3, target.silver, files, each, floors=floors):
+            raise CommandFailed(f"{each.table} was written meanwhile", next_step="Look at `sluice doctor`")
+    return [each.table for each in lost]

@@ -6,6 +6,7 @@ https://docs.oracle.com/javase/8/docs/api/java/util/Properties.html#load-java.io
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 _LINE_END = re.compile(r"\r\n|\r|\n")  # str.splitlines knows more, which are characters to Java
 _BLANK = " \t\f"
@@ -30,6 +31,17 @@ def parse_properties(text: str) -> dict[str, str]:
             found[name] = value
         logical = ""
     return found
+
+
+def properties_text(entries: Mapping[str, str]) -> str:
+    """A file of these entries, by name. Characters beyond ASCII, line ends and backslashes are escaped."""
+    return "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in sorted(entries.items()))
+
+
+def _escaped(text: str) -> str:
+    return "".join(
+        character if " " <= character <= "~" and character != "\\" else f"\\u{ord(character):04x}" for character in text
+    )
 
 
 def _split(line: str) -> tuple[str, str]:

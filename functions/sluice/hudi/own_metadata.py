@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sluice.changes.hidden_columns import NAMES
 
@@ -23,6 +23,18 @@ PURGED_PARTITION_PROPERTY = "sluice.purged_partition"  # Kafka partition of that
 WIDENED_PROPERTY = "sluice.widened"  # which columns became wider, and since when (`with_widened`)
 UNPURGED_PROPERTY = "sluice.purging"  # log files hold purged rows: compaction must precede the next write
 FORGOTTEN_PROPERTY = "sluice.forgotten"  # marks of forgotten rows (`sluice.changes.forgotten`)
+
+_PROPERTIES = frozenset(
+    (
+        FLOOR_PROPERTY,
+        PURGED_PROPERTY,
+        PURGED_PARTITION_PROPERTY,
+        WIDENED_PROPERTY,
+        UNPURGED_PROPERTY,
+        FORGOTTEN_PROPERTY,
+    )
+)
+_PURGED_OF_GENERATION = f"{METADATA_PREFIX}purged."  # and the generation: of the commit of a purge
 
 # The note of a table whose columns never changed. A table without a note is of a release that wrote none.
 NONE_WIDENED = "{}"
@@ -48,8 +60,57 @@ def stored_metadata(options: Mapping[str, str]) -> dict[str, str]:
 
 def purge_metadata(table: str, positions: Mapping[int, str]) -> dict[str, str]:
     """Write options that store the highest purged position, by generation, in a purge's commit."""
-    purged = {f"{METADATA_PREFIX}purged.{generation}": position for generation, position in positions.items()}
+    purged = {f"{_PURGED_OF_GENERATION}{generation}": position for generation, position in positions.items()}
     return {"hoodie.datasource.write.commitmeta.key.prefix": METADATA_PREFIX, TABLE_KEY: table, **purged}
+
+
+_IN_COMMITS = (WIDENED_PROPERTY, FORGOTTEN_PROPERTY)
+
+
+def copied_metadata(widened: str | None, forgotten: str | None) -> dict[str, str]:
+    """The table's own properties as Hudi's data source copies them into a commit, for commits that it doesn't make.
+
+    A table with a floor is left to the data source, which copies that as well.
+    """
+    return {name: value for name, value in zip(_IN_COMMITS, (widened, forgotten)) if value is not None}
+
+
+def kept_in_commits(commits: Iterable[Mapping[str, str]], floors: Mapping[str, str]) -> dict[str, str]:
+    """Sluice's properties of a table as its active commits have them, by their extra metadata, oldest first.
+
+    `floors` are the highest purged positions by generation, of the ledger.
+    """
+    of_commits = [
+        {
+            **{name: value for name, value in extra.items() if name in _PROPERTIES},
+            **_purged(value for name, value in extra.items() if name.startswith(_PURGED_OF_GENERATION)),
+        }
+        for extra in commits
+    ]
+    return later_of([*of_commits, _purged(floors.values())])
+
+
+def _purged(positions: Iterable[str]) -> dict[str, str]:
+    highest = max(positions, default="")
+    return {PURGED_PROPERTY: highest} if highest else {}
+
+
+def later_of(found: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Sluice's properties of a table from several sources, the oldest first: of floors the highest, and every mark."""
+    merged: dict[str, str] = {}
+    marks: dict[str, str] = {}
+    for each in found:
+        purged, before = each.get(PURGED_PROPERTY, ""), merged.get(PURGED_PROPERTY, "")
+        if purged > before:  # its Kafka partition is that of this position
+            merged.pop(PURGED_PARTITION_PROPERTY, None)
+        for name, value in each.items():
+            if name in (FLOOR_PROPERTY, PURGED_PROPERTY):
+                merged[name] = max(value, merged.get(name, ""))
+            elif name != PURGED_PARTITION_PROPERTY or purged >= before:
+                merged[name] = value
+        for key, position in json.loads(each.get(FORGOTTEN_PROPERTY) or "{}").items():
+            marks[key] = max(position, marks.get(key, ""))
+    return {**merged, **({FORGOTTEN_PROPERTY: json.dumps(marks, sort_keys=True)} if marks else {})}
 
 
 def forgotten_metadata(table: str, key: str, *, rows: int, files: int) -> dict[str, str]:

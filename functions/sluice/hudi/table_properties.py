@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
 from sluice.changes.hidden_columns import ORDERING_FIELD
 from sluice.config.table import MOR, TableConfig
-from sluice.hudi.own_metadata import METADATA_PREFIX
+from sluice.hudi.own_metadata import METADATA_PREFIX, later_of
 
 TABLE_VERSION = 6  # Athena reads tables of Hudi 0.14 or 0.15, which is version 6 at most
 PROPERTIES_FILE = ".hoodie/hoodie.properties"
+BACKUP_FILE = PROPERTIES_FILE + ".backup"  # while Hudi changes the file
 METADATA_PARTITIONS = "hoodie.table.metadata.partitions"  # Hudi's list of what its metadata table holds
 PAYLOAD = "org.apache.hudi.common.model.DefaultHoodieRecordPayload"
 _PARTITION_FIELDS = "hoodie.table.partition.fields"
@@ -69,6 +71,42 @@ def creation_properties(config: TableConfig) -> dict[str, str]:
     }
 
 
+# What Hudi adds to the properties of a table of this version at its creation.
+_OF_VERSION_6 = {
+    "hoodie.archivelog.folder": "archived",
+    "hoodie.timeline.layout.version": "1",
+    "hoodie.timeline.path": "timeline",
+    "hoodie.timeline.history.path": "history",
+    "hoodie.datasource.write.drop.partition.columns": "false",
+}
+_ONLY_GIVEN = "hoodie.record.merge.mode"  # at creation; the file of a table of version 6 has none
+_BACKUP_TOO = (METADATA_PARTITIONS, "hoodie.table.create.schema")
+
+
+def restored_properties(
+    config: TableConfig, *, own: Mapping[str, str], metadata: Sequence[str], backup: Mapping[str, str]
+) -> dict[str, str]:
+    """The properties of a table whose file is lost; `config` has the settings that its data was written with.
+
+    `own` are Sluice's properties as its commits and the ledger have them (`own_metadata.kept_in_commits`), `metadata`
+    the partitions of its metadata table. `backup` is what Hudi keeps of the file while it changes it, empty without
+    one: it may be of any age, so that of Sluice's own the later counts.
+    """
+    name = f"{config.database}.{config.name}"
+    made = {
+        **creation_properties(config),
+        **_OF_VERSION_6,
+        "hoodie.table.keygenerator.type": "CUSTOM" if config.partition_by else "NON_PARTITION",
+        "hoodie.table.checksum": str(crc32(name.encode("utf-8"))),
+        **({METADATA_PARTITIONS: ",".join(metadata)} if metadata else {}),
+    }
+    del made[_ONLY_GIVEN]
+    if not differing(wanted_properties(config), backup):
+        made = {**made, **{name: value for name, value in backup.items() if name not in made or name in _BACKUP_TOO}}
+        own = later_of([{name: value for name, value in backup.items() if name.startswith(METADATA_PREFIX)}, own])
+    return {**{name: value for name, value in made.items() if not name.startswith(METADATA_PREFIX)}, **own}
+
+
 def differing(properties: TableProperties, found: Mapping[str, str]) -> dict[str, tuple[str | None, str]]:
     """Properties of a table's file with another value than wanted: name -> (found, wanted)."""
     wanted = {**properties.fixed, **{name: value for name, value in properties.readers.items() if name in found}}
@@ -87,6 +125,11 @@ def kept_when_anew(found: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value for name, value in found.items() if name.startswith(METADATA_PREFIX) or name == METADATA_PARTITIONS
     }
+
+
+def names_table(found: Mapping[str, str]) -> bool:
+    """False for the properties of a file that is empty or cut off."""
+    return bool(found.get("hoodie.table.name")) and bool(found.get("hoodie.table.version"))
 
 
 def record_key_of(found: Mapping[str, str]) -> tuple[str, ...]:

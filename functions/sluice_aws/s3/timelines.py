@@ -24,7 +24,7 @@ class TimelineReader:
     """Timelines of silver tables, named `database.table`. Safe to use from several threads."""
 
     def __init__(self, files: SilverFiles) -> None:
-        self._files = files
+        self.files = files
         self._cached: OrderedDict[tuple[str, str], Commit] = OrderedDict()
         self._lock = Lock()
 
@@ -34,7 +34,7 @@ class TimelineReader:
         An instant has up to three files, and a timeline some hundreds of instants.
         """
         # An instant's file is named by its time and a suffix, so it sorts after the time alone.
-        return Timeline.of(self._files.names(table_prefix(table) + FOLDER, since or ""))
+        return Timeline.of(self.files.names(table_prefix(table) + FOLDER, since or ""))
 
     def commit(self, table: str, instant: Instant) -> Commit:
         """Metadata of a completed commit. Raises NoSuchCommit, UnreadableCommit."""
@@ -52,14 +52,14 @@ class TimelineReader:
 
     def content(self, table: str, instant: Instant) -> bytes:
         """Bytes of an instant's file. Raises NoSuchCommit."""
-        data = self._files.read(table_prefix(table) + FOLDER + instant.file)
+        data = self.files.read(table_prefix(table) + FOLDER + instant.file)
         if data is None:
             raise NoSuchCommit(f"{table} has no commit {instant.time} any more", table=table, instant=instant.time)
         return data
 
     def properties(self, table: str) -> Mapping[str, str] | None:
         """The table's own properties (`hoodie.properties`); None where there is no table."""
-        data = self._files.read(table_prefix(table) + PROPERTIES_FILE)
+        data = self.files.read(table_prefix(table) + PROPERTIES_FILE)
         return None if data is None else parse_properties(data.decode("utf-8"))
 
     def partition_paths(self, table: str, fields: tuple[str, ...]) -> Iterator[str]:
@@ -70,7 +70,7 @@ class TimelineReader:
         yield from self._below(table_prefix(table), "", fields)
 
     def _below(self, root: str, path: str, fields: tuple[str, ...]) -> Iterator[str]:
-        for name in self._files.folders(root + path, f"{fields[0]}="):
+        for name in self.files.folders(root + path, f"{fields[0]}="):
             if len(fields) > 1:
                 yield from self._below(root, f"{path}{name}/", fields[1:])
             else:

@@ -65,9 +65,10 @@ def commit_base_files(
         record_index=hudi.finds_by_record_index(facts),
         rows=facts.rows,
     )
-    metadata = own_metadata.commit_metadata(batch=batch, table=config.table, run=run, rows_before=facts.rows)
-    if facts.widened is not None:  # Hudi copies the table's own properties with the prefix, too
-        metadata[own_metadata.WIDENED_PROPERTY] = facts.widened
+    metadata = {
+        **own_metadata.commit_metadata(batch=batch, table=config.table, run=run, rows_before=facts.rows),
+        **own_metadata.copied_metadata(facts.widened, facts.forgotten),
+    }
     client = jvm.write_client(hudi.path, config.name, options, avro)
     try:
         instant = jvm.begin_write(client, facts.meta_client, operation, partitioned=bool(config.partition_by))

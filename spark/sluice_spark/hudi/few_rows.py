@@ -231,9 +231,10 @@ def write_few(
                         f"{stat.getNumUpdateWrites()} and inserted {stat.getNumInserts()}",
                     )
                 stats.add(stat)
-        metadata = own_metadata.commit_metadata(batch=batch, table=hudi.config.table, run=run, rows_before=facts.rows)
-        if facts.widened is not None:  # Hudi's data source copies the table's own properties with the prefix, too
-            metadata[own_metadata.WIDENED_PROPERTY] = facts.widened
+        metadata = {
+            **own_metadata.commit_metadata(batch=batch, table=hudi.config.table, run=run, rows_before=facts.rows),
+            **own_metadata.copied_metadata(facts.widened, facts.forgotten),
+        }
         _committed(hudi, client, instant, stats, metadata)
     finally:
         client.close()

@@ -68,6 +68,26 @@ class HudiJvm:
         hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
         return bool(hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration()).exists(hadoop_path))
 
+    def file_bytes_or_none(self, path: str) -> int | None:
+        """The size of a file; None where there is none."""
+        hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
+        try:
+            return int(
+                hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration()).getFileStatus(hadoop_path).getLen()
+            )
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getName() == "java.io.FileNotFoundException":
+                return None
+            raise
+
+    def names(self, path: str) -> list[str]:
+        """The names of the files and folders in a folder; none where there is no such folder."""
+        hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
+        system = hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration())
+        if not system.exists(hadoop_path):
+            return []
+        return [str(each.getPath().getName()) for each in system.listStatus(hadoop_path)]
+
     def create_if_missing(self, path: str) -> None:
         """Write an empty file where there is none."""
         hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)

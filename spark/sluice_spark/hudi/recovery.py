@@ -86,6 +86,7 @@ def _text(instant: Any) -> str:
 def refuse_missing(hudi: HudiTable, last_instant: str | None) -> None:
     """Raise TableWentBack where the ledger has a commit of the table, and there is none."""
     if last_instant is not None and not hudi.exists():
+        hudi.refuse_lost_properties()
         raise TableWentBack(
             f"{hudi.config.table} is gone: the ledger's last commit of it is {last_instant}",
             table=hudi.config.table,

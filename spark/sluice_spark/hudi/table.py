@@ -7,10 +7,12 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Callable
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType, TimestampType
 
 from sluice.config.table import AUTO, COW, MOR, TableConfig
+from sluice.errors import TableWentBack
 from sluice.hudi import options as hudi_options
 from sluice.hudi import own_metadata, table_properties, write_choices
 from sluice.hudi.file_slices import data_file
@@ -19,6 +21,7 @@ from sluice.hudi.timeline import COMMIT, FOLDER, Timeline, dated_too_early, inst
 from sluice_spark.errors import ClockBehind, CommitNotNewest, TableDiffers
 from sluice_spark.hudi.facts import CommitResult, TableFacts
 from sluice_spark.hudi.jvm import HudiJvm, completion_times, instants
+from sluice_spark.log import describe
 
 # A driver waits for an instant that is ahead by less than this: drivers' clocks differ by milliseconds, not minutes.
 LONGEST_CLOCK_WAIT_MS = 15_000
@@ -39,17 +42,26 @@ class HudiTable:
         self.cores = spark.sparkContext.defaultParallelism  # tasks that run at once
 
     def meta_client(self) -> Any:
-        """Hudi's own object for the table's present state, read from storage now."""
-        return self.jvm.meta_client(self.path)
+        """Hudi's own object for the table's present state, read from storage now. Raises TableWentBack."""
+        try:
+            return self.jvm.meta_client(self.path)
+        except Py4JJavaError as error:
+            if "TableNotFoundException" in describe(error):
+                self.refuse_lost_properties()
+            raise
 
     def exists(self) -> bool:
         """True where the table has been created."""
         return self.jvm.exists(f"{self.path}/{table_properties.PROPERTIES_FILE}")
 
     def ensure_created(self) -> bool:
-        """Create the table if there is none; True if this call did. All properties are set explicitly."""
-        if self.exists():
+        """Create the table if there is none; True if this call did. All properties are set explicitly.
+
+        Raises TableWentBack where it has commits and only its properties are lost: new ones would lack its floors.
+        """
+        if self.jvm.file_bytes_or_none(f"{self.path}/{table_properties.PROPERTIES_FILE}"):
             return False
+        self.refuse_lost_properties()
         values = table_properties.creation_properties(self.config)
         self.jvm.create_table(
             self.path,
@@ -58,6 +70,12 @@ class HudiTable:
             key_generator=hudi_options.key_generator(self.config),
         )
         return True
+
+    def refuse_lost_properties(self) -> None:
+        """Raise TableWentBack for a table that has commits."""
+        newest = Timeline.of(self.jvm.names(f"{self.path}/{FOLDER}")).newest
+        if newest is not None:
+            raise TableWentBack.without_properties(self.config.table, newest.time)
 
     def recreate_if_empty(self) -> bool:
         """Give a table without a commit the properties of its present configuration.

@@ -12,6 +12,7 @@ from emulation.stack import NOW, REGION, describe
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.errors import TableWentBack, UnreadableManifest
+from sluice.hudi.java_properties import parse_properties
 from sluice.ledger import keys as items
 from sluice_aws import stack as aws_stack
 from sluice_aws.clock import epoch_ms
@@ -741,6 +742,9 @@ def test_doctor_says_what_brings_back_a_deleted_ledger(stack, capsys):
     assert found["found"].startswith("s-ledger is gone") and "`sluice rebuild ledger`" in found["advice"]
 
 
+PROPERTIES = "crm/user/.hoodie/hoodie.properties"
+
+
 @pytest.fixture
 def went_back(stack, tables, capsys):
     """A table whose last commit in the ledger is gone from silver, which holds an earlier one."""
@@ -750,6 +754,7 @@ def went_back(stack, tables, capsys):
     outcome = Outcome("b-1", "crm.user", COMMITTED, NOW, instant="20240501101500002")
     assert stack.ledger.batches.settle("main", "b-1", outcome, [identity], "run-1", NOW)
     stack.s3.put_object(Bucket="s-silver", Key="crm/user/.hoodie/20240501101500001.commit", Body=b"")
+    stack.s3.put_object(Bucket="s-silver", Key=PROPERTIES, Body=b"hoodie.table.name=user\nhoodie.table.version=6")
     capsys.readouterr()
     return stack
 
@@ -806,6 +811,63 @@ def test_an_accepted_table_goes_on_at_its_newest_commit(went_back, invoked, caps
     assert ledger.lanes.get("main").arrivals == arrivals + 1 and invoked
     assert ledger.objects.get([waiting])[waiting].state == "pending"
     assert run(["table", "accept", "crm.user", "--json"]) == 0 and not describe(capsys)["changed"]
+
+
+@pytest.mark.parametrize("lost", ["gone", "empty"])
+@pytest.mark.parametrize("blocked", [True, False])
+def test_accepting_a_table_restores_its_lost_properties(went_back, invoked, capsys, lost, blocked):
+    s3, ledger = went_back.s3, went_back.ledger
+    s3.put_object(Bucket="s-silver", Key="crm/user/.hoodie/20240501101500002.commit", Body=b"")
+    if lost == "gone":
+        s3.delete_object(Bucket="s-silver", Key=PROPERTIES)
+    else:
+        s3.put_object(Bucket="s-silver", Key=PROPERTIES, Body=b"")
+    error = TableWentBack.without_properties("crm.user", "20240501101500002")
+    if blocked:
+        ledger.tables.block("crm.user", error, NOW)
+    else:
+        ledger.tables.record_error("crm.user", str(error), NOW + 10**9)
+    assert run(["doctor", "--json"]) == 1
+    found = {item["about"]: item for item in describe(capsys)}["table crm.user"]
+    assert (
+        "hoodie.properties is gone or empty" in found["found"] and "`sluice table accept crm.user`" in found["advice"]
+    )
+    assert "rebuild" not in found["advice"]
+    arrivals = ledger.lanes.get("main").arrivals
+    assert run(["table", "accept", "crm.user", "--json"]) == 0, "nothing is asked where no commit is lost"
+    document = describe(capsys)
+    assert (document["restored"], document["changed"]) == (["crm.user"], blocked)
+    written = parse_properties(s3.get_object(Bucket="s-silver", Key=PROPERTIES)["Body"].read().decode())
+    assert (written["hoodie.table.name"], written["hoodie.table.recordkey.fields"]) == ("user", "id")
+    state = ledger.tables.get("crm.user")
+    assert (state.blocked, state.backoff_until, state.last_instant) == (None, None, "20240501101500002")
+    assert ledger.lanes.get("main").arrivals == arrivals + 1 and invoked
+    assert run(["table", "accept", "crm.user"]) == 0 and "nothing to accept" in capsys.readouterr().out
+
+
+def test_doctor_fails_lifecycle_rules_that_take_files_of_tables_away(stack, tables, capsys):
+    rules = [
+        {"ID": "own", "Status": "Enabled", "Filter": {}, "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 3}},
+        {"ID": "noncurrent", "Status": "Enabled", "Filter": {}, "NoncurrentVersionExpiration": {"NoncurrentDays": 1}},
+        {"ID": "off", "Status": "Disabled", "Filter": {"Prefix": ""}, "Expiration": {"Days": 3}},
+        {"ID": "old", "Status": "Enabled", "Filter": {"Prefix": "crm/"}, "Expiration": {"Days": 30}},
+        {
+            "ID": "cold",
+            "Status": "Enabled",
+            "Filter": {"And": {"Prefix": "", "Tags": [{"Key": "k", "Value": "v"}]}},
+            "Transitions": [{"Days": 90, "StorageClass": "GLACIER"}],
+        },
+        {"ID": "warm", "Status": "Enabled", "Filter": {}, "Transitions": [{"Days": 30, "StorageClass": "STANDARD_IA"}]},
+    ]
+    run(["doctor", "--json"])
+    assert "silver lifecycle" not in {item["about"] for item in describe(capsys)}
+    stack.s3.put_bucket_lifecycle_configuration(Bucket="s-silver", LifecycleConfiguration={"Rules": rules})
+    assert run(["doctor", "--json"]) == 1
+    found = [item["found"] for item in describe(capsys) if item["about"] == "silver lifecycle"]
+    assert [text.partition(":")[0] for text in found] == [
+        "its lifecycle rule 'old' deletes after 30 days all objects under crm/",
+        "its lifecycle rule 'cold' archives after 90 days some objects",
+    ]
 
 
 def test_taking_back_a_tables_pause_wakes_a_lane_that_nothing_woke_before(stack, tables, invoked, capsys):

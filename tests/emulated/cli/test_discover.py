@@ -337,7 +337,7 @@ def test_a_column_of_the_rule_that_only_some_objects_lack_is_marked_by_a_push(st
 @pytest.mark.parametrize(
     "column, value, hinted",
     [
-        ("_fivetran_deleted", "true", True),
+        ("row_deleted", "true", True),
         ("is_deleted", False, True),
         ("deleted", "3", False),
         ("undeleted", True, False),

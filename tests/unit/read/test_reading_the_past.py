@@ -560,6 +560,30 @@ def test_a_deleted_file_of_the_commit_that_is_read_is_an_error(own, table, gone,
     assert f"`sluice rebuild table {stored}`" in raised.value.next_step
 
 
+@pytest.mark.parametrize("table", ["moma.artists", "moma.works"])
+def test_a_deleted_file_of_an_earlier_commit_that_holds_rows_is_an_error(own, table):
+    place, folder = own
+    instant = open_table(place, table).instant
+    kept = [item.base for item in open_table(place, table).slices() if item.base and item.base.instant != instant]
+    assert kept, "an earlier commit has a file that the newest one left as it was"
+    (folder / table.replace(".", "/") / kept[0].path).unlink()
+    with pytest.raises(FilesMissing) as raised:
+        open_table(place, table)
+    assert raised.value.facts["files"] == (kept[0].path,)
+
+
+@pytest.mark.parametrize("how", ["gone", "empty"])
+def test_lost_properties_are_named_with_the_verb_that_restores_them(own, how):
+    place, folder = own
+    lost = folder / "moma" / "works" / ".hoodie" / "hoodie.properties"
+    lost.unlink() if how == "gone" else lost.write_bytes(b"")
+    for name in ("moma.works", "moma.works_rt"):
+        with pytest.raises(FilesMissing) as raised:
+            open_table(place, name)
+        assert raised.value.facts["files"] == (".hoodie/hoodie.properties",)
+        assert "`sluice table accept moma.works`" in raised.value.next_step
+
+
 def test_a_moment_before_the_damaged_commit_is_still_readable(own):
     place, folder = own
     (folder / "moma" / "works" / NOTED_LOG).unlink()
