@@ -18,6 +18,7 @@ import pyarrow.csv as arrow_csv
 
 from sluice.config.csv_form import CsvForm
 from sluice.config.json_types import BASE64, declared_type
+from sluice.config.key_pattern import folder_values
 from sluice.config.limits import Limits
 from sluice.errors import ExpansionLimit
 from sluice.schema import columns as kinds
@@ -186,6 +187,24 @@ def _read(
                 )
         values.append(value)
     return values
+
+
+def path_values(key: str, declared: Sequence[tuple[str, str]]) -> Chunk:
+    """One record of the columns that a table takes from a key's folders: names, and types as `types` declares them.
+
+    A column without a folder is null. Raises UndecodableValue for a folder's text that its type can't hold.
+    """
+    fields = [{"name": name, "type": ["null", declared_type(kind)]} for name, kind in declared]
+    writer, readers = _understood(json.dumps({"type": "record", "name": "sluice.csv.Path", "fields": fields}))
+    found = folder_values(key)
+    values: dict[str, Any] = {}
+    for name, _ in declared:
+        broken: dict[int, UndecodableValue] = {}
+        reader, text = readers.get(name), found.get(name)
+        values[name] = text if reader is None else _read(name, [text], reader, 0, broken)[0]
+        if broken:
+            raise broken[0]
+    return Chunk(writer, [values])
 
 
 def unfit_texts(kind: str, texts: Iterable[str | None]) -> list[str]:

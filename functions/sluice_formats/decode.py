@@ -28,12 +28,13 @@ from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit, SluiceError, Unordered
 from sluice.schema.avro import ENVELOPE, WriterSchema
 from sluice.schema.concealment import Concealment, ruled, without_values
+from sluice.schema.table_row import with_path_columns
 from sluice_formats.arrow_batches import position_of, record_batch
 from sluice_formats.avro import avro_records
 from sluice_formats.captures.unmarked import UnmarkedDeletions
 from sluice_formats.checks.deletion_keys import keyless_set_aside
 from sluice_formats.checks.expectations import failure_counts
-from sluice_formats.csv_records import csv_records
+from sluice_formats.csv_records import csv_records, path_values
 from sluice_formats.csv_text import csv_schema
 from sluice_formats.errors import NoHashKey, UndecodableValue, UnreadableObject, UnsupportedFormat
 from sluice_formats.json_records import json_records, json_schemas
@@ -121,6 +122,7 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     place = _place(item, named, order, plan)
     view = ObjectView(item, named, None if place is None else ARRIVAL if order is None else NAMED)
     operations = UnmarkedDeletions(plan)
+    folders = path_values(item.key, plan.path_columns) if plan.path_columns else None
     batches: list[pa.RecordBatch] = []
     rows: list[RowError] = []
     unexpected: Counter[str] = Counter()
@@ -130,6 +132,7 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
         operations.take(chunk.records, chunk.writer)
         if not first:
             view.begin(chunk.records[0], chunk.writer)
+        chunk = _with_path_columns(chunk, folders)
         chunk = _concealed(keyless_set_aside(chunk, first, plan), first, plan)
         _check_ordered(chunk.writer, named is not None or order is not None, plan)
         make = partial(_made, writer=chunk.writer, first_offset=offset, item=item, plan=plan, place=place)
@@ -154,6 +157,20 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     return Decoded(
         batches, rows, replace(view.seen(first), unexpected=tuple(sorted(unexpected.items())), changes=changes)
     )
+
+
+def _with_path_columns(chunk: Chunk, folders: Chunk | None) -> Chunk:
+    """The chunk with the columns of its key's folders that its records lack."""
+    if folders is None:
+        return chunk
+    row = with_path_columns(chunk.writer.row, folders.writer.row.columns)
+    added = {name: value for name, value in dict(folders.records[0]).items() if chunk.writer.row.column(name) is None}  # type: ignore[arg-type]
+    for record in chunk.records:
+        if isinstance(record, dict):
+            sides = (record.get("before"), record.get("after")) if chunk.writer.shape == ENVELOPE else (record,)
+            for side in filter(None, sides):
+                side.update(added)
+    return Chunk(replace(chunk.writer, row=row), chunk.records)
 
 
 def _place(item: ManifestObject, offset: int | None, order: str | None, plan: ReaderPlan) -> str | None:

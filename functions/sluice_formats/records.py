@@ -21,7 +21,7 @@ from sluice.config.rules.expectations import Expectations
 from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit, SluiceError
 from sluice.schema.avro import ENVELOPE, WriterSchema
-from sluice.schema.columns import Column
+from sluice.schema.columns import STRING, Column
 from sluice.schema.temporal import NoTime
 from sluice.schema.writer_calendar import WriterCalendar, rebaser
 from sluice_formats.errors import TooManyBadRows, UndecodableValue
@@ -57,6 +57,7 @@ class ReaderPlan:
     hash_key: bytes = field(default=b"", repr=False)
     expect: Expectations = Expectations()
     null_is_unchanged: tuple[str, ...] = ()
+    path_columns: tuple[tuple[str, str], ...] = ()  # columns of the objects' folders, and their types as declared
 
 
 def reader_plan(
@@ -89,6 +90,7 @@ def reader_plan(
         hash_key,
         config.expect,
         config.null_is_unchanged,
+        tuple((name, config.json_types.get(name, STRING)) for name in config.path_columns),
     )
 
 

@@ -216,6 +216,8 @@ def _rule(proposal: Proposal) -> list[str]:
         rule.append(f"  position: {columns_value(proposal.position.value)}")
     if proposal.key_pattern is not None:
         rule.append(f"  key_pattern: {scalar(proposal.key_pattern)}")
+    if proposal.path_columns:
+        rule.append(f"  path_columns: {columns_value(proposal.path_columns)}")
     if proposal.format is not None:
         rule.append(f"  format: {scalar(proposal.format)}")
     csv = {"null_text": proposal.null_text, "delimiter": proposal.delimiter}

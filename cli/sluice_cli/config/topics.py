@@ -16,6 +16,7 @@ from sluice.batch.claim import PendingObject
 from sluice.batch.orders import split_by
 from sluice.config.csv_form import CsvForm
 from sluice.config.document import Configuration
+from sluice.config.key_pattern import folder_values
 from sluice.errors import SluiceError
 from sluice.ledger.keys import PARKED
 from sluice.ledger.ports import Ledger
@@ -24,9 +25,10 @@ from sluice.names import TOPIC, TOPIC_REFUSED
 from sluice.objects import ObjectId
 from sluice.onboarding.keys import counted
 from sluice.onboarding.samples import SampledRow, TopicSample, sampled_row
-from sluice.schema.avro import WriterSchema, read_writer_schema
-from sluice.schema.columns import RowSchema
+from sluice.schema.avro import PLAIN, WriterSchema, read_writer_schema
+from sluice.schema.columns import STRING, RowSchema, plain_column
 from sluice.schema.connect import avro_form
+from sluice.schema.table_row import with_path_columns
 from sluice_aws.admission.reassign import renamed
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.objects import Objects, pages_of_bronze
@@ -256,7 +258,13 @@ def sample_topic(
             problems.setdefault(each.problem, []).append(each.record.id.key)
     sound = [each for each in read if each.found is not None]
     samples = [(each.record.id.key, each.found) for each in sound if each.found is not None]
-    writer, rows, inferred, lacked = _understood(samples, problems)
+    writer, rows, inferred, lacked = _understood(
+        samples, problems, not any(record.offset is not None for record in records)
+    )
+    folders = path_columns_of(writer, records)
+    if writer is not None and folders:
+        added = tuple(plain_column(name, STRING, True, "folder") for name in folders)
+        writer = replace(writer, row=with_path_columns(writer.row, added))
     fields, file = _keys(objects, [each.record for each in sound][-KEYED:])
     return TopicSample(
         topic,
@@ -275,6 +283,7 @@ def sample_topic(
         partly=sum(not sample.whole for _, sample in samples),
         delimiter=next((sample.delimiter for _, sample in samples if sample.delimiter is not None), None),
         lacked=lacked,
+        path_columns=folders,
         split_by=split_by((record.id.key, record.kafka_partition) for record in records if record.offset is not None),
     )
 
@@ -299,12 +308,13 @@ def _read(objects: Objects, chosen: Sequence[WaitingObject], reach: Reach, csv: 
 
 
 def _understood(
-    samples: Sequence[tuple[str, ObjectSample]], problems: dict[str, list[str]]
+    samples: Sequence[tuple[str, ObjectSample]], problems: dict[str, list[str]], by_folders: bool
 ) -> tuple[WriterSchema | None, tuple[SampledRow, ...], bool, frozenset[str]]:
     """Return the writer schema of samples by key, the rows, whether the schema is inferred, and columns that some lack.
 
     The schema is the newest one, with the columns that only others have: a full load of AWS DMS lacks those of its
-    changes, and may be admitted after them. Adds the problems with schemas to `problems`, with the keys of each.
+    changes, and may be admitted after them. With `by_folders` rows have the values of their keys' folders too. Adds the
+    problems with schemas to `problems`, with the keys of each.
     """
     rows: list[SampledRow] = []
     newest: WriterSchema | None = None
@@ -318,10 +328,19 @@ def _understood(
         writers.append(writer)
         newest = writer if newest is None else _with_columns(writer, newest)
         found = (sampled_row(record, writer) for record in sample.records)
-        rows += [row if any(row.place) else replace(row, place=(number,)) for row in found if row is not None]
+        places = (row if any(row.place) else replace(row, place=(number,)) for row in found if row is not None)
+        rows += [replace(row, values={**folder_values(key), **row.values}) if by_folders else row for row in places]
     names = {name for each in writers for name in each.row.names}
     lacked = frozenset(name for name in names if not all(name in each.row.names for each in writers))
     return newest, tuple(rows), newest is not None and writers[-1] is inferred, lacked
+
+
+def path_columns_of(writer: WriterSchema | None, records: Sequence[WaitingObject]) -> tuple[str, ...]:
+    """The columns that the folders of rows' objects name and the rows lack: Hive's, not those of a Kafka sink."""
+    if writer is None or writer.shape != PLAIN or any(record.offset is not None for record in records):
+        return ()
+    named = [folder_values(record.id.key) for record in records]
+    return tuple(name for name in (named[0] if named else ()) if writer.row.column(name) is None)
 
 
 def _with_columns(writer: WriterSchema, others: WriterSchema) -> WriterSchema:

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+from urllib.parse import unquote
 
 from sluice.config.setting import Value
+from sluice.names import stored_name
 
 PARTITION, OFFSET, LAST_OFFSET, TOPIC_GROUP, ORDER = "partition", "offset", "last_offset", "topic", "order"
 GROUPS = (TOPIC_GROUP, PARTITION, OFFSET, LAST_OFFSET, ORDER)
@@ -81,6 +83,19 @@ def _sortable(text: str) -> str | None:
         return None
     numbers = (digits.lstrip("0") or "0" for digits in re.findall("[0-9]+", bare))
     return "".join(f"{len(digits):02d}{digits}" for digits in numbers)
+
+
+_NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+
+
+def folder_values(key: str) -> dict[str, str | None]:
+    """The values of Hive's folders in a key, by their columns as tables name them: `region=eu/` is `eu`."""
+    folders = (folder.partition("=") for folder in key.split("/")[:-1])
+    return {
+        stored_name(unquote(name)): None if value == _NULL_FOLDER else unquote(value)
+        for name, equals, value in folders
+        if name and equals
+    }
 
 
 def groups_of(pattern: str) -> frozenset[str]:

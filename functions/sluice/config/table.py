@@ -226,6 +226,16 @@ class TableSettings:
             default_text="by extension",
         ),
     )
+    path_columns: tuple[str, ...] = field(
+        default=(),
+        metadata=setting(
+            COLUMNS,
+            "Columns whose values are in the objects' folders alone, as Hive and Spark name them: `region=eu/`. They "
+            "are text, unless `types` gives them a type.",
+            default_text="none",
+            page="producing.md#folders-that-hold-columns",
+        ),
+    )
     csv: CsvForm = field(
         default=CsvForm(),
         metadata=setting(

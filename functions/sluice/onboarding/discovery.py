@@ -77,6 +77,7 @@ class Proposal:
     nested: tuple[str, ...] = ()
     behind: tuple[str, ...] = ()
     delimiter: str | None = None
+    path_columns: tuple[str, ...] = ()
 
     @property
     def open(self) -> tuple[str, ...]:
@@ -164,6 +165,7 @@ def propose(
         sample.read,
         sample.nested,
         delimiter=sample.delimiter,
+        path_columns=sample.path_columns,
     )
 
 
@@ -284,6 +286,8 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
             f"{', '.join(unmarked[:_COLUMNS_SHOWN])}: of such arrays and vectors Debezium sends null where an update "
             "left a large value alone; `null_is_unchanged` names those whose nulls mean that"
         )
+    if sample.path_columns:
+        notes.append(f"{', '.join(sample.path_columns)}: in the objects' folders alone, as `path_columns` says")
     if writer.left_out:
         notes.append(left_out_note(writer.left_out))
     absent = [name for name in sample.key_fields or () if writer.row.column(name) is None]

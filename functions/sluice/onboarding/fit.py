@@ -27,7 +27,7 @@ from sluice.onboarding.samples import (
     shared_keys,
 )
 from sluice.schema.avro import PLAIN, WriterSchema
-from sluice.schema.columns import DATE, ISO_DATE
+from sluice.schema.columns import DATE, ISO_DATE, RowSchema
 from sluice.schema.concealment import ruled, unknown_columns
 
 COLUMNS, EXPECT, DELETE_WHEN, RECORD_KEY, TYPES = "columns", "expect", "delete_when", "record_key", "types"
@@ -74,8 +74,11 @@ def misfits(sample: TopicSample, config: TableConfig) -> tuple[Misfit, ...]:
     """Return what a merge of the sampled objects would refuse them for, and columns of the rule that they lack."""
     if sample.writer is None or not sample.writer.row.columns:  # of truncates alone
         return instants_declared(config)
+    sample, untaken = _taken(sample, sample.writer, config)
+    assert sample.writer is not None
     ruled_sample, writer = _ruled(sample, sample.writer, config)
     return (
+        *untaken,
         *_absent_columns(sample.writer, writer, config),
         *_lacked_columns(sample, writer, config),
         *_position_of_changes(writer, config),
@@ -88,6 +91,20 @@ def misfits(sample: TopicSample, config: TableConfig) -> tuple[Misfit, ...]:
         *map(Misfit, _operations(sample, sample.writer, writer, config)),
         *map(Misfit, _misspelt(sample.writer, writer, config)),
     )
+
+
+def _taken(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> tuple[TopicSample, tuple[Misfit, ...]]:
+    """The sample without the columns of its folders that the rule doesn't take, and what is said of these."""
+    left = [name for name in sample.path_columns if name not in config.path_columns]
+    if not left:
+        return sample, ()
+    row = RowSchema(tuple(column for column in writer.row.columns if column.name not in left))
+    rows = tuple(
+        replace(row, values={name: value for name, value in row.values.items() if name not in left})
+        for row in sample.rows
+    )
+    text = f"{', '.join(left)}: columns that the objects' folders alone hold are left out, without `path_columns`"
+    return replace(sample, writer=replace(writer, row=row), rows=rows), (Misfit(text),)
 
 
 def _misspelt(source: WriterSchema, writer: WriterSchema, config: TableConfig) -> Iterator[str]:

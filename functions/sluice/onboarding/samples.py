@@ -44,7 +44,8 @@ class TopicSample:
     and `format` read them. `nested` are the topics whose keys the pattern fits too. `delimiter` is what seems to
     stand between the values of CSV, where that is not a comma. `lacked` are the
     columns of `writer` that some of the objects' own schemas lack. `split_by` are the fields by whose values folders
-    split the topic's Kafka partitions.
+    split the topic's Kafka partitions. `path_columns` are columns of `writer` that
+    the objects' folders alone hold.
     """
 
     topic: str
@@ -68,6 +69,7 @@ class TopicSample:
     delimiter: str | None = None
     lacked: frozenset[str] = frozenset()
     split_by: tuple[str, ...] = ()
+    path_columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

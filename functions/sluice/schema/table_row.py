@@ -7,8 +7,10 @@ from dataclasses import replace
 
 from sluice.changes.hidden_columns import ROW
 from sluice.changes.position import MONGODB
+from sluice.config.json_types import declared_type
 from sluice.config.table import TableConfig
 from sluice.schema.avro import WriterSchema
+from sluice.schema.avro_types import Columns, NamedTypes
 from sluice.schema.columns import (
     ARRAY,
     BYTES,
@@ -31,10 +33,26 @@ def row_for_table(row: RowSchema, config: TableConfig) -> RowSchema:
     Bytes in the key or in a partition column become base64 text, as with `binary.handling.mode=base64`: Hudi turns
     bytes of a key into a hexadecimal number or into an address in memory.
     """
+    row = with_path_columns(row, path_columns(config))
     wanted = row_as_configured(ruled(row, config.columns), config.raw)
     named = {*config.record_key, *config.partition_by}
     columns = tuple(_as_base64(column) if column.name in named else column for column in wanted.columns)
     return RowSchema((*columns, plain_column(ROW, STRING, False, "row")) if config.append_only else columns)
+
+
+def path_columns(config: TableConfig) -> tuple[Column, ...]:
+    """The columns that a table takes from its objects' folders."""
+    types = NamedTypes({})
+    return tuple(
+        Columns(types).column(name, ["null", declared_type(config.json_types.get(name, STRING))])
+        for name in config.path_columns
+    )
+
+
+def with_path_columns(row: RowSchema, added: Sequence[Column]) -> RowSchema:
+    """A writer's row with those of the columns that it lacks."""
+    lacked = tuple(column for column in added if row.column(column.name) is None)
+    return RowSchema((*row.columns, *lacked)) if lacked else row
 
 
 def _as_base64(column: Column) -> Column:

@@ -1,0 +1,106 @@
+"""Columns of Hive's folders: in the keys of objects, and not in their rows."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from builders import avro_object
+from shapes import CREATE, config, item, lines
+
+from sluice.config.key_pattern import folder_values
+from sluice.config.table import TableConfig
+from sluice.onboarding.fit import misfits
+from sluice.onboarding.samples import SampledRow, TopicSample
+from sluice.schema.avro import read_writer_schema
+from sluice.schema.columns import STRING, plain_column
+from sluice.schema.table_row import with_path_columns
+from sluice_formats.avro_header import Head, parse_header
+from sluice_formats.decode import Decoded, decode, schemas_of
+from sluice_formats.errors import UndecodableValue
+from sluice_formats.parquet_footer import read_footer
+from sluice_spark.merge.plan import plan_read
+
+KEY = "exports/sales/region=e%20u/dt=2026-11-20/part-0"
+TABLE = config("region", "id", path_columns=("region", "dt"), json_types={"dt": "date", "id": "long"})
+
+
+def parquet(rows: list[dict[str, Any]]) -> bytes:
+    body = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), body)
+    return body.getvalue()
+
+
+ROWS = [{"id": 1, "v": 2}, {"id": 2, "v": 3}]
+AVRO = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}, {"name": "v", "type": "long"}]}
+BODIES = {
+    "parquet": parquet(ROWS),
+    "json": lines(*ROWS),
+    "csv": b"id,v\n1,2\n2,3\n",
+    "avro": avro_object(AVRO, ROWS),
+}
+
+
+def read(body: bytes, format: str, key: str, table: TableConfig = TABLE) -> Decoded:
+    if format == "parquet":
+        schema = read_footer(body, True).schema
+    elif format == "avro":
+        schema = parse_header(Head(body, True)).schema
+    else:
+        schema = schemas_of(body, format, table)[0][0]
+    one = replace(item(format), key=key)
+    inferred = {one.id.hash: json.dumps(schema)}
+    plan = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None, inferred=inferred).plan
+    return decode(body, one, plan)
+
+
+def rows_of(found: Decoded) -> list[dict[str, Any]]:
+    return [row for batch in found.batches for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("format", BODIES)
+def test_a_table_takes_the_columns_of_its_objects_folders(format: str) -> None:
+    found = read(BODIES[format], format, KEY)
+    assert not found.rows
+    assert [(row["id"], row["region"], row["dt"]) for row in rows_of(found)] == [(1, "e u", 20_777), (2, "e u", 20_777)]
+
+
+def test_a_column_of_the_rows_is_theirs_and_a_missing_folder_is_null() -> None:
+    body = parquet([{"id": 1, "region": "own"}])
+    assert [(row["region"], row["dt"]) for row in rows_of(read(body, "parquet", KEY))] == [("own", 20_777)]
+    found = read(BODIES["parquet"], "parquet", "exports/sales/dt=__HIVE_DEFAULT_PARTITION__/part-0")
+    assert not found.batches and {row.code for row in found.rows} == {"null_record_key"}
+
+
+def test_a_folder_that_is_not_of_its_type_refuses_the_object() -> None:
+    with pytest.raises(UndecodableValue, match="dt"):
+        read(BODIES["json"], "json", "exports/sales/region=eu/dt=today/part-0")
+
+
+def test_the_rows_of_an_envelope_get_the_columns_too() -> None:
+    table = config("id", path_columns=("region",))
+    found = read(lines(CREATE), "json", "exports/region=eu/part-0", table)
+    assert [row["region"] for row in rows_of(found)] == ["eu"]
+
+
+def test_folders_are_read_as_hive_writes_them() -> None:
+    assert folder_values("a/Order%20Date=2026%2F11/b=1/b=2/=x/f=g") == {"Order_Date": "2026/11", "b": "2"}
+
+
+def test_push_says_which_columns_of_folders_a_rule_leaves_out() -> None:
+    writer = read_writer_schema(AVRO)
+    added = tuple(plain_column(name, STRING, True, "folder") for name in ("region", "dt"))
+    writer = replace(writer, row=with_path_columns(writer.row, added))
+    rows = tuple(
+        SampledRow({"id": 1, "v": v, "region": region, "dt": "2026-11-20"}) for v, region in enumerate(("eu", "us"))
+    )
+    sample = TopicSample("t", 1, 1, 1, ("parquet",), writer, rows=rows, path_columns=("region", "dt"))
+    said = [each.text for each in misfits(sample, config("id", position="v"))]
+    assert "region, dt: columns that the objects' folders alone hold are left out, without `path_columns`" in said
+    taken = misfits(sample, config("region", "id", position="v", path_columns=("region", "dt")))
+    assert not any("path_columns" in each.text or "region" in each.text for each in taken)
