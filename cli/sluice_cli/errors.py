@@ -136,6 +136,13 @@ class LedgerInUse(CommandFailed):
     code = "ledger_in_use"
 
 
+class PushedMeanwhile(CommandFailed):
+    """Another configuration was put in force between the plan of a push and its write."""
+
+    code = "pushed_meanwhile"
+    next_step = "`sluice config plan` shows what the push would change now; then push again"
+
+
 class NotAllRecovered(CommandFailed):
     """Objects were changed by others while they were recovered; facts: `objects`."""
 

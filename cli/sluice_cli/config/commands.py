@@ -63,7 +63,7 @@ def check(file: File, waiting: WithWaitingObjects = False, as_json: Json = False
     if waiting:
         target = chosen_target(stack)
         objects, ledger = Objects(target.client("s3")), DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
-        before = in_force(objects, target, ledger)
+        before = in_force(ConfigStore(objects, target.artifacts, history=ledger.history))
         fit = fit_of_stack(objects, target, ledger, configuration, before)
         warnings, notes = (*warnings, *map(str, fit.misfits)), (*notes, *fit.notes)
     for warning in warnings:

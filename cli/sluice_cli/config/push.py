@@ -26,7 +26,7 @@ from sluice_aws.catalog.glue import has_other_partitions
 from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import ConfigurationUnreadable
 from sluice_aws.ledger.ledger import DynamoDbLedger
-from sluice_aws.s3.configuration import CONFIGURATION_KEY, HISTORY_PREFIX, PUSHES, ConfigStore
+from sluice_aws.s3.configuration import HISTORY_PREFIX, PUSHES, ConfigStore
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory
@@ -53,6 +53,7 @@ from sluice_cli.config.review import (
 )
 from sluice_cli.config.risks import drop_in_glue
 from sluice_cli.config.yaml_lines import STDIN, ConfigurationMistakes, text_of_file, text_of_stdin
+from sluice_cli.errors import PushedMeanwhile
 from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say
@@ -82,6 +83,7 @@ class _Stack:
     target: Target
     objects: Objects
     ledger: Ledger
+    store: ConfigStore
 
     @property
     def manifests(self) -> ManifestStore:
@@ -159,6 +161,8 @@ def push(
     changed = before is None or before.version != configuration.version
     if changed:
         _store(opened, configuration)
+    elif opened.store.load_if_changed() is not None:
+        raise PushedMeanwhile("Another push came between the plan and this one; nothing has changed")
     begun = begun_meanwhile(opened.ledger, opened.manifests, before, configuration) if changed else ()
     unparked = unpark(opened.ledger, configuration, epoch_ms)
     known = lane_names(opened.ledger, before, configuration)
@@ -220,10 +224,10 @@ def _parsed(text: str, file: Path, may_be_empty: bool) -> tuple[Configuration, t
         raise ConfigurationMistakes(list(error.mistakes), str(file)) from error
 
 
-def in_force(objects: Objects, target: Target, ledger: Ledger) -> Configuration | None:
+def in_force(store: ConfigStore) -> Configuration | None:
     """Return the configuration in force; None, with a warning, where it can't be read: a push repairs it."""
     try:
-        return ConfigStore(objects, target.artifacts, history=ledger.history).load()
+        return store.load()
     except ConfigurationUnreadable as error:
         say(f"warning: {error.message}")
         return None
@@ -282,7 +286,8 @@ def _step_of_refused(plan: Plan, configuration: Configuration, before: Configura
 
 def _opened(stack: str | None) -> _Stack:
     target = chosen_target(stack)
-    return _Stack(target, Objects(target.client("s3")), DynamoDbLedger(target.client("dynamodb"), target.ledger_table))
+    objects, ledger = Objects(target.client("s3")), DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    return _Stack(target, objects, ledger, ConfigStore(objects, target.artifacts, history=ledger.history))
 
 
 def _planned(
@@ -290,7 +295,7 @@ def _planned(
 ) -> tuple[Plan, tuple[str, ...], Configuration | None]:
     """Return the plan, the warnings that the stack gives, and the configuration in force."""
     ledger = stack.ledger
-    before = in_force(stack.objects, stack.target, ledger)
+    before = in_force(stack.store)
     claimed, first, states = with_open_batches(ledger, stack.manifests, before)
     known = known_tables(ledger, before, states)
     found = review(
@@ -428,13 +433,15 @@ class _Counted:
 def _store(stack: _Stack, configuration: Configuration) -> None:
     """Store the configuration, after its copy in the history and the count of pushes.
 
-    In this order the configuration in force is always found by its version, and its loss is noticed.
+    In this order the configuration in force is always found by its version, and its loss is noticed. Raises
+    PushedMeanwhile where the one that the plan compared with is no longer in force.
     """
     bucket = stack.target.artifacts
     stack.ledger.history.count(PUSHES)
     data = configuration.to_json().encode("utf-8")
     stack.objects.put(bucket, f"{HISTORY_PREFIX}{configuration.version}.json", data, content_type="application/json")
-    stack.objects.put(bucket, CONFIGURATION_KEY, data, content_type="application/json")
+    if not stack.store.replace(data):
+        raise PushedMeanwhile("Another push came between the plan and this one; nothing has changed")
 
 
 def _end_backoffs(ledger: Ledger, plan: Plan) -> tuple[str, ...]:

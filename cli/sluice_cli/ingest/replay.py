@@ -15,7 +15,7 @@ from sluice.errors import FAILED, UsageError
 from sluice.ledger.keys import CLAIMED, COMMITTED, DISCARDED, IGNORED, PARKED, PENDING, QUARANTINED, SUPERSEDED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
-from sluice_aws.clock import epoch_ms
+from sluice_aws.clock import StoreClock, epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import COLD, Objects, pages_of_bronze
@@ -245,9 +245,10 @@ class Replay:
         by_lane: dict[str, list[ObjectRecord]] = {}
         for record in records:
             by_lane.setdefault(self._lane(record), []).append(record)
+        now = StoreClock(self._objects.ask_time(self._target.silver)).now_ms()
         for lane, listed in sorted(by_lane.items()):
             generations = {record.id: self._generation(record) or 0 for record in listed}
-            self._ledger.rebuilds.replay(listed, lane, generations, epoch_ms(), while_paused=False)
+            self._ledger.rebuilds.replay(listed, lane, generations, now, while_paused=False)
             self._ledger.lanes.wake(lane)
         supervise_now(self._target)
 

@@ -16,7 +16,7 @@ from sluice.hudi.table_properties import PROPERTIES_FILE
 from sluice.ledger.records import ObjectRecord
 from sluice.schema.history import stored_key
 from sluice.silver_keys import BEGUN, FINISHED, replaced_prefix
-from sluice_aws.clock import epoch_ms
+from sluice_aws.clock import StoreClock
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.move_prefix import Mover
@@ -25,7 +25,7 @@ from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.stack import Target
 from sluice_cli.config.risks import drop_in_glue
 from sluice_cli.errors import CannotRebuild
-from sluice_cli.tables.rebuild_plan import ReplayPlan, counts_of, obstacles, plan_replay
+from sluice_cli.tables.rebuild_plan import ReplayPlan, counts_of, obstacles, obstacles_of_lanes, plan_replay
 from sluice_cli.terminal.interaction import Yes, ask, bars, counting
 from sluice_cli.terminal.known_names import known_table
 from sluice_cli.terminal.output import (
@@ -98,11 +98,12 @@ def table(
     target = chosen_target(stack)
     with known_table(target, name):
         rebuild = Rebuild(target, name, history=history)
+    at_work = rebuild.look()
     with counting(as_json) as tick:
         plan = rebuild.plan(tick)
     say_skipped(plan.skipped)
     silver = rebuild.silver_bytes()
-    found = rebuild.obstacles(plan, without_gone)
+    found = (*at_work, *rebuild.obstacles(plan, without_gone))
     if dry_run or found:
         if as_json:
             print_json({**rebuild.describe(plan, silver), "obstacles": list(found), "changed": False})
@@ -146,13 +147,20 @@ class Rebuild:
         self._objects = Objects(target.client("s3"))
         self._ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
         self._mover = Mover(target.client("s3"), target.silver)
+        self._now_ms = StoreClock(self._objects.ask_time(target.silver)).now_ms
+        self._revision: int | None = None
         configuration = ConfigStore(self._objects, target.artifacts, history=self._ledger.history).load()
         self._begun = dict(self._ledger.tables.get(table).rebuild or {})
         config = self._config(configuration)
         self.lane: str = self._begun.get("lane", config.lane)
-        self.to: str = self._begun.get("to", replaced_prefix(table, epoch_ms()))
+        self.to: str = self._begun.get("to", replaced_prefix(table, self._now_ms()))
         self.history: bool = self._begun.get("history", history)
         self._config_now = config
+
+    def look(self) -> tuple[str, ...]:
+        """The reasons why the lane isn't at rest; before `plan`, since what a run commits meanwhile is in no plan."""
+        self._revision = self._ledger.rebuilds.revision_at_rest(self.lane)
+        return obstacles_of_lanes(self._table, self.lane, ledger=self._ledger, at_rest=self._revision is not None)
 
     def plan(self, tick: Callable[[str, int], None]) -> ReplayPlan:
         """Read bronze, the ledger and the manifests. Changes nothing."""
@@ -171,19 +179,13 @@ class Rebuild:
         return sum(sum(self._mover.sizes(folder).values()) for _, folder in self._folders())
 
     def obstacles(self, plan: ReplayPlan, without_gone: bool) -> tuple[str, ...]:
-        """The reasons why the table can't be rebuilt now."""
-        return obstacles(
-            self._table,
-            self.lane,
-            ledger=self._ledger,
-            plan=plan,
-            without_gone=without_gone or bool(self._begun.get("without_gone")),
-        )
+        """What is missing of the table's objects."""
+        return obstacles(self._table, plan, without_gone=without_gone or bool(self._begun.get("without_gone")))
 
     def run(self, plan: ReplayPlan, advance: Callable[[str, int, int], None]) -> int:
         """Mark the table, move its data aside, make its objects pending, remove the mark. Each step may be repeated."""
         mark: dict[str, Any] = {
-            "at": epoch_ms(),
+            "at": self._now_ms(),
             "lane": self.lane,
             "to": self.to,
             "topic": self._config_now.topic,
@@ -192,7 +194,7 @@ class Rebuild:
             "without_gone": bool(plan.gone or plan.archived),
             "history": self.history,
         }
-        mark = self._ledger.rebuilds.begin(self._table, self.lane, mark)
+        mark = self._ledger.rebuilds.begin(self._table, self.lane, mark, self._revision)
         self.lane, self.to, self.history = mark["lane"], mark["to"], mark.get("history", False)
         # Beside the old data, since outcomes of earlier batches describe that data.
         self._objects.put_json(
@@ -217,9 +219,9 @@ class Rebuild:
         replayed = 0
         for start in range(0, len(plan.replay), AT_ONCE):
             chunk: list[ObjectRecord] = list(plan.replay[start : start + AT_ONCE])
-            replayed += self._ledger.rebuilds.replay(chunk, self.lane, plan.generations, epoch_ms())
+            replayed += self._ledger.rebuilds.replay(chunk, self.lane, plan.generations, self._now_ms())
             advance("Objects pending again", start + len(chunk), len(plan.replay))
-        self._objects.put_json(self._target.silver, f"{self.to}{FINISHED}", {"at": epoch_ms()})
+        self._objects.put_json(self._target.silver, f"{self.to}{FINISHED}", {"at": self._now_ms()})
         self._ledger.rebuilds.end(self._table, self.lane)
         return replayed
 

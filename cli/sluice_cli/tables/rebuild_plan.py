@@ -126,8 +126,8 @@ def _only_copies(records: Iterable[ObjectRecord]) -> list[ObjectRecord]:
     ]
 
 
-def obstacles(table: str, lane: str, *, ledger: Ledger, plan: ReplayPlan, without_gone: bool) -> tuple[str, ...]:
-    """The reasons why the table can't be rebuilt now, each with the next step; empty if it can."""
+def obstacles_of_lanes(table: str, lane: str, *, ledger: Ledger, at_rest: bool) -> tuple[str, ...]:
+    """The lane that isn't at rest, and the unfinished batches of the table, each with the next step."""
     found = []
     states = {state.lane: state for state in ledger.lanes.all()}
     unfinished = [
@@ -136,7 +136,7 @@ def obstacles(table: str, lane: str, *, ledger: Ledger, plan: ReplayPlan, withou
         if any(table in set(pointer.tables) - set(pointer.settled_tables) for pointer in ledger.batches.unsettled(name))
     ]
     state = states[lane].state if lane in states else "idle"
-    if state != PAUSED:
+    if not at_rest:
         batch = f", a batch of {table} in it is unfinished" if lane in unfinished else ""
         first = _finishing(lane, state) if lane in unfinished else ""
         found.append(
@@ -144,11 +144,17 @@ def obstacles(table: str, lane: str, *, ledger: Ledger, plan: ReplayPlan, withou
             f"{first}`sluice pause {lane}`, until `sluice status` says paused"
         )
     for name in unfinished:
-        if name == lane and state != PAUSED:
+        if name == lane and not at_rest:
             continue  # said above
         again = f"`sluice pause {name}`" if states[name].state == PAUSED else ""
         steps = f"{_finishing(name, states[name].state)}{again}".removesuffix(", ")
         found.append(f"a batch of {table} in lane {name} is unfinished: {steps}")
+    return tuple(found)
+
+
+def obstacles(table: str, plan: ReplayPlan, *, without_gone: bool) -> tuple[str, ...]:
+    """The objects without which the table can't be rebuilt, each with the next step."""
+    found = []
     if plan.unknown:
         objects, verb = counted(len(plan.unknown), "object"), "is" if len(plan.unknown) == 1 else "are"
         found.append(f"{objects} of {table} in bronze {verb} not in the ledger: `sluice rebuild ledger` first")

@@ -38,8 +38,15 @@ class DynamoDbRebuilds:
         self._objects = objects
         self._quarantine = quarantine
 
-    def begin(self, table: str, lane: str, mark: Mapping[str, Any]) -> dict[str, Any]:
+    def revision_at_rest(self, lane: str) -> int | None:
+        """The revision of a paused lane, which changes before a run can hold it; None for a lane that isn't paused."""
+        stored = self._table.get(items.lane_key(lane)) or {}
+        return int(stored.get("revision", 0)) if stored.get("state") == PAUSED else None
+
+    def begin(self, table: str, lane: str, mark: Mapping[str, Any], revision: int | None = None) -> dict[str, Any]:
         """Empty the table's item and mark it as being rebuilt; gives the mark.
+
+        With `revision`, the lane's at rest when the rebuild was planned, LaneNotPaused too where it has changed since.
 
         A rebuild that was begun before keeps its mark, and nothing changes. What is in quarantine stays there, so it
         is counted anew; `replay` takes back the rows of the objects that it makes pending. Raises LaneNotPaused, and
@@ -60,7 +67,8 @@ class DynamoDbRebuilds:
             }
             unchanged = when(**{name: stored.get(name) for name in _ASIDE})
             try:
-                self._guarded(table, lane, [self._table.update_action(key, changes, condition=unchanged)])
+                actions = [self._table.update_action(key, changes, condition=unchanged)]
+                self._guarded(table, lane, actions, revision)
             except TransactionRefused:
                 continue  # a decision was made while it was counted
             return dict(mark)
@@ -183,12 +191,13 @@ class DynamoDbRebuilds:
         rows = sum(record.quarantined_rows for record in self._quarantine.objects_with_rows() if record.table == table)
         return dict(zip(_ASIDE, (objects or None, rows or None)))  # a job's Python has no `strict`
 
-    def _paused(self, lane: str) -> Values:
-        return self._table.check_action(items.lane_key(lane), when(state=PAUSED))
+    def _paused(self, lane: str, revision: int | None = None) -> Values:
+        unchanged = {} if revision is None else {"revision": revision or None}
+        return self._table.check_action(items.lane_key(lane), when(state=PAUSED, **unchanged))
 
-    def _guarded(self, table: str, lane: str, actions: Sequence[Values]) -> None:
+    def _guarded(self, table: str, lane: str, actions: Sequence[Values], revision: int | None = None) -> None:
         try:
-            self._table.transact([self._paused(lane), *actions])
+            self._table.transact([self._paused(lane, revision), *actions])
         except TransactionRefused as answer:
             if 0 in answer.refusals:
                 raise _not_paused(table, lane) from answer
@@ -197,6 +206,5 @@ class DynamoDbRebuilds:
 
 def _not_paused(table: str, lane: str) -> LaneNotPaused:
     step = f"`sluice pause {lane}`, and once `sluice status` says paused, `sluice rebuild table {table}`"
-    return LaneNotPaused(
-        f"{table} can't be rebuilt while its lane {lane} may start a run", lane=lane, table=table, next_step=step
-    )
+    why = f"its lane {lane} may start a run, or may have run since the rebuild was planned"
+    return LaneNotPaused(f"{table} can't be rebuilt now: {why}", lane=lane, table=table, next_step=step)

@@ -28,6 +28,7 @@ class ConfigStore:
         self._key = key
         self._pushes: Callable[[], int] = (lambda: 0) if history is None else (lambda: history.counter(PUSHES))
         self._etag: str | None = None
+        self._read: str | None = None
         self._loaded: Configuration | None = None
 
     def load(self) -> Configuration | None:
@@ -45,9 +46,14 @@ class ConfigStore:
                     f"s3://{self._bucket}/{self._key} is gone, though a configuration was pushed"
                 )
             return None
+        self._read = document.etag
         self._loaded = self._parse(document.data)
         self._etag = document.etag
         return self._loaded
+
+    def replace(self, data: bytes) -> bool:
+        """Put a configuration in force where the one that was read last, readable or not, still is; False elsewhere."""
+        return self._objects.put_if(self._bucket, self._key, data, replaces=self._read, content_type="application/json")
 
     def load_if_changed(self) -> Configuration | None:
         """The configuration if it changed since the last read, else None."""

@@ -349,6 +349,10 @@ class Objects:
         )
         return VersionPage(versions, following)
 
+    def ask_time(self, bucket: str) -> str:
+        """What time it is by S3: the header `Date` of an answer, of whole seconds."""
+        return str(self._s3.head_bucket(Bucket=bucket)["ResponseMetadata"]["HTTPHeaders"]["date"])
+
     def is_versioned(self, bucket: str) -> bool:
         """Whether the bucket keeps versions, or ever did: only then have notices a versionId."""
         return bool(self._s3.get_bucket_versioning(Bucket=bucket).get("Status"))
