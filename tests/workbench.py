@@ -187,8 +187,8 @@ class Workbench:
         after: Outcome | None = None,
     ) -> Manifest:
         """A batch of one table, with what is known of it after another one. The same objects give the same batch."""
-        watch, last_instant = ({}, None) if after is None else (after.watch, after.instant)
-        part = TablePart(config.to_dict(), tuple(objects), watch, last_instant)
+        known = ({}, None, None) if after is None else (after.watch, after.instant, after.history_instant)
+        part = TablePart(config.to_dict(), tuple(objects), *known)
         return open_manifest("main", run, self.services.clock.now_ms(), "v1", {config.table: part})
 
     def merge(

@@ -25,7 +25,7 @@ class SparkDied(SluiceError):
 
 
 class WriteUndone(SluiceError):
-    """A task wrote a file of a write that was rolled back meanwhile, and removed it again. Facts: `instant`."""
+    """A write met another writer, who rolled it back or made an instant beside it; it is undone. Facts: `instant`."""
 
     code = "write_undone"
     retriable = True

@@ -92,7 +92,7 @@ def test_a_file_behind_its_roll_back_is_removed_before_archival(bench: Workbench
 def test_a_file_that_arrives_during_a_roll_back_is_gone_when_that_ends(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config, undo = table(partition_by=("place",)), recovery._roll_back
+    config, undo = table(partition_by=("place",)), recovery.roll_back_one
     manifest = bench.manifest(config, [bench.put([row("c", 1, 1, "A")], SCHEMA)])
     bench.merge_manifest(manifest, config)
     (written,) = files(bench, config)
@@ -104,7 +104,7 @@ def test_a_file_that_arrives_during_a_roll_back_is_gone_when_that_ends(
         undo(*given)
         written.write_bytes(content)  # planned without it, and its writer still found the instant
 
-    monkeypatch.setattr(recovery, "_roll_back", undo_and_write)
+    monkeypatch.setattr(recovery, "roll_back_one", undo_and_write)
     bench.new_run()
     assert bench.resolve(manifest, config) is None
     assert files(bench, config) == set()

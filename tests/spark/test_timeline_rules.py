@@ -16,7 +16,7 @@ from sluice.hudi.java_properties import parse_properties, properties_text
 from sluice.services.requests import CLEANING
 from sluice_aws.s3.lost_properties import lost_properties, restored_content
 from sluice_read.place import SilverFolder
-from sluice_spark.errors import ClockBehind, CommitNotNewest
+from sluice_spark.errors import ClockBehind, CommitNotNewest, WriteUndone
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.services.slice import SliceRates, serve_table
 
@@ -77,8 +77,12 @@ def test_a_commit_below_an_instant_that_its_run_did_not_know_is_an_error(bench: 
     (known,) = folder.glob("*.commit")
     for path in folder.glob(f"{known.stem}.*"):  # a writer whose clock is ahead
         shutil.copy(path, folder / path.name.replace(known.stem, AHEAD))
-    with pytest.raises(CommitNotNewest, match=AHEAD):
-        bench.merge(config, [bench.put([row(2)], SCHEMA)])
+    manifest = bench.manifest(config, [bench.put([row(2)], SCHEMA)])
+    with pytest.raises(WriteUndone, match=AHEAD):
+        bench.merge_manifest(manifest, config)
+    assert bench.resolve(manifest, config) is None
+    with pytest.raises(ClockBehind):
+        bench.merge_manifest(manifest, config)
 
 
 def test_the_batch_id_is_on_delta_commits_and_not_on_compactions(bench: Workbench) -> None:

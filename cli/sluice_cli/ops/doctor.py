@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError
 from rich.text import Text
 
 from sluice.batch.claim import TableState
+from sluice.config.table import kept_history
 from sluice.errors import SluiceError, TableWentBack
 from sluice.lane.machine import HALTED, PAUSED, RUNNING, STARTING
 from sluice_aws.clock import epoch_ms
@@ -313,11 +314,11 @@ def _tables(target: Target) -> Iterator[Finding]:
         elif table.blocked:
             step = step_of(table, lanes[table.table])
             yield Finding(f"table {table.table}", FAIL, str(table.blocked["error"]), step)
-        elif _went_back(table, silver):
+        elif gone := _gone(table, silver):
             yield Finding(
                 f"table {table.table}",
                 FAIL,
-                f"its last commit {table.last_instant} is gone: it was deleted, or restored to an earlier state",
+                f"{gone} is gone: it was deleted, or restored to an earlier state",
                 TableWentBack.next_step,
             )
         elif table.last_error and table.table in failing:
@@ -329,12 +330,20 @@ def _tables(target: Target) -> Iterator[Finding]:
             )
 
 
-def _went_back(table: TableState, silver: TimelineReader) -> bool:
-    """True where the table's timeline lacks its last commit in the ledger. One LIST where it doesn't."""
-    last = table.last_instant
-    if last is None or table.rebuild or silver.timeline(table.table, since=last).holds(last):
-        return False
-    return silver.timeline(table.table).lacks(last)
+def _gone(table: TableState, silver: TimelineReader) -> str:
+    """Which last commit in the ledger the table or its history table lacks; empty for none. One LIST each then."""
+    named = kept_history(table.pinned)
+    history = f"{table.table.partition('.')[0]}.{named}" if named else ""
+    known = (
+        (table.table, table.last_instant, "its last commit"),
+        (history, table.history_instant if history else None, f"the last commit of {history}"),
+    )
+    for name, last, said in known:
+        if last is None or table.rebuild or silver.timeline(name, since=last).holds(last):
+            continue
+        if silver.timeline(name).lacks(last):
+            return f"{said} {last}"
+    return ""
 
 
 def _catalog(target: Target) -> Iterator[Finding]:

@@ -53,9 +53,11 @@ def accept(
         config = config_in_force(configuration, table, state.pinned)
         lane = config.lane
     restored = _restored(target, state, as_stored(config, state.pinned))
-    newest = TimelineReader(SilverBucket(target.client("s3"), target.silver)).timeline(table)
-    instant = newest.newest.time if newest.newest is not None else None
-    changed = bool(state.blocked) or (state.last_instant is not None and newest.lacks(state.last_instant))
+    silver = TimelineReader(SilverBucket(target.client("s3"), target.silver))
+    newest, of_history = silver.timeline(table), silver.timeline(config.history_table.table)
+    instant, history = (each.newest.time if each.newest is not None else None for each in (newest, of_history))
+    lacks = ((newest, state.last_instant), (of_history, state.history_instant))
+    changed = bool(state.blocked) or any(last is not None and timeline.lacks(last) for timeline, last in lacks)
     if restored and not changed:
         ledger.tables.end_backoff(table)
     if restored or changed:
@@ -65,8 +67,8 @@ def accept(
                 f"{state.last_instant}?",
                 otherwise=f"`sluice table show {table}` to see its newest commit",
             )
-        if changed and not ledger.tables.accept(table, instant, seen=state.last_instant):
-            raise CommandFailed(f"{table} was committed to meanwhile", next_step="Look at `sluice status`")
+        if changed and not ledger.tables.accept(table, instant, history, seen=state):
+            raise CommandFailed(f"{table} has changed meanwhile", next_step="Look at `sluice status`")
         ledger.lanes.wake(lane)
         supervise_now(target)
     if as_json:

@@ -1,4 +1,4 @@
-"""Answers kept in memory, each right until its table's next commit."""
+"""Answers kept in memory, each right until its table's next instant."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from threading import Lock
 
 @dataclass(frozen=True)
 class Answer:
-    """The body of an answer, and the newest commit of its table when it was read."""
+    """The body of an answer, and the newest completed instant of its table when it was read."""
 
     newest: str
     body: bytes
@@ -25,7 +25,7 @@ class AnswerCache:
         self._lock = Lock()
 
     def get(self, question: tuple[str, ...], newest: str) -> Answer | None:
-        """The answer to a question, if the table's newest commit is still the same."""
+        """The answer to a question, if the table's newest instant is still the same."""
         with self._lock:
             found = self._answers.get(question)
             if found is None or found.newest != newest:

@@ -187,10 +187,10 @@ class Tables:
         return self._answer(request, table, pinned, if_none_match, read)
 
     def _answer(self, request: Request, name: str, span: Span, known: str | None, read: _Read) -> Response:
-        """Answer from the cache where the table has no newer commit, else by reading it."""
+        """Answer from the cache where the table has no newer instant, else by reading it."""
         folder, view = find_table(self._place, name)
         question = (folder.table, view, request.url.path, request.url.query)
-        newest = folder.timeline().newest
+        newest = folder.timeline().newest_change
         if newest is not None:
             if _matches(known, newest.time):
                 return Response(status_code=304, headers=_headers(newest.time))
@@ -199,7 +199,8 @@ class Tables:
                 return _response(kept)
         with self._one_of_few():
             opened = open_table(self._place, name, span=span)
-            answer = Answer(opened.listing.newest_until(None), read(opened))
+            seen = opened.listing.timeline.newest_change
+            answer = Answer(opened.listing.newest_until(None) if seen is None else seen.time, read(opened))
         self._cache.keep(question, answer)
         return _response(answer)
 
@@ -234,7 +235,7 @@ def api(
     tables = Tables(place, limits or ServeLimits())
     problem = {"model": Problem, "content": {MEDIA_TYPE: {}}}
     problems: dict[int | str, dict[str, Any]] = {status: problem for status in (400, 404, 409, 410, 502, 503, 504)}
-    unchanged: dict[int | str, dict[str, Any]] = {304: {"description": "The table has no newer commit"}}
+    unchanged: dict[int | str, dict[str, Any]] = {304: {"description": "The table has not changed"}}
     app.add_api_route("/tables", tables.names)
     for path, endpoint, model in (
         ("/tables/{table}", tables.details, TableDetails),
@@ -277,5 +278,5 @@ def _headers(newest: str) -> dict[str, str]:
 
 
 def _matches(known: str | None, newest: str) -> bool:
-    """Whether `If-None-Match` names the newest commit."""
+    """Whether `If-None-Match` names the newest instant."""
     return known is not None and any(item.strip().removeprefix("W/") == f'"{newest}"' for item in known.split(","))

@@ -63,6 +63,7 @@ class TableState:
 
     - `last_commit_at`: when a part of it was last committed, though it changed nothing; freshness counts from it.
     - `last_instant`: its last Hudi commit, and `last_instant_at` when readers saw it; None of an earlier release's.
+    - `history_instant`: the newest commit of its history table that an outcome named.
     - `pinned`: the settings its data was written with, None without data.
     - `notes`: remarks for the operator, kept until a later batch writes rows without any.
     - `services`: by service, when and where the last one succeeded, and the totals when it began.
@@ -78,6 +79,7 @@ class TableState:
     last_commit_at: int | None = None
     last_instant: str | None = None
     last_instant_at: int | None = None
+    history_instant: str | None = None
     last_batch: str | None = None
     last_error: str | None = None
     failures: int = 0

@@ -69,13 +69,14 @@ class TablePart:
 
     `config` (TableConfig.to_dict()) and `watch` (KafkaWatch.to_dict() before the batch) are pinned, so that a run that
     takes the batch over writes and parks the same as the run that claimed it. `last_instant` is the table's last
-    commit before the batch; None where there was none.
+    commit before the batch, `history_instant` that of its history table; None where there was none.
     """
 
     config: Mapping[str, Any] = field(hash=False)
     objects: tuple[ManifestObject, ...] = ()
     watch: Mapping[str, Any] = field(default_factory=dict, hash=False)
     last_instant: str | None = None
+    history_instant: str | None = None
 
     @property
     def table_config(self) -> TableConfig:
@@ -126,6 +127,7 @@ class Manifest:
                         "objects": [_describe(item) for item in part.objects],
                         **({"watch": dict(part.watch)} if part.watch else {}),
                         **({"last_instant": part.last_instant} if part.last_instant else {}),
+                        **({"history_instant": part.history_instant} if part.history_instant else {}),
                     }
                     for table, part in self.tables.items()
                 },
@@ -144,6 +146,7 @@ class Manifest:
                     tuple(_object(item) for item in part["objects"]),
                     part.get("watch", {}),
                     part.get("last_instant"),
+                    part.get("history_instant"),
                 )
                 for table, part in content["tables"].items()
             }

@@ -124,6 +124,7 @@ class Outcome:
     - `stages`: the time of the attempt that succeeded, in order.
     - `watch`: KafkaWatch.to_dict() after the batch, empty if unknown.
     - `columns`: columns that the commit added or widened, each with `column`, `change`, `from` and `to`.
+    - `history_instant`: the newest commit of the table's history table; None without one.
     """
 
     batch: str
@@ -142,6 +143,7 @@ class Outcome:
     parked_generation: int | None = None
     watch: Mapping[str, Any] = field(default_factory=dict, hash=False)
     columns: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
+    history_instant: str | None = None
 
     @property
     def is_uncounted(self) -> bool:
@@ -168,8 +170,9 @@ class Outcome:
     def to_json(self) -> str:
         """Canonical JSON."""
         content = {"format": FORMAT, **asdict(self), "counts": dict(self.counts)}
-        if not self.columns:
-            del content["columns"]  # so that an earlier release reads the outcome
+        for name in ("columns", "history_instant"):
+            if not content[name]:
+                del content[name]  # so that an earlier release reads the outcome
         return canonical_json(content)
 
     @classmethod

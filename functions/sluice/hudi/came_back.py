@@ -16,12 +16,16 @@ KEEP, UNDO, TOO_LATE = "keep", "undo", "too_late"
 
 @dataclass(frozen=True)
 class Written:
-    """A completed commit: its batch (None for a table service), and the instants of the files that it built upon."""
+    """A completed commit: its batch (None for a table service), and the instants of the files that it built upon.
+
+    `attempt` names the merge that made it; None for one of a release that recorded none.
+    """
 
     time: str
     action: str
     batch: str | None = None
     built_on: frozenset[str] = frozenset()
+    attempt: str | None = None
 
 
 def verdict(came_back: Written, commits: Iterable[Written], *, merge_on_read: bool) -> str:

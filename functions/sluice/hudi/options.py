@@ -124,6 +124,9 @@ def write_options(
         **key_options,
         **log_options,
         **index_options,
+        # A run rolls back by itself, for the lane's holder. By Hudi's eager policy each write rolls back every other
+        # one that isn't completed: that of a driver which was held up, its successor's. The metadata table needs it.
+        "hoodie.clean.failed.writes.policy": "EAGER" if record_index else "NEVER",
         "hoodie.datasource.write.operation": operation,
     }
 
@@ -257,7 +260,6 @@ def _identity(config: TableConfig) -> dict[str, str]:
         "hoodie.metadata.enable": "false",
         "hoodie.embed.timeline.server": "false",
         "hoodie.write.markers.type": "DIRECT",
-        "hoodie.clean.failed.writes.policy": "EAGER",  # one writer per table
         "hoodie.write.concurrency.mode": "SINGLE_WRITER",
     }
 

@@ -11,6 +11,7 @@ from sluice.changes.hidden_columns import NAMES
 # Keys of a commit's extra metadata, into which Hudi copies every write option with this prefix.
 METADATA_PREFIX = "sluice."
 BATCH_KEY, TABLE_KEY, RUN_KEY = "sluice.batch", "sluice.table", "sluice.run"
+ATTEMPT_KEY = "sluice.attempt"  # names one merge of the part; what it set aside is under the same name
 ROWS_KEY = "sluice.rows_before"  # rows of the table, deleted rows included
 
 # What a commit removed of a forgotten row. Not the name of a property: Hudi compares write options with those.
@@ -42,13 +43,16 @@ NONE_WIDENED = "{}"
 _WIDER = re.compile(r"(array<)*(bigint|double|decimal\(\d+,\d+\))>*")
 
 
-def commit_metadata(*, batch: str, table: str, run: str, rows_before: int | None = None) -> dict[str, str]:
+def commit_metadata(
+    *, batch: str, table: str, run: str, attempt: str | None = None, rows_before: int | None = None
+) -> dict[str, str]:
     """Write options that store a commit's origin in it; a later run finds the batch on the timeline by them."""
     return {
         "hoodie.datasource.write.commitmeta.key.prefix": METADATA_PREFIX,
         BATCH_KEY: batch,
         TABLE_KEY: table,
         RUN_KEY: run,
+        **({} if attempt is None else {ATTEMPT_KEY: attempt}),
         **({} if rows_before is None else {ROWS_KEY: str(rows_before)}),
     }
 

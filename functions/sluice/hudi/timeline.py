@@ -99,6 +99,11 @@ class Timeline:
         return self.commits[-1] if self.commits else None
 
     @property
+    def newest_change(self) -> Instant | None:
+        """The newest completed instant of any action: a cleaning takes states back that could be read before it."""
+        return max((instant for instant in self.instants if instant.state == COMPLETED), default=None)
+
+    @property
     def pending(self) -> tuple[Instant, ...]:
         """The instants that are not completed, oldest first."""
         return tuple(instant for instant in self.instants if instant.state != COMPLETED)

@@ -134,7 +134,7 @@ class TableLedger(Protocol):
         """Count a failure, and keep the table from being written until `accept` or a rebuild."""
         ...
 
-    def accept(self, table: str, instant: str | None, *, seen: str | None) -> bool:
+    def accept(self, table: str, instant: str | None, history: str | None = None, *, seen: TableState) -> bool:
         """Make `instant` the table's last commit and unblock it; the caller wakes its lane.
 
         False when its last commit is no longer `seen`.

@@ -68,7 +68,7 @@ class Settled:
 
 @dataclass(frozen=True)
 class KnownTable:
-    """A table's state by its outcomes: the last one, the last ones with notes, a commit and a watch, and the totals.
+    """A table's state by its outcomes: the last one, those with notes, a commit, a history and a watch, and the totals.
 
     `pinned` holds the settings of the last commit.
     """
@@ -77,6 +77,7 @@ class KnownTable:
     noted: Outcome | None = None
     committed: Outcome | None = None
     watched: Outcome | None = None
+    historied: Outcome | None = None
     pinned: Mapping[str, Any] = field(default_factory=dict, hash=False)
     totals: Mapping[str, int] = field(default_factory=dict, hash=False)
 
@@ -92,6 +93,7 @@ class KnownTable:
             noted=outcome if outcome.notes or wrote else self.noted,
             committed=outcome if wrote else self.committed,
             watched=outcome if outcome.watch else self.watched,
+            historied=outcome if outcome.history_instant else self.historied,
             pinned=part.table_config.pinned if wrote else self.pinned,
             totals=totals,
         )

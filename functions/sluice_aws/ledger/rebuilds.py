@@ -57,8 +57,9 @@ class DynamoDbRebuilds:
             stored = self._table.get(key) or {}
             if stored.get("rebuild"):
                 return dict(stored["rebuild"])
+            kept = KEPT if mark.get("history") else KEPT | {"history_instant"}  # of a table that stays
             changes = {
-                **{name: None for name in stored if name not in KEPT},
+                **{name: None for name in stored if name not in kept},
                 **self._in_quarantine(table),
                 "table": table,
                 "rebuild": dict(mark),

@@ -94,6 +94,7 @@ class DynamoDbRecovery:
             "last_batch": known.last.batch if known.last else None,
             "last_instant": known.committed.instant if known.committed else None,
             "last_instant_at": known.committed.readable_at if known.committed else None,
+            "history_instant": known.historied.history_instant if known.historied else None,
             "pinned": dict(known.pinned) or None,
             "watch": dict(known.watched.watch) if known.watched else None,
             "notes": list(known.noted.notes) or None if known.noted else None,

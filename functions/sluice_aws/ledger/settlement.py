@@ -76,6 +76,8 @@ def table_fields(outcome: Outcome) -> Values:
     )
     if outcome.instant is not None:
         fields.update(last_instant=outcome.instant, last_instant_at=outcome.readable_at)
+    if outcome.history_instant is not None:
+        fields["history_instant"] = outcome.history_instant
     if outcome.notes or outcome.instant is not None:
         fields["notes"] = list(outcome.notes) or None
     if outcome.watch:

@@ -25,6 +25,7 @@ PLAIN = (
     "last_commit_at",
     "last_instant",
     "last_instant_at",
+    "history_instant",
     "last_batch",
     "last_error",
     "failures",
@@ -85,18 +86,23 @@ class DynamoDbTables:
         stored, _ = self._table.update(table_key(table), changes, add={"failures": 1})
         return _state(table, stored)
 
-    def accept(self, table: str, instant: str | None, *, seen: str | None) -> bool:
-        """Make `instant` the table's last commit and unblock it. False when its last commit is no longer `seen`."""
+    def accept(self, table: str, instant: str | None, history: str | None = None, *, seen: TableState) -> bool:
+        """Make `instant` the table's last commit, `history` its history table's, and unblock it.
+
+        False when the table is no longer as it was `seen`: it was committed to, or blocked for another reason.
+        """
         changes = {
             "last_instant": instant,
             "last_instant_at": None if instant is None else instant_ms(instant),
+            "history_instant": history,
             "blocked": None,
             "last_error": None,
             "failures": 0,
             "backoff_until": None,
             **LISTED,
         }
-        return self._table.update(table_key(table), changes, condition=when(last_instant=seen))[1] is None
+        unchanged = when(last_instant=seen.last_instant, history_instant=seen.history_instant, blocked=seen.blocked)
+        return self._table.update(table_key(table), changes, condition=unchanged)[1] is None
 
     def pin(self, table: str, pinned: Mapping[str, Any]) -> bool:
         """Store the settings that a table's data is written with. False when others are stored already.

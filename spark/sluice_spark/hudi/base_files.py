@@ -13,6 +13,7 @@ from sluice.hudi import options as hudi_options
 from sluice.hudi import own_metadata
 from sluice.hudi.timeline import COMMIT, DELTA_COMMIT, FOLDER, INFLIGHT, Instant
 from sluice_spark.hudi.facts import BaseFile, CommitResult, TableFacts
+from sluice_spark.hudi.own_write import own_write, refuse_others
 from sluice_spark.hudi.table import HudiTable
 
 
@@ -47,13 +48,16 @@ def commit_base_files(
     schema: StructType | None,
     batch: str,
     run: str,
+    attempt: str,
     facts: TableFacts,
+    check_held: Callable[[], None],
 ) -> CommitResult:
     """Begin a bulk insert into an empty table, have `write` make its files, and commit them.
 
     Without `schema` it is an upsert into a table that keeps its schema. Of a file, `write` puts Hudi's marker first:
     Hudi deletes marked files that the commit doesn't name, those of a task that ran twice, and all of them in a
-    roll-back. After an exception the commit may still be there (`resolve-before-write`). Raises CommitNotNewest.
+    roll-back. `check_held` raises LaneLost, and is called right before the commit. After another exception the commit
+    may still be there (`resolve-before-write`). Raises WriteUndone, CommitNotNewest.
     """
     jvm, config = hudi.jvm, hudi.config
     operation = hudi_options.UPSERT if schema is None else hudi_options.BULK_INSERT
@@ -66,15 +70,20 @@ def commit_base_files(
         rows=facts.rows,
     )
     metadata = {
-        **own_metadata.commit_metadata(batch=batch, table=config.table, run=run, rows_before=facts.rows),
+        **own_metadata.commit_metadata(
+            batch=batch, table=config.table, run=run, attempt=attempt, rows_before=facts.rows
+        ),
         **own_metadata.copied_metadata(facts.widened, facts.forgotten),
     }
     client = jvm.write_client(hudi.path, config.name, options, avro)
     try:
         instant = jvm.begin_write(client, facts.meta_client, operation, partitioned=bool(config.partition_by))
         begun = Instant(instant, DELTA_COMMIT if config.table_type == MOR else COMMIT, INFLIGHT)
-        files = write(NewFiles(instant, jvm.with_meta_columns(avro), f"{FOLDER}{begun.file}"))
-        jvm.commit_files(client, facts.meta_client, instant, files, own_metadata.stored_metadata(metadata))
+        with own_write(hudi, instant):
+            refuse_others(hudi, hudi.meta_client(), facts, instant, check_held)
+            files = write(NewFiles(instant, jvm.with_meta_columns(avro), f"{FOLDER}{begun.file}"))
+            check_held()  # large files take their time
+            jvm.commit_files(client, facts.meta_client, instant, files, own_metadata.stored_metadata(metadata))
     finally:
         client.close()
     return hudi.committed(batch, facts.newest)

@@ -57,7 +57,7 @@ def undo_what_came_back(hudi: HudiTable, found: Sequence[str], facts: TableFacts
     For the lane's holder, before it writes. Raises InstantCameBack where it is too late for that, and for a table with
     a record index, whose own timeline isn't looked into.
     """
-    commits = _written(facts, since=found[0])
+    commits = written_since(facts, since=found[0])
     by_time = {commit.time: commit for commit in commits}
     undone = []
     for time in reversed(found):
@@ -83,14 +83,15 @@ def undo_what_came_back(hudi: HudiTable, found: Sequence[str], facts: TableFacts
     return hudi.look()
 
 
-def _written(facts: TableFacts, *, since: str) -> list[Written]:
+def written_since(facts: TableFacts, *, since: str) -> list[Written]:
     """The completed commits from a day before an instant on. A request for each."""
     timeline = facts.meta_client.getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
     near = timeline.findInstantsAfter(instant_of_ms(max(0, instant_ms(since) - NEAR_MS)))
     found = []
     for instant in instants(near):
         metadata = near.readCommitMetadata(instant)
-        batch = metadata.getExtraMetadata().get(own_metadata.BATCH_KEY)
+        extra = metadata.getExtraMetadata()
+        batch, attempt = (extra.get(key) for key in (own_metadata.BATCH_KEY, own_metadata.ATTEMPT_KEY))
         previous = {str(file["prevCommit"]) for file in written_files(metadata) if file.get("prevCommit")}
         found.append(
             Written(
@@ -98,6 +99,7 @@ def _written(facts: TableFacts, *, since: str) -> list[Written]:
                 str(instant.getAction()),
                 None if batch is None else str(batch),
                 frozenset(previous),
+                None if attempt is None else str(attempt),
             )
         )
     return found

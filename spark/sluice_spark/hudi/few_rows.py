@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Callable
 
 import fastavro
 from py4j.protocol import Py4JError
@@ -27,6 +27,7 @@ from sluice.hudi.timeline import COMMIT, DELTA_COMMIT
 from sluice_spark.errors import RowsNotWritten
 from sluice_spark.hudi.facts import CommitResult, TableFacts
 from sluice_spark.hudi.logs import FIELDS_TO_NAME_A_LOG, NEEDED_TO_APPEND, NEEDED_TO_READ, append_to_log
+from sluice_spark.hudi.own_write import own_write, refuse_others
 from sluice_spark.hudi.table import HudiTable
 
 COMMIT_TIME, SEQUENCE, RECORD_KEY, PARTITION_PATH, FILE_NAME = META_COLUMNS
@@ -178,13 +179,21 @@ def _with_logs(file: FileToMerge, file_slice: Any) -> FileToMerge:
 
 
 def write_few(
-    hudi: HudiTable, rows: FewRows, *, kinds: Mapping[str, str], batch: str, run: str, facts: TableFacts
+    hudi: HudiTable,
+    rows: FewRows,
+    *,
+    kinds: Mapping[str, str],
+    batch: str,
+    run: str,
+    attempt: str,
+    facts: TableFacts,
+    check_held: Callable[[], None],
 ) -> CommitResult:
     """Commit the rows, and return the commit once it is the newest on the timeline.
 
-    `kinds` are the table's columns and their types (Spark's names), `facts` its state just before. After an exception
-    the commit may still be there (`resolve-before-write`). Raises RowsNotWritten before a commit that would lack rows,
-    and CommitNotNewest.
+    `kinds` are the table's columns and their types (Spark's names), `facts` its state just before. `check_held` raises
+    LaneLost, and is called right before the commit. After another exception the commit may still be there
+    (`resolve-before-write`). Raises RowsNotWritten before a commit that would lack rows, WriteUndone, CommitNotNewest.
     """
     jvm, h = hudi.jvm, hudi.jvm.classes
     schema = jvm.avro_schema(facts.meta_client)
@@ -198,47 +207,68 @@ def write_few(
         if any(partition != file.partition for partition, file in zip(partitions, rows.files)):
             raise _not_written(hudi, "Hudi would write a row into another partition")
         instant = str(client.startCommit())
-        table = _begun(hudi, client, instant)
-        stats = jvm.java_list()
-        for number, file in enumerate({file.file_id: file for file in rows.files}.values()):
-            places = [place for place, other in enumerate(rows.files) if other.file_id == file.file_id]
-            new = _new_rows(rows, places)
-            if hudi.config.table_type == MOR and not new:
-                statuses = append_to_log(
-                    hudi,
-                    client,
-                    table,
-                    instant,
-                    partition=file.partition,
-                    file_id=file.file_id,
-                    records=[records.update(rows.values[n], keys[n], file, rows.ordering[n]) for n in places],
-                )
-            else:
-                made = jvm.java_map()
-                for count, place in enumerate(places):  # 0 is the number that logs have
-                    meta = _meta(instant, f"{instant}_{number + 1}_{count}", keys[place], file.partition)
-                    row = {**rows.values[place], **meta}
-                    made.put(keys[place], records.record(row, keys[place], file.partition, rows.ordering[place]))
-                if file.handle is None:
-                    statuses = table.handleInsert(instant, file.partition, file.file_id, made)
-                else:
-                    statuses = table.handleUpdate(instant, file.partition, file.file_id, made, file.handle)
-            for stat in _written(hudi, statuses):
-                if (int(stat.getNumInserts()), int(stat.getNumUpdateWrites())) != (new, len(places) - new):
-                    raise _not_written(
-                        hudi,
-                        f"{len(places) - new} rows were to be updated and {new} inserted, and Hudi updated "
-                        f"{stat.getNumUpdateWrites()} and inserted {stat.getNumInserts()}",
-                    )
-                stats.add(stat)
-        metadata = {
-            **own_metadata.commit_metadata(batch=batch, table=hudi.config.table, run=run, rows_before=facts.rows),
-            **own_metadata.copied_metadata(facts.widened, facts.forgotten),
-        }
-        _committed(hudi, client, instant, stats, metadata)
+        with own_write(hudi, instant):
+            table = _table(hudi, client)
+            refuse_others(hudi, table.getMetaClient(), facts, instant, check_held)
+            _begin(hudi, table, instant)
+            stats = _write_rows(hudi, client, table, rows, instant=instant, records=records, keys=keys)
+            metadata = {
+                **own_metadata.commit_metadata(
+                    batch=batch, table=hudi.config.table, run=run, attempt=attempt, rows_before=facts.rows
+                ),
+                **own_metadata.copied_metadata(facts.widened, facts.forgotten),
+            }
+            check_held()
+            _committed(hudi, client, instant, stats, metadata)
     finally:
         client.close()
     return hudi.committed(batch, facts.newest)
+
+
+def _write_rows(
+    hudi: HudiTable,
+    client: Any,
+    table: Any,
+    rows: FewRows,
+    *,
+    instant: str,
+    records: _Records,
+    keys: Sequence[str],
+) -> Any:
+    """Write the rows' files, and return Java's list of their statistics. `keys` are Hudi's texts of the rows' keys."""
+    stats = hudi.jvm.java_list()
+    for number, file in enumerate({file.file_id: file for file in rows.files}.values()):
+        places = [place for place, other in enumerate(rows.files) if other.file_id == file.file_id]
+        new = _new_rows(rows, places)
+        if hudi.config.table_type == MOR and not new:
+            statuses = append_to_log(
+                hudi,
+                client,
+                table,
+                instant,
+                partition=file.partition,
+                file_id=file.file_id,
+                records=[records.update(rows.values[n], keys[n], file, rows.ordering[n]) for n in places],
+            )
+        else:
+            made = hudi.jvm.java_map()
+            for count, place in enumerate(places):  # 0 is the number that logs have
+                meta = _meta(instant, f"{instant}_{number + 1}_{count}", keys[place], file.partition)
+                row = {**rows.values[place], **meta}
+                made.put(keys[place], records.record(row, keys[place], file.partition, rows.ordering[place]))
+            if file.handle is None:
+                statuses = table.handleInsert(instant, file.partition, file.file_id, made)
+            else:
+                statuses = table.handleUpdate(instant, file.partition, file.file_id, made, file.handle)
+        for stat in _written(hudi, statuses):
+            if (int(stat.getNumInserts()), int(stat.getNumUpdateWrites())) != (new, len(places) - new):
+                raise _not_written(
+                    hudi,
+                    f"{len(places) - new} rows were to be updated and {new} inserted, and Hudi updated "
+                    f"{stat.getNumUpdateWrites()} and inserted {stat.getNumInserts()}",
+                )
+            stats.add(stat)
+    return stats
 
 
 def _options(hudi: HudiTable, kinds: Mapping[str, str], facts: TableFacts) -> dict[str, str]:
@@ -252,16 +282,17 @@ def _options(hudi: HudiTable, kinds: Mapping[str, str], facts: TableFacts) -> di
     )
 
 
-def _begun(hudi: HudiTable, client: Any, instant: str) -> Any:
-    """The table on a local engine context, with the instant inflight."""
-    action = _action(hudi)
+def _table(hudi: HudiTable, client: Any) -> Any:
+    """The table on a local engine context, with the timeline of now."""
     h = hudi.jvm.classes
     context = h.common.engine.HoodieLocalEngineContext(hudi.jvm.storage_conf())
-    table = h.table.HoodieSparkTable.create(client.getConfig(), context)
-    requested = h.common.table.timeline.HoodieInstant.State.REQUESTED
-    item = table.getMetaClient().createNewInstant(requested, action, instant)
+    return h.table.HoodieSparkTable.create(client.getConfig(), context)
+
+
+def _begin(hudi: HudiTable, table: Any, instant: str) -> None:
+    requested = hudi.jvm.classes.common.table.timeline.HoodieInstant.State.REQUESTED
+    item = table.getMetaClient().createNewInstant(requested, _action(hudi), instant)
     table.getActiveTimeline().transitionRequestedToInflight(item, hudi.jvm.none())
-    return table
 
 
 def _committed(hudi: HudiTable, client: Any, instant: str, stats: Any, metadata: Mapping[str, str]) -> None:

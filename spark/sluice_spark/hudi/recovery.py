@@ -35,7 +35,7 @@ def roll_back_unfinished(hudi: HudiTable) -> tuple[str, ...]:
     client = hudi.client(hudi_options.rollback_options())
     try:
         for instant in reversed(found):  # newest first, as Hudi's own cleaning of failed writes does
-            _roll_back(hudi, client, instant)
+            roll_back_one(hudi, client, instant)
     finally:
         client.close()
     left = _unfinished(hudi)
@@ -57,7 +57,8 @@ def _unfinished(hudi: HudiTable) -> tuple[Any, ...]:
     )
 
 
-def _roll_back(hudi: HudiTable, client: Any, instant: Any) -> None:
+def roll_back_one(hudi: HudiTable, client: Any, instant: Any) -> None:
+    """Undo one instant, by a client with `rollback_options`. Not a compaction or cleaning that is completed."""
     action = instant.getAction()
     if action in WRITING:
         # A stopped writer puts its inflight file behind the roll-back that removed the requested one, and Hudi fails to

@@ -19,6 +19,7 @@ from sluice.hudi.file_slices import data_file
 from sluice.hudi.own_metadata import NONE_WIDENED, are_as_stored, with_widened
 from sluice.hudi.timeline import COMMIT, FOLDER, Timeline, dated_too_early, instant_ms, instant_of_ms
 from sluice_spark.errors import ClockBehind, CommitNotNewest, TableDiffers
+from sluice_spark.hudi.data_source import append
 from sluice_spark.hudi.facts import CommitResult, TableFacts
 from sluice_spark.hudi.jvm import HudiJvm, completion_times, instants
 from sluice_spark.log import describe
@@ -228,6 +229,11 @@ class HudiTable:
         found = commit_of(later, batch=batch, table=self.config.table)
         return None if found is None else replace(found, completed_at=_completed_at(found.instant, later))
 
+    def newest_commit(self) -> str | None:
+        """The newest completed commit; None before the first."""
+        newest = Timeline.of(completion_times(self.meta_client().getActiveTimeline())).newest
+        return None if newest is None else newest.time
+
     def wait_until_past_newest(
         self, newest: str | None, *, now_ms: Callable[[], int], wait: Callable[[float], None]
     ) -> None:
@@ -278,11 +284,21 @@ class HudiTable:
         return facts
 
     def write(
-        self, rows: DataFrame, *, operation: str, batch: str, run: str, facts: TableFacts, size_bytes: int
+        self,
+        rows: DataFrame,
+        *,
+        operation: str,
+        batch: str,
+        run: str,
+        facts: TableFacts,
+        size_bytes: int,
+        attempt: str | None = None,
+        before_commit: Callable[[], None] = lambda: None,
     ) -> CommitResult:
         """Commit rows, one per key, and return the commit once it is the newest on the timeline.
 
-        `facts` is the table's state just before. After an exception the commit may still be there
+        `facts` is the table's state just before. What `before_commit` raises is raised without a commit; only the row
+        writer of a bulk insert doesn't ask it. After another exception the commit may still be there
         (`resolve-before-write`). Raises CommitNotNewest.
         """
         options = hudi_options.write_options(
@@ -298,9 +314,10 @@ class HudiTable:
             batch=batch,
             table=self.config.table,
             run=run,
+            attempt=attempt,
             rows_before=0 if operation == hudi_options.REWRITE else facts.rows,
         )
-        rows.write.format("hudi").options(**options).options(**metadata).mode("append").save(self.path)
+        append(rows, self.path, {**options, **metadata}, before_commit)
         return self.committed(batch, facts.newest)
 
     def committed(self, batch: str, newest_before: str | None) -> CommitResult:

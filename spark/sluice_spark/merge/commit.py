@@ -23,12 +23,13 @@ from sluice.hudi import options as hudi_options
 from sluice.hudi import write_choices
 from sluice_spark.arrow.first_load import FirstLoad
 from sluice_spark.arrow.rewrite import Rewrite
-from sluice_spark.errors import CleaningUnfinished
+from sluice_spark.errors import CleaningUnfinished, CommitNotNewest, LaneLost
 from sluice_spark.hudi.base_files import NewFiles, commit_base_files
 from sluice_spark.hudi.came_back import strangers, undo_what_came_back
 from sluice_spark.hudi.facts import BaseFile, CommitResult, TableFacts
 from sluice_spark.hudi.few_rows import FewRows, write_few
 from sluice_spark.hudi.housekeeping import keep_house
+from sluice_spark.hudi.own_write import give_way, refuse_other_writers
 from sluice_spark.log import describe
 from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.latest import key_columns, key_names
@@ -77,12 +78,12 @@ def commit_first_load(part: PartContext, load: FirstLoad, *, target: StructType,
 def commit_small(part: PartContext, rows: FewRows | Rewrite, *, target: StructType, facts: TableFacts) -> CommitResult:
     """Write a small part's rows as one Hudi commit. After a failure this run merges the table by Spark."""
     part.check_held()
-    names = {"batch": part.manifest.batch, "run": part.manifest.run}
 
     def write() -> CommitResult:
         try:
             if isinstance(rows, FewRows):
-                return write_few(part.hudi, rows, kinds=column_types(target), facts=facts, **names)
+                kinds = column_types(target)
+                return write_few(part.hudi, rows, kinds=kinds, facts=facts, check_held=part.check_held, **part.origin)
             return _with_files(part, rows.write, schema=None, facts=facts)
         except Exception:
             part.services.known.leave_to_spark(part.config)
@@ -98,22 +99,27 @@ def _with_files(
     schema: StructType | None,
     facts: TableFacts,
 ) -> CommitResult:
-    """Commit the files that `write` makes, after another look at the lane: large files take their time."""
-
-    def held(new: NewFiles) -> Sequence[BaseFile]:
-        files = write(new)
-        part.check_held()
-        return files
-
-    names = {"batch": part.manifest.batch, "run": part.manifest.run}
-    return commit_base_files(part.hudi, held, schema=schema, facts=facts, **names)
+    """Commit the files that `write` makes."""
+    return commit_base_files(part.hudi, write, schema=schema, facts=facts, check_held=part.check_held, **part.origin)
 
 
 def _committed(part: PartContext, facts: TableFacts, write: Callable[[], CommitResult]) -> CommitResult:
     with part.stages.timed(COMMIT_STAGE):
         _begin(part, facts)
-        result = looked_at_again(part, write(), facts)
+        result = _alone(part, facts, write)
     return _followed(part, result)
+
+
+def _alone(part: PartContext, facts: TableFacts, write: Callable[[], CommitResult]) -> CommitResult:
+    """The commit that `write` makes, compared with what others committed; undone for a driver that lost its lane."""
+    try:
+        return looked_at_again(part, write(), facts)
+    except (CommitNotNewest, LaneLost):
+        if not part.still_held():
+            undone = give_way(part.hudi, facts, part.attempt)
+            part.event("gave_way", level="warning", instant=undone)
+            part.check_held()
+        raise
 
 
 def _followed(part: PartContext, result: CommitResult) -> CommitResult:
@@ -160,15 +166,19 @@ def _written(
         part.check_held()
         hudi.note_widened(planned.widened, facts)
     _begin(part, facts)
-    result = hudi.write(
-        rows,
-        operation=operation,
-        batch=part.manifest.batch,
-        run=part.manifest.run,
-        facts=facts,
-        size_bytes=size_bytes,
-    )
-    return looked_at_again(part, result, facts)
+    begun_from = facts
+
+    def write() -> CommitResult:
+        return hudi.write(
+            rows,
+            operation=operation,
+            facts=begun_from,
+            size_bytes=size_bytes,
+            before_commit=lambda: refuse_other_writers(hudi, begun_from, part.check_held),
+            **part.origin,
+        )
+
+    return _alone(part, facts, write)
 
 
 def looked_at_again(part: PartContext, result: CommitResult, before: TableFacts) -> CommitResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -78,7 +79,7 @@ class PartContext:
     """One table's part of a batch, with what every step of its merge needs.
 
     Each call of `merge_part` has one of its own, so tables are merged side by side in threads. `claimed` has the
-    part's objects.
+    part's objects. `attempt` names this merge of the part: its commits have it, and what it sets aside.
     """
 
     spark: SparkSession
@@ -89,11 +90,17 @@ class PartContext:
     hudi: HudiTable
     still_held: Callable[[], bool]
     stages: Stages
+    attempt: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
     def place(self) -> dict[str, str]:
         """The batch and the table, by which S3 keys and events name the part."""
         return {"batch": self.manifest.batch, "table": self.config.table}
+
+    @property
+    def origin(self) -> dict[str, str]:
+        """What a commit of this part says of where it comes from."""
+        return {"batch": self.manifest.batch, "run": self.manifest.run, "attempt": self.attempt}
 
     def check_held(self) -> None:
         """Raise LaneLost where this driver no longer holds the lane."""

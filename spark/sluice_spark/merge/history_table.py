@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -21,7 +21,7 @@ from sluice.config.table import IGNORE
 from sluice.schema.evolution import rewritten_columns
 from sluice_spark.hudi.came_back import rolled_back_lately
 from sluice_spark.hudi.facts import TableFacts
-from sluice_spark.hudi.recovery import recovered_facts, roll_back_unfinished
+from sluice_spark.hudi.recovery import recovered_facts, refuse_missing, roll_back_unfinished
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.commit import commit
 from sluice_spark.merge.context import PartContext, Stages
@@ -33,6 +33,14 @@ from sluice_spark.merge.prepare import Prepared
 from sluice_spark.merge.working_columns import INEXACT
 
 
+@dataclass(frozen=True)
+class HistoryWritten:
+    """How many changes a part added to the history table, and that table's newest commit."""
+
+    changes: int
+    instant: str | None
+
+
 def write_history(
     part: PartContext,
     changes: DataFrame,
@@ -41,8 +49,8 @@ def write_history(
     objects: Sequence[ManifestObject],
     truncated_at: str | None,
     few_keys: bool,
-) -> int:
-    """Commit the changes that the history table doesn't hold, and return their number.
+) -> HistoryWritten:
+    """Commit the changes that the history table doesn't hold.
 
     `changes` are normalized, `truncated_at` is the position of the batch's newest truncate. Raises what `commit` does.
     """
@@ -73,21 +81,24 @@ def write_history(
         )
         if decided.changes_nothing:
             own.services.known.keep(own.config, facts)
-            return 0
+            newest = facts.timeline.newest
+            return HistoryWritten(0, None if newest is None else newest.time)
         committed = commit(own, decided.rows, planned=planned, objects=objects, facts=facts)
     written = decided.counts["winning"]
     part.event("history_committed", instant=committed.instant, changes=written)
-    return written
+    return HistoryWritten(written, committed.instant)
 
 
-def roll_back_history(part: PartContext) -> None:
-    """Roll back what is unfinished on the history table. Its commits stay."""
+def roll_back_history(part: PartContext) -> str | None:
+    """Roll back what is unfinished on the history table. Its commits stay; returns the newest of them."""
     own = _of_history(part)
     own.services.known.take(own.config)
-    if own.hudi.exists():
-        rolled_back = roll_back_unfinished(own.hudi)
-        if rolled_back:
-            part.event("history_rolled_back", instants=list(rolled_back))
+    if not own.hudi.exists():
+        return None
+    rolled_back = roll_back_unfinished(own.hudi)
+    if rolled_back:
+        part.event("history_rolled_back", instants=list(rolled_back))
+    return own.hudi.newest_commit()
 
 
 def changes_as_rows(changes: DataFrame, *, target: StructType, record_key: Sequence[str], keep: bool) -> DataFrame:
@@ -151,10 +162,12 @@ def _facts(own: PartContext) -> TableFacts:
     clock = own.services.clock
     facts = own.services.known.take(own.config)
     if facts is None or rolled_back_lately(facts, clock.now_ms()):
+        last_instant = own.claimed.history_instant
+        refuse_missing(own.hudi, last_instant)
         if own.hudi.ensure_created():
             own.event("table_created")
         own.check_held()
-        facts = recovered_facts(own.hudi, own.services.log)
+        facts = recovered_facts(own.hudi, own.services.log, last_instant)
     return own.hudi.date_anew(facts, now_ms=clock.now_ms, wait=clock.wait)
 
 

@@ -103,8 +103,9 @@ def merge_part(
             return _report(part, set_aside=decided.set_aside, notes=notes, watch=decided.judged.watch)
         lost = decided.judged.outdated(rows.suspicions, keys=rows.keys)
         counts = {**rows.counts, **lost, "bytes_read": sum(item.size for item in decided.objects)}
+        history = None
         if decided.changes is not None:
-            counts[HISTORY_CHANGES] = write_history(
+            history = write_history(
                 part,
                 decided.changes,
                 prepared=prepared,
@@ -112,6 +113,7 @@ def merge_part(
                 truncated_at=rows.truncated_at,
                 few_keys=_are_few(decided.objects),
             )
+            counts[HISTORY_CHANGES] = history.changes
         facts = raise_floor(part, prepared.facts, rows.truncated_at)
         committed: CommitResult | None = None
         if rows.changes_nothing:
@@ -127,6 +129,7 @@ def merge_part(
         counts=counts,
         committed=committed,
         unexpected=decided.unexpected,
+        history_instant=None if history is None else history.instant,
         columns=()
         if committed is None or prepared.facts.empty
         else changed_columns(prepared.facts.schema, prepared.planned.target),
@@ -146,8 +149,7 @@ def resolve_part(
         return None
     part.check_held()
     services.known.take(part.config)
-    if part.config.history:
-        roll_back_history(part)
+    history_instant = roll_back_history(part) if part.config.history else None
     rolled_back = roll_back_unfinished(part.hudi)
     if rolled_back:
         part.event("rolled_back", instants=list(rolled_back))
@@ -159,7 +161,9 @@ def resolve_part(
         began, completed = instant_ms(found.instant), min(found.completed_at, services.clock.now_ms())
         part.stages.note(Stage(COMMIT_STAGE, began, max(0, completed - began)))
     # Objects refused for their schemas are among those set aside: that was written before the commit.
-    return _report(part, set_aside=_set_aside(part), counts=found.counts, committed=found)
+    return _report(
+        part, set_aside=_set_aside(part), counts=found.counts, committed=found, history_instant=history_instant
+    )
 
 
 def _first_load(part: PartContext, prepared: Prepared) -> Outcome | None:
@@ -417,6 +421,7 @@ def _report(
     watch: KafkaWatch | None = None,
     columns: tuple[Mapping[str, Any], ...] = (),
     unexpected: Mapping[str, int] = MappingProxyType({}),
+    history_instant: str | None = None,
 ) -> Outcome:
     """Log the part and its notes, and make its outcome."""
     stages = part.stages.ended()
@@ -457,4 +462,5 @@ def _report(
         parked_generation=part.config.generation if set_aside.parked else None,
         watch=watch.to_dict() if watch is not None else {},
         columns=columns,
+        history_instant=history_instant,
     )

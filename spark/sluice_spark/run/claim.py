@@ -188,6 +188,7 @@ class ClaimStep:
                 tuple(_in_manifest(item) for item in self._timed(items, configs[table])),
                 states[table].watch if table in states else {},
                 states[table].last_instant if table in states else None,
+                states[table].history_instant if table in states else None,
             )
             for table, items in plan.objects.items()
         }

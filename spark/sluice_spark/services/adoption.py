@@ -28,6 +28,7 @@ from sluice.schema.table_row import row_for_table
 from sluice.services.requests import ServiceReport, SliceDone
 from sluice_aws.s3.schemas import SchemaStore
 from sluice_spark.hudi.facts import TableFacts
+from sluice_spark.hudi.own_write import refuse_other_writers
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.commit import with_lineage
 from sluice_spark.merge.context import MergeServices
@@ -99,7 +100,13 @@ def adopt(
         adopted = with_lineage(decided.rows, words=hudi.config.lineage, batch=batch)
         check_held()
         committed = hudi.write(
-            adopted, operation=hudi_options.UPSERT, batch=batch, run=RUN, facts=facts, size_bytes=size
+            adopted,
+            operation=hudi_options.UPSERT,
+            batch=batch,
+            run=RUN,
+            facts=facts,
+            size_bytes=size,
+            before_commit=lambda: refuse_other_writers(hudi, facts, check_held),
         )
     return SliceDone(
         ServiceReport(

@@ -337,8 +337,8 @@ def test_a_table_that_went_back_waits_for_a_decision_and_stops_no_other(simulate
     later = simulated.put("shop.orders")
     simulated.run()
     assert simulated.states(orders + later) == {"pending": 3}
-    assert not simulated.ledger.tables.accept("shop.orders", None, seen="another instant")
-    assert simulated.ledger.tables.accept("shop.orders", None, seen=state.last_instant)
+    assert not simulated.ledger.tables.accept("shop.orders", None, seen=replace(state, last_instant="another instant"))
+    assert simulated.ledger.tables.accept("shop.orders", None, seen=state)
     simulated.ledger.lanes.wake(LANE)
     simulated.run()
     assert simulated.states(orders + later) == {"committed": 3}

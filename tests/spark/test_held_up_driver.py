@@ -1,0 +1,147 @@
+"""A driver that is held up between its look at the lane and its first instant, and goes on beside its successor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from workbench import SCHEMA, Workbench, row, table
+
+from sluice_spark.arrow import covers
+from sluice_spark.errors import LaneLost, WriteUndone
+from sluice_spark.hudi import table as tables
+from sluice_spark.hudi.facts import KnownTables
+from sluice_spark.merge import commit
+
+WHOLE = pytest.mark.whole
+WAYS = {"few": (commit, "write_few"), "files": (commit, "commit_base_files"), "spark": (tables, "append")}
+RIGHT = [(1, "z"), (2, "later"), (3, "n"), (4, "n"), (9, "new")]
+
+
+def held_up(monkeypatch: pytest.MonkeyPatch, way: str, meanwhile: Callable[[], None]) -> None:
+    """Run `meanwhile` when the way of committing is called for the first time, before it does anything."""
+    module, name = WAYS[way]
+    whole, calls = getattr(module, name), []
+
+    def late(*given: Any, **named: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            meanwhile()
+        return whole(*given, **named)
+
+    monkeypatch.setattr(module, name, late)
+
+
+def by(way: str, bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have small parts committed this way."""
+    if way == "spark":
+        bench.in_tasks()
+    elif way == "files":
+        monkeypatch.setattr(covers, "FEW_CHANGES", 0)
+
+
+@pytest.mark.parametrize(
+    ("way", "table_type"),
+    [
+        ("few", "cow"),
+        pytest.param("few", "mor", marks=WHOLE),
+        pytest.param("files", "cow", marks=WHOLE),
+        ("spark", "mor"),
+        pytest.param("spark", "cow", marks=WHOLE),
+    ],
+)
+def test_a_held_up_driver_commits_nothing_once_another_run_has_committed(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, way: str, table_type: str
+) -> None:
+    config = table("held", table_type=table_type)
+    one = bench.merge(config, [bench.put([row("c", n, n) for n in range(1, 5)], SCHEMA)])
+    by(way, bench, monkeypatch)
+    changes = [row("u", 10, 1, name="z"), row("c", 11, 9, name="new")]
+    zombie = bench.manifest(config, [bench.put(changes, SCHEMA)], after=one)
+    own, held = bench.services, [True]
+
+    def successor() -> None:
+        held[0] = False
+        bench.services = replace(bench.services, known=KnownTables())
+        assert bench.resolve(zombie, config) is None
+        again = bench.merge_manifest(zombie, config)
+        bench.merge(config, [bench.put([row("u", 20, 2, name="later")], SCHEMA)], after=again)
+        bench.services = own
+
+    held_up(monkeypatch, way, successor)
+    with pytest.raises(LaneLost):
+        bench.merge_manifest(zombie, config, still_held=lambda: held[0])
+
+    assert bench.rows(config, "id", "name") == RIGHT == bench.rows_by_hudi_rs(config, "id", "name")
+    bench.new_run()
+    bench.merge(config, [bench.put([row("u", 30, 3, name="next")], SCHEMA)])
+    assert bench.rows(config, "id", "name") == [(1, "z"), (2, "later"), (3, "next"), (4, "n"), (9, "new")]
+
+
+@pytest.mark.parametrize("table_type", [pytest.param("cow", marks=WHOLE), "mor"])
+def test_a_held_up_first_load_commits_nothing_beside_another_one(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, table_type: str
+) -> None:
+    config = table("first", table_type=table_type)
+    zombie = bench.manifest(config, [bench.put([row("c", n, n) for n in range(1, 4)], SCHEMA)])
+    own, held = bench.services, [True]
+
+    def successor() -> None:
+        held[0] = False
+        bench.services = replace(bench.services, known=KnownTables())
+        assert bench.resolve(zombie, config) is None
+        bench.merge_manifest(zombie, config)
+        bench.services = own
+
+    held_up(monkeypatch, "files", successor)
+    with pytest.raises(LaneLost):
+        bench.merge_manifest(zombie, config, still_held=lambda: held[0])
+    rows = [(1, "n"), (2, "n"), (3, "n")]
+    assert bench.rows(config, "id", "name") == rows == bench.rows_by_hudi_rs(config, "id", "name")
+
+
+@pytest.mark.parametrize("way", ["few", pytest.param("files", marks=WHOLE), "spark"])
+def test_a_lane_that_is_lost_while_a_write_goes_on_leaves_no_commit(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """The last look is right before the commit: here the lane is lost once Hudi's first instant is there."""
+    config = table("lost")
+    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    by(way, bench, monkeypatch)
+    before = bench.timeline(config)
+    part = bench.manifest(config, [bench.put([row("u", 2, 1, name="x")], SCHEMA)])
+    with pytest.raises(LaneLost):
+        bench.merge_manifest(part, config, still_held=lambda: len(bench.timeline(config)) == len(before))
+    completed = [name for name in bench.timeline(config) if name.endswith(".commit")]
+    assert completed == [name for name in before if name.endswith(".commit")]
+    assert bench.rows(config, "id", "name") == [(1, "n")]
+    assert bench.resolve(part, config) is None
+    bench.merge_manifest(part, config)
+    assert bench.rows(config, "id", "name") == [(1, "x")] == bench.rows_by_hudi_rs(config, "id", "name")
+
+
+@pytest.mark.parametrize("way", ["few", pytest.param("spark", marks=WHOLE)])
+def test_what_another_writer_commits_beside_a_write_undoes_that_write_alone(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """A driver that was replaced before goes on while this run, the lane's holder, is about to write."""
+    config = table("beside")
+    bench.merge(config, [bench.put([row("c", n, n) for n in (1, 2)], SCHEMA)])
+    by(way, bench, monkeypatch)
+    own = bench.services
+
+    def another() -> None:
+        bench.services = replace(bench.services, known=KnownTables())
+        bench.merge(config, [bench.put([row("u", 20, 2, name="other")], SCHEMA)])
+        bench.services = own
+
+    part = bench.manifest(config, [bench.put([row("u", 10, 1, name="own")], SCHEMA)])
+    held_up(monkeypatch, way, another)
+    with pytest.raises(WriteUndone):
+        bench.merge_manifest(part, config)
+    assert bench.resolve(part, config) is None
+    bench.merge_manifest(part, config)
+    right = [(1, "own"), (2, "other")]
+    assert bench.rows(config, "id", "name") == right == bench.rows_by_hudi_rs(config, "id", "name")
