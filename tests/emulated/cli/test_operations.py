@@ -237,3 +237,31 @@ def test_objects_wait_for_a_pause_to_end(system, tmp_path, capsys):
     (tmp_path / "tables.yaml").write_text(TABLES)
     assert run(["config", "push", "tables.yaml"]) == 0
     assert system.ledger.lanes.get("main").state == "starting"
+
+
+def test_a_redrive_that_is_cut_off_loses_no_message(system, monkeypatch):
+    """It sends first: a message is at no moment in neither queue."""
+    identity = put(system, 1)
+    send("DeadLetterQueueUrl", s3_body(identity))
+    client = Target.client
+    calls = []
+
+    class CutOff:
+        def __init__(self, sqs):
+            self.sqs = sqs
+
+        def __getattr__(self, name):
+            if name in ("send_message", "delete_message"):
+                if calls:
+                    raise ConnectionError("cut off")
+                calls.append(name)
+            return getattr(self.sqs, name)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            Target, "client", lambda self, name: CutOff(client(self, name)) if name == "sqs" else client(self, name)
+        )
+        with pytest.raises(ConnectionError):
+            run(["dlq", "redrive", "notices"])
+    assert calls == ["send_message"]
+    assert deliver() == [] and state_of(system, identity) == "pending"

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from sluice.admission.verdict import FORGET_AFTER_MS
 from sluice.cost import Assumptions
 from sluice_deploy.template import read_template
 
@@ -89,3 +90,12 @@ def test_a_failed_call_of_reconcile_is_kept_and_its_role_may_send_it() -> None:
 def test_the_cost_estimate_counts_the_templates_alarms() -> None:
     alarms = [name for name, each in TEMPLATE["Resources"].items() if each["Type"] == "AWS::CloudWatch::Alarm"]
     assert len(alarms) == Assumptions().alarms
+
+
+def test_a_record_outlives_every_notice_of_its_object_also_a_redriven_one() -> None:
+    """Else a late notice of a deleted object would be admitted anew."""
+    day_ms = 86_400_000
+    kept = {name: QUEUES[name]["MessageRetentionPeriod"] * 1000 for name in QUEUES}
+    once = max(kept.values())  # SQS counts from the first send on, also in a dead-letter queue
+    assert FORGET_AFTER_MS >= 2 * once + day_ms
+    assert "FORGET_AFTER_SECONDS" not in str(TEMPLATE)
