@@ -102,7 +102,8 @@ class Stack:
     def admit(self, identity, state=items.PENDING, table="crm.user", topic="crm.public.user", lane="main", **more):
         more = {"format": "avro", "size": 1, **more}
         self.ledger.objects.admit(
-            AdmittedObject(identity, state, NOW, table=table, topic=topic, lane=lane, noticed_at=NOW, **more)
+            AdmittedObject(identity, state, NOW, table=table, topic=topic, lane=lane, noticed_at=NOW, **more),
+            generation=0,
         )
         return identity
 

@@ -38,7 +38,7 @@ _LEFT = {
     CLAIMED: "claimed by a run",
     QUARANTINED: "in quarantine: `sluice quarantine list` says what to do",
     PARKED: "parked: `sluice quarantine list --parked` says why",
-    SUPERSEDED: "a committed version has the same bytes",
+    SUPERSEDED: "a committed version has the same bytes: `--prefix` with the whole key merges it all the same",
     IGNORED: "ignored, as no file of changes",
 }
 WAS_DISCARDED = "discarded"
@@ -247,7 +247,8 @@ class Replay:
             by_lane.setdefault(self._lane(record), []).append(record)
         now = StoreClock(self._objects.ask_time(self._target.silver)).now_ms()
         for lane, listed in sorted(by_lane.items()):
-            generations = {record.id: self._generation(record) or 0 for record in listed}
+            # A superseded object was merged under none: it takes the table's.
+            generations = {record.id: self._generation(record) or 0 for record in listed if record.state != SUPERSEDED}
             self._ledger.rebuilds.replay(listed, lane, generations, now, while_paused=False)
             self._ledger.lanes.wake(lane)
         supervise_now(self._target)
@@ -286,7 +287,8 @@ class Replay:
 
     def _obstacle(self, record: ObjectRecord, storage_class: str) -> str | None:
         """Why an object isn't merged again; None if it is."""
-        if record.state != COMMITTED:
+        named = record.state == SUPERSEDED and record.id.key == self._selection.prefix
+        if record.state != COMMITTED and not named:
             return WAS_DISCARDED if record.rule == DISCARDED else _LEFT.get(record.state, record.state)
         if record.quarantined_rows or record.discarded_rows:
             return ROWS_ASIDE
@@ -295,7 +297,7 @@ class Replay:
             return ELSEWHERE
         if storage_class in COLD and self._objects.is_archived(record.id):
             return ARCHIVED
-        return None if self._generation(record) is not None else NO_GENERATION
+        return None if named or self._generation(record) is not None else NO_GENERATION
 
     def _lane(self, record: ObjectRecord) -> str:
         config = self._configuration.table_for_topic(record.topic or "") if self._configuration is not None else None

@@ -23,7 +23,7 @@ from sluice.objects import ObjectId
 class ObjectLedger(Protocol):
     """Object items: admission, lookup, listing by state, and the ways from one state to another outside of batches."""
 
-    def admit(self, admitted: AdmittedObject) -> str:
+    def admit(self, admitted: AdmittedObject, *, generation: int | None = None) -> str:
         """Write an object unless it is known; answers "new", "superseded", or "already_" and its state."""
         ...
 

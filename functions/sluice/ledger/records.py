@@ -73,7 +73,7 @@ class ObjectRecord(AdmittedObject):
     `quarantined_rows` counts the rows of a committed object that could not be merged, and `row_codes` counts them by
     code. `listed_at` is when the object was set aside, in the index's form. `unparked_at` is when a table took the
     parked object. An object that was parked because its source's log restarted waits until the table's generation is
-    above `parked_generation`.
+    above `parked_generation`. `merged_generation` is the one that its batch is merged under.
     """
 
     batch: str | None = None
@@ -83,6 +83,7 @@ class ObjectRecord(AdmittedObject):
     listed_at: str | None = None
     unparked_at: int | None = None
     parked_generation: int | None = None
+    merged_generation: int | None = None
 
 
 #: The decisions about an object, or rows of one, that was set aside.

@@ -173,7 +173,8 @@ class Admission:
             modified_at=self._arrival(notice.id) if _by_time(route, verdict, configuration) else None,
         )
         paused = verdict.config is not None and verdict.config.paused
-        return Admitted(written, self._ledger.objects.admit(written), paused=paused)
+        generation = None if verdict.config is None else verdict.config.generation
+        return Admitted(written, self._ledger.objects.admit(written, generation=generation), paused=paused)
 
     def judge(
         self, id: ObjectId, size: int | None, configuration: Configuration | None

@@ -118,12 +118,18 @@ class DynamoDbBatches:
         must not be read. One that this batch has settled already is included.
         """
         listed = [(table, found) for table in sorted(manifest.tables) for found in manifest.tables[table].objects]
+        generations = {table: int(part.config.get("generation", 0)) for table, part in manifest.tables.items()}
         groups = [
             [
                 self._table.update_action(
                     items.object_key(found.id),
                     # Where the claim had to ask for the time: rows that are retried keep the position of the others.
-                    {"state": items.CLAIMED, "batch": manifest.batch, **_time_of(found)},
+                    {
+                        "state": items.CLAIMED,
+                        "batch": manifest.batch,
+                        "merged_generation": generations[table],
+                        **_time_of(found),
+                    },
                     condition=when(state=items.PENDING, table=table, lane=manifest.lane),
                 ),
                 self._table.delete_action(items.pending_key(manifest.lane, table, found.admitted_at, found.id)),

@@ -24,20 +24,20 @@ class DynamoDbObjects:
     def __init__(self, table: LedgerTable) -> None:
         self._table = table
 
-    def admit(self, admitted: AdmittedObject) -> str:
+    def admit(self, admitted: AdmittedObject, *, generation: int | None = None) -> str:
         """Write an object unless it is known; answers "new", "superseded", or "already_" and its state.
 
-        Two calls: a query of the key's versions, which answers redeliveries and finds a committed version with the
-        same bytes, and a conditional write. A pending object is listed under its lane in the same transaction.
-        Only the first page of versions is read: a key with thousands of versions may merge equal bytes again, which
-        changes nothing.
+        `generation` is the one in force of the object's table. Two calls: a query of the key's versions, which answers
+        redeliveries and finds the bytes that were merged last, and a conditional write. A pending object is listed
+        under its lane in the same transaction. Only the first page of versions is read: a key with thousands of
+        versions may merge equal bytes again, which changes nothing.
         """
         key = items.object_key(admitted.id)
-        versions = next(iter(self._table.query(key["pk"], fields=("sk", "state", "etag", "size"))))
+        versions = next(iter(self._table.query(key["pk"], fields=("sk", *_OF_VERSIONS))))
         for version in versions:
             if version["sk"] == key["sk"]:
                 return f"{ALREADY}{version['state']}"
-        if admitted.state == items.PENDING and _same_bytes_committed(admitted, versions):
+        if admitted.state == items.PENDING and _repeats(admitted, versions, generation):
             admitted = replace(admitted, state=items.SUPERSEDED)
         found = self._write_new(admitted)
         if found is not None:
@@ -214,16 +214,25 @@ class DynamoDbObjects:
         return True
 
 
-def _same_bytes_committed(admitted: AdmittedObject, versions: list[Values]) -> bool:
-    """True if a committed version has the same ETag and size, and so the same bytes.
+_OF_VERSIONS = ("state", "etag", "size", "admitted_at", "merged_generation")
 
-    Under SSE-KMS ETags never repeat: the object is merged again, without effect.
+
+def _repeats(admitted: AdmittedObject, versions: Sequence[Values], generation: int | None) -> bool:
+    """True if the newest merged version of the key has the same ETag and size, and was merged in this generation.
+
+    False while a newer version waits for its merge, and where the object's own time orders its rows: they are newer
+    than those of other objects that were merged since. Under SSE-KMS ETags never repeat: the object is merged again,
+    without effect.
     """
-    return admitted.etag is not None and any(
-        version["state"] == items.COMMITTED
-        and version.get("etag") == admitted.etag
-        and version.get("size") == admitted.size
-        for version in versions
+    merged = [version for version in versions if version["state"] in (items.COMMITTED, items.CLAIMED, items.PENDING)]
+    if not merged or None in (admitted.etag, generation) or admitted.modified_at is not None:
+        return False
+    last = max(version["admitted_at"] for version in merged)
+    same = (items.COMMITTED, admitted.etag, admitted.size, generation)
+    return all(
+        tuple(version.get(name) for name in ("state", "etag", "size", "merged_generation")) == same
+        for version in merged
+        if version["admitted_at"] == last
     )
 
 

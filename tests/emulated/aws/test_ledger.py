@@ -172,15 +172,37 @@ class TestAdmission:
         monkeypatch.setattr(client, "query", lambda **arguments: {"Items": []}, raising=False)
         assert ledger.objects.admit(one) == "already_pending"
 
-    def test_the_bytes_of_a_committed_version_of_the_key_are_superseded(self, ledger):
+    def test_the_bytes_that_were_merged_last_are_superseded(self, ledger):
         manifest = claimed(ledger, [an_object(0)])
         again = an_object(0, version="later")
-        assert ledger.objects.admit(replace(again, id=replace(again.id, version="while-claimed"))) == "new"
+        while_claimed = replace(again, id=replace(again.id, version="while-claimed"))
+        assert ledger.objects.admit(while_claimed, generation=0) == "new"
         settle_all(ledger, manifest)
-        assert ledger.objects.admit(again) == "superseded"
-        assert ledger.objects.admit(again) == "already_superseded"
-        assert ledger.objects.admit(replace(again, id=replace(again.id, version="other"), etag="other")) == "new"
+        settle_all(ledger, claimed(ledger, [while_claimed]))
+        assert ledger.objects.admit(again, generation=0) == "superseded"
+        assert ledger.objects.admit(again, generation=0) == "already_superseded"
+        changed = replace(again, id=replace(again.id, version="other"), etag="other")
+        assert ledger.objects.admit(changed, generation=0) == "new"
         assert [record.id for record in ledger.objects.in_state("superseded")] == [again.id]
+
+    @pytest.mark.parametrize(
+        "other, generation",
+        [
+            ({}, 1),  # a reload after a restore: what was merged under generation 0 loses to newer rows of it
+            ({}, None),
+            ({"modified_at": 5}, 0),  # its rows are newer than those of other objects
+        ],
+    )
+    def test_equal_bytes_are_merged_where_their_rows_would_count_again(self, ledger, other, generation):
+        settle_all(ledger, claimed(ledger, [an_object(0)]))
+        again = replace(an_object(0, version="later"), **other)
+        assert ledger.objects.admit(again, generation=generation) == "new"
+
+    def test_bytes_that_another_version_followed_are_merged_again(self, ledger):
+        settle_all(ledger, claimed(ledger, [an_object(0)]))
+        between = replace(an_object(0, version="between"), etag="other", admitted_at=an_object(0).admitted_at + 1)
+        settle_all(ledger, claimed(ledger, [between]))
+        assert ledger.objects.admit(an_object(0, version="again"), generation=0) == "new"
 
     @pytest.mark.parametrize("state", ["parked", "quarantined", "ignored"])
     def test_an_object_that_is_not_merged_is_listed_with_its_reason(self, ledger, state):

@@ -71,6 +71,16 @@ def committed(stack, tmp_path, invoked):
     return Committed(stack, tmp_path)
 
 
+def test_a_superseded_object_is_merged_where_its_whole_key_is_named(committed):
+    key = f"topics/{TOPIC}/{items.SUPERSEDED}"
+    (superseded,) = (record.id for record in committed.stack.ledger.objects.in_state(items.SUPERSEDED))
+    assert run(["replay", "--prefix", key[:-1], "--yes"]) == 0
+    assert committed.record(superseded).state == items.SUPERSEDED
+    assert run(["replay", "--prefix", key, "--yes"]) == 0
+    record = committed.record(superseded)
+    assert (record.state, record.generation) == (items.PENDING, None)
+
+
 def test_nothing_chosen_is_a_wrong_command_line(committed, capsys):
     assert run(["replay", "--yes"]) == 2
     assert "--all for everything" in capsys.readouterr().err
@@ -83,7 +93,7 @@ def test_a_dry_run_says_what_would_be_merged_and_why_the_rest_is_left(committed,
     assert {table: each["objects"] for table, each in found["tables"].items()} == {TABLE: 2, "crm.city": 1}
     assert found["replayed"] == 0 and committed.states() == ["committed"] * 3
     assert sorted(found["left"]) == [
-        "a committed version has the same bytes",
+        "a committed version has the same bytes: `--prefix` with the whole key merges it all the same",
         "discarded",
         "ignored, as no file of changes",
         "in quarantine: `sluice quarantine list` says what to do",
