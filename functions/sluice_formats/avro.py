@@ -7,10 +7,12 @@ fastavro then decodes them from a container without compression.
 from __future__ import annotations
 
 import bz2
+import hashlib
 import json
 import lzma
+import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -205,6 +207,7 @@ def encoded_long(number: int) -> bytes:
     return bytes(out)
 
 
+_SYMBOL = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _KEPT = ("type", "name", "namespace", "fields", "items", "values", "symbols", "size", "aliases")
 
 
@@ -229,12 +232,15 @@ class _Understood:
     writer: WriterSchema
     weight: int
     plain: bytes
+    symbols: Mapping[str, str]  # of enums, by what stands for them in `plain`
 
 
 @lru_cache(maxsize=8)  # with its text a schema takes megabytes
 def _understood(text: bytes) -> _Understood:
     schema = parse_schema(text)
-    return _Understood(read_writer_schema(schema), weight_of(schema), _plain_header(schema))
+    symbols: dict[str, str] = {}
+    header = _plain_header(schema, symbols, hashlib.sha256(text).hexdigest())
+    return _Understood(read_writer_schema(schema), weight_of(schema), header, symbols)
 
 
 def _blocks(body: bytes, header: AvroHeader, limits: Limits, known: _Understood) -> Iterator[list[dict[str, Any]]]:
@@ -251,6 +257,7 @@ def _blocks(body: bytes, header: AvroHeader, limits: Limits, known: _Understood)
             records = iter(block)
             while True:
                 part = list(islice(records, most))
+                part = [_with_symbols(record, known.symbols) for record in part] if known.symbols else part
                 yield part
                 if len(part) < most:
                     break
@@ -269,9 +276,15 @@ def _blocks(body: bytes, header: AvroHeader, limits: Limits, known: _Understood)
         ) from error
 
 
-def _plain_header(schema: Any) -> bytes:
-    """The header of a container without compression, up to its sync marker."""
-    parts = (b"avro.schema", json.dumps(_bare(schema)).encode("utf-8"), b"avro.codec", b"null")
+def _plain_header(schema: Any, symbols: dict[str, str], mark: str) -> bytes:
+    """The header of a container without compression, up to its sync marker.
+
+    fastavro refuses symbols of enums that the specification doesn't allow, and other writers write (`in progress`).
+    Texts with `mark`, which no value has by chance, stand for them, and are added to `symbols`.
+    """
+    bare = _bare(schema)
+    _stand_in(bare, symbols, mark)
+    parts = (b"avro.schema", json.dumps(bare).encode("utf-8"), b"avro.codec", b"null")
     meta = b"".join(encoded_long(len(part)) + part for part in parts)
     return MAGIC + encoded_long(len(parts) // 2) + meta + encoded_long(0)
 
@@ -317,6 +330,31 @@ def _bare(node: Any) -> Any:
         if key in bare:
             bare[key] = _bare(bare[key])
     return bare
+
+
+def _stand_in(node: Any, symbols: dict[str, str], mark: str) -> None:
+    if isinstance(node, list):
+        for item in node:
+            _stand_in(item, symbols, mark)
+    elif isinstance(node, dict):
+        own = node.get("symbols")
+        if node.get("type") == "enum" and isinstance(own, list) and not all(map(_is_symbol, own)):
+            node["symbols"] = [f"sluice_{mark}_{len(symbols) + at}" for at in range(len(own))]
+            symbols.update(zip(node["symbols"], own))
+        for key in ("type", "items", "values", "fields"):
+            _stand_in(node.get(key), symbols, mark)
+
+
+def _is_symbol(text: Any) -> bool:
+    return not isinstance(text, str) or _SYMBOL.fullmatch(text) is not None
+
+
+def _with_symbols(value: Any, symbols: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        return symbols.get(value, value)
+    if isinstance(value, dict):
+        return {name: _with_symbols(member, symbols) for name, member in value.items()}
+    return [_with_symbols(item, symbols) for item in value] if isinstance(value, list) else value
 
 
 def _count(body: bytes, header: AvroHeader) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from avro_containers import container
 from shapes import config, item
 
 from sluice.changes.hidden_columns import ROW
@@ -20,6 +21,7 @@ from sluice.schema.capture_order import moment_count
 from sluice.schema.columns import TIMESTAMP_MICROS
 from sluice.schema.evolution import evolve
 from sluice_formats import json_lines
+from sluice_formats.avro import encoded_long
 from sluice_formats.csv_text import csv_schema
 from sluice_formats.decode import Decoded, decode, schemas_of
 from sluice_formats.errors import CsvWithoutHeader, NotJsonLines
@@ -138,3 +140,19 @@ def test_the_default_output_of_aivens_sink_is_refused_by_its_settings() -> None:
         read(b'[\n{"value": {"id": 1}}\n]', "json", config())
     with pytest.raises(CsvWithoutHeader, match="format.output.type=jsonl"):
         csv_schema(b"eyJpZCI6IDF9\n", config(csv=CsvForm(columns=("value",))))
+
+
+def test_an_enum_has_symbols_of_any_text() -> None:
+    texts = ["in progress", "1st", "done"]
+    enum = {"type": "enum", "name": "E", "symbols": texts}
+    fields = {"id": "long", "e": ["null", enum], "l": {"type": "array", "items": "E"}, "s": "string"}
+    schema = {"type": "record", "name": "R", "fields": [{"name": name, "type": kind} for name, kind in fields.items()]}
+    blocks = b"".join(
+        encoded_long(n) + b"\x02" + encoded_long(n) + encoded_long(1) + encoded_long(2 - n) + b"\x00" + b"\x02x"
+        for n in range(3)
+    )
+    body = container("null", (3, blocks), schema=schema)
+    plan = plan_read(config(), batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    found = decode(body, item("avro"), plan)
+    expected = [(n, texts[n], [texts[2 - n]], "x") for n in range(3)]
+    assert values_of(found, "id", "e", "l", "s") == expected
