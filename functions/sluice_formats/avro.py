@@ -238,9 +238,9 @@ class _Understood:
 @lru_cache(maxsize=8)  # with its text a schema takes megabytes
 def _understood(text: bytes) -> _Understood:
     schema = parse_schema(text)
-    symbols: dict[str, str] = {}
-    header = _plain_header(schema, symbols, hashlib.sha256(text).hexdigest())
-    return _Understood(read_writer_schema(schema), weight_of(schema), header, symbols)
+    bare = _bare(schema)
+    symbols = replaced_symbols(bare, text)
+    return _Understood(read_writer_schema(schema), weight_of(schema), _plain_header(bare), symbols)
 
 
 def _blocks(body: bytes, header: AvroHeader, limits: Limits, known: _Understood) -> Iterator[list[dict[str, Any]]]:
@@ -257,7 +257,7 @@ def _blocks(body: bytes, header: AvroHeader, limits: Limits, known: _Understood)
             records = iter(block)
             while True:
                 part = list(islice(records, most))
-                part = [_with_symbols(record, known.symbols) for record in part] if known.symbols else part
+                part = [with_symbols(record, known.symbols) for record in part] if known.symbols else part
                 yield part
                 if len(part) < most:
                     break
@@ -276,14 +276,8 @@ def _blocks(body: bytes, header: AvroHeader, limits: Limits, known: _Understood)
         ) from error
 
 
-def _plain_header(schema: Any, symbols: dict[str, str], mark: str) -> bytes:
-    """The header of a container without compression, up to its sync marker.
-
-    fastavro refuses symbols of enums that the specification doesn't allow, and other writers write (`in progress`).
-    Texts with `mark`, which no value has by chance, stand for them, and are added to `symbols`.
-    """
-    bare = _bare(schema)
-    _stand_in(bare, symbols, mark)
+def _plain_header(bare: Any) -> bytes:
+    """The header of a container without compression, up to its sync marker."""
     parts = (b"avro.schema", json.dumps(bare).encode("utf-8"), b"avro.codec", b"null")
     meta = b"".join(encoded_long(len(part)) + part for part in parts)
     return MAGIC + encoded_long(len(parts) // 2) + meta + encoded_long(0)
@@ -332,6 +326,17 @@ def _bare(node: Any) -> Any:
     return bare
 
 
+def replaced_symbols(schema: Any, text: bytes) -> dict[str, str]:
+    """Replace symbols of enums in `schema`; the result has each by the text that stands for it.
+
+    fastavro refuses symbols that the specification doesn't allow and other writers write (`in progress`). What stands
+    for them has a hash of the schema's `text`, so that no value has it by chance.
+    """
+    symbols: dict[str, str] = {}
+    _stand_in(schema, symbols, hashlib.sha256(text).hexdigest())
+    return symbols
+
+
 def _stand_in(node: Any, symbols: dict[str, str], mark: str) -> None:
     if isinstance(node, list):
         for item in node:
@@ -349,12 +354,13 @@ def _is_symbol(text: Any) -> bool:
     return not isinstance(text, str) or _SYMBOL.fullmatch(text) is not None
 
 
-def _with_symbols(value: Any, symbols: Mapping[str, str]) -> Any:
+def with_symbols(value: Any, symbols: Mapping[str, str]) -> Any:
+    """A decoded value with the symbols that `replaced_symbols` replaced."""
     if isinstance(value, str):
         return symbols.get(value, value)
     if isinstance(value, dict):
-        return {name: _with_symbols(member, symbols) for name, member in value.items()}
-    return [_with_symbols(item, symbols) for item in value] if isinstance(value, list) else value
+        return {name: with_symbols(member, symbols) for name, member in value.items()}
+    return [with_symbols(item, symbols) for item in value] if isinstance(value, list) else value
 
 
 def _count(body: bytes, header: AvroHeader) -> int:

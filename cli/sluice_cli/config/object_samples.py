@@ -26,7 +26,7 @@ from sluice.objects import ObjectId
 from sluice.onboarding.keys import counted
 from sluice_aws.admission.heads import read_head
 from sluice_aws.s3.objects import Objects
-from sluice_formats.avro import blocks_of, decompressed
+from sluice_formats.avro import blocks_of, decompressed, replaced_symbols, with_symbols
 from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.csv_text import csv_columns, unescaped, without_mark
 from sluice_formats.errors import CorruptObject, NotCsv
@@ -90,7 +90,9 @@ def _parquet(objects: Objects, id: ObjectId, rows: int) -> ObjectSample:
 def sample_avro(head: Head, rows: int) -> ObjectSample:
     """Read the records of the blocks that are whole in `head`."""
     header = parse_header(head)
-    schema = fastavro.parse_schema(_bare(header.schema))
+    bare = _bare(header.schema)
+    symbols = replaced_symbols(bare, header.text)
+    schema = fastavro.parse_schema(bare)
     found: list[dict[str, Any]] = []
     problem = None
     whole = head.whole
@@ -104,7 +106,7 @@ def sample_avro(head: Head, rows: int) -> ObjectSample:
             plain = io.BytesIO(decompressed(block, header.codec, BLOCK_BYTES))
             for _ in range(wanted):
                 record: Any = fastavro.schemaless_reader(plain, schema, None, handle_unicode_errors="replace")
-                found.append(record)
+                found.append(with_symbols(record, symbols) if symbols else record)
     except CorruptObject as error:
         if head.whole:  # otherwise the head ends inside a block
             problem = str(error)
