@@ -22,7 +22,9 @@ from sluice.errors import ExpansionLimit, Unordered
 from sluice.schema.avro import ENVELOPE, WriterSchema
 from sluice_formats.arrow_columns import (
     arrow_type,
+    is_number_text,
     nulls,
+    number_keys,
     raw_array,
     spark_type,
 )
@@ -265,7 +267,10 @@ def _data(
             )
             if missing is not None:
                 raise NullRecordKey(f"The key column {name} is null", column=name, record=missing)
-        arrays.append(raw_array(values, written, wanted, room))
+        array = raw_array(values, written, wanted, room)
+        if name in plan.record_key and is_number_text(written) and pa.types.is_string(array.type):
+            array = number_keys(array)
+        arrays.append(array)
         room -= arrays[-1].nbytes
         if room < 0:
             raise ExpansionLimit.beyond(

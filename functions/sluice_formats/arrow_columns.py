@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 from sluice.errors import ExpansionLimit
 from sluice.schema import columns as kinds
 from sluice.schema.columns import Column
-from sluice.schema.temporal import INFINITE_COUNTS, NoTime, days_of, structured_text, timestamp_text
-from sluice.schema.values import Unrepresentable, base64_text, stored_text
+from sluice.schema.temporal import INFINITE_COUNTS, INFINITE_MOMENT, NoTime, days_of, structured_text, timestamp_text
+from sluice.schema.values import Unrepresentable, base64_text, number_key, stored_text
 from sluice_formats.errors import ValueOutOfRange
+from sluice_formats.json_schema import NUMBER_TEXT
 
 # Spark's built-ins are faster than Python objects, and their years don't end with 9999.
 _ARROW: dict[str, pa.DataType] = {
@@ -121,11 +122,23 @@ def raw_array(values: Sequence[Any], written: Column, wanted: Column, room: int 
         ) from error
     if wanted.kind == kinds.TIMESTAMP_MILLIS:
         _within_millis(made, wanted)
-    elif wanted.kind in _WELL_FORMED and not _well_formed(made, wanted):
+    if wanted.kind == kinds.ZONED_TIMESTAMP and pc.any(pc.match_substring_regex(made, INFINITE_MOMENT)).as_py():
+        made = pc.replace_substring_regex(made, INFINITE_MOMENT, r"\1infinity")
+    if wanted.kind in _WELL_FORMED and not _well_formed(made, wanted):
         made = pc.replace_substring_regex(made, _TO_THE_MINUTE, r"T\1:00\2")
         if not _well_formed(made, wanted):
             raise ValueOutOfRange(f"Column {wanted.name} holds text that is no {wanted.spark_type}", column=wanted.name)
     return made
+
+
+def is_number_text(column: Column) -> bool:
+    """Whether a column's texts are numbers with a scale of their own, so that one number may have several forms."""
+    return column.kind == kinds.VARIABLE_DECIMAL or column.source_type.endswith(NUMBER_TEXT)
+
+
+def number_keys(texts: pa.Array) -> pa.Array:
+    """Texts of numbers in a key, one for each number."""
+    return pa.array([None if text is None else number_key(text) for text in texts.to_pylist()], pa.string())
 
 
 def nulls(column: Column, count: int) -> pa.Array:

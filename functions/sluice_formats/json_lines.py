@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from sluice.config.limits import DEFAULTS, MOST_COLUMNS, Limits
-from sluice.errors import ExpansionLimit, SchemaTooComplex, SluiceError
+from sluice.errors import ExpansionLimit, SchemaTooComplex, SluiceError, UnusableSchema
 from sluice.schema.connect import avro_form
+from sluice_formats.captures.cloud_events import change_of
 from sluice_formats.errors import DamagedJson, NotJsonLines, TooManySchemas, begins_as
 from sluice_formats.json_text import parse, parse_prefix
 
@@ -157,7 +158,7 @@ def records(text: bytes, limits: Limits = DEFAULTS) -> Iterator[Line]:
             if wrapped is not None:
                 schema, value = wrapped.read(line, number)
             else:
-                value = _without_null_schema(parse(line))
+                value = change_of(_without_null_schema(parse(line)))
                 if first and is_wrapped(value):
                     wrapped = Wrapped()
                     schema, value = wrapped.read(line, number)
@@ -166,7 +167,14 @@ def records(text: bytes, limits: Limits = DEFAULTS) -> Iterator[Line]:
                         "The record is not a JSON object, or has a schema where others have none", record=number
                     )
             _no_wider(value, limits.schema_columns, number)
-        except (DamagedJson, NotJsonLines, ExpansionLimit, SchemaTooComplex, UnicodeDecodeError) as error:
+        except (
+            DamagedJson,
+            NotJsonLines,
+            ExpansionLimit,
+            SchemaTooComplex,
+            UnusableSchema,
+            UnicodeDecodeError,
+        ) as error:
             broken = (
                 error
                 if isinstance(error, SluiceError)

@@ -26,8 +26,8 @@ from sluice.schema.connect import avro_form
 from sluice.schema.temporal import days_of, timestamp_text
 from sluice_formats import json_lines
 from sluice_formats.errors import DamagedJson, NotJsonLines, SchemaNotInferred, UndecodableValue
-from sluice_formats.json_schema import METADATA, NUMBER_TEXT, Inference
-from sluice_formats.json_text import most_text, to_text, unpacked
+from sluice_formats.json_schema import METADATA, NUMBER_TEXT, Inference, is_whole
+from sluice_formats.json_text import NumberText, most_text, to_text, unpacked
 from sluice_formats.records import BrokenRecord, Chunk, Record, Records, most_rows
 
 
@@ -300,6 +300,9 @@ def _float(value: Any) -> float:
 
 
 def _integer(value: Any) -> int:
+    """A whole number, which may be written 5.0 or 1E2."""
+    if isinstance(value, NumberText) and is_whole(value):
+        return int(Decimal(value))
     if type(value) is not int:
         raise TypeError("not a whole number")
     return value

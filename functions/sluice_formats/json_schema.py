@@ -22,11 +22,24 @@ METADATA = "sluice.json.Metadata"  # a metadata field, whose value is taken as i
 MAX_FIELDS = 4_096
 # Attribute of a `long`, or of text of NaN and infinities only, whose values a double holds too.
 EXACT_IN_DOUBLE = "sluice.exact_in_double"
+WHOLE = "sluice.whole"  # attribute of a `double` whose values are all whole numbers that a `long` holds, such as 5.0
 _NOT_FINITE = frozenset(("NaN", "Infinity", "-Infinity"))  # Jackson writes them as text
 
 # What the values of a column are: each value sets a bit.
-_BOOLEAN, _SMALL, _LONG, _BIG, _FLOAT, _PRECISE, _TEXT, _NESTED, _UNKNOWN, _INFINITE = (1 << bit for bit in range(10))
-_NUMBERS = _SMALL | _LONG | _BIG | _FLOAT | _PRECISE
+(
+    _BOOLEAN,
+    _SMALL,
+    _LONG,
+    _BIG,
+    _FLOAT,
+    _PRECISE,
+    _TEXT,
+    _NESTED,
+    _UNKNOWN,
+    _INFINITE,
+    _WHOLE,
+) = (1 << bit for bit in range(11))
+_NUMBERS = _SMALL | _LONG | _BIG | _FLOAT | _PRECISE | _WHOLE
 _WORDS = {_BOOLEAN: "true or false", _NUMBERS: "a number", _TEXT: "text", _NESTED: "an object or array"}
 _AS_IT_IS = {"type": "string", "connect.name": METADATA}
 _EXACT = 2**53
@@ -115,29 +128,37 @@ def is_envelope(record: Mapping[str, Any]) -> bool:
 def agreed(schemas: Sequence[Mapping[str, Any]], stored: Mapping[str, str]) -> list[dict[str, Any]]:
     """The schemas, with integers as doubles where the column is a double in the table, or else in another schema.
 
-    JavaScript writes 5.0 as 5. Applies only where every integer of the object is exact as a double. `stored` are
-    Spark's type names by column. Where the table has whole numbers or text, only objects with fractions don't fit.
+    JavaScript writes 5.0 as 5, others 5 as 5.0. Applies only where every integer of the object is exact as a double.
+    `stored` are Spark's type names by column. Where the table has whole numbers or text, only objects with fractions
+    don't fit.
     """
     known = {name for name, kind in stored.items() if kind == "double"}
+    whole = {name for name, kind in stored.items() if kind in ("bigint", "int")}
     for schema in schemas:
         named = (
             stored_name(field["name"])
             for record in _records(schema)
             for field in record["fields"]
-            if field["type"][-1] == "double"
+            if _is_double(field["type"][-1])
         )
         known.update(name for name in named if stored.get(name, "float") == "float")  # a stored float becomes a double
-    return [_with_doubles(schema, known) for schema in schemas]
+    return [_with_doubles(schema, known, whole) for schema in schemas]
 
 
-def _with_doubles(node: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+def _is_double(kind: Any) -> bool:
+    return kind == "double" or isinstance(kind, dict) and kind["type"] == "double"
+
+
+def _with_doubles(node: Mapping[str, Any], known: Collection[str], whole: Collection[str]) -> dict[str, Any]:
     fields = []
     for field in node["fields"]:
         kind = field["type"][-1]
         if isinstance(kind, dict) and "fields" in kind:
-            kind = _with_doubles(kind, known)
+            kind = _with_doubles(kind, known, whole)
         elif isinstance(kind, dict) and kind.get(EXACT_IN_DOUBLE):
             kind = "double" if stored_name(field["name"]) in known else kind["type"]
+        elif isinstance(kind, dict) and kind.get(WHOLE):
+            kind = "long" if stored_name(field["name"]) in whole else "double"
         fields.append({**field, "type": ["null", kind]})
     return {**node, "fields": fields}
 
@@ -157,7 +178,7 @@ def _see(seen: dict[str, int], record: Mapping[str, Any], unavailable: frozenset
         elif kind is int:
             found = _SMALL if -_EXACT <= value <= _EXACT else _LONG if -_LIMIT <= value < _LIMIT else _BIG
         elif kind is NumberText:
-            found = _FLOAT if exact_in_double(value) else _PRECISE
+            found = _WHOLE if is_whole(value) else _FLOAT if exact_in_double(value) else _PRECISE
         else:
             found = _BOOLEAN if kind is bool else _NESTED
         seen[name] = seen.get(name, 0) | found
@@ -175,6 +196,15 @@ def exact_in_double(text: str) -> bool:
         return False
 
 
+def is_whole(text: str) -> bool:
+    """Whether a number's text is one of a whole number that a double holds exactly, such as 5.0 and 1E2."""
+    try:
+        number = Decimal(text)
+        return number.is_finite() and abs(number.adjusted()) < 20 and int(number) == number and abs(number) <= _EXACT
+    except InvalidOperation:
+        return False
+
+
 def _type(name: str, kinds: int) -> Any:
     known = kinds & ~_UNKNOWN
     if known == _INFINITE:
@@ -182,9 +212,11 @@ def _type(name: str, kinds: int) -> Any:
     if known & _INFINITE:
         known = known & ~_INFINITE | (_TEXT if known & ~(_NUMBERS | _INFINITE) else _FLOAT)
     if not known & ~_NUMBERS and known:
-        if not known & (_FLOAT | _PRECISE | _BIG):
+        if known in (_WHOLE, _WHOLE | _SMALL):
+            return {"type": "double", WHOLE: True}
+        if not known & (_FLOAT | _PRECISE | _BIG | _WHOLE):
             return {"type": "long", EXACT_IN_DOUBLE: True} if known == _SMALL else "long"
-        return "double" if not known & ~(_SMALL | _FLOAT) else {"type": "string", "connect.name": NUMBER_TEXT}
+        return "double" if not known & ~(_SMALL | _FLOAT | _WHOLE) else {"type": "string", "connect.name": NUMBER_TEXT}
     if known in (0, _TEXT):
         return "string"
     if known == _BOOLEAN:

@@ -136,6 +136,12 @@ def read_writer_schema(schema: Mapping[str, Any]) -> WriterSchema:
     if record["type"] != "record":
         raise UnusableSchema(f"The schema is {record['type']!r}, not a record", source_type=str(record["type"]))
     fields = _fields(record)
+    if {"specversion", "data", "iodebeziumop"} <= fields.keys():
+        raise UnusableSchema(
+            "The records are CloudEvents of Debezium, whose row lies in `data`: only their JSON is read",
+            column="data",
+            next_step="Let the connector write its own envelope or flattened rows (AvroConverter, JsonConverter)",
+        )
     shape = _shape(types, record)
     meta_names: frozenset[str] = frozenset()
     prefix: str | None = None

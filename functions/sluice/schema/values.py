@@ -45,6 +45,19 @@ def variable_decimal_text(value: Mapping[str, Any]) -> str:
     return decimal_text(value["value"], value["scale"])
 
 
+def number_key(text: str) -> str:
+    """The text by which a number identifies a row: `7` for 7.0 and 07, `100` for 1E2. Other text stays as it is."""
+    try:
+        number = Decimal(text)
+    except ArithmeticError:
+        return text
+    if not number.is_finite() or abs(number.adjusted()) > MAX_SCALE:
+        return text
+    plain = format(number, "f")
+    plain = plain.rstrip("0").rstrip(".") if "." in plain else plain
+    return "0" if not number else plain
+
+
 def stored_text(value: Any, column: Column) -> str:
     """The text that a table stores for a value of a text kind (`columns.TEXT_KINDS`). Raises Unrepresentable."""
     if column.kind == kinds.VARIABLE_DECIMAL:

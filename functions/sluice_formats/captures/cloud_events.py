@@ -1,0 +1,53 @@
+"""Debezium's changes in CloudEvents' envelope: the row lies in `data`, the operation and its place beside it.
+
+https://debezium.io/documentation/reference/3.5/integrations/cloudevents.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sluice.errors import UnusableSchema
+from sluice.schema.avro import SOURCE_NAMES
+
+_TYPE = "io.debezium."
+_EXTENSION = "iodebezium"
+_OP = f"{_EXTENSION}op"
+# CloudEvents' attribute names are lower-case letters and digits: fields of the source block by their attribute's name.
+_FIELDS = {f"{_EXTENSION}{name.replace('_', '').lower()}": name for name in SOURCE_NAMES if name != "txId"}
+# Numbers of the source block, which are text in an attribute.
+_NUMBERS = frozenset("lsn pos row thread server_id event_serial_no ts_ms ts_us ts_ns ord ssn".split())
+
+
+def change_of(record: Any) -> Any:
+    """Debezium's change in a record of CloudEvents; any other record as it is.
+
+    Raises UnusableSchema for an event whose operation isn't in the envelope.
+    """
+    if not isinstance(record, dict) or not is_cloud_event(record):
+        return record
+    data = record.get("data")
+    if isinstance(data, dict) and data.keys() == {"schema", "payload"}:
+        data = data["payload"]
+    op = record.get(_OP)
+    if not isinstance(data, dict) or not isinstance(op, str):
+        raise UnusableSchema(
+            "The records are CloudEvents of Debezium without the operation or the row",
+            next_step="Let the connector write its own envelope or flattened rows (JsonConverter, AvroConverter), or "
+            "set extension.attributes.enable",
+            column=_OP,
+        )
+    source = {name: _value(name, record[field]) for field, name in _FIELDS.items() if field in record}
+    return {"before": data.get("before"), "after": data.get("after"), "source": source, "op": op}
+
+
+def is_cloud_event(record: Mapping[str, Any]) -> bool:
+    """Whether a record, not a row of one who stores CloudEvents, is a change of Debezium."""
+    kind = record.get("type")
+    return "specversion" in record and "data" in record and isinstance(kind, str) and kind.startswith(_TYPE)
+
+
+def _value(name: str, value: Any) -> Any:
+    number = name in _NUMBERS and isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20
+    return int(value) if number else value

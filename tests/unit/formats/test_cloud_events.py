@@ -1,0 +1,73 @@
+"""Debezium's changes in the envelope of CloudEvents, and rows of others that store events."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from shapes import config, json_rows, lines, picked
+
+from sluice.errors import UnusableSchema
+from sluice.schema.avro import ENVELOPE, read_writer_schema
+from sluice_formats.json_records import json_schemas
+
+
+def event(op: str, lsn: int, before: Any = None, after: Any = None, **more: Any) -> dict[str, Any]:
+    return {
+        "id": f"name:x;lsn:{lsn}",
+        "source": "/debezium/postgresql/x",
+        "specversion": "1.0",
+        "type": "io.debezium.connector.postgresql.DataChangeEvent",
+        "time": "2026-11-27T10:12:50.337Z",
+        "datacontenttype": "application/json",
+        "iodebeziumop": op,
+        "iodebeziumlsn": str(lsn),
+        "iodebeziumtsms": "1795774370337",
+        "iodebeziumtxid": None,
+        "iodebeziumtxId": "1125",
+        "data": {"before": before, "after": after},
+        **more,
+    }
+
+
+def test_the_row_is_that_of_the_data_and_the_order_that_of_the_log() -> None:
+    rows = json_rows(
+        lines(
+            event("r", 5, after={"id": 1, "v": "a"}),
+            event("u", 9, after={"id": 1, "v": "b"}),
+            event("d", 12, before={"id": 1, "v": None}),
+        )
+    )
+    assert picked(rows, "id", "v", "__deleted", "_sluice_op", "_sluice_source_ts_ms") == [
+        (1, "a", False, "r", 1795774370337),
+        (1, "b", False, "u", 1795774370337),
+        (1, None, True, "d", 1795774370337),
+    ]
+    assert [row["_sluice_position"].split(".")[1].lstrip("0") for row in rows] == ["5", "9", "12"]
+    (schema,), _ = json_schemas(lines(event("c", 5, after={"id": 1})), {}, config().limits)
+    assert read_writer_schema(schema).shape == ENVELOPE and read_writer_schema(schema).row.names == ("id",)
+
+
+def test_data_with_its_schema_is_read_by_its_payload() -> None:
+    wrapped = event("c", 5)
+    wrapped["data"] = {"schema": {"type": "struct"}, "payload": {"before": None, "after": {"id": 4}}}
+    assert picked(json_rows(lines(wrapped)), "id") == [(4,)]
+
+
+def test_an_event_without_its_operation_is_refused_by_name() -> None:
+    plain = {name: value for name, value in event("c", 5, after={"id": 1}).items() if not name.startswith("iode")}
+    with pytest.raises(UnusableSchema, match="CloudEvents"):
+        json_schemas(lines(plain), {}, config().limits)
+
+
+def test_another_form_than_json_is_refused_by_name() -> None:
+    fields = [{"name": name, "type": "string"} for name in ("id", "source", "specversion", "data", "iodebeziumop")]
+    with pytest.raises(UnusableSchema, match="CloudEvents"):
+        read_writer_schema({"type": "record", "name": "CloudEvents", "fields": fields})
+
+
+def test_events_of_others_are_rows_with_their_own_id() -> None:
+    own = {"id": "e1", "source": "/shop", "specversion": "1.0", "type": "shop.order", "data": {"n": 1}}
+    (row,) = json_rows(lines(own))
+    assert (row["id"], json.loads(row["data"])) == ("e1", {"n": 1})
