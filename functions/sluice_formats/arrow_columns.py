@@ -123,7 +123,7 @@ def raw_array(values: Sequence[Any], written: Column, wanted: Column, room: int 
     if wanted.kind == kinds.TIMESTAMP_MILLIS:
         _within_millis(made, wanted)
     if wanted.kind == kinds.ZONED_TIMESTAMP and pc.any(pc.match_substring_regex(made, INFINITE_MOMENT)).as_py():
-        made = pc.replace_substring_regex(made, INFINITE_MOMENT, r"\1infinity")
+        made = pc.replace_substring_regex(made, INFINITE_MOMENT, r"\1\2infinity")
     if wanted.kind in _WELL_FORMED and not _well_formed(made, wanted):
         made = pc.replace_substring_regex(made, _TO_THE_MINUTE, r"T\1:00\2")
         if not _well_formed(made, wanted):

@@ -119,7 +119,7 @@ class Inference:
 
 def is_envelope(record: Mapping[str, Any]) -> bool:
     """Whether a record is Debezium's change event, with the row before and after the change."""
-    if "op" not in record or not isinstance(record.get("source"), dict):
+    if "op" not in record or not isinstance(record.get("source"), dict) or "__op" in record or "__deleted" in record:
         return False
     sides = [record[side] for side in ("before", "after") if side in record]
     return bool(sides) and all(side is None or isinstance(side, dict) for side in sides)

@@ -66,6 +66,7 @@ class Case:
                 "partition_by": list(keyed.partition_by),
                 "table_type": self.table_type,
                 "json_types": dict(keyed.json_types),
+                **keyed.settings,
             }
             for topic, keyed in topics.items()
         ]
@@ -91,6 +92,19 @@ OTHERS = (
     Case(
         "types_flat_precise", "reversed", PHASED, "mor"
     ),  # every type in both table types: tests/spark/test_recorded_types.py
+    # Every form in both table types: tests/spark/test_recorded_sets.py.
+    Case("shop_json_flat", "shuffled", ONE_GO, "mor"),
+    Case("shop_json_env", "reversed", ONE_GO, "cow"),
+    Case("shop_json_of_avro", "at_least_once", ONE_GO, "mor"),
+    Case("shop_json_wrapped", "shuffled", ONE_GO, "cow"),
+    Case("shop_cloudevents", "reversed", ONE_GO, "mor"),
+    Case("shop_avro_bzip2", "in_order", ONE_GO, "cow"),
+    Case("shop_pq_snappy", "reversed", ONE_GO, "mor"),
+    Case("shop_pq_zstd", "shuffled", ONE_GO, "cow"),
+    Case("pg_arrays", "at_least_once", PHASED, "mor"),
+    Case("pg_toast_vector", "reversed", PHASED, "cow"),
+    Case("pg_identity_index", "shuffled", ONE_GO, "mor"),
+    Case("pg_types_isostring", "reversed", PHASED, "cow"),
 )
 
 

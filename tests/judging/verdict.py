@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from judging.fixture_sets import BUNDLED, FixtureSet, Phase
+from judging.fixture_sets import BUNDLED, FixtureSet, Phase, shared_folders
 
 EQUAL, DIFFERENT = 0, 1
+DIVERGENCES = Path(__file__).resolve().parent / "divergences"  # of sets that have no divergence.json of their own
 
 
 class JudgeFailed(RuntimeError):
@@ -41,15 +42,22 @@ def judge(fixtures: FixtureSet, rows: Path, phase: Phase, environment: Mapping[s
 
 
 def judge_rows(folder: Path, rows: Path, phase: str, environment: Mapping[str, str]) -> Verdict:
-    """As `judge`, for a set by its folder and a phase by its name."""
-    shared = environment.get("SLUICE_FIXTURES")
-    candidates = [Path(shared) / "judge.py"] if shared else []
-    program = next(path for path in (*candidates, BUNDLED / "judge.py") if path.exists())
+    """As `judge`, for a set by its folder and a phase by its name.
+
+    A set whose manifest has the keys of its tables is judged by them; DIVERGENCES says what its changes can't give.
+    """
+    command = [str(folder), str(rows), "--phase", phase, "--json"]
+    if "keys" in json.loads((folder / "manifest.json").read_text()):
+        program, divergence = BUNDLED / "judge_by_manifest.py", DIVERGENCES / f"{folder.name}.json"
+        command += ["--divergence", str(divergence)] if divergence.exists() else []
+    else:
+        candidates = (each / "judge.py" for each in (*shared_folders(environment), BUNDLED))
+        program = next(path for path in candidates if path.exists())
     done = subprocess.run(
-        [sys.executable, str(program), str(folder), str(rows), "--phase", phase, "--json"],
+        [sys.executable, str(program), *command],
         capture_output=True,
         text=True,
     )
     if done.returncode not in (EQUAL, DIFFERENT):
-        raise JudgeFailed(f"judge.py ended with {done.returncode}: {done.stderr.strip()[-2000:]}")
+        raise JudgeFailed(f"{program.name} ended with {done.returncode}: {done.stderr.strip()[-2000:]}")
     return Verdict(done.returncode == EQUAL, json.loads(done.stdout))

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from judging.fixture_sets import SetMissing, find_set
 from judging.spark_rows import live_rows
 from judging.verdict import judge_rows
 from workbench import Workbench, change, flattened, table, told
@@ -402,9 +403,10 @@ def test_exports_of_spark_are_found_by_their_pattern_and_give_its_rows(
 def test_recorded_json_objects_give_the_rows_of_the_source(
     bench: Workbench, name: str, batches: int, tmp_path: Path
 ) -> None:
-    if not os.environ.get("SLUICE_FIXTURES"):
-        pytest.skip("SLUICE_FIXTURES names no folder of recorded sets")
-    folder = Path(os.environ["SLUICE_FIXTURES"]) / name
+    try:
+        folder = find_set(name, os.environ).folder
+    except SetMissing as missing:
+        pytest.skip(str(missing))
     manifest = json.loads((folder / "manifest.json").read_text())
     types = {"order_date": "date", "required_date": "date", "shipped_date": "date", "updated_at": "zoned_timestamp"}
     config = table("cdc_events", record_key=("order_id",), partition_by=("customer_id",), json_types=types)

@@ -177,13 +177,17 @@ def shape_of(schema: Mapping[str, Any]) -> str:
 
 
 def _shape(types: NamedTypes, record: Mapping[str, Any]) -> str:
-    """Only an envelope has records under its names: a table may have columns op, source, before and after."""
+    """Only an envelope has records under its names, and no metadata of a flattened row beside them.
+
+    A table may have columns op, source, before and after.
+    """
     written = {field.get("name"): field.get("type") for field in record.get("fields", ()) if isinstance(field, Mapping)}
     sides = {"before", "after"} & set(written)
     if (
         {"op", "source"} <= set(written)
         and sides
         and any(types.is_record(written[name]) for name in ("source", *sides))
+        and _prefix(list(written)) is None
     ):
         return ENVELOPE
     return PLAIN if _prefix(list(written)) is None else FLATTENED

@@ -29,9 +29,11 @@ NANOS: dict[str, int] = {
 _POSITIVE, _NEGATIVE = 9_223_372_036_825_200_000, -9_223_372_036_832_400_000
 INFINITE_COUNTS = frozenset((_POSITIVE, _NEGATIVE, 2**63 - 1, -(2**63)))
 
-# The same counts as timestamps in text (`isostring`), which name an instant of the year 294247 or 290308 before Christ.
+# The same counts as timestamps in text (`isostring`), which name an instant of the year 294247 or 290308 before Christ,
+# or one of a year of more than six digits. The groups are the sign of a negative one.
 INFINITE_MOMENT = (
-    r"^(?:\+294247-01-10T04:00:(?:25\.2|54\.775807)|(-)290308-12-21T19:59:(?:27\.6|05\.224192))0*(?:Z|\+00:00)$"
+    r"^(?:\+294247-01-10T04:00:(?:25\.2|54\.775807)0*Z|(-)290308-12-21T19:59:(?:27\.6|05\.224192)0*Z"
+    r"|(?:\+|(-))\d{7,9}-[0-9T:.-]+Z)$"
 )
 
 # The earliest day of any supported database is 4714-11-24 BC (PostgreSQL, Oracle), the latest 5874898-06-03

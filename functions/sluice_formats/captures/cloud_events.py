@@ -9,13 +9,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from sluice.errors import UnusableSchema
-from sluice.schema.avro import SOURCE_NAMES
 
 _TYPE = "io.debezium."
 _EXTENSION = "iodebezium"
 _OP = f"{_EXTENSION}op"
-# CloudEvents' attribute names are lower-case letters and digits: fields of the source block by their attribute's name.
-_FIELDS = {f"{_EXTENSION}{name.replace('_', '').lower()}": name for name in SOURCE_NAMES if name != "txId"}
+# Fields of the source block that order changes or name where they are from, by the attribute's name: CloudEvents has
+# names of lower-case letters and digits.
+_SOURCE = (
+    "connector name ts_ms ts_us ts_ns snapshot db sequence schema table collection lsn file pos row thread server_id "
+    "gtid change_lsn commit_lsn event_serial_no scn commit_scn rs_id ssn rs ord"
+).split()
+_FIELDS = {f"{_EXTENSION}{name.replace('_', '')}": name for name in _SOURCE}
 # Numbers of the source block, which are text in an attribute.
 _NUMBERS = frozenset("lsn pos row thread server_id event_serial_no ts_ms ts_us ts_ns ord ssn".split())
 

@@ -21,7 +21,8 @@ RAW = plain_column("at", STRING, True, "string io.debezium.time.IsoTimestamp")
         ("+294247-01-10T04:00:54.775807Z", "infinity"),
         ("-290308-12-21T19:59:27.6Z", "-infinity"),
         ("-290308-12-21T19:59:05.224192Z", "-infinity"),
-        ("+292278994-08-16T23:00:00Z", None),  # of nine digits, which no table has
+        ("+292278994-08-16T23:00:00Z", "infinity"),
+        ("-292269055-12-02T23:00:00Z", "-infinity"),
         ("infinity", None),
     ],
 )

@@ -8,10 +8,10 @@ import os
 import time
 import uuid
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
+from judging.fixture_sets import SetMissing, find_set
 from pyspark.sql.types import DoubleType, FloatType, IntegerType, LongType, StringType, StructField, StructType
 from shapes import CREATE, CREATE_SCHEMA, DELETE, config, item, json_rows, lines, picked, wrapped
 
@@ -659,9 +659,10 @@ def test_a_head_that_cannot_be_json_records_is_refused(head: bytes, whole: bool)
 @pytest.mark.parametrize("name", ["outbox_json_confluent", "outbox_json_lenses"])
 @pytest.mark.long
 def test_every_recorded_json_object_is_read_with_its_kafka_offsets(name: str) -> None:
-    if not os.environ.get("SLUICE_FIXTURES"):
-        pytest.skip("SLUICE_FIXTURES names no folder of recorded sets")
-    folder = Path(os.environ["SLUICE_FIXTURES"]) / name
+    try:
+        folder = find_set(name, os.environ).folder
+    except SetMissing as missing:
+        pytest.skip(str(missing))
     manifest = json.loads((folder / "manifest.json").read_text())
     table = config(
         "order_id",
@@ -698,3 +699,9 @@ def test_a_declared_timestamp_may_be_any_text_of_iso_8601(text: str, stored: str
     body = json.dumps({"order_id": 1, "at": text}).encode()
     (row,) = json_rows(body, config("order_id", json_types={"at": "zoned_timestamp"}))
     assert row["at"] == stored
+
+
+def test_a_flattened_row_with_the_columns_of_an_envelope_is_its_own_row() -> None:
+    row = {"id": 1, "op": "c", "source": {"a": 1}, "before": {"x": 1}, "__op": "u", "__deleted": "false"}
+    (found,) = json_rows(lines(row))
+    assert (found["id"], found["op"], found["_sluice_op"], json.loads(found["before"])) == (1, "c", "u", {"x": 1})

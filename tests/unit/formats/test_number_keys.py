@@ -46,7 +46,7 @@ def test_a_number_has_one_text_as_a_key(written: str, key: str) -> None:
     assert number_key(written) == key
 
 
-def test_numbers_with_a_scale_of_their_own_are_one_key_and_keep_their_form_elsewhere() -> None:
+def test_numbers_with_a_scale_are_one_key_and_keep_their_form_elsewhere() -> None:
     schema = flattened({"id": NUMBER, "v": ["null", "io.debezium.data.VariableScaleDecimal"]})
     forms = [(b"\x64", 0), (b"\x01", -2), (b"\x27\x10", 2)]
     rows = [change(op="u", id={"scale": s, "value": v}, v={"scale": s, "value": v}) for v, s in forms]

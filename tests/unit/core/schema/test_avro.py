@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from judging.fixture_sets import shared_folders
 
 from sluice.changes.position import PositionFields
 from sluice.errors import UnsupportedType, UnusableSchema
@@ -500,11 +501,10 @@ def test_a_fingerprint_does_not_depend_on_the_order_of_keys():
     assert len(fingerprint({})) == 32
 
 
-@pytest.mark.skipif(
-    "SLUICE_FIXTURES" not in os.environ, reason="SLUICE_FIXTURES names no folder with the larger recorded sets"
-)
+@pytest.mark.skipif(not shared_folders(os.environ), reason="SLUICE_FIXTURES names no folder of larger recorded sets")
 def test_every_schema_of_the_larger_recorded_sets_is_understood():
-    schemas = [path for path in Path(os.environ["SLUICE_FIXTURES"]).rglob("*.avsc") if "zoo" not in path.name]
+    found = (path for folder in shared_folders(os.environ) for path in folder.rglob("*.avsc"))
+    schemas = [path for path in found if "zoo" not in path.name]
     assert schemas
     for path in schemas:
         schema = read_writer_schema(json.loads(path.read_text()))
@@ -561,3 +561,11 @@ def test_metadata_are_told_by_their_company_and_never_by_a_name_alone(names, col
 def test_a_number_under_the_name_of_a_text_of_the_connector_is_a_column():
     meta = [{"name": name, "type": "string"} for name in ("__op", "__lsn", "__connector", "__name")]
     assert read_writer_schema(record(("__version", "int"), meta=meta)).row.names == ("__version",)
+
+
+def test_a_flattened_row_with_the_columns_of_an_envelope_is_no_envelope():
+    record = {"type": "record", "name": "B", "fields": [{"name": "x", "type": "int"}]}
+    own = [("id", "int"), ("op", "string"), ("source", "string"), ("before", ["null", record])]
+    fields = [{"name": name, "type": kind} for name, kind in (*own, ("__op", "string"), ("__deleted", "string"))]
+    found = read_writer_schema({"type": "record", "name": "V", "fields": fields})
+    assert (found.shape, found.row.names, found.meta.op) == ("flattened", ("id", "op", "source", "before"), "__op")

@@ -1,0 +1,70 @@
+"""Sets of real connectors in every form of Kafka Connect, merged and judged by the source database's own rows."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from judging.cases import TABLE_TYPES
+from judging.fixture_sets import PLANS, SetMissing, find_set
+from judging.readers import json_rows
+from judging.spark_rows import live_rows
+from judging.verdict import judge
+from workbench import Workbench, table
+
+from sluice.admission.routing import classify
+from sluice.config.table import TableConfig
+
+SETS = [name for name in PLANS if name.startswith(("shop_", "pg_"))]
+
+
+def needs_its_set(name: str):
+    try:
+        find_set(name, os.environ)
+    except SetMissing as missing:
+        return pytest.param(name, marks=pytest.mark.skip(reason=str(missing)))
+    return name
+
+
+@pytest.mark.parametrize("order", ["reversed", pytest.param("shuffled", marks=pytest.mark.whole)])
+@pytest.mark.parametrize("table_type", TABLE_TYPES)
+@pytest.mark.parametrize("name", [needs_its_set(name) for name in SETS])
+def test_every_table_equals_the_source_in_any_order(
+    bench: Workbench, tmp_path: Path, name: str, table_type: str, order: str
+) -> None:
+    fixtures = find_set(name, os.environ)
+    (tmp_path / "spark").mkdir()
+    (tmp_path / "rust").mkdir()
+    for topic, keyed in fixtures.plan.topics.items():
+        config = table(
+            topic.rpartition(".")[2],
+            table_type=table_type,
+            record_key=keyed.record_key,
+            json_types=dict(keyed.json_types),
+            topic=topic,
+            **{name: tuple(value) for name, value in keyed.settings.items()},
+        )
+        for half in (0, 1):  # two batches: the second finds rows of the first
+            objects = [item for item in fixtures.delivery(order) if classify(item.key, 1).topic == topic][half::2]
+            _merge(bench, config, [(item.key, item.file) for item in objects])
+        stored = bench.spark.read.format("hudi").load(bench.path(config))
+        rows = [row.row for row in live_rows(stored).collect()]
+        by_rust = [row for row in json_rows(bench.table_by_hudi_rs(config)) if '"__deleted":true' not in row]
+        for reader, found in (("spark", rows), ("rust", by_rust)):
+            (tmp_path / reader / f"{config.name}.jsonl").write_text("".join(row + "\n" for row in found))
+    for reader in ("spark", "rust"):
+        verdict = judge(fixtures, tmp_path / reader, fixtures.phases[-1], os.environ)
+        assert verdict.equal, (reader, verdict.differences())
+
+
+def _merge(bench: Workbench, config: TableConfig, objects: list[tuple[str, Path]]) -> None:
+    if not objects:
+        return
+    routes = [(classify(key, 1), key, file) for key, file in objects]
+    put = [
+        bench.put_bytes(file.read_bytes(), key=key, offset=route.offset, format=route.format or "")
+        for route, key, file in routes
+    ]
+    outcome = bench.merge(config, put)
+    assert outcome.quarantined == ()
