@@ -285,13 +285,13 @@ def split_over_folders(
 ) -> tuple[tuple[OffsetRange, ...], dict[str, Overlap]]:
     """The ranges after the accepted objects of a table with a key, newest last, and the refused objects by hash.
 
-    `seen` is in the order of admission. A Kafka partition is split where its objects are in folders of different values
-    of a field, or overlap across folders: an older change could then win (`split-partitions`). Only objects whose
-    changes have no log position are compared.
+    Objects that came together are judged in the order of their offsets. A Kafka partition is split where its objects
+    are in folders of different values of a field, or overlap across folders: an older change could then win
+    (`split-partitions`). Only objects whose changes have no log position are compared.
     """
     known = list(ranges)
     refused: dict[str, Overlap] = {}
-    for item in seen:
+    for item in sorted(seen, key=lambda each: (each.first, each.last, each.object)):
         if item.partition is None or item.kind != OFFSET_ONLY:
             continue
         place = place_of(item.key, record_key)

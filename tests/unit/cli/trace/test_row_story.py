@@ -2,7 +2,7 @@
 
 import pytest
 
-from sluice.changes.position import encode
+from sluice.changes.position import encode, encode_arrival, place_of_object
 from sluice_cli.trace.row import short_position
 from sluice_cli.trace.row_changes import FoundChange
 from sluice_cli.trace.row_life import ForgottenRow, RowLife
@@ -151,6 +151,8 @@ def test_any_value_survives(value):
         (encode(0, "mongodb", (1_700_000_000_000, 0), 1), "…1700000000000.1"),
         (encode(0, "postgres", (0,), 7), "…0"),
         (encode(2, "offset", (), 40), "0002.…40"),
+        (encode_arrival(2, place_of_object("drop/a.csv", 1_764_000_000_001), 40), "0002.…1764000000.40"),
+        (encode_arrival(0, place_of_object("drop/7.csv", 1_764_000_000_000, "017"), 0), "…1764000000"),
     ],
 )
 def test_a_terminal_shows_the_end_of_a_position(position, shown):
