@@ -25,24 +25,28 @@ def outcome_key(batch: str, table: str) -> str:
     return f"{PREFIX}/outcomes/{batch}/{table}.json"
 
 
-def error_prefix(batch: str, table: str) -> str:
-    """Prefix of the objects that read tasks could not read, and of the counts of rows that can't be merged."""
-    return f"{PREFIX}/outcomes/{batch}/errors/{table}/"
+def error_prefix(batch: str, table: str, attempt: str | None = None) -> str:
+    """Prefix of the objects that one merge of a part could not read, and of the counts of rows that can't be merged.
+
+    Merges of one part may differ in them: its objects may come again under other settings. None stands for a merge by a
+    release that named none.
+    """
+    return f"{PREFIX}/outcomes/{batch}/errors/{table}/" + (f"{attempt}/" if attempt else "")
 
 
-def error_key(batch: str, table: str, object_hash: str) -> str:
+def error_key(batch: str, table: str, object_hash: str, attempt: str | None = None) -> str:
     """Key of one object's error, written by a read task."""
-    return f"{error_prefix(batch, table)}{object_hash}.json"
+    return f"{error_prefix(batch, table, attempt)}{object_hash}.json"
 
 
-def parked_key(batch: str, table: str, object_hash: str) -> str:
+def parked_key(batch: str, table: str, object_hash: str, attempt: str | None = None) -> str:
     """Key of the reason why an object is parked, written by the driver before the commit."""
-    return f"{error_prefix(batch, table)}{object_hash}{PARKED_SUFFIX}"
+    return f"{error_prefix(batch, table, attempt)}{object_hash}{PARKED_SUFFIX}"
 
 
-def row_count_key(batch: str, table: str, object_hash: str) -> str:
+def row_count_key(batch: str, table: str, object_hash: str, attempt: str | None = None) -> str:
     """Key of the count of one object's rows that can't be merged, written after the rows."""
-    return f"{error_prefix(batch, table)}{object_hash}{ROW_COUNT_SUFFIX}"
+    return f"{error_prefix(batch, table, attempt)}{object_hash}{ROW_COUNT_SUFFIX}"
 
 
 def rows_key(batch: str, table: str, object_hash: str) -> str:

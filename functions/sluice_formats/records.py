@@ -58,6 +58,7 @@ class ReaderPlan:
     expect: Expectations = Expectations()
     null_is_unchanged: tuple[str, ...] = ()
     path_columns: tuple[tuple[str, str], ...] = ()  # columns of the objects' folders, and their types as declared
+    attempt: str | None = None  # names this merge of the part: what it sets aside is under the same name
 
 
 def reader_plan(

@@ -152,7 +152,7 @@ def test_what_cant_be_merged_is_set_aside_without_spark_as_by_spark(bench: Workb
 def kept_aside(bench: Workbench, outcome: Outcome) -> dict[str, bytes]:
     """The objects beside a batch that tell what its part set aside, by the ends of their keys."""
     return {
-        key[len(prefix) :]: bench.s3.get_object(Bucket=bench.silver, Key=key)["Body"].read()
+        key.rpartition("/")[2]: bench.s3.get_object(Bucket=bench.silver, Key=key)["Body"].read()
         for prefix in (error_prefix(outcome.batch, outcome.table), rows_key(outcome.batch, outcome.table, "")[:-6])
         for key in Objects(bench.s3).keys(bench.silver, prefix)
     }

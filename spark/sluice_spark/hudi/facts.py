@@ -62,13 +62,15 @@ class TableFacts:
 class CommitResult:
     """A commit on the timeline: its instant, the counts of its write statistics, and the table's state after it.
 
-    `completed_at` is when readers see it (epoch ms, by the date of its file), where it was looked for.
+    `attempt` names the merge that made it; None for one of a release that recorded none. `completed_at` is when readers
+    see it (epoch ms, by the date of its file), where it was looked for.
     """
 
     instant: str
     counts: Mapping[str, int] = field(default_factory=dict)
     facts: TableFacts | None = None
     completed_at: int | None = None
+    attempt: str | None = None
 
 
 @dataclass(frozen=True)

@@ -406,7 +406,10 @@ def commit_of(timeline: Any, *, batch: str, table: str) -> CommitResult | None:
         metadata = timeline.readCommitMetadata(instant)
         extra = metadata.getExtraMetadata()
         if extra.get(own_metadata.BATCH_KEY) == batch and extra.get(own_metadata.TABLE_KEY) == table:
-            return CommitResult(str(instant.requestedTime()), statistics(metadata))
+            attempt = extra.get(own_metadata.ATTEMPT_KEY)
+            return CommitResult(
+                str(instant.requestedTime()), statistics(metadata), attempt=None if attempt is None else str(attempt)
+            )
     return None
 
 

@@ -98,6 +98,11 @@ class PartContext:
         return {"batch": self.manifest.batch, "table": self.config.table}
 
     @property
+    def aside(self) -> dict[str, str]:
+        """Where what this merge of the part sets aside is."""
+        return {**self.place, "attempt": self.attempt}
+
+    @property
     def origin(self) -> dict[str, str]:
         """What a commit of this part says of where it comes from."""
         return {"batch": self.manifest.batch, "run": self.manifest.run, "attempt": self.attempt}

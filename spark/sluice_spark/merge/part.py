@@ -162,7 +162,11 @@ def resolve_part(
         part.stages.note(Stage(COMMIT_STAGE, began, max(0, completed - began)))
     # Objects refused for their schemas are among those set aside: that was written before the commit.
     return _report(
-        part, set_aside=_set_aside(part), counts=found.counts, committed=found, history_instant=history_instant
+        part,
+        set_aside=_set_aside_by(part, found.attempt),
+        counts=found.counts,
+        committed=found,
+        history_instant=history_instant,
     )
 
 
@@ -364,21 +368,21 @@ def _leave_reasons(part: PartContext, judged: Watched) -> None:
     """Put in S3, before anything is committed, why objects are refused or parked."""
     objects, silver_bucket = part.services.objects, part.services.silver_bucket
     for named, refusal in judged.refused.items():
-        leave_error(objects, silver_bucket, error=ObjectError(named, refusal.code, str(refusal)), **part.place)
+        leave_error(objects, silver_bucket, error=ObjectError(named, refusal.code, str(refusal)), **part.aside)
     for named, reason in judged.parked.items():
-        leave_parked(objects, silver_bucket, error=ObjectError(named, LOG_RESTARTED, reason), **part.place)
+        leave_parked(objects, silver_bucket, error=ObjectError(named, LOG_RESTARTED, reason), **part.aside)
 
 
 def _leave_unmerged(part: PartContext, read: DecodedObjects) -> None:
     """Put what the driver itself has read and can't merge in S3, before anything is committed."""
-    leave_unmerged(part.services.objects, part.services.silver_bucket, read=read, **part.place)
+    leave_unmerged(part.services.objects, part.services.silver_bucket, read=read, **part.aside)
 
 
 def _leave_refused(part: PartContext, objects: Sequence[ManifestObject], refusal: KeyNotUnique) -> None:
     """Put one reason for all objects in S3: nothing is committed, so that the table's key can still change."""
     for item in objects:
         error = ObjectError(item.id.hash, refusal.code, str(refusal))
-        leave_error(part.services.objects, part.services.silver_bucket, error=error, **part.place)
+        leave_error(part.services.objects, part.services.silver_bucket, error=error, **part.aside)
 
 
 def _leave_below_floor(
@@ -391,12 +395,17 @@ def _leave_below_floor(
             columns=prepared.planned.target.names,
             limit=part.config.limits.quarantined_rows,
             source=part.services.source,
-            **part.place,
+            **part.aside,
         )
 
 
 def _set_aside(part: PartContext) -> SetAside:
-    return read_set_aside(part.services.objects, part.services.silver_bucket, **part.place)
+    return read_set_aside(part.services.objects, part.services.silver_bucket, **part.aside)
+
+
+def _set_aside_by(part: PartContext, attempt: str | None) -> SetAside:
+    """What the merge set aside that another attempt has committed."""
+    return read_set_aside(part.services.objects, part.services.silver_bucket, **part.place, attempt=attempt)
 
 
 def _notes(part: PartContext, decided: _Decided) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import SCHEMAS_STAGE, TABLE_STAGE, ObjectError
@@ -70,6 +70,7 @@ def prepare(part: PartContext) -> Prepared:
     hash_key = b"" if part.services.hash_keys is None else part.services.hash_keys.of(part.config)
     check_patterns(part.config.expect)
     planned = _planned(part, schemas, facts, hash_key)
+    planned = replace(planned, plan=replace(planned.plan, attempt=part.attempt))
     remember_schemas(
         part.services.history,
         part.config,
@@ -83,7 +84,7 @@ def prepare(part: PartContext) -> Prepared:
     remember_columns(part.services.history, part.config, facts.schema)
     refused = (*schemas.errors, *_refused(planned, part.claimed.objects, schemas.of_object))
     for error in refused:
-        leave_error(part.services.objects, part.services.silver_bucket, error=error, **part.place)
+        leave_error(part.services.objects, part.services.silver_bucket, error=error, **part.aside)
     named = {error.object for error in refused}
     objects = tuple(item for item in part.claimed.objects if item.id.hash not in named)
     unordered = (

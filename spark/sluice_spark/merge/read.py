@@ -9,7 +9,7 @@ import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Callable
+from typing import Any, Callable
 
 import pyarrow as pa
 from pyspark import SparkContext
@@ -94,20 +94,17 @@ def _task(
 def _read_share(
     s3: Objects, share: Sequence[ManifestObject], plan: ReaderPlan, silver_bucket: str, seen: SeenObjects
 ) -> Iterator[pa.RecordBatch]:
+    place: dict[str, Any] = {"batch": plan.batch, "table": plan.table, "attempt": plan.attempt}
     for item, body in bodies(s3, share, plan.limits.object_bytes):
         try:
             decoded = decode(body(), item, plan)
         except SluiceError as error:
             if error.retriable:
                 raise
-            leave_error(
-                s3, silver_bucket, batch=plan.batch, table=plan.table, error=ObjectError.of(item.id.hash, error)
-            )
+            leave_error(s3, silver_bucket, error=ObjectError.of(item.id.hash, error), **place)
             continue
         if decoded.rows:  # before the object's first row is yielded, so that every counted row can be found in S3
-            leave_rows(
-                s3, silver_bucket, batch=plan.batch, table=plan.table, object_hash=item.id.hash, rows=decoded.rows
-            )
+            leave_rows(s3, silver_bucket, object_hash=item.id.hash, rows=decoded.rows, **place)
         seen.add(decoded.seen)
         yield from decoded.batches
 

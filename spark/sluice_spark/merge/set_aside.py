@@ -45,14 +45,18 @@ class SetAside:
     parked: tuple[ObjectError, ...] = ()
 
 
-def leave_error(objects: Objects, silver_bucket: str, *, batch: str, table: str, error: ObjectError) -> None:
+def leave_error(
+    objects: Objects, silver_bucket: str, *, batch: str, table: str, attempt: str | None = None, error: ObjectError
+) -> None:
     """Put the reason why one object is refused where a take-over finds it. The same error gives the same bytes."""
-    _put_error(objects, silver_bucket, error_key(batch, table, error.object), error)
+    _put_error(objects, silver_bucket, error_key(batch, table, error.object, attempt), error)
 
 
-def leave_parked(objects: Objects, silver_bucket: str, *, batch: str, table: str, error: ObjectError) -> None:
+def leave_parked(
+    objects: Objects, silver_bucket: str, *, batch: str, table: str, attempt: str | None = None, error: ObjectError
+) -> None:
     """Put the reason why one object is parked where a take-over finds it."""
-    _put_error(objects, silver_bucket, parked_key(batch, table, error.object), error)
+    _put_error(objects, silver_bucket, parked_key(batch, table, error.object, attempt), error)
 
 
 def _put_error(objects: Objects, silver_bucket: str, key: str, error: ObjectError) -> None:
@@ -60,7 +64,14 @@ def _put_error(objects: Objects, silver_bucket: str, key: str, error: ObjectErro
 
 
 def leave_rows(
-    objects: Objects, silver_bucket: str, *, batch: str, table: str, object_hash: str, rows: Sequence[RowError]
+    objects: Objects,
+    silver_bucket: str,
+    *,
+    batch: str,
+    table: str,
+    attempt: str | None,
+    object_hash: str,
+    rows: Sequence[RowError],
 ) -> None:
     """Put one object's rows that can't be merged, then their number: a number is never without its rows."""
     objects.put(
@@ -70,12 +81,16 @@ def leave_rows(
         content_type="application/jsonl",
     )
     count = counted(object_hash, rows).to_json().encode("utf-8")
-    objects.put(silver_bucket, row_count_key(batch, table, object_hash), count, content_type="application/json")
+    objects.put(
+        silver_bucket, row_count_key(batch, table, object_hash, attempt), count, content_type="application/json"
+    )
 
 
-def leave_unmerged(objects: Objects, silver_bucket: str, *, batch: str, table: str, read: DecodedObjects) -> None:
+def leave_unmerged(
+    objects: Objects, silver_bucket: str, *, batch: str, table: str, attempt: str | None = None, read: DecodedObjects
+) -> None:
     """Put the objects that can't be read, and the rows that can't be merged, as read tasks do. Several at a time."""
-    place: dict[str, Any] = {"batch": batch, "table": table}
+    place: dict[str, Any] = {"batch": batch, "table": table, "attempt": attempt}
     with ThreadPoolExecutor(PUTS_AT_ONCE, thread_name_prefix="set-aside") as pool:
         puts = [pool.submit(leave_error, objects, silver_bucket, error=error, **place) for error in read.errors]
         puts += [
@@ -87,12 +102,15 @@ def leave_unmerged(objects: Objects, silver_bucket: str, *, batch: str, table: s
             put.result()
 
 
-def read_set_aside(objects: Objects, silver_bucket: str, *, batch: str, table: str) -> SetAside:
-    """All that was set aside of one table's part, by this attempt or an earlier one; attempts don't differ in it."""
+def read_set_aside(
+    objects: Objects, silver_bucket: str, *, batch: str, table: str, attempt: str | None = None
+) -> SetAside:
+    """All that one merge of a table's part set aside, by the name that its commit has too."""
     errors: list[ObjectError] = []
     rows: list[RowErrorCount] = []
     parked: list[ObjectError] = []
-    keys = list(objects.keys(silver_bucket, error_prefix(batch, table)))
+    prefix = error_prefix(batch, table, attempt)
+    keys = [key for key in objects.keys(silver_bucket, prefix) if "/" not in key[len(prefix) :]]
     for key, document in zip(keys, _documents(objects, silver_bucket, keys)):
         if document is None:
             continue
@@ -121,6 +139,7 @@ def leave_below_floor(
     objects: Sequence[ManifestObject],
     batch: str,
     table: str,
+    attempt: str | None,
     columns: Sequence[str],
     limit: int,
     source: ObjectSource,
@@ -138,12 +157,12 @@ def leave_below_floor(
         F.to_json(F.struct(*[quoted(name) for name in columns])).alias(CONTENT),
     )
     rows.repartition("object").sortWithinPartitions("object", "offset").foreachPartition(
-        _task(known, batch, table, limit, source)
+        _task(known, limit, source, batch=batch, table=table, attempt=attempt)
     )
 
 
 def _task(
-    known: Mapping[str, ManifestObject], batch: str, table: str, limit: int, source: ObjectSource
+    known: Mapping[str, ManifestObject], limit: int, source: ObjectSource, **place: Any
 ) -> Callable[[Iterable[Row]], None]:
     def run(rows: Iterable[Row]) -> None:
         for lineage, of_object in groupby(rows, key=lambda row: row["object"]):
@@ -152,7 +171,7 @@ def _task(
                 wanted = _unmerged(objects, source.silver_bucket, item)
                 found = _row_errors(of_object, item.offset, limit, wanted)
                 if found:
-                    _leave(objects, source.silver_bucket, batch, table, item.id.hash, found)
+                    _leave(objects, source.silver_bucket, item.id.hash, found, **place)
 
     return run
 
@@ -189,10 +208,27 @@ def _row_errors(
 
 
 def _leave(
-    objects: Objects, silver_bucket: str, batch: str, table: str, object_hash: str, rows: list[RowError]
+    objects: Objects,
+    silver_bucket: str,
+    object_hash: str,
+    rows: list[RowError],
+    *,
+    batch: str,
+    table: str,
+    attempt: str | None,
 ) -> None:
     """Put rows beside those that the reading of the object left. A task that runs again changes nothing."""
-    document = objects.get(silver_bucket, rows_key(batch, table, object_hash))
+    counted_now = objects.get(silver_bucket, row_count_key(batch, table, object_hash, attempt))
+    # Without a count of this merge's own the rows are those of another one.
+    document = None if counted_now is None else objects.get(silver_bucket, rows_key(batch, table, object_hash))
     before = [] if document is None else list(from_lines(document.data.decode("utf-8")))
     kept = [row for row in before if row.code != BelowPurgeFloor.code]
-    leave_rows(objects, silver_bucket, batch=batch, table=table, object_hash=object_hash, rows=[*kept, *rows])
+    leave_rows(
+        objects,
+        silver_bucket,
+        batch=batch,
+        table=table,
+        attempt=attempt,
+        object_hash=object_hash,
+        rows=[*kept, *rows],
+    )
