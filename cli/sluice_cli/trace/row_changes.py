@@ -225,7 +225,7 @@ def _day(text: str) -> str | None:
 
 
 def _moment(text: str) -> str | None:
-    """A zoned timestamp as the table stores it, in UTC and microseconds; None for an infinity."""
+    """A zoned timestamp as the table stores it, in UTC and microseconds; None for an infinity, or beyond 64 bits."""
     parsed = _ZONED.fullmatch(text)
     if parsed is None:
         return None
@@ -234,7 +234,8 @@ def _moment(text: str) -> str | None:
     whole = (
         days_of(day) * 86_400 + int(hours) * 3600 + int(minutes) * 60 + int(seconds) - (-zone if sign == "-" else zone)
     )
-    return far_timestamp(whole * 1_000_000 + int((fraction or "")[:6].ljust(6, "0")), "us") + "Z"
+    micros = whole * 1_000_000 + int((fraction or "")[:6].ljust(6, "0"))
+    return far_timestamp(micros, "us") + "Z" if -(2**63) <= micros < 2**63 else None
 
 
 def _schemas(body: bytes, item: ManifestObject, config: TableConfig) -> list[str]:

@@ -32,6 +32,10 @@ def test_the_instants_that_stand_for_an_infinity_are_none(text: str, infinity: s
     assert raw_array([text], RAW, RAW).to_pylist() == [text], "with `raw`"
 
 
+def test_row_has_null_where_the_table_has_no_place_for_a_moment() -> None:
+    assert stored_value("+294276-12-31T23:59:59.999999Z", MOMENT) is None
+
+
 @pytest.mark.parametrize(
     "text", ["+294247-01-10T04:00:25.199999Z", "-290308-12-21T19:59:27.600001Z", "9999-12-31T00:00:00Z"]
 )
