@@ -18,14 +18,25 @@ from sluice.batch.outcome import Outcome
 from sluice.batch.row_errors import from_lines
 from sluice.changes.forgotten import marks
 from sluice.changes.outdated import LATER, ChangePlace, suspicion
-from sluice.changes.row_history import NEVER, Change, Row, adopted, disagreement, row_after
+from sluice.changes.row_history import (
+    NEVER,
+    NO_HISTORY,
+    TWICE,
+    Change,
+    Row,
+    adopted,
+    disagreement,
+    never_came,
+    row_after,
+)
 from sluice.config.table import IGNORE, TableConfig
 from sluice.errors import SluiceError, UsageError
-from sluice.hudi.own_metadata import FORGOTTEN_PROPERTY
+from sluice.hudi.own_metadata import FLOOR_PROPERTY, FORGOTTEN_PROPERTY, PURGED_PROPERTY
 from sluice.ledger.keys import COMMITTED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.recovery import end_states
 from sluice.silver_keys import rows_key
+from sluice_aws.errors import ObjectGone
 from sluice_aws.hash_keys import HashKeys
 from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
 from sluice_aws.s3.past_batches import PastBatches
@@ -33,9 +44,10 @@ from sluice_aws.s3.past_rebuilds import PastRebuilds
 from sluice_cli.ingest.set_aside import InQuarantine, in_quarantine
 from sluice_cli.trace.row_changes import Key, keyed_changes
 from sluice_cli.trace.row_life import open_from, row_versions, stored_key_hash
-from sluice_read.errors import UnknownTable
-from sluice_read.place import SilverPlace, table_of_history
-from sluice_read.reading import Shown, SilverTable
+from sluice_read.errors import NoCommit, UnknownTable
+from sluice_read.moments import NOW
+from sluice_read.place import SilverPlace, history_folder, table_of_history
+from sluice_read.reading import Shown, SilverTable, open_table
 from sluice_read.values import rows_of
 
 KEYS_AT_ONCE = 100_000  # of one pass over the objects: their changes are held in memory
@@ -102,6 +114,8 @@ class Verified:
     quarantined: InQuarantine = InQuarantine()
     outdated: list[Key] = field(default_factory=list)  # rows of which a later change lost
     lost: int = 0  # changes that lost though they are later, by the table's batches
+    owing: list[tuple[Key, tuple[str, ...]]] = field(default_factory=list)  # rows, and columns whose values never came
+    floors: list[str] = field(default_factory=list)  # that the table lacks: kinds and positions
 
     @property
     def read_all(self) -> bool:
@@ -111,7 +125,7 @@ class Verified:
     @property
     def proven(self) -> bool:
         """True if every compared row is what its changes say, every change was read, and no later one lost."""
-        return not self.disagreements and self.read_all and not self.outdated and not self.lost
+        return not self.disagreements and self.read_all and not self.outdated and not self.lost and not self.floors
 
 
 class Verification:
@@ -217,6 +231,7 @@ class Verification:
         changes: dict[Key, dict[str, Change]] = {}
         held: dict[Key, ChangePlace] = {}
         latest: dict[Key, ChangePlace] = {}
+        of_history: dict[Key, set[str]] = {}
         under_other_rules: dict[Key, set[str]] = {}
         # Of a record that was set aside by the later rule the key is not known.
         set_aside_later = any(EXPECT in each.changed and each.has_aside for each in merged)
@@ -243,32 +258,47 @@ class Verification:
                 if ordered_by_log:
                     held[key] = max(held.get(key, one.place), one.place, key=lambda place: place.position)
                     latest[key] = max(latest.get(key, one.place), one.place, key=lambda place: place.latest_last)
+                if each.config.history:
+                    of_history.setdefault(key, set()).add(one.position)
                 if each.changed:
                     under_other_rules.setdefault(key, set()).update(each.changed)
                 changes.setdefault(key, {})[one.position] = Change(
                     one.position, one.op, one.deleted, one.values, one.unchanged
                 )
+        properties = opened.listing.folder.properties()
+        if first:
+            found.floors = _missing_floors(properties, floor, self._ledger.tables.get(found.table).purge_floors)
         for key, place in latest.items():
             way = None if place == held[key] else suspicion(place, held[key])
             if way == LATER or way is not None and found.lost:
                 found.outdated.append(key)
-        stored = dict(self._stored(opened, wanted))
-        noted = marks(opened.listing.folder.properties().get(FORGOTTEN_PROPERTY))
+        stored: dict[Key, Row] = {}
+        twice = set()
+        for key, row in self._stored(opened, wanted):
+            twice.update([key] if key in stored else [])
+            stored[key] = row
+        noted, purged = marks(properties.get(FORGOTTEN_PROPERTY)), properties.get(PURGED_PROPERTY, NEVER)
+        unkept = self._without_history(found.table, of_history)
         columns = [name for name in opened.schema(Shown()).names if name not in opened.record_key]
         ignore = any(each.config.delete_mode == IGNORE for each in merged[:1])
         for key in sorted({*changes, *stored}, key=lambda key: json.dumps(key)):
             own = list(changes.get(key, {}).values())
-            row = stored.get(key)
-            expected = row_after(adopted(row), own, columns=columns, floor=floor, ignore_deletes=ignore)
-            kind = disagreement(expected, row)
-            if kind is not None and noted:
+            held_row = stored.get(key)
+            expected = row_after(adopted(held_row), own, columns=columns, floor=floor, ignore_deletes=ignore)
+            kind = disagreement(expected, held_row, purged=purged)
+            if noted and (kind is not None or key in unkept):
                 until = noted.get(stored_key_hash(opened, key), NEVER)
                 own = [change for change in own if change.position > until]
-                expected = row_after(adopted(row), own, columns=columns, floor=floor, ignore_deletes=ignore)
-                kind = disagreement(expected, row)
+                expected = row_after(adopted(held_row), own, columns=columns, floor=floor, ignore_deletes=ignore)
+                kind = disagreement(expected, held_row, purged=purged)
+                unkept[key] = {position for position in unkept.get(key, ()) if position > until}
+            owing = never_came(expected, own) if kind is None else ()
+            if owing:
+                found.owing.append((key, owing))
+            kind = TWICE if key in twice else kind or (NO_HISTORY if unkept.get(key) else None)
             if kind is not None:
                 changed = under_other_rules.get(key, set()) | ({EXPECT} if set_aside_later and not own else set())
-                found.disagreements.append(Disagreement(key, kind, expected, row, tuple(sorted(changed))))
+                found.disagreements.append(Disagreement(key, kind, expected, held_row, tuple(sorted(changed))))
         found.keys += len({*changes, *stored})
         found.rows += len(stored)
 
@@ -280,12 +310,29 @@ class Verification:
             for place, version in zip(places, row_versions(opened, chosen), strict=True):
                 yield keys[place], version.row
 
+    def _without_history(self, table: str, changes: dict[Key, set[str]]) -> dict[Key, set[str]]:
+        """The positions of changes that the table's history table should have, and lacks."""
+        folder = history_folder(self._place, table) if changes else None
+        if folder is None:
+            return changes
+        try:
+            opened = open_table(self._place, folder.table, span=NOW)
+        except NoCommit:
+            return changes
+        for batch in opened.batches(Shown(with_deleted=True, lineage=True, columns=opened.record_key)):
+            for *key, position in rows_of(batch.select([*opened.record_key])):
+                changes.get(tuple(key), set()).discard(position)
+        return {key: left for key, left in changes.items() if left}
+
     def _aside(self, each: MergedObject, table: str) -> frozenset[int]:
         """The numbers of the object's records that were set aside."""
         if not each.has_aside:
             return frozenset()
-        document = self._objects.get(self._silver, rows_key(each.batch, table, each.item.id.hash))
-        text = "" if document is None else document.data.decode("utf-8")
+        key = rows_key(each.batch, table, each.item.id.hash)
+        document = self._objects.get(self._silver, key)
+        if document is None:
+            raise ObjectGone("The records that were set aside of an object are gone", bucket=self._silver, key=key)
+        text = document.data.decode("utf-8")
         return frozenset(error.record for error in from_lines(text))
 
     def _bodies(self, merged: list[MergedObject]) -> Iterator[tuple[MergedObject, Callable[[], bytes]]]:
@@ -296,6 +343,12 @@ class Verification:
                     pool.submit(self._objects.whole, one.item.id, one.config.limits.object_bytes) for one in chunk
                 ]
                 yield from zip(chunk, [result.result for result in results], strict=True)
+
+
+def _missing_floors(properties: Mapping[str, str], truncated: str, purged: Mapping[str, str]) -> list[str]:
+    """The floors that the table's own file should have, by its objects and the ledger, and lacks."""
+    wanted = {FLOOR_PROPERTY: truncated, PURGED_PROPERTY: max(purged.values(), default=NEVER)}
+    return [f"{name}={position}" for name, position in wanted.items() if properties.get(name, NEVER) < position]
 
 
 def _has_aside(outcome: Outcome, item: ManifestObject) -> bool:

@@ -38,8 +38,13 @@ _MEANS = {  # in --json
     "back": "the table has a row that is deleted, or that no object has",
     "other_position": "the table has another change of the row",
     "other_values": "the table has other values",
+    "other_owed": "the table waits for other columns of it",
+    "twice": "the table has it twice",
+    "no_tombstone": "it was deleted, and the table lacks the hidden row that keeps older changes out",
+    "no_history": "the history table lacks a change of it",
 }
 _SAYS = {
+    **_MEANS,
     "lost": "the table lacks it",
     "back": "the table has it, though it is deleted, or no object has it",
     "other_position": "the table has another change of it",
@@ -129,6 +134,8 @@ def document_of(found: Verified) -> dict[str, Any]:
             for each in found.disagreements
         ],
         "outdated": [list(key) for key in found.outdated],
+        "owing": [{"key": list(key), "columns": list(names)} for key, names in found.owing],
+        "missing_floors": list(found.floors),
         "unread": [{"key": key, "code": code} for key, code in found.unread],
         "quarantined": {"objects": found.quarantined.objects, "rows": found.quarantined.rows},
         "skipped_documents": described_documents(found.skipped),
@@ -158,9 +165,10 @@ def _print_verdict(found: Verified) -> None:
 
 
 def _print(found: Verified) -> None:
+    table = visible(found.table)
     part = "" if found.share == 1 else f", one key in {found.share:,}"
     print_line(
-        f"{visible(found.table)} as of {found.instant}{part}: {counted(found.keys, 'key')} compared, "
+        f"{table} as of {found.instant}{part}: {counted(found.keys, 'key')} compared, "
         f"{counted(found.changes, 'change')} in {counted(found.objects, 'object')}"
     )
     for each in found.disagreements[:SHOWN]:
@@ -172,6 +180,11 @@ def _print(found: Verified) -> None:
         print_line(f"unread: {key_in_line(key)}: {code}", whole=key_in_line(key))
     if len(found.unread) > SHOWN:
         print_line(f"unread: and {len(found.unread) - SHOWN:,} more (--json lists all)")
+    for owing, names in found.owing[:SHOWN]:
+        named = shortened(shell_text(map(cell, owing)), KEY_CHARACTERS)
+        print_line(f"row {named}: no object brought its {', '.join(map(visible, names))}")
+    for floor in found.floors:
+        print_line(f"hoodie.properties lacks {floor}, and older changes can come back: `sluice rebuild table {table}`")
     for outdated in found.outdated[:SHOWN]:
         print_line(f"row {shortened(shell_text(map(cell, outdated)), KEY_CHARACTERS)}: a later change of it lost")
     if found.outdated or found.lost:
@@ -184,7 +197,4 @@ def _print(found: Verified) -> None:
         print_line("not proven: not everything could be read")
     aside = found.quarantined
     if aside.objects or aside.rows:
-        print_line(
-            f"in quarantine, and not in the table: {aside.described}: "
-            f"`sluice quarantine list --table {visible(found.table)}`"
-        )
+        print_line(f"in quarantine, and not in the table: {aside.described}: `sluice quarantine list --table {table}`")

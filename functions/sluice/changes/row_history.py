@@ -131,19 +131,31 @@ def adopted(stored: Row | None) -> Row | None:
 
 # How a stored row differs from the one that results from all of its changes.
 LOST, BACK, OTHER_POSITION, OTHER_VALUES = "lost", "back", "other_position", "other_values"
+NO_TOMBSTONE, OTHER_OWED, TWICE, NO_HISTORY = "no_tombstone", "other_owed", "twice", "no_history"
 
 
-def disagreement(expected: Row | None, stored: Row | None) -> str | None:
+def disagreement(expected: Row | None, stored: Row | None, *, purged: str = NEVER) -> str | None:
     """How a stored row differs from the one that results from its changes; None if it doesn't.
 
-    A deleted row may have been purged, and a row that a truncate removed is kept as a deleted one.
+    A deleted row may be gone up to `purged`, the highest position of a row that was purged. A row that a truncate
+    removed is kept as a deleted one.
     """
     if expected is None:
         return None if stored is None or stored.deleted else BACK
     if stored is None:
-        return None if expected.deleted else LOST
+        return LOST if not expected.deleted else NO_TOMBSTONE if expected.position > purged else None
     if expected.deleted != stored.deleted:
         return BACK if expected.deleted else LOST
     if stored.position not in (expected.position, former_of_load(expected.position)):
         return OTHER_POSITION
-    return OTHER_VALUES if dict(expected.values) != dict(stored.values) else None
+    if dict(expected.values) != dict(stored.values):
+        return OTHER_VALUES
+    return OTHER_OWED if dict(expected.owed) != dict(stored.owed) else None
+
+
+def never_came(row: Row | None, changes: Iterable[Change]) -> tuple[str, ...]:
+    """The columns of a row that are null since none of its changes has their values: the newest left them unchanged."""
+    if row is None or row.deleted:
+        return ()
+    brought = {(name, change.position) for change in changes for name in row.owed if name not in change.unchanged}
+    return tuple(name for name, at in row.owed.items() if row.values.get(name) is None and (name, at) not in brought)

@@ -1,8 +1,11 @@
 """`sluice verify`: tables that Spark wrote are compared with objects of the changes that they were made of."""
 
+import json
 import shutil
 from dataclasses import replace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from builders import avro_object, change, flattened
 from emulation.stack import NOW, describe
@@ -37,6 +40,7 @@ TYPES = {
     "seen": {"type": "long", "logicalType": "timestamp-micros"},
     "tags": {"type": "array", "items": ["null", "string"]},
     "note": "string",
+    "date": {"type": "int", "logicalType": "date"},
 }
 COLUMNS = {"id": "int", **{name: ["null", kind] for name, kind in TYPES.items()}}
 
@@ -157,6 +161,113 @@ def test_a_truncate_removes_every_older_row(source):
     source.put(source.rows[0], op="t", back=-10_000)
     source.merged()
     assert kinds(source.verify()) == {((row["id"],), "back") for row in alive(source)}
+
+
+@pytest.fixture
+def edited(source, tmp_path):
+    """The source with its table in a folder of its own, and a function that edits the rows of the table's files."""
+    shutil.copytree(SILVER_FOLDER, tmp_path / "silver")
+    source.place = SilverFolder(tmp_path / "silver")
+    folder = tmp_path / "silver" / source.table.replace(".", "/")
+
+    def edit(change):
+        for file in folder.rglob("*.parquet"):
+            whole = pq.read_table(file)
+            pq.write_table(pa.Table.from_pylist(change(whole.to_pylist()), whole.schema), file)
+
+    source.folder, source.edit = folder, edit
+    source.merged()
+    return source
+
+
+def planted(source):
+    return {each.kind for each in source.verify().disagreements}
+
+
+def test_a_row_that_is_there_twice_is_found(edited):
+    edited.edit(lambda rows: [*rows, *rows[-1:]])
+    assert planted(edited) == {"twice"}
+
+
+def test_a_tombstone_that_is_gone_is_found_unless_it_was_purged(edited):
+    gone = [row for row in edited.rows if row["__deleted"]]
+    edited.edit(lambda rows: [row for row in rows if not row["__deleted"]])
+    assert kinds(edited.verify()) == {((row["id"],), "no_tombstone") for row in gone} and gone
+    with (edited.folder / ".hoodie" / "hoodie.properties").open("a") as file:
+        file.write(f"\nsluice.purged_below={max(row['_sluice_position'] for row in gone)}\n")
+    assert edited.verify().proven
+
+
+def test_columns_that_are_owed_or_no_more_owed_are_found(edited):
+    row = alive(edited)[0]
+    owed = json.dumps({"name": row["_sluice_position"]})
+    edited.edit(lambda rows: [{**each, "_sluice_owed": owed} if each["id"] == row["id"] else each for each in rows])
+    assert kinds(edited.verify()) == {((row["id"],), "other_owed")}
+
+
+def test_values_that_no_object_brought_are_named(opened, monkeypatch, capsys):
+    source, row = opened, alive(opened)[0]
+    del source.items[row["id"], 0]
+    source.put(row, name="__debezium_unavailable_value")
+    source.merged()
+    stored = {**row, "name": None, "_sluice_owed": json.dumps({"name": ""})}
+    monkeypatch.setattr(Verification, "_stored", with_row(Verification._stored, source, stored))
+    assert source.verify().owing == [((row["id"],), ("name",))]
+    assert run(["verify", source.table]) == 0
+    assert f"row {row['id']}: no object brought its name\n" in capsys.readouterr().out
+
+
+def with_row(stored, source, changed):
+    """The stored rows with one row otherwise."""
+
+    def rows(self, opened, wanted):
+        for key, row in stored(self, opened, wanted):
+            if key == (changed["id"],):
+                values = {**row.values, "name": None}
+                row = replace(row, values=values, owed=json.loads(changed["_sluice_owed"]))
+            yield key, row
+
+    return rows
+
+
+def test_a_floor_that_is_gone_is_found(source):
+    source.put(min(source.rows, key=lambda row: row["_sluice_position"]), op="t", back=1)
+    source.merged()
+    found = source.verify()
+    (missing,) = found.floors
+    assert missing.startswith("sluice.truncated_at=") and not found.proven
+    lines = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verify, "print_line", lambda text, **_: lines.append(text))
+        verify._print(found)
+    assert any("hoodie.properties lacks sluice.truncated_at=" in line for line in lines)
+    source.stack.ledger.tables.raise_purge_floor(source.table, {0: "0000.9"})
+    assert "sluice.purged_below=0000.9" in source.verify().floors
+
+
+def test_rows_and_commits_that_a_history_table_lacks_are_found(stack, tmp_path):
+    shutil.copytree(SILVER_FOLDER, tmp_path / "silver")
+    source = Source(stack, "crm.user")
+    source.place = SilverFolder(tmp_path / "silver")
+    source.config = replace(source.config, history=True)
+    source.merged()
+    kept = [
+        {**kept_change(row["id"], row["name"], 1), "_sluice_position": row["_sluice_position"]} for row in source.rows
+    ]
+    put_history(tmp_path / "silver", kept)
+    assert source.verify().proven
+    put_history(tmp_path / "silver", kept[1:])
+    assert kinds(source.verify()) == {((source.rows[0]["id"],), "no_history")}
+    for commit in (tmp_path / "silver" / "crm" / "user_history" / ".hoodie").glob("*commit"):
+        commit.unlink()
+    assert {each.kind for each in source.verify().disagreements} == {"no_history"}
+
+
+def test_records_whose_reasons_are_gone_leave_the_table_unproven(source):
+    item = source.items[alive(source)[0]["id"], 0]
+    source.merged(quarantined_rows=(RowErrorCount(item.id.hash, 1, {"null_record_key": 1}),))
+    found = source.verify()
+    assert [key for key, _ in found.unread] == [item.key] and not found.proven
 
 
 def test_samples_take_a_share_of_the_keys_and_find_what_is_lost(source):

@@ -5,12 +5,15 @@ import pytest
 from sluice.changes.row_history import (
     BACK,
     LOST,
+    NO_TOMBSTONE,
+    OTHER_OWED,
     OTHER_POSITION,
     OTHER_VALUES,
     Change,
     Row,
     adopted,
     disagreement,
+    never_came,
     row_after,
 )
 
@@ -21,10 +24,12 @@ ROW, GONE = Row("2", False, {"a": 1, "b": None}), Row("2", True)
     ("expected", "stored", "kind"),
     [
         (ROW, ROW, None),
-        (ROW, Row("2", False, {"b": None, "a": 1}, {"b": "1"}), None),
+        (ROW, Row("2", False, {"b": None, "a": 1}), None),
+        (ROW, Row("2", False, ROW.values, {"b": "1"}), OTHER_OWED),
+        (Row("2", False, ROW.values, {"b": "1"}), ROW, OTHER_OWED),
         (GONE, GONE, None),
         (None, None, None),
-        (GONE, None, None),  # it was purged
+        (GONE, None, NO_TOMBSTONE),
         (None, GONE, None),  # a truncate removed it
         (ROW, None, LOST),
         (ROW, GONE, LOST),
@@ -38,6 +43,20 @@ ROW, GONE = Row("2", False, {"a": 1, "b": None}), Row("2", True)
 )
 def test_a_row_agrees_or_says_how_it_differs(expected, stored, kind):
     assert disagreement(expected, stored) == kind
+    assert disagreement(GONE, None, purged=GONE.position) is None
+
+
+def test_values_that_never_came_are_those_that_no_change_of_the_row_has():
+    changes = [
+        Change("2", "u", False, {"a": 2, "c": None}, frozenset("b")),
+        Change("3", "u", False, {"a": 3}, frozenset("bc")),
+    ]
+    row = row_after(None, changes, columns=["a", "b", "c"])
+    assert (row.values, sorted(row.owed)) == ({"a": 3, "b": None, "c": None}, ["b", "c"])
+    assert never_came(row, changes) == ("b",)
+    supplied = [*changes, Change("1", "c", False, {"a": 1, "b": 1, "c": 1})]
+    assert never_came(row_after(None, supplied, columns=["a", "b", "c"]), supplied) == ()
+    assert never_came(GONE, changes) == never_came(None, changes) == ()
 
 
 @pytest.mark.parametrize("places", [["1" * 27], ["1" * 27, "2" * 27]])
