@@ -123,6 +123,12 @@ class Merged:
             ExpressionAttributeValues={f":{name}": {"S": value} for name, value in fields.items()},
         )
 
+    def lose_listing(self, identity):
+        """Take a pending object out of its lane's list."""
+        record = self.stack.ledger.objects.get([identity])[identity]
+        key = items.pending_key(record.lane, record.table, record.admitted_at, identity)
+        self.stack.dynamodb.delete_item(TableName="s-ledger", Key={name: {"S": value} for name, value in key.items()})
+
     def lose_record(self, identity):
         self.stack.dynamodb.delete_item(
             TableName="s-ledger", Key={name: {"S": value} for name, value in items.object_key(identity).items()}
@@ -137,7 +143,7 @@ def merged_stack(stack):
     found.merge("c", at=3)
     found.merge("again")
     found.commit_file(4, None)  # a compaction
-    stack.admit(stack.write("waits"))
+    found.waits = stack.admit(stack.write("waits"))
     stack.admit(stack.write("aside"), items.PARKED, reason="no table takes its topic")
     stack.write("new")  # its notice is on its way
     return found
@@ -148,6 +154,7 @@ BREAKAGES = {
     "lost_record": lambda merged: merged.lose_record(merged.first),
     "ledger_behind": lambda merged: merged.edit(merged.first, state="pending"),
     "abandoned_claim": lambda merged: merged.edit(merged.bad, state="claimed"),
+    "unlisted": lambda merged: merged.lose_listing(merged.waits),
     "no_manifest": lambda merged: merged.remove(manifest_key("main", merged.batch)),
     "no_outcome": lambda merged: merged.remove(outcome_key(merged.batch, TABLE)),
     "outcome_disagrees": lambda merged: merged.edit(merged.bad, state="committed"),

@@ -23,6 +23,7 @@ from sluice.ledger.audit import (
     TOO_YOUNG,
     UNKNOWN,
     UNKNOWN_OBJECT,
+    UNLISTED,
     Contradiction,
     ObjectVerdict,
 )
@@ -83,7 +84,11 @@ def audit(
         bool, typer.Option("--objects", help="Also list every object version: where it is committed, or why not.")
     ] = False,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Admit objects that the ledger doesn't know, and end abandoned claims.")
+        bool,
+        typer.Option(
+            "--repair",
+            help="Admit objects that the ledger doesn't know, end abandoned claims, and list pending objects.",
+        ),
     ] = False,
     as_json: Json = False,
     stack: Stack = None,
@@ -92,9 +97,9 @@ def audit(
 
     An object is committed in one batch, whose outcome names a commit on its table's timeline, or the ledger says why
     not. Commits that left the active timeline count as archived. --repair admits objects that no notice announced, as
-    reconcile does, and ends claims of batches that are not open; every other contradiction is left to you and listed
-    with its next step. The audit reads one listing of bronze, all manifests and outcomes, and the commits of all active
-    timelines, while the stack works.
+    reconcile does, ends claims of batches that are not open, and lists pending objects again; every other contradiction
+    is left to you and listed with its next step. The audit reads one listing of bronze, all manifests and outcomes, and
+    the commits of all active timelines, while the stack works.
 
     The exit code is 1 if there is a contradiction that was not repaired.
 
@@ -201,6 +206,9 @@ class Auditing:
         unknown = [page[identity] for identity, (verdict, _) in verdicts.items() if verdict.code == UNKNOWN_OBJECT]
         repaired = self._admit(unknown) if unknown else {}
         for identity, (verdict, record) in verdicts.items():
+            if verdict.code == UNLISTED and record is not None and self._ledger.objects.list_again(record):
+                repaired[identity] = PENDING
+                self._wake([record.lane or ""])
             if verdict.code == ABANDONED_CLAIM and record is not None:
                 end = self._facts.end_of(record)
                 if self._ledger.recovery.end_claim(record, end, epoch_ms()):

@@ -28,6 +28,7 @@ ACTIVE, ARCHIVED, NO_CHANGE, REBUILT, MISSING = "active", "archived", "no_change
 UNKNOWN_OBJECT, LOST_RECORD, LEDGER_BEHIND = "unknown_object", "lost_record", "ledger_behind"
 TWO_BATCHES, ABANDONED_CLAIM, NOT_REBUILT = "two_batches", "abandoned_claim", "not_rebuilt"
 NO_MANIFEST, NO_OUTCOME, OUTCOME_DISAGREES = "no_manifest", "no_outcome", "outcome_disagrees"
+UNLISTED = "unlisted"
 COMMIT_MISSING, FOREIGN_COMMIT = "commit_missing", "foreign_commit"
 EXTRA_COMMIT, COMMIT_WITHOUT_OUTCOME = "extra_commit", "commit_without_outcome"
 
@@ -50,6 +51,10 @@ CONTRADICTIONS: Mapping[str, tuple[str, str]] = {
     ABANDONED_CLAIM: (
         "claimed by a batch that is not open",
         "`sluice audit --repair` ends the claim by the batch's outcome, or makes the object pending again",
+    ),
+    UNLISTED: (
+        "pending, but its lane doesn't list it, so that no run finds it",
+        "`sluice audit --repair` lists it again",
     ),
     NOT_REBUILT: ("committed before its table was rebuilt, and not merged again", _REBUILD_TABLE),
     NO_MANIFEST: ("committed, but no manifest of its batch lists it", _DOCUMENTS),
@@ -168,11 +173,13 @@ def judge_object(
     young: bool,
     open_batches: Collection[str],
     rebuilding: Collection[str] = (),
+    unlisted: bool = False,
 ) -> ObjectVerdict:
     """Compare one object's record with the batches that list it.
 
     A manifest also names objects that its batch didn't get, so only whole parts and the record's own batch count.
     `young`: the object's notice may still be on its way. `rebuilding` are tables whose rebuild is unfinished.
+    `unlisted`: it is pending, and not among the pending objects of its lane.
     """
     if record is None:
         if any(found.end is not None for found in listed_in):
@@ -184,7 +191,8 @@ def judge_object(
         if item.end == COMMITTED and not item.part.void and (item.part.whole or item is own):
             committed.setdefault(item.attempt, set()).add(item.part.batch)
     part = own.part if own is not None and record.state == COMMITTED else None
-    return ObjectVerdict(record.state, _contradiction(record, own, committed, open_batches, rebuilding), part)
+    code = _contradiction(record, own, committed, open_batches, rebuilding)
+    return ObjectVerdict(record.state, code or (UNLISTED if unlisted else None), part)
 
 
 def judge_by_own_batch(
@@ -194,10 +202,11 @@ def judge_by_own_batch(
     young: bool,
     open_batches: Collection[str],
     rebuilding: Collection[str] = (),
+    unlisted: bool = False,
 ) -> ObjectVerdict:
     """As `judge_object`, but with the batch alone that the record names."""
     own = [] if record is None else [item for item in listed_in if _is_own(item, record)]
-    return judge_object(record, own, young=young, open_batches=open_batches, rebuilding=rebuilding)
+    return judge_object(record, own, young=young, open_batches=open_batches, rebuilding=rebuilding, unlisted=unlisted)
 
 
 def judge_by_other_batches(
@@ -207,9 +216,15 @@ def judge_by_other_batches(
     young: bool,
     open_batches: Collection[str],
     rebuilding: Collection[str] = (),
+    unlisted: bool = False,
 ) -> ObjectVerdict:
     """As `judge_object`, but with a code only where `judge_by_own_batch` has none."""
-    facts: dict[str, Any] = {"young": young, "open_batches": open_batches, "rebuilding": rebuilding}
+    facts: dict[str, Any] = {
+        "young": young,
+        "open_batches": open_batches,
+        "rebuilding": rebuilding,
+        "unlisted": unlisted,
+    }
     verdict = judge_object(record, listed_in, **facts)
     shown = record is not None and judge_by_own_batch(record, listed_in, **facts).code is not None
     return replace(verdict, code=None) if shown else verdict

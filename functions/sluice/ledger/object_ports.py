@@ -6,7 +6,7 @@ method can raise LedgerBusy, which is retriable, and the errors of the database'
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -37,6 +37,14 @@ class ObjectLedger(Protocol):
 
     def in_state(self, state: str, *, since: int | None = None) -> Iterator[ObjectRecord]:
         """Every object in a listed state, oldest first within each shard, optionally only those listed since a time."""
+        ...
+
+    def unlisted(self, records: Iterable[ObjectRecord]) -> Collection[ObjectId]:
+        """Those of the records that are pending, though their lanes don't list them."""
+        ...
+
+    def list_again(self, record: ObjectRecord) -> bool:
+        """List a pending object under its lane; the caller wakes it. False when it is no longer pending there."""
         ...
 
     def unpark(self, record: ObjectRecord, config: TableConfig, now: int) -> bool:

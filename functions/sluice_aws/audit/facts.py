@@ -168,6 +168,7 @@ class AuditFacts:
         if again:
             unsettled |= self._unsettled()
         self._read_missing(records, again=again)
+        unlisted = self._ledger.objects.unlisted(records.values())
         found: dict[ObjectId, Judged] = {}
         for identity in page:
             record = records.get(identity)
@@ -177,6 +178,7 @@ class AuditFacts:
                 young=is_young(identity),
                 open_batches=unsettled,
                 rebuilding=self._rebuilding,
+                unlisted=identity in unlisted,
             )
             found[identity] = verdict, record
         return found

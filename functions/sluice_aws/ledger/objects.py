@@ -77,6 +77,30 @@ class DynamoDbObjects:
                         key=lambda record: (record.admitted_at, record.id),
                     )
 
+    def unlisted(self, records: Iterable[ObjectRecord]) -> frozenset[ObjectId]:
+        """Those of the records that are pending, though their lanes don't list them.
+
+        One that is claimed meanwhile is listed no more, so that records are read once more behind the listing.
+        """
+        waiting = {
+            items.pending_key(*_place(record))["sk"]: record for record in records if record.state == items.PENDING
+        }
+        listed = self._table.get_many([items.pending_key(*_place(record)) for record in waiting.values()])
+        for found in listed:
+            waiting.pop(found["sk"], None)
+        now = self.get(record.id for record in waiting.values())
+        return frozenset(record.id for record in waiting.values() if now.get(record.id) == record)
+
+    def list_again(self, record: ObjectRecord) -> bool:
+        """List a pending object under its lane; the caller wakes it. False when it is no longer pending there."""
+        there = when(state=items.PENDING, table=record.table, lane=record.lane)
+        return self._together(
+            [
+                self._table.put_action(pending_item(record)),
+                self._table.update_action(items.object_key(record.id), {"batch": record.batch}, condition=there),
+            ]
+        )
+
     def unpark(self, record: ObjectRecord, config: TableConfig, now: int) -> bool:
         """parked -> pending under the table that takes its topic now; the caller wakes that table's lane.
 
@@ -212,6 +236,10 @@ class DynamoDbObjects:
         except TransactionRefused:
             return False
         return True
+
+
+def _place(record: ObjectRecord) -> tuple[str, str, int, ObjectId]:
+    return record.lane or "", record.table or "", record.admitted_at, record.id
 
 
 _OF_VERSIONS = ("state", "etag", "size", "admitted_at", "merged_generation")

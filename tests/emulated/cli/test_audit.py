@@ -191,6 +191,23 @@ def test_repair_makes_an_object_pending_again_whose_claim_no_outcome_ended(merge
     assert merged.opened(waits, attempt=1) != batch  # a batch of its own, that can be opened
 
 
+def test_repair_lists_a_pending_object_whose_listing_is_gone(merged, invoked, capsys):
+    before = merged.stack.ledger.pending.oldest("main", 10)
+    BREAKAGES["unlisted"](merged)
+    assert merged.stack.ledger.pending.oldest("main", 10) == []
+    assert run(["audit", "--repair"]) == 0
+    assert "repaired: waits is pending" in capsys.readouterr().out and invoked == [("s-supervise", "Event")]
+    assert merged.stack.ledger.pending.oldest("main", 10) == before and run(["audit"]) == 0
+
+
+def test_an_object_that_is_claimed_during_the_audit_is_not_unlisted(merged, monkeypatch):
+    ledger = merged.stack.ledger
+    (record,) = ledger.objects.get([merged.waits]).values()
+    assert ledger.objects.unlisted([record]) == frozenset()
+    merged.opened(merged.waits)
+    assert ledger.objects.unlisted([record]) == frozenset() and not ledger.objects.list_again(record)
+
+
 def test_the_claim_of_an_open_batch_is_not_ended(merged):
     waits = merged.stack.admit(merged.stack.write("late"))
     merged.opened(waits)
