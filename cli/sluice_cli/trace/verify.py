@@ -184,7 +184,9 @@ def _print(found: Verified) -> None:
         named = shortened(shell_text(map(cell, owing)), KEY_CHARACTERS)
         print_line(f"row {named}: no object brought its {', '.join(map(visible, names))}")
     for floor in found.floors:
-        print_line(f"hoodie.properties lacks {floor}, and older changes can come back: `sluice rebuild table {table}`")
+        print_line(
+            f"the table's properties lack {floor}, and older changes can come back: `sluice rebuild table {table}`"
+        )
     for outdated in found.outdated[:SHOWN]:
         print_line(f"row {shortened(shell_text(map(cell, outdated)), KEY_CHARACTERS)}: a later change of it lost")
     if found.outdated or found.lost:

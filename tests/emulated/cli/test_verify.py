@@ -240,7 +240,7 @@ def test_a_floor_that_is_gone_is_found(source):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(verify, "print_line", lambda text, **_: lines.append(text))
         verify._print(found)
-    assert any("hoodie.properties lacks sluice.truncated_at=" in line for line in lines)
+    assert any("properties lack sluice.truncated_at=" in line for line in lines)
     source.stack.ledger.tables.raise_purge_floor(source.table, {0: "0000.9"})
     assert "sluice.purged_below=0000.9" in source.verify().floors
 
