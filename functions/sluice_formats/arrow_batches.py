@@ -17,6 +17,7 @@ from sluice.admission.routing import is_full_load
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.position import OFFSET_ONLY, encode, encode_arrival, of_snapshot
+from sluice.changes.source_tables import source_table
 from sluice.config.placeholders import Placeholders, placeholders
 from sluice.errors import ExpansionLimit, Unordered
 from sluice.schema.avro import ENVELOPE, WriterSchema
@@ -47,7 +48,7 @@ _WITHOUT_ROW = frozenset((hidden.TRUNCATE, hidden.MESSAGE))
 def batch_schema(plan: ReaderPlan) -> pa.Schema:
     """The plan's columns in raw form, the hidden columns, and the names of the unchanged columns."""
     data = [pa.field(column.name, arrow_type(column)) for column in plan.columns]
-    own = [pa.field(column.name, _HIDDEN_ARROW[column.spark_type]) for column in hidden.HIDDEN]
+    own = [pa.field(column.name, _HIDDEN_ARROW[column.spark_type]) for column in _hidden(plan)]
     return pa.schema([*data, *own, pa.field(hidden.UNCHANGED, _NAMES)])
 
 
@@ -56,9 +57,13 @@ def spark_fields(plan: ReaderPlan) -> tuple[tuple[str, str], ...]:
     data = tuple((column.name, spark_type(column)) for column in plan.columns)
     return (
         data
-        + tuple((column.name, column.spark_type) for column in hidden.HIDDEN)
+        + tuple((column.name, column.spark_type) for column in _hidden(plan))
         + ((hidden.UNCHANGED, "array<string>"),)
     )
+
+
+def _hidden(plan: ReaderPlan) -> tuple[hidden.HiddenColumn, ...]:
+    return (*hidden.HIDDEN, hidden.SOURCE_COLUMN) if plan.sources else hidden.HIDDEN
 
 
 def record_batch(
@@ -122,8 +127,9 @@ def record_batch(
         hidden.OWED: None,
         hidden.PARTITION: partitions,
         hidden.BATCH: None,  # set by the commit, which may combine several changes into one row
+        hidden.SOURCE: _source_tables(source, meta.source_table) if plan.sources else None,
     }
-    for column in hidden.HIDDEN:
+    for column in _hidden(plan):
         kind_of = _HIDDEN_ARROW[column.spark_type]
         values = own[column.name]
         arrays.append(pa.nulls(len(records), kind_of) if values is None else pa.array(values, type=kind_of))
@@ -326,6 +332,16 @@ def _times(values: list[Any] | None) -> list[Any] | None:
 def _part(records: Sequence[Any], name: str) -> list[Any]:
     """One part of the positions; all None for a part that this source doesn't have."""
     return [record[name] for record in records] if name else [None] * len(records)
+
+
+def _source_tables(records: Sequence[Any], names: Sequence[str]) -> list[str | None] | None:
+    """The source table of each record; None where no record names it. Nearly all objects are of one."""
+    if not names:
+        return None
+    texts = ([value if isinstance(value, str) else None for value in _part(records, name)] for name in names)
+    parts = list(zip(*texts))
+    made = {each: source_table(*each) for each in set(parts)}
+    return [made[each] for each in parts]
 
 
 def _known_operations(ops: list[Any] | None, numbers: Sequence[int]) -> None:

@@ -59,6 +59,7 @@ class ReaderPlan:
     null_is_unchanged: tuple[str, ...] = ()
     path_columns: tuple[tuple[str, str], ...] = ()  # columns of the objects' folders, and their types as declared
     attempt: str | None = None  # names this merge of the part: what it sets aside is under the same name
+    sources: bool = False  # batches have the changes' source tables
 
 
 def reader_plan(
@@ -68,8 +69,12 @@ def reader_plan(
     columns: tuple[Column, ...],
     inferred: Mapping[str, str],
     hash_key: bytes = b"",
+    sources: bool = False,
 ) -> ReaderPlan:
-    """The plan of reading one batch into a table. `hash_key` is the key of the columns that it hashes."""
+    """The plan of reading one batch into a table.
+
+    `hash_key` is the key of the columns that it hashes. With `sources` each change has its source table.
+    """
     return ReaderPlan(
         batch,
         config.table,
@@ -92,6 +97,7 @@ def reader_plan(
         config.expect,
         config.null_is_unchanged,
         tuple((name, config.json_types.get(name, STRING)) for name in config.path_columns),
+        sources,
     )
 
 

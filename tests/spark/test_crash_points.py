@@ -221,7 +221,7 @@ def test_a_table_without_a_commit_takes_another_key_type_and_partitions(
     objects = [bench.put([row("c", 1, 1)], SCHEMA)]
     refused = bench.merge(wrong, objects)
     assert (refused.state, refused.quarantined[0].code) == ("quarantined", "incompatible_schema")
-    hudi_table(bench, wrong).raise_floor("0")  # as a truncate does, which needs no commit
+    hudi_table(bench, wrong).raise_floors([(None, "0")])  # as a truncate does, which needs no commit
 
     bench.new_run()
     dying = bench.manifest(other, [bench.put([row("c", 1, 1)], SCHEMA)])

@@ -155,6 +155,7 @@ def row(
         ignore_deletes=found.config.delete_mode == IGNORE,
         from_the_start=found.from_the_start and begins is None,
         rebuilt_at=found.rebuilt_at,
+        topic=found.config.topic,
     )
     checked = [chapter.instant for chapter in chapters if chapter.instant is not None][-check:] if check else []
     document = {

@@ -6,7 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -54,6 +54,9 @@ _MOMENT = re.compile(r"([+-]?\d{4,}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d*?)0*)
 Key = tuple[Any, ...]  # JSON values of the columns of the record key
 
 
+PlacedTruncate = tuple[str | None, str]  # the source table of a truncate, None for all, and its position
+
+
 @dataclass(frozen=True)
 class FoundChange:
     """One change of the row. `values` are JSON values by column, without the key and the `unchanged` columns.
@@ -72,6 +75,7 @@ class FoundChange:
     values: Mapping[str, Any] = field(default_factory=dict, hash=False)
     unchanged: frozenset[str] = frozenset()
     source_clock: bool = True
+    source: str | None = None
 
     @property
     def place(self) -> ChangePlace:
@@ -83,14 +87,14 @@ class FoundChange:
 class ObjectChanges:
     """The changes of one row in one object.
 
-    `truncates` are positions of truncates; `set_aside` are records with the row's key that could not be merged.
+    `truncates` are its truncates; `set_aside` are records with the row's key that could not be merged.
     `unkeyed` counts those without a known key, since they could not be decoded.
     """
 
     item: ManifestObject
     records: int
     changes: tuple[FoundChange, ...]
-    truncates: tuple[str, ...]
+    truncates: tuple[PlacedTruncate, ...]
     set_aside: tuple[RowError, ...]
     columns: tuple[str, ...]
     unkeyed: int = 0
@@ -106,9 +110,9 @@ def changes_in(
     """
     row, decoded, source_clock = _decoded(body, item, config, hash_key)
     changes: list[FoundChange] = []
-    truncates: list[str] = []
+    truncates: list[PlacedTruncate] = []
     for made in decoded.batches:
-        truncates += made.filter(pc.equal(made.column(hidden.OP), hidden.TRUNCATE)).column(hidden.POSITION).to_pylist()
+        truncates += _truncates(made)
         mine = made.filter(_mask(made, row.columns, config.record_key, key))
         if mine.num_rows:
             changes += _changes(mine, row.columns, config.record_key, item, source_clock)
@@ -134,8 +138,8 @@ def keyed_changes(
     types: Mapping[str, pa.DataType],
     aside: Collection[int] = (),
     hash_key: bytes = b"",
-) -> tuple[list[tuple[Key, FoundChange]], list[str]]:
-    """Decode an object and take out the changes of all wanted keys, and the positions of its truncates.
+) -> tuple[list[tuple[Key, FoundChange]], list[PlacedTruncate]]:
+    """Decode an object and take out the changes of all wanted keys, and its truncates.
 
     `types` are those of the table's columns: numbers that became wider there become it here. `aside` are the numbers
     of records that the merge set aside. `hash_key` is the key of the columns that the table hashes. Raises a
@@ -143,7 +147,7 @@ def keyed_changes(
     """
     row, decoded, source_clock = _decoded(body, item, config, hash_key)
     found: list[tuple[Key, FoundChange]] = []
-    truncates: list[str] = []
+    truncates: list[PlacedTruncate] = []
     by_name = {column.name: column for column in row.columns}
     unread = {error.record for error in decoded.rows}
     number = 0
@@ -153,7 +157,7 @@ def keyed_changes(
             numbers += [] if number in unread else [number]
             number += 1
         ops = made.column(hidden.OP).to_pylist()
-        truncates += made.filter(pc.equal(made.column(hidden.OP), hidden.TRUNCATE)).column(hidden.POSITION).to_pylist()
+        truncates += _truncates(made)
         keys = list(zip(*(_meanings(made.column(name), by_name[name]) for name in config.record_key), strict=True))
         rows = [
             place
@@ -164,6 +168,16 @@ def keyed_changes(
         changes = _changes(mine, row.columns, config.record_key, item, source_clock)
         found += zip((keys[place] for place in rows), changes, strict=True)
     return found, truncates
+
+
+def _truncates(made: pa.RecordBatch) -> list[PlacedTruncate]:
+    of_truncates = made.filter(pc.equal(made.column(hidden.OP), hidden.TRUNCATE))
+    return list(zip(_sources(of_truncates), of_truncates.column(hidden.POSITION).to_pylist(), strict=True))
+
+
+def _sources(made: pa.RecordBatch) -> list[str | None]:
+    named = hidden.SOURCE in made.schema.names
+    return made.column(hidden.SOURCE).to_pylist() if named else [None] * made.num_rows
 
 
 def _as_wide(made: pa.RecordBatch, types: Mapping[str, pa.DataType]) -> pa.RecordBatch:
@@ -193,6 +207,7 @@ def _decoded(
     row = union_of(row_for_table(writer.row, config) for writer in writers)
     inferred = {item.id.hash: texts[0]} if item.format in SCANNED else {}
     plan = reader_plan(config, batch=NO_BATCH, columns=row.columns, inferred=inferred, hash_key=hash_key)
+    plan = replace(plan, sources=not config.append_only and any(writer.meta.source_table for writer in writers))
     return row, decode(body, item, plan), all(writer.has_source_clock for writer in writers)
 
 
@@ -329,7 +344,7 @@ def _changes(
             hidden.UNCHANGED,
         )
     }
-    found = []
+    found, sources = [], _sources(mine)
     for number in range(mine.num_rows):
         unchanged = frozenset(own[hidden.UNCHANGED][number] or ())
         found.append(
@@ -345,6 +360,7 @@ def _changes(
                 {name: values[number] for name, values in columns_of_values.items() if name not in unchanged},
                 unchanged,
                 source_clock,
+                sources[number],
             )
         )
     return found

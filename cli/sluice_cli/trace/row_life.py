@@ -357,7 +357,7 @@ def row_versions(seen: SilverTable, batch: pa.RecordBatch) -> Iterator[RowVersio
         values = {name: value for name, value in shown.items() if name not in seen.record_key}
         owed = json.loads(stored.get(hidden.OWED) or "{}")
         deleted = bool(stored.get(hidden.DELETED))
-        row = Row(stored[hidden.POSITION], deleted, {} if deleted else values, owed)
+        row = Row(stored[hidden.POSITION], deleted, {} if deleted else values, owed, stored.get(hidden.SOURCE))
         yield RowVersion(stored[COMMIT_TIME], row, shown, _change(stored, row))
 
 
@@ -378,4 +378,5 @@ def _change(stored: Mapping[str, Any], row: Row) -> FoundChange | None:
         source_ts_ms=stored.get(hidden.SOURCE_TS_MS),
         values={name: value for name, value in row.values.items() if name not in row.owed},
         unchanged=frozenset(row.owed),
+        source=row.source,
     )

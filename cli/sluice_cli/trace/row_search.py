@@ -31,7 +31,7 @@ from sluice_aws.s3.past_rebuilds import PastRebuilds
 from sluice_cli.ingest.entry import retry_of_table
 from sluice_cli.terminal.known_names import check_key
 from sluice_cli.terminal.window import shown
-from sluice_cli.trace.row_changes import FoundChange, ObjectChanges, changes_in
+from sluice_cli.trace.row_changes import FoundChange, ObjectChanges, PlacedTruncate, changes_in
 from sluice_cli.trace.row_life import RowLife
 from sluice_cli.trace.row_story import MergedBatch
 from sluice_read.errors import UnknownTable
@@ -215,7 +215,7 @@ class RowSearch:
         found.columns += [name for change in changes for name in change.values if name not in found.columns]
         if brought is not None and any(change.position == brought.position for change in changes):
             brought = None  # in the history table, too
-        truncates: list[str] = []
+        truncates: list[PlacedTruncate] = []
         for read in self._read(items, part.table_config, key, found, outcome):
             if brought is not None and (brought.key, brought.version) == (read.item.key, read.item.version):
                 brought = None  # among the object's own changes

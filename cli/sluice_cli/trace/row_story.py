@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sluice.changes.outdated import LATER, REWOUND, ChangePlace, suspicion
-from sluice.changes.row_history import NEVER, Change, Row, row_after
-from sluice_cli.trace.row_changes import FoundChange
+from sluice.changes.row_history import Change, Row, row_after
+from sluice.changes.source_tables import Floors
+from sluice_cli.trace.row_changes import FoundChange, PlacedTruncate
 from sluice_cli.trace.row_life import UNKNOWN, RowLife, RowVersion
 
 WON, OVERTAKEN, LOST, REPEATED, TRUNCATED, IGNORED_DELETE, SUPPLIED, FORGOTTEN = (
@@ -38,7 +39,7 @@ class MergedBatch:
     instant: str | None
     committed_at: int
     changes: tuple[FoundChange, ...] | None = None
-    truncates: tuple[str, ...] = ()
+    truncates: tuple[PlacedTruncate, ...] = ()
     outdated: int = 0
 
 
@@ -76,6 +77,7 @@ def story(
     ignore_deletes: bool = False,
     from_the_start: bool = True,
     rebuilt_at: Iterable[int] = (),
+    topic: str = "",
 ) -> tuple[Chapter, ...]:
     """Tell the row's life batch by batch, in the order of the commits. Batches that don't concern the row are left out.
 
@@ -84,7 +86,7 @@ def story(
     table, and the row was gone when it was forgotten.
     """
     row: Row | None = None
-    floor, first_since, since = NEVER, _EVER, -1
+    floors, first_since, since = Floors(topic=topic), _EVER, -1
     rebuilt: int | None = None
     removed = life.forgotten.at if life.forgotten is not None else None
     chapters: list[Chapter] = []
@@ -93,13 +95,13 @@ def story(
     for batch in sorted(batches, key=lambda item: (item.committed_at, item.batch)):
         emptied = max((at for at in rebuilt_at if since < at <= batch.committed_at), default=None)
         if emptied is not None:
-            row, floor = None, NEVER
+            row, floors = None, Floors(topic=topic)
             rebuilt, first_since = (emptied, _AFTER_REBUILD) if chapters else (None, _EVER)
         gone = removed is not None and removed < batch.committed_at
         if gone and since <= (removed or 0):
             row, first_since = None, _AFTER_FORGETTING
         since = batch.committed_at
-        raised = max([floor, *batch.truncates])
+        raised = floors.raised(batch.truncates)
         known = life.knows_before(batch.instant)
         before = _row(life.before(batch.instant)) if known and batch.instant is not None else row
         version = life.written(batch.instant)
@@ -111,12 +113,14 @@ def story(
         changes = [found for found in brought if found not in out]
         if batch.changes is None:
             after = before if version is None else version.row
-        elif changes or raised > floor:
+        elif changes or raised != floors:
             plain = [_change(found) for found in changes]
             after = row_after(before, plain, columns=names, floor=raised, ignore_deletes=ignore_deletes)
         else:
             after = before
-        if brought or (raised != floor and before is not None):
+        own = next((each.source for each in (before, after, *changes) if each is not None), None)
+        truncated_at = raised.of(own) if raised.of(own) > floors.of(own) else None
+        if brought or (truncated_at is not None and before is not None):
             judged = [
                 _judged(found, before, after, changes, raised, ignore_deletes, first_since)
                 for found in sorted(changes, key=lambda found: found.position)
@@ -134,12 +138,12 @@ def story(
                     _once(judged),
                     after,
                     after != before,
-                    raised if raised > floor else None,
+                    truncated_at,
                     rebuilt,
                 )
             )
             rebuilt = None
-        row, floor = after, raised
+        row, floors = after, raised
         if life.knows(batch.instant) and batch.instant is not None:
             row = _row(life.at(batch.instant))
     return tuple(chapters)
@@ -154,19 +158,19 @@ def _judged(
     before: Row | None,
     after: Row | None,
     together: Sequence[FoundChange],
-    floor: str,
+    floors: Floors,
     ignore_deletes: bool,
     first_since: str,
 ) -> JudgedChange:
     newest = max(change.position for change in together)
-    if found.position <= floor:
+    if found.position <= floors.of(found.source):
         return JudgedChange(found, TRUNCATED, "older than a truncate of the table")
     if before is not None and found.position == before.position:
         return JudgedChange(found, REPEATED, "the table already has this change")
     if found.deleted and ignore_deletes:
         return JudgedChange(found, IGNORED_DELETE, "the table ignores deletes; older changes still lose to it")
     if after is not None and found.position == after.position and (before is None or before.position < found.position):
-        older = [change for change in together if floor < change.position < found.position]
+        older = [change for change in together if floors.of(change.source) < change.position < found.position]
         if before is not None:
             others = f"; newer than {len(older)} more in this batch" if older else ""
             return JudgedChange(found, WON, f"newer than the stored row, {before.position}{others}")
@@ -224,7 +228,7 @@ def _once(judged: Sequence[JudgedChange]) -> tuple[JudgedChange, ...]:
 
 
 def _change(found: FoundChange) -> Change:
-    return Change(found.position, found.op, found.deleted, found.values, found.unchanged)
+    return Change(found.position, found.op, found.deleted, found.values, found.unchanged, found.source)
 
 
 def describe(chapter: Chapter) -> dict[str, Any]:

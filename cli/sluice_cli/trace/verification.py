@@ -29,6 +29,7 @@ from sluice.changes.row_history import (
     never_came,
     row_after,
 )
+from sluice.changes.source_tables import Floors
 from sluice.config.table import IGNORE, TableConfig
 from sluice.errors import SluiceError, UsageError
 from sluice.hudi.own_metadata import FLOOR_PROPERTY, FORGOTTEN_PROPERTY, PURGED_PROPERTY
@@ -235,7 +236,7 @@ class Verification:
         under_other_rules: dict[Key, set[str]] = {}
         # Of a record that was set aside by the later rule the key is not known.
         set_aside_later = any(EXPECT in each.changed and each.has_aside for each in merged)
-        floor = NEVER
+        floors = Floors(topic=merged[0].config.topic if merged else "")
         first = division == 0
         types = {item.name: item.type for item in opened.stored_schema}
         for number, (each, body) in enumerate(self._bodies(merged), 1):
@@ -250,7 +251,7 @@ class Verification:
                 if first:
                     found.unread.append((each.item.key, error.code))
                 continue
-            floor = max([floor, *truncates])
+            floors = floors.raised(truncates)
             found.objects += first
             found.changes += len(read)
             ordered_by_log = not each.config.append_only and each.config.position is None
@@ -263,11 +264,11 @@ class Verification:
                 if each.changed:
                     under_other_rules.setdefault(key, set()).update(each.changed)
                 changes.setdefault(key, {})[one.position] = Change(
-                    one.position, one.op, one.deleted, one.values, one.unchanged
+                    one.position, one.op, one.deleted, one.values, one.unchanged, one.source
                 )
         properties = opened.listing.folder.properties()
         if first:
-            found.floors = _missing_floors(properties, floor, self._ledger.tables.get(found.table).purge_floors)
+            found.floors = _missing_floors(properties, floors, self._ledger.tables.get(found.table).purge_floors)
         for key, place in latest.items():
             way = None if place == held[key] else suspicion(place, held[key])
             if way == LATER or way is not None and found.lost:
@@ -284,12 +285,12 @@ class Verification:
         for key in sorted({*changes, *stored}, key=lambda key: json.dumps(key)):
             own = list(changes.get(key, {}).values())
             held_row = stored.get(key)
-            expected = row_after(adopted(held_row), own, columns=columns, floor=floor, ignore_deletes=ignore)
+            expected = row_after(adopted(held_row), own, columns=columns, floor=floors, ignore_deletes=ignore)
             kind = disagreement(expected, held_row, purged=purged)
             if noted and (kind is not None or key in unkept):
                 until = noted.get(stored_key_hash(opened, key), NEVER)
                 own = [change for change in own if change.position > until]
-                expected = row_after(adopted(held_row), own, columns=columns, floor=floor, ignore_deletes=ignore)
+                expected = row_after(adopted(held_row), own, columns=columns, floor=floors, ignore_deletes=ignore)
                 kind = disagreement(expected, held_row, purged=purged)
                 unkept[key] = {position for position in unkept.get(key, ()) if position > until}
             owing = never_came(expected, own) if kind is None else ()
@@ -345,10 +346,17 @@ class Verification:
                 yield from zip(chunk, [result.result for result in results], strict=True)
 
 
-def _missing_floors(properties: Mapping[str, str], truncated: str, purged: Mapping[str, str]) -> list[str]:
+def _missing_floors(properties: Mapping[str, str], truncated: Floors, purged: Mapping[str, str]) -> list[str]:
     """The floors that the table's own file should have, by its objects and the ledger, and lacks."""
-    wanted = {FLOOR_PROPERTY: truncated, PURGED_PROPERTY: max(purged.values(), default=NEVER)}
-    return [f"{name}={position}" for name, position in wanted.items() if properties.get(name, NEVER) < position]
+    held = Floors.from_text(properties.get(FLOOR_PROPERTY), truncated.topic)
+    truncates = {"": truncated.everywhere, **truncated.by_source}
+    missing = [
+        f"{FLOOR_PROPERTY}={' '.join(filter(None, (source, position)))}"
+        for source, position in truncates.items()
+        if max(held.everywhere, held.by_source.get(source, NEVER)) < position
+    ]
+    highest = max(purged.values(), default=NEVER)
+    return missing + ([f"{PURGED_PROPERTY}={highest}"] if properties.get(PURGED_PROPERTY, NEVER) < highest else [])
 
 
 def _has_aside(outcome: Outcome, item: ManifestObject) -> bool:

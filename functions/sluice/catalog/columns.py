@@ -36,6 +36,7 @@ _COMMENTS: Mapping[str, str] = {
     hidden.PARTITION: "The change's Kafka partition",
     hidden.OWED: "Columns whose value is still missing, and up to which position",
     hidden.BATCH: "The batch that merged the change",
+    hidden.SOURCE: "The source table of the change: database, schema and table",
     hidden.ROW: "The row's identity: its object and its number in it",
 }
 

@@ -15,6 +15,7 @@ OFFSET = "_sluice_offset"
 OWED = "_sluice_owed"
 PARTITION = "_sluice_partition"  # Kafka's, not the table's
 BATCH = "_sluice_batch"
+SOURCE = "_sluice_source"  # the source table of the change (`source_tables`)
 
 # The key of an append-only table without a key of its own: the object's bucket and key, and the record's number in it.
 ROW = "_sluice_row"
@@ -48,7 +49,9 @@ HIDDEN: tuple[HiddenColumn, ...] = (
     HiddenColumn(PARTITION, "int", True),
     HiddenColumn(BATCH, "string", True),
 )
-NAMES: tuple[str, ...] = tuple(column.name for column in HIDDEN)
+# Only where changes name their source table: a table has it from its first batch with such a change on.
+SOURCE_COLUMN = HiddenColumn(SOURCE, "string", True)
+NAMES: tuple[str, ...] = (*(column.name for column in HIDDEN), SOURCE)
 
 # Lineage columns, by their words in tables.yaml. Nothing else depends on them. A column that is switched off stays in
 # the table and is null in new rows, so that switching it changes no schema.

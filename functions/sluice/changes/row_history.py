@@ -12,22 +12,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sluice.changes import source_tables
 from sluice.changes.hidden_columns import CREATE
 from sluice.changes.position import former_of_load, is_adopted
+from sluice.changes.source_tables import Floors
 
-NEVER = ""  # known at no position: lower than every position
+NEVER = source_tables.NEVER  # known at no position: lower than every position
 EVERY_COLUMN = "*"  # owed by a row of which only an ignored deletion is known
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a row. `values` lacks the columns in `unchanged`."""
+    """A change of a row. `values` lacks the columns in `unchanged`; `source` is its source table, None if unknown."""
 
     position: str
     op: str | None
     deleted: bool
     values: Mapping[str, Any] = field(default_factory=dict, hash=False)
     unchanged: frozenset[str] = frozenset()
+    source: str | None = None
 
     @property
     def begins_a_life(self) -> bool:
@@ -37,12 +40,16 @@ class Change:
 
 @dataclass(frozen=True)
 class Row:
-    """A stored row; a deleted one has no values. `owed` maps columns to the position at which they were known."""
+    """A stored row; a deleted one has no values. `owed` maps columns to the position at which they were known.
+
+    `source` is the source table of the change that it is from, None if unknown.
+    """
 
     position: str
     deleted: bool
     values: Mapping[str, Any] = field(default_factory=dict, hash=False)
     owed: Mapping[str, str] = field(default_factory=dict, hash=False)
+    source: str | None = field(default=None, compare=False)
 
 
 def row_after(
@@ -50,29 +57,36 @@ def row_after(
     changes: Iterable[Change],
     *,
     columns: Sequence[str],
-    floor: str = NEVER,
+    floor: str | Floors = NEVER,
     ignore_deletes: bool = False,
 ) -> Row | None:
-    """The row after these changes, None without a change newer than the table's last truncate.
+    """The row after these changes, None without a change newer than the last truncate that concerns it.
 
-    `columns` are all columns but the key's. `floor` is the position of the newest truncate; older changes don't count
-    (but with `ignore_deletes` the stored row stays). Changes may be repeated and in any order.
+    `columns` are all columns but the key's. `floor` has the positions of the newest truncates, or is that of one that
+    concerns every source table; older changes don't count (but with `ignore_deletes` the stored row stays). Changes may
+    be repeated and in any order.
     """
+    floors = floor if isinstance(floor, Floors) else Floors(floor)
+    counted = [change for change in changes if change.position > floors.of(change.source)]
     if ignore_deletes:
-        return _row_ignoring_deletes(stored, changes, columns, floor)
-    if stored is not None and stored.position < floor:
-        stored = Row(floor, True)
-    return _row(stored, [change for change in changes if change.position > floor], columns, floor)
+        return _row_ignoring_deletes(stored, counted, columns)
+    if stored is not None and stored.position < floors.of(stored.source):
+        # Where source tables have floors of their own, a later change of the key in another one wins over this.
+        at = stored.position if floors.by_source else floors.everywhere
+        stored = Row(at, True, source=stored.source)
+    return _row(stored, counted, columns, floors)
 
 
-def _row(stored: Row | None, changes: Sequence[Change], columns: Sequence[str], floor: str) -> Row | None:
+def _row(stored: Row | None, changes: Sequence[Change], columns: Sequence[str], floors: Floors) -> Row | None:
     newest = max(changes, key=lambda change: change.position, default=None)
     if newest is None or stored is not None and stored.position > newest.position:
         if stored is None or stored.deleted and not _knows_nothing(stored):
             return stored
     elif newest.deleted:
-        return Row(newest.position, True)
-    position = max([change.position for change in changes] + ([stored.position] if stored is not None else []))
+        return Row(newest.position, True, source=newest.source)
+    events: list[Change | Row] = [*changes, *([] if stored is None else [stored])]
+    last = max(events, key=lambda event: event.position)
+    position, floor = last.position, floors.of(last.source)
     # A life begins at the newest deletion, creation or truncate. Values known before don't hold after it.
     begins = max([change.position for change in changes if change.begins_a_life] + [floor])
     if stored is not None and stored.deleted and not _knows_nothing(stored):
@@ -86,7 +100,7 @@ def _row(stored: Row | None, changes: Sequence[Change], columns: Sequence[str], 
         # A value known no later than the stored row owes it stays owed. A creation may owe at its own position.
         if not is_known or known_at < position or stored is not None and known_at == stored.owed.get(column):
             owed[column] = known_at if is_known else begins
-    return Row(position, False, values, owed)
+    return Row(position, False, values, owed, last.source)
 
 
 def _known(column: str, stored: Row | None, changes: Sequence[Change]) -> tuple[Any, Any]:
@@ -101,23 +115,20 @@ def _known(column: str, stored: Row | None, changes: Sequence[Change]) -> tuple[
     return max((entry for entry in summary if entry[0] != NEVER), key=lambda entry: entry[0], default=(None, None))
 
 
-def _row_ignoring_deletes(
-    stored: Row | None, changes: Iterable[Change], columns: Sequence[str], floor: str
-) -> Row | None:
+def _row_ignoring_deletes(stored: Row | None, newer: Sequence[Change], columns: Sequence[str]) -> Row | None:
     """Apply an ignored deletion: it raises the row's position, so that older changes lose, and keeps its values.
 
     A row of which only the deletion is known is hidden and owes every column to the newest older change to come.
     """
-    newer = [change for change in changes if change.position > floor]
     deletions = [change.position for change in newer if change.deleted]
     hidden = stored is not None and _knows_nothing(stored)
     if hidden and stored is not None:
         deletions.append(stored.position)
-    row = _row(None if hidden else stored, [change for change in newer if not change.deleted], columns, NEVER)
+    row = _row(None if hidden else stored, [change for change in newer if not change.deleted], columns, Floors())
     last = max(deletions, default=NEVER)
     if row is None:
         return Row(last, True, {}, {EVERY_COLUMN: NEVER}) if deletions else None
-    return row if last <= row.position else Row(last, row.deleted, row.values, row.owed)
+    return row if last <= row.position else Row(last, row.deleted, row.values, row.owed, row.source)
 
 
 def _knows_nothing(row: Row) -> bool:

@@ -18,7 +18,7 @@ ROWS_KEY = "sluice.rows_before"  # rows of the table, deleted rows included
 FORGOTTEN_KEY = "sluice.forgotten_row"
 
 # Properties in the table's own file live as long as the table; commit metadata goes when its commit is archived.
-FLOOR_PROPERTY = "sluice.truncated_at"
+FLOOR_PROPERTY = "sluice.truncated_at"  # `sluice.changes.source_tables.Floors`
 PURGED_PROPERTY = "sluice.purged_below"  # the highest position of a row that was purged, or is about to be
 PURGED_PARTITION_PROPERTY = "sluice.purged_partition"  # Kafka partition of that position, where it is only an offset
 WIDENED_PROPERTY = "sluice.widened"  # which columns became wider, and since when (`with_widened`)

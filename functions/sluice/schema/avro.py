@@ -72,13 +72,15 @@ class MetaFields:
     """The fields of a record's metadata; None for what it lacks.
 
     In a `flattened` record they are fields of the record. In an `envelope`, `op` is a field of the record, and
-    `source_ts_ms` and the position's fields are fields of its `source`.
+    `source_ts_ms`, the position's fields and those of `source_table` are fields of its `source`. `source_table` has the
+    fields with the database, the schema and the table ("" for one that is absent); empty where nothing names the table.
     """
 
     op: str | None
     deleted: str | None
     source_ts_ms: str | None
     position: PositionFields
+    source_table: tuple[str, ...] = ()
 
 
 _INFERRED = ("sluice.csv.", "sluice.json.")  # names of the schemas that `sluice_formats` makes of values
@@ -264,7 +266,16 @@ def _flattened_meta(names: Any, prefix: str | None) -> MetaFields:
         deleted=first(_DELETED, prefix + "deleted"),
         source_ts_ms=first(prefix + "source_ts_ms", prefix + "ts_ms"),
         position=detect(names, _under(prefix)),
+        source_table=_source_table(names, _under(prefix)),
     )
+
+
+def _source_table(names: Any, prefixes: Sequence[str]) -> tuple[str, ...]:
+    """The fields that name the source table: database, schema and table."""
+    fields = tuple(
+        next((prefix + name for prefix in prefixes if prefix + name in names), "") for name in ("db", "schema", "table")
+    )
+    return fields if fields[-1] else ()
 
 
 def _envelope(types: NamedTypes, fields: dict[str, Mapping[str, Any]]) -> tuple[RowSchema, MetaFields]:
@@ -286,7 +297,8 @@ def _envelope(types: NamedTypes, fields: dict[str, Mapping[str, Any]]) -> tuple[
     if source["type"] != "record":
         raise UnusableSchema(f"The envelope's source is {source['type']!r}, not a record", column="source")
     names = _fields(source)
-    return rows[0], MetaFields("op", None, "ts_ms" if "ts_ms" in names else None, detect(names))
+    time = "ts_ms" if "ts_ms" in names else None
+    return rows[0], MetaFields("op", None, time, detect(names), _source_table(names, ("",)))
 
 
 # https://debezium.io/documentation/reference/3.5/transformations/mongodb-event-flattening.html

@@ -152,7 +152,7 @@ def check_first_load(config: TableConfig, facts: TableFacts, plan: LoadPlan) -> 
     """
     reasons = {
         "instants": facts.newest is not None,
-        "floor": facts.floor is not None or facts.purged is not None,
+        "floor": bool(facts.floor) or facts.purged is not None,
         "partitions": not has_plain_partitions(plan.target, config.partition_by),
         "history": bool(config.history),
         "index": write_choices.wants_record_index(config, has=facts.record_index, rows=0),

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
+from sluice.changes.source_tables import Floors
 from sluice.config.table import TableConfig
 from sluice.hudi.timeline import Timeline
 
@@ -21,7 +22,7 @@ class TableFacts:
     `schema`: the columns without Hudi's own; None before the first commit.
     `commits`: the number of commits on the active timeline.
     `properties_added`: properties that readers need, which were missing and have been added.
-    `floor`: the position of the newest truncate.
+    `floor`: the positions of the newest truncates.
     `purged`: the highest position of a purged row; `purged_partition`: its Kafka partition, where the position is an
     offset alone.
     `purging`: a purge of a merge-on-read table was cut off, and log files have rows that it removes.
@@ -39,7 +40,7 @@ class TableFacts:
     schema: StructType | None
     commits: int
     properties_added: tuple[str, ...] = ()
-    floor: str | None = None
+    floor: Floors = Floors()
     purged: str | None = None
     purged_partition: int | None = None
     purging: bool = False

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, Callable
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType, TimestampType
 
+from sluice.changes.source_tables import Floors
 from sluice.config.table import AUTO, COW, MOR, TableConfig
 from sluice.errors import TableWentBack
 from sluice.hudi import options as hudi_options
@@ -133,7 +133,9 @@ class HudiTable:
             newest=max((instant.time for instant in timeline.instants), default=None),
             schema=self.jvm.table_schema(meta_client) if count else None,
             commits=count,
-            floor=self.jvm.table_property(meta_client, own_metadata.FLOOR_PROPERTY),
+            floor=Floors.from_text(
+                self.jvm.table_property(meta_client, own_metadata.FLOOR_PROPERTY), self.config.topic
+            ),
             purged=self.jvm.table_property(meta_client, own_metadata.PURGED_PROPERTY),
             purged_partition=None if partition is None else int(partition),
             purging=bool(self.jvm.table_property(meta_client, own_metadata.UNPURGED_PROPERTY)),
@@ -161,20 +163,24 @@ class HudiTable:
             self.config, has=facts.record_index, rows=rows, table_bytes=lambda: self.size_bytes(facts)
         )
 
-    def raise_floor(
-        self,
-        position: str,
-        name: str = own_metadata.FLOOR_PROPERTY,
-        beside: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
-        """Record a position in a table property, unless a higher one is there; `beside` has properties that go with it.
+    def raise_floors(self, truncates: Iterable[tuple[str | None, str]]) -> Floors:
+        """Record truncates (source table, position) in the table's properties, and return the floors that hold then.
 
-        A change that is not newer than the table's floor loses, also one of a key that the table never had.
+        A change that is not newer than its floor loses, also one of a key that the table never had.
         """
         meta_client = self.meta_client()
-        found = self.jvm.table_property(meta_client, name)
-        if found is None or found < position:
-            self.jvm.update_properties(meta_client, {name: position, **beside})
+        noted = self.jvm.table_property(meta_client, own_metadata.FLOOR_PROPERTY)
+        floors = Floors.from_text(noted, self.config.topic).raised(truncates)
+        if floors.to_text() != (noted or ""):
+            self.jvm.update_properties(meta_client, {own_metadata.FLOOR_PROPERTY: floors.to_text()})
+        return floors
+
+    def raise_purged(self, position: str, beside: Mapping[str, str]) -> None:
+        """Record the highest position of a purged row, unless a higher one is there, and properties that go with it."""
+        meta_client = self.meta_client()
+        noted = self.jvm.table_property(meta_client, own_metadata.PURGED_PROPERTY)
+        if noted is None or noted < position:
+            self.jvm.update_properties(meta_client, {own_metadata.PURGED_PROPERTY: position, **beside})
 
     def set_purging(self, instant: str) -> None:
         """Record that log files have rows which a purge removes, in the table's properties; "" records that none do."""

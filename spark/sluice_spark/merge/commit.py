@@ -36,20 +36,22 @@ from sluice_spark.merge.latest import key_columns, key_names
 from sluice_spark.merge.normalize import quoted
 from sluice_spark.merge.plan import PlannedRead, column_types
 from sluice_spark.merge.schemas import remember_columns
+from sluice_spark.truncates import Truncate
 
 
-def raise_floor(part: PartContext, facts: TableFacts, truncated_at: str | None) -> TableFacts:
-    """Raise the table's floor to the batch's newest truncate; the facts with the floor that holds now.
+def raise_floors(part: PartContext, facts: TableFacts, truncates: Sequence[Truncate]) -> TableFacts:
+    """Raise the table's floors to the batch's newest truncates; the facts with the floors that hold now.
 
     Comes before the commit: even if this attempt fails, the batch is merged in the end, so changes older than the
-    truncate have lost already.
+    truncates have lost already.
     """
-    if truncated_at is None or truncated_at <= (facts.floor or ""):
+    found = [(each.source, each.position) for each in truncates]
+    if facts.floor.raised(found) == facts.floor:
         return facts
     part.check_held()
-    part.hudi.raise_floor(truncated_at)
-    part.event("floor_raised", position=truncated_at)
-    return replace(facts, floor=truncated_at)
+    floors = part.hudi.raise_floors(found)
+    part.event("floor_raised", positions={source or "": position for source, position in found})
+    return replace(facts, floor=floors)
 
 
 def commit(

@@ -1,17 +1,15 @@
 """Decides which rows a part's changes write, and counts what became of each change.
 
-A truncate of the source's table makes stored rows that are older into deleted rows at its position. The same position
-becomes the table's floor (`commit.raise_floor`): an older change that arrives later loses.
+What truncates do is in `sluice_spark.truncates`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -19,6 +17,7 @@ from pyspark.sql.types import StructType
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.outdated import LATER, REWOUND, UNTIMED
 from sluice.changes.row_history import NEVER
+from sluice.changes.source_tables import Floors, concerns
 from sluice.config.table import IGNORE, TableConfig
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.table import HudiTable
@@ -47,17 +46,14 @@ from sluice_spark.merge.working_columns import (
     SUPPLIED,
     WINS,
 )
-
-
-@dataclass(frozen=True)
-class Truncate:
-    """A truncate: its position and where it came from. `partition` is Kafka's."""
-
-    position: str
-    source_ts_ms: int | None
-    object: str | None
-    offset: int | None
-    partition: int | None
+from sluice_spark.truncates import (
+    Truncate,
+    floor_of,
+    newest_truncates,
+    owes_since_before,
+    source_tables,
+    truncated_rows,
+)
 
 
 @dataclass(frozen=True)
@@ -118,13 +114,13 @@ def _forget(checkpointed: DataFrame) -> None:
 class DecidedRows:
     """The rows to write, one per key in the table's columns, and what became of the changes.
 
-    `truncated_at` is the position of the batch's newest truncate. `below_purge_floor` has the changes that must be set
-    aside, None where there are none. `suspicions` counts keys that lost a change that may be later than what they hold.
+    `truncates` are the newest of each source table. `below_purge_floor` has the changes that must be set aside, None
+    where there are none. `suspicions` counts keys that lost a change that may be later than what they hold.
     """
 
     rows: DataFrame
     counts: dict[str, int]
-    truncated_at: str | None
+    truncates: tuple[Truncate, ...] = ()
     below_purge_floor: DataFrame | None = None
     suspicions: Mapping[str, int] = field(default_factory=dict)
 
@@ -145,37 +141,40 @@ def decide_rows(changes: DataFrame, *, target: MergeTarget) -> DecidedRows:
     One Spark action, which also reads the objects; more where the batch has incomplete changes or truncates, supplies
     columns that rows owe, or loses changes that may be later than the stored rows.
     """
-    beside = _beside_stored(changes, target)
-    floor = target.facts.floor or NEVER
-    decided = _marked(beside, floor, target)
-    counted = _counted(decided, floor)
-    truncate = newest_truncate(decided) if counted.counts.get("truncates") else None
-    if truncate is not None and truncate.position > floor:
-        floor = truncate.position
-        decided = _marked(beside, floor, target)
-        counted = _counted(decided, floor)
+    floors = target.facts.floor
+    beside = _beside_stored(changes, floors, target)
+    decided = _marked(beside, floors, target)
+    counted = _counted(decided, floors)
+    truncates = newest_truncates(decided) if counted.counts.get("truncates") else ()
+    raised = floors.raised((each.source, each.position) for each in truncates)
+    if raised != floors:
+        floors = raised
+        if floors.by_source:  # another change of a key may be its newest now
+            beside = _beside_stored(changes, floors, target)
+        decided = _marked(beside, floors, target)
+        counted = _counted(decided, floors)
     counts = counted.counts
     rows = latest.winners(decided, target=target.schema)
     # Where deletes are ignored, a truncate empties no row, and older changes lose all the same.
-    emptying = None if target.ignores_deletes or target.facts.empty else truncate
-    if emptying is not None:
-        emptied = target.cached(_emptied(decided, emptying, target))
-        counts = {**counts, "truncated": emptied.count()}
+    emptying = () if target.ignores_deletes or target.facts.empty else truncates
+    if emptying:
+        emptied = target.cached(_emptied(decided, emptying, floors, target))
+        counts = {**counts, "truncated": emptied.count(), **_in_doubt(emptying, target)}
         rows = rows.unionByName(emptied)
-    if counted.needing_history or emptying is not None:
-        completed = target.cached(_completed(decided, counted, floor, emptying, target))
+    if counted.needing_history or emptying:
+        completed = target.cached(_completed(decided, counted, floors, emptying, target))
         counts = _with_completed(counts, completed)
         rows = rows.unionByName(completed.select(*[quoted(name) for name in target.schema.names]))
     return DecidedRows(
         rows,
         counts,
-        truncate.position if truncate is not None else None,
+        truncates,
         decided.where(F.col(BELOW_PURGE_FLOOR)) if counts.get("below_purge_floor") else None,
         _suspicions(counted, decided, target),
     )
 
 
-def _beside_stored(changes: DataFrame, target: MergeTarget) -> DataFrame:
+def _beside_stored(changes: DataFrame, floors: Floors, target: MergeTarget) -> DataFrame:
     config = target.config
     changes = shared_keys.with_snapshots(changes, config, unordered=target.unordered)
     newest = latest.latest_changes(
@@ -183,6 +182,7 @@ def _beside_stored(changes: DataFrame, target: MergeTarget) -> DataFrame:
         record_key=config.record_key,
         ignore_deletes=target.ignores_deletes,
         source_clock=target.source_clock,
+        floor=floor_of(floors, changes.columns) if floors.by_source else None,
     )
     if not target.ignores_deletes:
         newest = latest.as_tombstones(newest, record_key=config.record_key, keep_values=config.keep_deleted_values)
@@ -194,8 +194,8 @@ def _beside_stored(changes: DataFrame, target: MergeTarget) -> DataFrame:
     return target.cached(latest.beside_stored(newest, stored=stored, record_key=config.record_key, few=target.few_keys))
 
 
-def _marked(beside: DataFrame, floor: str, target: MergeTarget) -> DataFrame:
-    facts = target.facts
+def _marked(beside: DataFrame, floors: Floors, target: MergeTarget) -> DataFrame:
+    facts, floor = target.facts, floor_of(floors, beside.columns)
     return latest.marked(beside, floor=floor, purged=facts.purged or NEVER, purged_partition=facts.purged_partition)
 
 
@@ -214,11 +214,12 @@ class _Counted:
     suspicions: dict[str, int]
 
 
-def _counted(decided: DataFrame, floor: str) -> _Counted:
+def _counted(decided: DataFrame, floors: Floors) -> _Counted:
     """Count in one hash aggregation, which also computes the rows. What few batches need is asked after it."""
     wins, needs_history, newest = F.col(WINS), F.col(NEEDS_HISTORY), F.col(NEWEST)
     op, position, deleted = quoted(hidden.OP), quoted(hidden.POSITION), quoted(hidden.DELETED)
     is_row = newest & ~latest.has_no_row()
+    floor = floor_of(floors, decided.columns)
     found = decided.agg(
         F.sum(F.when(newest, F.col(CHANGES))).alias("read"),
         F.count(F.when(is_row, 1)).alias("keys"),
@@ -255,8 +256,8 @@ def _counted(decided: DataFrame, floor: str) -> _Counted:
     return _Counted(counts, found["needing_history"], found["supplying"], found["suspects"], suspicions)
 
 
-def _emptied(decided: DataFrame, truncate: Truncate, target: MergeTarget) -> DataFrame:
-    """The stored rows that a truncate deletes, but for those that the batch's own changes decide about."""
+def _emptied(decided: DataFrame, truncates: Sequence[Truncate], floors: Floors, target: MergeTarget) -> DataFrame:
+    """The stored rows that truncates delete, but for those that the batch's own changes decide about."""
     key = target.config.record_key
     assert target.facts.schema is not None
     wanted = [
@@ -265,15 +266,51 @@ def _emptied(decided: DataFrame, truncate: Truncate, target: MergeTarget) -> Dat
     taken = keys_of(decided, F.col(WINS) | F.col(NEEDS_HISTORY), record_key=key)
     stored = target.stored(*wanted)
     rest = stored.join(taken, same_key(stored, taken, record_key=key), "left_anti")
-    return truncated_rows(rest, truncate=truncate, target=target.schema)
+    return truncated_rows(
+        rest,
+        truncates=truncates,
+        target=target.schema,
+        topic=floors.topic,
+        keep_positions=_is_shared(decided, floors, target),
+    )
+
+
+def _is_shared(decided: DataFrame, floors: Floors, target: MergeTarget) -> bool:
+    """Whether the table has changes of several source tables."""
+    if not floors.by_source:
+        return False
+    names = set(floors.by_source) | source_tables(decided) | source_tables(_stored_sources(target))
+    return len(names - {None}) > 1
+
+
+def _stored_sources(target: MergeTarget) -> DataFrame:
+    """The table's rows with what a truncate looks at."""
+    facts = target.facts
+    names = (hidden.POSITION, hidden.DELETED, hidden.SOURCE)
+    return target.stored(*[name for name in names if facts.schema is not None and name in facts.schema.names])
+
+
+def _in_doubt(truncates: Sequence[Truncate], target: MergeTarget) -> dict[str, int]:
+    """How many live rows stay that a truncate may be about: their source table isn't known, and their topic isn't
+    named after the truncated one.
+    """
+    topic = target.config.topic
+    unclear = [each.position for each in truncates if not concerns(each.source, None, topic)]
+    if not unclear:
+        return {}
+    rows = _stored_sources(target).where(~quoted(hidden.DELETED) & (quoted(hidden.POSITION) < max(unclear)))
+    if hidden.SOURCE in rows.columns:
+        rows = rows.where(quoted(hidden.SOURCE).isNull())
+    count = rows.count()
+    return {"source_unknown": count} if count else {}
 
 
 def _completed(
-    decided: DataFrame, counted: _Counted, floor: str, truncate: Truncate | None, target: MergeTarget
+    decided: DataFrame, counted: _Counted, floors: Floors, truncates: Sequence[Truncate], target: MergeTarget
 ) -> DataFrame:
     """The rows that follow from their keys' histories, those equal to the stored row left out."""
     every = unavailable_columns(target.schema, target.config.record_key, target.config.null_is_unchanged)
-    narrow = not (counted.supplying or truncate is not None or target.ignores_deletes)
+    narrow = not (counted.supplying or truncates or target.ignores_deletes)
     columns = _only_unchanged(decided, every) if narrow else every
     stored = None
     if target.facts.schema is not None:
@@ -282,15 +319,19 @@ def _completed(
             name for name in target.facts.schema.names if not narrow or name in {*target.key_and_hidden, *columns}
         ]
         stored = target.stored(*wanted)
+    touched = None
+    if truncates and stored is not None:
+        touched = owes_since_before(truncates, stored.columns, floors.topic)
     of_keys = history(
         decided,
         needs_history=F.col(NEEDS_HISTORY),
         decided=F.col(NEEDS_HISTORY) | F.col(WINS),
         stored=stored,
-        touched=None if truncate is None else owes_since_before(truncate),
+        touched=touched,
         target=target.schema,
         record_key=target.config.record_key,
-        floor=floor,
+        floors=floors,
+        keep_positions=_is_shared(decided, floors, target),
         ignore_deletes=target.ignores_deletes,
     )
     return rows_from_history(
@@ -298,7 +339,7 @@ def _completed(
         target=target.schema,
         record_key=target.config.record_key,
         columns=columns,
-        floor=floor,
+        floors=floors,
         ignore_deletes=target.ignores_deletes,
     )
 
@@ -349,47 +390,3 @@ def _suspicions(counted: _Counted, decided: DataFrame, target: MergeTarget) -> d
     beside = lost.join(held, same_key(lost, held, record_key=key), "inner")
     lost_to_stored = later_than_stored(beside, source_clock=target.source_clock)
     return {word: found.get(word, 0) + lost_to_stored.get(word, 0) for word in {*found, *lost_to_stored}}
-
-
-def newest_truncate(changes: DataFrame) -> Truncate | None:
-    """The truncate with the highest position; None where there is none."""
-    partition = quoted(hidden.PARTITION) if hidden.PARTITION in changes.columns else F.lit(None)
-    truncates = changes.where(quoted(hidden.OP) == hidden.TRUNCATE).select(
-        quoted(hidden.POSITION).alias("position"),
-        quoted(hidden.SOURCE_TS_MS).alias("source_ts_ms"),
-        quoted(hidden.OBJECT).alias("object"),
-        quoted(hidden.OFFSET).alias("offset"),
-        partition.alias("partition"),
-    )
-    found = truncates.orderBy(F.desc("position")).first()
-    return None if found is None else Truncate(**found.asDict())
-
-
-def truncated_rows(stored: DataFrame, *, truncate: Truncate, target: StructType) -> DataFrame:
-    """The stored rows that a truncate deletes, as deleted rows in the table's columns.
-
-    Columns that `stored` has keep their values, the others become null.
-    """
-    own: dict[str, Any] = {
-        hidden.POSITION: truncate.position,
-        hidden.DELETED: True,
-        hidden.OP: hidden.TRUNCATE,
-        hidden.SOURCE_TS_MS: truncate.source_ts_ms,
-        hidden.OBJECT: truncate.object,
-        hidden.OFFSET: truncate.offset,
-        hidden.PARTITION: truncate.partition,
-        hidden.OWED: None,
-    }
-    present = set(stored.columns)
-    chosen = [
-        (F.lit(own[field.name]) if field.name in own else quoted(field.name) if field.name in present else F.lit(None))
-        .cast(field.dataType)
-        .alias(field.name)
-        for field in target.fields
-    ]
-    return stored.where((quoted(hidden.POSITION) < F.lit(truncate.position)) & ~quoted(hidden.DELETED)).select(*chosen)
-
-
-def owes_since_before(truncate: Truncate) -> SparkColumn:
-    """True for a stored row that is newer than the truncate and owes columns: their values may be from before it."""
-    return (quoted(hidden.POSITION) > F.lit(truncate.position)) & quoted(hidden.OWED).isNotNull()

@@ -6,7 +6,7 @@ it and dropped: a part that is merged a second time, after a crash between the t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import HISTORY_STAGE
 from sluice.changes import hidden_columns as hidden
+from sluice.changes.source_tables import Floors
 from sluice.config.table import IGNORE
 from sluice.schema.evolution import rewritten_columns
 from sluice_spark.hudi.came_back import rolled_back_lately
@@ -26,11 +27,12 @@ from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.commit import commit
 from sluice_spark.merge.context import PartContext, Stages
 from sluice_spark.merge.decide import MergeTarget, decide_rows
-from sluice_spark.merge.latest import has_no_row
+from sluice_spark.merge.latest import has_no_row, key_columns, same_key
 from sluice_spark.merge.normalize import quoted
 from sluice_spark.merge.plan import PlannedRead, column_types
 from sluice_spark.merge.prepare import Prepared
-from sluice_spark.merge.working_columns import INEXACT
+from sluice_spark.merge.working_columns import FLOOR, INEXACT, OWN_FLOOR
+from sluice_spark.truncates import Truncate, floor_of
 
 
 @dataclass(frozen=True)
@@ -47,12 +49,12 @@ def write_history(
     *,
     prepared: Prepared,
     objects: Sequence[ManifestObject],
-    truncated_at: str | None,
+    truncates: Sequence[Truncate],
     few_keys: bool,
 ) -> HistoryWritten:
     """Commit the changes that the history table doesn't hold.
 
-    `changes` are normalized, `truncated_at` is the position of the batch's newest truncate. Raises what `commit` does.
+    `changes` are normalized, `truncates` are the batch's newest. Raises what `commit` does.
     """
     own = _of_history(part)
     with part.stages.timed(HISTORY_STAGE), ExitStack() as frames:
@@ -61,13 +63,12 @@ def write_history(
         rows = changes_as_rows(
             changes, target=planned.target, record_key=part.config.record_key, keep=part.config.keep_deleted_values
         )
-        floors = () if part.config.delete_mode == IGNORE else (prepared.facts.floor, truncated_at)
-        for floor in sorted({floor for floor in floors if floor}):
-            keys = changes.where(~has_no_row() & (quoted(hidden.POSITION) < floor)).select(*_key(part))
-            if floor == truncated_at and not facts.empty:
-                keys = keys.unionByName(own.hudi.stored(facts, *part.config.record_key).select(*_key(part)))
-            ended_ms = _time_of_truncate(changes, floor) if floor == truncated_at else None
-            rows = rows.unionByName(ends_of_lives(keys.distinct(), floor, ended_ms, target=rows.schema))
+        if part.config.delete_mode != IGNORE:
+            stored = None
+            if facts.schema is not None:
+                stored = own.hudi.stored(facts, *_columns_of_lives(part, facts.schema.names))
+            for ends in _ends(part, changes.where(~has_no_row()), stored, prepared.facts.floor, truncates):
+                rows = rows.unionByName(ends_of_lives(ends, target=rows.schema))
         decided = decide_rows(
             rows,
             target=MergeTarget(
@@ -124,17 +125,68 @@ def changes_as_rows(changes: DataFrame, *, target: StructType, record_key: Seque
     )
 
 
-def ends_of_lives(keys: DataFrame, position: str, at_ms: int | None, *, target: StructType) -> DataFrame:
-    """A row for each key that says that a truncate ended its life: at a position, and at a time (epoch ms) if known."""
-    known = {
-        hidden.POSITION: F.lit(position),
-        hidden.DELETED: F.lit(True),
-        hidden.OP: F.lit(hidden.DELETE),
-        hidden.SOURCE_TS_MS: F.lit(at_ms),
-        INEXACT: F.lit(0),
-    }
-    held = set(keys.columns)
-    return keys.select(
+def _columns_of_lives(part: PartContext, present: Collection[str]) -> list[str]:
+    """The columns that say which changes a truncate concerns: of those that are `present`."""
+    wanted = (*part.config.record_key, hidden.POSITION, hidden.DELETED, hidden.SOURCE)
+    return [name for name in dict.fromkeys(wanted) if name in present]
+
+
+def _ends(
+    part: PartContext,
+    changes: DataFrame,
+    stored: DataFrame | None,
+    floors: Floors,
+    truncates: Sequence[Truncate],
+) -> Iterator[DataFrame]:
+    """The rows whose lives truncates end: those of the batch's changes that came late for the table's `floors`, and all
+    that the batch's `truncates` concern.
+
+    The columns are those of `lives_ended`.
+    """
+    late = changes.select(*_columns_of_lives(part, changes.columns))
+    every = late if stored is None else late.unionByName(stored, allowMissingColumns=True)
+    own = Floors(topic=floors.topic).raised((each.source, each.position) for each in truncates)
+    times = {each.position: each.source_ts_ms for each in truncates}
+    if floors and late.where(quoted(hidden.POSITION) < floor_of(floors, late.columns)).head(1):
+        yield lives_ended(late, every, floors, times, record_key=part.config.record_key)
+    if own:
+        yield lives_ended(every, every, own, times, record_key=part.config.record_key)
+
+
+def lives_ended(
+    rows: DataFrame, every: DataFrame, floors: Floors, times: Mapping[str, int | None], *, record_key: Sequence[str]
+) -> DataFrame:
+    """The key of each of the `rows` that a truncate ends, with the truncate's position and time (epoch ms).
+
+    A life ends unless another change of the key came between: `every` has all changes. `times` are those of truncates,
+    by position.
+    """
+    position, floor = quoted(hidden.POSITION), F.col(FLOOR)
+    keys = ["`" + name.replace("`", "``") + "`" for name in record_key]
+    ended = rows.withColumn(FLOOR, floor_of(floors, rows.columns)).where(position < floor)
+    ended = ended.select(*key_columns(record_key), FLOOR).distinct()
+    source = [name for name in (hidden.SOURCE,) if name in every.columns]
+    others = every.withColumn(OWN_FLOOR, floor_of(floors, every.columns))
+    before = others.join(ended, same_key(others, ended, record_key=record_key)).where(position < floor)
+    newest = before.groupBy(*keys, FLOOR).agg(
+        F.max_by(F.col(OWN_FLOOR), position).alias(OWN_FLOOR),
+        F.max_by(quoted(hidden.DELETED), position).alias(hidden.DELETED),
+        *[F.max_by(quoted(name), position).alias(name) for name in source],
+    )
+    at = [F.lit(value) for place, ms in times.items() if ms is not None for value in (place, ms)]
+    return newest.where((F.col(OWN_FLOOR) == floor) & ~quoted(hidden.DELETED)).select(
+        *keys,
+        floor.alias(hidden.POSITION),
+        (F.create_map(*at)[floor] if at else F.lit(None)).cast("long").alias(hidden.SOURCE_TS_MS),
+        *source,
+    )
+
+
+def ends_of_lives(ended: DataFrame, *, target: StructType) -> DataFrame:
+    """Rows of a history table that say that truncates ended lives; `ended` is of `lives_ended`."""
+    known = {hidden.DELETED: F.lit(True), hidden.OP: F.lit(hidden.DELETE), INEXACT: F.lit(0)}
+    held = set(ended.columns)
+    return ended.select(
         *[
             (quoted(field.name) if field.name in held else known.get(field.name, F.lit(None)))
             .cast(field.dataType)
@@ -142,13 +194,6 @@ def ends_of_lives(keys: DataFrame, position: str, at_ms: int | None, *, target: 
             for field in target.fields
         ]
     )
-
-
-def _time_of_truncate(changes: DataFrame, position: str) -> int | None:
-    """When the source committed its truncate at this position (epoch ms); None where the change doesn't say."""
-    of_truncate = (quoted(hidden.OP) == hidden.TRUNCATE) & (quoted(hidden.POSITION) == position)
-    found = changes.where(of_truncate).agg(F.max(quoted(hidden.SOURCE_TS_MS)).alias("at")).first()
-    return None if found is None else found["at"]
 
 
 def _of_history(part: PartContext) -> PartContext:
@@ -179,7 +224,3 @@ def _planned(state: PlannedRead, facts: TableFacts) -> PlannedRead:
     types = column_types(target)
     widened = tuple(name for name, kind in held.items() if types[name] != kind)
     return PlannedRead(state.plan, target, {}, {}, widened, rewritten_columns(held, types))
-
-
-def _key(part: PartContext) -> list[str]:
-    return ["`" + name.replace("`", "``") + "`" for name in part.config.record_key]

@@ -56,9 +56,16 @@ SUSPICIONS = (LATER, UNTIMED, REWOUND, MOVED, BELOW)
 
 
 def latest_changes(
-    changes: DataFrame, *, record_key: Sequence[str], ignore_deletes: bool, source_clock: bool = True
+    changes: DataFrame,
+    *,
+    record_key: Sequence[str],
+    ignore_deletes: bool,
+    source_clock: bool = True,
+    floor: SparkColumn | None = None,
 ) -> DataFrame:
     """Keep one row per key, the change with the highest position. `changes` come from `with_snapshots`.
+
+    `floor` is given where source tables have floors of their own: a change above its floor is newer than one below.
 
     Adds CHANGES, NEWEST, INCOMPLETE, SHARED, SNAPSHOT_ROWS and LATEST; without `source_clock` times don't count. All
     changes of a key are kept where the newest alone doesn't give the row: it left columns unchanged, or is a delete
@@ -67,7 +74,8 @@ def latest_changes(
     # A window, since max_by aggregates by sorting twice and took a third longer. All frames are of the one ordered
     # window, which Spark runs as one operator: a second took 6 % of the processor time of a first load.
     of_key = Window.partitionBy(*[quoted(name) for name in record_key])
-    newest_first = of_key.orderBy(quoted(hidden.POSITION).desc())
+    position = quoted(hidden.POSITION)
+    newest_first = of_key.orderBy(*([] if floor is None else [(position > floor).desc()]), position.desc())
     all_of_key = newest_first.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     ranked = changes.withColumns(
         {
@@ -136,7 +144,7 @@ def beside_stored(latest: DataFrame, *, stored: DataFrame | None, record_key: Se
     return joined.select(*[quoted(name) for name in latest.columns], STORED_POSITION, STORED_OWED)
 
 
-def marked(beside: DataFrame, *, floor: str, purged: str, purged_partition: int | None = None) -> DataFrame:
+def marked(beside: DataFrame, *, floor: SparkColumn, purged: str, purged_partition: int | None = None) -> DataFrame:
     """Add WINS, NEEDS_HISTORY and BELOW_PURGE_FLOOR.
 
     `floor` is the position of the newest truncate: a change that isn't newer loses, also for a key that the table never
@@ -147,7 +155,7 @@ def marked(beside: DataFrame, *, floor: str, purged: str, purged_partition: int 
     the same generation in other partitions don't compare with it; every earlier generation is older.
     """
     position, stored, owed = quoted(hidden.POSITION), F.col(STORED_POSITION), F.col(STORED_OWED)
-    above = F.col(NEWEST) & ~has_no_row() & (position > F.lit(floor))
+    above = F.col(NEWEST) & ~has_no_row() & (position > floor)
     below = above & stored.isNull() & (position <= F.lit(purged))
     if purged_partition is not None and is_by_offset_alone(purged):
         elsewhere = (quoted(hidden.PARTITION) != F.lit(purged_partition)) & (
@@ -238,10 +246,10 @@ def may_be_later(lost: SparkColumn) -> SparkColumn:
     return lost & _comparable(position, stored) & (behind | position.rlike(BY_OFFSET_ALONE))
 
 
-def behind_floor(lost: SparkColumn, floor: str) -> SparkColumn:
+def behind_floor(lost: SparkColumn, floor: SparkColumn) -> SparkColumn:
     """True for those that `lost` to a truncate alone, whose time and partition nothing tells, at a higher offset."""
     position = F.coalesce(F.col(f"{LATEST}.position"), quoted(hidden.POSITION))
-    behind = ~position.rlike(BY_OFFSET_ALONE) & ~position.rlike(BEFORE_THE_LOG) & (_offset(position) > floor[-20:])
+    behind = ~position.rlike(BY_OFFSET_ALONE) & ~position.rlike(BEFORE_THE_LOG) & (_offset(position) > _offset(floor))
     behind = behind & ~position.rlike(BY_ARRIVAL)
     return lost & F.col(STORED_POSITION).isNull() & ~F.col(BELOW_PURGE_FLOOR) & behind
 

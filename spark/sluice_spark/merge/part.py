@@ -50,7 +50,7 @@ from sluice_spark.hudi.facts import CommitResult
 from sluice_spark.hudi.recovery import roll_back_unfinished
 from sluice_spark.log import failure_place
 from sluice_spark.merge import shared_keys
-from sluice_spark.merge.commit import commit, commit_first_load, commit_small, raise_floor
+from sluice_spark.merge.commit import commit, commit_first_load, commit_small, raise_floors
 from sluice_spark.merge.context import MergeServices, PartContext, part_context
 from sluice_spark.merge.decide import DecidedRows, MergeTarget, decide_rows
 from sluice_spark.merge.history_table import roll_back_history, write_history
@@ -70,6 +70,11 @@ from sluice_spark.merge.set_aside import (
 
 # A batch whose objects are smaller than this has keys that are broadcast to every task of the stored table's scan.
 BROADCAST_BYTES = 32 * 1024**2
+
+SOURCE_UNKNOWN = (
+    "{rows:,} rows of before their source table was recorded stayed at a truncate of batch {batch}, which may be about "
+    "them: `{command}` decides"
+)
 
 
 def merge_part(
@@ -110,11 +115,11 @@ def merge_part(
                 decided.changes,
                 prepared=prepared,
                 objects=decided.objects,
-                truncated_at=rows.truncated_at,
+                truncates=rows.truncates,
                 few_keys=_are_few(decided.objects),
             )
             counts[HISTORY_CHANGES] = history.changes
-        facts = raise_floor(part, prepared.facts, rows.truncated_at)
+        facts = raise_floors(part, prepared.facts, rows.truncates)
         committed: CommitResult | None = None
         if rows.changes_nothing:
             services.known.keep(part.config, facts)
@@ -414,6 +419,9 @@ def _notes(part: PartContext, decided: _Decided) -> tuple[str, ...]:
     if parked:
         notes.append(f"{len(parked)} objects of batch {part.manifest.batch} are parked: {parked[min(parked)]}")
     counts = decided.rows.counts if decided.rows is not None else {}
+    if counts.get("source_unknown"):
+        count, rebuild = counts["source_unknown"], f"sluice rebuild table {part.config.table}"
+        notes.append(SOURCE_UNKNOWN.format(rows=count, batch=part.manifest.batch, command=rebuild))
     shared = shared_keys.note(counts, part.config.record_key, part.manifest.batch)
     if shared is not None:
         notes.append(shared)

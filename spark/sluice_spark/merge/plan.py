@@ -119,10 +119,21 @@ def plan_read(
             verdicts[writer.fingerprint] = refused(refusals[writer.fingerprint])
     agreed = agreed if agreed is not None else RowSchema(())
     widened = tuple(name for name, kind in (before or {}).items() if target[name] != kind)
-    plan = reader_plan(config, batch=batch, columns=agreed.columns, inferred=inferred or {}, hash_key=hash_key)
+    names_source = not config.append_only and any(writer.meta.source_table for writer in writers)
+    own = hidden_columns.HIDDEN if stored is None else ()
+    if names_source and hidden_columns.SOURCE not in target:
+        own = (*own, hidden_columns.SOURCE_COLUMN)
+    plan = reader_plan(
+        config,
+        batch=batch,
+        columns=agreed.columns,
+        inferred=inferred or {},
+        hash_key=hash_key,
+        sources=names_source or hidden_columns.SOURCE in target,
+    )
     plan = replace(plan, null_is_unchanged=tuple(name for name in config.null_is_unchanged if name in target))
     rewritten = rewritten_columns(before or {}, target)
-    return PlannedRead(plan, _schema(target, hidden=stored is None), refusals, verdicts, widened, rewritten)
+    return PlannedRead(plan, _schema(target, own), refusals, verdicts, widened, rewritten)
 
 
 def _unknown_partition(config: TableConfig, agreed: RowSchema) -> Incompatible | None:
@@ -186,7 +197,7 @@ def _refuse_rewriting(before: Mapping[str, str], after: Mapping[str, str], confi
         )
 
 
-def _schema(types: Mapping[str, str], *, hidden: bool) -> StructType:
+def _schema(types: Mapping[str, str], hidden: Sequence[hidden_columns.HiddenColumn]) -> StructType:
     """Every column is nullable: readers and releases handle columns that aren't in different ways."""
-    own = [StructField(column.name, _TYPES[column.spark_type]) for column in hidden_columns.HIDDEN] if hidden else []
+    own = [StructField(column.name, _TYPES[column.spark_type]) for column in hidden]
     return StructType([StructField(name, data_type(kind)) for name, kind in types.items()] + own)

@@ -15,6 +15,7 @@ from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, Struct
 
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.row_history import EVERY_COLUMN, NEVER
+from sluice.changes.source_tables import Floors
 from sluice_spark.merge.latest import keys_of, same_key
 from sluice_spark.merge.normalize import quoted
 from sluice_spark.merge.working_columns import (
@@ -33,6 +34,7 @@ from sluice_spark.merge.working_columns import (
     STORED_POSITION,
     SUPPLIED,
 )
+from sluice_spark.truncates import floor_of
 
 _KNOWN_AT_TYPE = "map<string,string>"
 _LINEAGE = tuple(hidden.LINEAGE.values())
@@ -63,17 +65,19 @@ def history(
     touched: SparkColumn | None,
     target: StructType,
     record_key: Sequence[str],
-    floor: str,
+    floors: Floors,
+    keep_positions: bool,
     ignore_deletes: bool,
 ) -> DataFrame:
     """Every change of the keys that `needs_history` marks, and their stored rows, in the table's columns.
 
     `touched` marks stored rows that get a history too, unless the batch has a change of their key that `decided` marks.
+    With `keep_positions` a stored row that is older than its floor is deleted at its own position (`truncated_rows`).
     Adds IS_STORED and STORED_POSITION.
     """
     keys = keys_of(changes, needs_history, record_key=record_key)
     batch = changes.join(keys, same_key(changes, keys, record_key=record_key), "left_semi").where(
-        quoted(hidden.POSITION) > F.lit(floor)
+        quoted(hidden.POSITION) > floor_of(floors, changes.columns)
     )
     frame = batch.select(
         *[quoted(name) for name in target.names],
@@ -87,15 +91,20 @@ def history(
     if touched is not None:
         others, owing = keys_of(changes, decided, record_key=record_key), stored.where(touched)
         held = held.unionByName(owing.join(others, same_key(owing, others, record_key=record_key), "left_anti"))
-    return frame.unionByName(_as_history(held, target=target, floor=floor, ignore_deletes=ignore_deletes))
+    floor = floor_of(floors, held.columns)
+    return frame.unionByName(
+        _as_history(held, target=target, floor=floor, keep_positions=keep_positions, ignore_deletes=ignore_deletes)
+    )
 
 
-def _as_history(held: DataFrame, *, target: StructType, floor: str, ignore_deletes: bool) -> DataFrame:
+def _as_history(
+    held: DataFrame, *, target: StructType, floor: SparkColumn, keep_positions: bool, ignore_deletes: bool
+) -> DataFrame:
     """Stored rows in the table's columns. One that is older than the truncate is a row deleted by it."""
     position, present = quoted(hidden.POSITION), set(held.columns)
-    truncated = F.lit(False) if ignore_deletes else position < F.lit(floor)
+    truncated = F.lit(False) if ignore_deletes else position < floor
     own = {
-        hidden.POSITION: F.when(truncated, F.lit(floor)).otherwise(position),
+        hidden.POSITION: position if keep_positions else F.when(truncated, floor).otherwise(position),
         hidden.DELETED: truncated | quoted(hidden.DELETED),
         hidden.OWED: F.when(~truncated, quoted(hidden.OWED)),
     }
@@ -119,7 +128,7 @@ def rows_from_history(
     target: StructType,
     record_key: Sequence[str],
     columns: Sequence[str],
-    floor: str,
+    floors: Floors,
     ignore_deletes: bool,
 ) -> DataFrame:
     """One row per key, as `row_history.row_after` defines it, without those that equal the stored row.
@@ -147,6 +156,7 @@ def rows_from_history(
         F.max(F.when(is_event, position)).alias(LAST_EVENT_AT),
         F.max_by(deleted, F.when(is_event, position)).alias(hidden.DELETED),
         F.max_by(_struct(name for name in _LINEAGE if name in target.names), position).alias(LAST_LINEAGE),
+        *[F.max_by(quoted(name), position).alias(name) for name in target.names if name == hidden.SOURCE],
         F.max_by(_struct(every_change_has), F.when(lives, position)).alias(LAST_VALUES),
         *[F.max(at).alias(f"{KNOWN_AT_PREFIX}{number}") for number, at in enumerate(known_at)],
         *[F.max_by(quoted(name), at).alias(name) for name, at in zip(columns, known_at)],
@@ -158,7 +168,7 @@ def rows_from_history(
         target=target,
         columns=columns,
         every_change_has=every_change_has,
-        floor=NEVER if ignore_deletes else floor,
+        floor=F.lit(NEVER) if ignore_deletes else floor_of(floors, target.names),
     )
 
 
@@ -182,9 +192,9 @@ def _rows(
     target: StructType,
     columns: Sequence[str],
     every_change_has: Sequence[str],
-    floor: str,
+    floor: SparkColumn,
 ) -> DataFrame:
-    begins = F.greatest(F.coalesce(F.col(LIFE_BEGINS_AT), F.lit(NEVER)), F.lit(floor))
+    begins = F.greatest(F.coalesce(F.col(LIFE_BEGINS_AT), F.lit(NEVER)), floor)
     hidden_row = F.col(LAST_EVENT_AT).isNull()  # only ignored deletes are known of it
     deleted = hidden_row | F.coalesce(F.col(hidden.DELETED), F.lit(True))
     stored_owed = F.from_json(F.col(STORED_OWED), _KNOWN_AT_TYPE)

@@ -45,6 +45,9 @@ HAS_VALUES = "_sluice_has_values"
 SUPPLIED = "_sluice_supplied"
 OWES = "_sluice_owes"
 
+FLOOR = "_sluice_floor"
+OWN_FLOOR = "_sluice_own_floor"
+
 CONTENT = "_sluice_content"
 
 VARIES = ""  # the type depends on the table
@@ -67,6 +70,7 @@ class WorkingColumn:
 
 _LATEST, _DECIDE, _HISTORY = ("latest",), ("decide",), ("unchanged_values",)
 _SHARED, _SHARED_READ = ("shared_keys",), ("shared_keys", *_LATEST)
+_ENDS = ("history_table",)
 
 WORKING_COLUMNS: tuple[WorkingColumn, ...] = (
     # Set on every change as it is read.
@@ -134,6 +138,9 @@ WORKING_COLUMNS: tuple[WorkingColumn, ...] = (
     WorkingColumn(HAS_VALUES, "boolean", "always true; a field of LAST_LINEAGE and LAST_VALUES", _HISTORY, ()),
     WorkingColumn(SUPPLIED, "boolean", "keeps its position and gained only values that it owed", _HISTORY, _DECIDE),
     WorkingColumn(OWES, "boolean", "still lacks the value of a column", _HISTORY, _DECIDE),
+    # Set on the keys whose lives truncates end, and on the changes of these keys.
+    WorkingColumn(FLOOR, "string", "position of the truncate that ends the life", _ENDS, _ENDS),
+    WorkingColumn(OWN_FLOOR, "string", "position of the truncate that concerns the change", _ENDS, _ENDS),
     # Set on rows that are set aside.
     WorkingColumn(CONTENT, "string", "the row as JSON", ("set_aside",), ("set_aside",)),
 )

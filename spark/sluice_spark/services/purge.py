@@ -79,7 +79,7 @@ def purge(
     raise_floor(positions)
     highest = max(positions.values())
     of_partition = {own_metadata.PURGED_PARTITION_PROPERTY: str(only_partition)} if is_by_offset_alone(highest) else {}
-    hudi.raise_floor(highest, own_metadata.PURGED_PROPERTY, of_partition)
+    hudi.raise_purged(highest, of_partition)
     if merges:
         hudi.set_purging(facts.newest or "")
     check_held()

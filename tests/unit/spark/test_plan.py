@@ -14,7 +14,7 @@ from pyspark.sql.types import (
 )
 
 from sluice.batch.manifest import ManifestObject
-from sluice.changes.hidden_columns import NAMES
+from sluice.changes.hidden_columns import HIDDEN, NAMES
 from sluice.config.table import TableConfig
 from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice_spark.merge.plan import PlannedRead, changed_columns, plan_read
@@ -41,7 +41,7 @@ def test_a_new_table_has_the_columns_of_all_writers_and_the_hidden_ones_last() -
     planned = plan_read(
         CONFIG, batch="b", writers=[writer(id="int", place="string"), writer(note="string", id="int")], stored=None
     )
-    assert tuple(planned.target.names) == ("id", "place", "note", *NAMES)
+    assert tuple(planned.target.names) == ("id", "place", "note", *(column.name for column in HIDDEN))
     assert all(field.nullable for field in planned.target.fields)
 
 

@@ -16,7 +16,7 @@ def change(position, op="u", unchanged=(), deleted=False, **values):
 
 
 def batch(name, at, *changes, truncates=()):
-    return MergedBatch(name, f"2026{at:04d}", at, changes, truncates)
+    return MergedBatch(name, f"2026{at:04d}", at, changes, tuple((None, place) for place in truncates))
 
 
 def verdicts(chapters):
