@@ -28,6 +28,7 @@ from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit, SluiceError, Unordered
 from sluice.schema.avro import ENVELOPE, WriterSchema
 from sluice.schema.concealment import Concealment, ruled, without_values
+from sluice.schema.source_columns import with_source_columns, with_source_values
 from sluice.schema.table_row import with_path_columns
 from sluice_formats.arrow_batches import position_of, record_batch
 from sluice_formats.avro import avro_records
@@ -133,7 +134,7 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
         if not first:
             view.begin(chunk.records[0], chunk.writer)
         chunk = _with_path_columns(chunk, folders)
-        chunk = _concealed(keyless_set_aside(chunk, first, plan), first, plan)
+        chunk = _concealed(_with_source(keyless_set_aside(chunk, first, plan), plan), first, plan)
         _check_ordered(chunk.writer, named is not None or order is not None, plan)
         make = partial(_made, writer=chunk.writer, first_offset=offset, item=item, plan=plan, place=place)
         batch, bad = sound_batch(
@@ -199,6 +200,18 @@ def _check_ordered(writer: WriterSchema, is_ordered: bool, plan: ReaderPlan) -> 
             )
 
 
+def _with_source(chunk: Chunk, plan: ReaderPlan) -> Chunk:
+    """The chunk with the columns that the table has of its metadata."""
+    words, writer = plan.source_words, with_source_columns(chunk.writer, plan.source_words)
+    if writer is chunk.writer or writer.shape != ENVELOPE:
+        return Chunk(writer, chunk.records)
+    records = [
+        record if isinstance(record, BrokenRecord) else with_source_values(record, writer, words)
+        for record in chunk.records
+    ]
+    return Chunk(writer, records)
+
+
 def _concealed(chunk: Chunk, first: int, plan: ReaderPlan) -> Chunk:
     """The chunk under the table's column rules. `first` is the number of its first record.
 
@@ -216,7 +229,7 @@ def _concealed(chunk: Chunk, first: int, plan: ReaderPlan) -> Chunk:
         chunk.writer.row,
         plan.hash_key,
         placeholders(plan.unavailable_value),
-        beside=() if sides else (meta.op, meta.deleted, meta.source_ts_ms, *meta.position.names),
+        beside=() if sides else (meta.op, meta.deleted, meta.source_ts_ms, *meta.position.names, *meta.source_table),
     )
     records: list[Record] = []
     for number, record in enumerate(chunk.records, first):

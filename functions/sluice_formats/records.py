@@ -60,6 +60,7 @@ class ReaderPlan:
     path_columns: tuple[tuple[str, str], ...] = ()  # columns of the objects' folders, and their types as declared
     attempt: str | None = None  # names this merge of the part: what it sets aside is under the same name
     sources: bool = False  # batches have the changes' source tables
+    source_words: tuple[str, ...] = ()
 
 
 def reader_plan(
@@ -98,6 +99,7 @@ def reader_plan(
         config.null_is_unchanged,
         tuple((name, config.json_types.get(name, STRING)) for name in config.path_columns),
         sources,
+        config.source_words,
     )
 
 

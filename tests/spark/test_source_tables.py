@@ -145,6 +145,19 @@ def test_earlier_rows_without_a_source_table_stay_in_doubt_with_a_note(bench: Wo
     assert (outcome.notes, live(bench, own)) == ((), [(4, JAN)])
 
 
+@BOTH
+def test_shards_with_the_same_ids_have_rows_of_their_own_by_their_metadata(bench: Workbench, table_type: str) -> None:
+    config = table(f"shards_{table_type}", table_type=table_type, record_key=("__table", "id"))
+    both = [event("r", 10, name, id) for name in (JAN, FEB) for id in (1, 2)]
+    assert bench.merge(config, [bench.put(both, SCHEMA)]).quarantined == ()
+    bench.merge(config, [bench.put([event("u", 20, JAN, 1, "new"), event("d", 21, FEB, 2)], SCHEMA)])
+    columns = ("__table", "id", "name", "__deleted")
+    wanted = [(JAN, 1, "new", False), (JAN, 2, JAN, False), (FEB, 1, FEB, False), (FEB, 2, None, True)]
+    assert sorted(bench.rows(config, *columns)) == wanted == sorted(bench.rows_by_hudi_rs(config, *columns))
+    bench.merge(config, [bench.put([event("t", 30, JAN), event("c", 31, JAN, 3)], SCHEMA)])
+    assert sorted(row[:2] for row in bench.rows(config, *columns) if not row[3]) == [(JAN, 3), (FEB, 1)]
+
+
 @pytest.mark.whole
 def test_a_truncate_ends_the_states_of_its_own_source_table_in_the_history(bench: Workbench) -> None:
     config = table("h_shared", history=True)

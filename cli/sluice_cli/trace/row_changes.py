@@ -204,7 +204,7 @@ def _decoded(
 ) -> tuple[RowSchema, Decoded, bool]:
     texts = _schemas(body, item, config)
     writers = [read_writer_schema(json.loads(text)) for text in texts]
-    row = union_of(row_for_table(writer.row, config) for writer in writers)
+    row = union_of(row_for_table(writer, config) for writer in writers)
     inferred = {item.id.hash: texts[0]} if item.format in SCANNED else {}
     plan = reader_plan(config, batch=NO_BATCH, columns=row.columns, inferred=inferred, hash_key=hash_key)
     plan = replace(plan, sources=not config.append_only and any(writer.meta.source_table for writer in writers))

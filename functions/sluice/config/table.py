@@ -37,10 +37,13 @@ from sluice.config.values import (
     POSITION,
     RAW_COLUMNS,
     SIZE,
+    SOURCE_COLUMNS,
+    SOURCE_WORDS,
     SWITCH,
     UNAVAILABLE_VALUE,
     choice,
     position_columns,
+    source_column,
     whole,
 )
 from sluice.errors import ChangeRefused
@@ -334,6 +337,24 @@ class TableSettings:
             page="decisions/index.md",
         ),
     )
+
+    source_columns: tuple[str, ...] = field(
+        default=(),
+        metadata=setting(
+            SOURCE_COLUMNS,
+            "Where a change is from, by Debezium's metadata, as columns `__name` (the connector's server), `__db`, "
+            "`__schema` and `__table`: a list of `name`, `db`, `schema` and `table`. A `record_key` or `partition_by` "
+            "that names such a column needs no entry here.",
+            default_text="none",
+            page="producing.md#several-sources-in-one-topic",
+        ),
+    )
+
+    @property
+    def source_words(self) -> tuple[str, ...]:
+        """The words of SOURCE_WORDS whose columns the table has: those of `source_columns`, the key and partitions."""
+        named = {*self.record_key, *self.partition_by, *map(source_column, self.source_columns)}
+        return tuple(word for word in SOURCE_WORDS if source_column(word) in named)
 
     @property
     def position_columns(self) -> tuple[str, ...]:

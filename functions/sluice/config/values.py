@@ -278,6 +278,27 @@ LINEAGE = Value(
 )
 
 
+SOURCE_WORDS = ("name", "db", "schema", "table")  # of Debezium's metadata: the connector's server, and where a row is
+
+
+def source_column(word: str) -> str:
+    """The table's column for a word of SOURCE_WORDS, whatever the records call it."""
+    return f"__{word}"
+
+
+def _source_columns(written: Any) -> tuple[str, ...]:
+    listed = [written] if isinstance(written, str) else written
+    if not isinstance(listed, list) or not set(map(str, listed)) <= set(SOURCE_WORDS):
+        raise ValueError(f"is one of {', '.join(SOURCE_WORDS)}, or a list of them")
+    return tuple(word for word in SOURCE_WORDS if word in listed)
+
+
+_SOURCE_WORD: dict[str, Any] = {"enum": list(SOURCE_WORDS)}
+SOURCE_COLUMNS = Value(
+    _source_columns, {"anyOf": [_SOURCE_WORD, {"type": "array", "items": _SOURCE_WORD, "uniqueItems": True}]}, list
+)
+
+
 def _lane_name(written: Any) -> str:
     if not isinstance(written, str) or not LANE.fullmatch(written):
         raise ValueError("is a lane's name: at most 32 of a-z, 0-9 and -")

@@ -29,6 +29,7 @@ from sluice.onboarding.samples import (
 from sluice.schema.avro import PLAIN, WriterSchema
 from sluice.schema.columns import DATE, ISO_DATE, RowSchema
 from sluice.schema.concealment import ruled, unknown_columns
+from sluice.schema.source_columns import with_source_columns
 
 COLUMNS, EXPECT, DELETE_WHEN, RECORD_KEY, TYPES = "columns", "expect", "delete_when", "record_key", "types"
 _ROWS_OF_A_KEY = 4  # plain rows of a value on average, from which on it is doubted to be a key
@@ -137,6 +138,8 @@ def instants_declared(config: TableConfig) -> tuple[Misfit, ...]:
 def _ruled(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> tuple[TopicSample, WriterSchema]:
     """The sample and its schema with the table's names of columns. Hashes would be equal where values are."""
     name = config.columns.table_name
+    if config.source_words:  # whose values the sample hasn't
+        sample, writer = replace(sample, rows=()), with_source_columns(writer, config.source_words)
     rows = tuple(
         replace(row, values={name(column): value for column, value in row.values.items()}) for row in sample.rows
     )

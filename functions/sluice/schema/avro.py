@@ -22,6 +22,7 @@ from sluice.changes.position import (
     PositionFields,
     detect,
 )
+from sluice.config.values import SOURCE_WORDS
 from sluice.errors import UnsupportedType, UnusableSchema
 from sluice.names import stored_name
 from sluice.schema.avro_types import Columns, NamedTypes
@@ -72,15 +73,21 @@ class MetaFields:
     """The fields of a record's metadata; None for what it lacks.
 
     In a `flattened` record they are fields of the record. In an `envelope`, `op` is a field of the record, and
-    `source_ts_ms`, the position's fields and those of `source_table` are fields of its `source`. `source_table` has the
-    fields with the database, the schema and the table ("" for one that is absent); empty where nothing names the table.
+    `source_ts_ms`, the position's fields and `source_fields` are fields of its `source`. `source_fields` has the fields
+    that say where a change is from, by their words in SOURCE_WORDS.
     """
 
     op: str | None
     deleted: str | None
     source_ts_ms: str | None
     position: PositionFields
-    source_table: tuple[str, ...] = ()
+    source_fields: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def source_table(self) -> tuple[str, ...]:
+        """The fields with the database, the schema and the table, "" for one that is absent; empty without a table."""
+        fields = dict(self.source_fields)
+        return tuple(fields.get(word, "") for word in ("db", "schema", "table")) if "table" in fields else ()
 
 
 _INFERRED = ("sluice.csv.", "sluice.json.")  # names of the schemas that `sluice_formats` makes of values
@@ -266,16 +273,13 @@ def _flattened_meta(names: Any, prefix: str | None) -> MetaFields:
         deleted=first(_DELETED, prefix + "deleted"),
         source_ts_ms=first(prefix + "source_ts_ms", prefix + "ts_ms"),
         position=detect(names, _under(prefix)),
-        source_table=_source_table(names, _under(prefix)),
+        source_fields=_source_fields(names, _under(prefix)),
     )
 
 
-def _source_table(names: Any, prefixes: Sequence[str]) -> tuple[str, ...]:
-    """The fields that name the source table: database, schema and table."""
-    fields = tuple(
-        next((prefix + name for prefix in prefixes if prefix + name in names), "") for name in ("db", "schema", "table")
-    )
-    return fields if fields[-1] else ()
+def _source_fields(names: Any, prefixes: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    fields = ((word, next((at + word for at in prefixes if at + word in names), "")) for word in SOURCE_WORDS)
+    return tuple((word, field) for word, field in fields if field)
 
 
 def _envelope(types: NamedTypes, fields: dict[str, Mapping[str, Any]]) -> tuple[RowSchema, MetaFields]:
@@ -298,7 +302,7 @@ def _envelope(types: NamedTypes, fields: dict[str, Mapping[str, Any]]) -> tuple[
         raise UnusableSchema(f"The envelope's source is {source['type']!r}, not a record", column="source")
     names = _fields(source)
     time = "ts_ms" if "ts_ms" in names else None
-    return rows[0], MetaFields("op", None, time, detect(names), _source_table(names, ("",)))
+    return rows[0], MetaFields("op", None, time, detect(names), _source_fields(names, ("",)))
 
 
 # https://debezium.io/documentation/reference/3.5/transformations/mongodb-event-flattening.html

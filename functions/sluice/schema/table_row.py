@@ -22,17 +22,19 @@ from sluice.schema.columns import (
     stored_column,
 )
 from sluice.schema.concealment import ruled
+from sluice.schema.source_columns import with_source_columns
 
 _UNTYPED = ("string", "array<string>")  # types that MongoDB's connector writes where it knows none
 
 
-def row_for_table(row: RowSchema, config: TableConfig) -> RowSchema:
-    """A writer's columns as its table stores them: under its column rules, raw where configured, with a row key where
-    the table appends.
+def row_for_table(writer: WriterSchema | RowSchema, config: TableConfig) -> RowSchema:
+    """A writer's columns as its table stores them: with those of its metadata that the table has, under the table's
+    column rules, raw where configured, with a row key where it appends.
 
     Bytes in the key or in a partition column become base64 text, as with `binary.handling.mode=base64`: Hudi turns
     bytes of a key into a hexadecimal number or into an address in memory.
     """
+    row = with_source_columns(writer, config.source_words).row if isinstance(writer, WriterSchema) else writer
     row = with_path_columns(row, path_columns(config))
     wanted = row_as_configured(ruled(row, config.columns), config.raw)
     named = {*config.record_key, *config.partition_by}
@@ -70,7 +72,7 @@ def row_with_types(writer: WriterSchema, config: TableConfig, known: Mapping[str
     A row with a value of another type is set aside.
     https://github.com/debezium/debezium, connector/mongodb/transforms/MongoDataConverter.java
     """
-    row = row_for_table(writer.row, config)
+    row = row_for_table(writer, config)
     if writer.meta.position.kind != MONGODB:
         return row
     fixed = {*config.record_key, *config.partition_by}
@@ -91,7 +93,7 @@ def known_types(writers: Sequence[WriterSchema], config: TableConfig) -> Mapping
     """Types (Spark's names) of columns, each by the first schema that knows it. Empty unless a writer is MongoDB's."""
     known: dict[str, str] = {}
     for writer in writers if any(writer.meta.position.kind == MONGODB for writer in writers) else ():
-        for column in row_for_table(writer.row, config).columns:
+        for column in row_for_table(writer, config).columns:
             if not _may_be_untyped(column):
                 known.setdefault(column.name, column.spark_type)
     return known

@@ -288,7 +288,7 @@ def remember_schemas(
         verdict = verdicts[writer.fingerprint]
         if writer.fingerprint in made_up and verdict.verdict in _CHANGES_NO_TABLE:
             continue
-        row = row_for_table(writer.row, config)
+        row = row_for_table(writer, config)
         history.note(seen(config.table, writer.fingerprint, row, verdict, at=at + number, batch=batch))
 
 
