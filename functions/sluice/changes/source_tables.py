@@ -82,6 +82,10 @@ class Floors:
         newest = list(by_source.items())[-MOST_FLOORS:]
         return Floors(everywhere, dict(newest), self.topic)
 
+    def joined(self, other: Floors) -> Floors:
+        """The higher of two tables' floors for each source table."""
+        return self.raised([(None, other.everywhere), *other.by_source.items()])
+
     def to_text(self) -> str:
         """The text of the table's property: a position alone where no source table has one, else JSON."""
         if not self.by_source:

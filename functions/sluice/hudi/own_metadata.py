@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from sluice.changes.hidden_columns import NAMES
+from sluice.changes.source_tables import Floors
 
 # Keys of a commit's extra metadata, into which Hudi copies every write option with this prefix.
 METADATA_PREFIX = "sluice."
@@ -108,7 +109,9 @@ def later_of(found: Sequence[Mapping[str, str]]) -> dict[str, str]:
         if purged > before:  # its Kafka partition is that of this position
             merged.pop(PURGED_PARTITION_PROPERTY, None)
         for name, value in each.items():
-            if name in (FLOOR_PROPERTY, PURGED_PROPERTY):
+            if name == FLOOR_PROPERTY:
+                merged[name] = Floors.from_text(merged.get(name), "").joined(Floors.from_text(value, "")).to_text()
+            elif name == PURGED_PROPERTY:
                 merged[name] = max(value, merged.get(name, ""))
             elif name != PURGED_PARTITION_PROPERTY or purged >= before:
                 merged[name] = value

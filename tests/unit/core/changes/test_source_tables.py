@@ -8,6 +8,7 @@ import pytest
 
 from sluice.changes.row_history import Change, Row, row_after
 from sluice.changes.source_tables import MOST_FLOORS, Floors, concerns, source_table
+from sluice.hudi.own_metadata import FLOOR_PROPERTY, later_of
 
 JAN, FEB = "d.public.jan", "d.public.feb"
 
@@ -65,6 +66,17 @@ def test_the_property_of_an_earlier_release_is_a_floor_of_every_source_table() -
     floors = Floors.from_text("0000.5", "t")
     assert (floors.of(JAN), floors.of(None), floors.to_text()) == ("0000.5", "0000.5", "0000.5")
     assert not Floors.from_text(None, "t") and Floors.from_text("", "t").to_text() == ""
+
+
+def test_a_restored_table_has_the_higher_floor_of_each_source_table() -> None:
+    noted = (
+        Floors("2").raised([(JAN, "7"), (FEB, "5")]).to_text(),
+        "4",
+        Floors().raised([(JAN, "6"), (FEB, "8")]).to_text(),
+    )
+    for order in itertools.permutations(noted):
+        found = Floors.from_text(later_of([{FLOOR_PROPERTY: text} for text in order])[FLOOR_PROPERTY], "all")
+        assert [found.of(source) for source in (JAN, FEB, None)] == ["7", "8", "4"]
 
 
 def test_the_floors_that_were_raised_last_are_kept() -> None:
