@@ -98,8 +98,8 @@ def reader_plan(
         config.expect,
         config.null_is_unchanged,
         tuple((name, config.json_types.get(name, STRING)) for name in config.path_columns),
-        sources,
-        config.source_words,
+        sources=sources,
+        source_words=config.source_words,
     )
 
 
