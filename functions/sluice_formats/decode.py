@@ -25,6 +25,7 @@ from sluice.config.key_pattern import KeyName, named_by
 from sluice.config.limits import Limits
 from sluice.config.placeholders import placeholders
 from sluice.config.table import TableConfig
+from sluice.config.values import source_column
 from sluice.errors import ExpansionLimit, SluiceError, Unordered
 from sluice.schema.avro import ENVELOPE, WriterSchema
 from sluice.schema.concealment import Concealment, ruled, without_values
@@ -121,7 +122,8 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     offset = named or 0
     order = None if name is None else name.order
     place = _place(item, named, order, plan)
-    view = ObjectView(item, named, None if place is None else ARRIVAL if order is None else NAMED)
+    words = tuple(word for word in LOG_WORDS if source_column(word) in plan.record_key)
+    view = ObjectView(item, named, None if place is None else ARRIVAL if order is None else NAMED, words)
     operations = UnmarkedDeletions(plan)
     folders = path_values(item.key, plan.path_columns) if plan.path_columns else None
     batches: list[pa.RecordBatch] = []
@@ -306,6 +308,7 @@ def _first_offset(item: ManifestObject, records: Records, name: KeyName | None) 
 
 
 _SERVER_IDS = ("server_id", "__server_id", "__source_server_id")
+LOG_WORDS = ("name", "db")  # of the metadata, those that tell servers and their logs apart
 MAX_NAMES = 16  # of binlogs and of servers kept per object
 
 
@@ -329,10 +332,12 @@ class ObjectView:
     """Collects an object's place in Kafka and in its source's log, chunk by chunk.
 
     `offset` is the Kafka offset of its first record, None where its name has none. `ordered_by` is ARRIVAL or NAMED
-    where the object's time or name orders its rows if no log does.
+    where the object's time or name orders its rows if no log does. `log_words` are the metadata that tell logs apart.
     """
 
-    def __init__(self, item: ManifestObject, offset: int | None, ordered_by: str | None = None) -> None:
+    def __init__(
+        self, item: ManifestObject, offset: int | None, ordered_by: str | None = None, log_words: Sequence[str] = ()
+    ) -> None:
         self._item = item
         self._offset = offset
         self._ordered_by = ordered_by
@@ -342,6 +347,8 @@ class ObjectView:
         self._logs: set[str] = set()
         self._servers: set[str] = set()
         self._sample: str | None = None
+        self._log_words = log_words
+        self._sources: set[tuple[str, ...]] = set()
 
     def begin(self, first: Record, writer: WriterSchema) -> None:
         """Take a sample of the object's first record, as it was written."""
@@ -363,8 +370,13 @@ class ObjectView:
         )
         self._highest = max(filter(None, (self._highest, highest)), default=None)
         self._newest = max((each for each in (self._newest, newest) if each is not None), default=None)
+        sound = [record for record in records if isinstance(record, dict)]
+        if self._log_words and len(self._sources) < 2:
+            named = [field for word, field in writer.meta.source_fields if word in self._log_words]
+            places = (record.get("source") or {} for record in sound) if writer.shape == ENVELOPE else sound
+            self._sources |= {tuple(str(place.get(field))[:100] for field in named) for place in places}
         if self._kind == MYSQL:
-            self._take_server([record for record in records if isinstance(record, dict)], writer)
+            self._take_server(sound, writer)
 
     def seen(self, records: int) -> SeenObject:
         """The result, for an object of so many records."""
@@ -383,6 +395,7 @@ class ObjectView:
             tuple(sorted(self._logs)[:MAX_NAMES]),
             tuple(sorted(self._servers)[:MAX_NAMES]),
             sample=self._sample,
+            log=None if not self._sources else "/".join(*self._sources) if len(self._sources) == 1 else "",
         )
 
     def _take_server(self, records: list[dict[str, Any]], writer: WriterSchema) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from sluice.changes.position import MONGODB, MYSQL, OFFSET_ONLY, ORACLE, POSTGRES, SQLSERVER, log_place
 
 LOG_RESTARTED = "log_restarted"  # the code under which objects are parked
 SERVERS_KEPT = 32  # ids of servers whose changes were seen
+LOGS_KEPT = 64  # of a Kafka partition, those with the newest changes
 
 _KINDS = {
     OFFSET_ONLY: "the Kafka offset alone",
@@ -34,6 +35,7 @@ class SeenObject:
     that wrote them, if the records hold these. `unexpected` counts rows that were merged though they aren't as the
     table's `expect` says, by column and rule. `changes` counts the rows that can be merged. `sample` is a hash of the
     first record; None where a log orders the changes, of a record that can't be read, and of an object that came again.
+    `log` names the source's server and database, where the table's key has them; "" for several.
     """
 
     object: str
@@ -49,13 +51,15 @@ class SeenObject:
     unexpected: tuple[tuple[str, int], ...] = ()
     changes: int = 0
     sample: str | None = None
+    log: str | None = None
 
 
 @dataclass(frozen=True)
 class Mark:
     """The high-water mark of one Kafka partition: the furthest that was merged of it under one generation.
 
-    `restarted_at` is the first parked Kafka offset, None unless the log restarted.
+    `restarted_at` is the first parked Kafka offset, None unless the log restarted. `apart` has the marks of the logs
+    that the partition's objects name.
     """
 
     generation: int
@@ -66,16 +70,21 @@ class Mark:
     logs: tuple[str, ...] = ()
     servers: tuple[str, ...] = ()
     restarted_at: int | None = None
+    apart: Mapping[str, Mark] = field(default_factory=dict, hash=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values without those that are unknown or empty."""
-        summary = {**asdict(self), "logs": list(self.logs), "servers": list(self.servers)}
-        return {name: value for name, value in summary.items() if value is not None and value != []}
+        summary = {each.name: getattr(self, each.name) for each in fields(self)}
+        summary["apart"] = {log: mark.to_dict() for log, mark in self.apart.items()}
+        summary.update(logs=list(self.logs), servers=list(self.servers))
+        return {name: value for name, value in summary.items() if value is not None and value not in ([], {})}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Mark:
         """Read the result of `to_dict`."""
-        return cls(**{**values, "logs": tuple(values.get("logs", ())), "servers": tuple(values.get("servers", ()))})
+        apart = {log: cls.from_dict(mark) for log, mark in values.get("apart", {}).items()}
+        lists = {name: tuple(values.get(name, ())) for name in ("logs", "servers")}
+        return cls(**{**values, **lists, "apart": apart})
 
 
 @dataclass(frozen=True)
@@ -94,6 +103,9 @@ def judge(marks: Mapping[int, Mark], seen: Iterable[SeenObject], *, generation: 
     positions of another kind. All later objects of the partition are parked too, until the table's generation is
     raised. Late objects have lower offsets, repeated ones have no later source time, and a repeated snapshot stands
     where the log is by then, so none of these counts as a restart. A new partition is compared with one that restarted.
+
+    Objects that name their log (`SeenObject.log`) are compared with those of the same log alone, and one of several
+    logs with none.
     """
     known = {partition: mark for partition, mark in marks.items() if mark.generation == generation}
     waiting: dict[int, list[SeenObject]] = {}
@@ -101,6 +113,9 @@ def judge(marks: Mapping[int, Mark], seen: Iterable[SeenObject], *, generation: 
         if item.partition is not None and item.highest is not None:
             waiting.setdefault(item.partition, []).append(item)
     parked: dict[str, str] = {}
+    for partition in [each for each, items in waiting.items() if any(item.log is not None for item in items)]:
+        known[partition], reasons = _apart(known.get(partition), waiting.pop(partition), generation)
+        parked.update(reasons)
     for partition in sorted(waiting, key=lambda each: (each not in known, each)):
         elsewhere = (
             None
@@ -117,6 +132,23 @@ def judge(marks: Mapping[int, Mark], seen: Iterable[SeenObject], *, generation: 
         if mark is not None:
             known[partition] = mark
     return Judgement(known, parked)
+
+
+def _apart(mark: Mark | None, items: Sequence[SeenObject], generation: int) -> tuple[Mark, dict[str, str]]:
+    """The mark of a partition with several logs, and its parked objects: each log has a mark of its own."""
+    items = sorted(items, key=lambda item: (item.first, item.last, item.object))
+    logs = dict(mark.apart) if mark is not None else {}
+    parked: dict[str, str] = {}
+    for log in sorted({item.log for item in items if item.log}):
+        own, reasons = _of_partition(logs.get(log), None, [item for item in items if item.log == log], generation)
+        parked.update(reasons)
+        if own is not None:
+            logs[log] = own
+    for item in items:
+        mark = _advanced(mark, item, generation)
+    assert mark is not None  # there are items
+    latest = sorted(logs.items(), key=lambda each: -(each[1].newest_ms or 0))[:LOGS_KEPT]
+    return replace(mark, restarted_at=None, apart=dict(sorted(latest))), parked
 
 
 def began_again(marks: Mapping[int, Mark], partition: int | None, offset: int | None, *, generation: int) -> bool:
@@ -157,7 +189,8 @@ def _of_partition(
 def _describe(what: str) -> str:
     return (
         f"{what}; run `sluice quarantine discard` for objects that aren't of this table's source, "
-        "then raise the table's `generation` in tables.yaml and run `sluice config push`"
+        "then raise the table's `generation` in tables.yaml and run `sluice config push`. Where several servers write "
+        "into the topic, their logs are told apart by a key that names them: `record_key: [__name, __db, ...]`"
     )
 
 

@@ -38,7 +38,18 @@ def ruled(row: RowSchema, rules: ColumnRules) -> RowSchema:
     """
     if not rules.any:
         return row
-    return RowSchema(tuple(_ruled(column, rules) for column in row.columns if not rules.excludes(column.name)))
+    return RowSchema(
+        tuple(
+            _ruled(column, rules)
+            for column in row.columns
+            if not (rules.excludes(column.name) or rules.conceals and _is_statement(column))
+        )
+    )
+
+
+def _is_statement(column: Column) -> bool:
+    """True for a statement that no other metadata tell from a column of the source: it may have concealed values."""
+    return column.written_name in {f"__{name}" for name in _STATEMENTS}
 
 
 def unknown_columns(rows: Iterable[RowSchema], rules: ColumnRules) -> tuple[str, ...]:
@@ -70,7 +81,7 @@ class Concealment:
         """`row` is the writer's own, `key` the key of the hashes, `beside` the metadata fields of flattened rows."""
         self._key = key
         self._placeholders = placeholders
-        self._own = frozenset(column.written_name for column in row.columns)
+        self._own = frozenset(column.written_name for column in row.columns if not _is_statement(column))
         self._known = self._own.union(filter(None, beside))
         self._named = frozenset(name.lower() for name in rules.concealed)
         self._excluded = [column.written_name for column in row.columns if rules.excludes(column.name)]

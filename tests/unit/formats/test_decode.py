@@ -671,7 +671,7 @@ def test_infinite_timestamps_do_not_refuse_their_object() -> None:
     assert [
         (row["ms"], row["tz"])
         for row in decoded(schema, [change(op="c", lsn=1, id=n, ms=ms, tz=tz) for n, (ms, tz) in enumerate(values)])
-    ] == values
+    ] == [*values[:2], (9_223_372_036_825_200, "infinity")]
 
 
 def test_a_binlog_orders_by_file_number_position_and_row() -> None:

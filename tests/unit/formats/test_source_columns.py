@@ -140,3 +140,11 @@ def test_other_metadata_are_refused(written: Any) -> None:
 def test_the_key_and_the_partitions_name_columns_without_a_setting() -> None:
     config = TableConfig("db.t", "db", "t", "x", ("__table", "id"), partition_by=("__db",), source_columns=("name",))
     assert config.source_words == ("name", "db", "table")
+
+
+@pytest.mark.parametrize(("databases", "log"), [(("d1", "d1"), "d1"), (("d1", "d2"), "")])
+def test_an_object_names_its_log_where_the_key_does(databases: tuple[str, ...], log: str) -> None:
+    schema, records = envelope(*WORDS), [wrapped("c", {"id": 1, "v": "a"}, **{**PLACE, "db": db}) for db in databases]
+    for config, wanted in ((CONFIG, log), (replace(CONFIG, record_key=("id",)), None)):
+        planned = plan_read(config, batch="b", writers=[read_writer_schema(schema)], stored=None)
+        assert decode(avro_object(schema, records), ITEM, planned.plan).seen.log == wanted

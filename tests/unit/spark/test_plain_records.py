@@ -259,7 +259,6 @@ def test_rows_with_kafka_coordinates_are_identified_by_them_in_any_object() -> N
     [
         "coordinates: [p, p], append_only: true",
         "coordinates: p, append_only: true",
-        "coordinates: [p, o], record_key: id",
         "coordinates: [_sluice_a, o], append_only: true",
     ],
 )
