@@ -114,7 +114,8 @@ def record_batch(
         offsets = orders
         names = [f"{plan.topic}#{partition}#{offset:020d}" for partition, offset in zip(partitions, offsets)]
     else:
-        # Without the version: a key that is written again after a crash repeats its rows.
+        # Without the version: a key that is written again after a crash repeats its rows. The merge tells other records
+        # under the same key apart (`sluice.changes.recurring_keys`).
         names = [f"{item.bucket}/{item.key}#{number:010d}" for number in numbers] if plan.append_only else []
     arrays, unchanged = _data(rows, numbers, names, writer, plan, ops)
     own = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +18,7 @@ from sluice.batch.outcome import Outcome
 from sluice.batch.row_errors import from_lines
 from sluice.changes.forgotten import marks
 from sluice.changes.outdated import LATER, ChangePlace, suspicion
+from sluice.changes.recurring_keys import without_mark
 from sluice.changes.row_history import (
     NEVER,
     NO_HISTORY,
@@ -225,11 +226,14 @@ class Verification:
         return list(taken.values()), newest
 
     def _compare(self, opened: SilverTable, merged: list[MergedObject], division: int, found: Verified) -> None:
+        appends = any(each.config.append_only for each in merged)
+
         def wanted(key: Key) -> bool:
-            text = json.dumps([found.instant, *key], ensure_ascii=True)
+            text = json.dumps([found.instant, *(_of_object(key) if appends else key)], ensure_ascii=True)
             return crc32(text.encode("ascii")) % found.share == division
 
         changes: dict[Key, dict[str, Change]] = {}
+        records: dict[Key, list[Change]] = {}  # of an append-only table, whose keys may come again
         held: dict[Key, ChangePlace] = {}
         latest: dict[Key, ChangePlace] = {}
         of_history: dict[Key, set[str]] = {}
@@ -263,9 +267,11 @@ class Verification:
                     of_history.setdefault(key, set()).add(one.position)
                 if each.changed:
                     under_other_rules.setdefault(key, set()).update(each.changed)
-                changes.setdefault(key, {})[one.position] = Change(
-                    one.position, one.op, one.deleted, one.values, one.unchanged, one.source
-                )
+                change = Change(one.position, one.op, one.deleted, one.values, one.unchanged, one.source)
+                if appends:
+                    records.setdefault(key, []).append(change)
+                else:
+                    changes.setdefault(key, {})[one.position] = change
         properties = opened.listing.folder.properties()
         if first:
             found.floors = _missing_floors(properties, floors, self._ledger.tables.get(found.table).purge_floors)
@@ -282,6 +288,8 @@ class Verification:
         unkept = self._without_history(found.table, of_history)
         columns = [name for name in opened.schema(Shown()).names if name not in opened.record_key]
         ignore = any(each.config.delete_mode == IGNORE for each in merged[:1])
+        if appends:
+            changes = under_identities(records, stored, columns)
         for key in sorted({*changes, *stored}, key=lambda key: json.dumps(key)):
             own = list(changes.get(key, {}).values())
             held_row = stored.get(key)
@@ -344,6 +352,26 @@ class Verification:
                     pool.submit(self._objects.whole, one.item.id, one.config.limits.object_bytes) for one in chunk
                 ]
                 yield from zip(chunk, [result.result for result in results], strict=True)
+
+
+def _of_object(key: Key) -> Key:
+    return tuple(without_mark(part) if isinstance(part, str) else part for part in key)
+
+
+def under_identities(
+    records: Mapping[Key, Sequence[Change]], stored: Mapping[Key, Row], columns: Sequence[str]
+) -> dict[Key, dict[str, Change]]:
+    """The records of an append-only table under the stored rows that hold them (`sluice.changes.recurring_keys`)."""
+    rows: dict[Key, list[Key]] = {}
+    for key in sorted(stored):
+        rows.setdefault(_of_object(key), []).append(key)
+    changes: dict[Key, dict[str, Change]] = {}
+    for own, listed in records.items():
+        for change in listed:
+            row = row_after(None, [change], columns=columns)
+            held = (key for key in rows.get(own, ()) if row is not None and disagreement(row, stored[key]) is None)
+            changes.setdefault(next(held, own), {})[change.position] = change
+    return changes
 
 
 def _missing_floors(properties: Mapping[str, str], truncated: Floors, purged: Mapping[str, str]) -> list[str]:

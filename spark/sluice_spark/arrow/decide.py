@@ -177,6 +177,8 @@ def decide_changes(
     held = [stored.get(key) for key in keys]
     if any(row is not None and row.owed is not None for row in held):
         raise LeftToSpark("owed")
+    if config.append_only and (read > len(keys) or any(row is not None for row in held)):
+        raise LeftToSpark("came_before")  # perhaps: the records are compared
     wins = [row is None or position > row.position for position, row in zip(positions, held)]
     repeated = sum(row is not None and position == row.position for position, row in zip(positions, held))
     winning = sum(wins)

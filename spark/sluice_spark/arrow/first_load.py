@@ -389,6 +389,8 @@ def _counted(messages: Iterable[tuple[int, Any]], plan: LoadPlan) -> list[Any]:
     if not plan.reader.append_only and may_share_keys(keys, positions, rows.column(hidden.OP)):
         return ["shared_keys"]  # perhaps: rows of one snapshot are compared by their values
     newest = rows.take(newest_places(keys, positions))
+    if plan.reader.append_only and newest.num_rows < rows.num_rows:
+        return ["came_before"]  # perhaps: the records are compared
     return [
         {
             "read": rows.num_rows,

@@ -145,6 +145,13 @@ def decide_rows(changes: DataFrame, *, target: MergeTarget) -> DecidedRows:
     beside = _beside_stored(changes, floors, target)
     decided = _marked(beside, floors, target)
     counted = _counted(decided, floors)
+    anew: dict[str, int] = {}
+    if target.config.append_only and (counted.stored or counted.counts["overtaken"]):
+        beside = _beside_stored(_told_apart(changes, target), floors, target)
+        decided = _marked(beside, floors, target)
+        counted = _counted(decided, floors)
+        taken_anew = decided.where(F.col(WINS) & shared_keys.is_taken_anew()).count()
+        anew = {shared_keys.TAKEN_ANEW: taken_anew} if taken_anew else {}
     truncates = newest_truncates(decided) if counted.counts.get("truncates") else ()
     raised = floors.raised((each.source, each.position) for each in truncates)
     if raised != floors:
@@ -153,7 +160,7 @@ def decide_rows(changes: DataFrame, *, target: MergeTarget) -> DecidedRows:
             beside = _beside_stored(changes, floors, target)
         decided = _marked(beside, floors, target)
         counted = _counted(decided, floors)
-    counts = counted.counts
+    counts = {**counted.counts, **anew}
     rows = latest.winners(decided, target=target.schema)
     # Where deletes are ignored, a truncate empties no row, and older changes lose all the same.
     emptying = () if target.ignores_deletes or target.facts.empty else truncates
@@ -194,6 +201,17 @@ def _beside_stored(changes: DataFrame, floors: Floors, target: MergeTarget) -> D
     return target.cached(latest.beside_stored(newest, stored=stored, record_key=config.record_key, few=target.few_keys))
 
 
+def _told_apart(changes: DataFrame, target: MergeTarget) -> DataFrame:
+    """Changes of an append-only table whose identities came before, or come twice in the batch."""
+    facts = target.facts
+    if facts.schema is None or facts.empty:
+        stored = changes.select(*[quoted(name) for name in target.schema.names]).limit(0)
+    else:
+        stored = target.stored(*[name for name in facts.schema.names if name in set(target.schema.names)])
+    changes = target.cached(changes)
+    return shared_keys.told_apart(changes, stored=stored, config=target.config, target=target.schema)
+
+
 def _marked(beside: DataFrame, floors: Floors, target: MergeTarget) -> DataFrame:
     facts, floor = target.facts, floor_of(floors, beside.columns)
     return latest.marked(beside, floor=floor, purged=facts.purged or NEVER, purged_partition=facts.purged_partition)
@@ -204,10 +222,11 @@ class _Counted:
     """The counts of a part's changes; keys that need their history, and those of them whose newest change loses.
 
     `suspects` are the keys of which a change that lost to the stored row may be later, `suspicions` counts keys that
-    lost one to another change of the batch.
+    lost one to another change of the batch. `stored` are the keys that the table has.
     """
 
     counts: dict[str, int]
+    stored: int
     needing_history: int
     supplying: int
     suspects: int
@@ -226,6 +245,7 @@ def _counted(decided: DataFrame, floors: Floors) -> _Counted:
         F.count(F.when(wins & ~needs_history, 1)).alias("winning"),
         F.count(F.when(wins & ~needs_history & deleted, 1)).alias("deleted"),
         F.count(F.when(is_row & (position == F.col(STORED_POSITION)), 1)).alias("repeated"),
+        F.count(F.when(is_row, F.col(STORED_POSITION))).alias("stored"),
         F.sum(F.when(wins, F.col(INEXACT))).alias("inexact"),
         F.count(F.when(needs_history, 1)).alias("needing_history"),
         F.count(F.when(needs_history & ~wins, 1)).alias("supplying"),
@@ -253,7 +273,9 @@ def _counted(decided: DataFrame, floors: Floors) -> _Counted:
     counts.update({name: found[name] for name in rare if found[name]})
     counts.update(shared_keys.counted(found.asDict()))
     suspicions = {word: found[word] for word in (LATER, REWOUND, UNTIMED) if found[word]}
-    return _Counted(counts, found["needing_history"], found["supplying"], found["suspects"], suspicions)
+    return _Counted(
+        counts, found["stored"], found["needing_history"], found["supplying"], found["suspects"], suspicions
+    )
 
 
 def _emptied(decided: DataFrame, truncates: Sequence[Truncate], floors: Floors, target: MergeTarget) -> DataFrame:

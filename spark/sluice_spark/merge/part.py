@@ -425,6 +425,9 @@ def _notes(part: PartContext, decided: _Decided) -> tuple[str, ...]:
     shared = shared_keys.note(counts, part.config.record_key, part.manifest.batch)
     if shared is not None:
         notes.append(shared)
+    anew = shared_keys.note_of_taken_anew(counts, part.manifest.batch)
+    if anew is not None:
+        notes.append(anew)
     return tuple(notes)
 
 

@@ -2,18 +2,24 @@
 
 A snapshot reads each row once, at one place of the source's log, so two of its rows with one key and different values
 are two rows of the source. Repetitions are alike, and rows of another snapshot are at another place.
+
+In an append-only table, where rows are known by their place, `told_apart` looks whether they are the same records.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, WindowSpec
+from pyspark.sql import DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
+from pyspark.sql.types import AtomicType, StructType
 
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.position import BEFORE_THE_LOG, BY_ARRIVAL, BY_OFFSET_ALONE
+from sluice.changes.recurring_keys import FIRST, ROW_PARTS, Overlap, marks_of_versions
 from sluice.config.table import TableConfig
 from sluice_spark.errors import KeyNotUnique
 from sluice_spark.merge.normalize import quoted
@@ -119,3 +125,127 @@ def _described(counts: Mapping[str, int], record_key: Sequence[str]) -> str:
         f"{counts[_ROWS]:,} rows of a snapshot have {counts[_KEYS]:,} values of {', '.join(record_key)}: "
         f"{shared:,} of them stand{'s' if shared == 1 else ''} for several rows"
     )
+
+
+# How many rows were taken under keys that came again with other records.
+TAKEN_ANEW = "taken_anew"
+_KEY, _NUMBER, _MARK, _VALUES, _VERSION = "came_key", "came_number", "came_mark", "came_values", "came_version"
+_HEAD = 100  # records by which most objects that differ are told apart
+_MOST_PREFIXES = 50  # keys by which the scan of the table passes over files
+
+
+def told_apart(changes: DataFrame, *, stored: DataFrame, config: TableConfig, target: StructType) -> DataFrame:
+    """The changes of an append-only table under the identities of their rows, where a key came before.
+
+    `stored` has the table's columns. Compares the changes of each object with the stored rows of its key, and with
+    the other versions of the key in the batch, by number (`sluice.changes.recurring_keys`). A record that carries
+    its Kafka coordinates is compared by itself: sinks divide a log into objects anew.
+    """
+    is_row = ~F.coalesce(quoted(hidden.OP).isin(hidden.TRUNCATE, hidden.MESSAGE), F.lit(False))
+    arrived = _compared(changes.where(is_row), target, quoted(hidden.OBJECT).alias(_VERSION))
+    keys = arrived.select(_KEY).distinct()
+    held = _compared(_beginning_with(keys, stored).where(~quoted(hidden.DELETED)), target)
+    held = held.join(F.broadcast(keys), _KEY, "left_semi")
+    marks = _marks_of_records(arrived, held) if config.coordinates else _marks_of_objects(arrived, held)
+    on = [quoted(hidden.ROW) == F.col(_KEY), quoted(hidden.OBJECT) == F.col(_VERSION)]
+    if not config.coordinates:
+        on = on[1:]
+    marked = changes.join(F.broadcast(marks), reduce(lambda one, other: one & other, on), "left")
+    row = F.concat(quoted(hidden.ROW), F.coalesce(F.col(_MARK), F.lit(FIRST)))
+    return marked.select(*[row.alias(name) if name == hidden.ROW else quoted(name) for name in changes.columns])
+
+
+def note_of_taken_anew(counts: Mapping[str, int], batch: str) -> str | None:
+    """What to tell the operator of a part with keys that came again with other records; None where there were none."""
+    rows = counts.get(TAKEN_ANEW)
+    if not rows:
+        return None
+    return f"batch {batch}: {rows:,} records came under keys or coordinates of other records, and are rows of their own"
+
+
+def is_taken_anew() -> SparkColumn:
+    """True for a row whose identity has a mark."""
+    return F.regexp_extract(quoted(hidden.ROW), ROW_PARTS, 3) != FIRST
+
+
+def _compared(rows: DataFrame, target: StructType, *more: SparkColumn) -> DataFrame:
+    """The parts of the rows' identities and a hash of what they hold, as the table's types have it."""
+    present, row = set(rows.columns), quoted(hidden.ROW)
+    values: list[SparkColumn] = []
+    for field in target.fields:
+        if field.name in hidden.NAMES or field.name == hidden.ROW or field.name not in present:
+            continue
+        value = quoted(field.name).cast(field.dataType)
+        if not isinstance(field.dataType, AtomicType):
+            value = F.to_json(F.struct(value), {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"})
+        # The hash passes over nulls. The name tells which value it is.
+        values += [F.when(value.isNotNull(), F.lit(field.name)), value]
+    position = quoted(hidden.POSITION)
+    log_place = F.when(~position.rlike(BY_OFFSET_ALONE), position.substr(F.lit(6), F.length(position)))
+    return rows.select(
+        F.regexp_extract(row, ROW_PARTS, 1).alias(_KEY),
+        F.regexp_extract(row, ROW_PARTS, 2).cast("decimal(20,0)").alias(_NUMBER),
+        F.regexp_extract(row, ROW_PARTS, 3).alias(_MARK) if not more else F.lit(None).cast("string").alias(_MARK),
+        F.xxhash64(F.lit(0), *values, F.lit(""), log_place).alias(_VALUES),
+        *more,
+    )
+
+
+def _beginning_with(keys: DataFrame, stored: DataFrame) -> DataFrame:
+    """The stored rows of few keys, found by the least and greatest identity in files where that is possible."""
+    few = keys.take(_MOST_PREFIXES + 1)
+    if not few or len(few) > _MOST_PREFIXES:
+        return stored
+    return stored.where(reduce(or_, (quoted(hidden.ROW).startswith(f"{row[_KEY]}#") for row in few)))
+
+
+def _marks_of_objects(arrived: DataFrame, held: DataFrame) -> DataFrame:
+    versions: dict[str, list[str]] = {}
+    for row in arrived.groupBy(_KEY, _VERSION).count().orderBy(F.desc("count"), _VERSION).collect():
+        versions.setdefault(row[_KEY], []).append(row[_VERSION])
+    stored: dict[str, list[str]] = {}
+    for row in held.select(_KEY, _MARK).distinct().collect():
+        stored.setdefault(row[_KEY], []).append(row[_MARK])
+    one = arrived.select(_KEY, _NUMBER, F.col(_VERSION).alias("one"), F.col(_VALUES).alias("one_values"))
+    sides = held.select(_KEY, _NUMBER, F.col(_MARK).alias("other"), _VALUES)
+    if any(len(of_key) > 1 for of_key in versions.values()):
+        sides = sides.unionByName(arrived.select(_KEY, _NUMBER, F.col(_VERSION).alias("other"), _VALUES))
+    # A mark begins with @ or is empty, and a version has its bucket in front: versions are paired once.
+    is_pair = (F.length("other") <= 17) | (F.col("one") < F.col("other"))
+    counts = (F.count(F.lit(1)).alias("common"), F.sum((F.col("one_values") != F.col(_VALUES)).cast("int")).alias("no"))
+
+    def overlaps(of: DataFrame, beside: DataFrame) -> DataFrame:
+        return of.join(beside, [_KEY, _NUMBER]).where(is_pair).groupBy("one", "other").agg(*counts)
+
+    is_head = F.col(_NUMBER) < _HEAD
+    heads = {
+        (row["one"], row["other"]): Overlap(row["common"], row["no"])
+        for row in overlaps(one.where(is_head), sides).collect()
+    }
+    alike = [pair for pair, found in heads.items() if not found.differing]
+    session = arrived.sparkSession
+    if alike:
+        pairs = F.broadcast(session.createDataFrame(alike, "one string, other string"))
+        beside = one.join(F.broadcast(pairs), "one").withColumnRenamed("other", "wanted")
+        whole = beside.join(sides, [_KEY, _NUMBER]).where(F.col("wanted") == F.col("other"))
+        for row in whole.groupBy("one", "other").agg(*counts).collect():
+            heads[(row["one"], row["other"])] = Overlap(row["common"], row["no"])
+    marks: dict[str, str] = {}
+    for key, of_key in versions.items():
+        marks.update(marks_of_versions(of_key, stored.get(key, ()), heads))
+    named = [(version, mark) for version, mark in marks.items() if mark]
+    return session.createDataFrame(named, f"{_VERSION} string, {_MARK} string")
+
+
+def _marks_of_records(arrived: DataFrame, held: DataFrame) -> DataFrame:
+    place = [_KEY, _NUMBER]
+    same = held.groupBy(*place, _VALUES).agg(F.min(_MARK).alias("same"))
+    taken = held.groupBy(*place).agg(F.max(F.col(_MARK) == FIRST).alias("taken"))
+    beside = arrived.drop(_MARK).join(same, [*place, _VALUES], "left").join(taken, place, "left")
+    of_place = Window.partitionBy(*place)
+    first = F.min(F.when(F.col("same").isNull(), F.col(_VALUES))).over(of_place)
+    is_first = ~F.coalesce(F.col("taken"), F.lit(False)) & (F.col(_VALUES) == first)
+    own = F.when(is_first, F.lit(FIRST)).otherwise(F.concat(F.lit("@"), F.lower(F.hex(F.col(_VALUES)))))
+    row = F.concat_ws("#", F.col(_KEY), F.lpad(F.col(_NUMBER).cast("string"), 20, "0"))
+    found = beside.select(row.alias(_KEY), _VERSION, F.coalesce(F.col("same"), own).alias(_MARK))
+    return found.where(F.col(_MARK) != FIRST).distinct()
