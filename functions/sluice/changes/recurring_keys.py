@@ -24,7 +24,7 @@ def without_mark(row: str) -> str:
 
 
 @dataclass(frozen=True)
-class Overlap:
+class SharedNumbers:
     """How many record numbers two sides share, and at how many of them the records differ."""
 
     common: int
@@ -45,7 +45,7 @@ def parts_of(row: str) -> tuple[str, int, str]:
 
 
 def marks_of_versions(
-    versions: Sequence[str], stored: Iterable[str], overlaps: Mapping[tuple[str, str], Overlap]
+    versions: Sequence[str], stored: Iterable[str], overlaps: Mapping[tuple[str, str], SharedNumbers]
 ) -> dict[str, str]:
     """The mark of each version of one key: that of the object that it continues, repeats or cuts, else a new one.
 
@@ -55,7 +55,7 @@ def marks_of_versions(
     """
     members: dict[str, list[str]] = {mark: [] for mark in stored}
     marks: dict[str, str] = {}
-    none = Overlap(0, 0)
+    none = SharedNumbers(0, 0)
     # The longest first: a short version that two others continue then joins one of them.
     for version in versions:
         fitting: list[tuple[bool, int, str]] = []

@@ -19,7 +19,7 @@ from pyspark.sql.types import AtomicType, StructType
 
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.position import BEFORE_THE_LOG, BY_ARRIVAL, BY_OFFSET_ALONE
-from sluice.changes.recurring_keys import FIRST, ROW_PARTS, Overlap, marks_of_versions
+from sluice.changes.recurring_keys import FIRST, ROW_PARTS, SharedNumbers, marks_of_versions
 from sluice.config.table import TableConfig
 from sluice_spark.errors import KeyNotUnique
 from sluice_spark.merge.normalize import quoted
@@ -219,7 +219,7 @@ def _marks_of_objects(arrived: DataFrame, held: DataFrame) -> DataFrame:
 
     is_head = F.col(_NUMBER) < _HEAD
     heads = {
-        (row["one"], row["other"]): Overlap(row["common"], row["no"])
+        (row["one"], row["other"]): SharedNumbers(row["common"], row["no"])
         for row in overlaps(one.where(is_head), sides).collect()
     }
     alike = [pair for pair, found in heads.items() if not found.differing]
@@ -229,7 +229,7 @@ def _marks_of_objects(arrived: DataFrame, held: DataFrame) -> DataFrame:
         beside = one.join(F.broadcast(pairs), "one").withColumnRenamed("other", "wanted")
         whole = beside.join(sides, [_KEY, _NUMBER]).where(F.col("wanted") == F.col("other"))
         for row in whole.groupBy("one", "other").agg(*counts).collect():
-            heads[(row["one"], row["other"])] = Overlap(row["common"], row["no"])
+            heads[(row["one"], row["other"])] = SharedNumbers(row["common"], row["no"])
     marks: dict[str, str] = {}
     for key, of_key in versions.items():
         marks.update(marks_of_versions(of_key, stored.get(key, ()), heads))

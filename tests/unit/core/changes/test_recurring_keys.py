@@ -8,14 +8,14 @@ from itertools import permutations
 
 import pytest
 
-from sluice.changes.recurring_keys import FIRST, Overlap, mark_of, marks_of_versions, parts_of, without_mark
+from sluice.changes.recurring_keys import FIRST, SharedNumbers, mark_of, marks_of_versions, parts_of, without_mark
 
 Content = Sequence[str]
 
 
-def overlap(one: Mapping[int, str], other: Mapping[int, str]) -> Overlap:
+def overlap(one: Mapping[int, str], other: Mapping[int, str]) -> SharedNumbers:
     common = one.keys() & other.keys()
-    return Overlap(len(common), sum(one[number] != other[number] for number in common))
+    return SharedNumbers(len(common), sum(one[number] != other[number] for number in common))
 
 
 def merged(batches: Sequence[Mapping[str, Content]]) -> Counter[str]:
