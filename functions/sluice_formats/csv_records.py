@@ -259,7 +259,7 @@ def _reader(avro: Mapping[str, Any], column: Column | None) -> _Reader | None:
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
-_INFINITE = frozenset(("NaN", "Infinity", "-Infinity"))
+_INFINITE = frozenset(("NaN", "Infinity", "-Infinity", "inf", "-inf"))  # the last as Python writes them
 _CLOCK = re.compile(r"(-?)([0-9]{1,3}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?")
 _TRUE, _FALSE = frozenset(("true", "t", "1")), frozenset(("false", "f", "0"))
 

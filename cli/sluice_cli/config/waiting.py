@@ -72,7 +72,7 @@ def fit_of_waiting(objects: Objects, ledger: Ledger, configuration: Configuratio
             sample = sample_topic(objects, table.topic, listed, reach, table.csv)
         except Exception as error:  # a look stops no push: whoever pushes may not be allowed to read bronze
             return [Misfit(f"objects that wait can't be looked at: {visible(str(error))}")], None
-        left_out = () if sample.writer is None else sample.writer.left_out
+        left_out = () if sample.writer is None else sample.writer.left_out_of(table.source_words)
         told = [partly_looked_at(sample, found[table].more), left_out_note(left_out) if left_out else None]
         return (*misfits(sample, table), *_unfit_types(sample, table)), "; ".join(filter(None, told))
 

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -111,6 +111,11 @@ class WriterSchema:
     defaults: Mapping[str, Any] | None = dataclasses.field(default=None, compare=False)
     left_out: tuple[str, ...] = ()
 
+    def left_out_of(self, words: Collection[str]) -> tuple[str, ...]:
+        """`left_out`, without the metadata that a table has columns of (`TableConfig.source_words`)."""
+        taken = {field for word, field in self.meta.source_fields if word in words}
+        return tuple(name for name in self.left_out if name not in taken)
+
     @property
     def of_changes(self) -> bool:
         """Whether its records are changes of a log, Debezium's, and not rows alone."""
@@ -164,6 +169,8 @@ def read_writer_schema(schema: Mapping[str, Any]) -> WriterSchema:
         )
         row = _row(types, [field for name, field in fields.items() if name not in meta_names])
         meta = _flattened_meta(meta_names, prefix)
+        if prefix is not None:  # a rule that names one of them says what it is, also without the company of others
+            meta = replace(meta, source_fields=_source_fields(fields, _under(prefix)))
     ordinary = {name for name in meta_names if name.removeprefix(prefix or "") in _ORDINARY}
     unused = ordinary - {meta.op, meta.deleted, meta.source_ts_ms, *meta.position.names}
     name = str(record.get("name"))
@@ -273,7 +280,6 @@ def _flattened_meta(names: Any, prefix: str | None) -> MetaFields:
         deleted=first(_DELETED, prefix + "deleted"),
         source_ts_ms=first(prefix + "source_ts_ms", prefix + "ts_ms"),
         position=detect(names, _under(prefix)),
-        source_fields=_source_fields(names, _under(prefix)),
     )
 
 

@@ -94,7 +94,7 @@ def prepare(part: PartContext) -> Prepared:
     )
     notes = (
         *_without_position(schemas.in_order),
-        *left_out_notes(schemas.in_order),
+        *left_out_notes(schemas.in_order, part.config),
         *unknown_columns_notes(schemas.in_order, part.config, columns=planned.target.names, empty=facts.empty),
     )
     source_clock = all(writer.has_source_clock for writer in schemas.in_order if writer.meta.source_ts_ms is not None)
@@ -162,9 +162,9 @@ def _without_position(writers: Sequence[WriterSchema]) -> tuple[str, ...]:
     return tuple(sorted({writer.meta.position.advice for writer in shapes if writer.meta.position.advice}))
 
 
-def left_out_notes(writers: Sequence[WriterSchema]) -> tuple[str, ...]:
+def left_out_notes(writers: Sequence[WriterSchema], config: TableConfig) -> tuple[str, ...]:
     """The note on fields of these schemas that are left out of the table."""
-    names = sorted({name for writer in writers for name in writer.left_out})
+    names = sorted({name for writer in writers for name in writer.left_out_of(config.source_words)})
     return (left_out_note(names),) if names else ()
 
 

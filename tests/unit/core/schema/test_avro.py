@@ -569,3 +569,11 @@ def test_a_flattened_row_with_the_columns_of_an_envelope_is_no_envelope():
     fields = [{"name": name, "type": kind} for name, kind in (*own, ("__op", "string"), ("__deleted", "string"))]
     found = read_writer_schema({"type": "record", "name": "V", "fields": fields})
     assert (found.shape, found.row.names, found.meta.op) == ("flattened", ("id", "op", "source", "before"), "__op")
+
+
+def test_what_a_table_makes_columns_of_is_not_left_out():
+    meta = [{"name": name, "type": "string"} for name in ("__op", "__lsn", "__db", "__table", "__name")]
+    schema = read_writer_schema(record(("id", "long"), meta=meta))
+    assert (schema.row.names, schema.left_out) == (("id", "__name"), ("__db", "__table"))
+    assert schema.left_out_of(("db",)) == ("__table",)
+    assert dict(schema.meta.source_fields)["name"] == "__name"
