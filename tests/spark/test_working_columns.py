@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from pyspark.sql import functions as F
 from workbench import table
 
 from sluice.changes import hidden_columns as hidden
+from sluice.changes.source_tables import Floors
 from sluice_spark.merge import latest
 from sluice_spark.merge.shared_keys import with_snapshots
 from sluice_spark.merge.unchanged_values import history, rows_from_history
@@ -34,7 +36,7 @@ def test_each_frame_has_the_listed_types_and_the_rows_to_write_have_none(spark: 
         record_key=("id",),
         few=True,
     )
-    decided = latest.marked(beside, floor="", purged="")
+    decided = latest.marked(beside, floor=F.lit(""), purged="")
     of_keys = history(
         decided,
         needs_history=decided[NEEDS_HISTORY],
@@ -43,11 +45,12 @@ def test_each_frame_has_the_listed_types_and_the_rows_to_write_have_none(spark: 
         touched=None,
         target=target,
         record_key=("id",),
-        floor="",
+        floors=Floors(),
+        keep_positions=False,
         ignore_deletes=False,
     )
     completed = rows_from_history(
-        of_keys, target=target, record_key=("id",), columns=("name",), floor="", ignore_deletes=False
+        of_keys, target=target, record_key=("id",), columns=("name",), floors=Floors(), ignore_deletes=False
     )
     for frame in (decided, of_keys, completed):
         assert working(frame) and working(frame) == {name: TYPES[name] for name in working(frame)}
