@@ -195,6 +195,7 @@ class Recovery:
         if rank <= self._ranks.get(item.id, (-1, False, 0)):
             return
         self._ranks[item.id] = rank
+        generation = int(part.config.get("generation", 0))
         admitted = ObjectRecord(
             item.id,
             PENDING,
@@ -208,9 +209,9 @@ class Recovery:
             format=item.format,
             schema=item.schema,
             modified_at=item.modified_at,
+            merged_generation=generation,
         )
         if again:
-            generation = int(part.config.get("generation", 0))
             first_batch = None if void else item.first_batch
             record = replace(admitted, attempt=item.attempt + 1, generation=generation, first_batch=first_batch)
         else:

@@ -150,7 +150,11 @@ def _admitted(record: ObjectRecord) -> Values:
 
 def _beside(record: ObjectRecord, at: int) -> dict[str, Any]:
     """The fields that a record has beside those of admission."""
-    summary: dict[str, Any] = {"batch": record.batch, "parked_generation": record.parked_generation}
+    summary: dict[str, Any] = {
+        "batch": record.batch,
+        "parked_generation": record.parked_generation,
+        "merged_generation": record.merged_generation,
+    }
     if record.quarantined_rows:
         summary.update(
             quarantined_rows=record.quarantined_rows,

@@ -52,11 +52,11 @@ def test_the_runs_of_a_local_stack_show_what_their_seconds_would_cost(ended, cap
     monkeypatch.setattr("sluice_aws.lanes.job_runs.JobRuns.seconds", lambda self, job_run_id: 1800.0)
     assert run(["cost", "runs", "--json"]) == 0
     (first, second) = describe(capsys)["runs"]
-    usd = prices.spark_usd("x86_64", vcpu_hours=2, memory_gb_hours=7)
+    usd = prices.spark_usd("x86_64", vcpu_hours=2, memory_gb_hours=8)
     assert (first["vcpu_hours"], first["usd"], first["estimated"]) == (2.0, pytest.approx(usd), True)
     assert run(["cost", "runs"]) == 0
     shown = capsys.readouterr()
-    assert "Local runs cost nothing. Estimated: " in shown.err and f"\t2.000\t7.000\t{usd:.4f}" in shown.out
+    assert "Local runs cost nothing. Estimated: " in shown.err and f"\t2.000\t8.000\t{usd:.4f}" in shown.out
 
 
 def test_a_local_stack_lists_runs_from_before_it_was_ended_and_started_again(ended, stack, capsys, monkeypatch):
