@@ -27,6 +27,9 @@ def merged(stack, tmp_path, capsys):
     batch = made.opened(item)
     made.commit_file(2, batch)
     history_commit(stack, 1)
+    for table in ("user", "user_history"):
+        key = f"crm/{table}/.hoodie/hoodie.properties"
+        stack.s3.put_object(Bucket="s-silver", Key=key, Body=b"hoodie.table.name=user\nhoodie.table.version=6\n")
     outcome = Outcome(batch, TABLE, COMMITTED, NOW, instant=instant(2), history_instant=instant(1))
     assert stack.ledger.batches.settle("main", batch, outcome, [item], "run-1", NOW)
     assert stack.ledger.tables.pin(TABLE, {**PINNED, "history": "user_history"})
