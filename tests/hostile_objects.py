@@ -163,10 +163,15 @@ def admitted(objects: list[tuple[str, bytes]]) -> dict[str, int]:
     """What becomes of objects that are all admitted at the same time, by code or state."""
     bodies = {f"topics/t/partition=0/t+0+{n:010d}.{ending}": body for n, (ending, body) in enumerate(objects)}
     bucket: Any = Bucket(bodies)
-    ledger: Any = SimpleNamespace(objects=SimpleNamespace(admit=lambda written: "new"))
+    ledger: Any = SimpleNamespace(objects=SimpleNamespace(admit=lambda written, generation: "new"))
     fit: Any = SimpleNamespace(check=lambda writer, config: None)
     admission = Admission(
-        ledger=ledger, heads=Heads(bucket), schemas=SchemaStore(bucket, "silver"), fit=fit, now=lambda: 0
+        ledger=ledger,
+        heads=Heads(bucket),
+        schemas=SchemaStore(bucket, "silver"),
+        fit=fit,
+        arrival=lambda id: 0,
+        now=lambda: 0,
     )
     configuration = Configuration((TableRule(table="db.t", record_key=("x",), topic="t"),))
     notices = [
