@@ -127,14 +127,17 @@ def test_what_needs_more_than_the_newest_change_is_left_to_spark() -> None:
     assert left(change(1, 1, "r"), change(1, 2, "r")) == "shared_keys"
     assert left(change(1, 1, None), change(1, 2, "r"), change(1, 3)) == "shared_keys"
     assert left(change(1, 1), stored=held(1, 2)) == "mostly_losing"
-    # None of these: an older change, a deletion, one row of a snapshot, a table that only appends.
+    # None of these: an older change, a deletion, one row of a snapshot.
     for whole in (
         [change(1, 1, **unchanged), change(1, 2)],
         [change(1, 1, "d", **unchanged)],
         [change(1, 1, "r"), change(1, 2, "u"), change(2, 1, "r")],
     ):
         assert decided(*whole).counts["winning"] == len({row["id"] for row in whole})
-    assert decided(change(1, 1, "r"), change(1, 2, "r"), append_only=True).counts["overtaken"] == 1
+    # Of a table that only appends: records whose identity came before, which may be others.
+    assert left(change(1, 1, "r"), change(1, 2, "r"), append_only=True) == "came_before"
+    assert left(change(1, 2, "r"), stored=held(1, 1), append_only=True) == "came_before"
+    assert decided(change(1, 1, "r"), change(2, 1, "r"), append_only=True).counts["winning"] == 2
 
 
 @pytest.mark.parametrize(
