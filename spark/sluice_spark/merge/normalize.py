@@ -129,6 +129,7 @@ def _whole(count: SparkColumn, unit: int) -> SparkColumn:
 _DAY_MICROS = 86_400_000_000
 
 _ZONE = r"(Z|[+-]\d\d:\d\d)$"  # Debezium's IsoDate ends with one
+_INFINITE_DATE = r"^[+-]\d{7}"  # Spark's cast takes years of seven digits, in which Debezium writes an infinity
 _TO_THE_MICROSECOND = len("2021-12-31T18:29:59.123456Z")  # only longer text can have more digits
 _BELOW_A_MICROSECOND = r"\.\d{6}\d*[1-9]"
 _PARSED = frozenset((kinds.ZONED_TIMESTAMP, kinds.ISO_DATE))  # text whose infinities have no form as a date
@@ -142,5 +143,5 @@ _BUILT_INS: dict[str, Callable[[SparkColumn], SparkColumn]] = {
     kinds.TIMESTAMP_MICROS: F.timestamp_micros,
     kinds.TIMESTAMP_NANOS: lambda raw: F.timestamp_micros(_whole(raw, 1_000)),
     kinds.ZONED_TIMESTAMP: lambda raw: raw.cast("timestamp"),
-    kinds.ISO_DATE: lambda raw: F.regexp_replace(raw, _ZONE, "").cast("date"),
+    kinds.ISO_DATE: lambda raw: F.when(~raw.rlike(_INFINITE_DATE), F.regexp_replace(raw, _ZONE, "").cast("date")),
 }
