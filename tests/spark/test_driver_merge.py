@@ -15,7 +15,7 @@ from extent import WHOLE
 from workbench import SCHEMA, Workbench, avro, plain_changes, row, table, told
 
 from sluice.batch.outcome import Outcome
-from sluice.changes.hidden_columns import NAMES
+from sluice.changes.hidden_columns import HIDDEN
 from sluice.config.services import ServicePolicy
 from sluice.config.table import TableConfig
 from sluice.hudi.timeline import instant_ms
@@ -35,7 +35,7 @@ from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge import part as merging
 from sluice_spark.services.slice import SliceRates, serve_table
 
-STORED = ("id", "place", "name", *NAMES)
+STORED = ("id", "place", "name", *(column.name for column in HIDDEN))
 
 
 def commit_file(bench: Workbench, config: TableConfig, outcome: Outcome) -> dict[str, Any]:

@@ -212,7 +212,8 @@ def metadata(bench: Workbench, config: TableConfig, name: str) -> Any:
     }
     text = json.dumps(shared)
     found = json.loads(text.replace(f"hoodie.{name}", "").replace(f"{name}_record", "").replace(f"db.{name}", ""))
-    del found["extra"]["sluice.batch"]
+    for own in ("sluice.batch", "sluice.attempt"):
+        del found["extra"][own]
     return found
 
 

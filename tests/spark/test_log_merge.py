@@ -11,7 +11,7 @@ import pytest
 from change_histories import deliveries
 from workbench import SCHEMA, Workbench, plain_changes, row, table, told
 
-from sluice.changes.hidden_columns import NAMES
+from sluice.changes.hidden_columns import HIDDEN
 from sluice.config.table import TableConfig
 from sluice.hudi.timeline import instant_ms
 from sluice.services.requests import COMPACTION
@@ -21,7 +21,7 @@ from sluice_spark.hudi.recovery import roll_back_unfinished
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.services.slice import SliceRates, serve_table
 
-STORED = ("id", "place", "name", *NAMES)
+STORED = ("id", "place", "name", *(column.name for column in HIDDEN))
 
 
 class Died(Exception):

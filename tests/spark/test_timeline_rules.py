@@ -142,7 +142,7 @@ def test_lost_properties_stop_a_table_until_they_are_restored(bench: Workbench, 
     bench.merge(config, [bench.put([row(1), row(2, id=2)], SCHEMA)])
     last = bench.merge(config, [bench.put([row(5, id=2)], SCHEMA)])
     floor = "0000.00000000000000000004.00000000000000000004"
-    HudiTable(bench.spark, bench.path(config), config).raise_floor(floor)
+    HudiTable(bench.spark, bench.path(config), config).raise_floors([(None, floor)])
     bench.new_run()
     last = bench.merge(config, [bench.put([row(7, id=1)], SCHEMA)], after=last)
     file = bench.local_path(config) / ".hoodie" / "hoodie.properties"
