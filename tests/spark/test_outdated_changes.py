@@ -23,11 +23,11 @@ BY_OFFSET = {**SCHEMA, "fields": [field for field in SCHEMA["fields"] if field["
 WAYS = pytest.mark.parametrize(
     ("table_type", "way"),
     [
-        ("cow", "driver"),
-        ("mor", "tasks"),
-        pytest.param("mor", "driver", marks=pytest.mark.whole),
+        pytest.param("cow", "driver", marks=pytest.mark.whole),
+        pytest.param("mor", "tasks", marks=pytest.mark.whole),
+        ("mor", "driver"),
         pytest.param("cow", "tasks", marks=pytest.mark.whole),
-        ("cow", "history"),
+        pytest.param("cow", "history", marks=pytest.mark.whole),
     ],
 )
 

@@ -51,7 +51,14 @@ def events(bench: Workbench, config: TableConfig) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("table_type", "format"), [("cow", "json"), ("mor", "avro"), ("cow", "parquet"), ("mor", "csv")]
+    ("table_type", "format"),
+    [
+        ("mor", "json"),
+        *(
+            pytest.param(*pair, marks=pytest.mark.whole)
+            for pair in (("cow", "avro"), ("cow", "parquet"), ("mor", "csv"))
+        ),
+    ],
 )
 def test_other_records_under_a_key_are_new_rows_and_equal_ones_repetitions(
     bench: Workbench, table_type: str, format: str
@@ -72,7 +79,7 @@ def test_other_records_under_a_key_are_new_rows_and_equal_ones_repetitions(
     assert events(bench, at_once) == ["a", "a", "b", "c", "x", "y"], "as after a rebuild"
 
 
-@pytest.mark.parametrize("table_type", ["cow", "mor"])
+@pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
 def test_other_records_at_the_same_coordinates_are_new_rows(bench: Workbench, table_type: str) -> None:
     log = log_of(f"placed_{table_type}", table_type, coordinates=("p", "o"))
     old, new = put(bench, ["a", "b", "c"]), put(bench, ["x", None, "z"])

@@ -15,7 +15,8 @@ from sluice.config.table import TableConfig
 TEXT = ["null", "string"]
 MARK = "__debezium_unavailable_value"
 JAN, FEB = "orders_2024_01", "orders_2024_02"
-BOTH = pytest.mark.parametrize("table_type", ["cow", "mor"])
+BOTH = pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
+MOR = pytest.mark.parametrize("table_type", ["mor", pytest.param("cow", marks=pytest.mark.whole)])
 
 
 def envelope() -> dict[str, Any]:
@@ -88,7 +89,7 @@ def test_a_truncate_empties_its_own_source_table_and_defeats_late_rows_of_it_alo
     assert live(bench, config) == []
 
 
-@BOTH
+@MOR
 def test_rows_of_a_first_batch_are_judged_by_the_floor_of_their_own_source_table(
     bench: Workbench, table_type: str
 ) -> None:
@@ -117,7 +118,7 @@ def test_a_row_that_moved_to_another_partition_stays_whatever_the_order(
     assert live(bench, config) == [(1, "moved"), (2, FEB)]
 
 
-@BOTH
+@MOR
 def test_a_row_without_a_large_value_inherits_nothing_from_before_its_own_truncate(
     bench: Workbench, table_type: str
 ) -> None:
@@ -129,6 +130,7 @@ def test_a_row_without_a_large_value_inherits_nothing_from_before_its_own_trunca
     assert [row[:3] for row in rows] == [(1, "again", None), (11, "again", "b"), (12, FEB, "b"), (13, FEB, "b")]
 
 
+@pytest.mark.whole
 @BOTH
 def test_earlier_rows_without_a_source_table_stay_in_doubt_with_a_note(bench: Workbench, table_type: str) -> None:
     shared, own = (table(f"{name}_{table_type}", table_type=table_type) for name in ("earlier", "own"))
@@ -145,7 +147,7 @@ def test_earlier_rows_without_a_source_table_stay_in_doubt_with_a_note(bench: Wo
     assert (outcome.notes, live(bench, own)) == ((), [(4, JAN)])
 
 
-@BOTH
+@MOR
 def test_shards_with_the_same_ids_have_rows_of_their_own_by_their_metadata(bench: Workbench, table_type: str) -> None:
     config = table(f"shards_{table_type}", table_type=table_type, record_key=("__table", "id"))
     both = [event("r", 10, name, id) for name in (JAN, FEB) for id in (1, 2)]

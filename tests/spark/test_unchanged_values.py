@@ -144,7 +144,7 @@ def test_a_row_moves_when_the_column_that_it_owed_is_its_partition(bench: Workbe
         )
 
 
-@pytest.mark.parametrize("table_type", ["cow", "mor"])
+@pytest.mark.parametrize("table_type", ["mor", pytest.param("cow", marks=pytest.mark.whole)])
 def test_a_null_that_the_rule_calls_unchanged_keeps_the_newest_value_in_every_order(
     bench: Workbench, table_type: str
 ) -> None:
