@@ -211,13 +211,13 @@ _SYMBOL = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _KEPT = ("type", "name", "namespace", "fields", "items", "values", "symbols", "size", "aliases")
 
 
-def avro_records(body: bytes, limits: Limits) -> Records:
+def avro_records(body: bytes, limits: Limits, shape: str | None = None) -> Records:
     """The container's records.
 
     Raises EmptyObject, NotAvro, SchemaTooComplex, CorruptObject and ExpansionLimit, here or during iteration.
     """
     header = parse_header(Head(body, True), limits)
-    known = _understood(header.text)
+    known = _understood(header.text, shape)
     chunks = chunked(known.writer, _blocks(body, header, limits, known))
     return Records(lambda: _count(body, header), rebased(chunks, header.calendar) if header.calendar else chunks)
 
@@ -236,11 +236,11 @@ class _Understood:
 
 
 @lru_cache(maxsize=8)  # with its text a schema takes megabytes
-def _understood(text: bytes) -> _Understood:
+def _understood(text: bytes, shape: str | None) -> _Understood:
     schema = parse_schema(text)
     bare = _bare(schema)
     symbols = replaced_symbols(bare, text)
-    return _Understood(read_writer_schema(schema), weight_of(schema), _plain_header(bare), symbols)
+    return _Understood(read_writer_schema(schema, shape), weight_of(schema), _plain_header(bare), symbols)
 
 
 def _blocks(body: bytes, header: AvroHeader, limits: Limits, known: _Understood) -> Iterator[list[dict[str, Any]]]:

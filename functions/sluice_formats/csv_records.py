@@ -39,7 +39,7 @@ _QUOTE, _BACKSLASHED = b'"', b'\\"'
 _CELL = 200  # characters that an error quotes
 
 
-def csv_records(body: bytes, schema: str | None, form: CsvForm, limits: Limits) -> Records:
+def csv_records(body: bytes, schema: str | None, form: CsvForm, limits: Limits, shape: str | None = None) -> Records:
     """The object's records. `schema` is that of `csv_schema`, as JSON.
 
     A record with a value that its type can't hold is a BrokenRecord in its place. Raises NotCsv, RaggedCsv,
@@ -57,7 +57,7 @@ def csv_records(body: bytes, schema: str | None, form: CsvForm, limits: Limits) 
         text = text.lstrip(b"\r\n")
     return Records(
         lambda: sum(batch.num_rows for batch in _batches(text, columns, form, limits)),
-        _chunks(text, columns, form, limits, schema),
+        _chunks(text, columns, form, limits, _understood(schema, shape)),
     )
 
 
@@ -79,8 +79,8 @@ def _check_quotes(text: bytes, form: CsvForm) -> None:
             ) from error
 
 
-def _chunks(text: bytes, columns: CsvColumns, form: CsvForm, limits: Limits, schema: str) -> Iterator[Chunk]:
-    writer, readers = _understood(schema)
+def _chunks(text: bytes, columns: CsvColumns, form: CsvForm, limits: Limits, known: _Understood) -> Iterator[Chunk]:
+    writer, readers = known
     most = most_rows(len(columns.names))
     number = 0
     for batch in _batches(text, columns, form, limits):
@@ -148,6 +148,7 @@ def _ragged(row: Any) -> RaggedCsv:
 
 
 _Reader = Callable[[str], Any]
+_Understood = tuple[WriterSchema, Mapping[str, _Reader]]
 
 
 def _records(
@@ -224,10 +225,10 @@ def _reads(reader: _Reader, text: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _understood(schema: str) -> tuple[WriterSchema, Mapping[str, _Reader]]:
+def _understood(schema: str, shape: str | None = None) -> _Understood:
     """The schema, and the readers of its columns that aren't text."""
     fields = json.loads(schema)
-    writer, types = read_writer_schema(fields), NamedTypes(fields)
+    writer, types = read_writer_schema(fields, shape), NamedTypes(fields)
     stored = {column.written_name: column for column in writer.row.columns}
     readers = {}
     for field in fields["fields"]:

@@ -44,10 +44,10 @@ from sluice_formats.parquet_records import parquet_records
 from sluice_formats.records import BadRow, BrokenRecord, Chunk, ReaderPlan, Record, Records, sound_batch
 
 _READERS: dict[str, Callable[[bytes, ManifestObject, ReaderPlan], Records]] = {
-    AVRO: lambda body, item, plan: avro_records(body, plan.limits),
-    PARQUET: lambda body, item, plan: parquet_records(body, plan.limits),
-    CSV: lambda body, item, plan: csv_records(body, plan.inferred.get(item.id.hash), plan.csv, plan.limits),
-    JSON: lambda body, item, plan: json_records(body, plan.inferred.get(item.id.hash), plan.limits),
+    AVRO: lambda body, item, plan: avro_records(body, plan.limits, plan.shape),
+    PARQUET: lambda body, item, plan: parquet_records(body, plan.limits, plan.shape),
+    CSV: lambda body, item, plan: csv_records(body, plan.inferred.get(item.id.hash), plan.csv, plan.limits, plan.shape),
+    JSON: lambda body, item, plan: json_records(body, plan.inferred.get(item.id.hash), plan.limits, plan.shape),
 }
 
 
@@ -62,7 +62,7 @@ def schemas_of(body: bytes, format: str, config: TableConfig) -> tuple[list[dict
     try:
         if format == CSV:
             return [csv_schema(body, config)], True
-        return json_schemas(body, config.json_types, config.limits, config.unavailable_value)
+        return json_schemas(body, config.json_types, config.limits, config.unavailable_value, config.shape)
     except SluiceError as error:
         if config.columns.conceals:
             raise without_values(error) from None

@@ -31,18 +31,22 @@ from sluice_formats.json_text import NumberText, most_text, to_text, unpacked
 from sluice_formats.records import BrokenRecord, Chunk, Record, Records, most_rows
 
 
-def json_records(body: bytes, inferred: str | None, limits: Limits) -> Records:
+def json_records(body: bytes, inferred: str | None, limits: Limits, shape: str | None = None) -> Records:
     """The object's records. `inferred` is the schema (Avro form, as JSON) of records that carry none.
 
     A record that can't be read, or whose values don't match its schema, is a BrokenRecord in its place. Raises
     DamagedGzip, ExpansionLimit, NotJsonLines, TooManySchemas, UnusableSchema and UnsupportedType.
     """
     text = unpacked(body, most_text(limits))
-    return Records(lambda: sum(1 for _ in json_lines.lines(text)), _chunks(text, inferred, limits))
+    return Records(lambda: sum(1 for _ in json_lines.lines(text)), _chunks(text, inferred, limits, shape))
 
 
 def json_schemas(
-    body: bytes, types: Mapping[str, str], limits: Limits, unavailable_value: str = unavailable.DEFAULT
+    body: bytes,
+    types: Mapping[str, str],
+    limits: Limits,
+    unavailable_value: str = unavailable.DEFAULT,
+    shape: str | None = None,
 ) -> tuple[list[dict[str, Any]], bool]:
     """The different schemas of an object's records in Avro form, and whether they were inferred.
 
@@ -59,7 +63,7 @@ def json_schemas(
         if isinstance(value, SluiceError):
             broken = broken or value
         elif schema is None:
-            inference = inference or Inference(types, unavailable.placeholders(unavailable_value).texts)
+            inference = inference or Inference(types, unavailable.placeholders(unavailable_value).texts, shape)
             inference.add(value)
         else:
             carried[id(schema)] = schema
@@ -70,7 +74,7 @@ def json_schemas(
     return [avro_form(schema) for schema in carried.values()], False
 
 
-def _chunks(text: bytes, inferred: str | None, limits: Limits) -> Iterator[Chunk]:
+def _chunks(text: bytes, inferred: str | None, limits: Limits, shape: str | None) -> Iterator[Chunk]:
     number = 0
     early: list[BrokenRecord] = []  # broken records before the first schema: they join its chunk
     forms: dict[int, tuple[Any, WriterSchema, RecordForm]] = {}
@@ -86,7 +90,7 @@ def _chunks(text: bytes, inferred: str | None, limits: Limits) -> Iterator[Chunk
                 number += len(taken)
                 continue
             if id(schema) not in forms:
-                forms[id(schema)] = (schema, *_form(schema, inferred))
+                forms[id(schema)] = (schema, *_form(schema, inferred, shape))
             _, writer, form = forms[id(schema)]
             if most == 1:
                 most = most_rows(len(writer.row.columns))
@@ -111,16 +115,16 @@ def _broken(line: json_lines.Line, error: SluiceError) -> BrokenRecord:
     return BrokenRecord(line.content, error)
 
 
-def _form(schema: Mapping[str, Any] | None, inferred: str | None) -> tuple[WriterSchema, RecordForm]:
+def _form(schema: Mapping[str, Any] | None, inferred: str | None, shape: str | None) -> tuple[WriterSchema, RecordForm]:
     if schema is None and inferred is None:
         raise SchemaNotInferred("The records carry no schema, and none was inferred")
-    return _understood(json.dumps(avro_form(schema), sort_keys=True) if schema is not None else inferred or "")
+    return _understood(json.dumps(avro_form(schema), sort_keys=True) if schema is not None else inferred or "", shape)
 
 
 @lru_cache(maxsize=256)
-def _understood(text: str) -> tuple[WriterSchema, RecordForm]:
+def _understood(text: str, shape: str | None) -> tuple[WriterSchema, RecordForm]:
     schema = json.loads(text)
-    writer = read_writer_schema(schema)
+    writer = read_writer_schema(schema, shape)
     return writer, RecordForm(schema, untyped=writer.untyped)
 
 

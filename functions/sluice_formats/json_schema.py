@@ -13,7 +13,7 @@ from typing import Any
 from sluice.config.json_types import JSON_TEXT, declared_type
 from sluice.errors import Incompatible, UnusableSchema
 from sluice.names import stored_name
-from sluice.schema.avro import metadata_names
+from sluice.schema.avro import ENVELOPE, PLAIN, metadata_names
 from sluice_formats.json_text import NumberText
 
 NUMBER_TEXT = "sluice.json.Number"  # a number as text, where no binary type holds it exactly
@@ -49,12 +49,13 @@ _LIMIT = 2**63
 class Inference:
     """Infers the schema of one object from every one of its records.
 
-    `types` are the table's `types`. `unavailable` are the placeholder texts, which stand for a value of any type.
+    `types` and `shape` are the table's. `unavailable` are the placeholder texts, which stand for a value of any type.
     """
 
-    def __init__(self, types: Mapping[str, str], unavailable: frozenset[str]) -> None:
+    def __init__(self, types: Mapping[str, str], unavailable: frozenset[str], shape: str | None = None) -> None:
         self._types = types
         self._unavailable = unavailable
+        self._shape = shape
         self._flat: dict[str, int] = {}
         self._row: dict[str, int] = {}
         self._source: dict[str, int] = {}
@@ -64,7 +65,7 @@ class Inference:
     def add(self, record: Mapping[str, Any]) -> None:
         """Add one record. Raises UnusableSchema when the records have more fields than a schema may have."""
         self._records += 1
-        if is_envelope(record):
+        if self._shape in (None, ENVELOPE) and is_envelope(record):
             self._envelopes += 1
             self._flat.update(dict.fromkeys(record, _UNKNOWN))
             for side in ("before", "after"):
@@ -102,7 +103,7 @@ class Inference:
     def _fields(self, seen: Mapping[str, int]) -> list[dict[str, Any]]:
         """The fields with a type. A column that is null everywhere is left out; a metadata field needs no type."""
         fields = []
-        metadata = metadata_names(tuple(seen))
+        metadata = frozenset() if self._shape == PLAIN else metadata_names(tuple(seen))
         for name, kinds in seen.items():
             declared = self._types.get(name) or self._types.get(stored_name(name))
             if declared:

@@ -32,7 +32,7 @@ from sluice_formats.records import BrokenRecord, Chunk, Record, Records, most_ro
 _UNITS = {kinds.TIMESTAMP_MILLIS: "ms", kinds.TIMESTAMP_MICROS: "us", kinds.TIMESTAMP_NANOS: "ns"}
 
 
-def parquet_records(body: bytes, limits: Limits) -> Records:
+def parquet_records(body: bytes, limits: Limits, shape: str | None = None) -> Records:
     """The file's records.
 
     Raises NotParquet, UnsupportedParquet, DamagedParquet, ExpansionLimit, UnusableSchema and UnsupportedType.
@@ -46,12 +46,12 @@ def parquet_records(body: bytes, limits: Limits) -> Records:
             unit="bytes",
         )
     text = json.dumps(footer.schema)
-    return Records(lambda: footer.rows, _chunks(body, footer, _understood(text), text, limits))
+    return Records(lambda: footer.rows, _chunks(body, footer, _understood(text, shape), text, limits))
 
 
 @lru_cache(maxsize=8)  # with its text a schema takes megabytes
-def _understood(schema: str) -> WriterSchema:
-    return read_writer_schema(json.loads(schema))
+def _understood(schema: str, shape: str | None) -> WriterSchema:
+    return read_writer_schema(json.loads(schema), shape)
 
 
 def _chunks(body: bytes, footer: Footer, writer: WriterSchema, schema: str, limits: Limits) -> Iterator[Chunk]:

@@ -61,6 +61,7 @@ class ReaderPlan:
     attempt: str | None = None  # names this merge of the part: what it sets aside is under the same name
     sources: bool = False  # batches have the changes' source tables
     source_words: tuple[str, ...] = ()
+    shape: str | None = None  # of the records, where the rule names it
 
 
 def reader_plan(
@@ -100,6 +101,7 @@ def reader_plan(
         tuple((name, config.json_types.get(name, STRING)) for name in config.path_columns),
         sources=sources,
         source_words=config.source_words,
+        shape=config.shape,
     )
 
 

@@ -248,9 +248,17 @@ def _age(record: ObjectRecord) -> tuple[int, int, ObjectId]:
 
 
 def sample_topic(
-    objects: Objects, topic: str, records: Sequence[WaitingObject], reach: Reach, csv: CsvForm | None = None
+    objects: Objects,
+    topic: str,
+    records: Sequence[WaitingObject],
+    reach: Reach,
+    csv: CsvForm | None = None,
+    shape: str | None = None,
 ) -> TopicSample:
-    """Sample a topic's objects within `reach`. What can't be read is among the sample's problems."""
+    """Sample a topic's objects within `reach`. `csv` and `shape` are a rule's.
+
+    What can't be read is among the sample's problems.
+    """
     read = _read(objects, spread(records, reach.objects), reach, csv)
     problems: dict[str, list[str]] = {}
     for each in read:
@@ -259,7 +267,7 @@ def sample_topic(
     sound = [each for each in read if each.found is not None]
     samples = [(each.record.id.key, each.found) for each in sound if each.found is not None]
     writer, rows, inferred, lacked = _understood(
-        samples, problems, not any(record.offset is not None for record in records)
+        samples, problems, not any(record.offset is not None for record in records), shape
     )
     folders = path_columns_of(writer, records)
     if writer is not None and folders:
@@ -308,7 +316,7 @@ def _read(objects: Objects, chosen: Sequence[WaitingObject], reach: Reach, csv: 
 
 
 def _understood(
-    samples: Sequence[tuple[str, ObjectSample]], problems: dict[str, list[str]], by_folders: bool
+    samples: Sequence[tuple[str, ObjectSample]], problems: dict[str, list[str]], by_folders: bool, shape: str | None
 ) -> tuple[WriterSchema | None, tuple[SampledRow, ...], bool, frozenset[str]]:
     """Return the writer schema of samples by key, the rows, whether the schema is inferred, and columns that some lack.
 
@@ -320,9 +328,9 @@ def _understood(
     newest: WriterSchema | None = None
     writers = []
     bare = [record for _, sample in samples if sample.schema is None for record in sample.records]
-    inferred = _tried(_inferred, bare, problems) if bare else None
+    inferred = _tried(_inferred, bare, shape, problems) if bare else None
     for number, (key, sample) in enumerate(samples):
-        writer = inferred if sample.schema is None else _tried(_written, sample.schema, problems, key)
+        writer = inferred if sample.schema is None else _tried(_written, sample.schema, shape, problems, key)
         if writer is None:
             continue
         writers.append(writer)
@@ -359,23 +367,27 @@ def _where(keys: Sequence[str]) -> str:
     return f" (in {keys[0]}{others})"
 
 
-def _written(schema: Mapping[str, Any]) -> WriterSchema:
+def _written(schema: Mapping[str, Any], shape: str | None) -> WriterSchema:
     """Read a schema in Avro form, or in Connect's own form, whose type is `struct`."""
-    return read_writer_schema(avro_form(schema) if schema.get("type") == "struct" else schema)
+    return read_writer_schema(avro_form(schema) if schema.get("type") == "struct" else schema, shape)
 
 
-def _inferred(records: Sequence[Mapping[str, Any]]) -> WriterSchema:
-    inference = Inference({}, frozenset())
+def _inferred(records: Sequence[Mapping[str, Any]], shape: str | None) -> WriterSchema:
+    inference = Inference({}, frozenset(), shape)
     for record in records:
         inference.add(record)
-    return read_writer_schema(inference.schema())
+    return read_writer_schema(inference.schema(), shape)
 
 
 def _tried(
-    read: Callable[[_Schema], WriterSchema], written: _Schema, problems: dict[str, list[str]], key: str | None = None
+    read: Callable[[_Schema, str | None], WriterSchema],
+    written: _Schema,
+    shape: str | None,
+    problems: dict[str, list[str]],
+    key: str | None = None,
 ) -> WriterSchema | None:
     try:
-        return read(written)
+        return read(written, shape)
     except SluiceError as error:
         problems.setdefault(f"{error.code}: {error.message}", []).extend([key] if key is not None else [])
         return None

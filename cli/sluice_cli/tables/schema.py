@@ -200,8 +200,8 @@ def verdict(
     objects = Objects(target.client("s3"))
     store = SchemaHistory(objects, target.silver)
     with known_table(target, table):
-        writer = read_writer_schema(_document(objects, target, store, table, schema))
         config = _config(target, objects, table)
+        writer = read_writer_schema(_document(objects, target, store, table, schema), config.shape)
     stored = store.columns(table)
     row = row_with_types(writer, config, {} if stored is None else stored.columns)
     try:

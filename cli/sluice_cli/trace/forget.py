@@ -243,7 +243,10 @@ class _Columns:
     def _read(self, named: str) -> tuple[Column, ...]:
         try:
             schema = self._store.load(named)
-            return () if schema is None else row_for_table(read_writer_schema(schema), self._config).columns
+            if schema is None:
+                return ()
+            writer = read_writer_schema(schema, self._config.shape)
+            return row_for_table(writer, self._config).columns
         except (SluiceError, ValueError):  # values are then compared as they stand
             return ()
 

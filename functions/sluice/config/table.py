@@ -36,6 +36,7 @@ from sluice.config.values import (
     LINEAGE,
     POSITION,
     RAW_COLUMNS,
+    SHAPES,
     SIZE,
     SOURCE_COLUMNS,
     SOURCE_WORDS,
@@ -227,6 +228,16 @@ class TableSettings:
             choice(*FORMATS),
             "The format of objects that `key_pattern` finds, where the keys' extension doesn't tell it.",
             default_text="by extension",
+        ),
+    )
+    shape: str | None = field(
+        default=None,
+        metadata=setting(
+            choice(*SHAPES),
+            "What a record is, where its fields say it wrongly: Debezium's `envelope`, `flattened` by Debezium's "
+            "ExtractNewRecordState with metadata beside the row, or a `plain` row, whatever its columns are called.",
+            default_text="by the records",
+            page="producing.md#any-other-layout",
         ),
     )
     path_columns: tuple[str, ...] = field(

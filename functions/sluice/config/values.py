@@ -278,6 +278,7 @@ LINEAGE = Value(
 )
 
 
+SHAPES = ("envelope", "flattened", "plain")  # what a record is
 SOURCE_WORDS = ("name", "db", "schema", "table")  # of Debezium's metadata: the connector's server, and where a row is
 
 

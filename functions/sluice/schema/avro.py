@@ -22,15 +22,14 @@ from sluice.changes.position import (
     PositionFields,
     detect,
 )
-from sluice.config.values import SOURCE_WORDS
+from sluice.config.values import SHAPES, SOURCE_WORDS
 from sluice.errors import UnsupportedType, UnusableSchema
 from sluice.names import stored_name
 from sluice.schema.avro_types import Columns, NamedTypes
 from sluice.schema.columns import Column, RowSchema
 
-FLATTENED = "flattened"  # Debezium's ExtractNewRecordState: the row, and metadata beside it
-ENVELOPE = "envelope"  # before, after, source, op
-PLAIN = "plain"  # rows without metadata
+# Before, after, source and op; the row of Debezium's ExtractNewRecordState with metadata beside it; a row alone.
+ENVELOPE, FLATTENED, PLAIN = SHAPES
 
 MAX_COLUMNS = 4_096
 
@@ -139,8 +138,8 @@ def fingerprint(schema: Any) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
 
 
-def read_writer_schema(schema: Mapping[str, Any]) -> WriterSchema:
-    """Read a writer schema (as JSON values).
+def read_writer_schema(schema: Mapping[str, Any], shape: str | None = None) -> WriterSchema:
+    """Read a writer schema (as JSON values). `shape` is that of the table's rule; without one its fields tell it.
 
     Raises UnusableSchema for anything but a record of uniquely named columns, and UnsupportedType for the first column
     that can't be stored.
@@ -156,13 +155,13 @@ def read_writer_schema(schema: Mapping[str, Any]) -> WriterSchema:
             column="data",
             next_step="Let the connector write its own envelope or flattened rows (AvroConverter, JsonConverter)",
         )
-    shape = _shape(types, record)
+    shape = shape or _shape(types, record)
     meta_names: frozenset[str] = frozenset()
     prefix: str | None = None
     if shape == ENVELOPE:
         row, meta = _envelope(types, fields)
     else:
-        prefix = _prefix(list(fields)) if shape == FLATTENED else None
+        prefix = (_prefix(list(fields)) or DEFAULT_PREFIX) if shape == FLATTENED else None
         added = metadata_names(list(fields)) if shape == FLATTENED else ()
         meta_names = frozenset(
             name for name in added if name.removeprefix(prefix or "") not in _TEXTS or _is_text(types, fields[name])
@@ -303,6 +302,8 @@ def _envelope(types: NamedTypes, fields: dict[str, Mapping[str, Any]]) -> tuple[
             rows.append(_row(types, fields_of_row) if fields_of_row else RowSchema(()))
     if len({_compared(row.columns) for row in rows}) > 1:
         raise UnusableSchema("The envelope's before and after have different columns")
+    if not rows or "source" not in fields:
+        raise UnusableSchema("The records are no envelopes: they have no `source`, or neither `before` nor `after`")
     source, _ = types.non_null(fields["source"].get("type"), "source")
     if source["type"] != "record":
         raise UnusableSchema(f"The envelope's source is {source['type']!r}, not a record", column="source")

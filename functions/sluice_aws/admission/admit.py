@@ -214,7 +214,7 @@ class Admission:
         if verdict.config is None:
             return verdict, self._schemas.keep(schema)
         try:
-            writer = read_writer_schema(schema)
+            writer = read_writer_schema(schema, verdict.config.shape)
         except (UnusableSchema, UnsupportedType) as error:
             return judge_unreadable(error, config), None
         kept = self._schemas.keep(schema)

@@ -163,11 +163,13 @@ def writer_schemas(
     *,
     scan: Scan,
     stored: Mapping[str, str] | None = None,
+    shape: str | None = None,
 ) -> WriterSchemas:
     """Look up every schema once: by the fingerprint that admission stored, else from the object's own head.
 
-    JSON and CSV are read by `scan`. `stored` has the types (Spark's names) of the table's columns. An object whose
-    schema can't be found or has no stored form is in `errors`. Transient errors of S3 are raised.
+    JSON and CSV are read by `scan`. `stored` has the types (Spark's names) of the table's columns, `shape` is its
+    rule's. An object whose schema can't be found or has no stored form is in `errors`. Transient errors of S3 are
+    raised.
     """
     known: dict[str, WriterSchema] = {}
     of_object: dict[str, tuple[str, ...]] = {}
@@ -182,7 +184,7 @@ def writer_schemas(
             continue
         try:
             if item.format in SCANNED:
-                found = [_understood(text) for text in texts[item.id.hash]]
+                found = [_understood(text, shape) for text in texts[item.id.hash]]
             elif item.schema in known:
                 found = [known[item.schema or ""]]
             else:
@@ -191,7 +193,7 @@ def writer_schemas(
                     text = None  # before timestamps of type INT96 were read as microseconds, they had the same schema
                 if text is None:
                     text = json.dumps(read_head(objects, item.id, item.format).schema, sort_keys=True)
-                found = [_understood(text)]
+                found = [_understood(text, shape)]
         except SluiceError as error:
             if error.retriable:
                 raise
@@ -260,8 +262,8 @@ def _stored(objects: Objects, silver_bucket: str, named: str | None) -> str | No
 
 
 @lru_cache(maxsize=512)
-def _understood(schema: str) -> WriterSchema:
-    return read_writer_schema(json.loads(schema))
+def _understood(schema: str, shape: str | None) -> WriterSchema:
+    return read_writer_schema(json.loads(schema), shape)
 
 
 _CHANGES_NO_TABLE = (SAME, DROPPED, NARROWER)
