@@ -90,7 +90,7 @@ faults: setup  ## strike every fault on the local stack and judge the tables aft
 
 MINUTES ?= 20
 SEED ?=
-soak: setup  ## MINUTES=20 of generated changes to ten tables under random faults of SEED; writes docs/soak.md
+soak: setup  ## MINUTES=20 of generated changes to twelve tables under random faults of SEED; writes docs/soak.md
 	PYTHONPATH=bench:tests $(BIN)/python -m soaking --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 judge-all: setup  ## every fixture set, order, pace and table type against the source database's rows; resumable; writes docs/judged.md (hours)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sluice.changes.forgotten import key_hash, with_mark
+from sluice.changes.hidden_columns import ROW
 
 SILVER_FOLDER = Path(__file__).resolve().parent / "data" / "hudi_tables" / "silver"
 SILVER = "sluice-silver"
@@ -80,6 +81,25 @@ def put_history(folder, changes):
     (file,) = history.glob("*.parquet")
     schema = pq.read_schema(file)
     pq.write_table(pa.Table.from_pylist([dict.fromkeys(schema.names) | row for row in changes], schema), file)
+
+
+def put_appended(folder, rows):
+    """Make `crm.user` an append-only table of these rows, each with the column of its identity."""
+    place = folder / "crm" / "user"
+    properties = place / ".hoodie" / "hoodie.properties"
+    properties.write_text(properties.read_text().replace("recordkey.fields=id\n", f"recordkey.fields={ROW}\n"))
+    (commit,) = (place / ".hoodie").glob("*.commit")
+    written = json.loads(commit.read_text())
+    columns = json.loads(written["extraMetadata"]["schema"])
+    if columns["fields"][0]["name"] != ROW:
+        columns["fields"].insert(0, {"name": ROW, "type": "string"})
+    written["extraMetadata"]["schema"] = json.dumps(columns)
+    commit.write_text(json.dumps(written))
+    (file,) = place.glob("*.parquet")
+    schema = pq.read_schema(file)
+    if ROW not in schema.names:
+        schema = schema.insert(schema.names.index("id"), pa.field(ROW, pa.string()))
+    pq.write_table(pa.Table.from_pylist(rows, schema), file)
 
 
 FORGOTTEN_AT = "20261121090000000"

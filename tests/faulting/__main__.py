@@ -24,6 +24,7 @@ from faulting import report
 from faulting.proxy import fault_proxy
 from faulting.strike import Struck, strike
 from faulting.table import FAULTS, named
+from faulting.world import SETTINGS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -75,7 +76,8 @@ def _described(struck: Struck) -> str:
     verdict = struck.verdict
     return (
         f"{'clean' if verdict.clean else 'NOT CLEAN'} after {struck.seconds:.0f} s: {verdict.rows} rows, "
-        f"{verdict.lost} lost, {verdict.doubled} doubled, {verdict.wrong} wrong {dict(verdict.problems) or ''}"
+        f"{verdict.lost} lost, {verdict.doubled} doubled, {verdict.wrong} wrong, {verdict.aside} rightly set aside "
+        f"{dict(verdict.problems) or ''}"
     )
 
 
@@ -96,6 +98,8 @@ def _record(struck: Struck, commit: str, took: float) -> dict:
         "lost": verdict.lost,
         "doubled": verdict.doubled,
         "wrong": verdict.wrong,
+        "aside": verdict.aside,
+        "settings": list(SETTINGS),
         "problems": {kind: list(found) for kind, found in verdict.problems.items()},
     }
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from faulting.fault import MOR, Fault, both_types
 from faulting.proxy import Request
 from faulting.scene import Scene, command, send
+from faulting.world import TABLES
 
 Matching = Callable[[Scene], Callable[[Request], bool]]
 TEXT_BYTES_READ_IN_TASKS = 100_000  # in each row of a round: the driver itself reads less than 1 MiB
@@ -35,8 +36,14 @@ def a_claim(scene: Scene) -> Callable[[Request], bool]:
 
 
 def a_commit(scene: Scene) -> Callable[[Request], bool]:
-    """The file that completes a commit or delta commit."""
-    return scene.timeline_put("(delta)?commit")
+    """The file that completes a commit or delta commit of a table, and not that of a history table before it."""
+    return scene.timeline_put("(delta)?commit", *scene.world.tables)
+
+
+def a_commit_of_history(scene: Scene) -> Callable[[Request], bool]:
+    """The file that completes a commit of a history table."""
+    histories = (scene.world.form(table).history for table in scene.world.tables)
+    return scene.timeline_put("commit", *filter(None, histories))
 
 
 def worker_killed(scene: Scene) -> None:
@@ -101,16 +108,23 @@ DEATHS: tuple[Fault, ...] = (
     *both_types(
         Fault(
             "killed_after_first_commit",
-            "kill -9 of the driver: one of the batch's three tables is committed, and not settled",
+            "kill -9 of the driver: one of the batch's four tables is committed, and not settled",
             killed_at(a_commit, after=True),
         ),
         sampled="cow",
     ),
     *both_types(
         Fault(
+            "killed_after_history_commit",
+            "kill -9 of the driver: a history table is committed, and its table is not",
+            killed_at(a_commit_of_history, after=True),
+        )
+    ),
+    *both_types(
+        Fault(
             "killed_after_all_commits",
-            "kill -9 of the driver: all three tables are committed, and one is not settled",
-            killed_at(a_commit, after=True, skip=2),
+            "kill -9 of the driver: all four tables are committed, and one is not settled",
+            killed_at(a_commit, after=True, skip=len(TABLES) - 1),
         )
     ),
     *both_types(

@@ -115,8 +115,8 @@ def overwritten_before_read(scene: Scene) -> None:
     scene.end_run()
     first = scene.world.put_round()
     scene.until(lambda: scene.in_state(first, "pending"), "the admitted round")
-    for put, (name, _, body, values) in zip(first, scene.world.next_round(), strict=True):
-        scene.world.put(name, put.key, body, values)
+    for put, made in zip(first, scene.world.next_round(), strict=True):
+        scene.world.put(made, key=put.key)
     scene.struck()
     scene.stack.sluice("resume", scene.world.lane)
 

@@ -24,9 +24,12 @@ Run = Mapping[str, Any]
 
 _HEAD = """# Faults
 
-What becomes of three tables when something breaks while they are written, on the local stack: real Spark and Hudi,
-with S3 and DynamoDB emulated. `make faults` strikes each fault while a batch runs or waits, lands another round of
-objects, waits until all is committed, and judges: every table holds the rows that were put, `sluice verify` and
+What becomes of four tables when something breaks while they are written, on the local stack: real Spark and Hudi,
+with S3 and DynamoDB emulated. One table has no rule of its own; one has `history` and partitions between which rows
+move; one has `columns` (excluded, renamed, masked and hashed) and `expect`, with objects that hold unexpected rows; one
+is `append_only`. `make faults` strikes each fault while a batch runs or waits, lands another round of objects, waits
+until all is committed, and judges: every table holds the rows that were put, the history table and the append-only one
+every change once; left-out columns are absent, and exactly the unexpected rows are in quarantine; `sluice verify` and
 `sluice audit` find nothing, no unfinished instant and no file of one is left, and the lane is at rest. Nothing helps a
 recovery but the stack's own schedules, once a minute. Made from `faults.json`, which has each fault's runs at the
 commit where it was run last. Don't edit by hand.
@@ -36,7 +39,7 @@ times, and `ARGS=--again` also those that were run at this commit. `make test` r
 
 **Recovery** counts from the strike, or from the end of a fault that lasts, until everything that was put is committed:
 the back-off of the lane, the start of Spark, and the merge of what was left and of another round. **Lost**,
-**doubled** and **wrong** are rows.
+**doubled** and **wrong** are rows, those of the history table too.
 """
 
 
@@ -89,10 +92,14 @@ def _summed(faults: Sequence[Fault], runs: Mapping[str, Sequence[Run]]) -> Itera
     rows = {kind: sum(run[kind] for run in every) for kind in ("rows", "lost", "doubled", "wrong")}
     commits = ", ".join(sorted({run["commit"] for run in every}))
     loads = [run["load"] for run in every]
+    plain = sum(not run.get("settings") for run in every)
+    aside = sum(run.get("aside", 0) for run in every)
     yield (
         f"**{clean} of {len(every)} runs clean**, of {sum(fault.name in runs for fault in faults)} of {len(faults)} "
         f"faults: "
-        f"{rows['lost']} of {rows['rows']:,} rows lost, {rows['doubled']} doubled, {rows['wrong']} wrong."
+        f"{rows['lost']} of {rows['rows']:,} rows lost, {rows['doubled']} doubled, {rows['wrong']} wrong"
+        + (f", {aside:,} rightly set aside." if aside else ".")
+        + (f" {plain} of these runs are older, and of three tables without such rules." if plain else "")
         + (
             f" Where Spark started once: recovery after {percentile(once, 0.5):.0f} s (p50), "
             f"{percentile(once, 0.95):.0f} s (p95), {max(once):.0f} s at most."

@@ -231,15 +231,16 @@ class Scene:
         return lane.state in ("idle", "running") and not self.ledger.batches.unsettled(lane.lane)
 
     # ---------------------------------------------------------------- what requests are
-    def timeline_put(self, suffix: str, table: str | None = None) -> Callable[[Request], bool]:
-        """The PUT of an instant's file on the timeline of the world's tables, or of one."""
-        where = re.escape(table.replace(".", "/")) if table else rf"{self.world.database}/\w+"
+    def timeline_put(self, suffix: str, *tables: str) -> Callable[[Request], bool]:
+        """The PUT of an instant's file on a timeline: of these tables, or of any of the world, history tables too."""
+        named = "|".join(re.escape(table.replace(".", "/")) for table in tables)
+        where = f"(?:{named})" if tables else rf"{self.world.database}/\w+"
         pattern = re.compile(rf"/{self.stack.target.silver}/{where}/\.hoodie/\d+\.{suffix}$")
         return lambda request: request.service == S3 and request.method == "PUT" and bool(pattern.match(request.path))
 
     def data_put(self) -> Callable[[Request], bool]:
         """The PUT of a base file or a log file of the world's tables, in one part."""
-        pattern = re.compile(rf"/{self.stack.target.silver}/{self.world.database}/\w+/(?!\.hoodie/)[^/]+$")
+        pattern = re.compile(rf"/{self.stack.target.silver}/{self.world.database}/\w+/(?!\.hoodie/)(?:[^/]+/)*[^/]+$")
         names = re.compile(r"\.parquet$|\.log\.\d+_")
         return lambda request: (
             request.service == S3

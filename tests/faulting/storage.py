@@ -11,6 +11,7 @@ from typing import Any
 from faulting.fault import COW, MOR, Fault
 from faulting.proxy import DYNAMODB, S3, Request, Rule, cut_off, delay, refuse
 from faulting.scene import Scene
+from faulting.world import TABLES
 
 KMS = (
     "User: arn:aws:sts::000000000000:assumed-role/job/run is not authorized to perform: kms:GenerateDataKey on this "
@@ -64,7 +65,7 @@ def until_struck(
 
 
 def until_tables_fail(matches: Callable[[Scene], Callable[[Request], bool]], failed: int) -> Callable[[Scene], None]:
-    """Requests are denied until so many tables have failed; with one of three, the others are committed meanwhile."""
+    """Requests are denied until so many tables have failed; with one of four, the others are committed meanwhile."""
 
     def act(scene: Scene) -> None:
         with lasting(scene, matches(scene), before=refuse(403, "AccessDenied", KMS if failed > 1 else "Access Denied")):
@@ -198,8 +199,8 @@ STORAGE: tuple[Fault, ...] = (
     ),
     Fault(
         "kms_denied",
-        "the key denies every file of all tables while a batch runs, until all three have failed",
-        until_tables_fail(all_tables, 3),
+        "the key denies every file of all tables while a batch runs, until all four have failed",
+        until_tables_fail(all_tables, len(TABLES)),
         nearest="the emulator checks no KMS; a proxy gives S3's answer, AccessDenied with KMS's sentence",
     ),
     Fault(

@@ -1,4 +1,4 @@
-"""A minute of the soak: ten tables under random faults, and everything is there once."""
+"""A minute of the soak: twelve tables under random faults, and everything is there once."""
 
 from __future__ import annotations
 

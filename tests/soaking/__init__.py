@@ -1,1 +1,1 @@
-"""A soak of the local stack: ten tables, generated changes, random faults, and a verdict at the end."""
+"""A soak of the local stack: twelve tables, generated changes, random faults, and a verdict at the end."""

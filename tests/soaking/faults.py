@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from faulting.proxy import DYNAMODB, S3, Answer, Request, cut_off, delay, refuse
 from faulting.scene import send
 
+from soaking.world import TABLES
+
 if TYPE_CHECKING:
     from soaking.soak import Soak
 
@@ -72,7 +74,8 @@ def redelivered(soak: Soak, draw: random.Random) -> AbstractContextManager[None]
 def repeated(soak: Soak, draw: random.Random) -> AbstractContextManager[None]:
     """Objects come again: under their keys, and under those of another day, as after a reset of the sink's offsets."""
     known = [made for made, _ in soak.world.put_objects]
-    for made in draw.sample(known, min(4, len(known))):
+    appended = [made for made in known if TABLES[made.table].append_only]
+    for made in draw.sample(known, min(3, len(known))) + draw.sample(appended, min(1, len(appended))):
         soak.world.put(made)
         soak.world.put(made, key=made.key.replace("/day=21/", "/day=22/"))
     return nullcontext()
@@ -97,7 +100,10 @@ FAULTS: tuple[SoakFault, ...] = (
     ),
     SoakFault("notices_again", "twenty notices are delivered once more", redelivered, lasts=False),
     SoakFault(
-        "objects_again", "four objects are put again, under the same key and under another one", repeated, lasts=False
+        "objects_again",
+        "four objects, one of them of an append-only table, are put again, under the same key and under another one",
+        repeated,
+        lasts=False,
     ),
     SoakFault("reversed", "objects are held back for some seconds, and come in reverse order", reversed_objects),
 )

@@ -18,10 +18,12 @@ KEPT, PAGE = DOCS / "soak.json", DOCS / "soak.md"
 
 _HEAD = """# Soak
 
-Ten tables on the local stack (real Spark and Hudi, with S3 and DynamoDB emulated) get generated changes while random
-faults strike, table services on. At the end all is committed, and every table is judged: it holds the rows that were
-generated, `sluice verify` and `sluice audit` find nothing, no unfinished instant and no file of one is left, and no
-lane halted. Made from [soak.json](soak.json), the report of one run. Don't edit by hand.
+The tables at the end of this page get generated changes on the local stack (real Spark and Hudi, with S3 and DynamoDB
+emulated) while random faults strike, table services on. At the end all is committed, and every table is judged: it
+holds the rows that were generated, with `history` also every change once. With `append_only` it holds each record once
+for every key under which its object came; with `columns` it lacks what is left out; with `expect` exactly the
+unexpected rows are in quarantine. `sluice verify` and `sluice audit` find nothing, no unfinished instant and no file of
+one is left, and no lane halted. Made from [soak.json](soak.json), the report of one run. Don't edit by hand.
 
 `make soak` runs it for 20 minutes, `make soak MINUTES=5 SEED=1` shorter and with another seed. The seed decides on the
 objects, the faults and their order; how far Spark has come when a fault strikes differs from run to run.
@@ -41,13 +43,15 @@ def page(report: Mapping[str, Any] | None) -> str:
     if report is None:
         return f"{_HEAD}\nNot run yet.\n"
     machine, memory, recovery = report["machine"], report["memory_mb"], report["recovery_s"]
+    aside = report.get("aside", 0)
     strikes = {fault.name: fault.strikes for fault in FAULTS}
     services = ", ".join(f"{name} ({count})" for name, count in report["services"].items()) or "none was due"
     return "\n".join(
         [
             _HEAD,
             f"**{'Clean' if report['clean'] else 'Not clean'}**: {report['lost']} of {report['rows']:,} rows lost, "
-            f"{report['doubled']} doubled, {report['wrong']} wrong. Recovery after {_times(recovery['all'])}.",
+            f"{report['doubled']} doubled, {report['wrong']} wrong"
+            f"{f', {aside:,} rightly set aside' if aside else ''}. Recovery after {_times(recovery['all'])}.",
             "",
             *(f"- **{kind}**: {'; '.join(found[:5])}" for kind, found in report["problems"].items()),
             *([""] if report["problems"] else []),
@@ -73,7 +77,7 @@ def page(report: Mapping[str, Any] | None) -> str:
             "",
             "| table | type | what is special |",
             "|---|---|---|",
-            *(f"| `{name}` | {table.rule['table_type']} | {_special(table.rule)} |" for name, table in TABLES.items()),
+            *(f"| `{name}` | {table_type} | {what} |" for name, table_type, what in report["special"]),
             "",
         ]
     )
@@ -96,11 +100,21 @@ def _memory(found: Mapping[str, int]) -> str:
     )
 
 
-def _special(rule: Mapping[str, Any]) -> str:
-    told = {
-        name: value for name, value in rule.items() if name in ("partition_by", "index", "delete_mode") and value != []
-    }
-    return ", ".join(f"{name}: {' '.join(value) if isinstance(value, list) else value}" for name, value in told.items())
+def special() -> list[list[str]]:
+    """The tables of a soak: name, type, and what is special about their rules."""
+    return [[name, table.rule["table_type"], _described(table.rule)] for name, table in TABLES.items()]
+
+
+def _described(rule: Mapping[str, Any]) -> str:
+    told = {name: value for name, value in rule.items() if name != "table_type" and value not in ([], False)}
+    return ", ".join(name if value is True else f"{name}: {_value(value)}" for name, value in told.items())
+
+
+def _value(value: Any) -> str:
+    """A list in words; of `columns` what becomes of them, and of `expect` the columns."""
+    if isinstance(value, Mapping):
+        return " ".join(value.get("columns", value))
+    return " ".join(value) if isinstance(value, list) else str(value)
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ from sluice_aws.s3.past_batches import PastBatches
 from sluice_bench.measure.machine import describe_machine
 from sluice_bench.measure.percentiles import percentile
 from soaking.faults import SoakFault, plan
+from soaking.report import special
 from soaking.world import LIVELY, TABLES, SoakObject, SoakWorld
 
 LOOK_S, MEMORY_S, SAY_S = 2.0, 10.0, 30.0
@@ -183,7 +184,7 @@ class Soak:
 
     def _progress(self) -> str:
         return (
-            f"{self.world.changes} changes in {len(self.world.put_objects)} objects, {len(self._outstanding)} wait; "
+            f"{self.world.generated} changes in {len(self.world.put_objects)} objects, {len(self._outstanding)} wait; "
             f"lane {self.scene.lane().state}; {len(self.recoveries)} faults"
         )
 
@@ -232,7 +233,8 @@ class Soak:
                 if name in ("cores", "load_1_5_15", "commit", "memory_gib")
             },
             "tables": len(self.world.tables),
-            "changes": self.world.changes,
+            "special": special(),
+            "changes": self.world.generated,
             "objects": len(self.world.put_objects),
             "batches": len(batches),
             "commits": sum(one.instant is not None for batch in batches for one in batch.outcomes.values()),
@@ -248,6 +250,7 @@ class Soak:
             "lost": verdict.lost,
             "doubled": verdict.doubled,
             "wrong": verdict.wrong,
+            "aside": verdict.aside,
             "clean": verdict.clean and not problems,
             "problems": problems,
             "memory_mb": {

@@ -1,15 +1,18 @@
-"""Ten tables of generated Debezium objects, the rows that they must hold, and the orders in which objects come."""
+"""Twelve tables of generated Debezium objects, the rows that they must hold, and the orders in which objects come."""
 
 from __future__ import annotations
 
 import json
 import random
 import secrets
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote_plus
 
+from faulting.oracle import EXPECTS, LEAVES_OUT, UNEXPECTED, Change, Form, form_of, rows_after, secret_name
 from judging.running_stack import RunningStack
 
 from sluice.objects import ObjectId
@@ -20,6 +23,8 @@ SIZES = Sizes(*[100] * 7)
 TEXTS: Mapping[str, str] = {"venue": "venuename", "user": "city", "date": "day", "event": "eventname"}
 STATES: Mapping[str, str] = {"venue": "venuestate", "user": "state"}  # partition columns: rows move
 MOST_KEYS = 300
+UNEXPECTED_OP = "unexpected"  # a change that its table sets aside
+UNEXPECTED_SHARE = 0.08  # of the records of tables that expect something
 LIVELY = {
     "interval": "1m",
     "compaction": {"commits": 3},
@@ -42,6 +47,11 @@ class SoakTable:
         """Whether deleted rows stay visible."""
         return self.rule.get("delete_mode") == "ignore"
 
+    @property
+    def append_only(self) -> bool:
+        """Whether each record is a row."""
+        return bool(self.rule.get("append_only"))
+
 
 def _table(name: str, table_type: str, **rule: Any) -> SoakTable:
     return SoakTable(name, name.partition("_")[0], {"table_type": table_type, "partition_by": [], **rule})
@@ -51,26 +61,33 @@ TABLES: Mapping[str, SoakTable] = {
     table.name: table
     for table in (
         _table("venue_plain", "cow"),
-        _table("user_by_state", "cow", partition_by=["state"]),
-        _table("event_indexed", "cow", index="record"),
-        _table("venue_hard", "cow", delete_mode="hard"),
+        _table("user_by_state", "cow", partition_by=["state"], history=True),
+        _table("event_indexed", "cow", index="record", expect=EXPECTS["event"]),
+        _table("venue_hard", "cow", delete_mode="hard", columns={"exclude": ["venueseats"]}),
         _table("date_ignoring", "cow", delete_mode="ignore"),
         _table("user_moving", "mor", partition_by=["state"]),
         _table("venue_logs", "mor"),
-        _table("date_logs", "mor"),
-        _table("event_by_category", "mor", partition_by=["catid"]),
+        _table("date_logs", "mor", columns=LEAVES_OUT, expect=EXPECTS["date"]),
+        _table("event_by_category", "mor", partition_by=["catid"], history=True),
         _table("user_hard", "mor", delete_mode="hard"),
+        _table("event_appended", "cow", append_only=True),
+        _table("user_appended", "mor", append_only=True, partition_by=["state"]),
     )
 }
 
 
 @dataclass(frozen=True)
 class SoakObject:
-    """One generated object: its table, its key and its bytes."""
+    """One generated object: its table, its key and its bytes, and the changes that its table takes.
+
+    `unexpected` are the numbers of its other records, which its table sets aside.
+    """
 
     table: str
     key: str
     body: bytes
+    changes: tuple[Change, ...]
+    unexpected: frozenset[int]
 
 
 @dataclass
@@ -81,10 +98,10 @@ class SoakWorld:
     seed: int
     database: str = field(default_factory=lambda: f"soak{secrets.token_hex(3)}")
     lane: str = "main"
-    changes: int = 0
+    generated: int = 0  # records
     put_objects: list[tuple[SoakObject, ObjectId]] = field(default_factory=list)
     _draws: dict[str, random.Random] = field(default_factory=dict)
-    _rows: dict[str, dict[int, str | None]] = field(default_factory=lambda: {name: {} for name in TABLES})
+    _alive: dict[str, set[int]] = field(default_factory=lambda: {name: set() for name in TABLES})
     _numbers: dict[str, dict[int, int]] = field(default_factory=lambda: {name: {} for name in TABLES})
     _offsets: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TABLES, 0))
 
@@ -98,41 +115,51 @@ class SoakWorld:
         """The prefix of all keys in bronze."""
         return f"topics/{self.database}."
 
-    def columns(self, table: str) -> tuple[str, str]:
-        """The key's column, and the text column that changes."""
-        source = TABLES[table.rpartition(".")[2]].source
-        return SOURCES[source].key, TEXTS[source]
+    def form(self, table: str) -> Form:
+        """How the table shows its rows."""
+        found = TABLES[table.rpartition(".")[2]]
+        return form_of(found.source, TEXTS[found.source], {"table": table, **found.rule})
 
     def rules(self) -> list[dict[str, Any]]:
         """The entries of tables.yaml."""
-        return [
-            {
-                "topic": f"{self._prefix(name)}{SOURCES[table.source].topic}",
-                "table": f"{self.database}.{name}",
-                "record_key": [SOURCES[table.source].key],
-                "lane": self.lane,
-                **table.rule,
-            }
-            for name, table in TABLES.items()
-        ]
+        return [self._rule(table) for table in TABLES.values()]
 
     def expected(self, table: str) -> dict[int, str]:
-        """The rows that the table must hold: key and the text that changes."""
-        rows = self._rows[table.rpartition(".")[2]]
-        return {key: value for key, value in rows.items() if value is not None}
+        """The rows that a table with a key must hold: key and the text that changes."""
+        return rows_after(self.changes(table), keeps_deleted=TABLES[table.rpartition(".")[2]].keeps_deleted)
+
+    def changes(self, table: str) -> Counter[Change]:
+        """The changes that an append-only table must hold, and each at least once a history table.
+
+        An object that came again under its key changes nothing. Under another one its records are other rows of an
+        append-only table (docs/limits.md), and known changes of any other table.
+        """
+        name = table.rpartition(".")[2]
+        by_key = {identity.key: made for made, identity in self.put_objects if made.table == name}
+        return Counter(change for made in by_key.values() for change in made.changes)
+
+    def unexpected(self) -> dict[tuple[str, str], frozenset[int]]:
+        """The numbers of the records that must be set aside, by their object's key and version."""
+        return {(one.key, one.version): made.unexpected for made, one in self.put_objects if made.unexpected}
 
     def next_object(self, name: str) -> SoakObject:
         """The table's next object: rows are created, changed, moved, deleted and created again."""
         table, first = TABLES[name], self._offsets[name]
         draw = self._draws.setdefault(name, random.Random(f"{self.seed}/{name}"))
-        records = [
-            self._record(table, draw, op, number, first + place)
-            for place, (op, number) in enumerate(self._choose(table, draw), 1)
-        ]
+        records: list[dict[str, Any]] = []
+        changes: list[Change] = []
+        unexpected: set[int] = set()
+        for op, number in self._choose(table, draw):
+            made, change = self._record(table, draw, op, number, first + len(records) + 1)
+            if op == UNEXPECTED_OP:
+                unexpected.add(len(records))
+            else:
+                changes.append(change)
+            records.append(made)
         self._offsets[name] += len(records)
-        self.changes += len(records)
+        self.generated += len(records)
         key = object_key(table.source, first, prefix=self._prefix(name))
-        return SoakObject(name, key, object_bytes(table.source, records))
+        return SoakObject(name, key, object_bytes(table.source, records), tuple(changes), frozenset(unexpected))
 
     def put(self, made: SoakObject, *, key: str | None = None) -> ObjectId:
         """Put an object, or its bytes once more under another key."""
@@ -162,14 +189,31 @@ class SoakWorld:
             }
         )
 
+    def _rule(self, table: SoakTable) -> dict[str, Any]:
+        rule: dict[str, Any] = {
+            "topic": f"{self._prefix(table.name)}{SOURCES[table.source].topic}",
+            "table": f"{self.database}.{table.name}",
+            "lane": self.lane,
+            **deepcopy(dict(table.rule)),
+        }
+        if not table.append_only:
+            rule["record_key"] = [SOURCES[table.source].key]
+        if "hash" in rule.get("columns", {}):
+            rule["columns"]["key"] = secret_name(self.stack.target)
+        return rule
+
     def _prefix(self, name: str) -> str:
         return f"{self.database}.{name}."
 
     def _choose(self, table: SoakTable, draw: random.Random) -> Iterator[tuple[str, int]]:
         """Operations and row numbers of one object, in their order."""
-        numbers, rows, here = self._numbers[table.name], self._rows[table.name], []
+        numbers, living = self._numbers[table.name], self._alive[table.name]
+        here: list[int] = []
         for _ in range(draw.randint(4, 20)):
-            alive = [key for key in numbers if rows.get(key) is not None]
+            if "expect" in table.rule and draw.random() < UNEXPECTED_SHARE:
+                yield UNEXPECTED_OP, draw.randint(1, MOST_KEYS)  # of a row that is there, or of none
+                continue
+            alive = [key for key in numbers if key in living]
             # Which values an ignored delete keeps depends on when it comes, unless one object has them all.
             doomed = here if table.keeps_deleted else alive
             if doomed and draw.random() < 0.12:
@@ -179,26 +223,31 @@ class SoakWorld:
             else:
                 number = draw.randint(1, MOST_KEYS)
                 key = int(str(self._row(table, number)[SOURCES[table.source].key]))
-                op = "c" if rows.get(key) is None else "u"
+                op = "u" if key in living else "c"
                 numbers[key] = number
             here = [one for one in here if one != key] + ([] if op == "d" else [key])
-            if op == "d" and not table.keeps_deleted:
-                rows[key] = None
-            elif op != "d":
-                rows[key] = ""  # _record writes it
+            if op != "d":
+                living.add(key)
+            elif not table.keeps_deleted:
+                living.discard(key)
             yield op, numbers[key]
 
-    def _record(self, table: SoakTable, draw: random.Random, op: str, number: int, change: int) -> dict[str, Any]:
+    def _record(
+        self, table: SoakTable, draw: random.Random, op: str, number: int, change: int
+    ) -> tuple[dict[str, Any], Change]:
         found = self._row(table, number)
-        key_column, text = SOURCES[table.source].key, TEXTS[table.source]
+        key, at = int(str(found[SOURCES[table.source].key])), 1_795_300_000_000 + change
+        text = None if op == "d" else f"{table.name[:1]}{change}"
         if op == "d":
-            found = key_only(table.source, found)
+            found = dict(key_only(table.source, found))
         else:
-            found[text] = f"{table.name[:1]}{change}"
-            self._rows[table.name][int(str(found[key_column]))] = str(found[text])
+            found[TEXTS[table.source]] = text
             if table.source in STATES and draw.random() < 0.3:
                 found[STATES[table.source]] = draw.choice(CITIES)[1]
-        return record(table.source, found, op=op, change=change, ts_ms=1_795_300_000_000 + change)
+        if op == UNEXPECTED_OP:
+            found |= UNEXPECTED[table.source]
+        debezium = "u" if op == UNEXPECTED_OP else op
+        return record(table.source, found, op=debezium, change=change, ts_ms=at), Change(key, at, text)
 
     def _row(self, table: SoakTable, number: int) -> dict[str, Any]:
         return dict(row(table.source, number, seed=self.seed, sizes=SIZES))

@@ -9,12 +9,21 @@ import pyarrow.parquet as pq
 import pytest
 from builders import avro_object, change, flattened
 from emulation.stack import NOW, describe
-from silver_tables import FORGOTTEN_AT, SILVER_FOLDER, SilverFolder, kept_change, put_forgetting, put_history
+from silver_tables import (
+    FORGOTTEN_AT,
+    SILVER_FOLDER,
+    SilverFolder,
+    kept_change,
+    put_appended,
+    put_forgetting,
+    put_history,
+)
 
 from sluice.batch.kafka_watch import KafkaWatch
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount
 from sluice.batch.row_errors import row_error, to_lines
+from sluice.changes.hidden_columns import ROW
 from sluice.changes.row_history import Row
 from sluice.config.rules.columns import ColumnRules
 from sluice.config.rules.expectations import Expectations
@@ -261,6 +270,21 @@ def test_rows_and_commits_that_a_history_table_lacks_are_found(stack, tmp_path):
     for commit in (tmp_path / "silver" / "crm" / "user_history" / ".hoodie").glob("*commit"):
         commit.unlink()
     assert {each.kind for each in source.verify().disagreements} == {"no_history"}
+
+
+def test_records_of_a_table_without_a_key_are_compared_one_by_one(stack, tmp_path):
+    shutil.copytree(SILVER_FOLDER, tmp_path / "silver")
+    source = Source(stack, "crm.user")
+    source.place = SilverFolder(tmp_path / "silver")
+    source.config = replace(source.config, record_key=(ROW,), append_only=True)
+    source.merged()
+    rows = {row["id"]: row for row in source.rows}
+    names = {id: f"{item.id.bucket}/{item.id.key}#0000000000" for (id, _), item in source.items.items()}
+    put_appended(tmp_path / "silver", [{**rows[id], ROW: name, "__deleted": False} for id, name in names.items()])
+    found = source.verify()
+    assert found.proven and found.keys == len(rows)
+    put_appended(tmp_path / "silver", [{**rows[1], ROW: names[1], "name": "x"}, {**rows[2], ROW: names[2]}])
+    assert kinds(source.verify()) == {((names[1],), "other_values"), ((names[3],), "lost")}
 
 
 def test_records_whose_reasons_are_gone_leave_the_table_unproven(source):

@@ -10,9 +10,10 @@ import fastavro
 import pytest
 from judging.memory import Memory
 from soaking.faults import FAULTS, plan
-from soaking.report import PAGE, kept, page
-from soaking.world import TABLES, TEXTS, SoakWorld
+from soaking.report import PAGE, kept, page, special
+from soaking.world import TABLES, TEXTS, SoakObject, SoakWorld
 
+from sluice.objects import ObjectId
 from sluice_bench.data.debezium_objects import SOURCES
 
 
@@ -22,26 +23,34 @@ def world(seed: int) -> SoakWorld:
 
 def test_the_same_seed_gives_the_same_objects_in_whatever_order_tables_come() -> None:
     one, other = world(7), world(7)
-    forth = {name: [one.next_object(name).body for _ in range(9)] for name in TABLES}
-    back = {name: [other.next_object(name).body for _ in range(9)] for name in reversed(TABLES)}
+    forth = {name: [landed(one, name) for _ in range(9)] for name in TABLES}
+    back = {name: [landed(other, name) for _ in range(9)] for name in reversed(TABLES)}
     for name in TABLES:
-        assert [records(body) for body in forth[name]] == [records(body) for body in back[name]]
+        assert [records(made.body) for made in forth[name]] == [records(made.body) for made in back[name]]
     assert [one.expected(table) for table in one.tables] == [other.expected(table) for table in other.tables]
-    assert records(forth["venue_plain"][0]) != records(world(8).next_object("venue_plain").body)
+    assert [one.changes(table) for table in one.tables] == [other.changes(table) for table in other.tables]
+    assert records(forth["venue_plain"][0].body) != records(world(8).next_object("venue_plain").body)
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_the_oracle_is_the_fold_of_what_is_generated(name: str) -> None:
-    made, rows = world(3), {}
+    made, rows, every, aside = world(3), {}, 0, 0
     table = TABLES[name]
+    expects = table.rule["expect"]["columns"] if "expect" in table.rule else {}
     for _ in range(60):
-        for change in records(made.next_object(name).body):
-            key = change[SOURCES[table.source].key]
-            if change["__deleted"] == "false":
+        one = landed(made, name)
+        for number, change in enumerate(records(one.body)):
+            key, deleted = change[SOURCES[table.source].key], change["__deleted"] == "true"
+            meets = all(rule["min"] <= change[column] <= rule.get("max", 9999) for column, rule in expects.items())
+            assert (number in one.unexpected) == (not deleted and not meets)
+            every += meets or deleted
+            aside += not meets and not deleted
+            if not deleted and meets:
                 rows[key] = change[TEXTS[table.source]]
-            elif not table.keeps_deleted:
+            elif deleted and not table.keeps_deleted:
                 rows.pop(key)
     assert rows == made.expected(f"soak.{name}") and len(rows) > 50
+    assert made.changes(f"soak.{name}").total() == every and bool(aside) == bool(expects)
 
 
 def test_a_short_soak_has_each_kind_of_fault_and_the_same_seed_the_same_ones() -> None:
@@ -59,6 +68,20 @@ def test_the_memory_of_this_process_is_found_and_its_growth_is_per_function() ->
     found = Memory.now({os.getpid()}, set())
     assert found.emulator > 10 and found.drivers == 0
     assert Memory(functions=600, function_processes=6).per_function == 100
+
+
+def test_the_page_tells_what_is_special_about_tables() -> None:
+    told = {name: what for name, _, what in special()}
+    assert told["venue_plain"] == "" and told["user_by_state"] == "partition_by: state, history"
+    assert told["date_logs"] == "columns: exclude rename mask hash, expect: week"
+    assert told["user_appended"] == "partition_by: state, append_only"
+
+
+def landed(made: SoakWorld, name: str) -> SoakObject:
+    """The table's next object, as if it were put."""
+    one = made.next_object(name)
+    made.put_objects.append((one, ObjectId("bronze", one.key, "1")))
+    return one
 
 
 def records(body: bytes) -> list[dict[str, Any]]:

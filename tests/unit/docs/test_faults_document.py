@@ -34,6 +34,12 @@ def test_the_page_sums_runs_and_names_what_is_only_near():
     assert "- `broken`: it only bends" in text
 
 
+def test_the_page_counts_rows_set_aside_and_says_which_runs_had_no_rules():
+    text = report.page([FAULT], {"broken": [run(aside=3, settings=["expect"]), run(aside=2)]})
+    assert "0 wrong, 5 rightly set aside. 1 of these runs are older" in text
+    assert "older" not in report.page([FAULT], {"broken": [run(settings=["expect"])]})
+
+
 def test_a_problem_of_a_run_stands_in_its_line():
     text = report.page([FAULT], {"broken": [run(problems={"audit": ["two_batches"]}, clean=False)]})
     assert "**audit: two_batches**" in text
