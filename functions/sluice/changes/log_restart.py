@@ -58,8 +58,9 @@ class SeenObject:
 class Mark:
     """The high-water mark of one Kafka partition: the furthest that was merged of it under one generation.
 
-    `restarted_at` is the first parked Kafka offset, None unless the log restarted. `apart` has the marks of the logs
-    that the partition's objects name.
+    `restarted_at` is the first parked Kafka offset, None unless the log restarted, and `fallen` the highest position
+    from there on. `several`: the partition has the changes of several logs, which nothing names. `apart` has the marks
+    of the logs that its objects name.
     """
 
     generation: int
@@ -70,6 +71,8 @@ class Mark:
     logs: tuple[str, ...] = ()
     servers: tuple[str, ...] = ()
     restarted_at: int | None = None
+    fallen: str | None = None
+    several: bool | None = None
     apart: Mapping[str, Mark] = field(default_factory=dict, hash=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -103,6 +106,10 @@ def judge(marks: Mapping[int, Mark], seen: Iterable[SeenObject], *, generation: 
     positions of another kind. All later objects of the partition are parked too, until the table's generation is
     raised. Late objects have lower offsets, repeated ones have no later source time, and a repeated snapshot stands
     where the log is by then, so none of these counts as a restart. A new partition is compared with one that restarted.
+
+    Where the log before goes on after a fall, none restarted: the partition has changes of several logs. Its parked
+    objects are freed (`has_several_logs`), and none is parked for a fall from then on. A row of two such logs is in
+    doubt: a change of the lower one loses, and is counted (`sluice.changes.outdated`).
 
     Objects that name their log (`SeenObject.log`) are compared with those of the same log alone, and one of several
     logs with none.
@@ -163,12 +170,21 @@ def began_again(marks: Mapping[int, Mark], partition: int | None, offset: int | 
     )
 
 
+def has_several_logs(marks: Mapping[int, Mark], partition: int | None, *, generation: int) -> bool:
+    """True if the log of parked objects of a partition turned out to be one of several, none of which restarted."""
+    mark = marks.get(partition) if partition is not None else None
+    return mark is not None and mark.generation == generation and mark.several is True
+
+
 def _of_partition(
     mark: Mark | None, elsewhere: Mark | None, items: Sequence[SeenObject], generation: int
 ) -> tuple[Mark | None, dict[str, str]]:
     reasons: dict[str, str] = {}
+    if mark is not None and mark.restarted_at is not None and any(_goes_on(mark, item) for item in items):
+        mark = replace(mark, restarted_at=None, fallen=None, several=True)
     for at, item in enumerate(items):
         if mark is not None and mark.restarted_at is not None and item.first >= mark.restarted_at:
+            mark = replace(mark, fallen=_higher(mark.fallen, item.highest))
             reasons[item.object] = _describe(
                 f"everything from offset {mark.restarted_at} of Kafka partition {item.partition} is of a restarted log"
             )
@@ -180,7 +196,7 @@ def _of_partition(
                 reasons[item.object] = _describe(
                     f"Kafka partition {item.partition} at offset {item.first} (after {before.offset}): {why}"
                 )
-                mark = replace(before, restarted_at=item.first)
+                mark = replace(before, restarted_at=item.first, fallen=item.highest)
                 continue
         mark = _advanced(mark, item, generation)
     return mark, reasons
@@ -192,6 +208,26 @@ def _describe(what: str) -> str:
         "then raise the table's `generation` in tables.yaml and run `sluice config push`. Where several servers write "
         "into the topic, their logs are told apart by a key that names them: `record_key: [__name, __db, ...]`"
     )
+
+
+def _goes_on(mark: Mark, item: SeenObject) -> bool:
+    """Whether an object, after others far below, is of the log that was before them.
+
+    It continues that log: a log that restarted reaches the place, too, but by steps. Only PostgreSQL's places have
+    distances that tell.
+    """
+    if not (item.kind == mark.kind == POSTGRES) or mark.fallen is None or item.highest is None:
+        return False
+    before, fallen, now = (log_place(POSTGRES, each) for each in (mark.highest, mark.fallen, item.highest))
+    if before is None or fallen is None or now is None or item.first <= (mark.restarted_at or 0):
+        return False
+    far = _far(POSTGRES, before)
+    later = mark.newest_ms is None or item.newest_ms is None or item.newest_ms > mark.newest_ms
+    return later and before <= now < before + far and now - fallen >= far
+
+
+def _higher(one: str | None, other: str | None) -> str | None:
+    return max((each for each in (one, other) if each is not None), default=None)
 
 
 def _restart(mark: Mark, items: Sequence[SeenObject]) -> str | None:
@@ -210,7 +246,8 @@ def _restart(mark: Mark, items: Sequence[SeenObject]) -> str | None:
     if mark.servers and item.servers and not set(mark.servers) & set(item.servers):
         return f"the changes are of server {item.servers[0][:40]} and were of {', '.join(mark.servers)[:100]}"
     if (
-        mark.newest_ms is None
+        mark.several
+        or mark.newest_ms is None
         or item.newest_ms is None
         or item.newest_ms <= mark.newest_ms
         or not _far_below(mark, item)

@@ -6,12 +6,14 @@ objects move to the table and lane that take their topic now.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Callable
 
 from sluice.admission.routing import CHANGE_FILE, READABLE_FORMATS, classify
-from sluice.changes.log_restart import LOG_RESTARTED
+from sluice.batch.kafka_watch import KafkaWatch
+from sluice.changes.log_restart import LOG_RESTARTED, Mark, has_several_logs
 from sluice.config.document import Configuration
 from sluice.config.table import TableConfig
 from sluice.ledger.keys import PARKED
@@ -37,15 +39,17 @@ def unpark(
     """Make parked objects pending whose topic a table takes now. `since` (epoch ms) leaves out those parked before.
 
     A rule's `key_pattern` may tell the topic of an object that had none, or another topic than its name did. Objects
-    parked because their source's log restarted wait for a higher generation of their table. Objects parked under any
+    parked because their source's log restarted wait for a higher generation of their table, or until that log turns out
+    to be one of several. Objects parked under any
     other code stay parked.
     """
     moved = 0
     lanes: set[str] = set()
+    marks = lru_cache(maxsize=64)(lambda table: KafkaWatch.from_dict(ledger.tables.get(table).watch).marks)
     for record in ledger.objects.in_state(PARKED, since=since):
         record = renamed(record, configuration)
         config = configuration.table_for_topic(record.topic) if record.topic is not None else None
-        if config is None or not is_freed(record, config):
+        if config is None or not is_freed(record, config, marks):
             continue
         lanes.add(config.lane)  # even if somebody else moved it: they may have died before waking the lane
         moved += ledger.objects.unpark(record, config, now())
@@ -71,10 +75,18 @@ def renamed(record: ObjectRecord, configuration: Configuration) -> ObjectRecord:
     )
 
 
-def is_freed(record: ObjectRecord, config: TableConfig) -> bool:
-    """Whether a parked object becomes pending under the configuration that takes its topic."""
+def is_freed(
+    record: ObjectRecord, config: TableConfig, marks: Callable[[str], Mapping[int, Mark]] = lambda table: {}
+) -> bool:
+    """Whether a parked object becomes pending under the configuration that takes its topic.
+
+    `marks` returns a table's high-water marks.
+    """
     if record.code == LOG_RESTARTED:
-        return config.generation > (record.parked_generation or 0)
+        under = record.parked_generation or 0
+        return config.generation > under or has_several_logs(
+            marks(config.table), record.kafka_partition, generation=under
+        )
     return record.code is None
 
 

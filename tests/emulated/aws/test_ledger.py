@@ -247,6 +247,24 @@ class TestAdmission:
             freed.parked_generation,
         ) == (1, None, None, None)
 
+    def test_a_parked_object_is_freed_once_its_log_is_one_of_several(self, ledger):
+        mark = {"generation": 3, "offset": 7, "kind": "postgres", "highest": "0003.1.1"}
+        configuration = Configuration(
+            (TableRule("shop.orders", ("id",), topic="shop.orders", lane=LANE, generation=3),)
+        )
+        objects = [an_object(n, kafka_partition=0, offset=n) for n in (0, 1)]
+        manifest = claimed(ledger, objects)
+        parked = {"parked": (ObjectError(objects[1].id.hash, LOG_RESTARTED, "fell"),), "parked_generation": 3}
+        outcome = committed(manifest, **parked, watch={"marks": {"0": {**mark, "restarted_at": 5}}})
+        assert ledger.batches.settle(LANE, manifest.batch, outcome, [one.id for one in objects], "run-1", NOW)
+        ledger.batches.close(LANE, manifest.batch, "run-1", NOW + 6)
+        assert unpark(ledger, configuration, lambda: NOW + 9) == Unparked(0, frozenset())
+        third = claimed(ledger, [an_object(2)])
+        outcome = committed(third, watch={"marks": {"0": {**mark, "several": True}}})
+        assert ledger.batches.settle(LANE, third.batch, outcome, [an_object(2).id], "run-1", NOW)
+        assert unpark(ledger, configuration, lambda: NOW + 9) == Unparked(1, frozenset({LANE}))
+        assert [item.id for item in ledger.pending.oldest(LANE, 10)] == [objects[1].id]
+
     def test_a_deleted_object_of_a_restarted_log_is_quarantined_outside_any_batch(self, ledger):
         one, two = an_object(0), an_object(1)
         manifest = claimed(ledger, [one, two])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sluice.batch.kafka_watch import MOST_CHARACTERS, KafkaWatch, only_partition, watched
-from sluice.changes.log_restart import Mark, SeenObject, began_again, judge
+from sluice.changes.log_restart import Mark, SeenObject, began_again, has_several_logs, judge
 from sluice.changes.position import MONGODB, MYSQL, OFFSET_ONLY, ORACLE, POSTGRES, SQLSERVER, encode, log_place
 from sluice.config.table import TableConfig
 
@@ -246,3 +246,30 @@ def test_partitions_beyond_the_limit_are_forgotten_oldest_first_unless_one_waits
     assert 3 in kept.marks and 299 in kept.marks and not {0, 1, 2} & set(kept.marks)
     few = {n: mark for n, mark in marks.items() if n < 10}
     assert watched(KafkaWatch(few), [], CONFIG).watch.marks == few
+
+
+def test_a_log_that_goes_on_after_a_fall_is_one_of_several_in_its_partition() -> None:
+    marks: dict[int, Mark] = {}
+    came = [pg(0, 50 * GB, 100), pg(10, 2 * GB, 105), pg(20, 50 * GB + 1000, 110), pg(30, 2 * GB + 1000, 115)]
+    found = []
+    for item in came:
+        judged = judge(marks, [item], generation=0)
+        marks = {partition: Mark.from_dict(mark.to_dict()) for partition, mark in judged.marks.items()}
+        found.append((sorted(judged.parked), has_several_logs(marks, 0, generation=0)))
+    assert found == [([], False), (["o0-10"], False), ([], True), ([], True)]
+    assert not has_several_logs(marks, 0, generation=1) and not has_several_logs(marks, 1, generation=0)
+    assert judge(marks, [came[1]], generation=0).parked == {}
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        [pg(20, 20 * GB, 110), pg(30, 40 * GB - 5, 120), pg(40, 40 * GB + 1, 130)],  # it grew past the old one by steps
+        [pg(20, 49 * GB, 110)],  # the old log would have grown by 9 GiB without an object
+        [pg(20, 40 * GB + 1, 100)],  # an object of before, under a new offset
+    ],
+    ids=["steps", "far above", "not later"],
+)
+def test_a_log_that_restarted_and_passes_its_old_end_stays_parked(after: list[SeenObject]) -> None:
+    before = [pg(0, 40 * GB, 100)], [pg(10, 2 * GB, 105)]
+    assert parked(*before, *([item] for item in after)) == ["o0-10", *(f"o0-{item.first}" for item in after)]
