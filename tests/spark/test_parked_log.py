@@ -54,7 +54,7 @@ def test_objects_of_a_restarted_log_are_parked_until_the_generation_is_raised(
     assert bench.rows(config, "id", "name") == [(1, "old"), (2, "old"), (3, "late")]
     found = bench.resolve(batch, config)  # as a take-over finds it that knows of no outcome
     assert found is not None and (found.parked, found.parked_generation) == (outcome.parked, 0)
-    again = put(bench, 300, change("u", HIGH + 99, id=1, name="the new log has grown"))
+    again = put(bench, 300, change("u", HIGH + 2 * 1024**3, id=1, name="the new log has grown"))
     waits = bench.merge(config, [again], after=Outcome.from_json(outcome.to_json()))
     assert (waits.state, waits.no_change, [error.object for error in waits.parked]) == (
         "committed",
