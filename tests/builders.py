@@ -14,8 +14,8 @@ import fastavro
 from sluice.batch.outcome import Outcome
 from sluice.lane.job_request import JobEnvironment
 from sluice.lane.machine import HALT_AFTER_FAILURES, HALTED
-from sluice.ledger.ports import Ledger
 from sluice.ledger.recovery import KnownTable
+from sluice_aws.ledger.ledger import Ledger
 
 JOB_ENVIRONMENT = JobEnvironment(
     application_id="00f1982r1uukb925",

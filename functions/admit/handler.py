@@ -14,7 +14,7 @@ from sluice_aws.admission.ignored_messages import IgnoredMessages
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
 from sluice_aws.lanes.start import Waker, starter_of
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.settings import Settings
@@ -62,7 +62,7 @@ def parts_of(telemetry: Telemetry) -> AdmitParts:
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients.of(settings, call_times=telemetry.call_times)
     objects = Objects(clients.s3)
-    ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)
+    ledger = Ledger(clients.dynamodb, settings.ledger_table)
     starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
     return AdmitParts(
         admission=open_admission(

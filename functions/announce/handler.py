@@ -11,7 +11,7 @@ from typing import Any
 
 from sluice_aws.announce import Announcer, announcer_of, changes_of
 from sluice_aws.clients import Clients
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.settings import Settings
 from sluice_aws.telemetry import Telemetry, observed
 
@@ -37,5 +37,5 @@ def own_announcer(telemetry: Telemetry) -> Announcer:
     """Make the announcer from the environment, once per process."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients.of(settings, call_times=telemetry.call_times)
-    ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)
+    ledger = Ledger(clients.dynamodb, settings.ledger_table)
     return announcer_of(settings, clients, ledger=ledger, report=telemetry)

@@ -9,7 +9,7 @@ from typing import Any, Callable
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
 from sluice_aws.lanes.start import Waker, new_entropy, starter_of
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.services.planner import ServicePlanner
@@ -36,7 +36,7 @@ def parts_of(telemetry: Telemetry) -> tuple[ServicePlanner, ConfigStore]:
     """Make the adapters from the environment, once per process."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients.of(settings, call_times=telemetry.call_times)
-    ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)
+    ledger = Ledger(clients.dynamodb, settings.ledger_table)
     starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
     planner = ServicePlanner(
         ledger=ledger,

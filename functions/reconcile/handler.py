@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, Callable
 
 from sluice.config.document import Configuration
-from sluice.ledger.ports import Ledger
 from sluice_aws.admission.admit import open_admission
 from sluice_aws.admission.reassign import RECENTLY_MS, Rerouted, Unparked, reroute, unpark
 from sluice_aws.admission.reconcile import Reconciler
@@ -25,7 +24,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.lanes.start import Waker
 from sluice_aws.lanes.supervise import Supervisor
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.silver_files import SilverBucket
@@ -120,7 +119,7 @@ def parts_of(telemetry: Telemetry) -> ReconcileParts:
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients.of(settings, call_times=telemetry.call_times)
     objects = Objects(clients.s3)
-    ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)
+    ledger = Ledger(clients.dynamodb, settings.ledger_table)
     job_runs = JobRuns(clients.emr_serverless, settings.application_id)
     waker = Waker(ledger=ledger, starter=None, report=telemetry, now=epoch_ms)
     grace_ms = settings.reconcile_grace_s * 1000

@@ -28,13 +28,13 @@ from sluice.ledger.events import (
     objects_refused,
     table_failed,
 )
-from sluice.ledger.lane_ports import HistoryLedger
-from sluice.ledger.object_ports import BatchLedger
-from sluice.ledger.ports import Ledger
 from sluice.ports import Report
 from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import AnnouncementRefused
 from sluice_aws.ledger import expressions as codec
+from sluice_aws.ledger.batches import BatchLedger
+from sluice_aws.ledger.history import HistoryLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.settings import Settings
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from sluice_aws.lanes.gauges import Gauges
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.lanes.start import starter_of
 from sluice_aws.lanes.supervise import Supervisor
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.settings import Settings
@@ -64,7 +64,7 @@ def parts_of(telemetry: Telemetry) -> SuperviseParts:
     """Make the adapters from the environment, once per process."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients.of(settings, call_times=telemetry.call_times)
-    ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)
+    ledger = Ledger(clients.dynamodb, settings.ledger_table)
     job_runs = JobRuns(clients.emr_serverless, settings.application_id)
     starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
     return SuperviseParts(

@@ -13,7 +13,7 @@ from sluice_aws.catalog.glue import GlueCatalog
 from sluice_aws.catalog.requests import CatalogRequests
 from sluice_aws.catalog.sync import CatalogSync
 from sluice_aws.clients import Clients
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import CommentStore
@@ -43,6 +43,6 @@ def requests_of(telemetry: Telemetry) -> CatalogRequests:
     return CatalogRequests(
         sync=sync,
         configuration=configuration,
-        tables=DynamoDbLedger(clients.dynamodb, settings.ledger_table).tables,
+        tables=Ledger(clients.dynamodb, settings.ledger_table).tables,
         report=telemetry,
     )

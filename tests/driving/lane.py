@@ -23,11 +23,10 @@ from sluice.config.lane import LaneConfig
 from sluice.config.rules.table_rule import TableRule
 from sluice.lane.machine import wanted_at
 from sluice.ledger import keys as items
-from sluice.ledger.ports import Ledger
 from sluice.ledger.records import AdmittedObject
 from sluice.objects import ObjectId
 from sluice.silver_keys import manifest_key, manifests_prefix
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_spark.errors import SparkDied
 from sluice_spark.log import RunLog
 from sluice_spark.run.assembly import Ports, run_loop
@@ -143,7 +142,7 @@ class SimulatedLane:
 
     def ledger_through(self, client: Any) -> Ledger:
         """The ledger as a process sees it through its own client."""
-        return DynamoDbLedger(client, self._ledger_table, threads=self._threads, sleep=lambda seconds: None)
+        return Ledger(client, self._ledger_table, threads=self._threads, sleep=lambda seconds: None)
 
     def put(self, table: str = "shop.orders", n: int = 1, wake: bool = True, topic: str = "") -> list[ObjectId]:
         """Objects arrive: admitted, and the lane woken once."""

@@ -22,7 +22,7 @@ from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
 from sluice.config.rules.table_rule import TableRule
 from sluice.objects import ObjectId
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 
 REGION = "us-west-2"
 BRONZE, SILVER, ARTIFACTS = "sluice-bronze", "sluice-silver", "sluice-artifacts"
@@ -53,7 +53,7 @@ class Deployment:
         self.s3.put_bucket_versioning(Bucket=BRONZE, VersioningConfiguration={"Status": "Enabled"})
         self.dynamodb = SHARED.client("dynamodb")
         create_ledger_table(self.dynamodb, LEDGER)
-        self.ledger = DynamoDbLedger(self.dynamodb, LEDGER)
+        self.ledger = Ledger(self.dynamodb, LEDGER)
         self.emr = SHARED.client("emr-serverless")
         self.application = self.emr.create_application(
             name="sluice", releaseLabel="emr-7.14.0", type="SPARK", clientToken="t"

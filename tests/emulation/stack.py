@@ -13,7 +13,7 @@ from emulation.ledger_table_schema import create_ledger_table
 from sluice.ledger import keys as items
 from sluice.ledger.records import AdmittedObject
 from sluice.objects import ObjectId
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_cli.terminal import stack as supervising
 
 REGION = "eu-central-1"
@@ -94,7 +94,7 @@ class Stack:
             "SuperviseFunction": "s-supervise",
             "DeadLetterQueueUrl": queue,
         }
-        self.ledger = DynamoDbLedger(self.dynamodb, "s-ledger")
+        self.ledger = Ledger(self.dynamodb, "s-ledger")
 
     def write(self, key, body=b"x"):
         return ObjectId("s-bronze", key, self.s3.put_object(Bucket="s-bronze", Key=key, Body=body)["VersionId"])

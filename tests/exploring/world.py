@@ -28,14 +28,13 @@ from sluice.config.table import TableConfig
 from sluice.lane.job_request import JobEnvironment
 from sluice.lane.machine import IDLE, wanted_at
 from sluice.ledger import keys as items
-from sluice.ledger.ports import Ledger
 from sluice.ledger.records import AdmittedObject
 from sluice.objects import ObjectId
 from sluice.services.requests import SliceDone
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.lanes.start import Starter, Waker
 from sluice_aws.lanes.supervise import Supervisor
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_spark.errors import LaneLost, SparkDied
 from sluice_spark.log import RunLog
 from sluice_spark.run.assembly import Ports, run_loop
@@ -416,7 +415,7 @@ class LaneWorld:
 
     def _ledger(self, actor: Actor | None) -> Ledger:
         client: Any = self.dynamodb if actor is None else _Stepped("dynamodb", self.dynamodb, actor)
-        return DynamoDbLedger(client, "ledger", threads=1, sleep=lambda _: None)
+        return Ledger(client, "ledger", threads=1, sleep=lambda _: None)
 
     def _job_runs(self, actor: Actor | None) -> JobRuns:
         return JobRuns(self.emr if actor is None else _Stepped("emr", self.emr, actor), APPLICATION)

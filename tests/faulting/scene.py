@@ -20,7 +20,7 @@ from judging.running_stack import RunningStack
 from faulting.proxy import DYNAMODB, S3, FaultProxy, Request, Trap
 from faulting.world import Put, World
 from sluice.lane.machine import LaneState, wants_run
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_bench.measure.ledger_times import await_until
 
 CAUGHT_S = 240.0  # a start of Spark on a busy machine, and a batch
@@ -62,9 +62,9 @@ class Scene:
 
     # ---------------------------------------------------------------- the ledger and the lane
     @property
-    def ledger(self) -> DynamoDbLedger:
+    def ledger(self) -> Ledger:
         """The stack's ledger."""
-        return DynamoDbLedger(self.stack.target.client("dynamodb"), self.stack.target.ledger_table)
+        return Ledger(self.stack.target.client("dynamodb"), self.stack.target.ledger_table)
 
     def lane(self) -> LaneState:
         """The world's lane."""

@@ -29,7 +29,7 @@ from sluice.lane.job_request import JobEnvironment, start_job_run
 from sluice.ledger import keys as items
 from sluice.ledger.records import AdmittedObject
 from sluice.objects import ObjectId
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_bench.measure.ledger_times import await_until
 from sluice_deploy.release import build_release, source_root, upload_release
 from sluice_deploy.wheels import this_host
@@ -68,7 +68,7 @@ class Deployment:
             self.s3.create_bucket(Bucket=bucket)
         self.s3.put_bucket_versioning(Bucket=BRONZE, VersioningConfiguration={"Status": "Enabled"})
         create_ledger_table(self.dynamodb, LEDGER)
-        self.ledger = DynamoDbLedger(self.dynamodb, LEDGER)
+        self.ledger = Ledger(self.dynamodb, LEDGER)
         self.jars = ensure_jars()
         self.image = build_image(home / "image", find_java(os.environ), self.jars)
         self.release = build_release(ROOT, (this_host(),), cache_directory(os.environ), Path(sys.executable))

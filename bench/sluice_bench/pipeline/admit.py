@@ -28,7 +28,7 @@ from sluice.config.rules.table_rule import TableRule
 from sluice.objects import ObjectId
 from sluice_aws.admission.admit import THREADS, open_admission
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects
 from sluice_bench.data.debezium_objects import SOURCES, object_bytes, object_key, record
 from sluice_bench.data.tickit_rows import Sizes, row
@@ -122,7 +122,7 @@ def emulator(calls: Calls) -> Iterator[tuple[Any, Any]]:
 
 def measure(s3: Any, dynamodb: Any, notices: Sequence[Notice], calls: Calls) -> dict[str, Any]:
     """Admit the notices in batches of one invocation. Raises RuntimeError if one wasn't admitted."""
-    objects, ledger = Objects(s3), DynamoDbLedger(dynamodb, LEDGER)
+    objects, ledger = Objects(s3), Ledger(dynamodb, LEDGER)
     admission = open_admission(objects, ledger=ledger, silver_bucket=SILVER, now=epoch_ms)
     source = SOURCES[TABLE]
     configuration = Configuration((TableRule(f"bench.{TABLE}", (source.key,), topic=source.topic),))

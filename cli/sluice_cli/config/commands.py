@@ -10,7 +10,7 @@ import typer
 from sluice.config.document import Configuration
 from sluice.cost import Assumptions, Load, freshness_advice
 from sluice.errors import CommandFailed
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_cli.config.push import File, fit_of_stack, in_force, read_with_warnings, summary
@@ -62,7 +62,7 @@ def check(file: File, waiting: WithWaitingObjects = False, as_json: Json = False
     notes = freshness_notes(configuration)
     if waiting:
         target = chosen_target(stack)
-        objects, ledger = Objects(target.client("s3")), DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+        objects, ledger = Objects(target.client("s3")), Ledger(target.client("dynamodb"), target.ledger_table)
         before = in_force(ConfigStore(objects, target.artifacts, history=ledger.history))
         fit = fit_of_stack(objects, target, ledger, configuration, before)
         warnings, notes = (*warnings, *map(str, fit.misfits)), (*notes, *fit.notes)

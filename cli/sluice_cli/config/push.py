@@ -18,14 +18,13 @@ from sluice.config.pinned_topic import pinned_topic
 from sluice.errors import ChangeRefused, CommandFailed, DamagedObject
 from sluice.lane.machine import PAUSED
 from sluice.ledger.keys import PARKED, QUARANTINED
-from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.silver_keys import REPLACED
 from sluice_aws.admission.reassign import Unparked, is_freed, renamed, reroute, unpark
 from sluice_aws.catalog.glue import has_other_partitions
 from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import ConfigurationUnreadable
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import HISTORY_PREFIX, PUSHES, ConfigStore
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.s3.objects import Objects
@@ -286,7 +285,7 @@ def _step_of_refused(plan: Plan, configuration: Configuration, before: Configura
 
 def _opened(stack: str | None) -> _Stack:
     target = chosen_target(stack)
-    objects, ledger = Objects(target.client("s3")), DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    objects, ledger = Objects(target.client("s3")), Ledger(target.client("dynamodb"), target.ledger_table)
     return _Stack(target, objects, ledger, ConfigStore(objects, target.artifacts, history=ledger.history))
 
 

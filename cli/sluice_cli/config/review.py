@@ -16,8 +16,8 @@ from sluice.config.pinned_topic import pinned_topic
 from sluice.config.table import TableConfig, refuse_changes
 from sluice.errors import ChangeRefused
 from sluice.lane.machine import PAUSED, LaneState
-from sluice.ledger.ports import Ledger
 from sluice_aws.hash_keys import exists
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.stack import Target
 from sluice_cli.config.risks import aws_command

@@ -19,7 +19,6 @@ from sluice.config.document import Configuration
 from sluice.config.key_pattern import folder_values
 from sluice.errors import SluiceError
 from sluice.ledger.keys import PARKED
-from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.names import TOPIC, TOPIC_REFUSED
 from sluice.objects import ObjectId
@@ -31,6 +30,7 @@ from sluice.schema.connect import avro_form
 from sluice.schema.table_row import with_path_columns
 from sluice_aws.admission.reassign import renamed
 from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects, pages_of_bronze
 from sluice_cli.config.object_samples import KEY_BYTES, READ_BYTES, ObjectSample, key_fields, sample_object
 from sluice_formats.errors import CsvWithoutHeader

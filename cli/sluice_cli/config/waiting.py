@@ -14,7 +14,6 @@ from sluice.config.pinned_topic import pinned_topic
 from sluice.config.table import TableConfig
 from sluice.config.values import MIB
 from sluice.ledger.keys import QUARANTINED
-from sluice.ledger.ports import Ledger
 from sluice.onboarding.fit import (
     Misfit,
     instants_declared,
@@ -25,6 +24,7 @@ from sluice.onboarding.fit import (
 from sluice.onboarding.samples import TopicSample
 from sluice.onboarding.topics import TopicsWaiting, topics_without_objects
 from sluice.schema.avro import left_out_note
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory
 from sluice_cli.config.plan import Fit, TableMisfit, known_topics

@@ -17,7 +17,7 @@ from sluice.objects import ObjectId, identify
 from sluice_aws.admission.admit import Admissions, open_admission
 from sluice_aws.admission.reconcile import notice_of
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import ListedVersion, Objects
 from sluice_aws.stack import Target
@@ -105,7 +105,7 @@ class BackfillEnd:
 class ListedObjects:
     """Admits listed object versions of one stack, and wakes their lanes."""
 
-    def __init__(self, target: Target, ledger: DynamoDbLedger) -> None:
+    def __init__(self, target: Target, ledger: Ledger) -> None:
         self._target, self._ledger = target, ledger
         self._objects = Objects(target.client("s3"))
         self._admission = open_admission(self._objects, ledger=ledger, silver_bucket=target.silver, now=epoch_ms)
@@ -131,7 +131,7 @@ class Backfill:
     def __init__(self, target: Target, prefix: str) -> None:
         self._target, self._prefix = target, prefix
         self._objects = Objects(target.client("s3"))
-        self._ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+        self._ledger = Ledger(target.client("dynamodb"), target.ledger_table)
         self._listed = ListedObjects(target, self._ledger)
         stored = self._ledger.history.checkpoint(self._checkpoint) or {}
         self.after: tuple[str, str] | None = (stored["key"], stored["version"]) if stored.get("key") else None

@@ -13,8 +13,8 @@ from sluice.config.document import Configuration
 from sluice.config.table import refuse_changes
 from sluice.errors import ChangeRefused, TwoTopics
 from sluice.ledger.keys import PENDING
-from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
+from sluice_aws.ledger.ledger import Ledger
 
 
 def step_of(state: TableState, lane: str | None) -> str:

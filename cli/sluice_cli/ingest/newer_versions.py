@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from sluice.ledger.keys import COMMITTED, PARKED, SUPERSEDED
-from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
+from sluice_aws.ledger.ledger import Ledger
 from sluice_cli.ingest.entry import SHORT_ID
 
 THREADS = 16

@@ -11,12 +11,11 @@ import typer
 
 from sluice.errors import UsageError
 from sluice.ledger.keys import PARKED
-from sluice.ledger.ports import Ledger
 from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.admission.admit import open_admission
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
@@ -273,7 +272,7 @@ def discard(
 
 def _opened(stack: str | None) -> tuple[Quarantine, Ledger, Target]:
     target = chosen_target(stack)
-    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
     return (
         Quarantine(ledger=ledger, objects=Objects(target.client("s3")), silver_bucket=target.silver, now=epoch_ms),
         ledger,

@@ -16,7 +16,7 @@ from sluice.ledger.keys import CLAIMED, COMMITTED, DISCARDED, IGNORED, PARKED, P
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.clock import StoreClock, epoch_ms
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import COLD, Objects, pages_of_bronze
 from sluice_aws.s3.past_batches import PastBatches
@@ -173,7 +173,7 @@ class Replay:
     def __init__(self, target: Target, selection: ReplaySelection) -> None:
         self._target, self._selection = target, selection
         self._objects = Objects(target.client("s3"))
-        self._ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+        self._ledger = Ledger(target.client("dynamodb"), target.ledger_table)
         self._configuration = ConfigStore(self._objects, target.artifacts, history=self._ledger.history).load()
         self._past = PastBatches(self._objects, target.silver)
         self._merged_under: dict[tuple[str, str], int | None] = {}

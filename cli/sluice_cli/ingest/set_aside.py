@@ -17,9 +17,9 @@ from sluice.config.document import Configuration
 from sluice.config.table import TableConfig
 from sluice.errors import UnreadableManifest, UsageError
 from sluice.ledger.keys import PARKED, PENDING, QUARANTINED
-from sluice.ledger.ports import Ledger
 from sluice.ledger.records import DISCARDED, RETRIED, Decision, ObjectRecord
 from sluice.silver_keys import manifest_key, rows_key
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects, SkippedDocuments
 from sluice_aws.stack import Target
 from sluice_cli.ingest.entry import codes, reason_of, retry_of_table

@@ -12,11 +12,10 @@ import typer
 from rich.text import Text
 
 from sluice.config.document import Configuration
-from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import ConfigurationUnreadable
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import LOCAL
@@ -91,7 +90,7 @@ def wait(
     target = chosen_target(stack)
     objects = Objects(target.client("s3"))
     ledger, bronze, store = (
-        DynamoDbLedger(target.client("dynamodb"), target.ledger_table),
+        Ledger(target.client("dynamodb"), target.ledger_table),
         Bronze(objects, target.bronze),
         ConfigStore(objects, target.artifacts),
     )

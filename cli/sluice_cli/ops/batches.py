@@ -13,11 +13,10 @@ from sluice.batch.isolation import ALONE, DIVIDE, SET_ASIDE, TOGETHER, OpenPart,
 from sluice.batch.manifest import Manifest
 from sluice.errors import CommandFailed, UsageError
 from sluice.lane.machine import HALTED, PAUSED
-from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ManifestPointer
 from sluice.names import did_you_mean
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
@@ -164,7 +163,7 @@ def give_up(
 
 
 def _ledger(target: Target) -> Ledger:
-    return DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    return Ledger(target.client("dynamodb"), target.ledger_table)
 
 
 def _open_batches(target: Target, ledger: Ledger, named: str | None) -> Sequence[_OpenBatch]:

@@ -32,7 +32,7 @@ from sluice.cost import (
 from sluice.errors import UsageError
 from sluice.prices import AS_OF, REGION, spark_usd
 from sluice_aws.lanes.job_runs import JobRuns
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.past_batches import PastBatch, PastBatches
 from sluice_aws.stack import LOCAL, Target
@@ -307,7 +307,7 @@ def by_table(usd: Mapping[str, float], batches: Iterable[PastBatch]) -> dict[str
 
 
 def _ended(target: Target) -> Iterator[RunCost]:
-    history = DynamoDbLedger(target.client("dynamodb"), target.ledger_table).history
+    history = Ledger(target.client("dynamodb"), target.ledger_table).history
     listed = set()
     for one in _billed(target):
         listed.add(one.run)

@@ -14,10 +14,9 @@ import typer
 
 from sluice.admission.notices import parse_body
 from sluice.errors import UsageError
-from sluice.ledger.ports import Ledger
 from sluice.objects import ObjectId
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.stack import Target
 from sluice_cli.terminal.output import (
     DryRun,
@@ -100,7 +99,7 @@ def list_letters(
       sluice dlq list notices --limit 100
     """
     target = chosen_target(stack)
-    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
     found, now = {}, epoch_ms()
     for name in _chosen(queue):
         url = output_of(target, _OUTPUTS[name])
@@ -325,7 +324,7 @@ def _reconciled(target: Target, url: str, name: str, most: int, rate: float) -> 
     letters = [letter for group in _received(target, url, name, most, WORK_S) for letter in group]
     oldest = None
     if name == EVENTS:
-        ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+        ledger = Ledger(target.client("dynamodb"), target.ledger_table)
         oldest = next((batch["committed_at"] for batch in ledger.batches.unannounced(epoch_ms())), None)
     if name == CALLS or oldest is not None:
         target.client("lambda").invoke(

@@ -15,7 +15,7 @@ from sluice.errors import SluiceError, TableWentBack
 from sluice.lane.machine import HALTED, PAUSED, RUNNING, STARTING
 from sluice_aws.clock import epoch_ms
 from sluice_aws.failures import SEE_STACK, failure_of
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.lifecycle import ExpiringRule, expiring
 from sluice_aws.s3.lost_properties import lost_properties
@@ -278,7 +278,7 @@ def _configuration(target: Target) -> Iterator[Finding]:
 
 
 def _lanes(target: Target) -> Iterator[Finding]:
-    lanes = DynamoDbLedger(target.client("dynamodb"), target.ledger_table).lanes
+    lanes = Ledger(target.client("dynamodb"), target.ledger_table).lanes
     resting = lanes.paused_for_standstill()
     for lane in lanes.all():
         failed = lane.failures + lane.capacity_failures
@@ -302,7 +302,7 @@ def _lanes(target: Target) -> Iterator[Finding]:
 
 def _tables(target: Target) -> Iterator[Finding]:
     silver = TimelineReader(SilverBucket(target.client("s3"), target.silver))
-    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
     _, described = lanes_and_tables(ledger, epoch_ms())
     failing = {table["table"] for table in described if table["last_error"]}
     lanes = {table["table"]: table["lane"] for table in described}
@@ -347,7 +347,7 @@ def _gone(table: TableState, silver: TimelineReader) -> str:
 
 
 def _catalog(target: Target) -> Iterator[Finding]:
-    states = DynamoDbLedger(target.client("dynamodb"), target.ledger_table).tables.all()
+    states = Ledger(target.client("dynamodb"), target.ledger_table).tables.all()
     for entry in service_entries(states, ()):
         if entry["error"]:
             found = f"its catalog sync failed: {entry['error']['code']}"
@@ -355,7 +355,7 @@ def _catalog(target: Target) -> Iterator[Finding]:
 
 
 def _set_aside(target: Target) -> Iterator[Finding]:
-    found = in_quarantine(DynamoDbLedger(target.client("dynamodb"), target.ledger_table))
+    found = in_quarantine(Ledger(target.client("dynamodb"), target.ledger_table))
     if not found.objects and not found.rows:
         yield Finding("quarantine", OK, "empty")
     else:
@@ -390,9 +390,7 @@ def _lost_notices(target: Target) -> Iterator[Finding]:
 
 
 def _announcements(target: Target) -> Iterator[Finding]:
-    owed = DynamoDbLedger(target.client("dynamodb"), target.ledger_table).batches.unannounced(
-        epoch_ms() - ANNOUNCED_WITHIN_MS
-    )
+    owed = Ledger(target.client("dynamodb"), target.ledger_table).batches.unannounced(epoch_ms() - ANNOUNCED_WITHIN_MS)
     oldest = next(owed, None)
     if oldest is None:
         yield Finding("announcements", OK, "all committed batches are announced")

@@ -8,9 +8,8 @@ import typer
 
 from sluice.errors import CommandFailed
 from sluice.lane.machine import HALTED, IDLE, LaneState
-from sluice.ledger.ports import Ledger
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.stack import Target
 from sluice_cli.ingest.survey import describe_lane
 from sluice_cli.terminal.known_names import check_lane
@@ -87,7 +86,7 @@ def _decided_by_hand(ledger: Ledger, lane: str) -> None:
 def _known(target: Target, lane: str) -> Ledger:
     """The ledger, after a check that the lane exists: a mistyped name would create an item."""
     check_lane(target, lane)
-    return DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    return Ledger(target.client("dynamodb"), target.ledger_table)
 
 
 def _print(state: LaneState, as_json: bool) -> None:

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from sluice.errors import CommandFailed, UsageError
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import STACK_VARIABLE, Target
 from sluice_cli.terminal.guard import visible
@@ -181,7 +181,7 @@ def _reader(text: io.TextIOWrapper) -> Callable[[], str]:
 
 def _job_run(target: Target, run: str | None) -> str:
     """The job run of a run; without a name, of the newest run that has one. Any other name is that of a job run."""
-    history = DynamoDbLedger(target.client("dynamodb"), target.ledger_table).history
+    history = Ledger(target.client("dynamodb"), target.ledger_table).history
     if run is None:
         newest = next((item for item in history.runs() if item.get("job_run_id")), None)
         if newest is None:

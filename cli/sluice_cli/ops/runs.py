@@ -12,7 +12,7 @@ import typer
 from sluice.batch.outcome import COMMITTED
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.history import RUN_DAYS, died
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.past_batches import PastBatch, PastBatches, batches_by_run
 from sluice_cli.terminal.known_names import check_lane
@@ -99,7 +99,7 @@ def runs(
     if begins is not None and ends is not None:
         refuse_backwards("--since", instant_of(begins), "--before", instant_of(ends))
     target = chosen_target(stack)
-    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
     wanted = (
         item for item in ledger.history.runs() if lane in (None, item.get("lane")) and not (failed and not died(item))
     )

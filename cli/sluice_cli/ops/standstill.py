@@ -13,8 +13,7 @@ import typer
 
 from sluice.errors import NoRegion, NoTarget
 from sluice.lane.machine import IDLE, PAUSED
-from sluice.ledger.ports import Ledger
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.stack import STACK_VARIABLE, Target, remove_failed_creation
 from sluice_cli.errors import NotAtRest
 from sluice_cli.terminal.durations import TimeSpan, seconds
@@ -92,7 +91,7 @@ def begin(
     if before_deploy is not None and not _would_change(target, before_deploy, parameters_of(overrides)):
         say("The application doesn't change: no lane is paused")
         return
-    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
     working = [state.lane for state in ledger.lanes.all() if state.state != PAUSED and not state.pause_requested]
     ask_in_terminal(_question(working, target), yes=yes)
     _write(note, ledger, target, list(dict.fromkeys([*_noted(note, ledger), *working])))
@@ -151,7 +150,7 @@ def end(note: Note = None, stack: Stack = None) -> None:
     except NoTarget as missing:
         say(f"{missing.message}: no lane is paused")
         return
-    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
     lanes = _noted(note, ledger)
     for lane in lanes:
         ledger.lanes.resume(lane)

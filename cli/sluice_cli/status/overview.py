@@ -19,8 +19,8 @@ from sluice.cost import Load, freshness_advice, observed_monthly, streaming_mont
 from sluice.errors import NotConfigured
 from sluice.lane.machine import PAUSED, LaneState
 from sluice.ledger.keys import CLAIMED, IGNORED, PARKED, QUARANTINED, SUPERSEDED, UNCOUNTED
-from sluice.ledger.ports import Ledger
 from sluice.ledger.records import SAME_BYTES, ObjectRecord, PendingCount
+from sluice_aws.ledger.ledger import Ledger
 from sluice_cli.ingest.blocked import with_names
 from sluice_cli.ingest.entry import reason_of
 from sluice_cli.ingest.parked import is_proposed, judged_now, waits_for_rule

@@ -17,10 +17,10 @@ from urllib3.exceptions import HTTPError
 from sluice.batch.claim import PendingObject
 from sluice.config.document import Configuration
 from sluice.errors import SluiceError, UsageError
-from sluice.ledger.ports import Ledger
 from sluice.ledger.records import RETRIED
 from sluice.objects import ObjectId
 from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects, SkippedDocument
 from sluice_aws.s3.past_batches import PastBatch, PastBatches
 from sluice_aws.stack import DEPLOYED, Target

@@ -15,7 +15,7 @@ from sluice.errors import UsageError
 from sluice.ledger.keys import PARKED, QUARANTINED
 from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import ConfigurationUnreadable
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import LOCAL, Target
@@ -113,7 +113,7 @@ def status(
         raise UsageError("--every needs --watch", next_step="Add --watch, or leave --every out")
     target = chosen_target(stack)
     now = epoch_ms()
-    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
     configured = partial(configuration_in_force, target)
     if html is not None:
         from sluice_cli.status.page_file import PageFile  # which only the page needs

@@ -16,10 +16,9 @@ from rich.text import Text
 
 from sluice.batch.merged_again import changes_of_table
 from sluice.config.document import Configuration
-from sluice.ledger.ports import Ledger
 from sluice_aws.clock import epoch_ms
 from sluice_aws.failures import is_transient
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_cli.status.overview import describe_trouble, lanes_and_tables
@@ -71,7 +70,7 @@ def top(
     """
     target = chosen_target(stack)
     ledger, store = (
-        DynamoDbLedger(target.client("dynamodb"), target.ledger_table),
+        Ledger(target.client("dynamodb"), target.ledger_table),
         ConfigStore(Objects(target.client("s3")), target.artifacts),
     )
     document = look(ledger, epoch_ms(), store.load())

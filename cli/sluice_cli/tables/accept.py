@@ -8,7 +8,7 @@ from sluice.batch.claim import TableState
 from sluice.config.pinned_topic import config_by_pinned_topic, config_in_force
 from sluice.config.table import TableConfig, as_stored, kept_history
 from sluice.errors import CommandFailed, TableWentBack
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.lost_properties import lost_properties, restore_properties
 from sluice_aws.s3.objects import Objects
@@ -40,7 +40,7 @@ def accept(
       sluice table accept crm.user
     """
     target = chosen_target(stack)
-    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
     state = ledger.tables.get(table)
     configuration = ConfigStore(Objects(target.client("s3")), target.artifacts, history=ledger.history).load()
     if state.blocked and state.blocked["code"] != TableWentBack.code:

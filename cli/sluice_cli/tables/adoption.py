@@ -14,7 +14,7 @@ from sluice.hudi.foreign_table import FOLDERS, ForeignTable, check_adoptable, fo
 from sluice.hudi.java_properties import parse_properties
 from sluice.hudi.table_properties import PROPERTIES_FILE
 from sluice.services.requests import ADOPTION, FAILED
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.silver_files import SilverBucket
@@ -53,7 +53,7 @@ def adopt(
       sluice table adopt crm.user --from s3://lake/crm/user --wait 10m
     """
     target = chosen_target(stack)
-    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
     state = ledger.tables.get(table)
     configuration = ConfigStore(Objects(target.client("s3")), target.artifacts, history=ledger.history).load()
     with known_table(target, table):

@@ -32,7 +32,7 @@ from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.audit.facts import AuditFacts, Judged, Tick
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import ListedVersion, Objects, SkippedDocument, pages_of_bronze
 from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
@@ -156,7 +156,7 @@ class Auditing:
         s3 = target.client("s3")
         self._objects = Objects(s3)
         self._woken: set[str] = set()
-        self._ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+        self._ledger = Ledger(target.client("dynamodb"), target.ledger_table)
         self._facts = AuditFacts(
             self._ledger, self._objects, target.silver, TimelineReader(SilverBucket(s3, target.silver))
         )

@@ -17,10 +17,9 @@ from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_in_force
 from sluice.config.table import TableConfig
 from sluice.errors import FAILED, NotConfigured, PartitionKeysDiffer, SluiceError
-from sluice.ledger.ports import Ledger
 from sluice_aws.catalog.glue import AT_ONCE, GlueCatalog
 from sluice_aws.catalog.sync import CatalogSync
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import CommentStore
@@ -241,7 +240,7 @@ def _catalog(target: Target) -> CatalogSync:
 
 
 def _ledger(target: Target) -> Ledger:
-    return DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    return Ledger(target.client("dynamodb"), target.ledger_table)
 
 
 def _configuration(target: Target) -> Configuration | None:

@@ -17,7 +17,7 @@ from sluice.ledger.records import ObjectRecord
 from sluice.schema.history import stored_key
 from sluice.silver_keys import BEGUN, FINISHED, replaced_prefix
 from sluice_aws.clock import StoreClock
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.move_prefix import Mover
 from sluice_aws.s3.objects import Objects, pages_of_bronze
@@ -145,7 +145,7 @@ class Rebuild:
         self._target = target
         self._table = table
         self._objects = Objects(target.client("s3"))
-        self._ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+        self._ledger = Ledger(target.client("dynamodb"), target.ledger_table)
         self._mover = Mover(target.client("s3"), target.silver)
         self._now_ms = StoreClock(self._objects.ask_time(target.silver)).now_ms
         self._revision: int | None = None

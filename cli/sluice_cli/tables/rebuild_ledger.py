@@ -9,7 +9,7 @@ from sluice.changes.position import generation_of
 from sluice.hudi.own_metadata import PURGED_PROPERTY
 from sluice.lane.machine import PAUSED
 from sluice.ledger.recovery import Recovered, Recovery
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments, pages_of_bronze
 from sluice_aws.s3.past_batches import PastBatches
@@ -100,7 +100,7 @@ class Recovering:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._objects = Objects(target.client("s3"))
-        self._ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+        self._ledger = Ledger(target.client("dynamodb"), target.ledger_table)
         self._past = PastBatches(self._objects, target.silver)
         self._marks = SkippedDocuments()
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from sluice.batch.outcome import QUARANTINED as QUARANTINED_PART
 from sluice.lane.machine import HALTED, PAUSED
 from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED, SUPERSEDED
-from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import COLD, ListedVersion, SkippedDocument
 from sluice_aws.s3.past_batches import PastBatch, PastBatches
 from sluice_cli.terminal.output import counted

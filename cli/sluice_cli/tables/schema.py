@@ -18,7 +18,7 @@ from sluice.schema.evolution import INCOMPATIBLE, ColumnChange, compare, evolve_
 from sluice.schema.history import SeenSchema, seen
 from sluice.schema.table_row import row_with_types
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
@@ -328,5 +328,5 @@ def _document(objects: Objects, target: Target, store: SchemaHistory, table: str
 
 def _config(target: Target, objects: Objects, table: str) -> TableConfig:
     configuration = ConfigStore(objects, target.artifacts).load()
-    pinned = DynamoDbLedger(target.client("dynamodb"), target.ledger_table).tables.get(table).pinned
+    pinned = Ledger(target.client("dynamodb"), target.ledger_table).tables.get(table).pinned
     return config_in_force(configuration, table, pinned)

@@ -11,12 +11,11 @@ from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.config.table import TableConfig
 from sluice.errors import CommandFailed, UsageError
-from sluice.ledger.ports import Ledger
 from sluice.names import did_you_mean
 from sluice.services.policy import applies_to
 from sluice.services.requests import FAILED, SERVICES
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
@@ -59,7 +58,7 @@ def list_services(
     """
     target = chosen_target(stack)
     ledger, configuration, now = (
-        DynamoDbLedger(target.client("dynamodb"), target.ledger_table),
+        Ledger(target.client("dynamodb"), target.ledger_table),
         _configuration(target),
         epoch_ms(),
     )
@@ -123,7 +122,7 @@ def run_services(
       sluice services run moma.artworks --service compaction --wait 5m
     """
     target = chosen_target(stack)
-    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
     state = ledger.tables.get(table)
     configuration = _configuration(target)
     config = config_by_pinned_topic(configuration, table, state.pinned)

@@ -67,6 +67,6 @@ def topics(target: Target) -> Sequence[str]:
 
 
 def _ledger(target: Target) -> Any:
-    from sluice_aws.ledger.ledger import DynamoDbLedger
+    from sluice_aws.ledger.ledger import Ledger
 
-    return DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    return Ledger(target.client("dynamodb"), target.ledger_table)

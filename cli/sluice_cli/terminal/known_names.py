@@ -14,10 +14,9 @@ from sluice.config.document import Configuration
 from sluice.config.pinned_topic import pinned_topic
 from sluice.config.table import kept_history
 from sluice.errors import NotConfigured, SluiceError, UsageError
-from sluice.ledger.ports import Ledger
 from sluice.ledger.recovery import TABLE_QUARANTINED
 from sluice.names import LANE, did_you_mean
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
@@ -140,7 +139,7 @@ def code_of(error: str) -> str:
 
 
 def _ledger(target: Target) -> Ledger:
-    return DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    return Ledger(target.client("dynamodb"), target.ledger_table)
 
 
 def _configuration(target: Target) -> Configuration | None:

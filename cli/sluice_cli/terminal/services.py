@@ -9,10 +9,10 @@ from types import MappingProxyType
 
 from sluice.config.table import TableConfig
 from sluice.lane.machine import HALTED, PAUSED
-from sluice.ledger.ports import Ledger
 from sluice.services.planning import new_request_id
 from sluice.services.requests import ServiceRequest
 from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.stack import Target
 from sluice_cli.terminal.output import command_line, say, stderr_console
 from sluice_cli.terminal.stack import supervise_now

@@ -21,7 +21,7 @@ from sluice.schema.table_row import row_for_table
 from sluice.services.requests import DONE, FAILED, FORGETTING
 from sluice.silver_keys import REPLACED, rows_key
 from sluice_aws.hash_keys import HashKeys
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.past_batches import PastBatches
@@ -93,7 +93,7 @@ def forget(
       sluice forget crm.user 7 --yes --json > receipt.json
     """
     target = chosen_target(stack)
-    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
     objects = Objects(target.client("s3"))
     store = ConfigStore(objects, target.artifacts, history=ledger.history)
     with known_table(target, table):
@@ -157,7 +157,7 @@ def _check(config: TableConfig, key: Sequence[str]) -> None:
 
 def _search(
     target: Target,
-    ledger: DynamoDbLedger,
+    ledger: Ledger,
     objects: Objects,
     store: ConfigStore,
     table: str,
@@ -295,9 +295,7 @@ def _put_without(objects: Objects, silver: str, name: str, rows: Sequence[RowErr
     objects.put(silver, name, to_lines(kept).encode("ascii"), content_type="application/json")
 
 
-def _remove(
-    target: Target, ledger: DynamoDbLedger, config: TableConfig, document: dict[str, Any], wait_s: float
-) -> None:
+def _remove(target: Target, ledger: Ledger, config: TableConfig, document: dict[str, Any], wait_s: float) -> None:
     """Have the lane's run remove the row. The ledger gets the hash of the key, and no command line."""
     asked = request_services(
         target,

@@ -10,10 +10,9 @@ from itertools import chain, islice
 
 from sluice.errors import UsageError
 from sluice.ledger.keys import DISCARDED, LISTED_STATES
-from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects, SkippedDocument
 from sluice_aws.s3.past_batches import AT_ONCE, PastBatch, PastBatches
 from sluice_aws.stack import Target
@@ -228,7 +227,7 @@ class _Seen:
 def histories(target: Target) -> Histories:
     """The histories of a stack's objects."""
     return Histories(
-        ledger=DynamoDbLedger(target.client("dynamodb"), target.ledger_table),
+        ledger=Ledger(target.client("dynamodb"), target.ledger_table),
         objects=Objects(target.client("s3")),
         silver=target.silver,
         tracker=tracker(target),

@@ -16,7 +16,7 @@ from sluice.changes.row_history import Row
 from sluice.config.table import HARD, IGNORE, TableConfig
 from sluice_aws.clock import epoch_ms
 from sluice_aws.hash_keys import HashKeys
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_cli.ingest.entry import retry_of_table
@@ -141,7 +141,7 @@ def row(
             return with_forgetting(with_history(life, target, table, key), target, table, key)
 
         found = RowSearch(
-            ledger=DynamoDbLedger(target.client("dynamodb"), target.ledger_table),
+            ledger=Ledger(target.client("dynamodb"), target.ledger_table),
             objects=objects,
             silver=target.silver,
             hash_keys=HashKeys(lambda: target.client("secretsmanager"), objects, target.silver, leaves_marks=False),

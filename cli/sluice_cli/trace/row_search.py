@@ -20,11 +20,11 @@ from sluice.config.document import Configuration
 from sluice.config.table import IGNORE, TableConfig
 from sluice.errors import SluiceError, UsageError
 from sluice.ledger.keys import QUARANTINED
-from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.errors import ObjectGone
 from sluice_aws.hash_keys import HashKeys
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
 from sluice_aws.s3.past_batches import PastBatch, PastBatches
 from sluice_aws.s3.past_rebuilds import PastRebuilds

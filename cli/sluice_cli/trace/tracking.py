@@ -15,13 +15,12 @@ from sluice.config.document import Configuration
 from sluice.errors import UsageError
 from sluice.lane.machine import FIRST_BACKOFF_MS, HALTED, PAUSED
 from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED
-from sluice.ledger.ports import Ledger
 from sluice.ledger.records import RETRIED, AdmittedObject, Decision, ObjectRecord
 from sluice.names import did_you_mean
 from sluice.objects import ObjectId, identify
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.history import died
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects, SkippedDocument
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.stack import Target
@@ -302,7 +301,7 @@ def _listed(keys: Sequence[str]) -> str:
 def tracker(target: Target) -> Tracker:
     """The tracker of a stack."""
     return Tracker(
-        ledger=DynamoDbLedger(target.client("dynamodb"), target.ledger_table),
+        ledger=Ledger(target.client("dynamodb"), target.ledger_table),
         objects=Objects(target.client("s3")),
         bronze=target.bronze,
         silver=target.silver,

@@ -35,11 +35,11 @@ from sluice.config.table import IGNORE, TableConfig
 from sluice.errors import SluiceError, UsageError
 from sluice.hudi.own_metadata import FLOOR_PROPERTY, FORGOTTEN_PROPERTY, PURGED_PROPERTY
 from sluice.ledger.keys import COMMITTED
-from sluice.ledger.ports import Ledger
 from sluice.ledger.recovery import end_states
 from sluice.silver_keys import rows_key
 from sluice_aws.errors import ObjectGone
 from sluice_aws.hash_keys import HashKeys
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.s3.past_rebuilds import PastRebuilds

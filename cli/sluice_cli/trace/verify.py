@@ -8,7 +8,7 @@ import typer
 
 from sluice.changes.outdated import outdated_note
 from sluice_aws.hash_keys import HashKeys
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects
 from sluice_cli.terminal.guard import shell_text
 from sluice_cli.terminal.interaction import counting
@@ -93,7 +93,7 @@ def verify(
     with known_table(target, table), counting(as_json) as tick:
         found = Verification(
             target,
-            ledger=DynamoDbLedger(target.client("dynamodb"), target.ledger_table),
+            ledger=Ledger(target.client("dynamodb"), target.ledger_table),
             objects=objects,
             silver=target.silver,
             hash_keys=HashKeys(lambda: target.client("secretsmanager"), objects, target.silver, leaves_marks=False),

@@ -28,7 +28,6 @@ from sluice.config.limits import DEFAULTS
 from sluice.config.table import TableConfig
 from sluice.errors import Incompatible, SluiceError, UnsupportedType, UnusableSchema
 from sluice.ledger.keys import IGNORED, PARKED, PENDING, QUARANTINED
-from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ALREADY, NEW, AdmittedObject, wakes
 from sluice.objects import ObjectId
 from sluice.ports import Report
@@ -38,6 +37,7 @@ from sluice_aws.admission.heads import FIRST_READ_BYTES, Heads, memory_of
 from sluice_aws.admission.memory import Memory
 from sluice_aws.admission.schema_fit import SchemaFit, schema_fit
 from sluice_aws.errors import ObjectGone
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaStore
 

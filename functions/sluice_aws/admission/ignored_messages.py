@@ -11,9 +11,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sluice.admission.inbox import Message
 from sluice.admission.partial_batch_response import Unfinished
 from sluice.errors import SluiceError
-from sluice.ledger.lane_ports import HistoryLedger
 from sluice.ports import Report
 from sluice_aws.admission.failures import unfinished
+from sluice_aws.ledger.history import HistoryLedger
 
 
 class IgnoredMessages:

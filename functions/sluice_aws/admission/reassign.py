@@ -17,8 +17,8 @@ from sluice.changes.log_restart import LOG_RESTARTED, Mark, has_several_logs
 from sluice.config.document import Configuration
 from sluice.config.table import TableConfig
 from sluice.ledger.keys import PARKED
-from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
+from sluice_aws.ledger.ledger import Ledger
 
 # An admit that reads the configuration just before a push parks by the old one just after it, unseen by the push.
 # Reconcile finds such objects among those parked in the last hour: four passes of it.

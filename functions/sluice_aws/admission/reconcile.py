@@ -12,11 +12,11 @@ from typing import Any, Callable
 from sluice.admission.notices import LISTING, Notice
 from sluice.config.document import Configuration
 from sluice.errors import UnidentifiedObject
-from sluice.ledger.ports import Ledger
 from sluice.objects import ObjectId
 from sluice.ports import Report
 from sluice_aws.admission.admit import Admission, report_admissions
 from sluice_aws.lanes.start import Waker
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import ListedVersion, Objects
 
 CHECKPOINT = "listing"

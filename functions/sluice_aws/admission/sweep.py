@@ -15,11 +15,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice.admission.verdict import MAX_REASON
 from sluice.ledger.keys import CLAIMED, PARKED, PENDING, QUARANTINED
-from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.ports import Report
 from sluice_aws.errors import ObjectGone
 from sluice_aws.ledger import expressions as codec
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.ledger.objects import record_of
 from sluice_aws.s3.objects import Objects
 

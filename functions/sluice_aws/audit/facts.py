@@ -25,11 +25,11 @@ from sluice.ledger.audit import (
     place_of,
     without_outcome,
 )
-from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.ledger.recovery import EndState, end_states
 from sluice.objects import ObjectId
 from sluice_aws.errors import NoSuchCommit
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
 from sluice_aws.s3.past_batches import PastBatch, PastBatches
 from sluice_aws.s3.past_rebuilds import PastRebuilds

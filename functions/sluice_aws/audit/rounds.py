@@ -11,10 +11,10 @@ from sluice.errors import UnidentifiedObject
 from sluice.hudi.timeline import Timeline
 from sluice.ledger.audit import LOST_RECORD, Contradiction
 from sluice.ledger.audit_round import BATCHES, BRONZE, DONE, ROUND_MS, AuditRound
-from sluice.ledger.ports import Ledger
 from sluice.objects import ObjectId
 from sluice.ports import Report
 from sluice_aws.audit.facts import AuditFacts
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import ListedDocument, ListedVersion, Objects, SkippedDocument
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.s3.timelines import TimelineReader

@@ -7,10 +7,10 @@ from typing import Any
 
 from sluice.config.pinned_topic import config_in_force
 from sluice.config.table import TableConfig
-from sluice.ledger.lane_ports import TableLedger
 from sluice.ports import Report
 from sluice_aws.catalog.sync import CatalogSync
 from sluice_aws.errors import UnusableCatalogRequest
+from sluice_aws.ledger.tables import TableLedger
 from sluice_aws.s3.configuration import ConfigStore
 
 

@@ -13,11 +13,11 @@ from sluice.config.document import Configuration
 from sluice.errors import SluiceError
 from sluice.lane.machine import PAUSED, LaneState
 from sluice.ledger.events import LateTable
-from sluice.ledger.ports import Ledger
 from sluice.ports import Report
 from sluice.prices import spark_usd
 from sluice_aws.announce import Announcer
 from sluice_aws.lanes.job_runs import JobRuns
+from sluice_aws.ledger.ledger import Ledger
 
 COUNTED_PER_TABLE = 2_000  # pending objects; counting longer backlogs would take the schedule's whole time
 

@@ -18,10 +18,10 @@ from sluice.lane.job_policy import scope_of
 from sluice.lane.job_request import JobEnvironment, start_job_run
 from sluice.lane.machine import IDLE, LaneState, wants_run
 from sluice.lane.supervision import new_run_id
-from sluice.ledger.ports import Ledger
 from sluice.ports import Report
 from sluice_aws.clock import epoch_ms
 from sluice_aws.lanes.job_runs import JobRuns
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.settings import Settings
 
 if TYPE_CHECKING:

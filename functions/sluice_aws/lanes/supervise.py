@@ -25,11 +25,11 @@ from sluice.lane.supervision import (
     next_step,
     why_cancel,
 )
-from sluice.ledger.ports import Ledger
 from sluice.ports import Report
 from sluice_aws.errors import LanesFailed
 from sluice_aws.lanes.job_runs import JobRun, JobRuns
 from sluice_aws.lanes.start import Starter, deferred_until
+from sluice_aws.ledger.ledger import Ledger
 
 # Enough to repeat a start, ask for its state, lapse it and start anew. The next schedule does the rest.
 MAX_STEPS = 4

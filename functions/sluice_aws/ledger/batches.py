@@ -17,8 +17,8 @@ from sluice.objects import ObjectId
 from sluice_aws.errors import BatchTaken, ForeignObjects, UnsettledParts
 from sluice_aws.ledger.expressions import NEW_ITEM, when
 from sluice_aws.ledger.groups import ACTIONS_LIMIT, GuardRefused, write_groups
-from sluice_aws.ledger.lanes import DynamoDbLanes, at_work, held_by
-from sluice_aws.ledger.objects import DynamoDbObjects, pending_item
+from sluice_aws.ledger.lanes import LaneLedger, at_work, held_by
+from sluice_aws.ledger.objects import ObjectLedger, pending_item
 from sluice_aws.ledger.settlement import object_fields, part_fields, table_fields, totals
 from sluice_aws.ledger.table import LedgerTable, Refusal, TransactionRefused, Values
 
@@ -29,10 +29,10 @@ class _LaneLost(Exception):
     """The run that writes no longer holds the lane."""
 
 
-class DynamoDbBatches:
+class BatchLedger:
     """The batches of one ledger."""
 
-    def __init__(self, table: LedgerTable, objects: DynamoDbObjects, lanes: DynamoDbLanes) -> None:
+    def __init__(self, table: LedgerTable, objects: ObjectLedger, lanes: LaneLedger) -> None:
         self._table = table
         self._objects = objects
         self._lanes = lanes

@@ -19,7 +19,7 @@ READ_AHEAD = 100  # run items that are read at once
 RELEASED = "released"  # the state of a run that gave its lane back
 
 
-class DynamoDbHistory:
+class HistoryLedger:
     """The history of one ledger."""
 
     def __init__(self, table: LedgerTable) -> None:

@@ -18,7 +18,7 @@ LISTED = {"listed_as": LANES_LISTED_AS, "listed_at": listed_at(0)}  # the schedu
 ATTEMPTS = 50  # few transitions race on one lane; each failed attempt means that another one succeeded
 
 
-class DynamoDbLanes:
+class LaneLedger:
     """The lanes of one ledger.
 
     Every transition except a wake raises `revision`, and is written only if `revision` is what was read. A wake only

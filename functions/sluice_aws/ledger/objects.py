@@ -18,7 +18,7 @@ FIELDS = tuple(item.name for item in fields(ObjectRecord) if item.name != "id")
 READ_AHEAD = 400  # keys of the index that are read at once
 
 
-class DynamoDbObjects:
+class ObjectLedger:
     """The objects of one ledger."""
 
     def __init__(self, table: LedgerTable) -> None:

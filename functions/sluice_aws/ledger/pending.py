@@ -20,7 +20,7 @@ DEVIATIONS = 6
 EXACTLY, SAMPLED = 2_000, 100
 
 
-class DynamoDbPending:
+class PendingLedger:
     """The pending objects of one ledger."""
 
     def __init__(self, table: LedgerTable) -> None:

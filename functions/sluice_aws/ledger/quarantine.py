@@ -18,7 +18,7 @@ from sluice_aws.ledger.table import LedgerTable, TransactionRefused, Values
 _FIELDS = tuple(item.name for item in fields(Decision) if item.name != "id")
 
 
-class DynamoDbQuarantine:
+class QuarantineLedger:
     """The decisions of one ledger. Each is written in one transaction with the change that it makes."""
 
     def __init__(self, table: LedgerTable) -> None:

@@ -15,8 +15,8 @@ from sluice.objects import ObjectId
 from sluice_aws.errors import LaneNotPaused, LedgerBusy
 from sluice_aws.ledger.expressions import when
 from sluice_aws.ledger.groups import GuardRefused, write_groups
-from sluice_aws.ledger.objects import DynamoDbObjects, pending_item
-from sluice_aws.ledger.quarantine import DynamoDbQuarantine
+from sluice_aws.ledger.objects import ObjectLedger, pending_item
+from sluice_aws.ledger.quarantine import QuarantineLedger
 from sluice_aws.ledger.settlement import TOTAL_PREFIX
 from sluice_aws.ledger.table import LedgerTable, TransactionRefused, Values
 
@@ -26,14 +26,14 @@ ATTEMPTS = 5  # enough for the decisions of one operator
 _ASIDE = (TOTAL_PREFIX + OBJECTS_QUARANTINED, TOTAL_PREFIX + QUARANTINED_ROWS)
 
 
-class DynamoDbRebuilds:
+class RebuildLedger:
     """The rebuilds of one ledger.
 
     Every write of a rebuild is conditional on the lane being paused: a table has one writer, and here it is the
     operator. A replay without a rebuild needs no pause, since the run stays the writer.
     """
 
-    def __init__(self, table: LedgerTable, objects: DynamoDbObjects, quarantine: DynamoDbQuarantine) -> None:
+    def __init__(self, table: LedgerTable, objects: ObjectLedger, quarantine: QuarantineLedger) -> None:
         self._table = table
         self._objects = objects
         self._quarantine = quarantine

@@ -12,20 +12,20 @@ from sluice.ledger.recovery import EndState, KnownTable, Recovered, Settled
 from sluice.objects import ObjectId
 from sluice_aws.ledger.expressions import NEW_ITEM, when
 from sluice_aws.ledger.groups import write_groups
-from sluice_aws.ledger.objects import DynamoDbObjects, listing_fields, object_item, pending_item
+from sluice_aws.ledger.objects import ObjectLedger, listing_fields, object_item, pending_item
 from sluice_aws.ledger.settlement import TOTAL_PREFIX, object_fields
 from sluice_aws.ledger.table import LedgerTable, TransactionRefused, Values
 
 ADMITTED = tuple(item.name for item in fields(AdmittedObject))
 
 
-class DynamoDbRecovery:
+class RecoveryLedger:
     """Recovery into one ledger.
 
     Every write is conditional on the record that it was decided from, so a recovery may stop anywhere and be repeated.
     """
 
-    def __init__(self, table: LedgerTable, objects: DynamoDbObjects) -> None:
+    def __init__(self, table: LedgerTable, objects: ObjectLedger) -> None:
         self._table = table
         self._objects = objects
 

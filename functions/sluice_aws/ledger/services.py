@@ -22,7 +22,7 @@ _FIELDS = tuple(item.name for item in fields(ServiceRequest))
 ATTEMPTS = 20  # few transitions race on one request; each failed attempt means that another one succeeded
 
 
-class DynamoDbServices:
+class ServiceLedger:
     """The service requests of one ledger. Every transition of a request raises its `revision`."""
 
     def __init__(self, table: LedgerTable) -> None:

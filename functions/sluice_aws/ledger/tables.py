@@ -41,7 +41,7 @@ PLAIN = (
 )
 
 
-class DynamoDbTables:
+class TableLedger:
     """The tables of one ledger."""
 
     def __init__(self, table: LedgerTable) -> None:

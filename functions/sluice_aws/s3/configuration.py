@@ -6,8 +6,8 @@ from typing import Any, Callable
 
 from sluice.config.document import Configuration
 from sluice.errors import InvalidConfiguration
-from sluice.ledger.lane_ports import HistoryLedger
 from sluice_aws.errors import ConfigurationMissing, ConfigurationUnreadable, Unchanged
+from sluice_aws.ledger.history import HistoryLedger
 from sluice_aws.s3.objects import Objects
 
 CONFIGURATION_KEY = "config/tables.json"

@@ -8,12 +8,12 @@ from typing import Any, Callable
 
 from sluice.config.document import Configuration
 from sluice.lane.machine import HALTED, PAUSED
-from sluice.ledger.ports import Ledger
 from sluice.ports import Report
 from sluice.services.planning import Asked, DueTable, by_table, due_tables, new_request_id, next_pause_s
 from sluice.services.policy import CATALOG
 from sluice.services.requests import DONE, FAILED
 from sluice_aws.lanes.start import StartedRun, Waker
+from sluice_aws.ledger.ledger import Ledger
 
 # With names of the greatest length, a plan fits into the 256 KB of a state machine's data. The next plan has the rest.
 SYNCED_AT_ONCE, ASKED_AT_ONCE = 300, 200

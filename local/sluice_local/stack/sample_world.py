@@ -27,7 +27,7 @@ from sluice.admission.notices import parse_body
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
 from sluice_aws.clients import COMMAND, Clients, Credentials
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_deploy.release import source_root
 from sluice_deploy.template import read_template
 
@@ -46,7 +46,7 @@ def set_up(clients: Clients, name: str, root: Path) -> dict[str, Any]:
     _buckets(clients.s3)
     _ledger(clients.dynamodb, root)
     clients.s3.put_object(Bucket=ARTIFACTS, Key="config/tables.json", Body=Configuration((RULE,)).to_json().encode())
-    ledger = DynamoDbLedger(clients.dynamodb, LEDGER)
+    ledger = Ledger(clients.dynamodb, LEDGER)
     if name in ("supervise-job-run-failed", "supervise-job-run-cancelled"):
         ledger.lanes.wake("main")
         ledger.lanes.request_start("main", RUN, 1_714_557_600_000)

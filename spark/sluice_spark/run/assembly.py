@@ -6,9 +6,9 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Callable
 
-from sluice.ledger.ports import Ledger
 from sluice.objects import ObjectId
 from sluice.ports import Clock, Log
+from sluice_aws.ledger.ledger import Ledger
 from sluice_spark.ports import Configurations, Manifests, Merger
 from sluice_spark.run.batch import BatchStep
 from sluice_spark.run.claim import ClaimStep, ConfigurationInForce, unknown_time

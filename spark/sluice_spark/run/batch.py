@@ -11,9 +11,9 @@ from typing import Callable
 from sluice.batch.isolation import Resumption
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import COMMITTED
-from sluice.ledger.ports import Ledger
 from sluice.objects import ObjectId
 from sluice.ports import Clock, Log
+from sluice_aws.ledger.ledger import Ledger
 from sluice_spark.errors import LaneLost
 from sluice_spark.log import Profile
 from sluice_spark.ports import Merger

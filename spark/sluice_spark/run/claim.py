@@ -32,9 +32,9 @@ from sluice.config.lane import STAY_FOR_FRESHNESS_S, LaneConfig
 from sluice.config.table import TableConfig, refuse_changes
 from sluice.errors import ChangeRefused, SluiceError, TwoTopics
 from sluice.lane.job_policy import scope_of
-from sluice.ledger.ports import Ledger
 from sluice.objects import ObjectId
 from sluice.ports import Clock, Log
+from sluice_aws.ledger.ledger import Ledger
 from sluice_spark.errors import LaneLost
 from sluice_spark.log import Profile, describe
 from sluice_spark.ports import Configurations, Manifests

@@ -12,7 +12,7 @@ from sluice.config.lane import TABLES_AT_ONCE
 from sluice_aws.clients import DRIVER, Clients
 from sluice_aws.clock import WallClock
 from sluice_aws.hash_keys import HashKeys
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.s3.objects import Objects, ObjectSource
@@ -57,7 +57,7 @@ def _run(
         job_run_id = job_run_id_of_application(spark.session().result().sparkContext.applicationId)
     log.event("run_began", job_run=job_run_id, attempt=given.attempt)
     clients = Clients.of(settings_of(given, environment), options=DRIVER)
-    ledger = DynamoDbLedger(clients.dynamodb, given.ledger)
+    ledger = Ledger(clients.dynamodb, given.ledger)
     objects = Objects(clients.s3)
     services = MergeServices(
         objects=objects,

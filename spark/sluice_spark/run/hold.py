@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sluice.lane.machine import LaneState, holds
-from sluice.ledger.ports import Ledger
 from sluice.ports import Clock
+from sluice_aws.ledger.ledger import Ledger
 from sluice_spark.errors import LaneLost, UnknownJobRun
 
 SIGN_EVERY_MS = 10 * 60_000

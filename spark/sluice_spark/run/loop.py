@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from sluice.batch.manifest import Manifest
 from sluice.lane.machine import LEDGER_LOST, LaneState
-from sluice.ledger.ports import Ledger
 from sluice.ports import Clock, Log
 from sluice.services.requests import ServiceRequest
+from sluice_aws.ledger.ledger import Ledger
 from sluice_spark.errors import LaneLost
 from sluice_spark.ports import Manifests, Merger
 from sluice_spark.run.batch import BatchEnd, BatchStep

@@ -11,9 +11,9 @@ from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome
 from sluice.errors import FailsItsMerge, GivenUp, KillsItsRun, SluiceError
 from sluice.lane.machine import backoff_ms
-from sluice.ledger.ports import Ledger
 from sluice.objects import ObjectId
 from sluice.ports import Clock, Log
+from sluice_aws.ledger.ledger import Ledger
 from sluice_spark.errors import BLOCKS_TABLE, ENDS_RUN, LaneLost, SparkDied
 from sluice_spark.log import Profile, describe
 from sluice_spark.ports import Manifests, Merger

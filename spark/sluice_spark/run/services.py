@@ -5,10 +5,10 @@ from __future__ import annotations
 from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.config.table import TableConfig
 from sluice.errors import SluiceError
-from sluice.ledger.ports import Ledger
 from sluice.ports import Clock, Log
 from sluice.services.planning import ServicePlan, executable_at, impossible, plan_services
 from sluice.services.requests import RUNNING, ServiceError, ServiceRequest
+from sluice_aws.ledger.ledger import Ledger
 from sluice_spark.errors import BLOCKS_TABLE, ENDS_RUN, LaneLost
 from sluice_spark.log import describe
 from sluice_spark.ports import Merger

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Callable
 
 from sluice.batch.isolation import Resumption, resumption
-from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ManifestPointer
 from sluice.ports import Clock, Log
+from sluice_aws.ledger.ledger import Ledger
 from sluice_spark.errors import ManifestMissing
 from sluice_spark.log import Profile
 from sluice_spark.ports import Manifests

@@ -24,7 +24,7 @@ from sluice.silver_keys import manifest_key
 from sluice_aws.admission.reassign import Unparked, unpark
 from sluice_aws.errors import BatchTaken, ForeignObjects, LedgerBusy, UnsettledParts
 from sluice_aws.ledger import pending
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 
 NOW = 1_700_000_000_000
 LANE = "main"
@@ -70,7 +70,7 @@ def waits():
 
 @pytest.fixture
 def ledger(client, waits):
-    return DynamoDbLedger(client, "ledger", sleep=waits.append)
+    return Ledger(client, "ledger", sleep=waits.append)
 
 
 def an_object(n=0, table="shop.orders", state=items.PENDING, version=None, **more):

@@ -16,7 +16,7 @@ from sluice.changes.log_restart import LOG_RESTARTED
 from sluice.config.rules.table_rule import TableRule
 from sluice.ledger.recovery import Recovery
 from sluice.silver_keys import manifest_key, outcome_key
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_cli.main import run
 
 TABLES = ("shop.orders", "shop.customers", "shop.lines")
@@ -87,7 +87,7 @@ def known(ledger, listing):
 def test_an_empty_ledger_recovers_the_state_of_every_object_and_table(simulated):
     listing = a_history(simulated)
     late = simulated.put("shop.orders")
-    lost, empty = simulated.ledger, DynamoDbLedger(simulated._client, "other", threads=1)
+    lost, empty = simulated.ledger, Ledger(simulated._client, "other", threads=1)
     done = recover(simulated, empty, listing + late)
     assert (done.added, done.corrected, done.kept, done.raced) == (7, 0, 0, 0)
     assert known(empty, listing) == known(lost, listing) and late[0] not in known(
@@ -102,7 +102,7 @@ def test_an_empty_ledger_recovers_the_state_of_every_object_and_table(simulated)
 
 
 def test_an_older_ledger_is_corrected_and_keeps_its_later_records(simulated):
-    older = DynamoDbLedger(simulated._client, "other", threads=1)
+    older = Ledger(simulated._client, "other", threads=1)
     first = simulated.put(n=2)
     simulated.run()
     recover(simulated, older, first)  # the point it is restored to
@@ -128,7 +128,7 @@ def test_an_object_that_was_merged_twice_counts_once_in_a_recovered_ledger(simul
     simulated.ledger.rebuilds.replay(records, LANE, {}, simulated.clock.now_ms(), while_paused=False)
     simulated.ledger.lanes.wake(LANE)
     simulated.run()
-    empty = DynamoDbLedger(simulated._client, "other", threads=1)
+    empty = Ledger(simulated._client, "other", threads=1)
     recover(simulated, empty, listing)
     assert empty.tables.get("shop.orders").totals["objects"] == 3
     first = {id: record.first_batch for id, record in simulated.ledger.objects.get(listing).items()}
@@ -159,7 +159,7 @@ def test_rows_and_objects_that_were_set_aside_or_parked_are_so_again():
         )
         found.add(manifest, {"shop.orders": outcome})
         create_ledger_table(client, "other")
-        ledger = DynamoDbLedger(client, "other", threads=1)
+        ledger = Ledger(client, "other", threads=1)
         assert ledger.recovery.restore_objects([found.settled(each) for each in listing], {plain: "etag"}).added == 3
         got = ledger.objects.get(listing)
         assert (got[rows].state, got[rows].quarantined_rows, got[rows].row_codes) == (
@@ -181,7 +181,7 @@ def test_objects_merged_before_a_rebuild_are_merged_again_under_their_generation
     simulated.clock.advance(1_000)
     after = simulated.put("shop.orders")
     simulated.run()
-    ledger = DynamoDbLedger(simulated._client, "other", threads=1)
+    ledger = Ledger(simulated._client, "other", threads=1)
     recover(simulated, ledger, before + after, rebuilt={"shop.orders": rebuilt})
     assert {item.id: (item.attempt, item.generation) for item in ledger.pending.oldest(LANE, 10)} == dict.fromkeys(
         before, (1, 1)
@@ -207,15 +207,15 @@ def test_an_object_that_its_batch_may_not_have_merged_is_merged_again(simulated)
             )
         },
     )
-    ledger = DynamoDbLedger(simulated._client, "other", threads=1)
+    ledger = Ledger(simulated._client, "other", threads=1)
     assert recover(simulated, ledger, taken + left).added == 2 and key == manifest_key(LANE, manifest.batch)
     assert {item.id for item in ledger.pending.oldest(LANE, 10)} == set(taken + left)
     assert recover(simulated, simulated.ledger, taken + left).kept == 2  # a ledger that knows which keeps it
     simulated.documents.put_manifest(elsewhere)
     simulated.documents.put_outcome(replace(outcome, batch="b-later", counts={"objects": 1}))
-    assert recover(simulated, DynamoDbLedger(simulated._client, "third", threads=1), taken + left).added == 2
+    assert recover(simulated, Ledger(simulated._client, "third", threads=1), taken + left).added == 2
     assert simulated.states(left) == {"committed": 1}
-    third = DynamoDbLedger(simulated._client, "third", threads=1).objects.get(taken + left)
+    third = Ledger(simulated._client, "third", threads=1).objects.get(taken + left)
     assert [third[identity].state for identity in taken + left] == [
         "pending",
         "committed",

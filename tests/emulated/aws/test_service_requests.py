@@ -36,7 +36,7 @@ from sluice.services.requests import (
     withdraw,
 )
 from sluice.silver_keys import manifest_key
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 
 NOW, MINUTE = 1_700_000_000_000, 60_000
 LANE, TABLE = "main", "shop.orders"
@@ -194,7 +194,7 @@ class TestTurns:
 @pytest.fixture
 def ledger(emulated):
     create_ledger_table(emulated, "ledger")
-    yield DynamoDbLedger(emulated, "ledger", sleep=lambda _: None)
+    yield Ledger(emulated, "ledger", sleep=lambda _: None)
     emulated.delete_table(TableName="ledger")
 
 

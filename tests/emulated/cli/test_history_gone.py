@@ -10,7 +10,7 @@ from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.errors import TableWentBack
 from sluice.ledger.keys import table_key
 from sluice.ledger.recovery import KnownTable
-from sluice_aws.ledger.rebuilds import DynamoDbRebuilds
+from sluice_aws.ledger.rebuilds import RebuildLedger
 from sluice_cli.main import run
 
 TABLES = "tables:\n  - {topic: crm.public.user, table: crm.user, record_key: id, history: true}\n"
@@ -85,7 +85,7 @@ def test_a_rebuild_without_the_history_keeps_its_last_commit(merged, with_histor
     merged.ledger.lanes.pause("main")
     state = merged.ledger.lanes.get("main")
     assert merged.ledger.lanes.release("main", "run-1", state.arrivals, None, NOW)
-    rebuilds: DynamoDbRebuilds = merged.ledger.rebuilds
+    rebuilds: RebuildLedger = merged.ledger.rebuilds
     rebuilds.begin(TABLE, "main", {"to": "x", "history": with_history})
     assert (merged.ledger.tables.get(TABLE).history_instant, merged.ledger.tables.get(TABLE).last_instant) == (
         known,

@@ -22,7 +22,7 @@ from sluice.ledger import keys as items
 from sluice.ledger.records import Decision
 from sluice.silver_keys import manifest_key, rows_key
 from sluice_aws.admission.reassign import Unparked, unpark
-from sluice_aws.ledger.rebuilds import DynamoDbRebuilds
+from sluice_aws.ledger.rebuilds import RebuildLedger
 from sluice_cli.ingest.set_aside import Decided
 from sluice_cli.main import run
 
@@ -901,7 +901,7 @@ def test_status_shows_what_is_listed_where_a_total_is_wrong_and_a_rebuild_mends_
 def test_a_decision_that_is_made_while_a_rebuild_counts_is_counted(configured, capsys, monkeypatch):
     good, bad = (configured.admit(put(configured, n)) for n in range(2))
     settled(configured, [good, bad], bad=[bad])
-    counted, decided = DynamoDbRebuilds._in_quarantine, []
+    counted, decided = RebuildLedger._in_quarantine, []
 
     def counting(self, table):
         found = counted(self, table)
@@ -909,7 +909,7 @@ def test_a_decision_that_is_made_while_a_rebuild_counts_is_counted(configured, c
             decided.append(run(["quarantine", "discard", bad.key, "--yes"]))
         return found
 
-    monkeypatch.setattr(DynamoDbRebuilds, "_in_quarantine", counting)
+    monkeypatch.setattr(RebuildLedger, "_in_quarantine", counting)
     rebuilt(configured, capsys)
     assert decided == [0] and totals(configured)["objects_quarantined"] == 0
 

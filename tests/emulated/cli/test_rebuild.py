@@ -15,7 +15,7 @@ from sluice.objects import ObjectId
 from sluice.schema.history import stored_key
 from sluice.silver_keys import manifest_key, outcome_key
 from sluice_aws.errors import LaneNotPaused
-from sluice_aws.ledger.rebuilds import DynamoDbRebuilds
+from sluice_aws.ledger.rebuilds import RebuildLedger
 from sluice_aws.s3.move_prefix import Mover
 from sluice_aws.s3.objects import Objects
 from sluice_cli.main import run
@@ -305,7 +305,7 @@ def test_a_rebuild_allows_objects_of_another_table_and_refuses_lost_records(merg
 def test_a_rebuild_that_was_cut_off_keeps_its_lane_from_being_resumed_and_goes_on(merged, monkeypatch, capsys, dies):
     ledger, was = merged.stack.ledger, merged.silver()
     ledger.lanes.pause("main")
-    broken, method = (Mover, "_copy") if dies == "while files are moved" else (DynamoDbRebuilds, "replay")
+    broken, method = (Mover, "_copy") if dies == "while files are moved" else (RebuildLedger, "replay")
     with monkeypatch.context() as patched:
         patched.setattr(broken, method, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises((KeyboardInterrupt, SystemExit)):

@@ -7,7 +7,7 @@ from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.ledger import keys as items
 from sluice.silver_keys import manifest_key, outcome_key
-from sluice_aws.ledger.rebuilds import DynamoDbRebuilds
+from sluice_aws.ledger.rebuilds import RebuildLedger
 from sluice_cli.main import run
 
 TABLE, TOPIC = "crm.user", "crm.public.user"
@@ -181,7 +181,7 @@ def test_without_a_terminal_it_needs_a_yes(committed, capsys):
 
 def merging(committed, monkeypatch, instant=None, aside=None, **counts):
     """Have a run merge what is replayed as batch b-9. `aside` are fields that it sets on the first object."""
-    replayed = DynamoDbRebuilds.replay
+    replayed = RebuildLedger.replay
 
     def merges(self, records, *rest, **named):
         done = replayed(self, records, *rest, **named)
@@ -192,7 +192,7 @@ def merging(committed, monkeypatch, instant=None, aside=None, **counts):
             committed.set(records[0].id, **aside)
         return done
 
-    monkeypatch.setattr(DynamoDbRebuilds, "replay", merges)
+    monkeypatch.setattr(RebuildLedger, "replay", merges)
 
 
 def test_waiting_says_what_was_quarantined_and_what_history_got(committed, monkeypatch, capsys):

@@ -42,7 +42,7 @@ from sluice_aws.admission.schema_fit import schema_fit
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import ConfigurationMissing
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import PUSHES
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
@@ -435,7 +435,7 @@ def test_a_failed_wake_fails_the_invocation(deployment, monkeypatch):
     def refuse(self, lane):
         raise ClientError({"Error": {"Code": "ThrottlingException", "Message": "busy"}}, "UpdateItem")
 
-    monkeypatch.setattr("sluice_aws.ledger.lanes.DynamoDbLanes.wake", refuse)
+    monkeypatch.setattr("sluice_aws.ledger.lanes.LaneLedger.wake", refuse)
     with pytest.raises(ClientError):
         handler(sqs_event(s3_body(id)), context())
     assert deployment.record(id).state == "pending"
@@ -447,7 +447,7 @@ def new_admission():
     clients = Clients.of(settings, session=SHARED)
     objects = Objects(clients.s3)
     return Admission(
-        ledger=DynamoDbLedger(clients.dynamodb, LEDGER),
+        ledger=Ledger(clients.dynamodb, LEDGER),
         heads=Heads(objects),
         schemas=SchemaStore(objects, SILVER),
         fit=schema_fit(objects, SILVER, lambda: 1),

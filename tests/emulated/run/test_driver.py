@@ -18,7 +18,7 @@ from sluice.batch.manifest import TablePart, open_manifest
 from sluice.batch.outcome import ObjectError, Outcome
 from sluice.config.table import TableConfig
 from sluice.errors import SluiceError, UnreadableManifest
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.s3.objects import Objects
 from sluice_spark.engine.session import SparkProcess, executor_java_options, required_settings, task_cores
@@ -115,7 +115,7 @@ def test_a_refused_driver_ends_well_and_stops_the_spark_that_starts_beside_it(mo
     spark = SparkProcess(Session)
     spark.session()
     with emulated_dynamodb() as client:
-        DynamoDbLedger(client, "ledger").lanes.request_start(LANE, "run-of-another", 1)
+        Ledger(client, "ledger").lanes.request_start(LANE, "run-of-another", 1)
         out = Out()
         session = emulated_session("eu-central-1")
         monkeypatch.setattr("sluice_aws.clients.boto3", SimpleNamespace(Session=lambda **_: session))

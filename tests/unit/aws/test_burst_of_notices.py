@@ -11,7 +11,7 @@ from sluice.ledger.keys import PENDING
 from sluice.objects import ObjectId
 from sluice_aws.admission.admit import open_admission
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects
 from sluice_bench.data.debezium_objects import SOURCES, object_bytes, object_key, record
 from sluice_bench.data.tickit_rows import Sizes, row
@@ -28,7 +28,7 @@ GROWTH_KIB = 64 * 1024
 def test_a_burst_is_admitted_in_time_and_in_constant_memory(notices):
     body = object_bytes(TABLE, [record(TABLE, row(TABLE, 1, seed=1, sizes=Sizes.scaled(0.01)), op="u", change=1)])
     calls = Calls()
-    ledger = DynamoDbLedger(FakeDynamoDB(calls), LEDGER)
+    ledger = Ledger(FakeDynamoDB(calls), LEDGER)
     admission = open_admission(Objects(FakeS3(body, calls)), ledger=ledger, silver_bucket=SILVER, now=epoch_ms)
     source = SOURCES[TABLE]
     configuration = Configuration((TableRule(f"bench.{TABLE}", (source.key,), topic=source.topic),))

@@ -12,7 +12,7 @@ from sluice.batch.claim import still_wanted
 from sluice.ledger import keys as items
 from sluice.ledger.records import PendingCount
 from sluice_aws.ledger import expressions as codec
-from sluice_aws.ledger.pending import EXACTLY, SAMPLED, DynamoDbPending
+from sluice_aws.ledger.pending import EXACTLY, SAMPLED, PendingLedger
 from sluice_aws.ledger.table import LedgerTable
 
 pytestmark = pytest.mark.long
@@ -67,7 +67,7 @@ class Backlog:
 
 def claimed_from(backlog: Backlog) -> tuple[int, int, int, int]:
     """The objects of one claim, the requests and items read for it, and the most bytes that it held."""
-    pending = DynamoDbPending(LedgerTable(backlog, "ledger", threads=1))
+    pending = PendingLedger(LedgerTable(backlog, "ledger", threads=1))
     tracemalloc.start()
     try:
         found = {table: [] for table in TABLES}
@@ -105,7 +105,7 @@ def test_a_claim_reads_and_holds_as_much_of_a_large_backlog_as_of_a_small_one(
 @pytest.mark.parametrize("each", [0, 1, 250, 300, 2_000, 20_000])
 def test_a_large_backlog_is_counted_without_listing_it(each: int) -> None:
     backlog = Backlog(each)
-    counted = DynamoDbPending(LedgerTable(backlog, "ledger", threads=1)).counts(LANE)
+    counted = PendingLedger(LedgerTable(backlog, "ledger", threads=1)).counts(LANE)
     whole = PendingCount(each * items.SHARDS, 900 * each * items.SHARDS, 0)
     assert counted == ({table: whole for table in TABLES} if each else {})
     assert sum(backlog.read) <= items.SHARDS * (EXACTLY + len(TABLES) * SAMPLED)

@@ -17,7 +17,7 @@ from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
 from sluice.config.rules.table_rule import TableRule
 from sluice.ledger import keys as items
-from sluice_aws.ledger.pending import DynamoDbPending
+from sluice_aws.ledger.pending import PendingLedger
 from sluice_spark.run.claim import SETTLING, Claimed, ClaimStep, NothingClaimable, unknown_time
 
 LANE, BATCH = "main", 800
@@ -84,7 +84,7 @@ def taken(backlog, states=(), now_ms=10_000_000, rule=RULE, arrival=unknown_time
     counting = CountingTable(backlog)
     known = {state.table: state for state in states}
     ledger = SimpleNamespace(
-        pending=DynamoDbPending(counting),
+        pending=PendingLedger(counting),
         tables=SimpleNamespace(
             get_many=lambda tables: {table: known.get(table, TableState(table)) for table in tables}
         ),
