@@ -46,6 +46,7 @@ from sluice_cli.terminal.output import (
     say,
     stderr_console,
 )
+from sluice_cli.terminal.window import shown
 
 RELEASES = "emr-7."
 _ANEW = "End this stack with `sluice local down --yes`, and start another with `sluice local up`"
@@ -383,7 +384,7 @@ def _lost_notices(target: Target) -> Iterator[Finding]:
             "lost notices",
             FAIL,
             f"{counted(waiting, 'message')} in the dead-letter queue",
-            "Check the log of admit, then `aws sqs start-message-move-task`",
+            f"Check the log of admit, then run {shown(['dlq', 'redrive', 'notices'])}",
         )
     else:
         yield Finding("lost notices", OK, "none")

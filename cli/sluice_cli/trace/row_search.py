@@ -158,7 +158,7 @@ class RowSearch:
         own = self._configuration
         for item in waiting[: max(0, bounds.objects - found.objects)]:
             routed = (own.table_for_topic(item.topic) if own else None) or config
-            for read in self._read([_in_a_manifest(item)], routed, key, found, None):
+            for read in self._read([item.in_manifest()], routed, key, found, None):
                 found.waiting += read.changes
         return found
 
@@ -346,20 +346,3 @@ def may_have_lost(outcome: Outcome) -> bool:
 def _is_merged(batch: PastBatch, table: str) -> bool:
     outcome = batch.outcomes.get(table)
     return outcome is not None and outcome.state == COMMITTED
-
-
-def _in_a_manifest(item: PendingObject) -> ManifestObject:
-    return ManifestObject(
-        bucket=item.id.bucket,
-        key=item.id.key,
-        version=item.id.version,
-        size=item.size,
-        schema=item.schema,
-        format=item.format,
-        topic=item.topic,
-        kafka_partition=item.kafka_partition,
-        offset=item.offset,
-        admitted_at=item.admitted_at,
-        attempt=item.attempt,
-        modified_at=item.modified_at,
-    )

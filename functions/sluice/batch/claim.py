@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from sluice.batch.isolation import Cohort
+from sluice.batch.manifest import ManifestObject
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_pinned_topic, config_by_topic
 from sluice.config.table import TableConfig, refuse_changes
@@ -55,6 +56,14 @@ class PendingObject:
     def age_order(self) -> tuple[int, str]:
         """Sort key for oldest first. The hash makes the order total."""
         return self.admitted_at, self.id.hash
+
+    def in_manifest(self) -> ManifestObject:
+        """The object as a batch's manifest has it once it is claimed."""
+        shared = {name: getattr(self, name) for name in _IN_MANIFEST}
+        return ManifestObject(bucket=self.id.bucket, key=self.id.key, version=self.id.version, **shared)
+
+
+_IN_MANIFEST = {each.name for each in fields(ManifestObject)} & {each.name for each in fields(PendingObject)}
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from sluice.batch.claim import (
     ready_tables,
     still_wanted,
 )
-from sluice.batch.manifest import Manifest, ManifestObject, TablePart, open_manifest
+from sluice.batch.manifest import Manifest, TablePart, open_manifest
 from sluice.config.document import Configuration
 from sluice.config.lane import STAY_FOR_FRESHNESS_S, LaneConfig
 from sluice.config.table import TableConfig, refuse_changes
@@ -185,7 +185,7 @@ class ClaimStep:
         parts = {
             table: TablePart(
                 merged_as(configs[table], items).to_dict(),
-                tuple(_in_manifest(item) for item in self._timed(items, configs[table])),
+                tuple(item.in_manifest() for item in self._timed(items, configs[table])),
                 states[table].watch if table in states else {},
                 states[table].last_instant if table in states else None,
                 states[table].history_instant if table in states else None,
@@ -319,28 +319,6 @@ def restricted(manifest: Manifest, objects: frozenset[ObjectId]) -> Manifest:
             table: replace(part, objects=tuple(item for item in part.objects if item.id in objects))
             for table, part in manifest.tables.items()
         },
-    )
-
-
-def _in_manifest(item: PendingObject) -> ManifestObject:
-    return ManifestObject(
-        bucket=item.id.bucket,
-        key=item.id.key,
-        version=item.id.version,
-        size=item.size,
-        schema=item.schema,
-        format=item.format,
-        topic=item.topic,
-        kafka_partition=item.kafka_partition,
-        offset=item.offset,
-        admitted_at=item.admitted_at,
-        attempt=item.attempt,
-        merged=item.merged,
-        rows_aside=item.rows_aside,
-        cohort=item.cohort,
-        first_batch=item.first_batch,
-        rebuilt_at=item.rebuilt_at,
-        modified_at=item.modified_at,
     )
 
 
