@@ -20,7 +20,7 @@ from sluice.changes.position import OFFSET_ONLY, encode, encode_arrival, of_snap
 from sluice.changes.source_tables import source_table
 from sluice.config.placeholders import Placeholders, placeholders
 from sluice.errors import ExpansionLimit, Unordered
-from sluice.schema.avro import ENVELOPE, WriterSchema
+from sluice.schema.avro import WriterSchema
 from sluice_formats.arrow_columns import (
     arrow_type,
     is_number_text,
@@ -82,12 +82,12 @@ def record_batch(
     record. `place` is that of an object whose rows nothing else orders (`place_of_object`). Raises a SluiceError for
     the first record that can't be merged.
     """
-    meta = writer.meta
+    meta, dialect = writer.meta, writer.dialect
     rows: Sequence[Any] = records
     source: Sequence[Any] = records
-    if writer.shape == ENVELOPE:
-        rows = [record["after"] if record.get("after") is not None else record.get("before") for record in records]
-        source = [record["source"] for record in records]
+    if dialect.holds_rows:
+        rows = [dialect.row(record) for record in records]
+        source = [dialect.metadata(record) for record in records]
     ops = _column(records, meta.op)
     marks = marked_rows(rows, ops, writer, plan)
     if marks is not None and (ops is None or meta.op == plan.delete_when.column):
@@ -108,7 +108,7 @@ def record_batch(
     partitions: Sequence[int | None] = [item.kafka_partition] * len(records)
     orders = offsets
     if plan.coordinates:
-        beside = records if writer.shape == ENVELOPE else [{}] * len(records)
+        beside = records if dialect.holds_rows else [{}] * len(records)
         partitions, orders = (_coordinate(with_row, name, writer, numbers, beside) for name in plan.coordinates)
     if plan.append_only and plan.coordinates:
         offsets = orders
@@ -158,8 +158,7 @@ def position_of(
 ) -> str | None:
     """The stored position of one record of an object, even if it can't be merged; None when it has none."""
     try:
-        source = record["source"] if writer.shape == ENVELOPE else record
-        row = (record.get("after") or record.get("before")) if writer.shape == ENVELOPE else record
+        source, row = writer.dialect.metadata(record), writer.dialect.row(record)
         ops = _column([record], writer.meta.op)
         if plan.coordinates:
             (offset,) = _coordinate([row], plan.coordinates[1], writer, [0], [record])

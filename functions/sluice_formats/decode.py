@@ -27,7 +27,7 @@ from sluice.config.placeholders import placeholders
 from sluice.config.table import TableConfig
 from sluice.config.values import source_column
 from sluice.errors import ExpansionLimit, SluiceError, Unordered
-from sluice.schema.avro import ENVELOPE, WriterSchema
+from sluice.schema.avro import WriterSchema
 from sluice.schema.concealment import Concealment, ruled, without_values
 from sluice.schema.source_columns import with_source_columns, with_source_values
 from sluice.schema.table_row import with_path_columns
@@ -170,9 +170,8 @@ def _with_path_columns(chunk: Chunk, folders: Chunk | None) -> Chunk:
     added = {name: value for name, value in dict(folders.records[0]).items() if chunk.writer.row.column(name) is None}  # type: ignore[arg-type]
     for record in chunk.records:
         if isinstance(record, dict):
-            sides = (record.get("before"), record.get("after")) if chunk.writer.shape == ENVELOPE else (record,)
-            for side in filter(None, sides):
-                side.update(added)
+            for held in chunk.writer.dialect.rows(record):
+                held.update(added)
     return Chunk(replace(chunk.writer, row=row), chunk.records)
 
 
@@ -205,7 +204,7 @@ def _check_ordered(writer: WriterSchema, is_ordered: bool, plan: ReaderPlan) -> 
 def _with_source(chunk: Chunk, plan: ReaderPlan) -> Chunk:
     """The chunk with the columns that the table has of its metadata."""
     words, writer = plan.source_words, with_source_columns(chunk.writer, plan.source_words)
-    if writer is chunk.writer or writer.shape != ENVELOPE:
+    if writer is chunk.writer or not writer.dialect.holds_rows:
         return Chunk(writer, chunk.records)
     records = [
         record if isinstance(record, BrokenRecord) else with_source_values(record, writer, words)
@@ -224,7 +223,7 @@ def _concealed(chunk: Chunk, first: int, plan: ReaderPlan) -> Chunk:
         return Chunk(writer, chunk.records)
     if plan.rules.hash and not plan.hash_key:
         raise NoHashKey(f"The key of {plan.table}'s hashed columns was not read", table=plan.table)
-    sides = ("before", "after") if writer.shape == ENVELOPE else ()
+    sides = writer.dialect.sides or ()
     meta = writer.meta
     conceal = Concealment(
         plan.rules,
@@ -373,7 +372,7 @@ class ObjectView:
         sound = [record for record in records if isinstance(record, dict)]
         if self._log_words and len(self._sources) < 2:
             named = [field for word, field in writer.meta.source_fields if word in self._log_words]
-            places = (record.get("source") or {} for record in sound) if writer.shape == ENVELOPE else sound
+            places = (writer.dialect.metadata(record) or {} for record in sound)
             self._sources |= {tuple(str(place.get(field))[:100] for field in named) for place in places}
         if self._kind == MYSQL:
             self._take_server(sound, writer)
@@ -399,7 +398,7 @@ class ObjectView:
         )
 
     def _take_server(self, records: list[dict[str, Any]], writer: WriterSchema) -> None:
-        sources: Sequence[Any] = [record.get("source") for record in records] if writer.shape == ENVELOPE else records
+        sources = [writer.dialect.metadata(record) for record in records]
         file = writer.meta.position.names[0]
         found = [source for source in sources if isinstance(source, dict)]
         names = {name for name in (source.get(file) for source in found) if isinstance(name, str)}

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from sluice.config.limits import Limits
 from sluice.errors import ExpansionLimit
 from sluice.schema import columns as kinds
-from sluice.schema.avro import ENVELOPE, WriterSchema, read_writer_schema
+from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice.schema.columns import Column
 from sluice.schema.limits import weight_of
 from sluice.schema.writer_calendar import PROLEPTIC, WriterCalendar, rebaser
@@ -57,9 +57,9 @@ def _understood(schema: str, shape: str | None) -> WriterSchema:
 def _chunks(body: bytes, footer: Footer, writer: WriterSchema, schema: str, limits: Limits) -> Iterator[Chunk]:
     uuids = _uuids(schema)
     known = {column.written_name: column for column in writer.row.columns}
-    if writer.shape == ENVELOPE:
+    if writer.dialect.sides is not None:
         known = {
-            side: kinds.json_column(side, True, "record", fields=writer.row.columns) for side in ("before", "after")
+            side: kinds.json_column(side, True, "record", fields=writer.row.columns) for side in writer.dialect.sides
         }
     far: Mapping[str, list[int]] | None = None
     first = 0

@@ -12,6 +12,7 @@ from typing import Any, Callable, Union
 
 import pyarrow as pa
 
+from sluice.changes.dialect import ChangeDialect
 from sluice.config import placeholders as unavailable
 from sluice.config.csv_form import CsvForm
 from sluice.config.delete_when import DeleteWhen
@@ -20,7 +21,7 @@ from sluice.config.rules.columns import ColumnRules
 from sluice.config.rules.expectations import Expectations
 from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit, SluiceError
-from sluice.schema.avro import ENVELOPE, WriterSchema
+from sluice.schema.avro import WriterSchema
 from sluice.schema.columns import STRING, Column
 from sluice.schema.temporal import NoTime
 from sluice.schema.writer_calendar import WriterCalendar, rebaser
@@ -165,20 +166,18 @@ def rebased(chunks: Iterable[Chunk], calendar: WriterCalendar) -> Iterator[Chunk
             for column in chunk.writer.row.columns
             if (convert := rebaser(column, calendar)) is not None
         ]
-        in_sides = chunk.writer.shape == ENVELOPE
-        yield Chunk(chunk.writer, [_rebased(record, made, in_sides) for record in chunk.records])
+        yield Chunk(chunk.writer, [_rebased(record, made, chunk.writer.dialect) for record in chunk.records])
 
 
-def _rebased(record: Record, made: Sequence[tuple[str, Callable[[Any], Any]]], in_sides: bool) -> Record:
+def _rebased(record: Record, made: Sequence[tuple[str, Callable[[Any], Any]]], dialect: ChangeDialect) -> Record:
     if isinstance(record, BrokenRecord):
         return record
     name = ""
     try:
-        sides = (record.get("before"), record.get("after")) if in_sides else (record,)
-        for side in filter(None, sides):
+        for row in dialect.rows(record):
             for name, convert in made:
-                if side[name] is not None:
-                    side[name] = convert(side[name])
+                if row[name] is not None:
+                    row[name] = convert(row[name])
     except NoTime as error:
         return BrokenRecord(
             record,

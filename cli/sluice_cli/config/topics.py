@@ -24,7 +24,7 @@ from sluice.names import TOPIC, TOPIC_REFUSED
 from sluice.objects import ObjectId
 from sluice.onboarding.keys import counted
 from sluice.onboarding.samples import SampledRow, TopicSample, sampled_row
-from sluice.schema.avro import PLAIN, WriterSchema, read_writer_schema
+from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice.schema.columns import STRING, RowSchema, plain_column
 from sluice.schema.connect import avro_form
 from sluice.schema.table_row import with_path_columns
@@ -345,7 +345,7 @@ def _understood(
 
 def path_columns_of(writer: WriterSchema | None, records: Sequence[WaitingObject]) -> tuple[str, ...]:
     """The columns that the folders of rows' objects name and the rows lack: Hive's, not those of a Kafka sink."""
-    if writer is None or writer.shape != PLAIN or any(record.offset is not None for record in records):
+    if writer is None or writer.of_changes or any(record.offset is not None for record in records):
         return ()
     named = [folder_values(record.id.key) for record in records]
     return tuple(name for name in (named[0] if named else ()) if writer.row.column(name) is None)

@@ -31,7 +31,7 @@ from sluice.onboarding.samples import (
     distinct_rows,
     with_operations,
 )
-from sluice.schema.avro import PLAIN, WriterSchema, left_out_note
+from sluice.schema.avro import WriterSchema, left_out_note
 from sluice.schema.columns import ARRAY, BYTES, DATE, INT, ISO_DATE, JSON, LONG, STRING, Column
 
 SMALL_BYTES = 1024**3  # of parked objects; a smaller table is best read and written as one folder
@@ -137,7 +137,7 @@ def propose(
         )
     if order is not None:
         choices["position"] = order
-    elif writer is not None and writer.shape == PLAIN:
+    elif writer is not None and not writer.of_changes:
         notes.append(note_on_order(sample, writer, key_columns))
     elif writer is not None and (split := splits(sample, writer, key_columns)) is not None:
         notes.append(split)
@@ -294,7 +294,7 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
     if absent:
         notes.append(f"the Kafka key has the field {absent[0]}, which is not a column of the rows")
     position = writer.meta.position
-    if position.kind == OFFSET_ONLY and writer.shape != PLAIN and position.advice:
+    if position.kind == OFFSET_ONLY and writer.of_changes and position.advice:
         notes.append(position.advice)
     return notes
 

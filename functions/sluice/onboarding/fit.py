@@ -26,7 +26,7 @@ from sluice.onboarding.samples import (
     many_values,
     shared_keys,
 )
-from sluice.schema.avro import PLAIN, WriterSchema
+from sluice.schema.avro import WriterSchema
 from sluice.schema.columns import DATE, ISO_DATE, RowSchema
 from sluice.schema.concealment import ruled, unknown_columns
 from sluice.schema.source_columns import with_source_columns
@@ -184,7 +184,7 @@ def unmarked_operations(sample: TopicSample, writer: WriterSchema) -> tuple[str,
 
     Without values any but null marks one.
     """
-    for column in writer.row.columns if writer.shape == PLAIN else ():
+    for column in writer.row.columns if not writer.of_changes else ():
         marks = deletion_marks(column.written_name, [row.values.get(column.name) for row in sample.rows])
         if marks is not None:
             return column.name, marks
@@ -196,7 +196,7 @@ def unmarked_deletions(sample: TopicSample, writer: WriterSchema) -> tuple[str, 
 
     With it come the values that say so, as a rule's `delete_when` names them.
     """
-    for name in writer.row.names if writer.shape == PLAIN else ():
+    for name in writer.row.names if not writer.of_changes else ():
         texts = {mark_text(row.values.get(name)) for row in sample.rows} - {None, ""}
         if _DELETED.search(name) and texts and all(text is not None and text.lower() in _FLAGS for text in texts):
             return name, tuple(sorted(text for text in texts if text and text.lower() == "true")) or ("true",)
@@ -294,7 +294,7 @@ def _shared_key(sample: TopicSample, writer: WriterSchema, config: TableConfig) 
         text = name.format(counted(keys, "value"), f"{counted(len(rows), 'row')} of a snapshot")
         text += _unique_columns(rows, writer) + _versions(rows, writer, config)
         yield Misfit(text, RECORD_KEY, _NOT_UNIQUE) if _is_one_snapshot(writer, config) else Misfit(text)
-    elif writer.shape == PLAIN and config.position is None and not rows:
+    elif not writer.of_changes and config.position is None and not rows:
         # Each row may be a change of one before it: only a key of few values beside a unique column is odd.
         distinct = distinct_rows(sample.rows)
         values, unique = distinct_values(key, distinct), _unique_columns(distinct, writer)
@@ -305,7 +305,7 @@ def _shared_key(sample: TopicSample, writer: WriterSchema, config: TableConfig) 
 
 def _versions(rows: Sequence[SampledRow], writer: WriterSchema, config: TableConfig) -> str:
     """The column that orders rows which are versions of one, as the end of a sentence; empty if there is none."""
-    if writer.shape != PLAIN or config.position is not None:
+    if writer.of_changes or config.position is not None:
         return ""
     could = [name for name in positions_of_keys(rows, writer, config.record_key) if _IN_TIME.search(name)]
     return f"; if they are versions of a row, `position: {could[0]}` orders them" if could else ""
@@ -374,12 +374,12 @@ def _many_folders(said: str) -> Misfit:
 
 def _is_one_snapshot(writer: WriterSchema, config: TableConfig) -> bool:
     """False where a merge can't tell one snapshot from the next: it commits such rows, with a note."""
-    return writer.shape == PLAIN or bool(writer.meta.position.names) and config.position is None
+    return not writer.of_changes or bool(writer.meta.position.names) and config.position is None
 
 
 def _of_snapshots(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Sequence[SampledRow]:
     """The rows of which each must have a key of its own, as a merge sees them (`sluice_spark.merge.shared_keys`)."""
-    if writer.shape != PLAIN:
+    if writer.of_changes:
         return [row for row in sample.rows if row.read]
     if config.position is not None:
         columns = config.position_columns

@@ -9,7 +9,7 @@ from sluice.changes.position import OFFSET_ONLY
 from sluice.errors import Incompatible, Unordered
 from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, SHOWN, Choice, counted
 from sluice.onboarding.samples import SampledRow, TopicSample, distinct_values, rows_of_keys
-from sluice.schema.avro import PLAIN, WriterSchema
+from sluice.schema.avro import WriterSchema
 from sluice.schema.capture_order import check_position_column, encode_capture_order, is_change_sequence
 from sluice.schema.columns import Column
 
@@ -42,7 +42,7 @@ def splits(sample: TopicSample, writer: WriterSchema, key: Sequence[str]) -> str
 def order_of_split(sample: TopicSample, writer: WriterSchema, key: Sequence[str]) -> Choice | None:
     """The column that orders plain rows of split Kafka partitions: their own offset, or one to choose."""
     why = splits(sample, writer, key)
-    if why is None or writer.shape != PLAIN:
+    if why is None or writer.of_changes:
         return None
     could = possible_positions(sample.rows, writer, key)
     for name in writer.row.names:
@@ -79,7 +79,7 @@ def order_of_repeats(sample: TopicSample, writer: WriterSchema, key: Sequence[st
 
 def unordered_keys(sample: TopicSample, writer: WriterSchema, key: Sequence[str]) -> int:
     """Count the values of the key that several objects have in different rows, which nothing orders."""
-    if writer.shape != PLAIN or not key or not lacks_order(sample, writer) or set(key) - set(writer.row.names):
+    if writer.of_changes or not key or not lacks_order(sample, writer) or set(key) - set(writer.row.names):
         return 0
     found = rows_of_keys(key, sample.rows, writer.row.names)
     return sum(len({place for place, _ in rows}) > 1 and len({row for _, row in rows}) > 1 for rows in found)

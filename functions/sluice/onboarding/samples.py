@@ -9,7 +9,7 @@ from typing import Any
 from sluice.changes.capture_marks import is_before_image, is_flag
 from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, SNAPSHOT_READ, TRUNCATE
 from sluice.config.delete_when import DeleteWhen, is_creation
-from sluice.schema.avro import ENVELOPE, WriterSchema
+from sluice.schema.avro import WriterSchema
 
 PARTITIONS_FEW, PARTITIONS_MAX = 100, 1_000  # each partition is a folder with files of its own
 ROWS_PER_PARTITION = 4  # of a sample, in which each day of a large table has few
@@ -93,15 +93,11 @@ def sampled_row(record: Mapping[str, Any], writer: WriterSchema) -> SampledRow |
     if op in (TRUNCATE, MESSAGE):
         return None
     deleted = op == DELETE or _true(record.get(writer.meta.deleted) if writer.meta.deleted else None)
-    before = None
-    row: Any = record
-    if writer.shape == ENVELOPE:
-        before = record.get("before")
-        row = record.get("after") if record.get("after") is not None else before
+    before, row = writer.dialect.before(record), writer.dialect.row(record)
     if not isinstance(row, Mapping):
         return None
     names = writer.meta.position.names
-    source = record.get("source") if writer.shape == ENVELOPE else record
+    source = writer.dialect.metadata(record)
     updated = before if isinstance(before, Mapping) and not deleted else None
     return SampledRow(
         _values(row, writer),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+from sluice.changes.dialect import ENVELOPES, ROWS, ChangeDialect
 from sluice.changes.hidden_columns import colliding
 from sluice.changes.position import (
     MONGODB,
@@ -114,6 +115,11 @@ class WriterSchema:
         """`left_out`, without the metadata that a table has columns of (`TableConfig.source_words`)."""
         taken = {field for word, field in self.meta.source_fields if word in words}
         return tuple(name for name in self.left_out if name not in taken)
+
+    @property
+    def dialect(self) -> ChangeDialect:
+        """Where its records hold rows and metadata."""
+        return ENVELOPES if self.shape == ENVELOPE else ROWS
 
     @property
     def of_changes(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sluice.changes.capture_marks import is_before_image
 from sluice.errors import Unordered
-from sluice.schema.avro import ENVELOPE, WriterSchema
+from sluice.schema.avro import WriterSchema
 from sluice.schema.capture_order import before_capture, encode_capture_order, encode_load_order
 from sluice.schema.columns import Column
 from sluice_formats.records import ReaderPlan
@@ -41,7 +41,7 @@ def marked_rows(
     if plan.append_only or not rule.marks or rule.column is None:
         return None
     name, marks = rule.column, ops
-    if ops is None or writer.shape == ENVELOPE or rule.column != writer.meta.op:
+    if ops is None or writer.dialect.holds_rows or rule.column != writer.meta.op:
         column = writer.row.column(rule.column)
         name = rule.column if column is None else column.written_name
         marks = [None if column is None or row is None else row[name] for row in rows]

@@ -17,7 +17,7 @@ from sluice.changes.capture_marks import (
 )
 from sluice.config.delete_when import written_marks
 from sluice.names import stored_name
-from sluice.schema.avro import ENVELOPE, PLAIN, WriterSchema
+from sluice.schema.avro import WriterSchema
 from sluice.schema.concealment import ruled
 from sluice_formats.errors import DeletionsUnmarked
 from sluice_formats.records import ReaderPlan, Record
@@ -36,18 +36,18 @@ class UnmarkedDeletions:
     def take(self, records: Sequence[Record], writer: WriterSchema) -> None:
         """Add one chunk. Raises DeletionsUnmarked for operations that Debezium doesn't write, and for nested rows."""
         rule = self._plan.delete_when
-        if self._plan.append_only or not rule.on or writer.shape == ENVELOPE:
+        if self._plan.append_only or not rule.on or writer.dialect.holds_rows:
             return
         column = ruled(writer.row, self._plan.rules).column(rule.column or "")
         written = [each.written_name for each in writer.row.columns]
-        if writer.shape == PLAIN and is_nested(written):
+        if not writer.of_changes and is_nested(written):
             raise DeletionsUnmarked.nested()
         if rule.marks and (column is not None or writer.meta.op == rule.column):
             name = str(rule.column) if column is None else column.written_name
             if rule.is_null is None and vocabulary(name) is not None:
                 self._add(self._named, name, records)
             return
-        if writer.shape == PLAIN:
+        if not writer.of_changes:
             for name in marking_columns(written):
                 self._add(self._values, name, records)
         elif writer.meta.op is not None:  # now, before each of the rows is refused for itself

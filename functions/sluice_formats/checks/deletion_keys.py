@@ -9,7 +9,7 @@ from typing import Any
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.keyless_deletion import DeletionColumns, seen_null, without_key
 from sluice.changes.position import OFFSET_ONLY, POSTGRES
-from sluice.schema.avro import ENVELOPE, WriterSchema
+from sluice.schema.avro import WriterSchema
 from sluice.schema.concealment import ruled
 from sluice_formats.errors import DeleteWithoutKey
 from sluice_formats.records import BrokenRecord, Chunk, ReaderPlan
@@ -58,9 +58,7 @@ def keyless_set_aside(chunk: Chunk, first: int, plan: ReaderPlan) -> Chunk:
 
 
 def _row_of(record: Mapping[str, Any], writer: WriterSchema) -> Mapping[str, Any] | None:
-    if writer.shape != ENVELOPE:
-        return record
-    row = record.get("after") if record.get("after") is not None else record.get("before")
+    row = writer.dialect.row(record)
     return row if isinstance(row, Mapping) else None
 
 

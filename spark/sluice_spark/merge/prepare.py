@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import SCHEMAS_STAGE, TABLE_STAGE, ObjectError
 from sluice.config.table import TableConfig
-from sluice.schema.avro import PLAIN, WriterSchema, left_out_note
+from sluice.schema.avro import WriterSchema, left_out_note
 from sluice.schema.concealment import unknown_columns
 from sluice_formats.checks.expectations import check_patterns
 from sluice_spark.arrow.covers import are_few
@@ -89,7 +89,7 @@ def prepare(part: PartContext) -> Prepared:
     named = {error.object for error in refused}
     objects = tuple(item for item in part.claimed.objects if item.id.hash not in named)
     unordered = (
-        all(writer.shape == PLAIN for writer in schemas.in_order)
+        all(not writer.of_changes for writer in schemas.in_order)
         and all(item.offset is None for item in objects)
         and not (part.config.coordinates or part.config.delete_when.marks)  # the name then gives the order
     )
@@ -159,7 +159,7 @@ def _refused(
 
 def _without_position(writers: Sequence[WriterSchema]) -> tuple[str, ...]:
     """Advice for connectors whose changes carry no log position, each once. Plain records have none to carry."""
-    shapes = [writer for writer in writers if writer.shape != PLAIN]
+    shapes = [writer for writer in writers if writer.of_changes]
     return tuple(sorted({writer.meta.position.advice for writer in shapes if writer.meta.position.advice}))
 
 

@@ -34,7 +34,15 @@ BECOME = {
     "json_numbers": ("1 rows", LaneConfig().task_bytes // MIB),
     "json_rows": ("1741177 rows", LaneConfig().task_bytes // MIB),
 }
-TAKES_SECONDS = ("blank_lines", "blank_lines_beyond", "json_objects", "json_chains", "json_numbers", "json_rows")
+TAKES_SECONDS = (
+    "parquet_fixed",
+    "blank_lines",
+    "blank_lines_beyond",
+    "json_objects",
+    "json_chains",
+    "json_numbers",
+    "json_rows",
+)
 
 
 def test_every_kind_of_heavy_object_is_decoded():
