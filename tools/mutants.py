@@ -28,7 +28,10 @@ LONGEST_S = 900
 
 @dataclass(frozen=True)
 class Mutant:
-    """One breakage: `before`, which occurs once in `file`, becomes `after`; `test` must fail then."""
+    """One breakage: `before`, which occurs once in `file`, becomes `after`; `test` must fail then.
+
+    `whole`: only in full, as `make test-all` runs it.
+    """
 
     name: str
     rule: str
@@ -36,6 +39,7 @@ class Mutant:
     before: str
     after: str
     test: str
+    whole: bool = False
 
 
 def mutants() -> list[Mutant]:
@@ -52,14 +56,14 @@ def copied(into: Path) -> None:
         shutil.copy2(ROOT / name, target)
 
 
-def notices(folder: Path, test: str) -> tuple[bool, str]:
+def notices(folder: Path, test: str, *, whole: bool) -> tuple[bool, str]:
     """Run a test in a copy; True if it fails there, and its last assertion."""
     paths = os.pathsep.join(str(folder / part) for part in ("functions", "spark", "cli", "deploy", "local"))
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", test]
     done = subprocess.run(
         command,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": paths},
+        env={**os.environ, "PYTHONPATH": paths, **({"SLUICE_WHOLE": "1"} if whole else {})},
         capture_output=True,
         text=True,
         timeout=LONGEST_S,
@@ -82,7 +86,7 @@ def main(names: Sequence[str]) -> int:
             whole = file.read_text(encoding="utf-8")
             file.write_text(whole.replace(mutant.before, mutant.after), encoding="utf-8")
             began = time.monotonic()
-            failed, why = notices(folder, mutant.test)
+            failed, why = notices(folder, mutant.test, whole=mutant.whole)
             file.write_text(whole, encoding="utf-8")
             if not failed:
                 survived.append(mutant.name)
