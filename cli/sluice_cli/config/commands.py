@@ -10,9 +10,6 @@ import typer
 from sluice.config.document import Configuration
 from sluice.cost import Assumptions, Load, freshness_advice
 from sluice.errors import CommandFailed
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import Objects
 from sluice_cli.config.push import File, fit_of_stack, in_force, read_with_warnings, summary
 from sluice_cli.config.rule_text import configuration_text
 from sluice_cli.config.yaml_lines import ConfigurationMistakes, name_of
@@ -62,8 +59,8 @@ def check(file: File, waiting: WithWaitingObjects = False, as_json: Json = False
     notes = freshness_notes(configuration)
     if waiting:
         target = chosen_target(stack)
-        objects, ledger = Objects(target.client("s3")), Ledger(target.client("dynamodb"), target.ledger_table)
-        before = in_force(ConfigStore(objects, target.artifacts, history=ledger.history))
+        objects, ledger = target.objects, target.ledger
+        before = in_force(target.config_store)
         fit = fit_of_stack(objects, target, ledger, configuration, before)
         warnings, notes = (*warnings, *map(str, fit.misfits)), (*notes, *fit.notes)
     for warning in warnings:
@@ -98,7 +95,7 @@ def show(as_json: Json = False, stack: Stack = None) -> None:
       sluice config show --json | jq '.rules[].table'
     """
     target = chosen_target(stack)
-    configuration = ConfigStore(Objects(target.client("s3")), target.artifacts).load()
+    configuration = target.configuration()
     if configuration is None:
         raise CommandFailed(NOTHING_PUSHED, next_step="`sluice config push tables.yaml`")
     if as_json:

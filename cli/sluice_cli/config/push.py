@@ -28,7 +28,6 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import HISTORY_PREFIX, PUSHES, ConfigStore
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.s3.objects import Objects
-from sluice_aws.s3.schemas import SchemaHistory
 from sluice_aws.stack import Target
 from sluice_cli.config.plan import (
     Fit,
@@ -238,7 +237,7 @@ def fit_of_stack(
     """Return where rules don't fit the columns of tables, or the objects that wait for new tables."""
     from sluice_cli.config.waiting import fit_of_waiting, misfits_of_tables  # loads Arrow
 
-    of_tables = misfits_of_tables(SchemaHistory(objects, target.silver), ledger, configuration, before)
+    of_tables = misfits_of_tables(target.schema_history, ledger, configuration, before)
     of_waiting = fit_of_waiting(objects, ledger, configuration, before)
     return Fit((*of_tables, *of_waiting.misfits), of_waiting.notes)
 
@@ -285,8 +284,8 @@ def _step_of_refused(plan: Plan, configuration: Configuration, before: Configura
 
 def _opened(stack: str | None) -> _Stack:
     target = chosen_target(stack)
-    objects, ledger = Objects(target.client("s3")), Ledger(target.client("dynamodb"), target.ledger_table)
-    return _Stack(target, objects, ledger, ConfigStore(objects, target.artifacts, history=ledger.history))
+    objects, ledger = target.objects, target.ledger
+    return _Stack(target, objects, ledger, target.config_store)
 
 
 def _planned(

@@ -18,8 +18,7 @@ from sluice_aws.admission.admit import Admissions, open_admission
 from sluice_aws.admission.reconcile import notice_of
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import ListedVersion, Objects
+from sluice_aws.s3.objects import ListedVersion
 from sluice_aws.stack import Target
 from sluice_cli.ingest.workload import RATE, Rate, Throttle, Workload
 from sluice_cli.terminal.interaction import Yes, ask, bars, counting
@@ -107,9 +106,9 @@ class ListedObjects:
 
     def __init__(self, target: Target, ledger: Ledger) -> None:
         self._target, self._ledger = target, ledger
-        self._objects = Objects(target.client("s3"))
+        self._objects = target.objects
         self._admission = open_admission(self._objects, ledger=ledger, silver_bucket=target.silver, now=epoch_ms)
-        self.configuration = ConfigStore(self._objects, target.artifacts).load()
+        self.configuration = target.configuration()
         self.versioned = self._objects.is_versioned(target.bronze)
         self.woken: set[str] = set()
 
@@ -130,8 +129,8 @@ class Backfill:
 
     def __init__(self, target: Target, prefix: str) -> None:
         self._target, self._prefix = target, prefix
-        self._objects = Objects(target.client("s3"))
-        self._ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+        self._objects = target.objects
+        self._ledger = target.ledger
         self._listed = ListedObjects(target, self._ledger)
         stored = self._ledger.history.checkpoint(self._checkpoint) or {}
         self.after: tuple[str, str] | None = (stored["key"], stored["version"]) if stored.get("key") else None

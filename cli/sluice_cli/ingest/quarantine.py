@@ -16,8 +16,6 @@ from sluice.objects import ObjectId
 from sluice_aws.admission.admit import open_admission
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.ingest.entry import SHORT_ID, codes, describe, describe_decision, described
 from sluice_cli.ingest.newer_versions import NewerVersions, discard_advice, missing_changes, newer_versions
@@ -200,8 +198,8 @@ def retry(
       sluice quarantine retry --code schema_frozen --table crm.user && sluice wait
     """
     quarantine, ledger, target = _opened(stack)
-    objects = Objects(target.client("s3"))
-    configuration = ConfigStore(objects, target.artifacts).load()
+    objects = target.objects
+    configuration = target.configuration()
     admission = open_admission(objects, ledger=ledger, silver_bucket=target.silver, now=epoch_ms)
     choice = Selection(tuple(names or ()), table, code, all)
     records = quarantine.chosen(choice)
@@ -272,9 +270,9 @@ def discard(
 
 def _opened(stack: str | None) -> tuple[Quarantine, Ledger, Target]:
     target = chosen_target(stack)
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    ledger = target.ledger
     return (
-        Quarantine(ledger=ledger, objects=Objects(target.client("s3")), silver_bucket=target.silver, now=epoch_ms),
+        Quarantine(ledger=ledger, objects=target.objects, silver_bucket=target.silver, now=epoch_ms),
         ledger,
         target,
     )
@@ -289,7 +287,7 @@ def _judged_now(records: list[ObjectRecord], target: Target) -> list[ObjectRecor
 
 
 def _newer(records: Iterable[ObjectRecord], ledger: Ledger, target: Target) -> NewerVersions:
-    objects = Objects(target.client("s3"))
+    objects = target.objects
 
     def written_at(identity: ObjectId) -> int | None:
         try:

@@ -303,7 +303,7 @@ def reason_of_rows(objects: Objects, silver: str, record: ObjectRecord, code: st
 
 def reasons_of_rows(target: Target) -> ReasonOfRows:
     """Reads the reasons of quarantined rows; None where the caller may not."""
-    objects = Objects(target.client("s3"))
+    objects = target.objects
 
     def read(record: ObjectRecord, code: str) -> str | None:
         try:

@@ -18,7 +18,6 @@ from sluice.names import did_you_mean
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.manifests import ManifestStore
-from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.terminal.guard import shell_text
 from sluice_cli.terminal.output import (
@@ -163,12 +162,12 @@ def give_up(
 
 
 def _ledger(target: Target) -> Ledger:
-    return Ledger(target.client("dynamodb"), target.ledger_table)
+    return target.ledger
 
 
 def _open_batches(target: Target, ledger: Ledger, named: str | None) -> Sequence[_OpenBatch]:
     """The open batches of every lane, oldest first, or those whose ids begin with it. Raises UsageError for none."""
-    manifests = ManifestStore(Objects(target.client("s3")), target.silver)
+    manifests = ManifestStore(target.objects, target.silver)
     found = [
         _OpenBatch(state.lane, pointer, manifests.manifest(pointer.s3_key))
         for state in ledger.lanes.all()

@@ -99,7 +99,7 @@ def list_letters(
       sluice dlq list notices --limit 100
     """
     target = chosen_target(stack)
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    ledger = target.ledger
     found, now = {}, epoch_ms()
     for name in _chosen(queue):
         url = output_of(target, _OUTPUTS[name])
@@ -324,7 +324,7 @@ def _reconciled(target: Target, url: str, name: str, most: int, rate: float) -> 
     letters = [letter for group in _received(target, url, name, most, WORK_S) for letter in group]
     oldest = None
     if name == EVENTS:
-        ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+        ledger = target.ledger
         oldest = next((batch["committed_at"] for batch in ledger.batches.unannounced(epoch_ms())), None)
     if name == CALLS or oldest is not None:
         target.client("lambda").invoke(

@@ -86,7 +86,7 @@ def _decided_by_hand(ledger: Ledger, lane: str) -> None:
 def _known(target: Target, lane: str) -> Ledger:
     """The ledger, after a check that the lane exists: a mistyped name would create an item."""
     check_lane(target, lane)
-    return Ledger(target.client("dynamodb"), target.ledger_table)
+    return target.ledger
 
 
 def _print(state: LaneState, as_json: bool) -> None:

@@ -91,7 +91,7 @@ def begin(
     if before_deploy is not None and not _would_change(target, before_deploy, parameters_of(overrides)):
         say("The application doesn't change: no lane is paused")
         return
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    ledger = target.ledger
     working = [state.lane for state in ledger.lanes.all() if state.state != PAUSED and not state.pause_requested]
     ask_in_terminal(_question(working, target), yes=yes)
     _write(note, ledger, target, list(dict.fromkeys([*_noted(note, ledger), *working])))
@@ -150,7 +150,7 @@ def end(note: Note = None, stack: Stack = None) -> None:
     except NoTarget as missing:
         say(f"{missing.message}: no lane is paused")
         return
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    ledger = target.ledger
     lanes = _noted(note, ledger)
     for lane in lanes:
         ledger.lanes.resume(lane)

@@ -21,8 +21,8 @@ from sluice.ledger.records import RETRIED
 from sluice.objects import ObjectId
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.objects import Objects, SkippedDocument
-from sluice_aws.s3.past_batches import PastBatch, PastBatches
+from sluice_aws.s3.objects import SkippedDocument
+from sluice_aws.s3.past_batches import PastBatch
 from sluice_aws.stack import DEPLOYED, Target
 from sluice_cli.errors import NotWritten, plain_reason
 from sluice_cli.ingest.set_aside import reasons_of_rows
@@ -77,7 +77,7 @@ class PageFile:
         self._configured = configured
         self._path = path
         self._since = since
-        self._past = PastBatches(Objects(target.client("s3")), target.silver, remembers=remembers)
+        self._past = target.past_batches(remembers=remembers)
 
     def look(self, now: int) -> Look:
         """Read the stack. `now` is in epoch ms."""

@@ -15,9 +15,6 @@ from sluice.errors import UsageError
 from sluice.ledger.keys import PARKED, QUARANTINED
 from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import ConfigurationUnreadable
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import LOCAL, Target
 from sluice_cli.ingest.parked import rule_steps
 from sluice_cli.ingest.set_aside import reasons_of_rows
@@ -113,7 +110,7 @@ def status(
         raise UsageError("--every needs --watch", next_step="Add --watch, or leave --every out")
     target = chosen_target(stack)
     now = epoch_ms()
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    ledger = target.ledger
     configured = partial(configuration_in_force, target)
     if html is not None:
         from sluice_cli.status.page_file import PageFile  # which only the page needs
@@ -141,7 +138,7 @@ def status(
 def configuration_in_force(target: Target) -> Configuration | None:
     """The configuration in force; None, with a warning, if it can't be read."""
     try:
-        return ConfigStore(Objects(target.client("s3")), target.artifacts).load()
+        return target.configuration(without_ledger=True)
     except ConfigurationUnreadable as error:
         say(f"warning: {error.message}")
         return None

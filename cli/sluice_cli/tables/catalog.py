@@ -20,10 +20,7 @@ from sluice.errors import FAILED, NotConfigured, PartitionKeysDiffer, SluiceErro
 from sluice_aws.catalog.glue import AT_ONCE, GlueCatalog
 from sluice_aws.catalog.sync import CatalogSync
 from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import CommentStore
-from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.stack import Target
 from sluice_cli.config.risks import drop_command
@@ -232,19 +229,20 @@ def _wish(target: Target, table: str) -> Wish:
 
 
 def _catalog(target: Target) -> CatalogSync:
-    s3 = target.client("s3")
-    timelines, comments = TimelineReader(SilverBucket(s3, target.silver)), CommentStore(s3, target.silver)
     return CatalogSync(
-        catalog=GlueCatalog(target.client("glue")), timelines=timelines, comments=comments, silver_bucket=target.silver
+        catalog=GlueCatalog(target.client("glue")),
+        timelines=TimelineReader(target.silver_files),
+        comments=CommentStore(target.client("s3"), target.silver),
+        silver_bucket=target.silver,
     )
 
 
 def _ledger(target: Target) -> Ledger:
-    return Ledger(target.client("dynamodb"), target.ledger_table)
+    return target.ledger
 
 
 def _configuration(target: Target) -> Configuration | None:
-    return ConfigStore(Objects(target.client("s3")), target.artifacts).load()
+    return target.configuration()
 
 
 def _config(target: Target, table: str) -> TableConfig:

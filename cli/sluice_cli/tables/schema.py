@@ -18,8 +18,6 @@ from sluice.schema.evolution import INCOMPATIBLE, ColumnChange, compare, evolve_
 from sluice.schema.history import SeenSchema, seen
 from sluice.schema.table_row import row_with_types
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_aws.stack import Target
@@ -59,7 +57,7 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
       sluice schema list
     """
     target = chosen_target(stack)
-    history = SchemaHistory(Objects(target.client("s3")), target.silver)
+    history = target.schema_history
     found = [_describe_table(history, table) for table in history.tables()]
     say_skipped(history.skipped)
     if as_json:
@@ -99,7 +97,7 @@ def history(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
       sluice schema history shop.orders --json | jq '.schemas[-1].verdict'
     """
     target = chosen_target(stack)
-    store = SchemaHistory(Objects(target.client("s3")), target.silver)
+    store = target.schema_history
     found, stored = store.schemas(table), store.columns(table)
     say_skipped(store.skipped)
     if not found and stored is None:
@@ -158,7 +156,7 @@ def diff(
       sluice schema diff shop.orders 5f1c 9ab0
     """
     target = chosen_target(stack)
-    store = SchemaHistory(Objects(target.client("s3")), target.silver)
+    store = target.schema_history
     found = store.schemas(table)
     say_skipped(store.skipped)
     with known_table(target, table):
@@ -197,8 +195,8 @@ def verdict(
       sluice schema verdict shop.orders 5f1c --json
     """
     target = chosen_target(stack)
-    objects = Objects(target.client("s3"))
-    store = SchemaHistory(objects, target.silver)
+    objects = target.objects
+    store = target.schema_history
     with known_table(target, table):
         config = _config(target, objects, table)
         writer = read_writer_schema(_document(objects, target, store, table, schema), config.shape)
@@ -327,6 +325,6 @@ def _document(objects: Objects, target: Target, store: SchemaHistory, table: str
 
 
 def _config(target: Target, objects: Objects, table: str) -> TableConfig:
-    configuration = ConfigStore(objects, target.artifacts).load()
-    pinned = Ledger(target.client("dynamodb"), target.ledger_table).tables.get(table).pinned
+    configuration = target.configuration()
+    pinned = target.ledger.tables.get(table).pinned
     return config_in_force(configuration, table, pinned)

@@ -16,9 +16,6 @@ from sluice.services.policy import applies_to
 from sluice.services.requests import FAILED, SERVICES
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import Objects
-from sluice_aws.stack import Target
 from sluice_cli.status.service_entries import describe_due, due_entries, print_services, service_entries
 from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.known_names import check_table
@@ -57,11 +54,7 @@ def list_services(
       sluice services list --json | jq '.services[] | select(.state == "failed")'
     """
     target = chosen_target(stack)
-    ledger, configuration, now = (
-        Ledger(target.client("dynamodb"), target.ledger_table),
-        _configuration(target),
-        epoch_ms(),
-    )
+    ledger, configuration, now = target.ledger, target.configuration(without_ledger=True), epoch_ms()
     states = [state for state in ledger.tables.all() if table in (None, state.table)]
     if table is not None and not states:
         check_table(target, table)
@@ -122,9 +115,9 @@ def run_services(
       sluice services run moma.artworks --service compaction --wait 5m
     """
     target = chosen_target(stack)
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    ledger = target.ledger
     state = ledger.tables.get(table)
-    configuration = _configuration(target)
+    configuration = target.configuration()
     config = config_by_pinned_topic(configuration, table, state.pinned)
     if config is None:
         check_table(target, table)
@@ -173,10 +166,6 @@ def _lanes(ledger: Ledger, configuration: Configuration | None) -> list[str]:
     return sorted(
         {state.lane for state in ledger.lanes.all()} | set(configuration.lane_names() if configuration else ())
     )
-
-
-def _configuration(target: Target) -> Configuration | None:
-    return ConfigStore(Objects(target.client("s3")), target.artifacts).load()
 
 
 def _no_table(table: str) -> UsageError:

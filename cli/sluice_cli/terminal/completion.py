@@ -67,6 +67,5 @@ def topics(target: Target) -> Sequence[str]:
 
 
 def _ledger(target: Target) -> Any:
-    from sluice_aws.ledger.ledger import Ledger
 
-    return Ledger(target.client("dynamodb"), target.ledger_table)
+    return target.ledger

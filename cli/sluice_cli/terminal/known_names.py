@@ -17,8 +17,6 @@ from sluice.errors import NotConfigured, SluiceError, UsageError
 from sluice.ledger.recovery import TABLE_QUARANTINED
 from sluice.names import LANE, did_you_mean
 from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.errors import UnknownSchema
 from sluice_cli.terminal.guard import shell_text
@@ -82,7 +80,7 @@ def check_partition(partition: str | None, known: Iterable[str]) -> None:
 
 def check_prefix(target: Target, prefix: str | None) -> None:
     """Raises UsageError for a prefix that no key in bronze begins with; it names what the nearest folder has."""
-    objects, folder = Objects(target.client("s3")), prefix or ""
+    objects, folder = target.objects, prefix or ""
     if not folder or objects.version_page(target.bronze, prefix=folder, page_size=1).versions:
         return
     found: set[str] = set()
@@ -139,11 +137,11 @@ def code_of(error: str) -> str:
 
 
 def _ledger(target: Target) -> Ledger:
-    return Ledger(target.client("dynamodb"), target.ledger_table)
+    return target.ledger
 
 
 def _configuration(target: Target) -> Configuration | None:
-    return ConfigStore(Objects(target.client("s3")), target.artifacts).load()
+    return target.configuration(without_ledger=True)
 
 
 def check_key(table: str, record_key: Sequence[str], key: Sequence[str]) -> None:

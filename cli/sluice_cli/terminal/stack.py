@@ -11,8 +11,6 @@ from botocore.exceptions import ClientError
 from sluice.config.document import Configuration
 from sluice.errors import CommandFailed
 from sluice_aws.errors import ConfigurationUnreadable
-from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import LOCAL, Target
 from sluice_cli.terminal.output import say
 from sluice_cli.terminal.run import debugging
@@ -28,7 +26,7 @@ def operator_of(target: Target) -> str:
 def readable_configuration(target: Target) -> tuple[bool, Configuration | None]:
     """Whether the caller can read the configuration in force, and the configuration; None where none was pushed."""
     try:
-        return True, ConfigStore(Objects(target.client("s3")), target.artifacts).load()
+        return True, target.configuration(without_ledger=True)
     except ConfigurationUnreadable:
         return False, None
     except ClientError as error:

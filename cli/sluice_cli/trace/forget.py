@@ -26,7 +26,6 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
-from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.stack import Target
 from sluice_cli.status.service_entries import describe_error, service_entries
 from sluice_cli.terminal.durations import TimeSpan, at_least
@@ -93,14 +92,14 @@ def forget(
       sluice forget crm.user 7 --yes --json > receipt.json
     """
     target = chosen_target(stack)
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
-    objects = Objects(target.client("s3"))
-    store = ConfigStore(objects, target.artifacts, history=ledger.history)
+    ledger = target.ledger
+    objects = target.objects
+    store = target.config_store
     with known_table(target, table):
         config = config_in_force(store.load(), table, ledger.tables.get(table).pinned)
     _check(config, key)
     say_named_values("forget", table, dict(zip(config.record_key, key, strict=True)))
-    history = SchemaHistory(objects, target.silver)
+    history = target.schema_history
     stored = history.columns(table)
     key = (
         [hashed_text(text, stored.columns.get(name, "")) for name, text in zip(config.record_key, key, strict=True)]
@@ -119,7 +118,7 @@ def forget(
         "still_held_by": {
             "bronze": _in_bronze(found),
             "unread": [{"key": item.key, "version": item.version, "code": item.code} for item in found.quarantined],
-            "replaced": list(SilverBucket(target.client("s3"), target.silver).folders(f"{REPLACED}{table}/")),
+            "replaced": list(target.silver_files.folders(f"{REPLACED}{table}/")),
             "objects_not_searched": found.left_out,
         },
     }

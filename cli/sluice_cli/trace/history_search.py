@@ -227,8 +227,8 @@ class _Seen:
 def histories(target: Target) -> Histories:
     """The histories of a stack's objects."""
     return Histories(
-        ledger=Ledger(target.client("dynamodb"), target.ledger_table),
-        objects=Objects(target.client("s3")),
+        ledger=target.ledger,
+        objects=target.objects,
         silver=target.silver,
         tracker=tracker(target),
     )

@@ -301,8 +301,8 @@ def _listed(keys: Sequence[str]) -> str:
 def tracker(target: Target) -> Tracker:
     """The tracker of a stack."""
     return Tracker(
-        ledger=Ledger(target.client("dynamodb"), target.ledger_table),
-        objects=Objects(target.client("s3")),
+        ledger=target.ledger,
+        objects=target.objects,
         bronze=target.bronze,
         silver=target.silver,
         configured=lambda: readable_configuration(target)[1],
