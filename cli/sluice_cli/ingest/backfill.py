@@ -17,7 +17,6 @@ from sluice.objects import ObjectId, identify
 from sluice_aws.admission.admit import Admissions, open_admission
 from sluice_aws.admission.reconcile import notice_of
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import ListedVersion
 from sluice_aws.stack import Target
 from sluice_cli.ingest.workload import RATE, Rate, Throttle, Workload
@@ -104,12 +103,13 @@ class BackfillEnd:
 class ListedObjects:
     """Admits listed object versions of one stack, and wakes their lanes."""
 
-    def __init__(self, target: Target, ledger: Ledger) -> None:
-        self._target, self._ledger = target, ledger
-        self._objects = target.objects
-        self._admission = open_admission(self._objects, ledger=ledger, silver_bucket=target.silver, now=epoch_ms)
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._admission = open_admission(
+            target.objects, ledger=target.ledger, silver_bucket=target.silver, now=epoch_ms
+        )
         self.configuration = target.configuration()
-        self.versioned = self._objects.is_versioned(target.bronze)
+        self.versioned = target.objects.is_versioned(target.bronze)
         self.woken: set[str] = set()
 
     def admit(self, versions: Sequence[ListedVersion]) -> Admissions:
@@ -117,7 +117,7 @@ class ListedObjects:
         notices = [notice_of(version, self.versioned) for version in versions]
         admissions = self._admission.admit_all(notices, self.configuration)
         for lane in sorted(admissions.lanes):
-            self._ledger.lanes.wake(lane)
+            self._target.ledger.lanes.wake(lane)
         if admissions.lanes - self.woken:  # the runs of these lanes begin now, not at the end
             supervise_now(self._target)
         self.woken |= admissions.lanes
@@ -129,9 +129,8 @@ class Backfill:
 
     def __init__(self, target: Target, prefix: str) -> None:
         self._target, self._prefix = target, prefix
-        self._objects = target.objects
         self._ledger = target.ledger
-        self._listed = ListedObjects(target, self._ledger)
+        self._listed = ListedObjects(target)
         stored = self._ledger.history.checkpoint(self._checkpoint) or {}
         self.after: tuple[str, str] | None = (stored["key"], stored["version"]) if stored.get("key") else None
 
@@ -178,7 +177,7 @@ class Backfill:
     def _pages(self) -> Iterator[tuple[Sequence[ListedVersion], tuple[str, str] | None]]:
         marker = self.after
         while True:
-            page = self._objects.version_page(self._target.bronze, marker, prefix=self._prefix)
+            page = self._target.objects.version_page(self._target.bronze, marker, prefix=self._prefix)
             marker = page.next_marker
             yield page.versions, marker
             if marker is None:

@@ -215,13 +215,10 @@ class Story:
             )
 
     def _cost(self) -> str:
-
         target = local_target(self._home.file)
-        ledger = target.ledger
         found = list(target.past_batches().newest())
-        started = [
-            (ledger.history.run(run) or {}).get("started_at") for run in sorted({batch.manifest.run for batch in found})
-        ]
+        runs = sorted({batch.manifest.run for batch in found})
+        started = [(target.ledger.history.run(run) or {}).get("started_at") for run in runs]
         return cost_line(found, [(epoch_ms() - at) / 1000 for at in started if at is not None])
 
     def _survey(self) -> Survey:
@@ -229,9 +226,8 @@ class Story:
         from sluice_cli.ingest.waiter import Bronze
 
         target = local_target(self._home.file)
-        ledger = target.ledger
         listed = Bronze(target.objects, target.bronze).identities()
-        return survey(listed, ledger.objects.get(listed), ledger.lanes.all())
+        return survey(listed, target.ledger.objects.get(listed), target.ledger.lanes.all())
 
     def _row_query(self, number: int) -> str:
         return f"select {SALE_KEY}, listid, qtysold, pricepaid from {SALE} where {SALE_KEY} = {number}"

@@ -65,7 +65,6 @@ class EngineTrial:
         self._target = target
         self._environment = job_environment(target)
         self._job_runs = JobRuns(target.client("emr-serverless"), self._environment.application_id)
-        self._objects = target.objects
         self._progress = progress
         self.trial = new_trial_id(epoch_ms(), secrets.token_hex(4))
         self.report: TrialReport | None = None
@@ -90,7 +89,7 @@ class EngineTrial:
         said = ""
         while True:
             run = self._job_runs.state(job_run_id)  # first: once the run has ended, the report read after it is final
-            document = self._objects.get(self._environment.silver_bucket, trial_report_key(self.trial))
+            document = self._target.objects.get(self._environment.silver_bucket, trial_report_key(self.trial))
             self.report = (
                 TrialReport.from_json(document.data.decode("utf-8", "replace")) if document is not None else None
             )

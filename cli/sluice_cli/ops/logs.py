@@ -152,10 +152,9 @@ def _name_of(request: Path) -> str | None:
 def _stored(target: Target, run: str | None, name: str) -> Iterator[str]:
     job_run = _job_run(target, run)
     prefix = f"logs/applications/{output_of(target, 'ApplicationId')}/jobs/{job_run}/"
-    objects = target.objects
     found = sorted(
         (entry.put_at, entry.key)
-        for entry in objects.documents(target.artifacts, prefix)
+        for entry in target.objects.documents(target.artifacts, prefix)
         if "SPARK_DRIVER" in entry.key.split("/")
         and entry.key.rpartition("/")[2].startswith(name)
         and entry.key.endswith(".gz")

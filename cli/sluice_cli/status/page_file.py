@@ -20,7 +20,6 @@ from sluice.errors import SluiceError, UsageError
 from sluice.ledger.records import RETRIED
 from sluice.objects import ObjectId
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import SkippedDocument
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_aws.stack import DEPLOYED, Target
@@ -65,7 +64,6 @@ class PageFile:
     def __init__(
         self,
         target: Target,
-        ledger: Ledger,
         configured: Callable[[], Configuration | None],
         path: Path,
         since: str,
@@ -73,7 +71,7 @@ class PageFile:
         remembers: bool = False,
     ) -> None:
         self._target = target
-        self._ledger = ledger
+        self._ledger = target.ledger
         self._configured = configured
         self._path = path
         self._since = since

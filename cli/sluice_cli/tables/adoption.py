@@ -72,7 +72,7 @@ def adopt(
         _show(document, found, as_json=False)
     if not yes:
         ask(f"Add the rows of {source} that {table} doesn't have?")
-    requests = request_services(target, ledger, config, (ADOPTION,), arguments={"source": source.rstrip("/")})
+    requests = request_services(target, config, (ADOPTION,), arguments={"source": source.rstrip("/")})
     under_way = requests[0].arguments.get("source")
     if under_way != source.rstrip("/"):
         raise CommandFailed(

@@ -227,7 +227,7 @@ class Auditing:
 
     @cached_property
     def _listed(self) -> ListedObjects:
-        return ListedObjects(self._target, self._ledger)
+        return ListedObjects(self._target)
 
 
 def _print_objects(versions: Sequence[AuditedVersion]) -> None:

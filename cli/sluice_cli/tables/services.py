@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.config.table import TableConfig
 from sluice.errors import CommandFailed, UsageError
@@ -15,7 +14,6 @@ from sluice.names import did_you_mean
 from sluice.services.policy import applies_to
 from sluice.services.requests import FAILED, SERVICES
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import Ledger
 from sluice_cli.status.service_entries import describe_due, due_entries, print_services, service_entries
 from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.known_names import check_table
@@ -28,6 +26,7 @@ from sluice_cli.terminal.output import (
     say,
 )
 from sluice_cli.terminal.services import request_services, wait_for_services
+from sluice_cli.terminal.stack import lane_names
 
 app = typer.Typer(
     name="services",
@@ -62,7 +61,7 @@ def list_services(
     known = {state.table for state in states}
     requests = [
         request
-        for lane in _lanes(ledger, configuration)
+        for lane in lane_names(ledger, configuration)
         for request in ledger.services.of_lane(lane)
         if request.table in known
     ]
@@ -117,8 +116,7 @@ def run_services(
     target = chosen_target(stack)
     ledger = target.ledger
     state = ledger.tables.get(table)
-    configuration = target.configuration()
-    config = config_by_pinned_topic(configuration, table, state.pinned)
+    config = config_by_pinned_topic(target.configuration(), table, state.pinned)
     if config is None:
         check_table(target, table)
         raise _no_table(table)
@@ -127,7 +125,7 @@ def run_services(
         raise CommandFailed(
             f"{table} has no data yet", next_step="Services run after the table's first commit: `sluice wait`"
         )
-    requests = request_services(target, ledger, config, wanted)
+    requests = request_services(target, config, wanted)
     ended = wait_for_services(ledger, requests, wait_s) if wait_s else requests
     entries = service_entries([], ended)
     if as_json:
@@ -160,12 +158,6 @@ _WHY_NOT = {
     "clustering": "its rule names no clustering columns (services: clustering: by)",
     "purge": "deleted rows are kept (delete_mode isn't hard)",
 }
-
-
-def _lanes(ledger: Ledger, configuration: Configuration | None) -> list[str]:
-    return sorted(
-        {state.lane for state in ledger.lanes.all()} | set(configuration.lane_names() if configuration else ())
-    )
 
 
 def _no_table(table: str) -> UsageError:

@@ -87,14 +87,15 @@ def verify(
     from sluice_cli.trace.verification import Verification
 
     target = chosen_target(stack)
-    objects = target.objects
     with known_table(target, table), counting(as_json) as tick:
         found = Verification(
             target,
             ledger=target.ledger,
-            objects=objects,
+            objects=target.objects,
             silver=target.silver,
-            hash_keys=HashKeys(lambda: target.client("secretsmanager"), objects, target.silver, leaves_marks=False),
+            hash_keys=HashKeys(
+                lambda: target.client("secretsmanager"), target.objects, target.silver, leaves_marks=False
+            ),
             tick=tick,
         ).run(table, sample)
     say_skipped(found.skipped)
