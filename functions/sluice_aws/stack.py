@@ -17,7 +17,14 @@ from botocore.exceptions import ClientError
 from sluice.errors import NoRegion, NoTarget
 
 if TYPE_CHECKING:  # boto3 takes longer to load than all the rest, and a command's help needs none of it
+    from sluice.config.document import Configuration
     from sluice_aws.clients import Clients, Credentials
+    from sluice_aws.ledger.ledger import Ledger
+    from sluice_aws.s3.configuration import ConfigStore
+    from sluice_aws.s3.objects import Objects
+    from sluice_aws.s3.past_batches import PastBatches
+    from sluice_aws.s3.schemas import SchemaHistory
+    from sluice_aws.s3.silver_files import SilverBucket
 
 LOCAL, DEPLOYED = "local", "deployed"
 STACK_VARIABLE = "SLUICE_STACK"
@@ -35,7 +42,7 @@ _ENDPOINT_OPTIONS = ("aws_endpoint", "aws_endpoint_url", "aws_endpoint_url_s3")
 
 @dataclass(frozen=True)
 class Target:
-    """One stack: its names and endpoints. `described` is the name that a command's first line gives it."""
+    """One stack: its names and endpoints, and what it stores. `described` is its name in a command's first line."""
 
     kind: str
     stack: str
@@ -87,6 +94,57 @@ class Target:
     def client(self, service: str) -> Any:
         """The boto3 client of a service, made once."""
         return self.clients.client(service)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The stack's ledger."""
+        from sluice_aws.ledger.ledger import Ledger
+
+        return Ledger(self.client("dynamodb"), self.ledger_table)
+
+    @cached_property
+    def objects(self) -> Objects:
+        """The objects in the stack's buckets."""
+        from sluice_aws.s3.objects import Objects
+
+        return Objects(self.client("s3"))
+
+    @cached_property
+    def config_store(self) -> ConfigStore:
+        """The store of the configuration, which asks the ledger whether a missing one was pushed."""
+        from sluice_aws.s3.configuration import ConfigStore
+
+        return ConfigStore(self.objects, self.artifacts, history=self.ledger.history)
+
+    def configuration(self, *, without_ledger: bool = False) -> Configuration | None:
+        """The configuration in force as it is now; None where none was pushed.
+
+        Raises ConfigurationUnreadable, and ConfigurationMissing where a pushed one is gone. `without_ledger`, only S3
+        says whether one was pushed: for what goes on without a configuration.
+        """
+        from sluice_aws.s3.configuration import ConfigStore
+
+        return (ConfigStore(self.objects, self.artifacts) if without_ledger else self.config_store).load()
+
+    @property
+    def silver_files(self) -> SilverBucket:
+        """The files of the silver tables."""
+        from sluice_aws.s3.silver_files import SilverBucket
+
+        return SilverBucket(self.client("s3"), self.silver)
+
+    @property
+    def schema_history(self) -> SchemaHistory:
+        """The schemas and columns of the tables; each time one that has skipped no document."""
+        from sluice_aws.s3.schemas import SchemaHistory
+
+        return SchemaHistory(self.objects, self.silver)
+
+    def past_batches(self, *, remembers: bool = False) -> PastBatches:
+        """The batches so far; each time one that has skipped no document."""
+        from sluice_aws.s3.past_batches import PastBatches
+
+        return PastBatches(self.objects, self.silver, remembers=remembers)
 
     def storage_options(self) -> Mapping[str, str]:
         """The options with which hudi-rs reaches silver, by the keys of the object_store crate. Raises NoTarget."""

@@ -64,7 +64,7 @@ class Scene:
     @property
     def ledger(self) -> Ledger:
         """The stack's ledger."""
-        return Ledger(self.stack.target.client("dynamodb"), self.stack.target.ledger_table)
+        return self.stack.target.ledger
 
     def lane(self) -> LaneState:
         """The world's lane."""

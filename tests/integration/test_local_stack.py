@@ -15,7 +15,6 @@ from judging.patience import patient
 from judging.running_stack import REPOSITORY, RunningStack, local_stack
 
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import Ledger
 from sluice_bench.measure.ledger_times import await_until
 from sluice_local.home import Home
 
@@ -133,7 +132,7 @@ def test_down_with_keep_and_up_again_have_the_same_buckets_and_ledger(own: Runni
     own.sluice("put", str(file))
     until(lambda: held(own)[1])
     before = held(own)
-    lanes = Ledger(own.target.client("dynamodb"), own.target.ledger_table).lanes
+    lanes = own.target.ledger.lanes
     lanes.wake("main")
     assert lanes.request_start("main", "run-1", epoch_ms()) and lanes.started("main", "run-1", "00fjobrun")
     assert lanes.hold("main", "run-1", "00fjobrun", 1, epoch_ms())
@@ -142,8 +141,9 @@ def test_down_with_keep_and_up_again_have_the_same_buckets_and_ledger(own: Runni
     own.sluice_process("local", "up", "--detach")
     again = RunningStack(own.home)  # the description of the new one
     assert held(again) == before
-    ledger = Ledger(again.target.client("dynamodb"), again.target.ledger_table)
-    assert ledger.lanes.get("main").run_id != "run-1", "a run of the stack that ended is not called running"
+    assert again.target.ledger.lanes.get("main").run_id != "run-1", (
+        "a run of the stack that ended is not called running"
+    )
     again.sluice("put", str(file))
     until(lambda: len(held(again)[0]) == 2)
     own.sluice_process("local", "down", "--yes")

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from judging.running_stack import RunningStack
 
-from sluice_aws.ledger.ledger import Ledger
 from sluice_bench.measure.ledger_times import await_until
 from sluice_read.reading import read_table
 
@@ -47,7 +46,7 @@ def test_a_rebuilt_table_gets_another_type_and_other_partitions(
     assert rows(stack, table) == ROWS
 
     stack.sluice("pause", "main")
-    ledger = Ledger(stack.target.client("dynamodb"), stack.target.ledger_table)
+    ledger = stack.target.ledger
     await_until(
         lambda: ledger.lanes.get("main").state == "paused", timeout_s=120, what="the end of the run before the pause"
     )

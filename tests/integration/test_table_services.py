@@ -10,7 +10,6 @@ from judging.patience import patient
 from judging.running_stack import RunningStack
 
 from sluice.services.requests import COMPACTION, DONE, FAILED
-from sluice_aws.ledger.ledger import Ledger
 from sluice_bench.data.tickit import Dataset, change_object
 from sluice_bench.data.tickit_rows import Sizes
 from sluice_bench.measure.ledger_times import await_until, lane_item
@@ -75,7 +74,7 @@ class Venues:
 
     def done(self, *, not_before: int) -> Callable[[], bool]:
         """Whether a compaction that was asked for since then has ended well."""
-        ledger = Ledger(self.stack.target.client("dynamodb"), self.stack.target.ledger_table)
+        ledger = self.stack.target.ledger
 
         def found() -> bool:
             request = ledger.services.get(LANE, self.table, COMPACTION)

@@ -21,8 +21,6 @@ from sluice.ledger.audit_round import DONE
 from sluice.ledger.keys import CLAIMED, PENDING
 from sluice.objects import ObjectId
 from sluice_aws.audit.rounds import CHECKPOINT
-from sluice_aws.s3.objects import Objects
-from sluice_aws.s3.past_batches import PastBatches
 from sluice_bench.measure.machine import describe_machine
 from sluice_bench.measure.percentiles import percentile
 from soaking.faults import SoakFault, plan
@@ -216,10 +214,9 @@ class Soak:
         waiting = [one.fault for one in self.recoveries if one.seconds is None]
         if waiting:
             problems["recovery"] = waiting
-        objects = Objects(self.stack.target.client("s3"))
         batches = [
             batch
-            for batch in PastBatches(objects, self.stack.target.silver).newest()
+            for batch in self.stack.target.past_batches().newest()
             if any(table in self.world.tables for table in batch.manifest.tables)
         ]
         return {

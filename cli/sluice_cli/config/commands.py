@@ -10,14 +10,12 @@ import typer
 from sluice.config.document import Configuration
 from sluice.cost import Assumptions, Load, freshness_advice
 from sluice.errors import CommandFailed
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import Objects
-from sluice_cli.config.push import File, fit_of_stack, in_force, read_with_warnings, summary
+from sluice_cli.config.push import File, fit_of_stack, read_with_warnings, summary
 from sluice_cli.config.rule_text import configuration_text
 from sluice_cli.config.yaml_lines import ConfigurationMistakes, name_of
 from sluice_cli.terminal.guard import json_escaped
 from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, print_line, say
+from sluice_cli.terminal.stack import configuration_in_force
 
 NOTHING_PUSHED = "No configuration has been pushed"
 
@@ -62,9 +60,7 @@ def check(file: File, waiting: WithWaitingObjects = False, as_json: Json = False
     notes = freshness_notes(configuration)
     if waiting:
         target = chosen_target(stack)
-        objects, ledger = Objects(target.client("s3")), Ledger(target.client("dynamodb"), target.ledger_table)
-        before = in_force(ConfigStore(objects, target.artifacts, history=ledger.history))
-        fit = fit_of_stack(objects, target, ledger, configuration, before)
+        fit = fit_of_stack(target, configuration, configuration_in_force(target))
         warnings, notes = (*warnings, *map(str, fit.misfits)), (*notes, *fit.notes)
     for warning in warnings:
         say(f"warning: {warning}")
@@ -98,7 +94,7 @@ def show(as_json: Json = False, stack: Stack = None) -> None:
       sluice config show --json | jq '.rules[].table'
     """
     target = chosen_target(stack)
-    configuration = ConfigStore(Objects(target.client("s3")), target.artifacts).load()
+    configuration = target.configuration()
     if configuration is None:
         raise CommandFailed(NOTHING_PUSHED, next_step="`sluice config push tables.yaml`")
     if as_json:

@@ -15,8 +15,6 @@ from sluice.errors import FAILED, UsageError
 from sluice.names import COLUMN, NAME, did_you_mean, not_a_column
 from sluice.onboarding.discovery import Proposal, propose
 from sluice.onboarding.samples import TopicSample
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.objects import Objects
 from sluice_cli.config.push import read_file
 from sluice_cli.config.rule_text import add_rules, rules_text, whole_text
 from sluice_cli.errors import UNNAMED
@@ -102,7 +100,7 @@ def discover(
     chosen = _chosen(key, partition, position, table, database)
     before = _configuration(file)
     target = chosen_target(stack)
-    ledger, bronze = Ledger(target.client("dynamodb"), target.ledger_table), Objects(target.client("s3"))
+    ledger, bronze = target.ledger, target.objects
     console = stderr_console()
     with console.status("Looking for objects that were just put") as status:
         unseen = wait_for_admission(

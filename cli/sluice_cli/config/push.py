@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,12 +23,8 @@ from sluice.silver_keys import REPLACED
 from sluice_aws.admission.reassign import Unparked, is_freed, renamed, reroute, unpark
 from sluice_aws.catalog.glue import has_other_partitions
 from sluice_aws.clock import epoch_ms
-from sluice_aws.errors import ConfigurationUnreadable
 from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import HISTORY_PREFIX, PUSHES, ConfigStore
-from sluice_aws.s3.manifests import ManifestStore
-from sluice_aws.s3.objects import Objects
-from sluice_aws.s3.schemas import SchemaHistory
+from sluice_aws.s3.configuration import HISTORY_PREFIX, PUSHES
 from sluice_aws.stack import Target
 from sluice_cli.config.plan import (
     Fit,
@@ -45,7 +41,6 @@ from sluice_cli.config.review import (
     absent_secrets,
     begun_meanwhile,
     known_tables,
-    lane_names,
     raised_generations,
     review,
     with_open_batches,
@@ -56,7 +51,7 @@ from sluice_cli.errors import PushedMeanwhile
 from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_line, say
-from sluice_cli.terminal.stack import supervise_now
+from sluice_cli.terminal.stack import configuration_in_force, lane_names, supervise_now
 
 CHANGES, REFUSED = 3, 4  # exit codes of `plan`
 COUNTED = 20_000  # parked and quarantined objects that are read at most, each
@@ -75,21 +70,6 @@ WithWaiting = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class _Stack:
-    """The stack that a configuration is compared with."""
-
-    target: Target
-    objects: Objects
-    ledger: Ledger
-    store: ConfigStore
-
-    @property
-    def manifests(self) -> ManifestStore:
-        """The manifests of its batches."""
-        return ManifestStore(self.objects, self.target.silver)
-
-
 def plan(file: File, with_waiting: WithWaiting = False, as_json: Json = False, stack: Stack = None) -> None:
     """Show what a push of a tables.yaml would change, and change nothing.
 
@@ -103,7 +83,7 @@ def plan(file: File, with_waiting: WithWaiting = False, as_json: Json = False, s
       sluice config plan tables.yaml
     """
     configuration, of_file = read_with_warnings(file)
-    found, of_stack, _ = _planned(_opened(stack), configuration, with_waiting)
+    found, of_stack, _ = _planned(chosen_target(stack), configuration, with_waiting)
     warnings = (*of_file, *of_stack)
     _say(warnings, found.notes)
     if as_json:
@@ -138,8 +118,9 @@ def push(
       sluice config push tables.yaml
     """
     configuration, of_file = read_with_warnings(file)
-    opened = _opened(stack)
-    found, of_stack, before = _planned(opened, configuration, with_waiting)
+    target = chosen_target(stack)
+    ledger = target.ledger
+    found, of_stack, before = _planned(target, configuration, with_waiting)
     warnings = (*of_file, *of_stack)
     _say(warnings, found.notes)
     if not as_json:
@@ -159,17 +140,17 @@ def push(
         )
     changed = before is None or before.version != configuration.version
     if changed:
-        _store(opened, configuration)
-    elif opened.store.load_if_changed() is not None:
+        _store(target, configuration)
+    elif target.config_store.load_if_changed() is not None:
         raise PushedMeanwhile("Another push came between the plan and this one; nothing has changed")
-    begun = begun_meanwhile(opened.ledger, opened.manifests, before, configuration) if changed else ()
-    unparked = unpark(opened.ledger, configuration, epoch_ms)
-    known = lane_names(opened.ledger, before, configuration)
+    begun = begun_meanwhile(target, before, configuration) if changed else ()
+    unparked = unpark(ledger, configuration, epoch_ms)
+    known = lane_names(ledger, before, configuration)
     moved = 0
-    while more := reroute(opened.ledger, configuration, known, before=epoch_ms(), now=epoch_ms).objects:
+    while more := reroute(ledger, configuration, known, before=epoch_ms(), now=epoch_ms).objects:
         moved += more
-    again = _end_backoffs(opened.ledger, found) if changed else ()
-    lanes = _wake(opened, unparked, known if changed else ())
+    again = _end_backoffs(ledger, found) if changed else ()
+    lanes = _wake(target, unparked, known if changed else ())
     if as_json:
         print_json(
             {
@@ -191,7 +172,7 @@ def push(
             print_line(f"{counted(moved, 'pending object')} moved to another table or lane")
         if again:
             print_line(f"Back-off ended: {', '.join(again)}")
-        resting = [lane for lane in sorted(lanes) if opened.ledger.lanes.get(lane).state == PAUSED]
+        resting = [lane for lane in sorted(lanes) if ledger.lanes.get(lane).state == PAUSED]
         if woken := sorted(lanes.difference(resting)):
             print_line(f"Woken: {', '.join(woken)}")
         for lane in resting:
@@ -223,23 +204,12 @@ def _parsed(text: str, file: Path, may_be_empty: bool) -> tuple[Configuration, t
         raise ConfigurationMistakes(list(error.mistakes), str(file)) from error
 
 
-def in_force(store: ConfigStore) -> Configuration | None:
-    """Return the configuration in force; None, with a warning, where it can't be read: a push repairs it."""
-    try:
-        return store.load()
-    except ConfigurationUnreadable as error:
-        say(f"warning: {error.message}")
-        return None
-
-
-def fit_of_stack(
-    objects: Objects, target: Target, ledger: Ledger, configuration: Configuration, before: Configuration | None
-) -> Fit:
+def fit_of_stack(target: Target, configuration: Configuration, before: Configuration | None) -> Fit:
     """Return where rules don't fit the columns of tables, or the objects that wait for new tables."""
     from sluice_cli.config.waiting import fit_of_waiting, misfits_of_tables  # loads Arrow
 
-    of_tables = misfits_of_tables(SchemaHistory(objects, target.silver), ledger, configuration, before)
-    of_waiting = fit_of_waiting(objects, ledger, configuration, before)
+    of_tables = misfits_of_tables(target.schema_history, target.ledger, configuration, before)
+    of_waiting = fit_of_waiting(target.objects, target.ledger, configuration, before)
     return Fit((*of_tables, *of_waiting.misfits), of_waiting.notes)
 
 
@@ -283,19 +253,13 @@ def _step_of_refused(plan: Plan, configuration: Configuration, before: Configura
     )
 
 
-def _opened(stack: str | None) -> _Stack:
-    target = chosen_target(stack)
-    objects, ledger = Objects(target.client("s3")), Ledger(target.client("dynamodb"), target.ledger_table)
-    return _Stack(target, objects, ledger, ConfigStore(objects, target.artifacts, history=ledger.history))
-
-
 def _planned(
-    stack: _Stack, configuration: Configuration, with_waiting: bool
+    target: Target, configuration: Configuration, with_waiting: bool
 ) -> tuple[Plan, tuple[str, ...], Configuration | None]:
     """Return the plan, the warnings that the stack gives, and the configuration in force."""
-    ledger = stack.ledger
-    before = in_force(stack.store)
-    claimed, first, states = with_open_batches(ledger, stack.manifests, before)
+    ledger = target.ledger
+    before = configuration_in_force(target)
+    claimed, first, states = with_open_batches(target, before)
     known = known_tables(ledger, before, states)
     found = review(
         configuration,
@@ -313,7 +277,7 @@ def _planned(
             *sorted({record.topic for record in parked if record.topic is not None}),
         )
     )
-    waiting = _Counted(stack.ledger, before, configuration, tuple(topics))
+    waiting = _Counted(ledger, before, configuration, tuple(topics))
     made = plan_push(
         before,
         configuration,
@@ -325,18 +289,18 @@ def _planned(
     )
     made = replace(made, tables=waiting.with_quarantined(made.tables))
     # A refused setting is looked at, too: the rebuild that makes its change would be in vain for a misspelt column.
-    fit = fit_of_stack(stack.objects, stack.target, ledger, configuration, before)
+    fit = fit_of_stack(target, configuration, before)
     made, unasked = with_misfits(made, fit)
     warnings = (
         *(remark.text for remark in found.warnings),
-        *_other_partitions(stack, made, before, configuration),
-        *absent_secrets(stack.target, before, configuration),
+        *_other_partitions(target, made, before, configuration),
+        *absent_secrets(target, before, configuration),
         *map(str, unasked),
     )
     return made, warnings, before
 
 
-def _other_partitions(stack: _Stack, plan: Plan, before: Configuration | None, after: Configuration) -> Iterator[str]:
+def _other_partitions(target: Target, plan: Plan, before: Configuration | None, after: Configuration) -> Iterator[str]:
     """Yield a warning for each table that a rebuild writes with other partitions, which Glue can't change in place."""
     for table in plan.tables:
         changes = {each.key: each for each in table.settings}
@@ -354,13 +318,13 @@ def _other_partitions(stack: _Stack, plan: Plan, before: Configuration | None, a
         change = changes["partition_by"]
         keeps = f"{table.table} gets other partitions, and Glue can't change those that it has"
         if change.rebuild:
-            drop = drop_in_glue(stack.target, had.database, sorted(kept), new.lane)
+            drop = drop_in_glue(target, had.database, sorted(kept), new.lane)
             yield f"{keeps}. After the rebuild, and {drop}"
-        elif not change.of_data and next(stack.objects.keys(stack.target.silver, rebuilt), None):
-            glue = stack.target.client("glue")
+        elif not change.of_data and next(target.objects.keys(target.silver, rebuilt), None):
+            glue = target.client("glue")
             kept = {name for name in kept if has_other_partitions(glue, had.database, name, new.partition_by)}
             if kept:
-                yield f"{keeps}: {drop_in_glue(stack.target, had.database, sorted(kept), new.lane)}"
+                yield f"{keeps}: {drop_in_glue(target, had.database, sorted(kept), new.lane)}"
 
 
 class _Counted:
@@ -429,17 +393,17 @@ class _Counted:
         return new is not None and not new.paused and (old is None or old.paused)
 
 
-def _store(stack: _Stack, configuration: Configuration) -> None:
+def _store(target: Target, configuration: Configuration) -> None:
     """Store the configuration, after its copy in the history and the count of pushes.
 
     In this order the configuration in force is always found by its version, and its loss is noticed. Raises
     PushedMeanwhile where the one that the plan compared with is no longer in force.
     """
-    bucket = stack.target.artifacts
-    stack.ledger.history.count(PUSHES)
+    bucket = target.artifacts
+    target.ledger.history.count(PUSHES)
     data = configuration.to_json().encode("utf-8")
-    stack.objects.put(bucket, f"{HISTORY_PREFIX}{configuration.version}.json", data, content_type="application/json")
-    if not stack.store.replace(data):
+    target.objects.put(bucket, f"{HISTORY_PREFIX}{configuration.version}.json", data, content_type="application/json")
+    if not target.config_store.replace(data):
         raise PushedMeanwhile("Another push came between the plan and this one; nothing has changed")
 
 
@@ -455,13 +419,13 @@ def _end_backoffs(ledger: Ledger, plan: Plan) -> tuple[str, ...]:
     return tuple(sorted(failed))
 
 
-def _wake(stack: _Stack, unparked: Unparked, changed: tuple[str, ...]) -> frozenset[str]:
+def _wake(target: Target, unparked: Unparked, changed: tuple[str, ...]) -> frozenset[str]:
     """Wake the lanes of unparked objects, and the `changed` lanes with pending objects: they may be claimable now."""
-    lanes = set(unparked.lanes) | {lane for lane in changed if stack.ledger.pending.oldest(lane, 1)}
+    lanes = set(unparked.lanes) | {lane for lane in changed if target.ledger.pending.oldest(lane, 1)}
     for lane in sorted(lanes):
-        stack.ledger.lanes.wake(lane)
+        target.ledger.lanes.wake(lane)
     if lanes:
-        supervise_now(stack.target)
+        supervise_now(target)
     return frozenset(lanes)
 
 

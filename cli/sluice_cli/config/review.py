@@ -21,6 +21,7 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.stack import Target
 from sluice_cli.config.risks import aws_command
+from sluice_cli.terminal.stack import lane_names
 
 MOST_WAITING = 100_000  # pending objects of one table that are read, oldest first: those of a log that ended
 
@@ -263,11 +264,11 @@ def claimed_tables(ledger: Ledger, before: Configuration | None) -> frozenset[st
     )
 
 
-def open_parts(ledger: Ledger, manifests: ManifestStore, before: Configuration | None) -> dict[str, ClaimedPart]:
+def open_parts(target: Target, before: Configuration | None) -> dict[str, ClaimedPart]:
     """Return the parts that open batches still have to write, by table, with the settings that their manifests fix."""
-    found = {}
-    for lane in lane_names(ledger, before):
-        for pointer in ledger.batches.unsettled(lane):
+    found, manifests = {}, ManifestStore(target.objects, target.silver)
+    for lane in lane_names(target.ledger, before):
+        for pointer in target.ledger.batches.unsettled(lane):
             manifest = manifests.manifest(pointer.s3_key)
             for table, part in manifest.tables.items() if manifest is not None else ():
                 if table not in pointer.settled_tables:
@@ -276,27 +277,25 @@ def open_parts(ledger: Ledger, manifests: ManifestStore, before: Configuration |
 
 
 def with_open_batches(
-    ledger: Ledger, manifests: ManifestStore, before: Configuration | None
+    target: Target, before: Configuration | None
 ) -> tuple[dict[str, ClaimedPart], dict[str, ClaimedPart], list[TableState]]:
     """Return the open parts, those of them that are their tables' first, and the tables' states, with the first parts.
 
     The parts are read before the states: a run pins a table's settings, then settles its part.
     """
-    claimed = open_parts(ledger, manifests, before)
-    states = list(ledger.tables.all())
+    claimed = open_parts(target, before)
+    states = list(target.ledger.tables.all())
     have_data = {state.table for state in states if state.pinned}
     first = {table: part for table, part in claimed.items() if table not in have_data}
     return claimed, first, with_first_data(states, first)
 
 
-def begun_meanwhile(
-    ledger: Ledger, manifests: ManifestStore, before: Configuration | None, configuration: Configuration
-) -> tuple[str, ...]:
+def begun_meanwhile(target: Target, before: Configuration | None, configuration: Configuration) -> tuple[str, ...]:
     """Return where first batches that began during the push have fixed settings that the new configuration changes.
 
     Such a batch is committed by the settings of its manifest, and pins them: later claims refuse the others.
     """
-    _, first, states = with_open_batches(ledger, manifests, before)
+    _, first, states = with_open_batches(target, before)
     return tuple(remark.text for remark in review(configuration, states, (), {}, first=first).refusals)
 
 
@@ -307,12 +306,3 @@ def with_first_data(states: Iterable[TableState], first: Mapping[str, ClaimedPar
         table: replace(known.get(table, TableState(table)), pinned=part.pinned) for table, part in first.items()
     }
     return list({**known, **settings}.values())
-
-
-def lane_names(ledger: Ledger, *configurations: Configuration | None) -> tuple[str, ...]:
-    """Return every lane that may hold objects.
-
-    The ledger alone doesn't know them all: an object of a paused table wakes no lane.
-    """
-    configured = {name for configuration in configurations if configuration for name in configuration.lane_names()}
-    return tuple(sorted({lane.lane for lane in ledger.lanes.all()} | configured))

@@ -28,9 +28,10 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory
 from sluice_cli.config.plan import Fit, TableMisfit, known_topics
-from sluice_cli.config.review import claimed_tables, lane_names
+from sluice_cli.config.review import claimed_tables
 from sluice_cli.config.topics import THREADS, Reach, WaitingObject, sample_topic, waiting_topics
 from sluice_cli.terminal.output import counted, visible
+from sluice_cli.terminal.stack import lane_names
 from sluice_formats.csv_records import unfit_texts
 from sluice_formats.json_records import unfit_values
 

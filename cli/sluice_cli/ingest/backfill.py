@@ -17,9 +17,7 @@ from sluice.objects import ObjectId, identify
 from sluice_aws.admission.admit import Admissions, open_admission
 from sluice_aws.admission.reconcile import notice_of
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import ListedVersion, Objects
+from sluice_aws.s3.objects import ListedVersion
 from sluice_aws.stack import Target
 from sluice_cli.ingest.workload import RATE, Rate, Throttle, Workload
 from sluice_cli.terminal.interaction import Yes, ask, bars, counting
@@ -105,12 +103,13 @@ class BackfillEnd:
 class ListedObjects:
     """Admits listed object versions of one stack, and wakes their lanes."""
 
-    def __init__(self, target: Target, ledger: Ledger) -> None:
-        self._target, self._ledger = target, ledger
-        self._objects = Objects(target.client("s3"))
-        self._admission = open_admission(self._objects, ledger=ledger, silver_bucket=target.silver, now=epoch_ms)
-        self.configuration = ConfigStore(self._objects, target.artifacts).load()
-        self.versioned = self._objects.is_versioned(target.bronze)
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._admission = open_admission(
+            target.objects, ledger=target.ledger, silver_bucket=target.silver, now=epoch_ms
+        )
+        self.configuration = target.configuration()
+        self.versioned = target.objects.is_versioned(target.bronze)
         self.woken: set[str] = set()
 
     def admit(self, versions: Sequence[ListedVersion]) -> Admissions:
@@ -118,7 +117,7 @@ class ListedObjects:
         notices = [notice_of(version, self.versioned) for version in versions]
         admissions = self._admission.admit_all(notices, self.configuration)
         for lane in sorted(admissions.lanes):
-            self._ledger.lanes.wake(lane)
+            self._target.ledger.lanes.wake(lane)
         if admissions.lanes - self.woken:  # the runs of these lanes begin now, not at the end
             supervise_now(self._target)
         self.woken |= admissions.lanes
@@ -130,9 +129,8 @@ class Backfill:
 
     def __init__(self, target: Target, prefix: str) -> None:
         self._target, self._prefix = target, prefix
-        self._objects = Objects(target.client("s3"))
-        self._ledger = Ledger(target.client("dynamodb"), target.ledger_table)
-        self._listed = ListedObjects(target, self._ledger)
+        self._ledger = target.ledger
+        self._listed = ListedObjects(target)
         stored = self._ledger.history.checkpoint(self._checkpoint) or {}
         self.after: tuple[str, str] | None = (stored["key"], stored["version"]) if stored.get("key") else None
 
@@ -179,7 +177,7 @@ class Backfill:
     def _pages(self) -> Iterator[tuple[Sequence[ListedVersion], tuple[str, str] | None]]:
         marker = self.after
         while True:
-            page = self._objects.version_page(self._target.bronze, marker, prefix=self._prefix)
+            page = self._target.objects.version_page(self._target.bronze, marker, prefix=self._prefix)
             marker = page.next_marker
             yield page.versions, marker
             if marker is None:

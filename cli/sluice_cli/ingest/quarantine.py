@@ -15,9 +15,6 @@ from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.admission.admit import open_admission
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.ingest.entry import SHORT_ID, codes, describe, describe_decision, described
 from sluice_cli.ingest.newer_versions import NewerVersions, discard_advice, missing_changes, newer_versions
@@ -104,11 +101,12 @@ def list_entries(
 
       sluice quarantine list --code schema_frozen --json | jq -r '.entries[].key'
     """
-    quarantine, ledger, target = _opened(stack)
+    target = chosen_target(stack)
+    quarantine = Quarantine(target)
     if decided:
         if topic is not None:
             raise UsageError("Decisions are not kept by topic", next_step="Use --table or --code")
-        _list_decided(target, ledger, Selection(table=table, code=code), limit, as_json)
+        _list_decided(target, Selection(table=table, code=code), limit, as_json)
         return
     choice = Selection(table=table, topic=topic, code=code, parked=parked)
     found = quarantine.entries(choice)
@@ -117,7 +115,7 @@ def list_entries(
         _check_names(target, choice, quarantine.everything())
     shown = quarantine.explained(_judged_now(shown, target))
     more = next(found, None) is not None
-    newer = _newer(shown, ledger, target)
+    newer = _newer(shown, target)
     if as_json:
         print_json({"entries": [_described(record, newer) for record in shown], "more": more})
         return
@@ -152,9 +150,10 @@ def show(
 
       sluice quarantine show 3f2a9c --json | jq '.rows_shown[].content'
     """
-    quarantine, ledger, target = _opened(stack)
+    target = chosen_target(stack)
+    quarantine, ledger = Quarantine(target), target.ledger
     chosen = quarantine.explained(_judged_now(quarantine.chosen(Selection(named=(name,))), target))
-    newer = _newer(chosen, ledger, target)
+    newer = _newer(chosen, target)
     found = [
         (record, quarantine.rows(record)[:rows], ledger.quarantine.decisions_about(record.id)) for record in chosen
     ]
@@ -199,10 +198,9 @@ def retry(
 
       sluice quarantine retry --code schema_frozen --table crm.user && sluice wait
     """
-    quarantine, ledger, target = _opened(stack)
-    objects = Objects(target.client("s3"))
-    configuration = ConfigStore(objects, target.artifacts).load()
-    admission = open_admission(objects, ledger=ledger, silver_bucket=target.silver, now=epoch_ms)
+    target = chosen_target(stack)
+    quarantine, ledger = Quarantine(target), target.ledger
+    admission = open_admission(target.objects, ledger=ledger, silver_bucket=target.silver, now=epoch_ms)
     choice = Selection(tuple(names or ()), table, code, all)
     records = quarantine.chosen(choice)
     if not records:
@@ -210,7 +208,7 @@ def retry(
     decided = quarantine.retry(
         records,
         admission=admission,
-        configuration=configuration,
+        configuration=target.configuration(),
         command=command_line.get(),
         by=operator_of(target),
         note=note,
@@ -221,7 +219,7 @@ def retry(
     if lanes:
         supervise_now(target)
     left = [item.record for item in decided if not item.done]
-    outdated = _newer(left, ledger, target)
+    outdated = _newer(left, target)
     if outdated:
         say(discard_advice([record for record in left if record.id in outdated], outdated))
     _print(decided, "retried", as_json)
@@ -255,29 +253,20 @@ def discard(
 
       sluice quarantine discard topics/crm.user/partition=0/crm.user+0+0000000010.avro
     """
-    quarantine, ledger, target = _opened(stack)
+    target = chosen_target(stack)
+    quarantine = Quarantine(target)
     choice = Selection(tuple(names or ()), table, code, all, parked, topic)
     records = quarantine.chosen(choice, "--table, --topic, --code or --all, or --parked with one of them")
     if not records:
         _check_names(target, choice, quarantine.everything())
     elif not yes:
-        newer = _newer(records, ledger, target) if sys.stdin.isatty() and len(records) <= LISTED else {}
+        newer = _newer(records, target) if sys.stdin.isatty() and len(records) <= LISTED else {}
         ask(
             f"Discard {described(records)}? {missing_changes(records, newer)}",
             otherwise="`sluice quarantine list` to see the entries",
         )
     decided = quarantine.discard(records, command=command_line.get(), by=operator_of(target), note=note)
     _print(decided, "discarded", as_json, parked=parked)
-
-
-def _opened(stack: str | None) -> tuple[Quarantine, Ledger, Target]:
-    target = chosen_target(stack)
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
-    return (
-        Quarantine(ledger=ledger, objects=Objects(target.client("s3")), silver_bucket=target.silver, now=epoch_ms),
-        ledger,
-        target,
-    )
 
 
 def _judged_now(records: list[ObjectRecord], target: Target) -> list[ObjectRecord]:
@@ -288,16 +277,14 @@ def _judged_now(records: list[ObjectRecord], target: Target) -> list[ObjectRecor
     return [judged_now(record, configuration) for record in records]
 
 
-def _newer(records: Iterable[ObjectRecord], ledger: Ledger, target: Target) -> NewerVersions:
-    objects = Objects(target.client("s3"))
-
+def _newer(records: Iterable[ObjectRecord], target: Target) -> NewerVersions:
     def written_at(identity: ObjectId) -> int | None:
         try:
-            return objects.modified_at(identity)
+            return target.objects.modified_at(identity)
         except AWS_ERRORS:  # a look stops no list: whoever lists may not be allowed to read bronze
             return None
 
-    return newer_versions(records, ledger, written_at)
+    return newer_versions(records, target.ledger, written_at)
 
 
 def _described(record: ObjectRecord, newer: NewerVersions) -> dict[str, Any]:
@@ -321,15 +308,15 @@ def _check_names(target: Target, choice: Selection, entries: Iterable[ObjectReco
     )
 
 
-def _list_decided(target: Target, ledger: Ledger, choice: Selection, limit: int, as_json: bool) -> None:
+def _list_decided(target: Target, choice: Selection, limit: int, as_json: bool) -> None:
     found = (
         item
-        for item in ledger.quarantine.decisions()
+        for item in target.ledger.quarantine.decisions()
         if choice.table in (None, item.table) and choice.code in (None, item.code)
     )
     shown = list(islice(found, limit))
     if not shown:
-        _check_names(target, choice, ledger.quarantine.decisions())
+        _check_names(target, choice, target.ledger.quarantine.decisions())
     more = next(found, None) is not None
     if as_json:
         print_json({"decisions": [describe_decision(item) for item in shown], "more": more})

@@ -16,10 +16,7 @@ from sluice.ledger.keys import CLAIMED, COMMITTED, DISCARDED, IGNORED, PARKED, P
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.clock import StoreClock, epoch_ms
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import COLD, Objects, pages_of_bronze
-from sluice_aws.s3.past_batches import PastBatches
+from sluice_aws.s3.objects import COLD, pages_of_bronze
 from sluice_aws.stack import Target
 from sluice_cli.ingest.replay_end import ReplayEnd, TableEnd
 from sluice_cli.ingest.workload import RATE, Rate, Throttle, Workload
@@ -172,10 +169,10 @@ class Replay:
 
     def __init__(self, target: Target, selection: ReplaySelection) -> None:
         self._target, self._selection = target, selection
-        self._objects = Objects(target.client("s3"))
-        self._ledger = Ledger(target.client("dynamodb"), target.ledger_table)
-        self._configuration = ConfigStore(self._objects, target.artifacts, history=self._ledger.history).load()
-        self._past = PastBatches(self._objects, target.silver)
+        self._objects = target.objects
+        self._ledger = target.ledger
+        self._configuration = target.configuration()
+        self._past = target.past_batches()
         self._merged_under: dict[tuple[str, str], int | None] = {}
         self._gone = 0  # objects of the batch that are no longer in bronze
 

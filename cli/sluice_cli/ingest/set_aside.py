@@ -19,6 +19,7 @@ from sluice.errors import UnreadableManifest, UsageError
 from sluice.ledger.keys import PARKED, PENDING, QUARANTINED
 from sluice.ledger.records import DISCARDED, RETRIED, Decision, ObjectRecord
 from sluice.silver_keys import manifest_key, rows_key
+from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects, SkippedDocuments
 from sluice_aws.stack import Target
@@ -119,11 +120,10 @@ def in_quarantine(ledger: Ledger, table: str | None = None) -> InQuarantine:
 class Quarantine:
     """The quarantine of one stack."""
 
-    def __init__(self, *, ledger: Ledger, objects: Objects, silver_bucket: str, now: Callable[[], int]) -> None:
-        self._ledger = ledger
-        self._objects = objects
-        self._silver = silver_bucket
-        self._now = now
+    def __init__(self, target: Target) -> None:
+        self._ledger = target.ledger
+        self._objects = target.objects
+        self._silver = target.silver
 
     def entries(self, choice: Selection) -> Iterator[ObjectRecord]:
         """The chosen entries: quarantined objects, then objects with quarantined rows, then parked objects."""
@@ -259,7 +259,7 @@ class Quarantine:
         return Decision(
             record.id,
             verb,
-            self._now(),
+            epoch_ms(),
             command,
             by,
             record.state,
@@ -303,11 +303,10 @@ def reason_of_rows(objects: Objects, silver: str, record: ObjectRecord, code: st
 
 def reasons_of_rows(target: Target) -> ReasonOfRows:
     """Reads the reasons of quarantined rows; None where the caller may not."""
-    objects = Objects(target.client("s3"))
 
     def read(record: ObjectRecord, code: str) -> str | None:
         try:
-            return reason_of_rows(objects, target.silver, record, code)
+            return reason_of_rows(target.objects, target.silver, record, code)
         except AWS_ERRORS:
             return None
 

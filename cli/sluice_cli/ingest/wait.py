@@ -17,7 +17,6 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import ConfigurationUnreadable
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import LOCAL
 from sluice_cli.ingest.entry import reason_of
 from sluice_cli.ingest.parked import is_proposed, judged_now, rule_steps, waits_for_rule
@@ -88,16 +87,11 @@ def wait(
       sluice wait --timeout 2m --strict --json
     """
     target = chosen_target(stack)
-    objects = Objects(target.client("s3"))
-    ledger, bronze, store = (
-        Ledger(target.client("dynamodb"), target.ledger_table),
-        Bronze(objects, target.bronze),
-        ConfigStore(objects, target.artifacts),
-    )
+    ledger, store = target.ledger, target.config_store
     with Shower() as shower:
         outcome = Waiter(
             ledger,
-            bronze,
+            Bronze(target.objects, target.bronze),
             show=shower.show,
             note=shower.note,
             is_local=target.kind == LOCAL,

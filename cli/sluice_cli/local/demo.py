@@ -215,28 +215,19 @@ class Story:
             )
 
     def _cost(self) -> str:
-        from sluice_aws.ledger.ledger import Ledger
-        from sluice_aws.s3.objects import Objects
-        from sluice_aws.s3.past_batches import PastBatches
-
         target = local_target(self._home.file)
-        ledger = Ledger(target.client("dynamodb"), target.ledger_table)
-        found = list(PastBatches(Objects(target.client("s3")), target.silver).newest())
-        started = [
-            (ledger.history.run(run) or {}).get("started_at") for run in sorted({batch.manifest.run for batch in found})
-        ]
+        found = list(target.past_batches().newest())
+        runs = sorted({batch.manifest.run for batch in found})
+        started = [(target.ledger.history.run(run) or {}).get("started_at") for run in runs]
         return cost_line(found, [(epoch_ms() - at) / 1000 for at in started if at is not None])
 
     def _survey(self) -> Survey:
-        from sluice_aws.ledger.ledger import Ledger
-        from sluice_aws.s3.objects import Objects
         from sluice_cli.ingest.survey import survey
         from sluice_cli.ingest.waiter import Bronze
 
         target = local_target(self._home.file)
-        ledger = Ledger(target.client("dynamodb"), target.ledger_table)
-        listed = Bronze(Objects(target.client("s3")), target.bronze).identities()
-        return survey(listed, ledger.objects.get(listed), ledger.lanes.all())
+        listed = Bronze(target.objects, target.bronze).identities()
+        return survey(listed, target.ledger.objects.get(listed), target.ledger.lanes.all())
 
     def _row_query(self, number: int) -> str:
         return f"select {SALE_KEY}, listid, qtysold, pricepaid from {SALE} where {SALE_KEY} = {number}"

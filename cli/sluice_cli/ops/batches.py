@@ -16,9 +16,7 @@ from sluice.lane.machine import HALTED, PAUSED
 from sluice.ledger.records import ManifestPointer
 from sluice.names import did_you_mean
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.manifests import ManifestStore
-from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.terminal.guard import shell_text
 from sluice_cli.terminal.output import (
@@ -82,7 +80,7 @@ def show(
       sluice batch show b-3f2a9c --json | jq '.batches[].tables[].objects[].key'
     """
     target = chosen_target(stack)
-    found = _open_batches(target, _ledger(target), batch)
+    found = _open_batches(target, batch)
     now = epoch_ms()
     if as_json:
         print_json({"batches": [_describe(each, now) for each in found]})
@@ -136,8 +134,8 @@ def give_up(
       sluice batch give-up b-3f2a9c --table crm.user --note 'hangs for an hour'
     """
     target = chosen_target(stack)
-    ledger = _ledger(target)
-    found = _open_batches(target, ledger, batch)
+    ledger = target.ledger
+    found = _open_batches(target, batch)
     if len(found) > 1:
         raise UsageError(f"{len(found)} open batches begin with {batch}", next_step="Give more digits of the id")
     (each,) = found
@@ -162,17 +160,13 @@ def give_up(
     print_line(f"{each.pointer.batch}: the next run quarantines {', '.join(given_up)}{waits}")
 
 
-def _ledger(target: Target) -> Ledger:
-    return Ledger(target.client("dynamodb"), target.ledger_table)
-
-
-def _open_batches(target: Target, ledger: Ledger, named: str | None) -> Sequence[_OpenBatch]:
+def _open_batches(target: Target, named: str | None) -> Sequence[_OpenBatch]:
     """The open batches of every lane, oldest first, or those whose ids begin with it. Raises UsageError for none."""
-    manifests = ManifestStore(Objects(target.client("s3")), target.silver)
+    manifests = ManifestStore(target.objects, target.silver)
     found = [
         _OpenBatch(state.lane, pointer, manifests.manifest(pointer.s3_key))
-        for state in ledger.lanes.all()
-        for pointer in ledger.batches.unsettled(state.lane)
+        for state in target.ledger.lanes.all()
+        for pointer in target.ledger.batches.unsettled(state.lane)
         if named is None or is_named(named, pointer.batch)
     ]
     if named is not None and not found:

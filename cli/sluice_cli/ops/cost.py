@@ -32,9 +32,7 @@ from sluice.cost import (
 from sluice.errors import UsageError
 from sluice.prices import AS_OF, REGION, spark_usd
 from sluice_aws.lanes.job_runs import JobRuns
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.objects import Objects
-from sluice_aws.s3.past_batches import PastBatch, PastBatches
+from sluice_aws.s3.past_batches import PastBatch
 from sluice_aws.stack import LOCAL, Target
 from sluice_cli.terminal.durations import TimeSpan, at_least, seconds
 from sluice_cli.terminal.output import (
@@ -108,7 +106,7 @@ def runs(
     """
     target = chosen_target(stack)
     found = list(islice(_ended(target), limit))
-    past = PastBatches(Objects(target.client("s3")), target.silver)
+    past = target.past_batches()
     batches = list(past.newest(at_most=20 * limit))
     say_skipped(past.skipped)
     tables = by_table({one.run: one.usd for one in found if one.usd is not None}, batches)
@@ -307,7 +305,7 @@ def by_table(usd: Mapping[str, float], batches: Iterable[PastBatch]) -> dict[str
 
 
 def _ended(target: Target) -> Iterator[RunCost]:
-    history = Ledger(target.client("dynamodb"), target.ledger_table).history
+    history = target.ledger.history
     listed = set()
     for one in _billed(target):
         listed.add(one.run)

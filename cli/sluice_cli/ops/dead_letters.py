@@ -16,7 +16,6 @@ from sluice.admission.notices import parse_body
 from sluice.errors import UsageError
 from sluice.objects import ObjectId
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.stack import Target
 from sluice_cli.terminal.output import (
     DryRun,
@@ -99,12 +98,11 @@ def list_letters(
       sluice dlq list notices --limit 100
     """
     target = chosen_target(stack)
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
     found, now = {}, epoch_ms()
     for name in _chosen(queue):
         url = output_of(target, _OUTPUTS[name])
         number = _number(target, url)
-        letters = _shown(target, url, ledger, name, min(limit, number)) if number else []
+        letters = _shown(target, url, name, min(limit, number)) if number else []
         found[name] = (number, letters)
     if as_json:
         print_json(
@@ -270,11 +268,11 @@ def _received(target: Target, url: str, name: str, most: int, hidden_s: int) -> 
             yield fresh
 
 
-def _shown(target: Target, url: str, ledger: Ledger, name: str, most: int) -> list[Letter]:
+def _shown(target: Target, url: str, name: str, most: int) -> list[Letter]:
     """The messages with the states of their objects. They stay in the queue, and are visible again at the end."""
     letters = [letter for group in _received(target, url, name, most, LOOK_S) for letter in group]
     _leave(target, url, letters)
-    states = ledger.objects.get([one for letter in letters for one, _ in letter.objects])
+    states = target.ledger.objects.get([one for letter in letters for one, _ in letter.objects])
     return [
         replace(letter, objects=tuple((one, states[one].state if one in states else None) for one, _ in letter.objects))
         for letter in letters
@@ -324,8 +322,7 @@ def _reconciled(target: Target, url: str, name: str, most: int, rate: float) -> 
     letters = [letter for group in _received(target, url, name, most, WORK_S) for letter in group]
     oldest = None
     if name == EVENTS:
-        ledger = Ledger(target.client("dynamodb"), target.ledger_table)
-        oldest = next((batch["committed_at"] for batch in ledger.batches.unannounced(epoch_ms())), None)
+        oldest = next((batch["committed_at"] for batch in target.ledger.batches.unannounced(epoch_ms())), None)
     if name == CALLS or oldest is not None:
         target.client("lambda").invoke(
             FunctionName=output_of(target, "ReconcileFunction"), InvocationType="Event", Payload=b"{}"

@@ -15,12 +15,8 @@ from sluice.errors import SluiceError, TableWentBack
 from sluice.lane.machine import HALTED, PAUSED, RUNNING, STARTING
 from sluice_aws.clock import epoch_ms
 from sluice_aws.failures import SEE_STACK, failure_of
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.lifecycle import ExpiringRule, expiring
 from sluice_aws.s3.lost_properties import lost_properties
-from sluice_aws.s3.objects import Objects
-from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.settings import NO_RELEASE
 from sluice_aws.stack import LOCAL, Target
@@ -254,7 +250,7 @@ def _release(target: Target) -> Iterator[Finding]:
             "`make deploy` uploads one and sets it",
         )
         return
-    manifest = Objects(target.client("s3")).get(target.artifacts, f"releases/{release}/release.json")
+    manifest = target.objects.get(target.artifacts, f"releases/{release}/release.json")
     if manifest is None:
         yield Finding(
             "release",
@@ -267,7 +263,7 @@ def _release(target: Target) -> Iterator[Finding]:
 
 
 def _configuration(target: Target) -> Iterator[Finding]:
-    configuration = ConfigStore(Objects(target.client("s3")), target.artifacts).load()
+    configuration = target.configuration(without_ledger=True)
     if configuration is None:
         yield Finding(
             "configuration", FAIL, "none was ever pushed: all objects are parked", "`sluice config push tables.yaml`"
@@ -279,7 +275,7 @@ def _configuration(target: Target) -> Iterator[Finding]:
 
 
 def _lanes(target: Target) -> Iterator[Finding]:
-    lanes = Ledger(target.client("dynamodb"), target.ledger_table).lanes
+    lanes = target.ledger.lanes
     resting = lanes.paused_for_standstill()
     for lane in lanes.all():
         failed = lane.failures + lane.capacity_failures
@@ -302,8 +298,8 @@ def _lanes(target: Target) -> Iterator[Finding]:
 
 
 def _tables(target: Target) -> Iterator[Finding]:
-    silver = TimelineReader(SilverBucket(target.client("s3"), target.silver))
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    silver = TimelineReader(target.silver_files)
+    ledger = target.ledger
     _, described = lanes_and_tables(ledger, epoch_ms())
     failing = {table["table"] for table in described if table["last_error"]}
     lanes = {table["table"]: table["lane"] for table in described}
@@ -348,7 +344,7 @@ def _gone(table: TableState, silver: TimelineReader) -> str:
 
 
 def _catalog(target: Target) -> Iterator[Finding]:
-    states = Ledger(target.client("dynamodb"), target.ledger_table).tables.all()
+    states = target.ledger.tables.all()
     for entry in service_entries(states, ()):
         if entry["error"]:
             found = f"its catalog sync failed: {entry['error']['code']}"
@@ -356,7 +352,7 @@ def _catalog(target: Target) -> Iterator[Finding]:
 
 
 def _set_aside(target: Target) -> Iterator[Finding]:
-    found = in_quarantine(Ledger(target.client("dynamodb"), target.ledger_table))
+    found = in_quarantine(target.ledger)
     if not found.objects and not found.rows:
         yield Finding("quarantine", OK, "empty")
     else:
@@ -391,7 +387,7 @@ def _lost_notices(target: Target) -> Iterator[Finding]:
 
 
 def _announcements(target: Target) -> Iterator[Finding]:
-    owed = Ledger(target.client("dynamodb"), target.ledger_table).batches.unannounced(epoch_ms() - ANNOUNCED_WITHIN_MS)
+    owed = target.ledger.batches.unannounced(epoch_ms() - ANNOUNCED_WITHIN_MS)
     oldest = next(owed, None)
     if oldest is None:
         yield Finding("announcements", OK, "all committed batches are announced")

@@ -19,7 +19,6 @@ from sluice.lane.trial import (
 )
 from sluice_aws.clock import epoch_ms
 from sluice_aws.lanes.job_runs import JobRun, JobRuns
-from sluice_aws.s3.objects import Objects
 from sluice_aws.settings import Settings
 from sluice_aws.stack import LOCAL, Target
 from sluice_cli.errors import NoTrial, TrialNotOver
@@ -66,7 +65,6 @@ class EngineTrial:
         self._target = target
         self._environment = job_environment(target)
         self._job_runs = JobRuns(target.client("emr-serverless"), self._environment.application_id)
-        self._objects = Objects(target.client("s3"))
         self._progress = progress
         self.trial = new_trial_id(epoch_ms(), secrets.token_hex(4))
         self.report: TrialReport | None = None
@@ -91,7 +89,7 @@ class EngineTrial:
         said = ""
         while True:
             run = self._job_runs.state(job_run_id)  # first: once the run has ended, the report read after it is final
-            document = self._objects.get(self._environment.silver_bucket, trial_report_key(self.trial))
+            document = self._target.objects.get(self._environment.silver_bucket, trial_report_key(self.trial))
             self.report = (
                 TrialReport.from_json(document.data.decode("utf-8", "replace")) if document is not None else None
             )

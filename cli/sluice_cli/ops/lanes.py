@@ -10,7 +10,6 @@ from sluice.errors import CommandFailed
 from sluice.lane.machine import HALTED, IDLE, LaneState
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.stack import Target
 from sluice_cli.ingest.survey import describe_lane
 from sluice_cli.terminal.known_names import check_lane
 from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, print_line, say
@@ -28,9 +27,10 @@ def pause(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
 
       sluice pause main
     """
-    ledger = _known(chosen_target(stack), lane)
-    _decided_by_hand(ledger, lane)
-    _print(ledger.lanes.pause(lane), as_json)
+    target = chosen_target(stack)
+    check_lane(target, lane)  # a mistyped name would create an item
+    _decided_by_hand(target.ledger, lane)
+    _print(target.ledger.lanes.pause(lane), as_json)
 
 
 def resume(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
@@ -44,7 +44,8 @@ def resume(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
       sluice status && sluice resume main
     """
     target = chosen_target(stack)
-    ledger = _known(target, lane)
+    check_lane(target, lane)
+    ledger = target.ledger
     rebuilding = [table.table for table in ledger.tables.all() if table.rebuild and table.rebuild.get("lane") == lane]
     if rebuilding:
         raise CommandFailed(
@@ -81,12 +82,6 @@ def _decided_by_hand(ledger: Ledger, lane: str) -> None:
     resting = ledger.lanes.paused_for_standstill()
     if lane in resting:
         ledger.lanes.note_standstill([each for each in resting if each != lane])
-
-
-def _known(target: Target, lane: str) -> Ledger:
-    """The ledger, after a check that the lane exists: a mistyped name would create an item."""
-    check_lane(target, lane)
-    return Ledger(target.client("dynamodb"), target.ledger_table)
 
 
 def _print(state: LaneState, as_json: bool) -> None:

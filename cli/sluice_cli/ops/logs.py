@@ -16,8 +16,6 @@ from typing import Annotated, Any
 import typer
 
 from sluice.errors import CommandFailed, UsageError
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import STACK_VARIABLE, Target
 from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import following
@@ -154,10 +152,9 @@ def _name_of(request: Path) -> str | None:
 def _stored(target: Target, run: str | None, name: str) -> Iterator[str]:
     job_run = _job_run(target, run)
     prefix = f"logs/applications/{output_of(target, 'ApplicationId')}/jobs/{job_run}/"
-    objects = Objects(target.client("s3"))
     found = sorted(
         (entry.put_at, entry.key)
-        for entry in objects.documents(target.artifacts, prefix)
+        for entry in target.objects.documents(target.artifacts, prefix)
         if "SPARK_DRIVER" in entry.key.split("/")
         and entry.key.rpartition("/")[2].startswith(name)
         and entry.key.endswith(".gz")
@@ -181,7 +178,7 @@ def _reader(text: io.TextIOWrapper) -> Callable[[], str]:
 
 def _job_run(target: Target, run: str | None) -> str:
     """The job run of a run; without a name, of the newest run that has one. Any other name is that of a job run."""
-    history = Ledger(target.client("dynamodb"), target.ledger_table).history
+    history = target.ledger.history
     if run is None:
         newest = next((item for item in history.runs() if item.get("job_run_id")), None)
         if newest is None:

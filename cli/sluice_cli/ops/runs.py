@@ -12,9 +12,7 @@ import typer
 from sluice.batch.outcome import COMMITTED
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.history import RUN_DAYS, died
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.objects import Objects
-from sluice_aws.s3.past_batches import PastBatch, PastBatches, batches_by_run
+from sluice_aws.s3.past_batches import PastBatch, batches_by_run
 from sluice_cli.terminal.known_names import check_lane
 from sluice_cli.terminal.output import (
     Json,
@@ -99,7 +97,7 @@ def runs(
     if begins is not None and ends is not None:
         refuse_backwards("--since", instant_of(begins), "--before", instant_of(ends))
     target = chosen_target(stack)
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    ledger = target.ledger
     wanted = (
         item for item in ledger.history.runs() if lane in (None, item.get("lane")) and not (failed and not died(item))
     )
@@ -111,7 +109,7 @@ def runs(
         _say_nothing(
             f"No run{f' of lane {lane}' if lane else ''}", failed, nearest, nearest.steps(command, begins, now)
         )
-    past = PastBatches(Objects(target.client("s3")), target.silver)
+    past = target.past_batches()
     oldest = min((_began(item) for item in items), default=None)
     # Nothing else reads less: the newest batches may be of later runs.
     newest = None if ends is None else max((item.get("ended_at") or now for item in items), default=None)

@@ -91,10 +91,10 @@ def begin(
     if before_deploy is not None and not _would_change(target, before_deploy, parameters_of(overrides)):
         say("The application doesn't change: no lane is paused")
         return
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    ledger = target.ledger
     working = [state.lane for state in ledger.lanes.all() if state.state != PAUSED and not state.pause_requested]
     ask_in_terminal(_question(working, target), yes=yes)
-    _write(note, ledger, target, list(dict.fromkeys([*_noted(note, ledger), *working])))
+    _write(note, target, list(dict.fromkeys([*_noted(note, ledger), *working])))
     for lane in working:
         ledger.lanes.pause(lane)
         say(f"{lane}: paused")
@@ -150,7 +150,7 @@ def end(note: Note = None, stack: Stack = None) -> None:
     except NoTarget as missing:
         say(f"{missing.message}: no lane is paused")
         return
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    ledger = target.ledger
     lanes = _noted(note, ledger)
     for lane in lanes:
         ledger.lanes.resume(lane)
@@ -178,10 +178,10 @@ def _noted(note: Path | None, ledger: Ledger) -> list[str]:
     return list(json_module.loads(note.read_text())["lanes"]) if note.is_file() else []
 
 
-def _write(note: Path | None, ledger: Ledger, target: Target, lanes: list[str]) -> None:
+def _write(note: Path | None, target: Target, lanes: list[str]) -> None:
     """Note the lanes before any is paused, so that `end` also resumes them after an interruption."""
     if note is None:
-        ledger.lanes.note_standstill(lanes)
+        target.ledger.lanes.note_standstill(lanes)
         return
     note.parent.mkdir(parents=True, exist_ok=True)
     note.write_text(json_module.dumps({"stack": target.stack, "lanes": lanes}))

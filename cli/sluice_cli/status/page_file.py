@@ -20,9 +20,8 @@ from sluice.errors import SluiceError, UsageError
 from sluice.ledger.records import RETRIED
 from sluice.objects import ObjectId
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.objects import Objects, SkippedDocument
-from sluice_aws.s3.past_batches import PastBatch, PastBatches
+from sluice_aws.s3.objects import SkippedDocument
+from sluice_aws.s3.past_batches import PastBatch
 from sluice_aws.stack import DEPLOYED, Target
 from sluice_cli.errors import NotWritten, plain_reason
 from sluice_cli.ingest.set_aside import reasons_of_rows
@@ -65,7 +64,6 @@ class PageFile:
     def __init__(
         self,
         target: Target,
-        ledger: Ledger,
         configured: Callable[[], Configuration | None],
         path: Path,
         since: str,
@@ -73,11 +71,11 @@ class PageFile:
         remembers: bool = False,
     ) -> None:
         self._target = target
-        self._ledger = ledger
+        self._ledger = target.ledger
         self._configured = configured
         self._path = path
         self._since = since
-        self._past = PastBatches(Objects(target.client("s3")), target.silver, remembers=remembers)
+        self._past = target.past_batches(remembers=remembers)
 
     def look(self, now: int) -> Look:
         """Read the stack. `now` is in epoch ms."""

@@ -10,15 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from sluice.config.document import Configuration
 from sluice.errors import UsageError
 from sluice.ledger.keys import PARKED, QUARANTINED
 from sluice_aws.clock import epoch_ms
-from sluice_aws.errors import ConfigurationUnreadable
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import Objects
-from sluice_aws.stack import LOCAL, Target
+from sluice_aws.stack import LOCAL
 from sluice_cli.ingest.parked import rule_steps
 from sluice_cli.ingest.set_aside import reasons_of_rows
 from sluice_cli.status.overview import describe_reason, describe_trouble, gather
@@ -43,6 +38,7 @@ from sluice_cli.terminal.output import (
     say_skipped,
     visible,
 )
+from sluice_cli.terminal.stack import configuration_in_force
 
 REASONS_SHOWN = 10
 EXAMPLE, EXAMPLE_INDENT = "(for example {})", 9  # where it has a line of its own, behind a number of one digit
@@ -113,12 +109,11 @@ def status(
         raise UsageError("--every needs --watch", next_step="Add --watch, or leave --every out")
     target = chosen_target(stack)
     now = epoch_ms()
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
-    configured = partial(configuration_in_force, target)
+    configured = partial(configuration_in_force, target, without_ledger=True)
     if html is not None:
         from sluice_cli.status.page_file import PageFile  # which only the page needs
 
-        page = PageFile(target, ledger, configured, html, since or PAGE_LOOKS_BACK, remembers=watch)
+        page = PageFile(target, configured, html, since or PAGE_LOOKS_BACK, remembers=watch)
         if watch:
             page.watch(every)
             return
@@ -128,7 +123,7 @@ def status(
         say_skipped(shown.skipped)
         document = {**shown.document, "skipped_documents": described_documents(shown.skipped)}
     else:
-        document = gather(ledger, now, configured, reasons_of_rows(target))
+        document = gather(target.ledger, now, configured, reasons_of_rows(target))
     if as_json:
         print_json(document)
     elif html is None:
@@ -136,15 +131,6 @@ def status(
         if target.kind != LOCAL:  # local runs cost nothing
             for each in document["advice"]:
                 print_line(f"\nlane {each['lane']}: {each['described']}")
-
-
-def configuration_in_force(target: Target) -> Configuration | None:
-    """The configuration in force; None, with a warning, if it can't be read."""
-    try:
-        return ConfigStore(Objects(target.client("s3")), target.artifacts).load()
-    except ConfigurationUnreadable as error:
-        say(f"warning: {error.message}")
-        return None
 
 
 def print_status(document: Mapping[str, Any], now: int) -> None:

@@ -20,7 +20,6 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.failures import is_transient
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import Objects
 from sluice_cli.status.overview import describe_trouble, lanes_and_tables
 from sluice_cli.terminal.durations import TimeSpan, at_least
 from sluice_cli.terminal.guard import escaping_console
@@ -69,10 +68,7 @@ def top(
       sluice top --json | jq '.tables[] | select(.late)'
     """
     target = chosen_target(stack)
-    ledger, store = (
-        Ledger(target.client("dynamodb"), target.ledger_table),
-        ConfigStore(Objects(target.client("s3")), target.artifacts),
-    )
+    ledger, store = target.ledger, ConfigStore(target.objects, target.artifacts)  # which goes on without a pushed one
     document = look(ledger, epoch_ms(), store.load())
     if as_json:
         print_json(document)

@@ -8,11 +8,7 @@ from sluice.batch.claim import TableState
 from sluice.config.pinned_topic import config_by_pinned_topic, config_in_force
 from sluice.config.table import TableConfig, as_stored, kept_history
 from sluice.errors import CommandFailed, TableWentBack
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.lost_properties import lost_properties, restore_properties
-from sluice_aws.s3.objects import Objects
-from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.stack import Target
 from sluice_cli.ingest.blocked import step_of
@@ -40,9 +36,9 @@ def accept(
       sluice table accept crm.user
     """
     target = chosen_target(stack)
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    ledger = target.ledger
     state = ledger.tables.get(table)
-    configuration = ConfigStore(Objects(target.client("s3")), target.artifacts, history=ledger.history).load()
+    configuration = target.configuration()
     if state.blocked and state.blocked["code"] != TableWentBack.code:
         config = config_by_pinned_topic(configuration, table, state.pinned)
         raise CommandFailed(
@@ -53,7 +49,7 @@ def accept(
         config = config_in_force(configuration, table, state.pinned)
         lane = config.lane
     restored = _restored(target, state, as_stored(config, state.pinned))
-    silver = TimelineReader(SilverBucket(target.client("s3"), target.silver))
+    silver = TimelineReader(target.silver_files)
     newest, of_history = silver.timeline(table), silver.timeline(config.history_table.table)
     instant, history = (each.newest.time if each.newest is not None else None for each in (newest, of_history))
     lacks = ((newest, state.last_instant), (of_history, state.history_instant))
@@ -85,13 +81,12 @@ def accept(
 
 def _restored(target: Target, state: TableState, config: TableConfig) -> list[str]:
     """Restore the lost `hoodie.properties` of a table and of its history table; the names of those that had none."""
-    s3 = target.client("s3")
-    files = SilverBucket(s3, target.silver)
+    files = target.silver_files
     history = kept_history(state.pinned) or config.history
     of_history = (replace(config, history=history).history_table,) if history else ()
     lost = [each for each in (config, *of_history) if lost_properties(files, each.table)]
     for each in lost:
         floors = {} if each.is_history else state.purge_floors
-        if not restore_properties(s3, target.silver, files, each, floors=floors):
+        if not restore_properties(target.client("s3"), target.silver, files, each, floors=floors):
             raise CommandFailed(f"{each.table} was written meanwhile", next_step="Look at `sluice doctor`")
     return [each.table for each in lost]

@@ -14,9 +14,6 @@ from sluice.hudi.foreign_table import FOLDERS, ForeignTable, check_adoptable, fo
 from sluice.hudi.java_properties import parse_properties
 from sluice.hudi.table_properties import PROPERTIES_FILE
 from sluice.services.requests import ADOPTION, FAILED
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.stack import Target
 from sluice_cli.status.service_entries import describe_error, service_entries
@@ -53,9 +50,9 @@ def adopt(
       sluice table adopt crm.user --from s3://lake/crm/user --wait 10m
     """
     target = chosen_target(stack)
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    ledger = target.ledger
     state = ledger.tables.get(table)
-    configuration = ConfigStore(Objects(target.client("s3")), target.artifacts, history=ledger.history).load()
+    configuration = target.configuration()
     with known_table(target, table):
         config = config_in_force(configuration, table, state.pinned)
     if state.last_instant is None:
@@ -75,7 +72,7 @@ def adopt(
         _show(document, found, as_json=False)
     if not yes:
         ask(f"Add the rows of {source} that {table} doesn't have?")
-    requests = request_services(target, ledger, config, (ADOPTION,), arguments={"source": source.rstrip("/")})
+    requests = request_services(target, config, (ADOPTION,), arguments={"source": source.rstrip("/")})
     under_way = requests[0].arguments.get("source")
     if under_way != source.rstrip("/"):
         raise CommandFailed(

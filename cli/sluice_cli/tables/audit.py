@@ -32,9 +32,7 @@ from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.audit.facts import AuditFacts, Judged, Tick
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.objects import ListedVersion, Objects, SkippedDocument, pages_of_bronze
-from sluice_aws.s3.silver_files import SilverBucket
+from sluice_aws.s3.objects import ListedVersion, SkippedDocument, pages_of_bronze
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.settings import Settings
 from sluice_aws.stack import Target
@@ -153,13 +151,10 @@ class Auditing:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        s3 = target.client("s3")
-        self._objects = Objects(s3)
+        self._objects = target.objects
         self._woken: set[str] = set()
-        self._ledger = Ledger(target.client("dynamodb"), target.ledger_table)
-        self._facts = AuditFacts(
-            self._ledger, self._objects, target.silver, TimelineReader(SilverBucket(s3, target.silver))
-        )
+        self._ledger = target.ledger
+        self._facts = AuditFacts(self._ledger, self._objects, target.silver, TimelineReader(target.silver_files))
 
     def run(self, prefix: str, tick: Tick, *, repair: bool, keep_objects: bool) -> AuditReport:
         """Read and compare everything."""
@@ -232,7 +227,7 @@ class Auditing:
 
     @cached_property
     def _listed(self) -> ListedObjects:
-        return ListedObjects(self._target, self._ledger)
+        return ListedObjects(self._target)
 
 
 def _print_objects(versions: Sequence[AuditedVersion]) -> None:

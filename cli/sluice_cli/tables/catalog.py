@@ -13,17 +13,12 @@ import typer
 from sluice.catalog import ddl as table_ddl
 from sluice.catalog.table_change import is_current, synced_until
 from sluice.catalog.tables import VIEW, Wish, names_of
-from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_in_force
 from sluice.config.table import TableConfig
 from sluice.errors import FAILED, NotConfigured, PartitionKeysDiffer, SluiceError
 from sluice_aws.catalog.glue import AT_ONCE, GlueCatalog
 from sluice_aws.catalog.sync import CatalogSync
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import CommentStore
-from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.stack import Target
 from sluice_cli.config.risks import drop_command
@@ -85,8 +80,7 @@ def sync(
       sluice catalog sync moma.artists
     """
     target = chosen_target(stack)
-    catalog, ledger = _catalog(target), _ledger(target)
-    configuration = _configuration(target)
+    catalog, ledger, configuration = _catalog(target), target.ledger, target.configuration()
     states = ledger.tables.get_many(tables) if tables else {state.table: state for state in ledger.tables.all()}
     for table in tables or ():
         if not states[table].pinned:
@@ -232,24 +226,17 @@ def _wish(target: Target, table: str) -> Wish:
 
 
 def _catalog(target: Target) -> CatalogSync:
-    s3 = target.client("s3")
-    timelines, comments = TimelineReader(SilverBucket(s3, target.silver)), CommentStore(s3, target.silver)
     return CatalogSync(
-        catalog=GlueCatalog(target.client("glue")), timelines=timelines, comments=comments, silver_bucket=target.silver
+        catalog=GlueCatalog(target.client("glue")),
+        timelines=TimelineReader(target.silver_files),
+        comments=CommentStore(target.client("s3"), target.silver),
+        silver_bucket=target.silver,
     )
-
-
-def _ledger(target: Target) -> Ledger:
-    return Ledger(target.client("dynamodb"), target.ledger_table)
-
-
-def _configuration(target: Target) -> Configuration | None:
-    return ConfigStore(Objects(target.client("s3")), target.artifacts).load()
 
 
 def _config(target: Target, table: str) -> TableConfig:
     """The configuration of a table, or of another table's history table. Raises NotConfigured."""
-    configuration, tables = _configuration(target), _ledger(target).tables
+    configuration, tables = target.configuration(), target.ledger.tables
     try:
         return config_in_force(configuration, table, tables.get(table).pinned)
     except NotConfigured:

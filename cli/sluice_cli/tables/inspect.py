@@ -53,12 +53,11 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
     """
     from sluice.batch.merged_again import changes_of_table
     from sluice.ledger.keys import UNCOUNTED
-    from sluice_aws.ledger.ledger import Ledger
     from sluice_cli.status.overview import not_counted
     from sluice_read.moments import clock
 
     target = chosen_target(stack)
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    ledger = target.ledger
     found: list[dict[str, Any]] = [
         {
             "table": state.table,

@@ -17,11 +17,8 @@ from sluice.ledger.records import ObjectRecord
 from sluice.schema.history import stored_key
 from sluice.silver_keys import BEGUN, FINISHED, replaced_prefix
 from sluice_aws.clock import StoreClock
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.move_prefix import Mover
-from sluice_aws.s3.objects import Objects, pages_of_bronze
-from sluice_aws.s3.past_batches import PastBatches
+from sluice_aws.s3.objects import pages_of_bronze
 from sluice_aws.stack import Target
 from sluice_cli.config.risks import drop_in_glue
 from sluice_cli.errors import CannotRebuild
@@ -144,12 +141,12 @@ class Rebuild:
     def __init__(self, target: Target, table: str, *, history: bool = False) -> None:
         self._target = target
         self._table = table
-        self._objects = Objects(target.client("s3"))
-        self._ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+        self._objects = target.objects
+        self._ledger = target.ledger
         self._mover = Mover(target.client("s3"), target.silver)
         self._now_ms = StoreClock(self._objects.ask_time(target.silver)).now_ms
         self._revision: int | None = None
-        configuration = ConfigStore(self._objects, target.artifacts, history=self._ledger.history).load()
+        configuration = target.configuration()
         self._begun = dict(self._ledger.tables.get(table).rebuild or {})
         config = self._config(configuration)
         self.lane: str = self._begun.get("lane", config.lane)
@@ -168,7 +165,7 @@ class Rebuild:
             self._table,
             ledger=self._ledger,
             pages=pages_of_bronze(self._objects, self._target.bronze),
-            past=PastBatches(self._objects, self._target.silver),
+            past=self._target.past_batches(),
             exists=self._objects.exists,
             is_archived=self._objects.is_archived,
             tick=tick,

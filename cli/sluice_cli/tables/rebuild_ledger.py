@@ -9,15 +9,10 @@ from sluice.changes.position import generation_of
 from sluice.hudi.own_metadata import PURGED_PROPERTY
 from sluice.lane.machine import PAUSED
 from sluice.ledger.recovery import Recovered, Recovery
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments, pages_of_bronze
-from sluice_aws.s3.past_batches import PastBatches
+from sluice_aws.s3.objects import SkippedDocument, SkippedDocuments, pages_of_bronze
 from sluice_aws.s3.past_rebuilds import PastRebuilds
-from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.stack import Target
-from sluice_cli.config.review import lane_names
 from sluice_cli.errors import LedgerInUse, NotAllRecovered
 from sluice_cli.terminal.interaction import Yes, ask, counting
 from sluice_cli.terminal.output import (
@@ -32,6 +27,7 @@ from sluice_cli.terminal.output import (
     say,
     say_skipped,
 )
+from sluice_cli.terminal.stack import lane_names
 
 
 @dataclass(frozen=True)
@@ -99,9 +95,9 @@ class Recovering:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._objects = Objects(target.client("s3"))
-        self._ledger = Ledger(target.client("dynamodb"), target.ledger_table)
-        self._past = PastBatches(self._objects, target.silver)
+        self._objects = target.objects
+        self._ledger = target.ledger
+        self._past = target.past_batches()
         self._marks = SkippedDocuments()
 
     @property
@@ -111,7 +107,7 @@ class Recovering:
 
     def lanes_that_may_run(self) -> tuple[str, ...]:
         """The lanes, in the ledger or the configuration, that aren't paused."""
-        configuration = ConfigStore(self._objects, self._target.artifacts).load()
+        configuration = self._target.configuration(without_ledger=True)
         paused = {lane.lane for lane in self._ledger.lanes.all() if lane.state == PAUSED}
         return tuple(name for name in lane_names(self._ledger, configuration) if name not in paused)
 
@@ -154,8 +150,7 @@ class Recovering:
 
     def _purge_floors(self, table: str) -> dict[str, str]:
         """The highest purged position, by generation, from the table's own properties."""
-        silver = SilverBucket(self._target.client("s3"), self._target.silver)
-        properties = TimelineReader(silver).properties(table) or {}
+        properties = TimelineReader(self._target.silver_files).properties(table) or {}
         position = properties.get(PURGED_PROPERTY, "")
         return {str(generation_of(position)): position} if position else {}
 

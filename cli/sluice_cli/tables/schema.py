@@ -11,16 +11,12 @@ import typer
 
 from sluice.changes.hidden_columns import NAMES
 from sluice.config.pinned_topic import config_in_force
-from sluice.config.table import TableConfig
 from sluice.errors import CommandFailed, Incompatible, UsageError
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.evolution import INCOMPATIBLE, ColumnChange, compare, evolve_table, refused
 from sluice.schema.history import SeenSchema, seen
 from sluice.schema.table_row import row_with_types
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_aws.stack import Target
 from sluice_cli.errors import UnknownSchema, plain_reason
@@ -59,7 +55,7 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
       sluice schema list
     """
     target = chosen_target(stack)
-    history = SchemaHistory(Objects(target.client("s3")), target.silver)
+    history = target.schema_history
     found = [_describe_table(history, table) for table in history.tables()]
     say_skipped(history.skipped)
     if as_json:
@@ -99,7 +95,7 @@ def history(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
       sluice schema history shop.orders --json | jq '.schemas[-1].verdict'
     """
     target = chosen_target(stack)
-    store = SchemaHistory(Objects(target.client("s3")), target.silver)
+    store = target.schema_history
     found, stored = store.schemas(table), store.columns(table)
     say_skipped(store.skipped)
     if not found and stored is None:
@@ -158,7 +154,7 @@ def diff(
       sluice schema diff shop.orders 5f1c 9ab0
     """
     target = chosen_target(stack)
-    store = SchemaHistory(Objects(target.client("s3")), target.silver)
+    store = target.schema_history
     found = store.schemas(table)
     say_skipped(store.skipped)
     with known_table(target, table):
@@ -197,11 +193,10 @@ def verdict(
       sluice schema verdict shop.orders 5f1c --json
     """
     target = chosen_target(stack)
-    objects = Objects(target.client("s3"))
-    store = SchemaHistory(objects, target.silver)
+    store = target.schema_history
     with known_table(target, table):
-        config = _config(target, objects, table)
-        writer = read_writer_schema(_document(objects, target, store, table, schema), config.shape)
+        config = config_in_force(target.configuration(), table, target.ledger.tables.get(table).pinned)
+        writer = read_writer_schema(_document(target, store, table, schema), config.shape)
     stored = store.columns(table)
     row = row_with_types(writer, config, {} if stored is None else stored.columns)
     try:
@@ -300,7 +295,7 @@ def _data(columns: Mapping[str, str]) -> dict[str, str]:
     return {name: kind for name, kind in columns.items() if name not in NAMES}
 
 
-def _document(objects: Objects, target: Target, store: SchemaHistory, table: str, name: str) -> Any:
+def _document(target: Target, store: SchemaHistory, table: str, name: str) -> Any:
     """The Avro schema in a file, or of a fingerprint."""
     if Path(name).is_file():
         try:
@@ -320,13 +315,7 @@ def _document(objects: Objects, target: Target, store: SchemaHistory, table: str
             next_step=f"Name a file with an Avro schema, or a fingerprint of `sluice schema history {table}`",
         )
     fingerprint = _one(store.schemas(table), table, name).fingerprint
-    found = SchemaStore(objects, target.silver).load(fingerprint)
+    found = SchemaStore(target.objects, target.silver).load(fingerprint)
     if found is None:
         raise UnknownSchema(f"The schema {fingerprint} is no longer in the silver bucket", table=table, name=name)
     return found
-
-
-def _config(target: Target, objects: Objects, table: str) -> TableConfig:
-    configuration = ConfigStore(objects, target.artifacts).load()
-    pinned = Ledger(target.client("dynamodb"), target.ledger_table).tables.get(table).pinned
-    return config_in_force(configuration, table, pinned)

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.config.table import TableConfig
 from sluice.errors import CommandFailed, UsageError
@@ -15,10 +14,6 @@ from sluice.names import did_you_mean
 from sluice.services.policy import applies_to
 from sluice.services.requests import FAILED, SERVICES
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import Objects
-from sluice_aws.stack import Target
 from sluice_cli.status.service_entries import describe_due, due_entries, print_services, service_entries
 from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.known_names import check_table
@@ -31,6 +26,7 @@ from sluice_cli.terminal.output import (
     say,
 )
 from sluice_cli.terminal.services import request_services, wait_for_services
+from sluice_cli.terminal.stack import lane_names
 
 app = typer.Typer(
     name="services",
@@ -57,11 +53,7 @@ def list_services(
       sluice services list --json | jq '.services[] | select(.state == "failed")'
     """
     target = chosen_target(stack)
-    ledger, configuration, now = (
-        Ledger(target.client("dynamodb"), target.ledger_table),
-        _configuration(target),
-        epoch_ms(),
-    )
+    ledger, configuration, now = target.ledger, target.configuration(without_ledger=True), epoch_ms()
     states = [state for state in ledger.tables.all() if table in (None, state.table)]
     if table is not None and not states:
         check_table(target, table)
@@ -69,7 +61,7 @@ def list_services(
     known = {state.table for state in states}
     requests = [
         request
-        for lane in _lanes(ledger, configuration)
+        for lane in lane_names(ledger, configuration)
         for request in ledger.services.of_lane(lane)
         if request.table in known
     ]
@@ -122,10 +114,9 @@ def run_services(
       sluice services run moma.artworks --service compaction --wait 5m
     """
     target = chosen_target(stack)
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    ledger = target.ledger
     state = ledger.tables.get(table)
-    configuration = _configuration(target)
-    config = config_by_pinned_topic(configuration, table, state.pinned)
+    config = config_by_pinned_topic(target.configuration(), table, state.pinned)
     if config is None:
         check_table(target, table)
         raise _no_table(table)
@@ -134,7 +125,7 @@ def run_services(
         raise CommandFailed(
             f"{table} has no data yet", next_step="Services run after the table's first commit: `sluice wait`"
         )
-    requests = request_services(target, ledger, config, wanted)
+    requests = request_services(target, config, wanted)
     ended = wait_for_services(ledger, requests, wait_s) if wait_s else requests
     entries = service_entries([], ended)
     if as_json:
@@ -167,16 +158,6 @@ _WHY_NOT = {
     "clustering": "its rule names no clustering columns (services: clustering: by)",
     "purge": "deleted rows are kept (delete_mode isn't hard)",
 }
-
-
-def _lanes(ledger: Ledger, configuration: Configuration | None) -> list[str]:
-    return sorted(
-        {state.lane for state in ledger.lanes.all()} | set(configuration.lane_names() if configuration else ())
-    )
-
-
-def _configuration(target: Target) -> Configuration | None:
-    return ConfigStore(Objects(target.client("s3")), target.artifacts).load()
 
 
 def _no_table(table: str) -> UsageError:

@@ -51,22 +51,16 @@ def _and_parents(context: Any) -> list[Any]:
 
 def tables(target: Target) -> Sequence[str]:
     """Every table with data or configuration, `database.table`."""
-    return [state.table for state in _ledger(target).tables.all()]
+    return [state.table for state in target.ledger.tables.all()]
 
 
 def lanes(target: Target) -> Sequence[str]:
     """Every lane of the ledger."""
-    return [state.lane for state in _ledger(target).lanes.all()]
+    return [state.lane for state in target.ledger.lanes.all()]
 
 
 def topics(target: Target) -> Sequence[str]:
     """The topics that feed tables."""
     from sluice.config.pinned_topic import pinned_topic
 
-    return [topic for state in _ledger(target).tables.all() if (topic := pinned_topic(state.pinned)) is not None]
-
-
-def _ledger(target: Target) -> Any:
-    from sluice_aws.ledger.ledger import Ledger
-
-    return Ledger(target.client("dynamodb"), target.ledger_table)
+    return [topic for state in target.ledger.tables.all() if (topic := pinned_topic(state.pinned)) is not None]

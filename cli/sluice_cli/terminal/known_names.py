@@ -10,15 +10,11 @@ from contextlib import contextmanager
 
 import sluice_formats.errors  # noqa: F401  # these define the codes
 from sluice.changes.log_restart import LOG_RESTARTED
-from sluice.config.document import Configuration
 from sluice.config.pinned_topic import pinned_topic
 from sluice.config.table import kept_history
 from sluice.errors import NotConfigured, SluiceError, UsageError
 from sluice.ledger.recovery import TABLE_QUARANTINED
 from sluice.names import LANE, did_you_mean
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.errors import UnknownSchema
 from sluice_cli.terminal.guard import shell_text
@@ -34,7 +30,7 @@ def check_table(target: Target, table: str | None, also: Iterable[str | None] = 
     """Raises UsageError for a table without data, objects and configuration that isn't among `also` either."""
     if table is None:
         return
-    ledger, configuration = _ledger(target), _configuration(target)
+    ledger, configuration = target.ledger, target.configuration(without_ledger=True)
     known = set(also)
     for state in ledger.tables.all():
         history = kept_history(state.pinned)
@@ -59,18 +55,18 @@ def check_lane(target: Target, lane: str | None) -> None:
     """Raises UsageError for a lane that neither the ledger nor the configuration has."""
     if lane is None:
         return
-    configuration = _configuration(target)
-    known = {state.lane for state in _ledger(target).lanes.all()}
+    configuration = target.configuration(without_ledger=True)
+    known = {state.lane for state in target.ledger.lanes.all()}
     known |= set(configuration.lane_names() if configuration else ("main",))
     _refuse("lane", lane, known, "" if LANE.fullmatch(lane) else " (names are lower-case letters, digits and -)")
 
 
 def check_topic(target: Target, topic: str | None, also: Iterable[str | None] = ()) -> None:
     """Raises UsageError for a topic that feeds no table, that no rule takes, and that isn't among `also` either."""
-    configuration = _configuration(target)
+    configuration = target.configuration(without_ledger=True)
     if topic is None or configuration is not None and configuration.table_for_topic(topic) is not None:
         return
-    known = {name for state in _ledger(target).tables.all() if (name := pinned_topic(state.pinned)) is not None}
+    known = {name for state in target.ledger.tables.all() if (name := pinned_topic(state.pinned)) is not None}
     _refuse("topic", topic, known | {name for name in also if name})
 
 
@@ -82,7 +78,7 @@ def check_partition(partition: str | None, known: Iterable[str]) -> None:
 
 def check_prefix(target: Target, prefix: str | None) -> None:
     """Raises UsageError for a prefix that no key in bronze begins with; it names what the nearest folder has."""
-    objects, folder = Objects(target.client("s3")), prefix or ""
+    objects, folder = target.objects, prefix or ""
     if not folder or objects.version_page(target.bronze, prefix=folder, page_size=1).versions:
         return
     found: set[str] = set()
@@ -136,14 +132,6 @@ def known_errors(kind: type[SluiceError] = SluiceError) -> Iterable[type[SluiceE
 def code_of(error: str) -> str:
     """The code of an error that Step Functions names by its class; the name itself where Sluice has no such class."""
     return next((each.code for each in known_errors() if each.__name__ == error), error)
-
-
-def _ledger(target: Target) -> Ledger:
-    return Ledger(target.client("dynamodb"), target.ledger_table)
-
-
-def _configuration(target: Target) -> Configuration | None:
-    return ConfigStore(Objects(target.client("s3")), target.artifacts).load()
 
 
 def check_key(table: str, record_key: Sequence[str], key: Sequence[str]) -> None:

@@ -22,7 +22,6 @@ POLL_S = 1.0
 
 def request_services(
     target: Target,
-    ledger: Ledger,
     config: TableConfig,
     wanted: Sequence[str],
     arguments: Mapping[str, str] = MappingProxyType({}),
@@ -34,8 +33,8 @@ def request_services(
     `requested_by` is the command that the ledger keeps, the whole command line by default.
     """
     by = command_line.get() if requested_by is None else requested_by
-    requests = _ask(ledger, config, wanted, arguments, by[:200])
-    lane = ledger.lanes.get(config.lane)
+    requests = _ask(target.ledger, config, wanted, arguments, by[:200])
+    lane = target.ledger.lanes.get(config.lane)
     if lane.state in (HALTED, PAUSED):
         say(f"Lane {config.lane} is {lane.state}. The requests wait until `sluice resume {config.lane}`")
     elif requests:

@@ -1,21 +1,23 @@
-"""The stack behind a command: who operates it, and a start of what waits in its lanes."""
+"""The stack behind a command: who operates it, its configuration and lanes, and a start of what waits in them."""
 
 from __future__ import annotations
 
 import getpass
 import socket
 import traceback
+from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
 from sluice.config.document import Configuration
 from sluice.errors import CommandFailed
 from sluice_aws.errors import ConfigurationUnreadable
-from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import LOCAL, Target
 from sluice_cli.terminal.output import say
 from sluice_cli.terminal.run import debugging
+
+if TYPE_CHECKING:
+    from sluice_aws.ledger.ledger import Ledger
 
 
 def operator_of(target: Target) -> str:
@@ -28,13 +30,31 @@ def operator_of(target: Target) -> str:
 def readable_configuration(target: Target) -> tuple[bool, Configuration | None]:
     """Whether the caller can read the configuration in force, and the configuration; None where none was pushed."""
     try:
-        return True, ConfigStore(Objects(target.client("s3")), target.artifacts).load()
+        return True, target.configuration(without_ledger=True)
     except ConfigurationUnreadable:
         return False, None
     except ClientError as error:
         if error.response.get("Error", {}).get("Code") not in ("AccessDenied", "AccessDeniedException"):
             raise
         return False, None
+
+
+def configuration_in_force(target: Target, *, without_ledger: bool = False) -> Configuration | None:
+    """The configuration in force, as `Target.configuration` gives it; None, with a warning, where it can't be read."""
+    try:
+        return target.configuration(without_ledger=without_ledger)
+    except ConfigurationUnreadable as error:
+        say(f"warning: {error.message}")
+        return None
+
+
+def lane_names(ledger: Ledger, *configurations: Configuration | None) -> tuple[str, ...]:
+    """Every lane that may hold objects.
+
+    The ledger alone doesn't know them all: an object of a paused table wakes no lane.
+    """
+    configured = {name for configuration in configurations if configuration for name in configuration.lane_names()}
+    return tuple(sorted({lane.lane for lane in ledger.lanes.all()} | configured))
 
 
 def output_of(target: Target, name: str) -> str:

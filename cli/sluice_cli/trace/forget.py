@@ -20,13 +20,8 @@ from sluice.schema.columns import STRING, Column, plain_column
 from sluice.schema.table_row import row_for_table
 from sluice.services.requests import DONE, FAILED, FORGETTING
 from sluice.silver_keys import REPLACED, rows_key
-from sluice_aws.hash_keys import HashKeys
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
-from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
-from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.stack import Target
 from sluice_cli.status.service_entries import describe_error, service_entries
 from sluice_cli.terminal.durations import TimeSpan, at_least
@@ -93,22 +88,19 @@ def forget(
       sluice forget crm.user 7 --yes --json > receipt.json
     """
     target = chosen_target(stack)
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
-    objects = Objects(target.client("s3"))
-    store = ConfigStore(objects, target.artifacts, history=ledger.history)
     with known_table(target, table):
-        config = config_in_force(store.load(), table, ledger.tables.get(table).pinned)
+        config = config_in_force(target.configuration(), table, target.ledger.tables.get(table).pinned)
     _check(config, key)
     say_named_values("forget", table, dict(zip(config.record_key, key, strict=True)))
-    history = SchemaHistory(objects, target.silver)
+    history = target.schema_history
     stored = history.columns(table)
     key = (
         [hashed_text(text, stored.columns.get(name, "")) for name, text in zip(config.record_key, key, strict=True)]
         if stored
         else key
     )
-    found = _search(target, ledger, objects, store, table, key, max_objects)
-    quarantined = list(_quarantined_rows(objects, target.silver, config, key, history))
+    found = _search(target, table, key, max_objects)
+    quarantined = list(_quarantined_rows(target, config, key, history))
     document: dict[str, Any] = {
         "table": table,
         "key_hash": key_hash(table, key),
@@ -119,7 +111,7 @@ def forget(
         "still_held_by": {
             "bronze": _in_bronze(found),
             "unread": [{"key": item.key, "version": item.version, "code": item.code} for item in found.quarantined],
-            "replaced": list(SilverBucket(target.client("s3"), target.silver).folders(f"{REPLACED}{table}/")),
+            "replaced": list(target.silver_files.folders(f"{REPLACED}{table}/")),
             "objects_not_searched": found.left_out,
         },
     }
@@ -137,10 +129,10 @@ def forget(
             say(f"{table} has no such row, nor have its history and quarantine: its older files may")
         if not yes:
             ask(f"Remove this row of {table}? The table can't be read as of any moment before then")
-        _remove(target, ledger, config, document, wait_s)
+        _remove(target, config, document, wait_s)
         if document["state"] == DONE:
             for name, rows, held in quarantined:
-                _put_without(objects, target.silver, name, rows, held)
+                _put_without(target.objects, target.silver, name, rows, held)
     if as_json:
         print_json(document)
     else:
@@ -155,28 +147,13 @@ def _check(config: TableConfig, key: Sequence[str]) -> None:
     check_key(config.table, config.record_key, key)
 
 
-def _search(
-    target: Target,
-    ledger: Ledger,
-    objects: Objects,
-    store: ConfigStore,
-    table: str,
-    key: Sequence[str],
-    most: int,
-) -> Searched:
+def _search(target: Target, table: str, key: Sequence[str], most: int) -> Searched:
     """The changes of the row in all objects: nothing is taken from the table, which shows only those that won."""
     from sluice_cli.trace.row_life import RowLife
     from sluice_cli.trace.row_search import Bounds, RowSearch
 
     with stderr_console().status("Reading bronze") as status:
-        search = RowSearch(
-            ledger=ledger,
-            objects=objects,
-            silver=target.silver,
-            hash_keys=HashKeys(lambda: target.client("secretsmanager"), objects, target.silver, leaves_marks=False),
-            configuration=store.load(),
-            tick=lambda read: status.update(f"{counted(read, 'object')} read"),
-        )
+        search = RowSearch(target, tick=lambda read: status.update(f"{counted(read, 'object')} read"))
         return search.search(table, key, Bounds(most), lambda config, instants: RowLife(reason="not read"))
 
 
@@ -203,15 +180,15 @@ def _in_bronze(found: Searched) -> list[dict[str, str]]:
 
 
 def _quarantined_rows(
-    objects: Objects, silver: str, config: TableConfig, key: Sequence[str], history: SchemaHistory
+    target: Target, config: TableConfig, key: Sequence[str], history: SchemaHistory
 ) -> Iterator[tuple[str, list[RowError], frozenset[int]]]:
     """The documents of quarantined rows that hold the row: key, rows, and the numbers of the records that do."""
-    columns = _Columns(config, history, SchemaStore(objects, silver))
-    for batch in PastBatches(objects, silver).newest(table=config.table):
+    columns = _Columns(config, history, SchemaStore(target.objects, target.silver))
+    for batch in target.past_batches().newest(table=config.table):
         outcome = batch.outcomes.get(config.table)
         for each in outcome.quarantined_rows if outcome is not None else ():
             name = rows_key(batch.manifest.batch, config.table, each.object)
-            document = objects.get(silver, name)
+            document = target.objects.get(target.silver, name)
             rows = [] if document is None else list(from_lines(document.data.decode("utf-8")))
             named = next(
                 (item.schema for item in batch.manifest.tables[config.table].objects if item.id.hash == each.object),
@@ -295,11 +272,10 @@ def _put_without(objects: Objects, silver: str, name: str, rows: Sequence[RowErr
     objects.put(silver, name, to_lines(kept).encode("ascii"), content_type="application/json")
 
 
-def _remove(target: Target, ledger: Ledger, config: TableConfig, document: dict[str, Any], wait_s: float) -> None:
+def _remove(target: Target, config: TableConfig, document: dict[str, Any], wait_s: float) -> None:
     """Have the lane's run remove the row. The ledger gets the hash of the key, and no command line."""
     asked = request_services(
         target,
-        ledger,
         config,
         (FORGETTING,),
         arguments={"key": document["key_hash"]},
@@ -309,7 +285,7 @@ def _remove(target: Target, ledger: Ledger, config: TableConfig, document: dict[
         raise CommandFailed(
             f"Another row of {config.table} is being forgotten", next_step="Repeat the command once that is done"
         )
-    (entry,) = service_entries([], wait_for_services(ledger, asked, wait_s))
+    (entry,) = service_entries([], wait_for_services(target.ledger, asked, wait_s))
     document["state"], document["removed"] = entry["state"], entry["report"]
     if entry["state"] == FAILED:
         raise CommandFailed(f"The row was not removed: {describe_error(entry['error'])}")

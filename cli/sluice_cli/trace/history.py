@@ -31,7 +31,7 @@ from sluice_cli.terminal.output import (
     visible,
 )
 from sluice_cli.terminal.window import Nearest, moment, shown
-from sluice_cli.trace.history_search import MANIFESTS_AT_MOST, Gathered, HistoryQuery, histories
+from sluice_cli.trace.history_search import MANIFESTS_AT_MOST, Gathered, Histories, HistoryQuery
 from sluice_cli.trace.object_history import Claim, Entry, describe_entry, totals
 from sluice_cli.trace.stages import reason_now
 from sluice_read.moments import clock, instant_of, iso, point_in_time, refuse_backwards
@@ -132,9 +132,9 @@ def history(
     query = HistoryQuery(limit, table, begins, ends)
     with stderr_console().status("Reading manifests and the ledger"):
         if batch is not None:
-            found = histories(target).of_batch(batch, limit)
+            found = Histories(target).of_batch(batch, limit)
         else:
-            found = histories(target).of_key(key) if key is not None else histories(target).newest(query)
+            found = Histories(target).of_key(key) if key is not None else Histories(target).newest(query)
     if not found.entries:
         check_table(target, table)
         _say_nothing(found, query, now)

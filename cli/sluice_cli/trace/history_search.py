@@ -12,14 +12,13 @@ from sluice.errors import UsageError
 from sluice.ledger.keys import DISCARDED, LISTED_STATES
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.objects import Objects, SkippedDocument
-from sluice_aws.s3.past_batches import AT_ONCE, PastBatch, PastBatches
+from sluice_aws.s3.objects import SkippedDocument
+from sluice_aws.s3.past_batches import AT_ONCE, PastBatch
 from sluice_aws.stack import Target
 from sluice_cli.terminal.output import is_named
 from sluice_cli.terminal.window import Nearest
 from sluice_cli.trace.object_history import Entry, by_object, claims_of
-from sluice_cli.trace.tracking import Tracker, tracker
+from sluice_cli.trace.tracking import Tracker
 from sluice_read.moments import instant_of
 
 MANIFESTS_AT_MOST = 5_000  # that one history reads
@@ -60,11 +59,11 @@ class Gathered:
 class Histories:
     """Gathers the history of one stack's objects."""
 
-    def __init__(self, *, ledger: Ledger, objects: Objects, silver: str, tracker: Tracker) -> None:
-        self._ledger = ledger
-        self._objects = objects
-        self._past = PastBatches(objects, silver)
-        self._tracker = tracker
+    def __init__(self, target: Target) -> None:
+        self._ledger = target.ledger
+        self._objects = target.objects
+        self._past = target.past_batches()
+        self._tracker = Tracker(target)
 
     def newest(self, query: HistoryQuery) -> Gathered:
         """Gather the newest objects: claimed ones by their manifests, the others by the ledger."""
@@ -222,16 +221,6 @@ class _Seen:
                 self.after = at if self.after is None else min(self.after, at)
             else:
                 self.admitted[identity] = at
-
-
-def histories(target: Target) -> Histories:
-    """The histories of a stack's objects."""
-    return Histories(
-        ledger=Ledger(target.client("dynamodb"), target.ledger_table),
-        objects=Objects(target.client("s3")),
-        silver=target.silver,
-        tracker=tracker(target),
-    )
 
 
 def _decided_about(record: ObjectRecord) -> bool:

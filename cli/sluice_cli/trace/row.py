@@ -15,10 +15,6 @@ from sluice.changes.position import BY_ARRIVAL
 from sluice.changes.row_history import Row
 from sluice.config.table import HARD, IGNORE, TableConfig
 from sluice_aws.clock import epoch_ms
-from sluice_aws.hash_keys import HashKeys
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore
-from sluice_aws.s3.objects import Objects
 from sluice_cli.ingest.entry import retry_of_table
 from sluice_cli.terminal.known_names import known_table, say_named_values
 from sluice_cli.terminal.output import (
@@ -126,7 +122,6 @@ def row(
         _print_past(table, key, row_as_of(target, table, key, moment), as_json)
         return
     begins = None if since is None else point_in_time(since, epoch_ms())
-    objects = Objects(target.client("s3"))
     with known_table(target, table), stderr_console().status("Reading manifests") as status:
 
         def read_life(config: TableConfig, instants: list[str]) -> RowLife:
@@ -140,14 +135,9 @@ def row(
             )
             return with_forgetting(with_history(life, target, table, key), target, table, key)
 
-        found = RowSearch(
-            ledger=Ledger(target.client("dynamodb"), target.ledger_table),
-            objects=objects,
-            silver=target.silver,
-            hash_keys=HashKeys(lambda: target.client("secretsmanager"), objects, target.silver, leaves_marks=False),
-            configuration=ConfigStore(objects, target.artifacts).load(),
-            tick=lambda read: status.update(f"{counted(read, 'object')} read"),
-        ).search(table, key, Bounds(max_objects, begins, check), read_life)
+        found = RowSearch(target, tick=lambda read: status.update(f"{counted(read, 'object')} read")).search(
+            table, key, Bounds(max_objects, begins, check), read_life
+        )
     chapters = story(
         found.batches,
         columns=found.columns,

@@ -16,7 +16,6 @@ from sluice.batch.manifest import ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.batch.row_errors import RowError
 from sluice.changes.outdated import OUTDATED
-from sluice.config.document import Configuration
 from sluice.config.table import IGNORE, TableConfig
 from sluice.errors import SluiceError, UsageError
 from sluice.ledger.keys import QUARANTINED
@@ -24,10 +23,10 @@ from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.errors import ObjectGone
 from sluice_aws.hash_keys import HashKeys
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
-from sluice_aws.s3.past_batches import PastBatch, PastBatches
+from sluice_aws.s3.objects import SkippedDocument, SkippedDocuments
+from sluice_aws.s3.past_batches import PastBatch
 from sluice_aws.s3.past_rebuilds import PastRebuilds
+from sluice_aws.stack import Target
 from sluice_cli.ingest.entry import retry_of_table
 from sluice_cli.terminal.known_names import check_key
 from sluice_cli.terminal.window import shown
@@ -112,21 +111,14 @@ class Searched:
 class RowSearch:
     """Searches the objects of one stack. `tick` gets the number of objects that were read so far."""
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        objects: Objects,
-        silver: str,
-        hash_keys: HashKeys,
-        configuration: Configuration | None,
-        tick: Callable[[int], None],
-    ) -> None:
-        self._ledger = ledger
-        self._objects = objects
-        self._silver = silver
-        self._hash_keys = hash_keys
-        self._configuration = configuration
+    def __init__(self, target: Target, *, tick: Callable[[int], None]) -> None:
+        self._target = target
+        self._ledger = target.ledger
+        self._objects = target.objects
+        self._hash_keys = HashKeys(
+            lambda: target.client("secretsmanager"), target.objects, target.silver, leaves_marks=False
+        )
+        self._configuration = target.configuration()
         self._tick = tick
 
     def search(
@@ -137,7 +129,7 @@ class RowSearch:
         `read_life` reads the row's versions from the table, given the instants of its batches. Raises
         UnknownTable, and UsageError for a key of another length.
         """
-        past = PastBatches(self._objects, self._silver)
+        past = self._target.past_batches()
         merged = [batch for batch in past.newest(table=table, since=bounds.since) if _is_merged(batch, table)]
         waiting = [
             item
@@ -150,7 +142,7 @@ class RowSearch:
         instants = [batch.outcomes[table].instant for batch in merged]
         life = read_life(config, [instant for instant in instants if instant is not None])
         unread = SkippedDocuments()
-        rebuilds = PastRebuilds.read(self._objects, self._silver, unread, table=table)
+        rebuilds = PastRebuilds.read(self._objects, self._target.silver, unread, table=table)
         found = Searched(config, life, rebuilt_at=rebuilds.times(table), skipped=(*past.skipped, *unread.found))
         checked = {version.instant for version in found.life.versions[-bounds.checked :]} if bounds.checked else set()
         for batch in merged:

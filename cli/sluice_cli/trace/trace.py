@@ -27,7 +27,7 @@ from sluice_cli.terminal.output import (
 )
 from sluice_cli.terminal.window import shown
 from sluice_cli.trace.stages import UNSEEN, ReplayTrace, Trace, describe_trace, trace_of
-from sluice_cli.trace.tracking import Tracker, tracker
+from sluice_cli.trace.tracking import Tracker
 from sluice_cli.trace.waterfall import stretch_lines, summary, svg, text_lines
 from sluice_read.moments import clock
 
@@ -80,7 +80,7 @@ def trace(
 
       sluice trace KEY --json | jq .to_readable_ms
     """
-    sources = tracker(chosen_target(stack))
+    sources = Tracker(chosen_target(stack))
     found = _traced(sources, key, version)
     if picture is not None:
         _write(picture, svg(found))

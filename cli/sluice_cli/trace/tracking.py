@@ -11,7 +11,6 @@ from typing import Any
 
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome
-from sluice.config.document import Configuration
 from sluice.errors import UsageError
 from sluice.lane.machine import FIRST_BACKOFF_MS, HALTED, PAUSED
 from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED
@@ -20,9 +19,7 @@ from sluice.names import did_you_mean
 from sluice.objects import ObjectId, identify
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.history import died
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.objects import Objects, SkippedDocument
-from sluice_aws.s3.past_batches import PastBatches
+from sluice_aws.s3.objects import SkippedDocument
 from sluice_aws.stack import Target
 from sluice_cli.ingest.parked import judged_now
 from sluice_cli.ingest.survey import END_OF_STANDSTILL, describe_lane
@@ -64,21 +61,12 @@ class SearchedKeys:
 class Tracker:
     """Finds the records of one stack's objects."""
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        objects: Objects,
-        bronze: str,
-        silver: str,
-        configured: Callable[[], Configuration | None],
-    ) -> None:
-        """`configured` reads the configuration in force, once a parked object is found."""
-        self._ledger = ledger
-        self._objects = objects
-        self._bronze = bronze
-        self._past = PastBatches(objects, silver)
-        self._configured = cache(configured)
+    def __init__(self, target: Target) -> None:
+        self._ledger = target.ledger
+        self._objects = target.objects
+        self._bronze = target.bronze
+        self._past = target.past_batches()
+        self._configured = cache(lambda: readable_configuration(target)[1])
 
     @property
     def skipped(self) -> Sequence[SkippedDocument]:
@@ -296,14 +284,3 @@ def _next_step(found: SearchedKeys) -> str:
 
 def _listed(keys: Sequence[str]) -> str:
     return ", ".join(visible(key) for key in keys[:KEYS_SHOWN]) + (" and more" if len(keys) > KEYS_SHOWN else "")
-
-
-def tracker(target: Target) -> Tracker:
-    """The tracker of a stack."""
-    return Tracker(
-        ledger=Ledger(target.client("dynamodb"), target.ledger_table),
-        objects=Objects(target.client("s3")),
-        bronze=target.bronze,
-        silver=target.silver,
-        configured=lambda: readable_configuration(target)[1],
-    )

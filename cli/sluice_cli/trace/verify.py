@@ -8,8 +8,6 @@ import typer
 
 from sluice.changes.outdated import outdated_note
 from sluice_aws.hash_keys import HashKeys
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.objects import Objects
 from sluice_cli.terminal.guard import shell_text
 from sluice_cli.terminal.interaction import counting
 from sluice_cli.terminal.known_names import known_table
@@ -89,14 +87,15 @@ def verify(
     from sluice_cli.trace.verification import Verification
 
     target = chosen_target(stack)
-    objects = Objects(target.client("s3"))
     with known_table(target, table), counting(as_json) as tick:
         found = Verification(
             target,
-            ledger=Ledger(target.client("dynamodb"), target.ledger_table),
-            objects=objects,
+            ledger=target.ledger,
+            objects=target.objects,
             silver=target.silver,
-            hash_keys=HashKeys(lambda: target.client("secretsmanager"), objects, target.silver, leaves_marks=False),
+            hash_keys=HashKeys(
+                lambda: target.client("secretsmanager"), target.objects, target.silver, leaves_marks=False
+            ),
             tick=tick,
         ).run(table, sample)
     say_skipped(found.skipped)

@@ -76,7 +76,7 @@ def test_an_interrupted_backfill_goes_on_behind_its_last_page(history, monkeypat
         """Pages of two."""
         marker = self.after
         while True:
-            page = self._objects.version_page("s-bronze", marker, prefix=self._prefix, page_size=2)
+            page = self._target.objects.version_page("s-bronze", marker, prefix=self._prefix, page_size=2)
             marker = page.next_marker
             yield page.versions, marker
             if marker is None:

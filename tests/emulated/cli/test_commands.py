@@ -16,6 +16,7 @@ from sluice.hudi.java_properties import parse_properties
 from sluice.ledger import keys as items
 from sluice_aws import stack as aws_stack
 from sluice_aws.clock import epoch_ms
+from sluice_aws.s3.configuration import PUSHES
 from sluice_cli.main import run
 from sluice_local.home import Home
 
@@ -478,6 +479,16 @@ def test_an_invalid_file_changes_nothing_and_every_mistake_is_reported(stack, ta
     assert "tabel: is unknown; did you mean table?" in err and "delete_mode: 'often' is not one of" in err
     assert run(["config", "show"]) == 1
     assert "sluice config push" in capsys.readouterr().err
+
+
+def test_a_pushed_configuration_that_is_gone_stops_only_what_needs_one(stack, capsys):
+    stack.ledger.history.count(PUSHES)
+    for verb in (["config", "show"], ["services", "run", "crm.user"], ["catalog", "sync"], ["replay", "--all"]):
+        assert run(verb) == 1
+        assert "config/tables.json is gone, though a configuration was pushed" in capsys.readouterr().err
+    for verb in (["status"], ["top"], ["wait"], ["services", "list"], ["pause", "main"], ["resume", "main"]):
+        assert run(verb) == 0
+        assert "though a configuration was pushed" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_the_backlog_of_the_page_has_a_retried_object_only_since_its_retry(stack
     decision = Decision(bad, RETRIED, retried_at, "sluice quarantine retry", "me", record.state, batch=record.batch)
     assert stack.ledger.quarantine.retry(record, record, decision)
     target = chosen_target("s")
-    look = page_file.PageFile(target, stack.ledger, lambda: None, Path("page.html"), "1d").look(NOW + 144_000)
+    look = page_file.PageFile(target, lambda: None, Path("page.html"), "1d").look(NOW + 144_000)
     began = int(look.window.at(retried_at) * BINS)
     assert set(look.backlog[began:]) == {1}
     middle = int(look.window.at(NOW + 50_000) * BINS)
