@@ -50,7 +50,7 @@ def troubles(status: Mapping[str, Any]) -> tuple[Trouble, ...]:
         [_failing_table(table) for table in tables if table["blocked"] or table["last_error"]],
         [_failed_service(entry) for entry in status["services"] if entry["state"] == FAILED],
         list(_quarantined(status)),
-        [_late(table) for table in tables if table["late"]],
+        list(_late([table for table in tables if table["late"]])),
         list(_parked(status)),
         [_paused_lane(lane) for lane in lanes if lane["state"] == PAUSED],
         [_paused_table(table) for table in tables if table["paused"]],
@@ -97,12 +97,21 @@ def _failed_service(entry: Mapping[str, Any]) -> Trouble:
     return Trouble(FAILS, "failed", text, "services", (command,))
 
 
-def _late(table: Mapping[str, Any]) -> Trouble:
+def _late(tables: Sequence[Mapping[str, Any]]) -> Iterator[Trouble]:
+    if not tables:
+        return
+    table = max(tables, key=lambda late: late["pending"]["oldest_ms"])
+    if len(tables) > 1:
+        names = ", ".join(late["table"] for late in tables[:SHOWN])
+        more = f" and {len(tables) - SHOWN:,} more" if len(tables) > SHOWN else ""
+        text = f"{len(tables):,} tables are late, oldest {human_age(table['pending']['oldest_ms'])}: {names}{more}"
+        yield Trouble(WARNS, "late", text, "tables", (("history", "--table", table["table"]),))
+        return
     text = (
         f"Table {table['table']}: the oldest of {counted(table['pending']['objects'], 'pending object')} was admitted "
         f"{human_age(table['pending']['oldest_ms'])} ago; its freshness is {human_age(table['freshness_s'] * 1000)}"
     )
-    return Trouble(WARNS, "late", text, "tables", (("history", "--table", table["table"]),))
+    yield Trouble(WARNS, "late", text, "tables", (("history", "--table", table["table"]),))
 
 
 def _quarantined(status: Mapping[str, Any]) -> Iterator[Trouble]:
