@@ -47,6 +47,7 @@ from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_aws.stack import Target
 from sluice_cli.config.source import read_tables
+from sluice_cli.ingest.waiter import Waiter
 
 SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
 NOON = int(datetime(2026, 11, 21, 12, tzinfo=timezone.utc).timestamp() * 1000)
@@ -82,6 +83,7 @@ class Clock:
         for module in ("ops.standstill", "ops.dead_letters", "terminal.services", "ingest.replay"):
             monkeypatch.setattr(f"sluice_cli.{module}.time", passing)
         monkeypatch.setattr("sluice_cli.config.topics.ADMISSION_PATIENCE_S", 0.0)
+        monkeypatch.setitem(Waiter.__init__.__kwdefaults__, "clock", lambda: 0.0)
         drawn = SimpleNamespace(uuid4=lambda: UUID(self.next_id()))
         monkeypatch.setattr("sluice_cli.terminal.services.uuid", drawn)
         monkeypatch.setattr("ministack.services.s3.now_iso", self._iso)
@@ -312,7 +314,7 @@ class World:
         places = ("American", "German", None, "", "Côte/d Ivoire=x", "German")
         loaded = [artist(n, place, name, n) for n, (place, name) in enumerate(zip(places, names, strict=True), 1)]
         moved = [artist(1, "German", "one moved", 11, "u"), artist(2, "", "", 12, "d")]
-        moved.append(artist(6, "German", "six b", 13, "u"))
+        moved += [artist(6, "German", "six b", 13, "u"), artist(9, "?", "nine", 14), artist(10, "x", "ten", 15)]
         artists = [self.admitted(at, "moma.artists", 1, avro(ARTIST, *loaded))]
         artists.append(self.admitted(at + SECOND, "moma.artists", 11, avro(ARTIST, *moved)))
         self.bad = [self.admitted(at + SECOND, "moma.artists", number, b"not Avro") for number in (20, 21, 22)]
@@ -320,14 +322,15 @@ class World:
         days = [
             self.admitted(at, "ecomm.date", 1, avro(DAY, self._day(1, 3, 7, 1), changed(2, id=2, v=8))),
             # The value that `verify` finds in the table is 9.
-            self.admitted(at, "ecomm.date", 11, avro(DAY, self._day(1, 4, 10, 11, "u"), changed(13, "d", id=2))),
+            self.admitted(at, "ecomm.date", 11, avro(DAY, self._day(1, 4, 10, 11, "u"))),
+            self.admitted(at, "ecomm.date", 13, avro(DAY, changed(13, "d", id=2))),
         ]
         late = self.admitted(at, "ecomm.date", 30)
         run = Run(self, "main", 1, EIGHT - 30 * SECOND)
         self.first_run = run
         errors = [
-            row_error(2, "null_record_key", "The record key id is null", id=None, name="Ada"),
-            row_error(4, "value_out_of_range", "fee has 12 digits, the column has 10", id=9, fee="1234567890.12"),
+            row_error(3, "unusable_partition_value", "nationality is '?'", id=9, nationality="?"),
+            row_error(4, "value_out_of_range", "fee has 12 digits, the column has 10", id=10, fee="1234567890.12"),
         ]
         aside = [
             (self.bad[0], "not_avro", "The object is not an Avro container: it begins with 6e6f7420"),
@@ -348,7 +351,8 @@ class World:
             ),
         }
         for number, instant in enumerate(("20261121080011861", "20261121080012602", "20261121080013968")):
-            run.merged(EIGHT + (10 + number) * SECOND, "moma.works", works[number : number + 1], instant, read=3)
+            at = EIGHT + (10 + number) * SECOND
+            self.batches[instant] = run.merged(at, "moma.works", works[number : number + 1], instant, read=3)
         at = EIGHT + 14 * SECOND
         both = run.opened(at, {"crm.user": users, "ecomm.date": days[:1]})
         run.settled(at, both, "crm.user", users, "20261121080015045", read=3)
@@ -360,7 +364,7 @@ class World:
         self.batches["days"] = run.merged(
             EIGHT + 15 * SECOND,
             "ecomm.date",
-            [days[1], late],
+            [*days[1:], late],
             "20261121080015898",
             read=2,
             parked=[restarted],
@@ -368,7 +372,15 @@ class World:
         )
         run.batches += 1
         self.users, self.artists, self.days = users, artists, days
-        self._renamed({"moma/artists": ("artists", "moved"), "crm/user": ("both",), "ecomm/date": ("both", "days")})
+        works = tuple(name for name in self.batches if name.isdigit())
+        self._renamed(
+            {
+                "moma/works": works,
+                "moma/artists": ("artists", "moved"),
+                "crm/user": ("both",),
+                "ecomm/date": ("both", "days"),
+            }
+        )
 
     def _user(self, number):
         return changed(number, id=number, date=(date(2020, 2, 3), None)[number - 1], name=("ann", "bob")[number - 1])
@@ -436,7 +448,7 @@ class World:
     def _waiting(self):
         """The batch that the run of main merges, what is pending beside it, and what the ledger doesn't know yet."""
         claimed = [self.admitted(NOON - 15 * MINUTE, "moma.artists", offset) for offset in (40, 41)]
-        user = self.admitted(NOON - 15 * MINUTE, "crm.user", 10)
+        user = self.admitted(NOON - 15 * MINUTE, "crm.user", 10, avro(USER, changed(1, "u", id=2, name="bo")))
         self.run = Run(self, "main", 3, NOON - 10 * MINUTE)
         self.batches["open"] = self.run.opened(NOON - 9 * MINUTE, {"crm.user": [user], "moma.artists": claimed})
         self.run.settled(NOON - 8 * MINUTE, self.batches["open"], "crm.user", [user])
