@@ -13,6 +13,7 @@ import shutil
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from email.utils import formatdate
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -154,8 +155,8 @@ class Run:
 
     def opened(self, at, parts):
         """The batch that claimed these objects: ids by table."""
-        world, ledger = self.world, self.world.ledger
-        tables = {}
+        world, ledger, tables = self.world, self.world.ledger, {}
+        world.clock.ms = at
         for table, ids in parts.items():
             records = ledger.objects.get(ids)
             listed = tuple(_listed(records[one]) for one in ids)
@@ -170,6 +171,7 @@ class Run:
     def settled(self, at, batch, table, ids, instant=None, *, read=1, aside=(), rows=(), parked=(), notes=()):
         """The outcome of one table's part. `aside` and `parked` are (id, code, reason), `rows` (id, errors)."""
         world = self.world
+        world.clock.ms = at + 900
         counts = {"objects": len(ids), "read": read, "written": read, "bytes_written": 4_096, "commits": 1}
         if aside:
             counts["quarantined_objects"] = len(aside)
@@ -249,10 +251,8 @@ class World:
     def names(self):
         """The ids that command lines name: of batches, and the beginnings of objects' ids."""
         named = {"bad": self.bad[0], "moved": self.artists[1], "empty": self.empty, "hidden": self.hidden}
-        return {
-            **{name: one.hash[:12] for name, one in named.items()},
-            **{f"b_{k}": v for k, v in self.batches.items()},
-        }
+        batches = {f"b_{name}": batch for name, batch in self.batches.items()}
+        return {**batches, **{name: one.hash[:12] for name, one in named.items()}}
 
     def build(self):
         self._configured()
@@ -337,19 +337,11 @@ class World:
             (self.bad[1], "incompatible_schema", "fee is decimal(10,2) in the table, and string here"),
             (self.bad[2], "overlap", "Offsets 22 to 30 of Kafka partition 0 overlap 20 to 25"),
         ]
-        self.batches = {
-            "artists": run.merged(EIGHT + 2 * SECOND, "moma.artists", artists[:1], "20261121080005027", read=6),
-            "moved": run.merged(
-                EIGHT + 7 * SECOND,
-                "moma.artists",
-                [artists[1], *self.bad],
-                "20261121080008725",
-                read=3,
-                aside=aside,
-                rows=[(artists[1], errors)],
-                notes=("2 changes lost although they are later",),
-            ),
-        }
+        merged = partial(run.merged, table="moma.artists")
+        self.batches = {"artists": merged(EIGHT + 2 * SECOND, ids=artists[:1], instant="20261121080005027", read=6)}
+        more = {"aside": aside, "rows": [(artists[1], errors)], "notes": ("2 changes lost although they are later",)}
+        second = [artists[1], *self.bad]
+        self.batches["moved"] = merged(EIGHT + 7 * SECOND, ids=second, instant="20261121080008725", read=3, **more)
         for number, instant in enumerate(("20261121080011861", "20261121080012602", "20261121080013968")):
             at = EIGHT + (10 + number) * SECOND
             self.batches[instant] = run.merged(at, "moma.works", works[number : number + 1], instant, read=3)
@@ -361,26 +353,16 @@ class World:
         self.ledger.batches.mark_announced(both, at + 2 * SECOND)
         self.batches["both"] = both
         restarted = (late, "log_restarted", "Kafka partition 0 of ecomm.date fell from 0000.13 to 0000.2")
-        self.batches["days"] = run.merged(
-            EIGHT + 15 * SECOND,
-            "ecomm.date",
-            [*days[1:], late],
-            "20261121080015898",
-            read=2,
-            parked=[restarted],
-            announced=False,
-        )
+        last, more = [*days[1:], late], {"parked": [restarted], "announced": False}
+        at = EIGHT + 15 * SECOND
+        self.batches["days"] = run.merged(at, "ecomm.date", last, "20261121080015898", read=2, **more)
         run.batches += 1
-        self.users, self.artists, self.days = users, artists, days
-        works = tuple(name for name in self.batches if name.isdigit())
-        self._renamed(
-            {
-                "moma/works": works,
-                "moma/artists": ("artists", "moved"),
-                "crm/user": ("both",),
-                "ecomm/date": ("both", "days"),
-            }
-        )
+        self.users, self.artists = users, artists
+        works = [name for name in self.batches if name.isdigit()]
+        self._renamed("moma/works", *works)
+        self._renamed("moma/artists", "artists", "moved")
+        self._renamed("crm/user", "both")
+        self._renamed("ecomm/date", "both", "days")
 
     def _user(self, number):
         return changed(number, id=number, date=(date(2020, 2, 3), None)[number - 1], name=("ann", "bob")[number - 1])
@@ -388,20 +370,19 @@ class World:
     def _day(self, number, day, value, position, op="c"):
         return changed(position, op, id=number, day=date(2020, 2, day), v=value)
 
-    def _renamed(self, batches):
-        """Note in the commits of tables the batches of this world."""
-        for table, names in batches.items():
-            commits = sorted((self.folder / table / ".hoodie").glob("*commit"))
-            for commit, name in zip(commits, names, strict=True):
-                commit.write_text(commit.read_text().replace('"b-1"', f'"{self.batches[name]}"'))
+    def _renamed(self, table, *batches):
+        """Note in the commits of a table the batches of this world."""
+        commits = sorted((self.folder / table / ".hoodie").glob("*commit"))
+        for commit, name in zip(commits, batches, strict=True):
+            commit.write_text(commit.read_text().replace('"b-1"', f'"{self.batches[name]}"'))
 
     def _shop(self):
         """A table that fails and is in back-off, one of which all rows are in quarantine, and a paused one."""
         at = NOON - 3 * HOUR
-        self.orders = [self.admitted(at, "shop.orders", 1), self.admitted(at, "shop.orders", 2)]
+        orders = [self.admitted(at, "shop.orders", 1), self.admitted(at, "shop.orders", 2)]
         self.hidden = self.admitted(at, "shop.hidden", 1)
         run = Run(self, "side", 1, at + 10 * SECOND)
-        run.merged(at + 30 * SECOND, "shop.orders", self.orders, "20261121080015045", read=3)
+        run.merged(at + 30 * SECOND, "shop.orders", orders, "20261121080015045", read=3)
         error = row_error(0, "unexpected_value", "amount is -1, where at least 0 is expected", id=1, amount=-1)
         run.merged(at + 40 * SECOND, "shop.hidden", [self.hidden], read=0, rows=[(self.hidden, [error])])
         run.released(at + 2 * MINUTE)
@@ -425,15 +406,11 @@ class World:
         for number in range(1, 6):
             run = Run(self, "bulk", number, NOON - (5 * 65 + 15 - 65 * number) * MINUTE)
             run.lapsed(NOON - (5 * 65 + 10 - 65 * number) * MINUTE, "the driver exited with 137")
-        for table in ("shop.blocked", "shop.rebuilt"):
-            self.admitted(NOON - HOUR, table, 1)
+        self.admitted(NOON - HOUR, "shop.blocked", 1)
+        self.admitted(NOON - HOUR, "shop.rebuilt", 1)
         ledger.lanes.pause("rest")
         ledger.tables.pin("shop.blocked", self.config("shop.blocked").pinned)
-        gone = TableWentBack(
-            "shop.blocked has no commit 20261121080015045, its last one",
-            table="shop.blocked",
-            instant="20261121080015045",
-        )
+        gone = TableWentBack("shop.blocked has no commit 20261121080015045, its last one", table="shop.blocked")
         ledger.tables.block("shop.blocked", gone, NOON - 50 * MINUTE)
         mark = {"at": NOON - 45 * MINUTE, "lane": "rest", "to": "_sluice/replaced/shop.rebuilt/1795257900000/"}
         mark |= {"topic": _topic("shop.rebuilt"), "command": "sluice rebuild table shop.rebuilt", "by": PERSON}
@@ -457,8 +434,9 @@ class World:
         for offset in (42, 43):
             self.admitted(NOON - 4 * MINUTE, "moma.artists", offset, b"x" * 700)
         self.admitted(NOON - 3 * MINUTE, "moma.works", 31)
-        self.put(NOON - 20 * SECOND, "topics/crm.public.user/partition=0/crm.public.user+0+0000000011.avro")
-        self.put(NOON - 2 * HOUR, "topics/crm.public.user/partition=0/crm.public.user+0+0000000004.avro")
+        for at, offset in ((NOON - 20 * SECOND, 11), (NOON - 2 * HOUR, 4)):
+            body = avro(USER, changed(offset, "u", id=2, name="bo"))
+            self.put(at, f"topics/crm.public.user/partition=0/crm.public.user+0+{offset:010d}.avro", body)
 
     def _set_aside(self):
         """Objects that admission set aside, decisions about others, and messages that name no object."""
@@ -476,40 +454,26 @@ class World:
             self.admit(self.put(at, key), at, state=state, kafka_partition=None, **more)
         empty = "It has no bytes"
         self.empty = self.admitted(at, "crm.user", 8, b"", state=states.QUARANTINED, code="empty_object", reason=empty)
-        again = self.put(at, self.users[1].key, avro(USER, changed(3, "d", id=3)))
-        answer = self.admit(
-            again, at, avro(USER, changed(3, "d", id=3)), table="crm.user", topic=_topic("crm.user"), offset=3
-        )
-        assert answer == "superseded", answer
-        retried, dropped = (
-            self.admitted(
-                at, "moma.works", offset, state=states.QUARANTINED, code="corrupt_object", reason="a block is cut"
-            )
-            for offset in (50, 51)
-        )
+        body, topic = avro(USER, changed(3, "d", id=3)), _topic("crm.user")
+        again = self.put(at, self.users[1].key, body)
+        assert self.admit(again, at, body, table="crm.user", topic=topic, offset=3) == "superseded"
+        cut = {"state": states.QUARANTINED, "code": "corrupt_object", "reason": "a block is cut"}
+        retried, dropped = (self.admitted(at, "moma.works", offset, **cut) for offset in (50, 51))
         records = self.ledger.objects.get([retried, dropped])
-        for identity, verb, minutes in ((retried, RETRIED, 60), (dropped, DISCARDED, 55)):
-            record = records[identity]
-            decision = Decision(
-                identity,
-                verb,
-                NOON - minutes * MINUTE,
+        quarantine, decided = self.ledger.quarantine, ((retried, RETRIED, 60, None), (dropped, DISCARDED, 55, "again"))
+        for identity, verb, minutes, note in decided:
+            record, command = (
+                records[identity],
                 f"sluice quarantine {'retry' if verb == RETRIED else 'discard'} {identity.hash[:8]} --yes",
-                PERSON,
-                record.state,
-                record.table,
-                record.code,
-                record.reason,
-                note="the source sent it again" if verb == DISCARDED else None,
             )
-            quarantine = self.ledger.quarantine
-            done = (
-                quarantine.retry(record, record, decision) if verb == RETRIED else quarantine.discard(record, decision)
-            )
-            assert done
-        for number, (reason, text) in enumerate(
-            (("test_event", '{"Event": "s3:TestEvent"}'), ("unknown_message", "hello"))
-        ):
+            about = (record.state, record.table, record.code, record.reason)
+            decision = Decision(identity, verb, NOON - minutes * MINUTE, command, PERSON, *about, note=note)
+            if verb == RETRIED:
+                assert quarantine.retry(record, record, decision)
+            else:
+                assert quarantine.discard(record, decision)
+        messages = (("test_event", '{"Event": "s3:TestEvent"}'), ("unknown_message", "hello"))
+        for number, (reason, text) in enumerate(messages):
             self.ledger.history.ignore_message(f"message-{number}", 0, reason, text, NOON - 3 * HOUR)
 
     def _services(self):
@@ -529,14 +493,8 @@ class World:
                 assert services.finish(begun, run.id, end, at + 40 * SECOND)
             elif end is not None:
                 assert services.fail(begun, run.id, end, at + 40 * SECOND)
-        services.request(
-            "main",
-            "moma.works",
-            "archival",
-            request="archival-2",
-            requested_by="sluice services run",
-            now=NOON - MINUTE,
-        )
+        by, at = "sluice services run moma.works", NOON - MINUTE
+        services.request("main", "moma.works", "archival", request="archival-2", requested_by=by, now=at)
         for table in ("crm.user", "moma.artists", "moma.works", "ecomm.date", "shop.orders"):
             self.ledger.tables.note_first_check(table, EIGHT + MINUTE)
         failure = {"at": NOON - HOUR, "error": "CatalogNameTaken", "instant": "20261121080013968"}
@@ -555,17 +513,10 @@ class World:
         history.keep_columns(StoredColumns("crm.user", known))
 
     def _tables(self):
-        """The files of the tables in the silver bucket, and the log of a driver."""
+        """The files of the tables in the silver bucket, and a release."""
         for path in sorted(self.folder.rglob("*")):
             if path.is_file():
                 self.objects.put("s-silver", path.relative_to(self.folder).as_posix(), path.read_bytes())
-        events = (
-            {"at": EIGHT, "event": "holds_lane", "run": "run-main-1", "lane": "main", "attempt": 1},
-            {"at": EIGHT + 9 * SECOND, "event": "merged", "run": "run-main-1", "table": "moma.artists", "read": 6},
-        )
-        body = gzip.compress("".join(json.dumps(each) + "\n" for each in events).encode(), mtime=0)
-        for name in ("stdout", "stderr"):
-            self.objects.put("s-artifacts", f"logs/applications/00app/jobs/00jobmain1/SPARK_DRIVER/{name}.gz", body)
         self.objects.put("s-artifacts", "releases/r1/release.json", b"{}")
 
 
@@ -605,6 +556,18 @@ def restore_state(saved):
         holder._data.update(data)
 
 
+def _put_log(stack, folder):
+    """The log of a driver, as its events and as Spark's own."""
+    at = {"run": "run-main-1", "lane": "main"}
+    events = (
+        {"at": EIGHT, "event": "holds_lane", **at, "attempt": 1},
+        {"at": EIGHT + 9 * SECOND, "event": "merged", **at, "table": "moma.artists", "read": 6},
+    )
+    body = gzip.compress("".join(json.dumps(each) + "\n" for each in events).encode(), mtime=0)
+    for name in ("stdout", "stderr"):
+        stack.s3.put_object(Bucket="s-artifacts", Key=f"{folder}{name}.gz", Body=body)
+
+
 class Functions:
     """Lambda: an invocation does nothing."""
 
@@ -640,6 +603,7 @@ def other_services(stack, monkeypatch, clock, folder):
         for body in bodies:
             sqs.send_message(QueueUrl=cloudformation().outputs[output], MessageBody=body)
     clock.ms = NOON
+    _put_log(stack, f"logs/applications/{application['applicationId']}/jobs/00jobmain1/SPARK_DRIVER/")
     for name in ("run-main-1", "run-side-1", "trial-1", "nightly-report"):
         role = f"arn:aws:iam::{DEFAULT_ACCOUNT_ID}:role/r"
         emr.start_job_run(

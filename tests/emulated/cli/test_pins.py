@@ -12,12 +12,16 @@ from pathlib import Path
 
 import pytest
 from builders import to_a_terminal, unstyled
+from emulation.aws import EMULATOR_VARIABLE
 from emulation.pinned_world import NOON, Clock, World, new_folder, other_services, restore_state, saved_state
 from emulation.stack import new_stack
 
 from sluice_cli.main import run
 from sluice_cli.verbs import built
 
+pytestmark = pytest.mark.skipif(
+    os.environ.get(EMULATOR_VARIABLE) == "moto", reason="the state of another emulator is saved, with its ids"
+)
 PINS = Path(__file__).resolve().parents[2] / "data" / "pins"
 WRITES = os.environ.get("SLUICE_PINS") == "write"
 AS_TEXT, AS_JSON, IN_A_TERMINAL = ("", "", None), (" --json", " --json", None), (" in a terminal", "", 110)
