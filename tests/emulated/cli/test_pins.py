@@ -48,7 +48,7 @@ def cases():
 
 
 def name_of(line):
-    return re.sub(r"[^A-Za-z0-9.+-]+", "_", line.replace("&&", "then")).strip("_")[:110]
+    return re.sub(r"[^A-Za-z0-9.+-]+", "_", line.replace("&&", "then")).strip("_")[:95]
 
 
 CASES = cases()
