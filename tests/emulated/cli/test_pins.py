@@ -43,7 +43,9 @@ def cases():
         if line.startswith("["):
             ways = WAYS[line.strip("[]")]
         elif line and not line.startswith("#"):
-            found.update((name_of(line + end), (line + given, columns)) for end, given, columns in ways)
+            for end, given, columns in ways:
+                assert name_of(line + end) not in found, f"two command lines share a name: {line}"
+                found[name_of(line + end)] = line + given, columns
     return found
 
 
