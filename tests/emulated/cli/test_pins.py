@@ -1,0 +1,148 @@
+"""What every verb prints on one stack, as text, as JSON and in a terminal, is as tests/data/pins has it.
+
+`SLUICE_PINS=write` records it anew: the differences that git shows are then those that users see.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from builders import to_a_terminal, unstyled
+from emulation.aws import EMULATOR_VARIABLE
+from emulation.pinned_world import NOON, Clock, World, new_folder, other_services, restore_state, saved_state
+from emulation.stack import new_stack
+
+from sluice_cli.main import run
+from sluice_cli.verbs import built
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get(EMULATOR_VARIABLE) == "moto", reason="the state of another emulator is saved, with its ids"
+)
+PINS = Path(__file__).resolve().parents[2] / "data" / "pins"
+WRITES = os.environ.get("SLUICE_PINS") == "write"
+AS_TEXT, AS_JSON, IN_A_TERMINAL = ("", "", None), (" --json", " --json", None), (" in a terminal", "", 110)
+#: How the lines of each part of the list are run: the end of their name, the end of the command, and columns.
+WAYS = {"views": (AS_TEXT, AS_JSON, IN_A_TERMINAL), "others": (AS_TEXT, AS_JSON), "stories": (AS_TEXT,)}
+
+#: Verbs that are not pinned, or only in part, and why.
+EXCEPTIONS = {
+    "serve": "it serves until it is ended; tests/unit/cli/test_serve.py has its sentences",
+    "demo": "it needs a local stack and Spark; tests/integration runs it",
+    "local up": "it starts a local stack",
+}
+
+
+def cases():
+    """The command lines, and the columns of the terminal that shows them, by the name of their file."""
+    found, ways = {}, ()
+    for line in (PINS / "lines").read_text().splitlines():
+        if line.startswith("["):
+            ways = WAYS[line.strip("[]")]
+        elif line and not line.startswith("#"):
+            for end, given, columns in ways:
+                assert name_of(line + end) not in found, f"two command lines share a name: {line}"
+                found[name_of(line + end)] = line + given, columns
+    return found
+
+
+def name_of(line):
+    return re.sub(r"[^A-Za-z0-9.+-]+", "_", line.replace("&&", "then")).strip("_")[:95]
+
+
+CASES = cases()
+
+
+def leaves(command, path=()):
+    """The verbs of the command that have no verbs below them, as they are typed."""
+    below = getattr(command, "commands", None)
+    return (
+        [" ".join(path)] if below is None else [leaf for name in below for leaf in leaves(below[name], (*path, name))]
+    )
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """What the stack holds, which every case finds: the state of the emulator, and the ids that lines name."""
+    with pytest.MonkeyPatch.context() as patch:
+        home = tmp_path_factory.mktemp("pins")
+        clock, folder = Clock(), new_folder(home / "silver")
+        clock.start_ids(1)
+        clock.pin(patch)
+        (home / "work").mkdir()
+        with new_stack(patch, home / "work") as stack:
+            built_world = World(stack, clock, folder).build()
+            return saved_state(), built_world.names(), folder
+
+
+@pytest.fixture
+def case(world, monkeypatch, tmp_path):
+    """A folder with the files that lines name, on the stack as it was built."""
+    saved, names, silver = world
+    clock, folder = Clock(), tmp_path / "work"
+    shutil.copytree(PINS / "inputs", folder)
+    clock.start_ids(1_000_000)
+    clock.pin(monkeypatch)
+    with new_stack(monkeypatch, folder) as stack:
+        restore_state(saved)
+        other_services(stack, monkeypatch, clock, silver)
+        clock.start_ids(2_000_000)
+        assert clock.ms == NOON
+        yield names, [(str(folder), "FOLDER"), (silver.as_uri(), "s3://s-silver"), (str(silver), "SILVER")]
+
+
+def printed(line, texts, capsys):
+    """A command, what it prints, and the files that it names and has written."""
+    words = shlex.split(line)
+    before = {word for word in words if Path(word).is_file()}
+    capsys.readouterr()
+    code = run(words)
+    out, err = capsys.readouterr()
+    parts = [("stdout", as_lines(out)), ("stderr", err)]
+    parts += [(word, Path(word).read_text()) for word in words if word not in before and Path(word).is_file()]
+    found = f"$ sluice {line}\nexit code {code}\n"
+    for name, text in parts:
+        shown = "\n".join(unstyled(text))
+        found += f"--- {name}\n{shown}\n" if shown else ""
+    for this, stands_for in texts:
+        found = found.replace(this, stands_for)
+    return found
+
+
+def as_lines(text):
+    """The text; of one JSON document in one line, with a line for each value."""
+    try:
+        return json.dumps(json.loads(text), indent=1, ensure_ascii=False) if text.startswith(("{", "[")) else text
+    except ValueError:
+        return text
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_verb_prints_what_was_recorded(name, case, monkeypatch, capsys):
+    line, columns = CASES[name]
+    names, texts = case
+    if columns is not None:
+        to_a_terminal(monkeypatch, columns)
+    found = "\n".join(printed(each, texts, capsys) for each in line.format_map(names).split(" && "))
+    file = PINS / f"{name}.txt"
+    if WRITES:
+        file.write_text(found)
+    assert found == file.read_text()
+
+
+def test_every_verb_is_pinned_or_an_exception_with_a_reason():
+    verbs = set(leaves(built()))
+    listed = [part for line, _ in CASES.values() for part in line.split(" && ")]
+    pinned = {verb for verb in verbs if any(f"{part} ".startswith(f"{verb} ") for part in listed)}
+    assert verbs - pinned == set(EXCEPTIONS) and all(EXCEPTIONS.values())
+
+
+def test_every_recorded_file_is_of_a_command_line():
+    assert {path.stem for path in PINS.glob("*.txt")} == set(CASES)
+
+
+def test_the_recorded_files_together_stay_small():
+    assert sum(path.stat().st_size for path in PINS.rglob("*")) < 1_000_000
