@@ -228,8 +228,15 @@ def _held(life: RowLife, chapter: Chapter) -> dict[str, Any]:
         "deleted": held.deleted,
         "row": dict(version.values),
         "reason": None,
-        "agrees": row is not None and (held.position, held.deleted) == (row.position, row.deleted),
+        "agrees": row is not None
+        and (held.position, held.deleted) == (row.position, row.deleted)
+        and (row.deleted or not _others(row, version.values)),
     }
+
+
+def _others(row: Row, stored: Mapping[str, Any]) -> list[str]:
+    """The columns in which the table has another value than the row's changes gave it."""
+    return [name for name, value in row.values.items() if name in stored and stored[name] != value]
 
 
 def _print(document: Mapping[str, Any], rows: list[Row | None]) -> None:
