@@ -390,7 +390,6 @@ class World:
             self.admitted(NOON - 30 * MINUTE, "shop.orders", offset)
         self.admitted(NOON - 2 * HOUR, "shop.items", 1)
         self.admitted(NOON - 2 * HOUR, "shop.paused", 1)
-        self.ledger.tables.set_paused("shop.paused", True)
         run = Run(self, "side", 2, NOON - 29 * MINUTE)
         message = "The commit can't be written: 503 SlowDown. `sluice logs` shows more"
         for failures in range(3):

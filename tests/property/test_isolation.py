@@ -67,7 +67,9 @@ class Lane:
         self._merge({table: self._attempted(table) for table in planned.together})
         suspects_wait, isolated_next = bool(planned.apart), False
         while True:
-            states = {table: TableState(table, paused=table in self.open) for table in TABLES}
+            states = {
+                table: TableState(table, blocked={} if table not in self.open else {"error": ""}) for table in TABLES
+            }
             plan = plan_claim(
                 self.pending,
                 CONFIGS,

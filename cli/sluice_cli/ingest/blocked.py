@@ -85,7 +85,7 @@ def _blocked(
         return BlockedTable(
             table, lane, objects, f"is blocked: {_about_it(table, state.blocked['error'])}", step_of(state, lane)
         )
-    if state.paused or (config is not None and config.paused):
+    if config is not None and config.paused:
         return BlockedTable(
             table,
             lane,

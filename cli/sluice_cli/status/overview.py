@@ -117,13 +117,15 @@ def lanes_and_tables(
         unsettled = ledger.batches.unsettled(lane.lane)
         lanes.append(_lane(lane, pending, [pointer.batch for pointer in unsettled], now, resting))
         for name, count in pending.items():
-            table = tables.setdefault(name, _table(TableState(name), now))
+            table = tables.setdefault(name, _table(TableState(name), now, _config(configuration, TableState(name))))
             table["lane"] = lane.lane
             table["pending"] = {"objects": count.objects, "bytes": count.bytes, "oldest_ms": max(0, now - count.oldest)}
         for pointer in unsettled:
             for name, part in ledger.batches.parts(pointer.batch).items():
                 if part["state"] == CLAIMED:
-                    table = tables.setdefault(name, _table(TableState(name), now))
+                    table = tables.setdefault(
+                        name, _table(TableState(name), now, _config(configuration, TableState(name)))
+                    )
                     table["lane"] = lane.lane
                     table["claimed"] = {
                         "objects": table["claimed"]["objects"] + part["objects"],
@@ -236,7 +238,7 @@ def _table(state: TableState, now: int, config: TableConfig | None = None) -> di
         "last_error": with_names(state.last_error, state.table, lane) if state.last_error else state.last_error,
         "failures": state.failures,
         "backoff_until": state.backoff_until if backs_off else None,
-        "paused": state.paused,
+        "paused": config is not None and config.paused,
         "blocked": state.blocked["error"] if state.blocked else None,
         "notes": [
             *(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from sluice.batch.claim import PendingObject, TableState, configured_tables
+from sluice.batch.claim import PendingObject, configured_tables
 from sluice.config.document import Configuration
 
 
@@ -40,7 +40,6 @@ def backlog(
     configuration: Configuration | None,
     lane: str,
     pending: Iterable[PendingObject],
-    states: Mapping[str, TableState],
     now: int,
     opened: Iterable[int] = (),
 ) -> Backlog:
@@ -55,8 +54,7 @@ def backlog(
     tables: dict[str, TableBacklog] = {}
     for item in waiting:
         config = configs.get(item.table)
-        state = states.get(item.table)
-        if config is None or config.paused or (state is not None and state.paused):
+        if config is None or config.paused:
             continue
         waited = max(0.0, (now - item.waits_since) / 1000)
         oldest = max(oldest, waited)

@@ -93,7 +93,6 @@ class TableState:
     last_error: str | None = None
     failures: int = 0
     backoff_until: int | None = None
-    paused: bool = False
     pinned: Mapping[str, Any] | None = field(default=None, hash=False)
     totals: Mapping[str, int] = field(default_factory=dict, hash=False)
     notes: tuple[str, ...] = ()
@@ -164,7 +163,7 @@ def claimable_at(config: TableConfig | None, state: TableState, *, isolated: boo
     None while the table is paused, unconfigured, blocked or being rebuilt. `isolated` objects, those of a cohort, have
     waited long enough: they don't wait for the table's freshness.
     """
-    if config is None or config.paused or state.paused or state.blocked or state.rebuild:
+    if config is None or config.paused or state.blocked or state.rebuild:
         return None
     fresh_at = 0 if isolated or state.last_commit_at is None else state.last_commit_at + config.freshness_s * 1000
     return max(fresh_at, state.backoff_until or 0)

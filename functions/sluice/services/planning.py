@@ -30,7 +30,7 @@ def facts_of(state: TableState, latest: Mapping[str, ServiceRequest]) -> TableAc
     """The facts that the policy decides by: the table's record, and its open or last request of each service."""
     services = {name: _service_facts(state, name, latest.get(name)) for name in (CATALOG, *SERVICES)}
     deleted = state.totals.get("deleted", 0) + state.totals.get("truncated", 0)
-    paused = state.paused or bool(state.blocked)
+    paused = bool(state.blocked)
     return TableActivity(
         state.table, state.last_instant, state.last_commit_at, state.services_since, paused, deleted, services
     )
@@ -116,7 +116,7 @@ def executable_at(request: ServiceRequest, config: TableConfig | None, state: Ta
 
     Release, wake-up and sweep use this predicate too.
     """
-    if not request.open or config is None or config.paused or state.paused or state.blocked:
+    if not request.open or config is None or config.paused or state.blocked:
         return None
     return max(request.not_before, state.backoff_until or 0)
 

@@ -103,7 +103,6 @@ class Gauges:
     def _of(self, state: LaneState, configuration: Configuration | None) -> Backlog | None:
         try:
             pending = self._ledger.pending.oldest(state.lane, COUNTED_PER_TABLE)
-            states = self._ledger.tables.get_many(sorted({item.table for item in pending}))
             # A batch whose table cannot be read, or whose run hangs, stays open, and none of its objects are pending.
             opened = (
                 ()
@@ -114,9 +113,7 @@ class Gauges:
             self._report.warn("lane_not_measured", lane=state.lane, error=str(error)[:500])
             return None
         # A paused lane waits on purpose.
-        return backlog(
-            None if state.state == PAUSED else configuration, state.lane, pending, states, self._now(), opened
-        )
+        return backlog(None if state.state == PAUSED else configuration, state.lane, pending, self._now(), opened)
 
     def _publish(self, measured: Backlog, **dimensions: str) -> None:
         self._report.count("ObjectsPending", measured.objects, **dimensions)

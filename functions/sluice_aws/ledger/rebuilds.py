@@ -21,7 +21,7 @@ from sluice_aws.ledger.settlement import TOTAL_PREFIX
 from sluice_aws.ledger.table import LedgerTable, TransactionRefused, Values
 
 # Fields of a table's item that survive; all others describe the data that is moved aside.
-KEPT = frozenset({"pk", "sk", "table", "listed_as", "listed_at", "paused"})
+KEPT = frozenset({"pk", "sk", "table", "listed_as", "listed_at"})
 ATTEMPTS = 5  # enough for the decisions of one operator
 _ASIDE = (TOTAL_PREFIX + OBJECTS_QUARANTINED, TOTAL_PREFIX + QUARANTINED_ROWS)
 

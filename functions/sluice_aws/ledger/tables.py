@@ -30,7 +30,6 @@ PLAIN = (
     "last_error",
     "failures",
     "backoff_until",
-    "paused",
     "pinned",
     "watch",
     "services_since",
@@ -140,11 +139,6 @@ class TableLedger:
             ):
                 return
         raise LedgerBusy("The table's purge floors kept changing", operation="raise_purge_floor", cause=table)
-
-    def set_paused(self, table: str, paused: bool) -> TableState:
-        """Leave a table's objects pending, or no longer; after the latter the caller wakes its lane."""
-        stored, _ = self._table.update(table_key(table), {"paused": paused, **LISTED})
-        return _state(table, stored)
 
     def clear_catalog_failure(self, table: str, failure: Mapping[str, Any]) -> None:
         """Remove a failed catalog sync after one that succeeded; a later failure stays."""

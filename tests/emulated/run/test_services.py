@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
 from driving.mortality import Killed, Mortality
@@ -200,7 +202,8 @@ def test_a_purge_that_dies_behind_its_floor_has_it_in_the_ledger(simulated):
 def test_a_service_waits_for_a_paused_table_and_is_dropped_for_another_lanes_table(simulated):
     ask(simulated)
     ask(simulated, table="shop.never_committed")
-    simulated.ledger.tables.set_paused(ORDERS, True)
+    held = simulated.file.content
+    simulated.file.content = replace(held, rules=tuple(replace(rule, paused=True) for rule in held.rules))
     simulated.run()
     assert (
         state(simulated).state == REQUESTED
@@ -211,7 +214,7 @@ def test_a_service_waits_for_a_paused_table_and_is_dropped_for_another_lanes_tab
         FAILED,
         "no_data",
     )
-    simulated.ledger.tables.set_paused(ORDERS, False)
+    simulated.file.content = held
     simulated.ledger.lanes.wake(LANE)
     simulated.run()
     assert state(simulated).state == DONE

@@ -147,7 +147,7 @@ def test_a_look_fills_its_batch_in_turns_and_reads_little_more_than_it_takes(bac
 
 
 def test_a_look_reads_little_of_a_table_that_cannot_be_claimed():
-    nothing, read = taken({"shop.a": 2_000}, (TableState("shop.a", paused=True),))
+    nothing, read = taken({"shop.a": 2_000}, (TableState("shop.a", blocked={"error": "x"}),))
     assert isinstance(nothing, NothingClaimable) and read <= OF_A_TABLE
     claimed, read = taken({"shop.a": 2_000, "shop.b": 10}, (TableState("shop.a", backoff_until=99_000_000),))
     assert by_table(claimed) == {"shop.b": 10} and read <= OF_A_TABLE + 10

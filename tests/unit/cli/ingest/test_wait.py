@@ -29,6 +29,7 @@ class SteppingStack:
         self.steps = list(steps)
         self.listed, self.states, self.seconds, self.shown, self.asked, self.known = [A], {}, 0.0, [], [], []
         self.noted = []
+        self.configuration = CONFIGURATION
         self.step()
 
     def step(self):
@@ -76,7 +77,7 @@ class SteppingStack:
             show=self.shown.append,
             note=self.noted.append,
             is_local=True,
-            configuration=lambda: CONFIGURATION,
+            configuration=lambda: self.configuration,
             clock=lambda: self.seconds,
             sleep=self.sleep,
             now=lambda: NOW,
@@ -300,7 +301,9 @@ def test_the_error_of_a_table_that_failed_before_its_first_commit_is_said_once()
 
 
 def test_a_table_that_is_paused_ends_it_at_once():
-    outcome = SteppingStack({"states": {A: "pending"}, "known": [TableState("crm.user", paused=True)]}).wait(60)
+    paused = Configuration(tuple(replace(rule, paused=True) for rule in CONFIGURATION.rules))
+    stepping = SteppingStack({"states": {A: "pending"}, "known": [TableState("crm.user")], "configuration": paused})
+    outcome = stepping.wait(60)
     assert [(table.table, table.lane, table.objects) for table in outcome.blocked] == [
         ("crm.user", "main", 1)
     ] and outcome.seconds < 1

@@ -61,7 +61,6 @@ class TestClaimable:
             (a_config(), TableState("shop.a"), True),
             (None, TableState("shop.a"), False),
             (a_config(paused=True), TableState("shop.a"), False),
-            (a_config(), TableState("shop.a", paused=True), False),
             (a_config(), TableState("shop.a", rebuild={"to": "aside"}), False),
             (a_config(), TableState("shop.a", backoff_until=NOW + 1), False),
             (a_config(), TableState("shop.a", backoff_until=NOW), True),
