@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -30,15 +30,13 @@ class Keyed:
 class SetPlan:
     """How a set is judged: how its tables (by topic) are keyed, and the delivery orders that it lists.
 
-    A set of overwritten keys lists no order: its object versions are put in their original order, in one go. `aside`:
-    rows of it are rightly quarantined.
+    A set of overwritten keys lists no order: its object versions are put in their original order, in one go.
     """
 
     name: str
     topics: Mapping[str, Keyed]
     orders: tuple[str, ...] = ORDERS
     phased: bool = True
-    aside: bool = False
 
 
 @dataclass(frozen=True)
@@ -179,7 +177,7 @@ PLANS: Mapping[str, SetPlan] = MappingProxyType(
             _shop("shop_pq_zstd", "shf"),
             _recorded("pg_arrays", "pgf.public.arr", "pgf.public.arr2"),
             _recorded("pg_toast_vector", "pgf.public.t_def", null_is_unchanged=["bvec"]),
-            replace(_recorded("pg_identity_index", "pgf.public.t_idx", null_is_unchanged=["bvec"]), aside=True),
+            _recorded("pg_identity_index", "pgf.public.t_idx", null_is_unchanged=["bvec"]),
             _recorded("pg_types_isostring", "pge.public.zoo"),
         )
     }

@@ -69,7 +69,7 @@ def run_cases(
         _put(stack, [[(case.key(item.key), item.file) for item in objects] for case, _, (_, objects) in now])
         if held_back:
             stack.sluice("resume", LANE)
-        stack.wait(timeout_s, strict=not any(fixtures.plan.aside for _, fixtures in cases))
+        stack.wait(timeout_s, strict=False)  # rows that are rightly in quarantine: what is lacking is judged
         seconds = time.monotonic() - started
         found += _judgements(
             [(case, fixtures, phase, phase.name) for case, fixtures, (phase, _) in now],
