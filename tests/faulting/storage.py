@@ -136,10 +136,10 @@ def unheard_writes(scene: Scene) -> None:
 
 
 def both_ways(scene: Scene) -> None:
-    """One of four requests of S3 is cut off before it arrives, and one of five with its answer."""
+    """One of eight requests of S3 is cut off before it arrives, and one of ten with its answer."""
     with ExitStack() as rules:
-        rules.enter_context(scene.proxy.rule(every(5, of(S3)), after=cut_off))
-        before = rules.enter_context(lasting(scene, every(4, of(S3)), before=cut_off))
+        rules.enter_context(scene.proxy.rule(every(10, of(S3)), after=cut_off))
+        before = rules.enter_context(lasting(scene, every(8, of(S3)), before=cut_off))
         scene.world.put_round()
         scene.wait_settled()
     assert before.struck > 10, before
@@ -166,7 +166,7 @@ STORAGE: tuple[Fault, ...] = (
     ),
     Fault(
         "s3_resets",
-        "connections to S3 are reset before one of four requests arrives and after one of five, until a round is "
+        "connections to S3 are reset before one of eight requests arrives and after one of ten, until a round is "
         "committed",
         both_ways,
         table_type=MOR,
