@@ -121,7 +121,7 @@ class Waiter:
                 listed, listed_at = again, self._clock()
                 continue
             stopped = found.halted or found.paused
-            blocked = () if stopped else blocked_tables(records.values(), self._configuration, self._ledger)
+            blocked = blocked_tables(records.values(), self._configuration, self._ledger)
             if stopped or blocked:
                 resting = self._ledger.lanes.paused_for_standstill() if found.paused else ()
                 return WaitResult(found, seconds, began_ms, blocked, resting=resting)

@@ -73,7 +73,9 @@ def accept(
         return
     for name in restored:
         print_line(f"{name}: hoodie.properties is restored")
-    if changed:
+    if changed and instant == state.last_instant:
+        print_line(f"{table}: goes on at {instant or 'no commit'}, and is no longer blocked")
+    elif changed:
         print_line(f"{table}: goes on at {instant or 'no commit'}, was at {state.last_instant}")
     elif not restored:
         print_line(f"{table}: nothing to accept, {state.last_instant or 'no commit'} is its last commit")

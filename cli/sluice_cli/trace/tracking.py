@@ -21,6 +21,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.history import died
 from sluice_aws.s3.objects import SkippedDocument
 from sluice_aws.stack import Target
+from sluice_cli.ingest.blocked import blocked_tables
 from sluice_cli.ingest.parked import judged_now
 from sluice_cli.ingest.survey import END_OF_STANDSTILL, describe_lane
 from sluice_cli.terminal.output import is_named, visible
@@ -189,12 +190,21 @@ class Tracker:
         return self._with_batch(facts, record)
 
     def _held_up(self, record: ObjectRecord) -> str | None:
+        """Why a pending object is claimed by no run, and what helps: its table's reasons, then its lane's."""
         lane = self._ledger.lanes.get(record.lane) if record.state == PENDING and record.lane else None
-        if lane is None or lane.state not in (PAUSED, HALTED):
+        if lane is None:
             return None
-        resting = self._ledger.lanes.paused_for_standstill() if lane.state == PAUSED else ()
-        step = END_OF_STANDSTILL if lane.lane in resting else f"`sluice resume {lane.lane}`"
-        return f"Lane {lane.lane} is {describe_lane(lane, epoch_ms(), resting)}, and the object waits in it: {step}"
+        reasons = [
+            f"{table.table} {table.reason}, and the object waits: {table.next_step}"
+            for table in blocked_tables([record], self._configured, self._ledger)
+        ]
+        if lane.state in (PAUSED, HALTED):
+            resting = self._ledger.lanes.paused_for_standstill() if lane.state == PAUSED else ()
+            step = END_OF_STANDSTILL if lane.lane in resting else f"`sluice resume {lane.lane}`"
+            reasons.append(
+                f"Lane {lane.lane} is {describe_lane(lane, epoch_ms(), resting)}, and the object waits in it: {step}"
+            )
+        return "; ".join(reasons) or None
 
     def _set_aside_at(self, decisions: Sequence[Decision]) -> dict[str, int]:
         """When each batch that retries name settled its part (epoch ms), where the ledger still knows it."""
