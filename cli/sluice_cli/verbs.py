@@ -168,6 +168,7 @@ VERBS = {
         "sluice_cli.ops.standstill:app",
         _OPERATE,
         "Stop Spark before its application is changed or deleted, and resume it after.",
+        hidden=True,
     ),
     "adopt-bucket": Verb(
         "sluice_cli.ops.adopt_bucket:adopt_bucket",
@@ -194,6 +195,7 @@ VERBS = {
         "sluice_cli.ops.package:package",
         _LOCAL,
         "Build the Spark artifacts: ingest.py, sluice.zip and one archive of Python packages per processor.",
+        hidden=True,
     ),
 }
 

@@ -29,13 +29,15 @@ _VALUES = {"int": "N", "float": "N", "str": "TEXT", "path": "PATH"}  # of option
 class Verb:
     """A function or a group (a Typer app) as `module:name`, the panel of help it stands in, and its line there.
 
-    `more` are the commands of a group that other modules hold, by name.
+    `more` are the commands of a group that other modules hold, by name. Help and completion of the root don't list a
+    `hidden` one: the Makefile calls it.
     """
 
     where: str
     panel: str
     summary: str
     more: Mapping[str, str] = field(default_factory=dict)
+    hidden: bool = False
 
     @property
     def subject(self) -> str:
@@ -179,11 +181,12 @@ def lazy_group(verbs: Mapping[str, Verb], settings: Mapping[str, Any]) -> type[C
 
         def format_commands(self, ctx: Any, formatter: Any) -> None:
             """Write one section of help for each panel of verbs."""
-            width = max(map(len, verbs))
-            for panel in dict.fromkeys(verb.panel for verb in verbs.values()):
+            listed = {name: verb for name, verb in verbs.items() if not verb.hidden}
+            width = max(map(len, listed))
+            for panel in dict.fromkeys(verb.panel for verb in listed.values()):
                 with formatter.section(panel):
                     formatter.write_dl(
-                        [(name.ljust(width), verb.subject) for name, verb in verbs.items() if verb.panel == panel]
+                        [(name.ljust(width), verb.subject) for name, verb in listed.items() if verb.panel == panel]
                     )
 
         def shell_complete(self, ctx: Any, incomplete: str) -> Any:
@@ -197,7 +200,7 @@ def lazy_group(verbs: Mapping[str, Verb], settings: Mapping[str, Any]) -> type[C
                 *(
                     CompletionItem(name, help=verb.summary)
                     for name, verb in verbs.items()
-                    if name.startswith(incomplete)
+                    if name.startswith(incomplete) and not verb.hidden
                 ),
                 *options,
             ]
