@@ -14,7 +14,7 @@ from typing import Any, Callable
 
 from sluice.config.document import Configuration
 from sluice_aws.admission.admit import open_admission
-from sluice_aws.admission.reassign import RECENTLY_MS, Rerouted, Unparked, reroute, unpark
+from sluice_aws.admission.reassign import RECENTLY_MS, Rerouted, Unparked, reroute, shares_partitions, unpark
 from sluice_aws.admission.reconcile import Reconciler
 from sluice_aws.admission.sweep import ObjectScan, Sweeper
 from sluice_aws.announce import Announcer, announcer_of
@@ -100,10 +100,15 @@ class ReconcileParts:
     grace_ms: int
 
     def unpark(self, configuration: Configuration | None) -> Unparked:
-        """Make objects pending that were parked by a configuration just before a push replaced it."""
+        """Make objects pending that were parked by a configuration just before a push replaced it.
+
+        Where logs share a Kafka partition, those that were parked before that was known, too.
+        """
         if configuration is None:
             return Unparked(0, frozenset())
-        return unpark(self.ledger, configuration, epoch_ms, since=epoch_ms() - RECENTLY_MS)
+        shared = any(shares_partitions(state) for state in self.ledger.tables.all())
+        since = None if shared else epoch_ms() - RECENTLY_MS
+        return unpark(self.ledger, configuration, epoch_ms, since=since)
 
     def reroute(self, configuration: Configuration | None) -> Rerouted:
         """Move pending objects of a table that no longer takes their topic."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -236,7 +238,23 @@ def _held(life: RowLife, chapter: Chapter) -> dict[str, Any]:
 
 def _others(row: Row, stored: Mapping[str, Any]) -> list[str]:
     """The columns in which the table has another value than the row's changes gave it."""
-    return [name for name, value in row.values.items() if name in stored and stored[name] != value]
+    return [
+        name
+        for name, value in row.values.items()
+        if name in stored and not _is_same(value, stored[name]) and not (name in row.owed and value is None)
+    ]
+
+
+def _is_same(value: Any, stored: Any) -> bool:
+    """Whether the table holds a value, perhaps as a wider type: `0.1` of a float, `1.5000` of `1.50`."""
+    if value == stored:
+        return True
+    try:
+        one, other = Decimal(str(value)), Decimal(str(stored))
+    except InvalidOperation:
+        return False
+    as_float = isinstance(value, float) and isinstance(stored, float)
+    return one == other or as_float and struct.pack("<f", value) == struct.pack("<f", stored)
 
 
 def _print(document: Mapping[str, Any], rows: list[Row | None]) -> None:

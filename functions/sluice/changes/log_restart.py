@@ -87,7 +87,8 @@ class Mark:
         """Read the result of `to_dict`."""
         apart = {log: cls.from_dict(mark) for log, mark in values.get("apart", {}).items()}
         lists = {name: tuple(values.get(name, ())) for name in ("logs", "servers")}
-        return cls(**{**values, **lists, "apart": apart})
+        known = {each.name: values[each.name] for each in fields(cls) if each.name in values}
+        return cls(**{**known, **lists, "apart": apart})  # what a later release adds is left out
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ def _apart(mark: Mark | None, items: Sequence[SeenObject], generation: int) -> t
         own, reasons = _of_partition(logs.get(log), None, [item for item in items if item.log == log], generation)
         parked.update(reasons)
         if own is not None:
-            logs[log] = own
+            logs[log] = replace(own, fallen=None)  # nothing but a fall begins a named log again
     for item in items:
         mark = _advanced(mark, item, generation)
     assert mark is not None  # there are items
@@ -173,18 +174,20 @@ def began_again(marks: Mapping[int, Mark], partition: int | None, offset: int | 
 def has_several_logs(marks: Mapping[int, Mark], partition: int | None, *, generation: int) -> bool:
     """True if the log of parked objects of a partition turned out to be one of several, none of which restarted."""
     mark = marks.get(partition) if partition is not None else None
-    return mark is not None and mark.generation == generation and mark.several is True
+    if mark is None or mark.generation != generation or mark.restarted_at is not None:
+        return False
+    return mark.several is True
 
 
 def _of_partition(
     mark: Mark | None, elsewhere: Mark | None, items: Sequence[SeenObject], generation: int
 ) -> tuple[Mark | None, dict[str, str]]:
     reasons: dict[str, str] = {}
-    if mark is not None and mark.restarted_at is not None and any(_goes_on(mark, item) for item in items):
+    if mark is not None and _continued(mark, items):
         mark = replace(mark, restarted_at=None, fallen=None, several=True)
     for at, item in enumerate(items):
         if mark is not None and mark.restarted_at is not None and item.first >= mark.restarted_at:
-            mark = replace(mark, fallen=_higher(mark.fallen, item.highest))
+            mark = _fallen_to(mark, item)
             reasons[item.object] = _describe(
                 f"everything from offset {mark.restarted_at} of Kafka partition {item.partition} is of a restarted log"
             )
@@ -196,7 +199,9 @@ def _of_partition(
                 reasons[item.object] = _describe(
                     f"Kafka partition {item.partition} at offset {item.first} (after {before.offset}): {why}"
                 )
-                mark = replace(before, restarted_at=item.first, fallen=item.highest)
+                fallen = item.highest if item.kind == POSTGRES and _far_below(before, item) else None
+                several = None if mark is None else mark.several
+                mark = replace(before, restarted_at=item.first, fallen=fallen, several=several)
                 continue
         mark = _advanced(mark, item, generation)
     return mark, reasons
@@ -210,24 +215,45 @@ def _describe(what: str) -> str:
     )
 
 
-def _goes_on(mark: Mark, item: SeenObject) -> bool:
-    """Whether an object, after others far below, is of the log that was before them.
+def _continued(mark: Mark, items: Sequence[SeenObject]) -> bool:
+    """Whether one of the objects, in the order of their offsets, continues the log that was before a fall.
 
-    It continues that log: a log that restarted reaches the place, too, but by steps. Only PostgreSQL's places have
-    distances that tell.
+    Each is compared with the highest of those before it: a log that restarted passes the place, too, but by steps.
     """
-    if not (item.kind == mark.kind == POSTGRES) or mark.fallen is None or item.highest is None:
+    for item in items:
+        if _goes_on(mark, item):
+            return True
+        if mark.restarted_at is not None and item.first >= mark.restarted_at:
+            mark = _fallen_to(mark, item)
+    return False
+
+
+def _goes_on(mark: Mark, item: SeenObject) -> bool:
+    """Whether an object is of the log before a fall: shortly above its end, and far above all that fell.
+
+    Only PostgreSQL's places have distances that tell, and only those beyond a young log's.
+    """
+    if mark.fallen is None or mark.restarted_at is None or item.first <= mark.restarted_at or item.highest is None:
+        return False
+    if not (item.kind == mark.kind == POSTGRES):
         return False
     before, fallen, now = (log_place(POSTGRES, each) for each in (mark.highest, mark.fallen, item.highest))
-    if before is None or fallen is None or now is None or item.first <= (mark.restarted_at or 0):
+    if before is None or fallen is None or now is None:
         return False
-    far = _far(POSTGRES, before)
-    later = mark.newest_ms is None or item.newest_ms is None or item.newest_ms > mark.newest_ms
-    return later and before <= now < before + far and now - fallen >= far
+    later = mark.newest_ms is not None and item.newest_ms is not None and item.newest_ms > mark.newest_ms
+    return later and before <= now < before + _FALL_BYTES and now - fallen >= _FALL_BYTES
 
 
-def _higher(one: str | None, other: str | None) -> str | None:
-    return max((each for each in (one, other) if each is not None), default=None)
+def _fallen_to(mark: Mark, item: SeenObject) -> Mark:
+    """The mark of a fall with the place of one more object that fell, or climbs from there.
+
+    Without a place once an object of another kind of log is among them.
+    """
+    if mark.fallen is None or item.highest is None:
+        return mark
+    if item.kind != mark.kind:
+        return replace(mark, fallen=None)
+    return replace(mark, fallen=max(mark.fallen, item.highest))
 
 
 def _restart(mark: Mark, items: Sequence[SeenObject]) -> str | None:

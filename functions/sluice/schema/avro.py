@@ -167,7 +167,9 @@ def read_writer_schema(schema: Mapping[str, Any], shape: str | None = None) -> W
     if shape == ENVELOPE:
         row, meta = _envelope(types, fields)
     else:
-        prefix = (_prefix(list(fields)) or DEFAULT_PREFIX) if shape == FLATTENED else None
+        prefix = _prefix(list(fields)) if shape == FLATTENED else None
+        if shape == FLATTENED and prefix is None:
+            raise UnusableSchema("The records have no metadata of ExtractNewRecordState beside their rows")
         added = metadata_names(list(fields)) if shape == FLATTENED else ()
         meta_names = frozenset(
             name for name in added if name.removeprefix(prefix or "") not in _TEXTS or _is_text(types, fields[name])
@@ -308,8 +310,10 @@ def _envelope(types: NamedTypes, fields: dict[str, Mapping[str, Any]]) -> tuple[
             rows.append(_row(types, fields_of_row) if fields_of_row else RowSchema(()))
     if len({_compared(row.columns) for row in rows}) > 1:
         raise UnusableSchema("The envelope's before and after have different columns")
-    if not rows or "source" not in fields:
-        raise UnusableSchema("The records are no envelopes: they have no `source`, or neither `before` nor `after`")
+    if not rows or not {"source", "op"} <= fields.keys():
+        raise UnusableSchema(
+            "The records are no envelopes: they lack `op`, `source`, or both `before` and `after`"
+        )
     source, _ = types.non_null(fields["source"].get("type"), "source")
     if source["type"] != "record":
         raise UnusableSchema(f"The envelope's source is {source['type']!r}, not a record", column="source")

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Callable
 
 from sluice.admission.routing import CHANGE_FILE, READABLE_FORMATS, classify
+from sluice.batch.claim import TableState
 from sluice.batch.kafka_watch import KafkaWatch
 from sluice.changes.log_restart import LOG_RESTARTED, Mark, has_several_logs
 from sluice.config.document import Configuration
@@ -88,6 +89,11 @@ def is_freed(
             marks(config.table), record.kafka_partition, generation=under
         )
     return record.code is None
+
+
+def shares_partitions(state: TableState) -> bool:
+    """Whether a Kafka partition of a table has the changes of several logs (`sluice.changes.log_restart`)."""
+    return any(mark.several for mark in KafkaWatch.from_dict(state.watch).marks.values())
 
 
 PER_TABLE = 200  # oldest objects of each table per pass: few objects race a push, and the next pass is near

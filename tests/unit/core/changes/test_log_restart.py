@@ -273,3 +273,29 @@ def test_a_log_that_goes_on_after_a_fall_is_one_of_several_in_its_partition() ->
 def test_a_log_that_restarted_and_passes_its_old_end_stays_parked(after: list[SeenObject]) -> None:
     before = [pg(0, 40 * GB, 100)], [pg(10, 2 * GB, 105)]
     assert parked(*before, *([item] for item in after)) == ["o0-10", *(f"o0-{item.first}" for item in after)]
+
+
+def test_a_log_that_climbs_within_one_batch_stays_parked() -> None:
+    climb = [pg(20 + 10 * at, at * GB // 2, 110 + at) for at in range(5, 90)]
+    assert len(parked([pg(0, 40 * GB, 100)], [pg(10, 2 * GB, 105)], climb)) == 1 + len(climb)
+
+
+def test_what_lost_its_positions_meanwhile_is_not_freed_by_the_log_that_goes_on() -> None:
+    offsets = SeenObject("o10", "k", 0, 10, 19, OFFSET_ONLY, encode(0, OFFSET_ONLY, (), 19), 105)
+    for between in ([offsets], [pg(10, 2 * GB, 104), replace(offsets, object="o30", first=30, last=39)]):
+        marks = judge({}, [pg(0, 40 * GB, 100)], generation=0).marks
+        for item in [*between, pg(50, 40 * GB + 1000, 110)]:
+            judged = judge(marks, [item], generation=0)
+            marks = judged.marks
+        assert judged.parked and not has_several_logs(marks, 0, generation=0)
+
+
+def test_a_restart_among_several_logs_frees_nothing() -> None:
+    marks = {0: Mark(0, 29, POSTGRES, encode(0, POSTGRES, (40 * GB,), 29), 100, several=True)}
+    other = SeenObject("o30", "k", 0, 30, 39, MYSQL, encode(0, OFFSET_ONLY, (), 39), 105)
+    judged = judge(marks, [other], generation=0)
+    assert judged.parked and not has_several_logs(judged.marks, 0, generation=0)
+
+
+def test_a_mark_of_a_later_release_is_read() -> None:
+    assert Mark.from_dict({**Mark(0, 1, POSTGRES, "0").to_dict(), "unheard": 1}) == Mark(0, 1, POSTGRES, "0")
