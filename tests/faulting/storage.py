@@ -190,7 +190,6 @@ STORAGE: tuple[Fault, ...] = (
         "dynamodb_unheard",
         "DynamoDB carries out one of three of the driver's writes without an answer, until a round is committed",
         unheard_writes,
-        sample=True,
     ),
     Fault(
         "table_unwritable",

@@ -77,14 +77,13 @@ def config_of(name: str, table_type: str, **settings: Any) -> TableConfig:
 @pytest.mark.parametrize(
     ("format", "table_type", "in_tasks"),
     [
-        ("csv", "mor", False),
         ("parquet", "cow", True),
         *(
             pytest.param(format, table_type, in_tasks, marks=pytest.mark.whole)
             for format in ("csv", "json", "parquet", "avro")
             for table_type in ("cow", "mor")
             for in_tasks in (False, True)
-            if (format, table_type, in_tasks) not in {("csv", "mor", False), ("parquet", "cow", True)}
+            if (format, table_type, in_tasks) != ("parquet", "cow", True)
         ),
     ],
 )

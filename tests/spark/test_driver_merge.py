@@ -180,6 +180,7 @@ def test_an_object_beyond_the_drivers_limits_or_without_an_answer_is_left_to_spa
     assert (later.counts["winning"], later.quarantined) == (1, ())
 
 
+@pytest.mark.whole
 def test_thousands_of_changes_are_read_in_tasks_and_merged_as_by_spark(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

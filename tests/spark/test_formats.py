@@ -306,7 +306,7 @@ def dms_object(bench: Workbench, name: str, *rows: dict[str, Any]) -> Any:
     return replace(found, offset=None, kafka_partition=None)
 
 
-@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
 def test_loaded_rows_that_carry_the_time_of_their_load_lose_to_every_change(bench: Workbench, kind: str) -> None:
     at = "2026-11-21 10:{}.000000"
     load = dms_object(

@@ -48,7 +48,7 @@ def by(way: str, bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
         ("few", "cow"),
         pytest.param("few", "mor", marks=WHOLE),
         pytest.param("files", "cow", marks=WHOLE),
-        ("spark", "mor"),
+        pytest.param("spark", "mor", marks=WHOLE),
         pytest.param("spark", "cow", marks=WHOLE),
     ],
 )

@@ -63,7 +63,9 @@ def date_by_whole_seconds(bench: Workbench, config: TableConfig) -> None:
     os.utime(bench.local_path(config) / ".hoodie" / newest, (began, began))
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["of_the_same_run", "of_another_run"])
+@pytest.mark.parametrize(
+    "known", [pytest.param(True, marks=pytest.mark.whole), False], ids=["of_the_same_run", "of_another_run"]
+)
 @pytest.mark.parametrize("in_driver", [True, False], ids=["in_driver", "by_spark"])
 def test_updates_of_a_file_that_is_made_within_one_second_are_read(
     bench: Workbench, known: bool, in_driver: bool

@@ -106,6 +106,7 @@ def test_a_log_that_fell_a_little_is_noted_from_the_first_lost_change_on(
     assert story.lost == 0 and story.names()[2] == "new"
 
 
+@pytest.mark.whole
 @WAYS
 def test_what_loses_in_the_ordinary_course_of_things_is_not_noted(bench: Workbench, table_type: str, way: str) -> None:
     story = Story(bench, table_type, way)

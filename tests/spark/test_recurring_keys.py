@@ -79,7 +79,8 @@ def test_other_records_under_a_key_are_new_rows_and_equal_ones_repetitions(
     assert events(bench, at_once) == ["a", "a", "b", "c", "x", "y"], "as after a rebuild"
 
 
-@pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
+@pytest.mark.whole
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_other_records_at_the_same_coordinates_are_new_rows(bench: Workbench, table_type: str) -> None:
     log = log_of(f"placed_{table_type}", table_type, coordinates=("p", "o"))
     old, new = put(bench, ["a", "b", "c"]), put(bench, ["x", None, "z"])

@@ -311,9 +311,7 @@ def _envelope(types: NamedTypes, fields: dict[str, Mapping[str, Any]]) -> tuple[
     if len({_compared(row.columns) for row in rows}) > 1:
         raise UnusableSchema("The envelope's before and after have different columns")
     if not rows or not {"source", "op"} <= fields.keys():
-        raise UnusableSchema(
-            "The records are no envelopes: they lack `op`, `source`, or both `before` and `after`"
-        )
+        raise UnusableSchema("The records are no envelopes: they lack `op`, `source`, or both `before` and `after`")
     source, _ = types.non_null(fields["source"].get("type"), "source")
     if source["type"] != "record":
         raise UnusableSchema(f"The envelope's source is {source['type']!r}, not a record", column="source")

@@ -161,7 +161,7 @@ def steering(text):
     return {mark for mark in text if unicodedata.category(mark) in {"Cc", "Cf", "Cs", "Zl", "Zp"}} - {"\n", "\t"}
 
 
-@pytest.mark.parametrize("terminal", [False, True], ids=["pipe", "terminal"])
+@pytest.mark.parametrize("terminal", [pytest.param(False, marks=pytest.mark.whole), True], ids=["pipe", "terminal"])
 def test_no_verb_prints_a_control_character(hostile, monkeypatch, capsys, terminal):
     monkeypatch.setenv("TERM", "dumb")  # rich's own sequences aside
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal, raising=False)

@@ -117,7 +117,7 @@ def test_a_replayed_object_keeps_its_first_batch_and_waits_since_its_replay(simu
         (waiting,) = simulated.ledger.pending.oldest(LANE, 10)
         assert (waiting.first_batch, waiting.admitted_at, waiting.waits_since) == (first.batch, first.admitted_at, now)
         assert simulated.ledger.pending.counts(LANE)["shop.orders"].oldest == now
-        measured = backlog(configuration(), LANE, [waiting], {}, now + 5_000)
+        measured = backlog(configuration(), LANE, [waiting], now + 5_000)
         assert measured.oldest_s == 5.0, "readers saw its rows all the time"
         simulated.ledger.lanes.wake(LANE)
         simulated.run()

@@ -35,6 +35,7 @@ BECOME = {
     "json_rows": ("1741177 rows", LaneConfig().task_bytes // MIB),
 }
 TAKES_SECONDS = (
+    "parquet_page",
     "parquet_fixed",
     "blank_lines",
     "blank_lines_beyond",
