@@ -7,8 +7,8 @@ import re
 import struct
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
-from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -246,15 +246,18 @@ def _others(row: Row, stored: Mapping[str, Any]) -> list[str]:
 
 
 def _is_same(value: Any, stored: Any) -> bool:
-    """Whether the table holds a value, perhaps as a wider type: `0.1` of a float, `1.5000` of `1.50`."""
+    """True if the table holds a value, or holds it as a wider type: a float as a double, `1.50` as `1.5000`."""
     if value == stored:
         return True
-    try:
-        one, other = Decimal(str(value)), Decimal(str(stored))
-    except InvalidOperation:
-        return False
-    as_float = isinstance(value, float) and isinstance(stored, float)
-    return one == other or as_float and struct.pack("<f", value) == struct.pack("<f", stored)
+    if isinstance(value, float) and isinstance(stored, float):
+        with suppress(OverflowError):  # no float
+            return bool(struct.unpack("<f", struct.pack("<f", value))[0] == stored)
+    if isinstance(value, str) and isinstance(stored, str) and _NUMBER.fullmatch(value):
+        return re.fullmatch(re.escape(value) + ("0+" if "." in value else r"\.0+"), stored) is not None
+    return False
+
+
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
 def _print(document: Mapping[str, Any], rows: list[Row | None]) -> None:

@@ -7,12 +7,15 @@ from emulation.deployment import BRONZE, LEDGER, REGION, TOPIC, avro, context, k
 from reconcile.handler import handler
 from supervise.handler import handler as supervise
 
+from sluice.batch.claim import TableState
 from sluice.config.lane import LaneConfig
 from sluice.config.rules.table_rule import TableRule
 from sluice.lane.machine import IDLE, STARTING
 from sluice.ledger.records import AdmittedObject, Decision
 from sluice_aws.admission import reconcile as reconciler
+from sluice_aws.admission.reassign import shares_partitions
 from sluice_aws.admission.sweep import ObjectScan
+from sluice_aws.ledger.tables import TableLedger
 from sluice_aws.s3.objects import Objects
 
 LONG = 400_000  # milliseconds: more than reconcile reserves
@@ -236,6 +239,20 @@ def test_an_object_parked_by_a_replaced_configuration_becomes_pending(deployment
     assert handler({}, context(LONG))["unparked"] == 1
     assert deployment.record(id).state == "pending"
     assert deployment.ledger.lanes.get("main").arrivals == 1
+
+
+def test_objects_of_logs_that_share_a_partition_are_freed_however_old(deployment, monkeypatch):
+    id = deployment.land(key(1), avro())
+    admit(sqs_event(s3_body(id)), context())
+    deployment.configure()
+    monkeypatch.setattr("reconcile.handler.RECENTLY_MS", -3_600_000)  # nothing was parked recently
+    assert handler({}, context(LONG))["unparked"] == 0
+    mark = {"generation": 0, "offset": 1, "kind": "postgres", "highest": "0000.1", "several": True}
+    state = TableState("shop.orders", watch={"marks": {"0": mark}})
+    assert shares_partitions(state) and not shares_partitions(TableState("shop.orders"))
+    monkeypatch.setattr(TableLedger, "all", lambda self: iter([state]))
+    assert handler({}, context(LONG))["unparked"] == 1
+    assert deployment.record(id).state == "pending"
 
 
 ELSEWHERE = TableRule("public.people", ("id",), topic=TOPIC, lane="side")

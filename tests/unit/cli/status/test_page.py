@@ -148,10 +148,6 @@ def test_a_state_of_a_table_has_the_shape_that_the_legend_gives_it():
     assert state("quarantined", FAILS) in tables and "quarantined" in FAILS.words
 
 
-def test_what_was_set_aside_says_what_a_reason_means():
-    assert "test_event: S3 sends one when a bucket&#x27;s notifications are set" in sample_page()
-
-
 def test_a_stack_without_trouble_says_that_nothing_is_wrong():
     assert troubles(healthy()) == ()
     page = sample_page(healthy())
