@@ -34,7 +34,6 @@ LEAST_WINDOW_MS = DAY_MS // 4  # of runs, from which a day is judged
 RUNS_READ = 2_000  # at most: one a minute, and some
 COUNTED_AT_MOST = 10_000  # objects counted per state; a larger number is shown as "and more"
 EXAMPLES = 3
-_MEANT = {TEST_EVENT: "S3 sends one when a bucket's notifications are set"}  # explanations of reasons
 LATE = 2  # a table is late once its oldest waiting object is this many times older than its freshness
 
 
@@ -72,11 +71,6 @@ def gather(
         "quarantined_rows": rows,
         "ignored_messages": _messages(ledger.history.ignored_messages()),
     }
-
-
-def describe_reason(reason: str) -> str:
-    """A reason for setting something aside, with its meaning where the word doesn't say it."""
-    return f"{reason}: {_MEANT[reason]}" if reason in _MEANT else reason
 
 
 def _count_quarantined(table: dict[str, Any], objects: Mapping[str, Any], rows: Mapping[str, Any]) -> None:

@@ -39,7 +39,7 @@ from sluice_cli.status.html import (
     words,
     wrong,
 )
-from sluice_cli.status.overview import describe_reason, describe_trouble, nothing_merged
+from sluice_cli.status.overview import describe_trouble, nothing_merged
 from sluice_cli.status.past import RunPast, TablePast
 from sluice_cli.status.service_entries import describe_error, describe_report, describe_since
 from sluice_cli.status.trouble import CommandLine
@@ -241,7 +241,7 @@ def aside_section(status: Mapping[str, Any], command: CommandLine) -> Node:
             rows = [
                 (
                     number(item[unit]),
-                    long(cut(describe_reason(item["reason"]))),
+                    long(cut(item["reason"])),
                     _traces(item, command),
                 )
                 for item in found["reasons"][:REASONS_SHOWN]

@@ -16,7 +16,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.stack import LOCAL
 from sluice_cli.ingest.parked import rule_steps
 from sluice_cli.ingest.set_aside import reasons_of_rows
-from sluice_cli.status.overview import describe_reason, describe_trouble, gather
+from sluice_cli.status.overview import describe_trouble, gather
 from sluice_cli.status.service_entries import describe_due, print_services
 from sluice_cli.terminal.durations import TimeSpan, at_least
 from sluice_cli.terminal.guard import escaping_console
@@ -228,7 +228,7 @@ def _print_reasons(title: str, found: Mapping[str, Any], unit: str) -> None:
     reasons = _by_code(found["reasons"], unit)
     for item in reasons[:REASONS_SHOWN]:
         example = _example(item.get("examples"))
-        reason = f"  {item[unit]:>6,}  {visible(describe_reason(item['reason']))}"
+        reason = f"  {item[unit]:>6,}  {visible(item['reason'])}"
         print_line(f"{reason}  {example}" if example else reason, whole=example)
     if len(reasons) > REASONS_SHOWN:
         print_line(f"  ... {counted(len(reasons) - REASONS_SHOWN, 'more reason')} (--json lists all)")
