@@ -41,8 +41,7 @@ def unpark(
 
     A rule's `key_pattern` may tell the topic of an object that had none, or another topic than its name did. Objects
     parked because their source's log restarted wait for a higher generation of their table, or until that log turns out
-    to be one of several. Objects parked under any
-    other code stay parked.
+    to be one of several. Objects parked under any other code stay parked.
     """
     moved = 0
     lanes: set[str] = set()
