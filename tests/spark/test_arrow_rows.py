@@ -16,8 +16,8 @@ from sluice.schema.columns import SPARK_TYPES, Column, array_column, decimal_col
 from sluice.schema.temporal import REAL_RANGES
 from sluice_formats.arrow_batches import batch_schema, spark_fields
 from sluice_formats.records import ReaderPlan
-from sluice_spark.arrow.rows import LeftToSpark, arrow_rows
-from sluice_spark.merge.normalize import normalized
+from sluice_spark.merge.by_arrow.rows import LeftToSpark, arrow_rows
+from sluice_spark.merge.by_spark.normalize import normalized
 from sluice_spark.merge.plan import column_types, data_type
 
 ROWS = 60

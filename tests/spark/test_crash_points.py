@@ -37,7 +37,7 @@ def test_a_write_that_died_is_rolled_back_and_the_part_runs_again(
     config = table(table_type=table_type)
     bench.in_tasks().merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
     manifest = bench.manifest(config, [bench.put([row("u", 2, 1, name="new"), row("c", 3, 2)], SCHEMA)])
-    from sluice_spark.merge import latest
+    from sluice_spark.merge.by_spark import latest
 
     whole = latest.winners
     monkeypatch.setattr(latest, "winners", lambda marked, **named: boom(whole(marked, **named)))
@@ -225,7 +225,7 @@ def test_a_table_without_a_commit_takes_another_key_type_and_partitions(
 
     bench.new_run()
     dying = bench.manifest(other, [bench.put([row("c", 1, 1)], SCHEMA)])
-    from sluice_spark.merge import latest
+    from sluice_spark.merge.by_spark import latest
 
     whole = latest.winners
     monkeypatch.setattr(latest, "winners", lambda marked, **named: boom(whole(marked, **named)))

@@ -24,7 +24,6 @@ from sluice.schema.avro import fingerprint
 from sluice.services.requests import CLUSTERING
 from sluice.silver_keys import error_prefix, rows_key
 from sluice_aws.s3.objects import Objects
-from sluice_spark.arrow import covers, driver_merge, driver_read, rewrite
 from sluice_spark.errors import LaneLost
 from sluice_spark.hudi import few_rows
 from sluice_spark.hudi.facts import KnownTables
@@ -33,6 +32,7 @@ from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.hudi.recovery import roll_back_unfinished
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge import part as merging
+from sluice_spark.merge.by_arrow import covers, driver_merge, driver_read, rewrite
 from sluice_spark.services.slice import SliceRates, serve_table
 
 STORED = ("id", "place", "name", *(column.name for column in HIDDEN))

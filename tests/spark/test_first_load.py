@@ -25,11 +25,11 @@ from sluice.config.services import ServicePolicy
 from sluice.config.table import TableConfig
 from sluice.schema.avro import fingerprint
 from sluice.services.requests import CLUSTERING, COMPACTION
-from sluice_spark.arrow import first_load
-from sluice_spark.arrow.rows import LeftToSpark
 from sluice_spark.errors import LaneLost
 from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.merge import part as merging
+from sluice_spark.merge.by_arrow import first_load
+from sluice_spark.merge.by_arrow.rows import LeftToSpark
 from sluice_spark.services.slice import SliceRates, serve_table
 
 TYPES: dict[str, Any] = {

@@ -26,7 +26,7 @@ from sluice.config.csv_form import CsvForm
 from sluice.config.delete_when import DeleteWhen
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
-from sluice_spark.arrow import covers
+from sluice_spark.merge.by_arrow import covers
 
 KEY = "topics/src.public.t/partition=0/src.public.t+0+{:010d}.{}"
 

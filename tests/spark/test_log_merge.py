@@ -15,10 +15,10 @@ from sluice.changes.hidden_columns import HIDDEN
 from sluice.config.table import TableConfig
 from sluice.hudi.timeline import instant_ms
 from sluice.services.requests import COMPACTION
-from sluice_spark.arrow import covers
 from sluice_spark.hudi import few_rows
 from sluice_spark.hudi.recovery import roll_back_unfinished
 from sluice_spark.hudi.table import HudiTable
+from sluice_spark.merge.by_arrow import covers
 from sluice_spark.services.slice import SliceRates, serve_table
 
 STORED = ("id", "place", "name", *(column.name for column in HIDDEN))

@@ -14,9 +14,9 @@ from sluice.schema.columns import SPARK_TYPES, Column, RowSchema, array_column, 
 from sluice.schema.union import merge_columns
 from sluice_formats.arrow_columns import raw_array, spark_type
 from sluice_formats.records import ReaderPlan
-from sluice_spark.merge.normalize import normalized
+from sluice_spark.merge.by_spark.normalize import normalized
+from sluice_spark.merge.by_spark.working_columns import INEXACT
 from sluice_spark.merge.plan import data_type
-from sluice_spark.merge.working_columns import INEXACT
 
 LATE, EARLY = 9_223_372_036_825_200_000, -9_223_372_036_832_400_000
 

@@ -7,10 +7,10 @@ from workbench import table
 
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.source_tables import Floors
-from sluice_spark.merge import latest
-from sluice_spark.merge.shared_keys import with_snapshots
-from sluice_spark.merge.unchanged_values import history, rows_from_history
-from sluice_spark.merge.working_columns import INEXACT, NEEDS_HISTORY, WINS, WORKING_COLUMNS
+from sluice_spark.merge.by_spark import latest
+from sluice_spark.merge.by_spark.shared_keys import with_snapshots
+from sluice_spark.merge.by_spark.unchanged_values import history, rows_from_history
+from sluice_spark.merge.by_spark.working_columns import INEXACT, NEEDS_HISTORY, WINS, WORKING_COLUMNS
 
 TYPES = {column.name: column.spark_type for column in WORKING_COLUMNS}
 COLUMNS = "id bigint, name string, " + ", ".join(f"{column.name} {column.spark_type}" for column in hidden.HIDDEN)

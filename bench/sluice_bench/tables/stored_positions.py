@@ -60,8 +60,8 @@ def read_s(spark, hudi, ids: Sequence[int]) -> tuple[float, float]:
     """Seconds and CPU seconds to find the stored positions of these rows as a merge does."""
     from pyspark.sql import functions as F
 
-    from sluice_spark.merge.latest import beside_stored
-    from sluice_spark.merge.working_columns import CHANGES, NEWEST, STORED_POSITION
+    from sluice_spark.merge.by_spark.latest import beside_stored
+    from sluice_spark.merge.by_spark.working_columns import CHANGES, NEWEST, STORED_POSITION
 
     facts = hudi.look()
     changes = spark.createDataFrame([(number,) for number in ids], "id bigint")

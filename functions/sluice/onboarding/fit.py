@@ -378,7 +378,7 @@ def _is_one_snapshot(writer: WriterSchema, config: TableConfig) -> bool:
 
 
 def _of_snapshots(sample: TopicSample, writer: WriterSchema, config: TableConfig) -> Sequence[SampledRow]:
-    """The rows of which each must have a key of its own, as a merge sees them (`sluice_spark.merge.shared_keys`)."""
+    """The rows of which each must have a key of its own, as a merge sees them (`merge.by_spark.shared_keys`)."""
     if writer.of_changes:
         return [row for row in sample.rows if row.read]
     if config.position is not None:

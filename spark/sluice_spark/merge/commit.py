@@ -21,8 +21,6 @@ from sluice.config.table import MOR
 from sluice.errors import TableWentBack
 from sluice.hudi import options as hudi_options
 from sluice.hudi import write_choices
-from sluice_spark.arrow.first_load import FirstLoad
-from sluice_spark.arrow.rewrite import Rewrite
 from sluice_spark.errors import CleaningUnfinished, CommitNotNewest, LaneLost
 from sluice_spark.hudi.base_files import NewFiles, commit_base_files
 from sluice_spark.hudi.came_back import strangers, undo_what_came_back
@@ -31,12 +29,14 @@ from sluice_spark.hudi.few_rows import FewRows, write_few
 from sluice_spark.hudi.housekeeping import keep_house
 from sluice_spark.hudi.own_write import give_way, refuse_other_writers
 from sluice_spark.log import describe
+from sluice_spark.merge.by_arrow.first_load import FirstLoad
+from sluice_spark.merge.by_arrow.rewrite import Rewrite
+from sluice_spark.merge.by_spark.latest import key_columns, key_names
+from sluice_spark.merge.by_spark.normalize import quoted
+from sluice_spark.merge.by_spark.truncates import Truncate
 from sluice_spark.merge.context import PartContext
-from sluice_spark.merge.latest import key_columns, key_names
-from sluice_spark.merge.normalize import quoted
 from sluice_spark.merge.plan import PlannedRead, column_types
 from sluice_spark.merge.schemas import remember_columns
-from sluice_spark.truncates import Truncate
 
 
 def raise_floors(part: PartContext, facts: TableFacts, truncates: Sequence[Truncate]) -> TableFacts:

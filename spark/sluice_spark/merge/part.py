@@ -31,11 +31,15 @@ from sluice.changes.log_restart import LOG_RESTARTED, SeenObject
 from sluice.changes.outdated import OUTDATED, outdated_note
 from sluice.config.rules.expectations import REPORT
 from sluice.hudi.timeline import instant_ms
-from sluice_spark.arrow.covers import are_few
-from sluice_spark.arrow.decide import NO_CHANGES
-from sluice_spark.arrow.driver_merge import merge_in_driver
-from sluice_spark.arrow.driver_read import DecodedObjects, decoded_objects
-from sluice_spark.arrow.first_load import (
+from sluice_spark.errors import KeyNotUnique
+from sluice_spark.hudi.facts import CommitResult
+from sluice_spark.hudi.recovery import roll_back_unfinished
+from sluice_spark.log import failure_place
+from sluice_spark.merge.by_arrow.covers import are_few
+from sluice_spark.merge.by_arrow.decide import NO_CHANGES
+from sluice_spark.merge.by_arrow.driver_merge import merge_in_driver
+from sluice_spark.merge.by_arrow.driver_read import DecodedObjects, decoded_objects
+from sluice_spark.merge.by_arrow.first_load import (
     FirstLoad,
     LoadPlan,
     check_first_load,
@@ -43,25 +47,21 @@ from sluice_spark.arrow.first_load import (
     part_count,
     read_first_load,
 )
-from sluice_spark.arrow.rewrite import FileWork
-from sluice_spark.arrow.rows import LeftToSpark
-from sluice_spark.errors import KeyNotUnique
-from sluice_spark.hudi.facts import CommitResult
-from sluice_spark.hudi.recovery import roll_back_unfinished
-from sluice_spark.log import failure_place
-from sluice_spark.merge import shared_keys
+from sluice_spark.merge.by_arrow.rewrite import FileWork
+from sluice_spark.merge.by_arrow.rows import LeftToSpark
+from sluice_spark.merge.by_spark import shared_keys
+from sluice_spark.merge.by_spark.below_floor import leave_below_floor
+from sluice_spark.merge.by_spark.decide import DecidedRows, MergeTarget, decide_rows
+from sluice_spark.merge.by_spark.history_table import roll_back_history, write_history
+from sluice_spark.merge.by_spark.latest import is_forgotten
+from sluice_spark.merge.by_spark.normalize import normalized
 from sluice_spark.merge.commit import commit, commit_first_load, commit_small, raise_floors
 from sluice_spark.merge.context import MergeServices, PartContext, part_context
-from sluice_spark.merge.decide import DecidedRows, MergeTarget, decide_rows
-from sluice_spark.merge.history_table import roll_back_history, write_history
-from sluice_spark.merge.latest import is_forgotten
-from sluice_spark.merge.normalize import normalized
 from sluice_spark.merge.plan import changed_columns, column_types
 from sluice_spark.merge.prepare import Prepared, prepare
 from sluice_spark.merge.read import SeenObjects, read_changes, share_reader, shared_out
 from sluice_spark.merge.set_aside import (
     SetAside,
-    leave_below_floor,
     leave_error,
     leave_parked,
     leave_unmerged,

@@ -11,12 +11,12 @@ from sluice.config.table import TableConfig
 from sluice.schema.avro import WriterSchema, left_out_note
 from sluice.schema.concealment import unknown_columns
 from sluice_formats.checks.expectations import check_patterns
-from sluice_spark.arrow.covers import are_few
 from sluice_spark.hudi.came_back import rolled_back_lately
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.late_files import remove_late_files
 from sluice_spark.hudi.recovery import recovered_facts, refuse_missing
 from sluice_spark.log import failure_place
+from sluice_spark.merge.by_arrow.covers import are_few
 from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.plan import PlannedRead, column_types, plan_read
 from sluice_spark.merge.schemas import (

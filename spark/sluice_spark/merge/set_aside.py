@@ -5,19 +5,13 @@ Set aside are whole objects (refused or parked), records that can't be read, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Any, Callable
+from typing import Any
 
-from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F
-
-from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import ObjectError, RowErrorCount
-from sluice.batch.row_errors import JSON_TEXT, MAX_CONTENT_BYTES, RowError, counted, from_lines, to_lines
-from sluice.changes import hidden_columns as hidden
+from sluice.batch.row_errors import RowError, counted, to_lines
 from sluice.silver_keys import (
     PARKED_SUFFIX,
     ROW_COUNT_SUFFIX,
@@ -27,11 +21,8 @@ from sluice.silver_keys import (
     row_count_key,
     rows_key,
 )
-from sluice_aws.s3.objects import Document, Objects, ObjectSource, task_objects
-from sluice_spark.arrow.driver_read import DecodedObjects
-from sluice_spark.errors import BelowPurgeFloor
-from sluice_spark.merge.normalize import quoted
-from sluice_spark.merge.working_columns import CONTENT
+from sluice_aws.s3.objects import Document, Objects
+from sluice_spark.merge.by_arrow.driver_read import DecodedObjects
 
 PUTS_AT_ONCE, READS_AT_ONCE = 8, 16  # of one table's part; two tables at a time share the driver's 32 connections
 
@@ -131,104 +122,3 @@ def _documents(objects: Objects, silver_bucket: str, keys: Sequence[str]) -> lis
         return [objects.get(silver_bucket, key) for key in keys]
     with ThreadPoolExecutor(min(READS_AT_ONCE, len(keys)), thread_name_prefix="set-aside") as pool:
         return list(pool.map(lambda key: objects.get(silver_bucket, key), keys))
-
-
-def leave_below_floor(
-    below: DataFrame,
-    *,
-    objects: Sequence[ManifestObject],
-    batch: str,
-    table: str,
-    attempt: str | None,
-    columns: Sequence[str],
-    limit: int,
-    source: ObjectSource,
-) -> None:
-    """Put the changes at or below the purge floor beside the other rows that were set aside of their objects.
-
-    Of an object that was merged before, only the rows that no batch has merged: the others are repetitions. After
-    `limit` rows of one object, rows are listed without their content.
-    """
-    known = {item.id.lineage: item for item in objects if not item.merged or item.rows_aside is not None}
-    rows = below.select(
-        quoted(hidden.OBJECT).alias("object"),
-        quoted(hidden.OFFSET).alias("offset"),
-        quoted(hidden.POSITION).alias("position"),
-        F.to_json(F.struct(*[quoted(name) for name in columns])).alias(CONTENT),
-    )
-    rows.repartition("object").sortWithinPartitions("object", "offset").foreachPartition(
-        _task(known, limit, source, batch=batch, table=table, attempt=attempt)
-    )
-
-
-def _task(
-    known: Mapping[str, ManifestObject], limit: int, source: ObjectSource, **place: Any
-) -> Callable[[Iterable[Row]], None]:
-    def run(rows: Iterable[Row]) -> None:
-        for lineage, of_object in groupby(rows, key=lambda row: row["object"]):
-            if lineage in known:
-                item, objects = known[lineage], task_objects(source)
-                wanted = _unmerged(objects, source.silver_bucket, item)
-                found = _row_errors(of_object, item.offset, limit, wanted)
-                if found:
-                    _leave(objects, source.silver_bucket, item.id.hash, found, **place)
-
-    return run
-
-
-def _unmerged(objects: Objects, silver_bucket: str, item: ManifestObject) -> frozenset[int] | None:
-    """The record numbers of an object's rows that no batch has merged; None stands for all of them."""
-    document = objects.get(silver_bucket, item.rows_aside) if item.rows_aside is not None else None
-    return None if document is None else frozenset(row.record for row in from_lines(document.data.decode("utf-8")))
-
-
-def _row_errors(
-    rows: Iterable[Row], first_offset: int | None, limit: int, wanted: frozenset[int] | None
-) -> list[RowError]:
-    found: list[RowError] = []
-    for number, row in enumerate(rows):
-        error = BelowPurgeFloor("The row was purged, and this change is not newer than the purged rows")
-        record = row["offset"] - (first_offset or 0) if row["offset"] is not None else number
-        if wanted is not None and record not in wanted:
-            continue
-        content = row[CONTENT] if len(found) < limit else ""
-        found.append(
-            RowError(
-                record,
-                error.code,
-                str(error),
-                row["offset"],
-                row["position"],
-                JSON_TEXT,
-                content[:MAX_CONTENT_BYTES],
-                len(content),
-            )
-        )
-    return found
-
-
-def _leave(
-    objects: Objects,
-    silver_bucket: str,
-    object_hash: str,
-    rows: list[RowError],
-    *,
-    batch: str,
-    table: str,
-    attempt: str | None,
-) -> None:
-    """Put rows beside those that the reading of the object left. A task that runs again changes nothing."""
-    counted_now = objects.get(silver_bucket, row_count_key(batch, table, object_hash, attempt))
-    # Without a count of this merge's own the rows are those of another one.
-    document = None if counted_now is None else objects.get(silver_bucket, rows_key(batch, table, object_hash))
-    before = [] if document is None else list(from_lines(document.data.decode("utf-8")))
-    kept = [row for row in before if row.code != BelowPurgeFloor.code]
-    leave_rows(
-        objects,
-        silver_bucket,
-        batch=batch,
-        table=table,
-        attempt=attempt,
-        object_hash=object_hash,
-        rows=[*kept, *rows],
-    )

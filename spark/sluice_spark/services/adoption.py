@@ -30,13 +30,13 @@ from sluice_aws.s3.schemas import SchemaStore
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.own_write import refuse_other_writers
 from sluice_spark.hudi.table import HudiTable
+from sluice_spark.merge.by_spark.decide import MergeTarget, decide_rows
+from sluice_spark.merge.by_spark.latest import is_forgotten
+from sluice_spark.merge.by_spark.normalize import meaning, quoted
+from sluice_spark.merge.by_spark.working_columns import INEXACT
 from sluice_spark.merge.commit import with_lineage
 from sluice_spark.merge.context import MergeServices
-from sluice_spark.merge.decide import MergeTarget, decide_rows
-from sluice_spark.merge.latest import is_forgotten
-from sluice_spark.merge.normalize import meaning, quoted
 from sluice_spark.merge.plan import column_types
-from sluice_spark.merge.working_columns import INEXACT
 
 _COMMIT = "_hoodie_commit_time"
 # Flink's `changelog.enabled` keeps deleted rows, and Hudi's reader for Spark shows them among the others.

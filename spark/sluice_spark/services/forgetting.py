@@ -29,9 +29,9 @@ from sluice_spark.hudi.jvm import instants
 from sluice_spark.hudi.late_files import remove_late_files
 from sluice_spark.hudi.recovery import recovered_facts
 from sluice_spark.hudi.table import HudiTable, has_timestamp_key
+from sluice_spark.merge.by_spark.latest import key_hash_column
+from sluice_spark.merge.by_spark.normalize import quoted
 from sluice_spark.merge.context import MergeServices
-from sluice_spark.merge.latest import key_hash_column
-from sluice_spark.merge.normalize import quoted
 
 _KEY, _FILE = "_hoodie_record_key", "_hoodie_file_name"
 

@@ -21,7 +21,7 @@ from sluice_spark.errors import ServiceUnfinished
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.jvm import written_files
 from sluice_spark.hudi.table import HudiTable, has_timestamp_key
-from sluice_spark.merge.normalize import quoted
+from sluice_spark.merge.by_spark.normalize import quoted
 from sluice_spark.services.compaction import compact
 
 RaiseFloor = Callable[[Mapping[int, str]], None]

@@ -56,7 +56,7 @@ FLOORS = {
         "lanes",
         "admission services",
     ),
-    "sluice_spark": ("errors ports log truncates", "engine", "hudi", "arrow", "merge", "services", "run", "trial"),
+    "sluice_spark": ("errors ports log", "engine", "hudi", "merge", "services", "run", "trial"),
     "sluice_read": (
         "errors",
         "moments values",

@@ -21,7 +21,7 @@ from sluice.errors import ChangeRefused, SluiceError
 from sluice.schema.avro import read_writer_schema
 from sluice_formats.decode import Decoded, decode, schemas_of
 from sluice_formats.parquet_footer import read_footer
-from sluice_spark.arrow.rows import arrow_rows
+from sluice_spark.merge.by_arrow.rows import arrow_rows
 from sluice_spark.merge.plan import column_types, plan_read
 
 KEY = b"0123456789abcdef0123456789abcdef"

@@ -15,10 +15,10 @@ from sluice.objects import ObjectId
 from sluice.schema.avro import read_writer_schema
 from sluice_aws.s3.objects import Objects, ObjectSource
 from sluice_formats.json_records import json_schemas
-from sluice_spark.arrow import covers
-from sluice_spark.arrow.driver_read import decoded_objects
-from sluice_spark.arrow.rewrite import FileWork
-from sluice_spark.arrow.rows import LeftToSpark
+from sluice_spark.merge.by_arrow import covers
+from sluice_spark.merge.by_arrow.driver_read import decoded_objects
+from sluice_spark.merge.by_arrow.rewrite import FileWork
+from sluice_spark.merge.by_arrow.rows import LeftToSpark
 from sluice_spark.merge.plan import plan_read
 from sluice_spark.merge.schemas import scan_in_driver
 

@@ -16,8 +16,10 @@ from sluice.schema.columns import Column, array_column, plain_column
 from sluice_aws.s3.objects import ObjectSource
 from sluice_formats.arrow_batches import batch_schema
 from sluice_formats.records import ReaderPlan, reader_plan
-from sluice_spark.arrow.base_file import partition_paths
-from sluice_spark.arrow.first_load import (
+from sluice_spark.hudi.base_files import NewFiles
+from sluice_spark.hudi.facts import TableFacts
+from sluice_spark.merge.by_arrow.base_file import partition_paths
+from sluice_spark.merge.by_arrow.first_load import (
     LoadPlan,
     _counted,
     _messages,
@@ -27,9 +29,7 @@ from sluice_spark.arrow.first_load import (
     stored_rows,
     tasks_by_partition,
 )
-from sluice_spark.arrow.rows import LeftToSpark
-from sluice_spark.hudi.base_files import NewFiles
-from sluice_spark.hudi.facts import TableFacts
+from sluice_spark.merge.by_arrow.rows import LeftToSpark
 
 ID, NAME = plain_column("id", "int", False, "int"), plain_column("name", "string", True, "string")
 NEW = NewFiles("20261122205211687", '{"type": "record"}', ".hoodie/20261122205211687.inflight")

@@ -12,14 +12,14 @@ import pytest
 
 from sluice.changes import hidden_columns as hidden
 from sluice_aws.s3.objects import ObjectSource
-from sluice_spark.arrow import base_file, covers
-from sluice_spark.arrow.base_file import parquet_of, rewritten
-from sluice_spark.arrow.rewrite import FileRows, FileWork, Rewrite
-from sluice_spark.arrow.rows import LeftToSpark
-from sluice_spark.arrow.table_files import write_data_file
 from sluice_spark.errors import RowsDiffer, WriteUndone
 from sluice_spark.hudi.base_files import NewFiles
 from sluice_spark.hudi.facts import TableFacts
+from sluice_spark.merge.by_arrow import base_file, covers
+from sluice_spark.merge.by_arrow.base_file import parquet_of, rewritten
+from sluice_spark.merge.by_arrow.rewrite import FileRows, FileWork, Rewrite
+from sluice_spark.merge.by_arrow.rows import LeftToSpark
+from sluice_spark.merge.by_arrow.table_files import write_data_file
 
 FIRST, SECOND = "20261122205211687", "20261122205311687"
 KINDS = {"id": "long", "name": ["null", "string"], hidden.POSITION: "string"}

@@ -4,8 +4,8 @@ import ast
 from pathlib import Path
 
 from sluice.changes import hidden_columns
-from sluice_spark.merge import working_columns
-from sluice_spark.merge.working_columns import WORKING_COLUMNS
+from sluice_spark.merge.by_spark import working_columns
+from sluice_spark.merge.by_spark.working_columns import WORKING_COLUMNS
 
 MERGE = Path(working_columns.__file__).parent
 TREES = {path.stem: ast.parse(path.read_text()) for path in MERGE.glob("*.py")}
@@ -44,7 +44,7 @@ def test_no_working_column_is_stored_and_sources_can_have_none() -> None:
 def test_no_other_module_of_the_job_spells_a_column() -> None:
     spelled = {
         path.name
-        for path in MERGE.parent.rglob("*.py")
+        for path in MERGE.parents[1].rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("_sluice_")
     }

@@ -30,7 +30,10 @@ from sluice.hudi import options as hudi_options
 from sluice.hudi import write_choices
 from sluice_aws.s3.objects import ObjectSource, task_objects
 from sluice_formats.records import ReaderPlan
-from sluice_spark.arrow.base_file import (
+from sluice_spark.errors import RowsDiffer
+from sluice_spark.hudi.base_files import NewFiles, partition_metadata
+from sluice_spark.hudi.facts import BaseFile, TableFacts
+from sluice_spark.merge.by_arrow.base_file import (
     can_write,
     has_plain_key,
     has_plain_partitions,
@@ -38,7 +41,7 @@ from sluice_spark.arrow.base_file import (
     parquet_of,
     partition_paths,
 )
-from sluice_spark.arrow.decide import (
+from sluice_spark.merge.by_arrow.decide import (
     PLACE_COLUMNS,
     as_tombstones,
     latest_changes,
@@ -47,11 +50,8 @@ from sluice_spark.arrow.decide import (
     suspicions_of_keys,
     with_batch,
 )
-from sluice_spark.arrow.rows import LeftToSpark, arrow_rows, check_columns
-from sluice_spark.arrow.table_files import write_data_file, write_file
-from sluice_spark.errors import RowsDiffer
-from sluice_spark.hudi.base_files import NewFiles, partition_metadata
-from sluice_spark.hudi.facts import BaseFile, TableFacts
+from sluice_spark.merge.by_arrow.rows import LeftToSpark, arrow_rows, check_columns
+from sluice_spark.merge.by_arrow.table_files import write_data_file, write_file
 
 MIB = 1024**2
 # A part is one task's rows and one file. Of so many bytes as stored, it has several times as many in Arrow.

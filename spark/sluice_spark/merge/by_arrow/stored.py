@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sluice.changes import hidden_columns as hidden
-from sluice_spark.arrow.decide import Key, StoredRow, as_counts, keys_of
-from sluice_spark.arrow.rows import LeftToSpark
 from sluice_spark.hudi.few_rows import RECORD_KEY
+from sluice_spark.merge.by_arrow.decide import Key, StoredRow, as_counts, keys_of
+from sluice_spark.merge.by_arrow.rows import LeftToSpark
 
 _READ = (hidden.POSITION, hidden.OWED, RECORD_KEY, hidden.PARTITION, hidden.SOURCE_TS_MS)
 

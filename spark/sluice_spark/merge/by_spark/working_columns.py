@@ -142,5 +142,5 @@ WORKING_COLUMNS: tuple[WorkingColumn, ...] = (
     WorkingColumn(FLOOR, "string", "position of the truncate that ends the life", _ENDS, _ENDS),
     WorkingColumn(OWN_FLOOR, "string", "position of the truncate that concerns the change", _ENDS, _ENDS),
     # Set on rows that are set aside.
-    WorkingColumn(CONTENT, "string", "the row as JSON", ("set_aside",), ("set_aside",)),
+    WorkingColumn(CONTENT, "string", "the row as JSON", ("below_floor",), ("below_floor",)),
 )

@@ -16,11 +16,11 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from sluice_aws.s3.objects import Objects, ObjectSource, task_objects
-from sluice_spark.arrow.base_file import Rewritten, parquet_of, rewritten
-from sluice_spark.arrow.table_files import read_file, write_data_file, write_file
 from sluice_spark.errors import RowsDiffer
 from sluice_spark.hudi.base_files import NewFiles, partition_metadata
 from sluice_spark.hudi.facts import BaseFile
+from sluice_spark.merge.by_arrow.base_file import Rewritten, parquet_of, rewritten
+from sluice_spark.merge.by_arrow.table_files import read_file, write_data_file, write_file
 
 AT_ONCE_IN_DRIVER = 4
 T = TypeVar("T")

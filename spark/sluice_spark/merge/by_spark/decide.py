@@ -1,6 +1,6 @@
 """Decides which rows a part's changes write, and counts what became of each change.
 
-What truncates do is in `sluice_spark.truncates`.
+What truncates do is in `sluice_spark.merge.by_spark.truncates`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from sluice.changes.source_tables import Floors, concerns
 from sluice.config.table import IGNORE, TableConfig
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.table import HudiTable
-from sluice_spark.merge import latest, shared_keys
-from sluice_spark.merge.latest import (
+from sluice_spark.merge.by_spark import latest, shared_keys
+from sluice_spark.merge.by_spark.latest import (
     behind_floor,
     key_columns,
     keys_of,
@@ -31,9 +31,17 @@ from sluice_spark.merge.latest import (
     may_be_later,
     same_key,
 )
-from sluice_spark.merge.normalize import quoted
-from sluice_spark.merge.unchanged_values import history, rows_from_history, unavailable_columns
-from sluice_spark.merge.working_columns import (
+from sluice_spark.merge.by_spark.normalize import quoted
+from sluice_spark.merge.by_spark.truncates import (
+    Truncate,
+    floor_of,
+    newest_truncates,
+    owes_since_before,
+    source_tables,
+    truncated_rows,
+)
+from sluice_spark.merge.by_spark.unchanged_values import history, rows_from_history, unavailable_columns
+from sluice_spark.merge.by_spark.working_columns import (
     BELOW_PURGE_FLOOR,
     CHANGES,
     INEXACT,
@@ -45,14 +53,6 @@ from sluice_spark.merge.working_columns import (
     STORED_TIME,
     SUPPLIED,
     WINS,
-)
-from sluice_spark.truncates import (
-    Truncate,
-    floor_of,
-    newest_truncates,
-    owes_since_before,
-    source_tables,
-    truncated_rows,
 )
 
 

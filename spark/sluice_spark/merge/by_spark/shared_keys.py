@@ -22,8 +22,8 @@ from sluice.changes.position import BEFORE_THE_LOG, BY_ARRIVAL, BY_OFFSET_ALONE
 from sluice.changes.recurring_keys import FIRST, ROW_PARTS, SharedNumbers, marks_of_versions
 from sluice.config.table import TableConfig
 from sluice_spark.errors import KeyNotUnique
-from sluice_spark.merge.normalize import quoted
-from sluice_spark.merge.working_columns import SHARED, SNAPSHOT, SNAPSHOT_ROWS
+from sluice_spark.merge.by_spark.normalize import quoted
+from sluice_spark.merge.by_spark.working_columns import SHARED, SNAPSHOT, SNAPSHOT_ROWS
 
 MAYBE, SURELY = 1, 2  # values of SHARED
 # The counts of a part, present where a key is shared.

@@ -18,10 +18,10 @@ from sluice.config.limits import Limits
 from sluice.config.table import IGNORE, MOR, TableConfig
 from sluice.hudi import options as hudi_options
 from sluice.hudi.write_choices import MIB, MOST_BYTES_BY_ARROW, wants_record_index
-from sluice_spark.arrow.base_file import can_write, has_plain_key, has_plain_partitions
-from sluice_spark.arrow.rows import LeftToSpark
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.few_rows import FileToMerge
+from sluice_spark.merge.by_arrow.base_file import can_write, has_plain_key, has_plain_partitions
+from sluice_spark.merge.by_arrow.rows import LeftToSpark
 
 # Parts that are decided in the driver: Spark's plan of a merge takes longer than so many changes.
 MOST_OBJECTS, MOST_BYTES, MOST_CHANGES = 100, 16 * MIB, 50_000

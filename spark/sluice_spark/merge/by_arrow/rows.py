@@ -1,6 +1,6 @@
 """Makes rows in the table's columns and types of decoded Arrow batches, without Spark.
 
-The Arrow form of `sluice_spark.merge.normalize`: tests/spark/test_arrow_rows.py compares them kind by kind.
+The Arrow form of `sluice_spark.merge.by_spark.normalize`: tests/spark/test_arrow_rows.py compares them kind by kind.
 """
 
 from __future__ import annotations

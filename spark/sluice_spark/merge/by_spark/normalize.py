@@ -16,8 +16,8 @@ from sluice.schema import columns as kinds
 from sluice.schema.columns import Column
 from sluice.schema.temporal import REAL_RANGES
 from sluice_formats.records import ReaderPlan
+from sluice_spark.merge.by_spark.working_columns import INEXACT
 from sluice_spark.merge.plan import stored_type
-from sluice_spark.merge.working_columns import INEXACT
 
 
 def normalized(raw: DataFrame, *, plan: ReaderPlan, target: StructType) -> DataFrame:

@@ -20,8 +20,12 @@ from sluice.config.table import MOR
 from sluice.hudi.write_choices import small_file_bytes
 from sluice_aws.s3.objects import Objects, ObjectSource
 from sluice_formats.records import ReaderPlan
-from sluice_spark.arrow.base_file import has_plain_key, key_text, partition_paths
-from sluice_spark.arrow.covers import (
+from sluice_spark.hudi.facts import TableFacts
+from sluice_spark.hudi.few_rows import FewRows, FileToMerge, base_files, missing_in_engine, new_file
+from sluice_spark.hudi.logs import rows_in_logs
+from sluice_spark.hudi.table import HudiTable
+from sluice_spark.merge.by_arrow.base_file import has_plain_key, key_text, partition_paths
+from sluice_spark.merge.by_arrow.covers import (
     BYTES_IN_DRIVER,
     MOST_FILES,
     are_few,
@@ -31,7 +35,7 @@ from sluice_spark.arrow.covers import (
     check_part,
     file_for_new_rows,
 )
-from sluice_spark.arrow.decide import (
+from sluice_spark.merge.by_arrow.decide import (
     NO_CHANGES,
     Key,
     StoredRow,
@@ -42,15 +46,11 @@ from sluice_spark.arrow.decide import (
     newest_changes,
     with_batch,
 )
-from sluice_spark.arrow.driver_read import DecodedObjects, decoded_objects
-from sluice_spark.arrow.rewrite import FileRows, FileWork, Rewrite
-from sluice_spark.arrow.rows import LeftToSpark, arrow_rows
-from sluice_spark.arrow.stored import by_key, rows_in
-from sluice_spark.arrow.table_files import read_file
-from sluice_spark.hudi.facts import TableFacts
-from sluice_spark.hudi.few_rows import FewRows, FileToMerge, base_files, missing_in_engine, new_file
-from sluice_spark.hudi.logs import rows_in_logs
-from sluice_spark.hudi.table import HudiTable
+from sluice_spark.merge.by_arrow.driver_read import DecodedObjects, decoded_objects
+from sluice_spark.merge.by_arrow.rewrite import FileRows, FileWork, Rewrite
+from sluice_spark.merge.by_arrow.rows import LeftToSpark, arrow_rows
+from sluice_spark.merge.by_arrow.stored import by_key, rows_in
+from sluice_spark.merge.by_arrow.table_files import read_file
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,10 @@ from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, Struct
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.row_history import EVERY_COLUMN, NEVER
 from sluice.changes.source_tables import Floors
-from sluice_spark.merge.latest import keys_of, same_key
-from sluice_spark.merge.normalize import quoted
-from sluice_spark.merge.working_columns import (
+from sluice_spark.merge.by_spark.latest import keys_of, same_key
+from sluice_spark.merge.by_spark.normalize import quoted
+from sluice_spark.merge.by_spark.truncates import floor_of
+from sluice_spark.merge.by_spark.working_columns import (
     HAS_VALUES,
     IS_STORED,
     KNOWN_AT_PREFIX,
@@ -34,7 +35,6 @@ from sluice_spark.merge.working_columns import (
     STORED_POSITION,
     SUPPLIED,
 )
-from sluice_spark.truncates import floor_of
 
 _KNOWN_AT_TYPE = "map<string,string>"
 _LINEAGE = tuple(hidden.LINEAGE.values())

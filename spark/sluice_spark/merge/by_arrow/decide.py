@@ -1,6 +1,6 @@
 """Decides by Arrow which rows a part's changes write, and counts what became of each change.
 
-The Arrow form of `sluice_spark.merge.latest` and `decide`, for changes that are whole: a change that left columns
+The Arrow form of `merge.by_spark.latest` and `decide`, for changes that are whole: a change that left columns
 unchanged, and a stored row that owes some, are left to Spark. So are keys that rows of a snapshot may share.
 """
 
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.outdated import LATER, REWOUND, ChangePlace, suspicions_in
 from sluice.config.table import TableConfig
-from sluice_spark.arrow.rows import LeftToSpark
+from sluice_spark.merge.by_arrow.rows import LeftToSpark
 
 Key = tuple[Any, ...]
 

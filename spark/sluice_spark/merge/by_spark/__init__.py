@@ -1,0 +1,1 @@
+"""Merges by Spark's DataFrames: the way of every part that Arrow does not cover."""
