@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluice.schema.temporal import clock_text, date_text
-from sluice.schema.values import base64_text, json_float
+from sluice.schema.meaning import base64_text, json_float
+from sluice.schema.temporal import date_text, moment_text
 
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}  # of a second's fraction
 _DAY_S = 86_400
@@ -68,7 +68,8 @@ def _timestamps(array: pa.Array) -> list[str | None]:
     if _is_near(array.cast(pa.int64()), 10 ** _DIGITS[unit]):
         return [None if text is None else _iso_utc(text) for text in array.cast(pa.string()).to_pylist()]
     return [
-        None if count is None else far_timestamp(count, unit) + suffix for count in array.cast(pa.int64()).to_pylist()
+        None if count is None else moment_text(count, _DIGITS[unit]) + suffix
+        for count in array.cast(pa.int64()).to_pylist()
     ]
 
 
@@ -85,14 +86,6 @@ def _is_near(counts: pa.Array, per_second: float) -> bool:
     return limits["min"] is None or (
         _YEAR_1_S * per_second <= limits["min"] and limits["max"] < _YEAR_10000_S * per_second
     )
-
-
-def far_timestamp(count: int, unit: str) -> str:
-    """ISO 8601 of a count of `unit` (s, ms, us, ns) since 1970, for any year: `-290308-12-21T19:59:27.600000`."""
-    digits = _DIGITS[unit]
-    days, rest = divmod(count, _DAY_S * 10**digits)
-    seconds, fraction = divmod(rest, 10**digits)
-    return f"{date_text(days)}T{clock_text(seconds, f'{fraction:0{digits}d}' if digits else '')}"
 
 
 def _plain(array: pa.Array) -> pa.Array:

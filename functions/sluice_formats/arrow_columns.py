@@ -1,6 +1,6 @@
 """Arrow arrays of decoded values, in the raw form in which a column leaves a read task.
 
-Raw means what Avro decodes to, without the meaning of its logical type; Spark adds that meaning (merge/normalize.py).
+Raw means what Avro decodes to, without the meaning of its logical type, which the merge adds (`sluice.schema.meaning`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,15 @@ import pyarrow.compute as pc
 from sluice.errors import ExpansionLimit
 from sluice.schema import columns as kinds
 from sluice.schema.columns import Column
-from sluice.schema.temporal import INFINITE_COUNTS, INFINITE_MOMENT, NoTime, days_of, structured_text, timestamp_text
-from sluice.schema.values import Unrepresentable, base64_text, number_key, stored_text
+from sluice.schema.meaning import (
+    INFINITE_COUNTS,
+    Unrepresentable,
+    base64_text,
+    number_key,
+    timestamp_text,
+    value_text,
+)
+from sluice.schema.temporal import INFINITE_MOMENT, NoTime, days_of, structured_text
 from sluice_formats.errors import ValueOutOfRange
 from sluice_formats.json_schema import NUMBER_TEXT
 
@@ -188,7 +195,7 @@ def _texts(values: Sequence[Any], written: Column, room: int) -> list[str | None
     made: list[str | None] = []
     left = room
     for value in values:
-        text = None if value is None else stored_text(value, written)
+        text = None if value is None else value_text(value, written)
         left -= len(text) if text is not None else 0
         if left < 0:
             raise ExpansionLimit.beyond(

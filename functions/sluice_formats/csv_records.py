@@ -26,7 +26,8 @@ from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice.schema.avro_types import NamedTypes
 from sluice.schema.capture_order import moment_count, moment_nanos
 from sluice.schema.columns import Column
-from sluice.schema.temporal import NANOS, days_of, timestamp_text
+from sluice.schema.meaning import NANOS, timestamp_text
+from sluice.schema.temporal import days_of
 from sluice_formats.csv_text import CsvColumns, csv_columns, has_open_quote, unescaped, without_mark
 from sluice_formats.errors import NotCsv, RaggedCsv, SchemaNotInferred, UndecodableValue
 from sluice_formats.json_records import bytes_reader, decimal_reader

@@ -23,7 +23,8 @@ from sluice.schema.avro_types import NamedTypes
 from sluice.schema.capture_order import moment_count, moment_nanos
 from sluice.schema.columns import TIMESTAMP_MICROS, TIMESTAMP_MILLIS, TIMESTAMP_NANOS, ZONED_TIMESTAMP
 from sluice.schema.connect import avro_form
-from sluice.schema.temporal import days_of, timestamp_text
+from sluice.schema.meaning import timestamp_text
+from sluice.schema.temporal import days_of
 from sluice_formats import json_lines
 from sluice_formats.errors import DamagedJson, NotJsonLines, SchemaNotInferred, UndecodableValue
 from sluice_formats.json_schema import METADATA, NUMBER_TEXT, Inference, is_whole

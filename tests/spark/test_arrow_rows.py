@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from meanings import EXAMPLES
 
 from sluice.changes import hidden_columns as hidden
 from sluice.schema import columns as kinds
-from sluice.schema.columns import SPARK_TYPES, Column, array_column, decimal_column, plain_column
-from sluice.schema.temporal import REAL_RANGES
+from sluice.schema.columns import SPARK_TYPES, Column, array_column, as_raw, decimal_column, plain_column
+from sluice.schema.meaning import MEANINGS, stored_value
 from sluice_formats.arrow_batches import batch_schema, spark_fields
 from sluice_formats.records import ReaderPlan
+from sluice_read.values import rows_of
 from sluice_spark.merge.by_arrow.rows import LeftToSpark, arrow_rows
 from sluice_spark.merge.by_spark.normalize import normalized
 from sluice_spark.merge.plan import column_types, data_type
@@ -23,7 +26,9 @@ from sluice_spark.merge.plan import column_types, data_type
 ROWS = 60
 COUNTS = {
     kind: [low, low - 1, low + 1, high, high - 1, high + 1, 0, -1, 1, 999, 1_000, -1_000, -1_001]
-    for kind, (low, high) in REAL_RANGES.items()
+    for kind, meaning in MEANINGS.items()
+    if meaning.real
+    for low, high in [meaning.real]
 }
 TIMES = {
     kinds.TIME_MILLIS: [0, 86_399_999, 86_400_000, -1, -3_020_399_000, 3_020_399_000],
@@ -194,17 +199,20 @@ def same_number(value: Any, kind: str) -> Any:
     return repr(pa.array([number], pa.float32())[0].as_py() if kind == "float" else number)
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_arrow_rows_are_sparks_rows_for_every_kind(spark: Any, seed: int) -> None:
-    draw = random.Random(seed)
-    columns, values, wider = columns_and_values(draw)
-    plan = ReaderPlan("b", "db.t", (), 0, columns)
-    own: dict[str, list[Any]] = {column.name: [None] * ROWS for column in hidden.HIDDEN}
-    own[hidden.POSITION] = [f"{number:05d}" for number in range(ROWS)]
-    own[hidden.DELETED] = [number % 3 == 0 for number in range(ROWS)]
-    own[hidden.PARTITION] = list(range(ROWS))
-    unchanged = [["text"] if number % 7 == 0 else None for number in range(ROWS)]
-    batch = pa.RecordBatch.from_pydict({**values, **own, hidden.UNCHANGED: unchanged}, schema=batch_schema(plan))
+def batch_of(columns: tuple[Column, ...], values: dict[str, list[Any]]) -> tuple[pa.RecordBatch, ReaderPlan]:
+    """A decoded batch of the columns, with hidden columns, and its plan."""
+    plan, rows = ReaderPlan("b", "db.t", (), 0, columns), len(values[columns[0].name])
+    own: dict[str, list[Any]] = {column.name: [None] * rows for column in hidden.HIDDEN}
+    own[hidden.POSITION] = [f"{number:05d}" for number in range(rows)]
+    own[hidden.DELETED] = [number % 3 == 0 for number in range(rows)]
+    own[hidden.PARTITION] = list(range(rows))
+    unchanged = [["text"] if number % 7 == 0 else None for number in range(rows)]
+    return pa.RecordBatch.from_pydict({**values, **own, hidden.UNCHANGED: unchanged}, schema=batch_schema(plan)), plan
+
+
+def test_arrow_rows_are_sparks_rows_for_every_kind(spark: Any) -> None:
+    columns, values, wider = columns_and_values(random.Random(1))
+    batch, plan = batch_of(columns, values)
     target = {column.name: wider.get(column.name, column.spark_type) for column in reversed(columns)}
     target = {**target, "added_before": "decimal(9,1)", **{column.name: column.spark_type for column in hidden.HIDDEN}}
 
@@ -217,6 +225,33 @@ def test_arrow_rows_are_sparks_rows_for_every_kind(spark: Any, seed: int) -> Non
         kind = target.get(name, "")
         one = [as_text(value) for value in counted(found.column(name)).to_pylist()]
         assert one == [same_number(row[number], kind) for row in wanted], name
+    for column in columns:
+        if column.name not in wider and "decimal" not in column.name:
+            scalar = [as_text(stored_value(value, column)) for value in batch.column(column.name).to_pylist()]
+            assert scalar == [as_text(value) for value in counted(found.column(column.name)).to_pylist()], column.name
+
+
+def test_the_examples_mean_the_same_by_spark_by_arrow_and_value_by_value(spark: Any) -> None:
+    columns: list[Column] = []
+    raw: list[Any] = []
+    for number, example in enumerate(EXAMPLES):
+        columns += [replace(example.column, name=f"c{number}"), replace(as_raw(example.column), name=f"r{number}")]
+        columns.append(replace(array_column("l", example.column, True), name=f"l{number}"))
+        raw += [example.raw, example.raw, [example.raw, None]]
+    batch, plan = batch_of(tuple(columns), {column.name: [value] for column, value in zip(columns, raw)})
+    target = {column.name: column.spark_type for column in columns}
+
+    by_arrow = arrow_rows([batch], plan=plan, target=target)
+    (spark_row,) = by_spark(spark, batch, plan, target)
+
+    for column, value, in_raw in zip(columns, spark_row, raw):
+        wanted = as_text(stored_value(in_raw, column))
+        assert same_number(value, column.spark_type) == wanted, (column.kind, in_raw)
+        assert [as_text(one) for one in counted(by_arrow.column(column.name)).to_pylist()] == [wanted]
+    (shown,) = rows_of(by_arrow.select([f"c{number}" for number in range(len(EXAMPLES))]).to_batches()[0])
+    assert shown == tuple(example.stored for example in EXAMPLES)
+    assert by_arrow.column(hidden.INEXACT).to_pylist() == [spark_row[-1]]
+    assert spark_row[-1] == 2 * sum(example.lost for example in EXAMPLES)
 
 
 def test_a_column_without_a_conversion_is_left_to_spark() -> None:

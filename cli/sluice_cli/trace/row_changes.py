@@ -23,33 +23,19 @@ from sluice.names import stored_name
 from sluice.schema import columns as kinds
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.columns import Column, RowSchema, plain_column
+from sluice.schema.meaning import MEANINGS, MOMENT, stored_json, value_text
 from sluice.schema.table_row import row_for_table
-from sluice.schema.temporal import REAL_RANGES, NoTime, date_text, days_of, structured_text, time_text
 from sluice.schema.union import union_of
-from sluice.schema.values import base64_text, decimal_text, variable_decimal_text
 from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.decode import SCANNED, Decoded, decode, schemas_of
 from sluice_formats.json_schema import agreed
 from sluice_formats.parquet_footer import read_footer
 from sluice_formats.records import reader_plan
-from sluice_read.values import far_timestamp, rows_of
+from sluice_read.values import rows_of
 
-_TIMES = frozenset((kinds.TIME_MILLIS, kinds.TIME_MICROS, kinds.TIME_NANOS))
-#: Texts that the table stores in another form.
-_PARSED = frozenset((kinds.ZONED_TIMESTAMP, kinds.ISO_DATE))
-_ZONED = re.compile(
-    r"([+-]?\d{4,}-\d\d-\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:Z|([+-])(\d\d):?(\d\d)?(?::?(\d\d))?)"
-)
-#: The table stores every timestamp in microseconds.
-_MICROSECONDS: Mapping[str, Callable[[int], int]] = {
-    kinds.TIMESTAMP_MILLIS: lambda count: count * 1000,
-    kinds.TIMESTAMP_MICROS: lambda count: count,
-    kinds.TIMESTAMP_NANOS: lambda count: count // 1000,
-}
 NO_BATCH = ""  # a change that is read again belongs to none yet
 _WHOLE = frozenset((kinds.INT, kinds.LONG))
 _NUMBERS = frozenset((kinds.DECIMAL, kinds.DECIMAL_TEXT, kinds.VARIABLE_DECIMAL))
-_MOMENTS = frozenset((*kinds.TIMESTAMP_KINDS, kinds.ZONED_TIMESTAMP))
 _MOMENT = re.compile(r"([+-]?\d{4,}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d*?)0*)?Z?")
 Key = tuple[Any, ...]  # JSON values of the columns of the record key
 
@@ -211,48 +197,6 @@ def _decoded(
     return row, decode(body, item, plan), all(writer.has_source_clock for writer in writers)
 
 
-def stored_value(value: Any, column: Column) -> Any:
-    """The value that the table stores for a raw value, in the JSON form of `sluice query --json`."""
-    if value is None:
-        return None
-    if column.kind in REAL_RANGES and not REAL_RANGES[column.kind][0] <= value <= REAL_RANGES[column.kind][1]:
-        return None  # an infinity
-    if column.kind == kinds.ARRAY and column.element is not None:
-        return [stored_value(item, column.element) for item in value]
-    if column.kind == kinds.DATE:
-        return date_text(value)
-    if column.kind in _TIMES:
-        return time_text(value, column.kind)
-    if column.kind in _MICROSECONDS:
-        return far_timestamp(_MICROSECONDS[column.kind](value), "us") + "Z"
-    if column.kind == kinds.ZONED_TIMESTAMP and isinstance(value, str):
-        return _moment(value)
-    if column.kind == kinds.ISO_DATE:
-        return _day(value)
-    return value
-
-
-def _day(text: str) -> str | None:
-    """A date as the table stores it, without a zone; None for an infinity. Raises NoTime."""
-    days = days_of(text)
-    low, high = REAL_RANGES[kinds.DATE]
-    return date_text(days) if low <= days <= high else None
-
-
-def _moment(text: str) -> str | None:
-    """A zoned timestamp as the table stores it, in UTC and microseconds; None for an infinity, or beyond 64 bits."""
-    parsed = _ZONED.fullmatch(text)
-    if parsed is None:
-        return None
-    day, hours, minutes, seconds, fraction, sign, zone_hours, zone_minutes, zone_seconds = parsed.groups()
-    zone = int(zone_hours or 0) * 3600 + int(zone_minutes or 0) * 60 + int(zone_seconds or 0)
-    whole = (
-        days_of(day) * 86_400 + int(hours) * 3600 + int(minutes) * 60 + int(seconds) - (-zone if sign == "-" else zone)
-    )
-    micros = whole * 1_000_000 + int((fraction or "")[:6].ljust(6, "0"))
-    return far_timestamp(micros, "us") + "Z" if -(2**63) <= micros < 2**63 else None
-
-
 def _schemas(body: bytes, item: ManifestObject, config: TableConfig) -> list[str]:
     """The object's own schemas in Avro form, as JSON."""
     if item.format in SCANNED:
@@ -280,14 +224,11 @@ def _mask(made: pa.RecordBatch, columns: Sequence[Column], record_key: Sequence[
 
 
 def _equal(values: pa.Array, column: Column, text: str) -> pa.Array:
-    if column.kind in _PARSED:
-        try:
-            meaning = stored_value(text, column)
-        except NoTime:
-            meaning = None
-        wanted = text if meaning is None else meaning
+    meaning = MEANINGS[column.kind]
+    if meaning.is_parsed:
+        wanted = stored_json(text, column) or text
         return pa.array([value is not None and is_same(value, wanted, column) for value in _meanings(values, column)])
-    if pa.types.is_string(values.type) and column.kind not in _TIMES:
+    if pa.types.is_string(values.type) and meaning.form is None:
         return pc.equal(values, text)
     if column.kind in _WHOLE:
         try:
@@ -306,7 +247,7 @@ def is_same(text: str, other: str, column: Column) -> bool:
             return Decimal(text) == Decimal(other)
         except InvalidOperation:
             return False
-    if column.kind in _MOMENTS:
+    if MEANINGS[column.kind].form == MOMENT:
         own, wanted = _MOMENT.fullmatch(text), _MOMENT.fullmatch(other)
         return own is not None and wanted is not None and own.groups("") == wanted.groups("")
     return False
@@ -319,7 +260,7 @@ def key_text(value: Any) -> str:
 
 def _meanings(values: pa.Array, column: Column) -> list[Any]:
     plain = [row[0] for row in rows_of(pa.RecordBatch.from_arrays([values], names=[column.name]))]
-    return [stored_value(value, column) for value in plain]
+    return [stored_json(value, column) for value in plain]
 
 
 def _changes(
@@ -390,14 +331,10 @@ def _key_texts(value: Any, column: Column) -> list[str]:
     raw = _raw(value)
     texts = [key_text(raw)] if isinstance(raw, (str, int, float)) else []
     try:
-        if column.kind == kinds.VARIABLE_DECIMAL and isinstance(raw, Mapping):
-            texts.append(variable_decimal_text(raw))
-        elif isinstance(raw, Mapping):
-            texts.append(structured_text(raw))
-        elif isinstance(raw, bytes):
-            texts.append(decimal_text(raw, column.scale or 0) if column.kind in _NUMBERS else base64_text(raw))
+        if isinstance(raw, Mapping) or column.kind in _NUMBERS and isinstance(raw, bytes):
+            texts.append(value_text(raw, column))
         else:
-            texts.append(key_text(stored_value(raw, column)))
+            texts.append(key_text(stored_json(raw, column)))
     except (ValueError, TypeError, KeyError, ArithmeticError):  # not of the column's type, which may be why it is here
         pass
     return texts

@@ -9,7 +9,8 @@ from typing import Any
 from sluice.errors import Incompatible, Unordered
 from sluice.schema import columns as kinds
 from sluice.schema.columns import Column
-from sluice.schema.temporal import NANOS, days_of_civil
+from sluice.schema.meaning import NANOS
+from sluice.schema.temporal import days_of_civil
 
 # What one step of each kind counts for: nanoseconds for time, one for numbers.
 _STEPS: dict[str, int] = {

@@ -1,9 +1,8 @@
 """Columns: how a writer encodes values (the kind), the Spark type that stores them, and the kinds of semantic types.
 
 A new temporal type of Debezium goes into `_SEMANTIC_TYPES`. If no kind fits it, add a kind with its type in
-`SPARK_TYPES` and `RAW_KINDS`, its range and text in `temporal`, its Arrow type in `sluice_formats.arrow_columns`, its
-meaning in `sluice_spark.merge.by_spark.normalize`, and the value that `sluice row` and `sluice verify` expect in
-`sluice_cli.trace.row_changes`. `sluice_spark.merge.by_arrow.rows` leaves a kind that it doesn't know to Spark.
+`SPARK_TYPES` and `RAW_KINDS`, what its values mean in `meaning.MEANINGS`, and its raw Arrow type in
+`sluice_formats.arrow_columns`.
 """
 
 from __future__ import annotations

@@ -18,8 +18,7 @@ from sluice.errors import SluiceError
 from sluice.names import stored_name
 from sluice.schema import columns as kinds
 from sluice.schema.columns import Column, RowSchema, plain_column
-from sluice.schema.temporal import date_text, structured_text, timestamp_text
-from sluice.schema.values import base64_text, decimal_text, json_float, json_text, stored_text
+from sluice.schema.meaning import value_text
 
 MASK = "***"
 # Facts of errors that hold no value of a record.
@@ -136,54 +135,6 @@ class Concealment:
 def masked(text: str, kept: int) -> str:
     """`***`, and the last `kept` characters of a text that is at least twice as long."""
     return MASK + (text[-kept:] if 0 < 2 * kept <= len(text) else "")
-
-
-def value_text(value: Any, column: Column) -> str:
-    """The text of a decoded value, which doesn't depend on the width, scale or unit that the writer chose for it.
-
-    Raises ValueError or TypeError for a value that its type doesn't have.
-    """
-    if column.fields and column.kind != kinds.JSON:
-        return structured_text(value)
-    if column.kind in _TEXTS:
-        return _TEXTS[column.kind](value, column)
-    return stored_text(value, column)
-
-
-def _expected(value: Any, *types: type) -> Any:
-    if type(value) not in types:
-        raise TypeError(f"a {type(value).__name__}")
-    return value
-
-
-def _decimal(value: Any, column: Column) -> str:
-    text = decimal_text(value, column.scale or 0)
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _whole(value: Any, column: Column) -> str:
-    return str(_expected(value, int))
-
-
-def _float(value: Any, column: Column) -> str:
-    return str(json_float(float(_expected(value, float, int))))
-
-
-_TEXTS: Mapping[str, Callable[[Any, Column], str]] = {
-    kinds.STRING: lambda value, column: str(_expected(value, str)),
-    kinds.BOOLEAN: lambda value, column: "true" if _expected(value, bool) else "false",
-    kinds.INT: _whole,
-    kinds.LONG: _whole,
-    kinds.DURATION_MICROS: _whole,
-    kinds.DURATION_NANOS: _whole,
-    kinds.FLOAT: _float,
-    kinds.DOUBLE: _float,
-    kinds.BYTES: lambda value, column: base64_text(value),
-    kinds.DECIMAL: _decimal,
-    kinds.DATE: lambda value, column: date_text(value),
-    kinds.ARRAY: json_text,
-    **dict.fromkeys(kinds.TIMESTAMP_KINDS, lambda value, column: timestamp_text(value, column.kind)),
-}
 
 
 def is_placeholder(value: Any, found: Placeholders) -> bool:

@@ -1,4 +1,4 @@
-"""Dates, times of day and timestamps: counts since 1970, the ranges that are real, and ISO 8601 text.
+"""Dates, times of day and timestamps: counts since 1970, and ISO 8601 text.
 
 Values arrive as counts (days, or units of a kind since 1970-01-01 UTC), as ISO 8601 text, or as records of calendar
 and clock components. Years have any length here: Python's own dates end with year 9999.
@@ -12,42 +12,12 @@ from typing import Any
 
 from sluice.schema import columns as kinds
 
-# Nanoseconds in one step of a count.
-NANOS: dict[str, int] = {
-    kinds.DATE: 86_400 * 10**9,
-    kinds.TIME_MILLIS: 10**6,
-    kinds.TIME_MICROS: 10**3,
-    kinds.TIME_NANOS: 1,
-    kinds.TIMESTAMP_MILLIS: 10**6,
-    kinds.TIMESTAMP_MICROS: 10**3,
-    kinds.TIMESTAMP_NANOS: 1,
-}
-
-# PostgreSQL's driver counts an infinity in milliseconds; Debezium takes the same numbers for microseconds, for the
-# milliseconds of a shorter timestamp, or wraps their days into 32 bits (-622191234 was seen for `infinity`, later
-# releases send -2147472692). https://jdbc.postgresql.org/documentation/publicapi/org/postgresql/PGStatement.html
-_POSITIVE, _NEGATIVE = 9_223_372_036_825_200_000, -9_223_372_036_832_400_000
-INFINITE_COUNTS = frozenset((_POSITIVE, _NEGATIVE, 2**63 - 1, -(2**63)))
-
-# The same counts as timestamps in text (`isostring`), which name an instant of the year 294247 or 290308 before Christ,
+# Infinite counts as timestamps in text (`isostring`), which name an instant of the year 294247 or 290308 before Christ,
 # or one of a year of more than six digits. The groups are the sign of a negative one.
 INFINITE_MOMENT = (
     r"^(?:\+294247-01-10T04:00:(?:25\.2|54\.775807)0*Z|(-)290308-12-21T19:59:(?:27\.6|05\.224192)0*Z"
     r"|(?:\+|(-))\d{7,9}-[0-9T:.-]+Z)$"
 )
-
-# The earliest day of any supported database is 4714-11-24 BC (PostgreSQL, Oracle), the latest 5874898-06-03
-# (PostgreSQL). https://www.postgresql.org/docs/15/datatype-datetime.html
-_FIRST_DAY, _LAST_DAY = -2_440_588, 2_145_100_000
-_FIRST_MILLIS = _FIRST_DAY * 86_400_000
-
-# Lowest and highest count of each kind that is a real date or timestamp. Counts outside stand for an infinity.
-REAL_RANGES: dict[str, tuple[int, int]] = {
-    kinds.DATE: (_FIRST_DAY, _LAST_DAY),
-    kinds.TIMESTAMP_MILLIS: (_FIRST_MILLIS, _POSITIVE // 1000 - 1),
-    kinds.TIMESTAMP_MICROS: (_FIRST_MILLIS * 1000, _POSITIVE - 1),
-    kinds.TIMESTAMP_NANOS: (_NEGATIVE + 1, _POSITIVE - 1),
-}
 
 # Records of `time.precision.mode=structured` (Debezium 3.7 and later): the kind of each, by its semantic name.
 # A StructuredDuration stays a record.
@@ -59,11 +29,16 @@ STRUCTURED: dict[str, str] = {
     "io.debezium.time.StructuredTime": kinds.STRING,
     "io.debezium.time.StructuredZonedTime": kinds.STRING,
 }
+BELOW_A_MICROSECOND = r"\.\d{6}\d*[1-9]"  # in the text of a timestamp: digits that no table stores
 _INFINITIES = {"POSITIVE_INFINITY": "infinity", "NEGATIVE_INFINITY": "-infinity"}
 
 _DATE_TEXT = re.compile(
     r"([+-]?\d{4,6})-(\d\d)-(\d\d)(?:T(\d\d):(\d\d)(?::(\d\d)(?:\.\d{1,9})?)?)?(?:Z|[+-]\d\d:\d\d)?"
 )
+_MOMENT_TEXT = re.compile(
+    r"([+-]?\d{4,6})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)", re.ASCII
+)
+_FURTHEST_ZONE_MIN = 18 * 60  # of java.time.ZoneOffset
 _INFINITE_TEXT = re.compile(r"-?infinity|[+-]\d{7,9}-.*")
 _INFINITE_DAYS = (-(2**31), 2**31 - 1)  # days have 32 bits
 _EPOCH_FROM_YEAR_0 = 719_468  # days from March 1 of year 0 to 1970-01-01
@@ -84,25 +59,14 @@ def clock_text(seconds: int, fraction: str = "") -> str:
     return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{'.' if fraction else ''}{fraction}"
 
 
-def time_text(count: int, kind: str) -> str:
-    """Text of a time of day: `[-]hh:mm:ss` and six digits, nine for nanoseconds.
+def moment_text(count: int, digits: int, *, plus: bool = False) -> str:
+    """ISO 8601 text of a count since 1970, for any year: `-290308-12-21T19:59:27.600000`.
 
-    MySQL's TIME may be below 0 or above 24 h.
+    `digits` of a second's fraction are counted: 6 for microseconds. `plus` is that of `date_text`.
     """
-    nanos = count * NANOS[kind]
-    seconds, fraction = divmod(abs(nanos), 10**9)
-    digits = f"{fraction:09d}" if kind == kinds.TIME_NANOS else f"{fraction // 1000:06d}"
-    return f"{'-' if nanos < 0 else ''}{clock_text(seconds, digits)}"
-
-
-def timestamp_text(count: int, kind: str) -> str:
-    """Text of a timestamp in UTC, with every digit; `infinity` or `-infinity` outside the real range."""
-    low, high = REAL_RANGES[kind]
-    if not low <= count <= high:
-        return "infinity" if count > 0 else "-infinity"
-    seconds, nanos = divmod(count * NANOS[kind], 10**9)
-    days, second = divmod(seconds, _DAY_S)
-    return f"{date_text(days, plus=True)}T{clock_text(second, _fraction(nanos))}Z"
+    days, rest = divmod(count, _DAY_S * 10**digits)
+    seconds, fraction = divmod(rest, 10**digits)
+    return f"{date_text(days, plus=plus)}T{clock_text(seconds, f'{fraction:0{digits}d}' if digits else '')}"
 
 
 def days_of(text: str) -> int:
@@ -119,6 +83,37 @@ def days_of(text: str) -> int:
     if hour > 23 or minute > 59 or second > 59:
         raise NoTime(f"{text[:40]!r} is not a date")
     return days_of_civil(year, month, day)
+
+
+def day_of(text: str) -> int | None:
+    """Days since 1970-01-01 of the text of a date; None for an infinity, and for a day that no month has."""
+    try:
+        days = days_of(text)
+    except NoTime:
+        return None
+    return None if days in _INFINITE_DAYS else days
+
+
+def micros_of(text: str) -> int | None:
+    """Microseconds since 1970 of a timestamp with a zone, cut below; None for an infinity, and for what 64 bits or a
+    calendar and clock don't hold.
+    """
+    matched = _MOMENT_TEXT.fullmatch(text)
+    if matched is None:
+        return None
+    year, month, day, hour, minute, second = (int(part) for part in matched.groups()[:6])
+    fraction, zone = matched[7] or "", matched[8]
+    try:
+        days = days_of_civil(year, month, day)
+    except NoTime:
+        return None
+    ahead = 0 if zone == "Z" else int(zone[1:3]) * 60 + int(zone[4:6])
+    if ahead > _FURTHEST_ZONE_MIN or hour > 23 or minute > 59 or second > 59:
+        return None
+    ahead = -ahead if zone[0] == "-" else ahead
+    seconds = days * _DAY_S + hour * 3_600 + (minute - ahead) * 60 + second
+    micros = seconds * 1_000_000 + int(fraction[:6].ljust(6, "0"))
+    return micros if -(2**63) <= micros < 2**63 else None
 
 
 def days_of_civil(year: int, month: int, day: int) -> int:

@@ -13,7 +13,8 @@ from typing import Any, Callable
 
 from sluice.schema import columns as kinds
 from sluice.schema.columns import Column
-from sluice.schema.temporal import NANOS, NoTime, days_of_civil
+from sluice.schema.meaning import NANOS
+from sluice.schema.temporal import NoTime, days_of_civil
 
 # Keys of a file's metadata that tell its writer's calendar.
 SPARK_VERSION, SPARK_ZONE = b"org.apache.spark.version", b"org.apache.spark.timeZone"

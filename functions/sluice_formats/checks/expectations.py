@@ -19,8 +19,7 @@ from sluice.changes import hidden_columns as hidden
 from sluice.config.rules.expectations import Expectation, Expectations, Limit
 from sluice.schema import columns as kinds
 from sluice.schema.columns import Column
-from sluice.schema.temporal import date_text, time_text, timestamp_text
-from sluice.schema.values import base64_text, json_float
+from sluice.schema.meaning import value_text
 from sluice_formats.errors import UnusablePattern
 
 _NOT_ROWS = (hidden.DELETE, hidden.TRUNCATE, hidden.MESSAGE)
@@ -123,20 +122,7 @@ def _compared(text: str, limit: Limit | None) -> int | None:
 
 
 def _text(value: Any, column: Column) -> str:
-    """The text of a raw value, as `concealment.value_text` writes it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if column.kind == kinds.DATE:
-        return date_text(value)
-    if column.kind in kinds.TIMESTAMP_KINDS:
-        return timestamp_text(value, column.kind)
-    if column.kind in kinds.TIME_KINDS:
-        return time_text(value, column.kind)
-    if isinstance(value, Decimal):
-        text = format(value, "f")
-        return text.rstrip("0").rstrip(".") if "." in text else text
-    if isinstance(value, bytes):
-        return base64_text(value)
-    if isinstance(value, float):
-        return str(json_float(value))
-    return value if isinstance(value, str) else str(value) if isinstance(value, int) else json.dumps(value, default=str)
+    """The text of a raw value: hashes and masks are made of the same. An array's items are those of Arrow."""
+    if isinstance(value, str):  # made of the decoded value before
+        return value
+    return json.dumps(value, default=str) if column.kind == kinds.ARRAY else value_text(value, column)

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.errors import SluiceError
-from sluice.schema import columns as kinds
-from sluice.schema.temporal import REAL_RANGES
+from sluice.schema.meaning import MEANINGS
+from sluice.schema.temporal import BELOW_A_MICROSECOND
 from sluice_formats.errors import InexactRecordKey, UnusablePartitionValue, UnusableRecordKey
 
 # CustomKeyGenerator writes an empty part of a key of several columns so: "a:1,b:__empty__".
@@ -21,7 +21,7 @@ MAX_FOLDER_BYTES = 255  # of one "column=value": the limit of file systems
 MAX_FOLDERS_BYTES = (
     512  # of all folders: S3's keys of 1,024 bytes also hold the table's name, the file's and Hudi's marks
 )
-_INEXACT = r"infinity|^[+-]\d{6}|\.\d{6}\d*[1-9]"  # of a date or timestamp as text
+_INEXACT = rf"infinity|^[+-]\d{{6}}|{BELOW_A_MICROSECOND}"  # of a date or timestamp as text
 # Hudi's PartitionPathEncodeUtils escapes each of these to three bytes.
 ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(map(chr, range(1, 32)))
 
@@ -75,12 +75,12 @@ def check_key_times(key: dict[str, tuple[pa.Array, str]], numbers: Sequence[int]
     `key` are the raw values and their kind, by column.
     """
     for name, (values, kind) in key.items():
-        if kind in REAL_RANGES:
-            low, high = REAL_RANGES[kind]
-            inexact = pc.or_(pc.less(values, low), pc.greater(values, high))
-            if kind == kinds.TIMESTAMP_NANOS:
+        meaning = MEANINGS[kind]
+        if meaning.real is not None:
+            inexact = pc.or_(pc.less(values, meaning.real[0]), pc.greater(values, meaning.real[1]))
+            if meaning.is_cut:
                 inexact = pc.or_(inexact, pc.not_equal(pc.multiply(pc.divide(values, 1_000), 1_000), values))
-        elif kind in (kinds.ZONED_TIMESTAMP, kinds.ISO_DATE):
+        elif meaning.is_parsed:
             inexact = pc.match_substring_regex(values, _INEXACT)
         else:
             continue

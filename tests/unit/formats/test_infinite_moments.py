@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from sluice.schema.columns import STRING, ZONED_TIMESTAMP, plain_column
-from sluice_cli.trace.row_changes import stored_value
+from sluice.schema.meaning import stored_json
 from sluice_formats.arrow_columns import raw_array
 
 MOMENT = plain_column("at", ZONED_TIMESTAMP, True, "string io.debezium.time.IsoTimestamp")
@@ -28,12 +28,12 @@ RAW = plain_column("at", STRING, True, "string io.debezium.time.IsoTimestamp")
 )
 def test_the_instants_that_stand_for_an_infinity_are_none(text: str, infinity: str | None) -> None:
     assert raw_array([text, None], MOMENT, MOMENT).to_pylist() == [infinity or text, None]
-    assert stored_value(infinity or text, MOMENT) is None, "sluice row"
+    assert stored_json(infinity or text, MOMENT) is None, "sluice row"
     assert raw_array([text], RAW, RAW).to_pylist() == [text], "with `raw`"
 
 
 def test_row_has_null_where_the_table_has_no_place_for_a_moment() -> None:
-    assert stored_value("+294276-12-31T23:59:59.999999Z", MOMENT) is None
+    assert stored_json("+294276-12-31T23:59:59.999999Z", MOMENT) is None
 
 
 @pytest.mark.parametrize(

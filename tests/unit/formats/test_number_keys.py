@@ -10,7 +10,7 @@ from builders import avro_object, change, flattened
 from shapes import config, item, json_rows, lines, picked
 
 from sluice.schema.avro import read_writer_schema
-from sluice.schema.values import number_key
+from sluice.schema.meaning import number_key
 from sluice_formats.decode import decode
 from sluice_formats.json_records import json_schemas
 from sluice_formats.json_schema import agreed

@@ -5,7 +5,6 @@ The Arrow form of `sluice_spark.merge.by_spark.normalize`: tests/spark/test_arro
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
@@ -17,7 +16,8 @@ from sluice.errors import Incompatible
 from sluice.schema import columns as kinds
 from sluice.schema.columns import Column, stored_column
 from sluice.schema.evolution import NARROWER, SAME, widen
-from sluice.schema.temporal import REAL_RANGES, NoTime, days_of, days_of_civil, time_text
+from sluice.schema.meaning import CLOCK, DAY, MEANINGS, Meaning, time_text
+from sluice.schema.temporal import BELOW_A_MICROSECOND, day_of, micros_of
 from sluice_formats.arrow_columns import arrow_type
 from sluice_formats.records import ReaderPlan
 
@@ -71,20 +71,12 @@ def stored_arrow_type(kind: str) -> pa.DataType:
 def check_columns(plan: ReaderPlan, target: Mapping[str, str]) -> None:
     """Raise LeftToSpark for a column of the plan without a conversion to the table's type."""
     for column in plan.columns:
-        if not _is_known(column):
-            raise LeftToSpark("column", f"{column.name} is of kind {column.kind}")
         try:
             found = widen(column.name, target[column.name], column.spark_type)
         except (Incompatible, KeyError) as error:
             raise LeftToSpark("column", f"{column.name} is {column.spark_type}") from error
         if found.change not in (SAME, NARROWER):
             raise LeftToSpark("column", f"{column.name} becomes {found.type}")
-
-
-def _is_known(column: Column) -> bool:
-    if column.kind == kinds.ARRAY:
-        return column.element is not None and _is_known(column.element)
-    return column.kind in _AS_IS or column.kind in _CONVERSIONS
 
 
 def _rows(batch: pa.RecordBatch, written: Mapping[str, Column], schema: pa.Schema) -> pa.RecordBatch:
@@ -114,11 +106,13 @@ def _stored(raw: pa.Array, column: Column) -> Stored:
     """The stored values of raw ones, and how many of each value are set to null or cut (None: none of any)."""
     if column.kind == kinds.ARRAY and column.element is not None:
         return _lists(raw, column.element)
-    convert = _CONVERSIONS.get(column.kind)
-    if convert is None:
+    meaning = MEANINGS[column.kind]
+    if meaning.form == CLOCK:
+        return _of_each(raw, lambda count: time_text(count, column.kind), pa.string()), None
+    if meaning.form is None:
         return raw, None
-    values, lost = convert(raw, column.kind)
-    if lost is None or not pc.any(lost).as_py():
+    values, lost = (_days if meaning.form == DAY else _moments)(raw, meaning)
+    if not pc.any(lost).as_py():
         return values, None
     return values, pc.fill_null(lost, False).cast(_COUNT)
 
@@ -138,8 +132,35 @@ def _lists(raw: pa.Array, element: Column) -> Stored:
     return made, pa.array(counts, _COUNT)
 
 
-def _within(raw: pa.Array, kind: str) -> pa.Array:
-    low, high = (pa.scalar(bound, raw.type) for bound in REAL_RANGES[kind])
+Converted = tuple[pa.Array, pa.Array]  # values, and which of them are set to null or cut
+
+
+def _days(raw: pa.Array, meaning: Meaning) -> Converted:
+    if meaning.is_parsed:
+        values = _of_each(raw, day_of, pa.int32()).cast(pa.date32())
+        return values, pc.and_(pc.is_valid(raw), pc.is_null(values))
+    real = _within(raw, meaning)
+    return _real(raw, real).cast(pa.date32()), pc.invert(real)
+
+
+def _moments(raw: pa.Array, meaning: Meaning) -> Converted:
+    if meaning.nanos is None:
+        return _of_text(raw)
+    real = _within(raw, meaning)
+    lost = pc.invert(real)
+    if meaning.is_cut:
+        # Rounded down, as Spark's built-ins are used; Arrow's division rounds towards zero.
+        micros = pc.divide(raw, _THOUSAND)
+        rest = pc.subtract(raw, pc.multiply(micros, _THOUSAND))
+        micros = pc.subtract(micros, pc.less(rest, pa.scalar(0, rest.type)).cast(pa.int64()))
+        lost = pc.or_(lost, pc.not_equal(rest, pa.scalar(0, rest.type)))
+    else:
+        micros = pc.multiply(raw, pa.scalar(meaning.nanos // 1_000, pa.int64()))
+    return _real(micros, real).cast(_TIMESTAMP), lost
+
+
+def _within(raw: pa.Array, meaning: Meaning) -> pa.Array:
+    low, high = (pa.scalar(bound, raw.type) for bound in meaning.real or ())
     return pc.and_(pc.greater_equal(raw, low), pc.less_equal(raw, high))
 
 
@@ -147,34 +168,9 @@ def _real(raw: pa.Array, real: pa.Array) -> pa.Array:
     return pc.if_else(real, raw, pa.scalar(None, raw.type))
 
 
-def _dates(raw: pa.Array, kind: str) -> Stored:
-    real = _within(raw, kind)
-    return _real(raw, real).cast(pa.date32()), pc.invert(real)
-
-
-def _of_millis(raw: pa.Array, kind: str) -> Stored:
-    real = _within(raw, kind)
-    return pc.multiply(_real(raw, real), _THOUSAND).cast(_TIMESTAMP), pc.invert(real)
-
-
-def _of_micros(raw: pa.Array, kind: str) -> Stored:
-    real = _within(raw, kind)
-    return _real(raw, real).cast(_TIMESTAMP), pc.invert(real)
-
-
-def _of_nanos(raw: pa.Array, kind: str) -> Stored:
-    """Rounded down, as Spark's built-ins are used; Arrow's division rounds towards zero."""
-    real = _within(raw, kind)
-    quotient = pc.divide(raw, _THOUSAND)
-    rest = pc.subtract(raw, pc.multiply(quotient, _THOUSAND))
-    micros = pc.subtract(quotient, pc.less(rest, pa.scalar(0, rest.type)).cast(pa.int64()))
-    lost = pc.or_(pc.invert(real), pc.not_equal(rest, pa.scalar(0, rest.type)))
-    return _real(micros, real).cast(_TIMESTAMP), lost
-
-
-def _of_text(raw: pa.Array, kind: str) -> Stored:
+def _of_text(raw: pa.Array) -> Converted:
     """Timestamps of text in any zone. Arrow parses the usual ones, Python the years that Arrow can't hold."""
-    below = pc.match_substring_regex(raw, _BELOW_A_MICROSECOND)
+    below = pc.match_substring_regex(raw, BELOW_A_MICROSECOND)
     usual = pc.match_substring_regex(raw, _USUAL_TIMESTAMP)
     if pc.all(usual, min_count=0).as_py():
         cut = pc.replace_substring_regex(raw, r"(\.\d{6})\d+", r"\1")
@@ -182,17 +178,8 @@ def _of_text(raw: pa.Array, kind: str) -> Stored:
             return cut.cast(_TIMESTAMP), below
         except pa.ArrowInvalid:  # a day that no month has
             pass
-    values = _of_each(raw, _micros_of, pa.int64()).cast(_TIMESTAMP)
+    values = _of_each(raw, micros_of, pa.int64()).cast(_TIMESTAMP)
     return values, pc.or_(pc.and_(pc.is_valid(raw), pc.is_null(values)), pc.fill_null(below, False))
-
-
-def _of_dates(raw: pa.Array, kind: str) -> Stored:
-    values = _of_each(raw, _days_of, pa.int32()).cast(pa.date32())
-    return values, pc.and_(pc.is_valid(raw), pc.is_null(values))
-
-
-def _times(raw: pa.Array, kind: str) -> Stored:
-    return _of_each(raw, lambda count: time_text(count, kind), pa.string()), None
 
 
 def _of_each(raw: pa.Array, convert: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:
@@ -202,70 +189,6 @@ def _of_each(raw: pa.Array, convert: Callable[[Any], Any], kind: pa.DataType) ->
     return made.take(encoded.indices)
 
 
-def _micros_of(text: str) -> int | None:
-    """Microseconds since 1970 of a timestamp; None for an infinity, and for what Spark's cast makes null."""
-    matched = _TIMESTAMP_TEXT.fullmatch(text)
-    if matched is None:
-        return None
-    year, month, day, hour, minute, second = (int(part) for part in matched.groups()[:6])
-    fraction, zone = matched[7] or "", matched[8]
-    try:
-        days = days_of_civil(year, month, day)
-    except NoTime:
-        return None
-    ahead = 0 if zone == "Z" else int(zone[1:3]) * 60 + int(zone[4:6])
-    if ahead > _FURTHEST_ZONE_MIN or hour > 23 or minute > 59 or second > 59:
-        return None
-    ahead = -ahead if zone[0] == "-" else ahead
-    seconds = days * 86_400 + hour * 3_600 + (minute - ahead) * 60 + second
-    micros = seconds * 1_000_000 + int(fraction[:6].ljust(6, "0"))
-    return micros if -(2**63) <= micros < 2**63 else None
-
-
-def _days_of(text: str) -> int | None:
-    """Days since 1970 of a date with or without a zone; None for an infinity and for a day that no month has."""
-    try:
-        return days_of(text) if _DATE_TEXT.fullmatch(text) else None
-    except NoTime:
-        return None
-
-
 _TIMESTAMP = pa.timestamp("us", "UTC")
 _THOUSAND = pa.scalar(1_000, pa.int64())
-_FURTHEST_ZONE_MIN = 18 * 60  # of java.time.ZoneOffset
-_BELOW_A_MICROSECOND = r"\.\d{6}\d*[1-9]"
 _USUAL_TIMESTAMP = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-](0\d|1[0-7]):[0-5]\d)$"
-_TIMESTAMP_TEXT = re.compile(
-    r"([+-]?\d{4,6})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)", re.ASCII
-)
-_DATE_TEXT = re.compile(r"[+-]?\d{4,6}-\d\d-\d\d(?:Z|[+-]\d\d:\d\d)?", re.ASCII)
-
-# Kinds whose raw form is the stored form.
-_AS_IS = frozenset(
-    (
-        kinds.BOOLEAN,
-        kinds.INT,
-        kinds.LONG,
-        kinds.FLOAT,
-        kinds.DOUBLE,
-        kinds.STRING,
-        kinds.BYTES,
-        kinds.DECIMAL,
-        kinds.VARIABLE_DECIMAL,
-        kinds.DECIMAL_TEXT,
-        kinds.JSON,
-        kinds.DURATION_MICROS,
-        kinds.DURATION_NANOS,
-    )
-)
-_CONVERSIONS: dict[str, Callable[[pa.Array, str], Stored]] = {
-    kinds.DATE: _dates,
-    kinds.TIME_MILLIS: _times,
-    kinds.TIME_MICROS: _times,
-    kinds.TIME_NANOS: _times,
-    kinds.TIMESTAMP_MILLIS: _of_millis,
-    kinds.TIMESTAMP_MICROS: _of_micros,
-    kinds.TIMESTAMP_NANOS: _of_nanos,
-    kinds.ZONED_TIMESTAMP: _of_text,
-    kinds.ISO_DATE: _of_dates,
-}

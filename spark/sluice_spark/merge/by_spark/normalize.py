@@ -14,7 +14,8 @@ from pyspark.sql.types import StructType
 from sluice.changes import hidden_columns
 from sluice.schema import columns as kinds
 from sluice.schema.columns import Column
-from sluice.schema.temporal import REAL_RANGES
+from sluice.schema.meaning import CLOCK, DAY, MEANINGS, MOMENT, NANOS, Meaning
+from sluice.schema.temporal import BELOW_A_MICROSECOND
 from sluice_formats.records import ReaderPlan
 from sluice_spark.merge.by_spark.working_columns import INEXACT
 from sluice_spark.merge.plan import stored_type
@@ -51,12 +52,11 @@ def meaning(raw: SparkColumn, column: Column) -> SparkColumn:
     element = _item(column)
     if element is not None:
         return F.transform(raw, lambda item: meaning(item, element)) if _has_meaning(element) else raw
-    built_in = _BUILT_INS.get(column.kind)
-    if built_in is None:
+    of_kind = MEANINGS[column.kind]
+    if of_kind.form is None:
         return raw
-    return (
-        F.when(raw.between(*REAL_RANGES[column.kind]), built_in(raw)) if column.kind in REAL_RANGES else built_in(raw)
-    )
+    stored = _BUILT_INS[of_kind.form](raw, of_kind)
+    return F.when(raw.between(*of_kind.real), stored) if of_kind.real else stored
 
 
 def quoted(name: str) -> SparkColumn:
@@ -66,7 +66,7 @@ def quoted(name: str) -> SparkColumn:
 
 def _has_meaning(column: Column) -> bool:
     element = _item(column)
-    return column.kind in _BUILT_INS or element is not None and _has_meaning(element)
+    return MEANINGS[column.kind].form is not None if element is None else _has_meaning(element)
 
 
 def _item(column: Column) -> Column | None:
@@ -77,7 +77,8 @@ def _item(column: Column) -> Column | None:
 def _may_be_inexact(column: Column) -> bool:
     """True for columns whose values may have no exact stored form: counts beyond any date, text that is none."""
     element = _item(column)
-    return column.kind in REAL_RANGES or column.kind in _PARSED or element is not None and _may_be_inexact(element)
+    of_kind = MEANINGS[column.kind]
+    return of_kind.real is not None or of_kind.is_parsed if element is None else _may_be_inexact(element)
 
 
 def _inexact(raw: SparkColumn, column: Column) -> SparkColumn:
@@ -86,29 +87,37 @@ def _inexact(raw: SparkColumn, column: Column) -> SparkColumn:
     if element is not None:
         zero = F.lit(0)
         return F.coalesce(F.aggregate(raw, zero, lambda so_far, item: so_far + _inexact(item, element)), zero)
-    lost = ~raw.between(*REAL_RANGES[column.kind]) if column.kind in REAL_RANGES else meaning(raw, column).isNull()
-    if column.kind == kinds.TIMESTAMP_NANOS:
+    of_kind = MEANINGS[column.kind]
+    lost = ~raw.between(*of_kind.real) if of_kind.real else meaning(raw, column).isNull()
+    if of_kind.is_cut:
         lost = lost | (F.pmod(raw, F.lit(1_000)) != 0)
-    elif column.kind == kinds.ZONED_TIMESTAMP:
-        lost = lost | F.when(F.length(raw) > _TO_THE_MICROSECOND, raw.rlike(_BELOW_A_MICROSECOND)).otherwise(False)
+    elif of_kind.is_parsed and of_kind.form == MOMENT:
+        lost = lost | F.when(F.length(raw) > _TO_THE_MICROSECOND, raw.rlike(BELOW_A_MICROSECOND)).otherwise(False)
     return F.when(raw.isNotNull() & lost, 1).otherwise(0)
 
 
-def _time_of_day(micros: SparkColumn) -> SparkColumn:
+def _day(raw: SparkColumn, of_kind: Meaning) -> SparkColumn:
+    if of_kind.nanos:
+        return F.date_from_unix_date(raw)
+    return F.when(~raw.rlike(_INFINITE_DATE), F.regexp_replace(raw, _ZONE, "").cast("date"))
+
+
+def _moment(raw: SparkColumn, of_kind: Meaning) -> SparkColumn:
+    return F.timestamp_micros(_micros(raw, of_kind.nanos)) if of_kind.nanos else raw.cast("timestamp")
+
+
+def _clock(raw: SparkColumn, of_kind: Meaning) -> SparkColumn:
     """A time as text. PostgreSQL's 24:00 and MySQL's times below zero or above a day need the slower expression."""
-    usual = F.date_format(F.timestamp_micros(micros), "HH:mm:ss.SSSSSS")
-    return F.when(micros.between(0, _DAY_MICROS - 1), usual).otherwise(_long_time(micros, 1_000_000, 6))
+    nanos = of_kind.nanos or 1
+    usual = F.date_format(F.timestamp_micros(_micros(raw, nanos)), "HH:mm:ss.SSSSSS")
+    if nanos == 1:
+        usual = F.concat(usual, F.lpad(F.pmod(raw, F.lit(1_000)).cast("string"), 3, "0"))
+    return F.when(raw.between(0, _DAY_NANOS // nanos - 1), usual).otherwise(_long_time(raw, nanos))
 
 
-def _nanos_of_day(nanos: SparkColumn) -> SparkColumn:
-    fraction = F.lpad(F.pmod(nanos, F.lit(1_000_000_000)).cast("string"), 9, "0")
-    usual = F.concat(F.date_format(F.timestamp_seconds(_whole(nanos, 1_000_000_000)), "HH:mm:ss."), fraction)
-    return F.when(nanos.between(0, _DAY_MICROS * 1000 - 1), usual).otherwise(_long_time(nanos, 1_000_000_000, 9))
-
-
-def _long_time(count: SparkColumn, unit: int, digits: int) -> SparkColumn:
-    """The same text as `sluice.schema.temporal.time_text` gives; null for null."""
-    size = F.abs(count)
+def _long_time(count: SparkColumn, nanos: int) -> SparkColumn:
+    """The same text as `sluice.schema.meaning.time_text` gives; null for null."""
+    size, unit, digits = F.abs(count), 10**9 // nanos, 9 if nanos == 1 else 6
     seconds = _whole(size, unit)
     text = F.format_string(
         f"%s%02d:%02d:%02d.%0{digits}d",
@@ -116,9 +125,14 @@ def _long_time(count: SparkColumn, unit: int, digits: int) -> SparkColumn:
         _whole(seconds, 3600),
         F.pmod(_whole(seconds, 60), F.lit(60)),
         F.pmod(seconds, F.lit(60)),
-        F.pmod(size, F.lit(unit)),
+        F.pmod(size, F.lit(unit)) * F.lit(10**digits // unit),
     )
     return F.when(count.isNotNull(), text)
+
+
+def _micros(count: SparkColumn, nanos: int) -> SparkColumn:
+    """A count of steps of so many nanoseconds in microseconds, rounded down."""
+    return _whole(count, 1_000 // nanos) if nanos < 1_000 else count * F.lit(nanos // 1_000) if nanos > 1_000 else count
 
 
 def _whole(count: SparkColumn, unit: int) -> SparkColumn:
@@ -126,22 +140,9 @@ def _whole(count: SparkColumn, unit: int) -> SparkColumn:
     return F.call_function("div", count - F.pmod(count, F.lit(unit)), F.lit(unit))
 
 
-_DAY_MICROS = 86_400_000_000
-
+_DAY_NANOS = NANOS[kinds.DATE]
 _ZONE = r"(Z|[+-]\d\d:\d\d)$"  # Debezium's IsoDate ends with one
 _INFINITE_DATE = r"^[+-]\d{7}"  # Spark's cast takes years of seven digits, in which Debezium writes an infinity
 _TO_THE_MICROSECOND = len("2021-12-31T18:29:59.123456Z")  # only longer text can have more digits
-_BELOW_A_MICROSECOND = r"\.\d{6}\d*[1-9]"
-_PARSED = frozenset((kinds.ZONED_TIMESTAMP, kinds.ISO_DATE))  # text whose infinities have no form as a date
 
-_BUILT_INS: dict[str, Callable[[SparkColumn], SparkColumn]] = {
-    kinds.DATE: F.date_from_unix_date,
-    kinds.TIME_MILLIS: lambda raw: _time_of_day(raw * F.lit(1000)),
-    kinds.TIME_MICROS: _time_of_day,
-    kinds.TIME_NANOS: _nanos_of_day,
-    kinds.TIMESTAMP_MILLIS: F.timestamp_millis,
-    kinds.TIMESTAMP_MICROS: F.timestamp_micros,
-    kinds.TIMESTAMP_NANOS: lambda raw: F.timestamp_micros(_whole(raw, 1_000)),
-    kinds.ZONED_TIMESTAMP: lambda raw: raw.cast("timestamp"),
-    kinds.ISO_DATE: lambda raw: F.when(~raw.rlike(_INFINITE_DATE), F.regexp_replace(raw, _ZONE, "").cast("date")),
-}
+_BUILT_INS: dict[str, Callable[[SparkColumn, Meaning], SparkColumn]] = {DAY: _day, MOMENT: _moment, CLOCK: _clock}

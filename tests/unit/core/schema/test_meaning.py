@@ -4,14 +4,42 @@ import json
 from datetime import date, timedelta
 
 import pytest
+from meanings import EXAMPLES
 
-from sluice.schema.columns import array_column, decimal_column, json_column, plain_column, variable_decimal_column
-from sluice.schema.temporal import days_of, time_text, timestamp_text
-from sluice.schema.values import Unrepresentable, decimal_text, json_text
+from sluice.schema.columns import (
+    SPARK_TYPES,
+    array_column,
+    decimal_column,
+    json_column,
+    plain_column,
+    variable_decimal_column,
+)
+from sluice.schema.meaning import (
+    MEANINGS,
+    Unrepresentable,
+    decimal_text,
+    json_text,
+    stored_json,
+    time_text,
+    timestamp_text,
+    value_text,
+)
+from sluice.schema.temporal import days_of
 
 
 def unscaled(number):
     return number.to_bytes((number.bit_length() + 8) // 8, "big", signed=True)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: f"{example.kind} {example.raw!r}")
+def test_a_raw_value_has_one_stored_value_and_one_text(example):
+    assert stored_json(example.raw, example.column) == example.stored
+    assert stored_json([example.raw, None], array_column("c", example.column, True)) == [example.stored, None]
+    assert value_text(example.raw, example.column) == example.text
+
+
+def test_every_kind_has_a_meaning():
+    assert MEANINGS.keys() == {*SPARK_TYPES, "decimal", "array"}
 
 
 @pytest.mark.parametrize(
