@@ -280,7 +280,7 @@ class Workbench:
         return sorted((tuple(row) for row in json.loads(done.stdout.splitlines()[-1])), key=str)
 
     def rows_by_sluice(self, config: TableConfig, *columns: str, span: Span = NOW) -> list[tuple[Any, ...]]:
-        """The same as `sluice read` reads them, without a JVM: now, as of a moment, or what changed since one."""
+        """The same as `sluice query` reads them, without a JVM: now, as of a moment, or what changed since one."""
         found = (
             open_table(Silver(self.services.tables_uri), config.table, span=span)
             .reader(Shown(with_deleted=True, columns=columns))

@@ -95,7 +95,7 @@ def sample_status() -> dict[str, Any]:
                 "failed",
                 error={
                     "code": "AccessDenied",
-                    "message": "`sluice catalog sync crm.loyalty` shows the reason and retries",
+                    "message": "`sluice ops catalog sync crm.loyalty` shows the reason and retries",
                 },
             ),
         ],

@@ -154,7 +154,7 @@ class UnknownSchema(CommandFailed):
     """No schema, or more than one, has this name; facts: `table`, `name`."""
 
     code = "unknown_schema"
-    next_step = "`sluice schema list` shows the tables, `sluice schema history TABLE` their schemas"
+    next_step = "`sluice table schema list` shows the tables, `sluice table schema history TABLE` their schemas"
 
 
 class NotWritten(CommandFailed):

@@ -15,13 +15,57 @@ import typer
 import typer.main
 
 from sluice_cli.terminal.output import Stack, stack_before_verb
-from sluice_cli.terminal.run import DISTRIBUTION, debugging
+from sluice_cli.terminal.run import DISTRIBUTION, Commands, debugging
 from sluice_cli.terminal.verbs import Verb, lazy_group
 
 _INGEST, _READ, _TRACE = "Ingest", "Read", "Trace"
 _TABLES, _OPERATE, _LOCAL = "Tables", "Operate", "Run locally and deploy"
+_COMMANDS = "Commands"  # the one panel of a group
 
 # In the order of help. A test compares each summary with the first paragraph of the verb's own help.
+OPS = {
+    "runs": Verb(
+        "sluice_cli.ops.runs:runs",
+        _COMMANDS,
+        "List the last runs, the newest below: start, duration, state and its reason, batches, objects and changes.",
+    ),
+    "logs": Verb(
+        "sluice_cli.ops.logs:logs",
+        _COMMANDS,
+        "Print what a run's driver logged, with times in UTC. `sluice ops runs` lists the runs.",
+    ),
+    "cost": Verb("sluice_cli.ops.cost:app", _COMMANDS, "The cost of past runs, and estimates of monthly cost."),
+    "batch": Verb(
+        "sluice_cli.ops.batches:app",
+        _COMMANDS,
+        "Batches that no run has finished yet: what their next run does with them.",
+    ),
+    "dlq": Verb(
+        "sluice_cli.ops.dead_letters:app",
+        _COMMANDS,
+        "The dead-letter queues: notices that admit failed five times, events that announce gave up, calls of "
+        "reconcile that failed for good. Nothing is lost in them: reconcile repeats the work of all three.",
+    ),
+    "services": Verb(
+        "sluice_cli.tables.services:app",
+        _COMMANDS,
+        "List and request table services: compaction, clustering, cleaning, archival, purge, catalog sync.",
+    ),
+    "catalog": Verb(
+        "sluice_cli.tables.catalog:app",
+        _COMMANDS,
+        "The Glue catalog, where Athena, Redshift, EMR and Trino find the tables.",
+    ),
+    "replay": Verb(
+        "sluice_cli.ingest.replay:replay", _COMMANDS, "Merge committed objects again, while everything else goes on."
+    ),
+    "adopt-bucket": Verb(
+        "sluice_cli.ops.adopt_bucket:adopt_bucket",
+        _COMMANDS,
+        "Add the stack to the notifications of its bronze bucket, which the parameter BronzeBucketName names.",
+    ),
+}
+
 VERBS = {
     "config": Verb(
         "sluice_cli.config.commands:app",
@@ -40,20 +84,16 @@ VERBS = {
         _INGEST,
         "Bring in the objects of the bronze bucket that the ledger doesn't know: history, or what no notice announced.",
     ),
-    "replay": Verb(
-        "sluice_cli.ingest.replay:replay", _INGEST, "Merge committed objects again, while everything else goes on."
-    ),
     "wait": Verb("sluice_cli.ingest.wait:wait", _INGEST, "Wait until every object version in bronze is settled."),
     "quarantine": Verb(
         "sluice_cli.ingest.quarantine:app",
         _INGEST,
         "Objects that could not be merged, and single rows of objects whose other rows were merged.",
     ),
-    "query": Verb("sluice_cli.tables.query:query", _READ, "Query the silver tables in DuckDB's SQL, without Spark."),
-    "read": Verb(
-        "sluice_cli.tables.query:read",
+    "query": Verb(
+        "sluice_cli.tables.query:query",
         _READ,
-        "Print or save a table's rows, without Spark, holding one batch of rows in memory.",
+        "Query the silver tables in DuckDB's SQL, or print a whole table, without Spark.",
     ),
     "diff": Verb(
         "sluice_cli.tables.query:diff",
@@ -92,22 +132,8 @@ VERBS = {
             "ddl": "sluice_cli.tables.catalog:ddl",
             "accept": "sluice_cli.tables.accept:accept",
             "adopt": "sluice_cli.tables.adoption:adopt",
+            "schema": "sluice_cli.tables.schema:app",
         },
-    ),
-    "schema": Verb(
-        "sluice_cli.tables.schema:app",
-        _TABLES,
-        "The writer schemas of a table: their history, their differences, and the verdict on a new one.",
-    ),
-    "catalog": Verb(
-        "sluice_cli.tables.catalog:app",
-        _TABLES,
-        "The Glue catalog, where Athena, Redshift, EMR and Trino find the tables.",
-    ),
-    "services": Verb(
-        "sluice_cli.tables.services:app",
-        _TABLES,
-        "List and request table services: compaction, clustering, cleaning, archival, purge, catalog sync.",
     ),
     "verify": Verb(
         "sluice_cli.trace.verify:verify",
@@ -138,42 +164,21 @@ VERBS = {
         _OPERATE,
         "Account for every object version: bronze against the ledger, the ledger against batches and commits.",
     ),
-    "cost": Verb("sluice_cli.ops.cost:app", _OPERATE, "The cost of past runs, and estimates of monthly cost."),
     "pause": Verb(
         "sluice_cli.ops.lanes:pause", _OPERATE, "Stop starting runs in a lane. A run in progress ends after its batch."
     ),
     "resume": Verb("sluice_cli.ops.lanes:resume", _OPERATE, "End a pause or a halt, and start a run if one is due."),
-    "runs": Verb(
-        "sluice_cli.ops.runs:runs",
+    "ops": Verb(
+        "",
         _OPERATE,
-        "List the last runs, the newest below: start, duration, state and its reason, batches, objects and changes.",
-    ),
-    "logs": Verb(
-        "sluice_cli.ops.logs:logs",
-        _OPERATE,
-        "Print what a run's driver logged, with times in UTC. `sluice runs` lists the runs.",
-    ),
-    "dlq": Verb(
-        "sluice_cli.ops.dead_letters:app",
-        _OPERATE,
-        "The dead-letter queues: notices that admit failed five times, events that announce gave up, calls of "
-        "reconcile that failed for good. Nothing is lost in them: reconcile repeats the work of all three.",
-    ),
-    "batch": Verb(
-        "sluice_cli.ops.batches:app",
-        _OPERATE,
-        "Batches that no run has finished yet: what their next run does with them.",
+        "Look into runs, logs, cost, the catalog, table services, open batches and dead letters, or replay objects.",
+        below=OPS,
     ),
     "standstill": Verb(
         "sluice_cli.ops.standstill:app",
         _OPERATE,
         "Stop Spark before its application is changed or deleted, and resume it after.",
         hidden=True,
-    ),
-    "adopt-bucket": Verb(
-        "sluice_cli.ops.adopt_bucket:adopt_bucket",
-        _OPERATE,
-        "Add the stack to the notifications of its bronze bucket, which the parameter BronzeBucketName names.",
     ),
     "demo": Verb(
         "sluice_cli.local.demo:demo",
@@ -199,11 +204,14 @@ VERBS = {
     ),
 }
 
+# Names of before 0.1.0, which work for one release, and what is typed now.
+MOVED = {"read": "query", "schema": "table schema", **{name: f"ops {name}" for name in OPS}}
+
 _SETTINGS: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
 
 app = typer.Typer(
     name="sluice",
-    cls=lazy_group(VERBS, _SETTINGS),
+    cls=lazy_group(Commands, VERBS, _SETTINGS, MOVED),
     no_args_is_help=True,
     add_completion=True,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -221,7 +229,7 @@ app = typer.Typer(
       sluice query 'select * from crm."user" limit 5'""",
     epilog="""Exit codes: 0 success, 1 failure or a negative answer, 2 an invalid command line, 5 no stack, Region or
     valid credentials, 6 refused by AWS or no answer, 130 interrupted (0 where a verb goes on until Ctrl-C), 141 the
-    reader of the output has gone (`sluice runs | head`). `config plan` also has 3 and 4.""",
+    reader of the output has gone (`sluice history | head`). `config plan` also has 3 and 4.""",
     **_SETTINGS,
 )
 

@@ -121,7 +121,7 @@ class TableListing:
         history = history_folder(self.folder.place, self.table)
         if history is None:
             return "`time_travel` of the table says how long files are kept, and `history: true` keeps every change"
-        return f"`sluice query`, `read` and `row` with `--as-of` also read earlier states, from {history.table}"
+        return f"`sluice query` and `row` with `--as-of` also read earlier states, from {history.table}"
 
     def slices(self, instant: str) -> tuple[FileSlice, ...]:
         """The file slices as of an instant from `newest_until`."""

@@ -150,7 +150,7 @@ class SilverTable:
             f"({', '.join(columns)})",
             table=self.table,
             columns=tuple(columns),
-            next_step=f"`sluice services run {self.table} --service compaction`; until then read {self.table}_ro, "
+            next_step=f"`sluice ops services run {self.table} --service compaction`; until then read {self.table}_ro, "
             "or the whole table with Spark",
         )
 

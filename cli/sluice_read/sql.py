@@ -281,7 +281,7 @@ def load(connection: duckdb.DuckDBPyConnection, name: str, reader: pa.RecordBatc
         raise Unreadable(
             f"{name} could not be loaded into DuckDB: {query_mistakes.plain(str(error))}",
             table=name,
-            next_step="Free some disk or memory, or read less: `sluice read` holds one batch at a time",
+            next_step="Free some disk or memory, or read less: `sluice query TABLE` holds one batch at a time",
         ) from error
 
 

@@ -1,7 +1,7 @@
 """Estimates the monthly cost of a load on a Sluice lane, on always-on streaming jobs and on scheduled jobs.
 
-`Assumptions` holds what the estimate assumes, with reasons; `sluice cost estimate` and docs/cost.md print it. Nothing
-was measured on AWS.
+`Assumptions` holds what the estimate assumes, with reasons; `sluice ops cost estimate` and docs/cost.md print it.
+Nothing was measured on AWS.
 """
 
 from __future__ import annotations

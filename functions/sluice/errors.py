@@ -170,7 +170,7 @@ class FailsItsMerge(SluiceError):
 
 
 class GivenUp(SluiceError):
-    """An object of a batch that an operator gave up (`sluice batch give-up`)."""
+    """An object of a batch that an operator gave up (`sluice ops batch give-up`)."""
 
     code = "given_up"
     next_step = "Once the cause is mended: `sluice quarantine retry --code given_up`"
@@ -268,7 +268,7 @@ class NoStatement(SluiceError):
     """An engine cannot read the table; facts: `table`, `engine`."""
 
     code = "no_statement"
-    next_step = "Redshift reads copy-on-write tables only: read this one with Athena, Trino, Spark or `sluice read`"
+    next_step = "Redshift reads copy-on-write tables only: read this one with Athena, Trino, Spark or `sluice query`"
 
 
 class UnexpectedPartition(SluiceError):
@@ -290,8 +290,8 @@ class PartitionKeysDiffer(SluiceError):
 
     code = "catalog_partition_keys_differ"
     next_step = (
-        "Glue can't change them. Drop the table in the catalog (its data stays) and sync again: `sluice catalog sync` "
-        "gives the command"
+        "Glue can't change them. Drop the table in the catalog (its data stays) and sync again: "
+        "`sluice ops catalog sync` gives the command"
     )
 
 

@@ -97,7 +97,7 @@ class UnsettledParts(SluiceError):
     """A batch cannot be closed while a part of it is claimed; facts: `batch`, `tables`."""
 
     code = "unsettled_parts"
-    next_step = "`sluice batch show` shows the batch: its lane's next run settles the parts, then closes it"
+    next_step = "`sluice ops batch show` shows the batch: its lane's next run settles the parts, then closes it"
 
 
 class LedgerBusy(SluiceError):

@@ -391,7 +391,7 @@ class World:
         self.admitted(NOON - 2 * HOUR, "shop.items", 1)
         self.admitted(NOON - 2 * HOUR, "shop.paused", 1)
         run = Run(self, "side", 2, NOON - 29 * MINUTE)
-        message = "The commit can't be written: 503 SlowDown. `sluice logs` shows more"
+        message = "The commit can't be written: 503 SlowDown. `sluice ops logs` shows more"
         for failures in range(3):
             self.ledger.tables.record_error("shop.orders", message, NOON + (1 + failures) * MINUTE)
         run.released(NOON - 25 * MINUTE, NOON + 3 * MINUTE)
@@ -492,7 +492,7 @@ class World:
                 assert services.finish(begun, run.id, end, at + 40 * SECOND)
             elif end is not None:
                 assert services.fail(begun, run.id, end, at + 40 * SECOND)
-        by, at = "sluice services run moma.works", NOON - MINUTE
+        by, at = "sluice ops services run moma.works", NOON - MINUTE
         services.request("main", "moma.works", "archival", request="archival-2", requested_by=by, now=at)
         for table in ("crm.user", "moma.artists", "moma.works", "ecomm.date", "shop.orders"):
             self.ledger.tables.note_first_check(table, EIGHT + MINUTE)

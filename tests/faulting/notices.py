@@ -46,7 +46,7 @@ def notices_redriven(scene: Scene) -> None:
         puts = scene.world.put_round()
     announce(scene, puts, queue="DeadLetterQueueUrl")
     scene.struck()
-    scene.stack.sluice("dlq", "redrive", "notices")
+    scene.stack.sluice("ops", "dlq", "redrive", "notices")
 
 
 class unannounced:

@@ -22,11 +22,11 @@ def killed_in(service: str, suffix: str) -> Callable[[Scene], None]:
             scene.wait_settled()
         table = scene.world.tables[0]
         with scene.trap(scene.timeline_put(suffix, table), after=True) as trap:
-            scene.stack.sluice("services", "run", table, "--service", service)
+            scene.stack.sluice("ops", "services", "run", table, "--service", service)
             scene.caught(trap)
             scene.kill_driver()
         # Until the next run has carried it out, what is unfinished on the timeline is no orphan.
-        scene.stack.sluice("services", "run", table, "--service", service, "--wait", "240")
+        scene.stack.sluice("ops", "services", "run", table, "--service", service, "--wait", "240")
 
     return act
 

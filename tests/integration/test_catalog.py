@@ -68,7 +68,7 @@ def test_the_deployed_function_syncs_columns_partitions_and_views_after_a_commit
     again = synced(stack, "catalogued.category")
     assert (again["changed"], again["instant"]) == (False, report["instant"])
     assert (
-        json.loads(stack.sluice("catalog", "sync", "catalogued.category", "--dry-run", "--json"))["tables"][0][
+        json.loads(stack.sluice("ops", "catalog", "sync", "catalogued.category", "--dry-run", "--json"))["tables"][0][
             "changed"
         ]
         is False

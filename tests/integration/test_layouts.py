@@ -58,7 +58,7 @@ def test_csv_of_aws_dms_becomes_rows_and_a_replay_changes_nothing(stack: Running
     assert rows() == expected
     commits = stack.sluice("table", "commits", table, "--json")
     for _ in range(2):
-        replayed = json.loads(stack.sluice("replay", "--prefix", prefix, "--yes", "--wait", "--json"))
+        replayed = json.loads(stack.sluice("ops", "replay", "--prefix", prefix, "--yes", "--wait", "--json"))
         assert (replayed["replayed"], replayed["unchanged_tables"], replayed["changed_tables"]) == (3, [table], {})
     assert stack.sluice("table", "commits", table, "--json") == commits and rows() == expected
     assert json.loads(stack.sluice("backfill", "--prefix", prefix, "--yes", "--json"))["admitted"] == {}

@@ -232,7 +232,9 @@ def test_seven_reads_give_a_rows_seven_states_and_base_files_wait_for_compaction
     assert json.loads(stack.sluice("table", "stats", f"{database}.artworks", "--json"))["pending_logs"]["files"] == len(
         TITLES
     )
-    stack.sluice("services", "run", f"{database}.artworks", "--service", "compaction", "--wait", f"{patient(60):.0f}")
+    stack.sluice(
+        "ops", "services", "run", f"{database}.artworks", "--service", "compaction", "--wait", f"{patient(60):.0f}"
+    )
     assert titles() == (TITLES[-1], TITLES[-1])
     assert operations(stack, f"{database}.artworks") == ["compact", *["upsert"] * len(TITLES), "bulk_insert"]
     assert not any(row["logs"] for row in json.loads(stack.sluice("table", "files", f"{database}.artworks", "--json")))

@@ -68,8 +68,8 @@ class Venues:
         return lane_item(self.stack.target.client("dynamodb"), self.stack.target.ledger_table, LANE)
 
     def compaction(self) -> Mapping[str, Any] | None:
-        """The last request, as `sluice services list` tells it."""
-        summary = json.loads(self.stack.sluice("services", "list", self.table, "--json"))["services"]
+        """The last request, as `sluice ops services list` tells it."""
+        summary = json.loads(self.stack.sluice("ops", "services", "list", self.table, "--json"))["services"]
         return next((entry for entry in summary if entry["service"] == "compaction"), None)
 
     def done(self, *, not_before: int) -> Callable[[], bool]:

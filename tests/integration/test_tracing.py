@@ -226,7 +226,7 @@ def values(rows: Iterable[Mapping[str, Any]]) -> set[tuple[Any, Any]]:
 
 def test_nulls_empty_text_unicode_and_quotes_in_keys_are_read_in_every_form(source: Source, tmp_path: Any) -> None:
     sql = f'select code, region, label from {source.name}."item"'
-    for verb in (("query", sql), ("read", source.table, *COLUMNS)):
+    for verb in (("query", sql), ("query", source.table, *COLUMNS)):
         assert values(source.lines(*verb)) == NOW
         source.printed(*verb, "--parquet", str(tmp_path / "rows.parquet"))
         assert values(pq.read_table(tmp_path / "rows.parquet").to_pylist()) == NOW
@@ -256,9 +256,9 @@ def test_such_rows_are_read_as_of_a_moment_and_compared_between_two(source: Sour
         for entry in source.describe("history", "--table", source.table, "--json")["objects"]
         if entry["claims"][0]["instant"]
     )
-    assert values(source.lines("read", source.table, "--as-of", first)) == FIRST
+    assert values(source.lines("query", source.table, "--as-of", first)) == FIRST
     assert values(source.lines("query", "--as-of", first, f'from {source.name}."item"')) == FIRST
-    changed = source.lines("read", source.table, "--since", first)
+    changed = source.lines("query", source.table, "--since", first)
     assert values(row for row in changed if not row["__deleted"]) == NOW and [
         row["code"] for row in changed if row["__deleted"]
     ] == [CODES[1]]
@@ -304,9 +304,11 @@ def test_every_partition_value_has_a_folder_that_is_found_by_its_name(source: So
 
 def test_the_catalog_follows_every_commit_with_such_partitions(source: Source) -> None:
     newest = source.describe("table", "show", source.table, "--json")["newest_commit"]
-    source.printed("catalog", "sync", source.table)
+    source.printed("ops", "catalog", "sync", source.table)
     assert set(source.describe("table", "show", source.table, "--json")["catalog"].values()) == {newest}
-    assert source.describe("catalog", "sync", source.table, "--dry-run", "--json")["tables"][0]["changed"] is False
+    assert (
+        source.describe("ops", "catalog", "sync", source.table, "--dry-run", "--json")["tables"][0]["changed"] is False
+    )
 
 
 def test_an_object_whose_key_holds_quotes_and_signs_is_found_by_every_verb(source: Source) -> None:

@@ -147,7 +147,7 @@ def by_query(bench: Workbench, config: TableConfig) -> list[Row]:
         return list(found.to_arrow_reader().read_all().to_pylist())
 
 
-READERS = {"Spark": by_spark, "`sluice read`": by_read, "`sluice query`": by_query}
+READERS = {"Spark": by_spark, "`sluice query TABLE`": by_read, "SQL of `sluice query`": by_query}
 
 
 class Matrix:

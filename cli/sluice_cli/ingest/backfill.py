@@ -50,7 +50,7 @@ def backfill(
     same command goes on.
 
     Reconcile does the same on a schedule, a page at a time. The parameter BronzeBucketName gives the stack an existing
-    bucket; `sluice adopt-bucket` lets it announce new objects.
+    bucket; `sluice ops adopt-bucket` lets it announce new objects.
 
     Examples:
 

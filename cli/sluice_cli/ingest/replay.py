@@ -1,4 +1,4 @@
-"""`sluice replay`: merges committed objects again. Rows that a table has already change nothing."""
+"""`sluice ops replay`: merges committed objects again. Rows that a table has already change nothing."""
 
 from __future__ import annotations
 
@@ -97,9 +97,9 @@ def replay(
 
     Examples:
 
-      sluice replay --table crm.user --since 2h --dry-run
+      sluice ops replay --table crm.user --since 2h --dry-run
 
-      sluice replay --prefix topics/crm.public.user/ --yes --wait
+      sluice ops replay --prefix topics/crm.public.user/ --yes --wait
     """
     if not all and (prefix, table, batch, since, before) == (None,) * 5:
         raise UsageError(

@@ -204,7 +204,7 @@ def _not_synced(tables: Mapping[str, str]) -> str:
     named = [f"{table} ({code})" for table, code in list(tables.items())[:TABLES_SHOWN]]
     more = f" and {counted(len(tables) - len(named), 'more table')}" if len(tables) > len(named) else ""
     only = next(iter(tables)) if len(tables) == 1 else None
-    command = f"sluice catalog sync {only}" if only else "sluice catalog sync"
+    command = f"sluice ops catalog sync {only}" if only else "sluice ops catalog sync"
     return (
         f"warning: the last catalog sync of {visible(', '.join(named))}{more} failed, and engines that read by the "
         f"catalog may miss what is new: `{command}` shows the reason and retries. The rows are in the tables, so this "

@@ -167,5 +167,5 @@ class Waiter:
             config = config_by_pinned_topic(configuration, table, state.pinned)
             error = with_names(state.last_error, table, config.lane if config else None) if state.last_error else None
             if error and "`" not in error:  # of Java or Python: it names no command
-                error = f"{error.rstrip('.')}. `sluice logs` shows more"
+                error = f"{error.rstrip('.')}. `sluice ops logs` shows more"
             yield table, error, state.backoff_until - now

@@ -259,7 +259,7 @@ class Story:
                 command=" ".join(arguments),
                 exit_code=exit_code,
                 next_step="Run `sluice local up --config tables.yaml`, repeat the commands above,"
-                " and check `sluice logs --stderr`",
+                " and check `sluice ops logs --stderr`",
             )
 
 

@@ -1,4 +1,4 @@
-"""`sluice adopt-bucket`: adds the stack to the notifications of an existing bronze bucket."""
+"""`sluice ops adopt-bucket`: adds the stack to the notifications of an existing bronze bucket."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def adopt_bucket(
 
     Examples:
 
-      sluice --stack sluice adopt-bucket --dry-run
+      sluice --stack sluice ops adopt-bucket --dry-run
 
-      sluice --stack sluice adopt-bucket
+      sluice --stack sluice ops adopt-bucket
     """
     if via not in (None, *VIA):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""`sluice batch show` and `sluice batch give-up`: batches that no run has finished yet."""
+"""`sluice ops batch show` and `sluice ops batch give-up`: batches that no run has finished yet."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def show(
 
     Examples:
 
-      sluice batch show
+      sluice ops batch show
 
-      sluice batch show b-3f2a9c --json | jq '.batches[].tables[].objects[].key'
+      sluice ops batch show b-3f2a --json | jq '.batches[].tables[].objects[].key'
     """
     target = chosen_target(stack)
     found = _open_batches(target, batch)
@@ -131,7 +131,7 @@ def give_up(
 
     Example:
 
-      sluice batch give-up b-3f2a9c --table crm.user --note 'hangs for an hour'
+      sluice ops batch give-up b-3f2a9c --table crm.user --note 'hangs for an hour'
     """
     target = chosen_target(stack)
     ledger = target.ledger
@@ -144,12 +144,12 @@ def give_up(
     if not tables:
         raise UsageError(
             f"{table} is not open in {each.pointer.batch}{did_you_mean(table or '', unfinished)}",
-            next_step="`sluice batch show` lists the tables",
+            next_step="`sluice ops batch show` lists the tables",
         )
     reason = f"given up by {operator_of(target)}{f': {note}' if note else ''}"[:MAX_REASON]
     given_up = [name for name in tables if ledger.batches.give_up(each.pointer.batch, name, reason)]
     if not given_up:
-        raise CommandFailed("The batch was settled meanwhile", next_step="`sluice batch show` lists what is open")
+        raise CommandFailed("The batch was settled meanwhile", next_step="`sluice ops batch show` lists what is open")
     lane = ledger.lanes.wake(each.lane)
     if lane.state not in (HALTED, PAUSED):
         supervise_now(target)
@@ -172,7 +172,7 @@ def _open_batches(target: Target, named: str | None) -> Sequence[_OpenBatch]:
     if named is not None and not found:
         raise UsageError(
             f"No open batch begins with {named!r}",
-            next_step="`sluice batch show` lists the open batches, "
+            next_step="`sluice ops batch show` lists the open batches, "
             f"`sluice history --batch {shell_text([named])}` the objects of a finished one",
         )
     return found

@@ -1,7 +1,7 @@
-"""`sluice cost`: the cost of past runs by their billed resources, and estimates of monthly cost.
+"""`sluice ops cost`: the cost of past runs by their billed resources, and estimates of monthly cost.
 
-`sluice cost runs` lists the job runs of EMR Serverless, which alone knows what they were billed for, trials too;
-`sluice runs` lists the runs of the ledger, which knows why they ended. They have the run's name and state in common.
+`sluice ops cost runs` lists the job runs of EMR Serverless, which alone knows what they were billed for, trials too;
+`sluice ops runs` lists the runs of the ledger, which knows why they ended. Both show the run's name and state.
 """
 
 from __future__ import annotations
@@ -97,12 +97,12 @@ def runs(
     """Show the cost of the last runs by their billed resources, and by table in proportion to its bytes.
 
     Prices are list prices of the region and date in the output. The cost of the other services (ledger, S3, queue,
-    functions, state machine) is an estimate, made as by `sluice cost estimate`. Local runs cost nothing: an estimate
+    functions, state machine) is an estimate, as by `sluice ops cost estimate`. Local runs cost nothing: an estimate
     shows what EMR Serverless would bill for their seconds with a driver and one executor.
 
     Example:
 
-      sluice cost runs --limit 50
+      sluice ops cost runs --limit 50
     """
     target = chosen_target(stack)
     found = list(islice(_ended(target), limit))
@@ -174,14 +174,14 @@ def estimate(
 
     Examples:
 
-      sluice cost estimate --tables 7 --every 1h --objects 700 --mb 350
+      sluice ops cost estimate --tables 7 --every 1h --objects 700 --mb 350
 
-      sluice cost estimate --tables 1 --freshness 10m
+      sluice ops cost estimate --tables 1 --freshness 10m
     """
     if tables is None and (every, objects, mb) != _GIVEN_BY_DEFAULT:
         raise UsageError(
             "--every, --objects and --mb describe a load of yours, and the number of its tables is missing",
-            next_step="Name it, as in `sluice cost estimate --tables 7`",
+            next_step="Name it, as in `sluice ops cost estimate --tables 7`",
         )
     freshness_s = int(freshness)
     loads = (Load("as given", tables, every, objects, mb),) if tables is not None else LOADS

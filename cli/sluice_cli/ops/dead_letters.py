@@ -1,4 +1,4 @@
-"""`sluice dlq`: lists the messages of the dead-letter queues, and processes them."""
+"""`sluice ops dlq`: lists the messages of the dead-letter queues, and processes them."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def list_letters(
 
     Example:
 
-      sluice dlq list notices --limit 100
+      sluice ops dlq list notices --limit 100
     """
     target = chosen_target(stack)
     found, now = {}, epoch_ms()
@@ -160,7 +160,7 @@ def redrive(
 
     Example:
 
-      sluice dlq redrive notices --rate 20 --count 1000
+      sluice ops dlq redrive notices --rate 20 --count 1000
     """
     (name,) = _chosen(queue)
     target = chosen_target(stack)

@@ -149,7 +149,7 @@ def _bronze(target: Target) -> Iterator[Finding]:
             advice,
         )
     notices = configured(s3.get_bucket_notification_configuration(Bucket=target.bronze))
-    advice = "`sluice adopt-bucket`"
+    advice = "`sluice ops adopt-bucket`"
     if announces(notices, queue=queue_arn(target), by_event_bus=has_rule(target)):
         yield Finding("bronze notices", OK, "the bucket announces its objects")
     elif notices:
@@ -290,7 +290,7 @@ def _lanes(target: Target) -> Iterator[Finding]:
             if lane.state == PAUSED and lane.lane in resting
             else f"`sluice resume {lane.lane}`"
             if lane.state == PAUSED
-            else f"`sluice runs --lane {lane.lane} --failed` shows how each ended"
+            else f"`sluice ops runs --lane {lane.lane} --failed` shows how each ended"
             if failed
             else ""
         )
@@ -380,7 +380,7 @@ def _lost_notices(target: Target) -> Iterator[Finding]:
             "lost notices",
             FAIL,
             f"{counted(waiting, 'message')} in the dead-letter queue",
-            f"Check the log of admit, then run {shown(['dlq', 'redrive', 'notices'])}",
+            f"Check the log of admit, then run {shown(['ops', 'dlq', 'redrive', 'notices'])}",
         )
     else:
         yield Finding("lost notices", OK, "none")

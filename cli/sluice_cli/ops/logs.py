@@ -1,4 +1,4 @@
-"""`sluice logs`: the log of a run's driver, readable, from the local stack's files or from S3."""
+"""`sluice ops logs`: the log of a run's driver, readable, from the local stack's files or from S3."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ def logs(
     ] = False,
     stack: Stack = None,
 ) -> None:
-    """Print what a run's driver logged, with times in UTC. `sluice runs` lists the runs.
+    """Print what a run's driver logged, with times in UTC. `sluice ops runs` lists the runs.
 
     The log of a deployed stack is read from `logs/` in the artifact bucket, where EMR Serverless puts it. Local
     runs are kept beside the stack, and can be read after it has ended.
 
     Examples:
 
-      sluice logs
+      sluice ops logs
 
-      sluice logs run-main-20260501T101500 --stderr
+      sluice ops logs run-main-20260501T101500 --stderr
 
-      sluice logs --json | jq .event
+      sluice ops logs --json | jq .event
     """
     if stack or stack_before_verb.get() or os.environ.get(STACK_VARIABLE):
         if follow:
@@ -139,7 +139,9 @@ def _local(home: Home, run: str | None, name: str, follow: bool) -> Iterator[str
 
 def _refuse_several(run: str, found: int) -> None:
     if found > 1:
-        raise UsageError(f"{found} runs begin with {run!r}", next_step="Give more of the id; `sluice runs` lists them")
+        raise UsageError(
+            f"{found} runs begin with {run!r}", next_step="Give more of the id; `sluice ops runs` lists them"
+        )
 
 
 def _name_of(request: Path) -> str | None:
@@ -162,7 +164,7 @@ def _stored(target: Target, run: str | None, name: str) -> Iterator[str]:
     if not found:
         raise CommandFailed(
             f"There is no {name} under s3://{target.artifacts}/{prefix}",
-            next_step="EMR Serverless puts it there minutes after the start of the job, which `sluice runs` shows",
+            next_step="EMR Serverless puts it there minutes after the start of the job, which `sluice ops runs` shows",
         )
     for _, key in found:
         say(f"s3://{target.artifacts}/{key}")
@@ -192,7 +194,7 @@ def _job_run(target: Target, run: str | None) -> str:
     if item is not None and not item.get("job_run_id"):
         reason = f": {item['reason']}" if item.get("reason") else ""
         raise CommandFailed(
-            f"The run {run} never started{reason}", next_step="`sluice runs` shows its lane's other runs"
+            f"The run {run} never started{reason}", next_step="`sluice ops runs` shows its lane's other runs"
         )
     return str(item["job_run_id"]) if item else run
 

@@ -1,4 +1,4 @@
-"""`sluice runs`: the last runs of each lane: when they started and ended, why, and what they committed."""
+"""`sluice ops runs`: the last runs of each lane: when they started and ended, why, and what they committed."""
 
 from __future__ import annotations
 
@@ -81,16 +81,16 @@ def runs(
     """List the last runs, the newest below: start, duration, state and its reason, batches, objects and changes.
 
     A run that released its lane ended as intended. One that lapsed died, and the next one took its batch over:
-    `sluice logs RUN` shows its log. Objects and changes count with the run that committed them. Runs are kept for
+    `sluice ops logs RUN` shows its log. Objects and changes count with the run that committed them. Runs are kept for
     90 days. --json has the newest first.
 
     Examples:
 
-      sluice runs
+      sluice ops runs
 
-      sluice runs --lane main --failed
+      sluice ops runs --lane main --failed
 
-      sluice runs --since 2026-05-01T02:50:00Z --before 2026-05-01T03:30:00Z
+      sluice ops runs --since 2026-05-01T02:50:00Z --before 2026-05-01T03:30:00Z
     """
     now = epoch_ms()
     begins, ends = (None if given is None else point_in_time(given, now) for given in (since, before))
@@ -105,7 +105,7 @@ def runs(
     items, nearest = under_way(wanted, lanes, begins, ends, limit)
     if not items:
         check_lane(target, lane)
-        command = ["runs", *(["--lane", lane] if lane else []), *(["--failed"] if failed else [])]
+        command = ["ops", "runs", *(["--lane", lane] if lane else []), *(["--failed"] if failed else [])]
         _say_nothing(
             f"No run{f' of lane {lane}' if lane else ''}", failed, nearest, nearest.steps(command, begins, now)
         )

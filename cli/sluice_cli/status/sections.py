@@ -46,7 +46,7 @@ from sluice_cli.status.trouble import CommandLine
 from sluice_cli.terminal.output import counted, human_age, human_bytes
 from sluice_read.moments import clock
 
-ROWS_SHOWN = 200  # of services; `sluice services list` shows all
+ROWS_SHOWN = 200  # of services; `sluice ops services list` shows all
 REASONS_SHOWN = 20
 RUNS_LISTED = 12
 DUE = "due"
@@ -170,7 +170,7 @@ def services_section(entries: Sequence[Mapping[str, Any]], due: Sequence[Mapping
     ]
     rows += [_service(entry, now) for entry in listed[len(urgent) :]]
     left = len(rows) - ROWS_SHOWN
-    more = nothing(f"{counted(left, 'more row')}: `sluice services list` shows all") if left > 0 else None
+    more = nothing(f"{counted(left, 'more row')}: `sluice ops services list` shows all") if left > 0 else None
     columns = ("table", "service", "state", "#age", "result, or reason why it is due", "error")
     return section(
         "Table services",
@@ -282,7 +282,7 @@ def look_section(
         entries.append(_look(name, by_table[name], [*lines, ("its objects", command("history", "--table", name))]))
     for place, name in enumerate(runs):
         by_run[name] = f"run-{place}"
-        entries.append(_look(name, by_run[name], [("its log", command("logs", name))]))
+        entries.append(_look(name, by_run[name], [("its log", command("ops", "logs", name))]))
     if not entries:
         return None, by_table, by_run
     return section("Look closer", tag("div", *entries, class_="look"), identity="look"), by_table, by_run

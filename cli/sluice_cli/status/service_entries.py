@@ -29,7 +29,7 @@ def service_entries(states: Iterable[TableState], requests: Iterable[ServiceRequ
                     ended_at=failed.get("at"),
                     error={
                         "code": code_of(str(failed.get("error", ""))),
-                        "message": f"`sluice catalog sync {state.table}` shows the reason and retries",
+                        "message": f"`sluice ops catalog sync {state.table}` shows the reason and retries",
                     },
                     done_at=(synced or {}).get("at"),
                 )

@@ -166,7 +166,7 @@ def _run(name: str, item: Mapping[str, Any] | None, now: int) -> dict[str, Any]:
         "started_at": began,
         "ended_at": ended,
         "held_ms": None if began is None else (ended if ended is not None else now) - began,
-        # Of a run that died the ledger counts none of the batches that it committed; `sluice runs` reads them.
+        # Of a run that died the ledger counts none of the batches that it committed; `sluice ops runs` reads them.
         "batches": None if item.get("state") == "lapsed" else item.get("batches"),
         "reason": item.get("reason"),
     }

@@ -67,7 +67,7 @@ def _shortened(found: Sequence[Trouble]) -> Iterator[Trouble]:
 
 def _halted(lane: Mapping[str, Any]) -> Trouble:
     run = lane["last_run"]
-    logs: tuple[Words, ...] = (("logs", run),) if run else ()
+    logs: tuple[Words, ...] = (("ops", "logs", run),) if run else ()
     text = f"Lane {lane['lane']}: {_first_line(lane['summary'])}{_pending(lane)}"
     return Trouble(FAILS, "halted", text, "lanes", (*logs, ("resume", lane["lane"])))
 
@@ -76,7 +76,7 @@ def _failing_lane(lane: Mapping[str, Any]) -> Trouble:
     failed = counted(lane["failures"], "failed run")
     reason = f", the last one: {_first_line(lane['reason'])}" if lane["reason"] else ""
     text = f"Lane {lane['lane']}: {failed} in a row{reason}{_pending(lane)}"
-    return Trouble(FAILS, "failing", text, "lanes", (("runs", "--lane", lane["lane"], "--failed"),))
+    return Trouble(FAILS, "failing", text, "lanes", (("ops", "runs", "--lane", lane["lane"], "--failed"),))
 
 
 def _failing_table(table: Mapping[str, Any]) -> Trouble:
@@ -84,16 +84,20 @@ def _failing_table(table: Mapping[str, Any]) -> Trouble:
     if table["blocked"]:
         return Trouble(FAILS, "blocked", text, "tables", (("history", "--table", table["table"]),))
     again: tuple[Words, ...] = (("resume", table["lane"]),) if table["lane"] else ()
-    return Trouble(FAILS, "failing", text, "tables", (("logs",), *again))
+    return Trouble(FAILS, "failing", text, "tables", (("ops", "logs"), *again))
 
 
 def _failed_service(entry: Mapping[str, Any]) -> Trouble:
     name, service, error = entry["table"], entry["service"], entry["error"]
     if service == CATALOG:
         # The message of this error is the command, which the page shows as such.
-        text, command = f"Table {name}: its catalog sync failed: {cut(error['code'])}", ("catalog", "sync", name)
+        text = f"Table {name}: its catalog sync failed: {cut(error['code'])}"
+        command = ("ops", "catalog", "sync", name)
     else:
-        text, command = f"Table {name}: {service} failed: {cut(describe_error(error))}", ("services", "list", name)
+        text, command = (
+            f"Table {name}: {service} failed: {cut(describe_error(error))}",
+            ("ops", "services", "list", name),
+        )
     return Trouble(FAILS, "failed", text, "services", (command,))
 
 

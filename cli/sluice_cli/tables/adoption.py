@@ -85,7 +85,7 @@ def adopt(
     elif entry["state"] == FAILED:
         raise CommandFailed(f"Nothing was adopted: {describe_error(entry['error'])}")
     elif entry["open"]:
-        say(f"Requested; `sluice services list {table}` shows when it is done")
+        say(f"Requested; `sluice ops services list {table}` shows when it is done")
     else:
         more = entry["report"]["more"]
         known = counted(more.get("known", 0), "key") + " known already"

@@ -1,4 +1,4 @@
-"""`sluice catalog sync|show` and `sluice table ddl`: the tables' entries in the Glue catalog and other engines."""
+"""`sluice ops catalog sync|show` and `sluice table ddl`: the tables' entries in the Glue catalog and other engines."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def sync(
 
     Examples:
 
-      sluice catalog sync --dry-run
+      sluice ops catalog sync --dry-run
 
-      sluice catalog sync moma.artists
+      sluice ops catalog sync moma.artists
     """
     target = chosen_target(stack)
     catalog, ledger, configuration = _catalog(target), target.ledger, target.configuration()
@@ -97,7 +97,7 @@ def sync(
             return found
         except PartitionKeysDiffer as error:
             drop = drop_command(target, names_of(config).database, error.facts["name"])
-            again = f"`{drop}`, then `sluice catalog sync {table}`"
+            again = f"`{drop}`, then `sluice ops catalog sync {table}`"
             error.next_step = f"Glue can't change them. Drop the table in the catalog, its data stays: {again}"
             return error
         except SluiceError as error:
@@ -135,9 +135,9 @@ def show(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
 
     Examples:
 
-      sluice catalog show moma.artists
+      sluice ops catalog show moma.artists
 
-      sluice catalog show moma.artists --json | jq '.entries[] | .parameters'
+      sluice ops catalog show moma.artists --json | jq '.entries[] | .parameters'
     """
     target = chosen_target(stack)
     with known_table(target, table):

@@ -1,14 +1,15 @@
-"""`sluice query|read|diff`: the rows of silver tables, by SQL, of one table, or between two moments of it."""
+"""`sluice query|diff`: the rows of silver tables, by SQL, of one table, or between two moments of it."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -32,7 +33,12 @@ from sluice_cli.terminal.rows import (
 from sluice_local.cache import cache_directory
 from sluice_read.moments import Span, instant_at, moment_of, span_of
 
+if TYPE_CHECKING:
+    from sluice_aws.stack import Target
+    from sluice_read.reading import Shown
+
 _BATCH_ROWS = 10_000
+_TABLE = re.compile(r"[\w-]*\w[\w.-]*")
 _LONG_INTEGERS = frozenset({"HUGEINT", "UHUGEINT"})
 
 AsOf = Annotated[
@@ -68,15 +74,29 @@ def query(
     sql: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SQL]",
-            help="One SELECT (WITH, FROM, DESCRIBE, SUMMARIZE); `-` reads it from stdin. Without it, in a terminal, a "
-            "prompt opens.",
+            metavar="[TABLE|SQL]",
+            help="database.table (of a merge-on-read table also database.table_ro or _rt), or one SELECT "
+            "(WITH, FROM, DESCRIBE, SUMMARIZE); `-` reads it from stdin. Without it, in a terminal, a prompt opens.",
             show_default=False,
         ),
     ] = None,
     as_of: AsOf = None,
     since: Since = None,
     until: Until = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            "-c",
+            metavar="NAME",
+            help="Of a TABLE: only this column. Repeat it for more, in the order of the output.",
+            show_default=False,
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", "-n", metavar="N", min=1, help="Of a TABLE: at most N rows.", show_default=False),
+    ] = None,
     json_lines: JsonLines = False,
     as_csv: Csv = False,
     spreadsheet: Spreadsheet = False,
@@ -89,29 +109,35 @@ def query(
     ] = False,
     stack: Stack = None,
 ) -> None:
-    """Query the silver tables in DuckDB's SQL, without Spark.
+    """Query the silver tables in DuckDB's SQL, or print a whole table, without Spark.
 
-    Tables are named database.table. For a merge-on-read table, the plain name and `table_rt` are the merged state, and
-    `table_ro` its base files alone. Quote reserved words.
+    A TABLE is read batch by batch: its rows come in no order, and --limit ends after any N of them. A statement loads
+    the columns that it names. For a merge-on-read table, the plain name and `table_rt` are the merged state, and
+    `table_ro` its base files alone. Quote reserved words in statements.
 
-    With --as-of every table is read as it was then. With --since or --until only rows that changed in between are read,
-    each as its last change left it, deleted ones included, with the column `__deleted`. A moment is an instant
-    (`sluice table commits`), a time with its zone, or a duration ago: 15m, 2h, 7d. A table with `history: true` is
-    read from its history for moments before its own files begin: as the source had it.
+    --as-of reads every table as it was then: as far back as `time_travel` keeps its files, and with `history: true` as
+    the source had it before. --since or --until read only rows that changed in between, each as its last change left
+    it, deleted ones included, with the column `__deleted`. A moment is an instant (`sluice table commits`), a time with
+    its zone, or a duration ago: 15m, 2h, 7d. The columns are those of the newest commit.
 
-    The statement reads silver tables and nothing else, unless --files lets it read files of this machine.
+    A statement reads silver tables and nothing else, unless --files lets it read files of this machine. Without one, a
+    prompt opens in a terminal, with history and completion.
 
     In JSON, dates and timestamps are ISO 8601, decimals are strings and bytes are base64.
 
-    Without a statement a prompt opens in a terminal, with history and completion.
-
     Examples:
+
+      sluice query tickit.sales --limit 20
+
+      sluice query moma.artists --as-of 2026-05-01T10:15:00Z --parquet old.parquet
+
+      sluice query moma.works_ro -c id -c name --csv > works.csv
+
+      sluice query moma.artists --since 20260501101500123 --json | jq .id
 
       sluice query 'select count(*) from tickit.sales'
 
       sluice query --json 'select * from crm."user" where id = 7'
-
-      sluice query --as-of 2026-05-01T10:15:00Z 'from moma.artists where artist_id = 299'
 
       sluice query --as-of 1d 'select count(*) from moma.artists'
 
@@ -121,10 +147,17 @@ def query(
     """
     # hudi-rs, DuckDB and Arrow take as long to load as all the rest, and few other verbs need them.
     from sluice_read.place import tables_in
+    from sluice_read.reading import Shown
     from sluice_read.sql import query_batches
 
     form = Form(json_lines=json_lines, csv=as_csv, parquet=parquet, spreadsheet=spreadsheet)
     span = span_of(as_of=as_of, since=since, until=until, now=epoch_ms())
+    if sql is not None and _TABLE.fullmatch(sql):
+        shown = Shown(with_deleted=with_deleted, lineage=lineage, columns=tuple(columns) if columns else None)
+        _print_rows(chosen_target(stack), sql, span, shown, limit, form)
+        return
+    if columns or limit is not None:
+        raise UsageError("--column and --limit need a table", next_step="Name columns and LIMIT in the statement")
     if sql is None and not sys.stdin.isatty():
         raise UsageError("No statement was given", next_step="Give one, or `-` to read it from stdin")
     target = chosen_target(stack)
@@ -172,72 +205,13 @@ def _of_stdin() -> str:
     return statement
 
 
-def read(
-    table: Annotated[
-        str,
-        typer.Argument(
-            metavar="TABLE",
-            help="database.table; for a merge-on-read table also database.table_ro and database.table_rt.",
-            show_default=False,
-        ),
-    ],
-    as_of: AsOf = None,
-    since: Since = None,
-    until: Until = None,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--column",
-            "-c",
-            metavar="NAME",
-            help="Only this column. Repeat it for more, in the order of the output.",
-            show_default=False,
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="At most N rows.", show_default=False)
-    ] = None,
-    json_lines: JsonLines = False,
-    as_csv: Csv = False,
-    spreadsheet: Spreadsheet = False,
-    parquet: Parquet = None,
-    with_deleted: WithDeleted = False,
-    lineage: Lineage = False,
-    stack: Stack = None,
-) -> None:
-    """Print or save a table's rows, without Spark, holding one batch of rows in memory.
-
-    --as-of reads the table as it was, as far back as `time_travel` keeps its files, and with `history: true` as the
-    source had it before. Where neither has it, the error names the earliest moment that can be read. --since and
-    --until read changes: every row whose last change lies in between, once, deleted ones with `__deleted` true. --until
-    alone reads every row that was ever written until then.
-
-    A moment is an instant (`sluice table commits`), a time with its zone, or a duration ago: 15m, 2h, 7d. Rows come
-    in no order, and with --limit any N of them, without reading the rest. The columns are those of the newest commit,
-    whatever the moment. `sluice query` filters rows.
-
-    Examples:
-
-      sluice read moma.artists --as-of 2026-05-01T10:15:00Z
-
-      sluice read moma.artists --since 20260501101500123 --json | jq .id
-
-      sluice read tickit.sales --since 2h --csv
-
-      sluice read moma.works_ro -c id -c name --csv > works.csv
-
-      sluice read tickit.sales --limit 20
-
-      sluice read tickit.sales --as-of 2026-05-01T10:15:00Z --parquet old.parquet
-    """
+def _print_rows(target: Target, table: str, span: Span, shown: Shown, limit: int | None, form: Form) -> None:
+    """Print or save the rows of one table, holding one batch of them in memory."""
     from sluice_read.past_states import PastStates, open_as_of
-    from sluice_read.reading import Shown, first_rows
+    from sluice_read.reading import first_rows
     from sluice_read.sql import past_rows
 
-    form = Form(json_lines=json_lines, csv=as_csv, parquet=parquet, spreadsheet=spreadsheet)
-    span = span_of(as_of=as_of, since=since, until=until, now=epoch_ms())
-    opened = open_as_of(chosen_target(stack), table, span=span, states=not (with_deleted or lineage))
-    shown = Shown(with_deleted=with_deleted, lineage=lineage, columns=tuple(columns) if columns else None)
+    opened = open_as_of(target, table, span=span, states=not (shown.with_deleted or shown.lineage))
     with ExitStack() as held:
         if isinstance(opened, PastStates):
             say(opened.note)

@@ -1,4 +1,4 @@
-"""`sluice schema list|history|diff|verdict`: the writer schemas of a table, and the verdict on a new one."""
+"""`sluice table schema list|history|diff|verdict`: the writer schemas of a table, and the verdict on a new one."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
 
     Example:
 
-      sluice schema list
+      sluice table schema list
     """
     target = chosen_target(stack)
     history = target.schema_history
@@ -90,9 +90,9 @@ def history(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
 
     Examples:
 
-      sluice schema history shop.orders
+      sluice table schema history shop.orders
 
-      sluice schema history shop.orders --json | jq '.schemas[-1].verdict'
+      sluice table schema history shop.orders --json | jq '.schemas[-1].verdict'
     """
     target = chosen_target(stack)
     store = target.schema_history
@@ -149,9 +149,9 @@ def diff(
 
     Examples:
 
-      sluice schema diff shop.orders
+      sluice table schema diff shop.orders
 
-      sluice schema diff shop.orders 5f1c 9ab0
+      sluice table schema diff shop.orders 5f1c 9ab0
     """
     target = chosen_target(stack)
     store = target.schema_history
@@ -188,9 +188,9 @@ def verdict(
 
     Examples:
 
-      sluice schema verdict shop.orders orders-v7.avsc
+      sluice table schema verdict shop.orders orders-v7.avsc
 
-      sluice schema verdict shop.orders 5f1c --json
+      sluice table schema verdict shop.orders 5f1c --json
     """
     target = chosen_target(stack)
     store = target.schema_history
@@ -312,7 +312,7 @@ def _document(target: Target, store: SchemaHistory, table: str, name: str) -> An
     if name and not name.isalnum():
         raise UsageError(
             f"{name} can't be read: there is no such file",
-            next_step=f"Name a file with an Avro schema, or a fingerprint of `sluice schema history {table}`",
+            next_step=f"Name a file with an Avro schema, or a fingerprint of `sluice table schema history {table}`",
         )
     fingerprint = _one(store.schemas(table), table, name).fingerprint
     found = SchemaStore(target.objects, target.silver).load(fingerprint)

@@ -1,4 +1,4 @@
-"""`sluice services list|run`: lists table services and what is due, and requests services now."""
+"""`sluice ops services list|run`: lists table services and what is due, and requests services now."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def list_services(
 
     Examples:
 
-      sluice services list moma.artists
+      sluice ops services list moma.artists
 
-      sluice services list --json | jq '.services[] | select(.state == "failed")'
+      sluice ops services list --json | jq '.services[].error'
     """
     target = chosen_target(stack)
     ledger, configuration, now = target.ledger, target.configuration(without_ledger=True), epoch_ms()
@@ -105,13 +105,13 @@ def run_services(
     """Request table services now, regardless of the table's policy.
 
     The lane's run executes them between two batches; an idle lane starts a run. A service with an open request is not
-    requested again. To sync the catalog, use `sluice catalog sync`.
+    requested again. To sync the catalog, use `sluice ops catalog sync`.
 
     Examples:
 
-      sluice services run moma.artworks
+      sluice ops services run moma.artworks
 
-      sluice services run moma.artworks --service compaction --wait 5m
+      sluice ops services run moma.artworks --service compaction --wait 5m
     """
     target = chosen_target(stack)
     ledger = target.ledger

@@ -24,7 +24,7 @@ def complete(command: Any) -> None:
 
 def _names_of(parameter: Any) -> Names | None:
     held = (parameter.metavar or "").strip("[].").replace("DATABASE.TABLE", "TABLE")
-    return {"TABLE": tables, "LANE": lanes, "TOPIC": topics}.get(held)
+    return {"TABLE": tables, "TABLE|SQL": tables, "LANE": lanes, "TOPIC": topics}.get(held)
 
 
 def _completer(names: Names) -> Callable[[Any, Any, str], list[Any]]:

@@ -18,7 +18,7 @@ import typer.main
 from typer.core import CompletionItem, TyperGroup
 
 from sluice_cli.terminal.completion import complete
-from sluice_cli.terminal.run import Commands
+from sluice_cli.terminal.output import say
 
 _LONGEST_SUMMARY = 400  # characters of a verb's first sentence
 _RANGE = re.compile(r"(?:([0-9.]+)<=?)?x(?:[<>]=?([0-9.]+))?")  # as Typer writes the bounds of a number
@@ -29,14 +29,16 @@ _VALUES = {"int": "N", "float": "N", "str": "TEXT", "path": "PATH"}  # of option
 class Verb:
     """A function or a group (a Typer app) as `module:name`, the panel of help it stands in, and its line there.
 
-    `more` are the commands of a group that other modules hold, by name. Help and completion of the root don't list a
-    `hidden` one: the Makefile calls it.
+    `more` are the commands and groups of a group that other modules hold, by name. A group of `below` has no module of
+    its own, and imports each of these verbs when it is called. Help and completion of the root don't list a `hidden`
+    one: the Makefile calls it.
     """
 
     where: str
     panel: str
     summary: str
     more: Mapping[str, str] = field(default_factory=dict)
+    below: Mapping[str, Verb] = field(default_factory=dict)
     hidden: bool = False
 
     @property
@@ -48,14 +50,18 @@ class Verb:
         """Import the verb and build its command, as a Typer app with these settings would."""
         root = typer.Typer(**settings)
         root.callback()(_nothing)
-        found = _named(self.where)
-        if isinstance(found, typer.Typer):
-            root.add_typer(found, name=name, cls=Group)
+        if self.below:
+            group = typer.Typer(help=self.summary, no_args_is_help=True)
+            root.add_typer(group, name=name, cls=lazy_group(TyperGroup, self.below, settings, {}))
+            group.callback()(_nothing)
+            return typer.main.get_group(root).commands[name]
+        target = _named(self.where)
+        if isinstance(target, typer.Typer):
+            root.add_typer(target, name=name, cls=Group)
             for each, where in self.more.items():
-                if each not in (command.name for command in found.registered_commands):
-                    found.command(each)(_named(where))
+                _add(target, each, _named(where))
         else:
-            root.command(name)(found)
+            root.command(name)(target)
         command = typer.main.get_group(root).commands[name]
         complete(command)
         _without_types(command)
@@ -66,6 +72,15 @@ class Verb:
 def _named(where: str) -> Any:
     module, _, name = where.partition(":")
     return getattr(import_module(module), name)
+
+
+def _add(group: typer.Typer, name: str, verb: Any) -> None:
+    """Add a command or a group to a group, unless it is there from a call before."""
+    if isinstance(verb, typer.Typer):
+        if name not in (each.name for each in group.registered_groups):
+            group.add_typer(verb, name=name, cls=Group)
+    elif name not in (each.name for each in group.registered_commands):
+        group.command(name)(verb)
 
 
 def _nothing() -> None:
@@ -169,15 +184,20 @@ class LazyCommands(MutableMapping[str, Any]):
         return len(list(iter(self)))
 
 
-def lazy_group(verbs: Mapping[str, Verb], settings: Mapping[str, Any]) -> type[Commands]:
-    """The class of a group with these verbs; `settings` are those of its Typer app for every verb."""
+def lazy_group(
+    base: type[TyperGroup], verbs: Mapping[str, Verb], settings: Mapping[str, Any], moved: Mapping[str, str]
+) -> type[TyperGroup]:
+    """The class of a group with these verbs; `settings` are those of its Typer app for every verb.
 
-    class LazyGroup(Commands):
+    `moved` are earlier names, and the words that are typed now: an earlier name still works, with a note on stderr.
+    """
+
+    class LazyGroup(base):  # type: ignore[valid-type, misc]
         """A group whose help shows what the verbs do in a few words, and whose completion shows their summaries."""
 
         def __init__(self, **given: Any) -> None:
             super().__init__(**given)
-            self.commands = LazyCommands(verbs, settings)
+            self.commands: MutableMapping[str, Any] = LazyCommands(verbs, settings)
 
         def format_commands(self, ctx: Any, formatter: Any) -> None:
             """Write one section of help for each panel of verbs."""
@@ -188,6 +208,15 @@ def lazy_group(verbs: Mapping[str, Verb], settings: Mapping[str, Any]) -> type[C
                     formatter.write_dl(
                         [(name.ljust(width), verb.subject) for name, verb in listed.items() if verb.panel == panel]
                     )
+
+        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+            """Find the command that the arguments name, by its earlier name too."""
+            now = moved.get(args[0])
+            if now is not None:
+                if not ctx.resilient_parsing:  # as completion parses
+                    say(f"`sluice {args[0]}` is now `sluice {now}`")
+                args = [*now.split(), *args[1:]]
+            return super().resolve_command(ctx, args)
 
         def shell_complete(self, ctx: Any, incomplete: str) -> Any:
             """Complete a verb's name, or an option of the root."""

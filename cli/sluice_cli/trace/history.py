@@ -229,7 +229,9 @@ def _say_nothing(found: Gathered, query: HistoryQuery, now: int) -> None:
         say(f"No object{of} was admitted in this time: {nearest.described}")
         if nearest.before is not None and query.since is not None:
             until = ["--before", moment(query.before)] if query.before is not None else []
-            steps.append(f"{shown(['runs', '--since', moment(query.since), *until])} shows the runs of this time")
+            steps.append(
+                f"{shown(['ops', 'runs', '--since', moment(query.since), *until])} shows the runs of this time"
+            )
     elif found.unread:
         say(f"No object{of} was admitted in this time")
     else:

@@ -120,7 +120,9 @@ class Tracker:
         if _BATCH.fullmatch(text):
             return f"For a batch, {shown(['history', '--batch', text])} lists its objects"
         if text.startswith("run-"):
-            return f"For a run, {shown(['logs', text])} shows what it did, and `sluice history` the runs of objects"
+            return (
+                f"For a run, {shown(['ops', 'logs', text])} shows what it did, and `sluice history` the runs of objects"
+            )
         return None
 
     def versions(self, key: str) -> dict[ObjectId, ObjectRecord | None]:

@@ -185,7 +185,7 @@ KINDS: tuple[EventKind, ...] = (
             "lane": EventField(_TEXT, "The lane."),
             "failures": EventField(_COUNT, "Runs in a row without progress."),
             "reason": EventField(_or_null(_TEXT), "How the last one ended."),
-            "last_run": EventField(_or_null(_TEXT), "The last run: `sluice logs RUN` shows its log."),
+            "last_run": EventField(_or_null(_TEXT), "The last run: `sluice ops logs RUN` shows its log."),
         },
     ),
 )

@@ -1,4 +1,4 @@
-"""`sluice adopt-bucket` on an emulated stack: the bucket's own notifications stay."""
+"""`sluice ops adopt-bucket` on an emulated stack: the bucket's own notifications stay."""
 
 import json
 
@@ -20,11 +20,11 @@ def test_the_buckets_own_configuration_is_read_added_to_and_written_back(stack, 
     stack.s3.put_bucket_notification_configuration(
         Bucket="s-bronze", NotificationConfiguration={"TopicConfigurations": [TOPIC]}, SkipDestinationValidation=True
     )
-    assert run(["adopt-bucket", "--via", "queue", "--dry-run"]) == 0
+    assert run(["ops", "adopt-bucket", "--via", "queue", "--dry-run"]) == 0
     planned = json.loads(capsys.readouterr().out)["configuration"]
     assert "QueueConfigurations" not in stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
     assert [one["TopicArn"] for one in planned["TopicConfigurations"]] == ["arn:aws:sns:eu-central-1:123456789012:t"]
-    assert run(["adopt-bucket", "--json"]) == 0
+    assert run(["ops", "adopt-bucket", "--json"]) == 0
     assert describe(capsys)["changed"]
     found = stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
     assert (
@@ -60,8 +60,8 @@ def test_a_bucket_left_by_a_deleted_stack_notifies_the_new_stack(stack, capsys):
         stack.s3.put_bucket_notification_configuration(
             Bucket="s-bronze", NotificationConfiguration={"QueueConfigurations": [DEAD]}
         )
-    assert notices(capsys) == ("warn", "`sluice adopt-bucket`")
-    assert run(["adopt-bucket"]) == 0
+    assert notices(capsys) == ("warn", "`sluice ops adopt-bucket`")
+    assert run(["ops", "adopt-bucket"]) == 0
     capsys.readouterr()
     assert notices(capsys)[0] == "ok"
     assert DEAD["QueueArn"] in [
@@ -78,22 +78,22 @@ def test_the_stacks_own_bucket_has_no_eventbridge_rule(stack, capsys):
     stack.s3.put_bucket_notification_configuration(
         Bucket="s-bronze", NotificationConfiguration={"EventBridgeConfiguration": {}}
     )
-    assert notices(capsys) == ("warn", "`sluice adopt-bucket`")
-    assert run(["adopt-bucket", "--via", "eventbridge"]) == 1
+    assert notices(capsys) == ("warn", "`sluice ops adopt-bucket`")
+    assert run(["ops", "adopt-bucket", "--via", "eventbridge"]) == 1
     assert "no rule of EventBridge" in capsys.readouterr().err
-    assert run(["adopt-bucket"]) == 0
+    assert run(["ops", "adopt-bucket"]) == 0
     capsys.readouterr()
     assert notices(capsys)[0] == "ok"
 
 
 def test_adopting_fails_without_a_queue_and_tries_no_other_way(stack, capsys):
-    assert run(["adopt-bucket", "--via", "queue"]) == 1
+    assert run(["ops", "adopt-bucket", "--via", "queue"]) == 1
     assert "no output QueueUrl" in capsys.readouterr().err
     assert "EventBridgeConfiguration" not in stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
 
 
 def test_another_way_than_the_two_is_a_wrong_command_line(stack):
-    assert run(["adopt-bucket", "--via", "pigeon"]) == 2
+    assert run(["ops", "adopt-bucket", "--via", "pigeon"]) == 2
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_the_region_of_a_bucket_is_what_s3_says_of_it(stack):
 
 def test_a_bucket_of_another_region_is_not_adopted(stack, elsewhere, capsys):
     cloudformation().parameters = {"BronzeBucketName": "s-bronze"}
-    assert run(["adopt-bucket"]) == 1
+    assert run(["ops", "adopt-bucket"]) == 1
     assert "s-bronze is in us-west-2 and the stack in eu-central-1" in capsys.readouterr().err
     assert "EventBridgeConfiguration" not in stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
 

@@ -69,7 +69,7 @@ def test_the_other_table_is_described_and_its_adoption_requested(lake, invoked, 
     assert run(["table", "adopt", TABLE, "--from", SOURCE + "/", "--yes"]) == 0
     out, err = capsys.readouterr()
     assert "version 6, merge-on-read, key id, ordered by updated_at, partitioned by place" in out
-    assert "1 instant unfinished: its writer may still run" in out and "sluice services list shop.orders" in err
+    assert "1 instant unfinished: its writer may still run" in out and "sluice ops services list shop.orders" in err
     request = lake.ledger.services.get("main", TABLE, ADOPTION)
     assert request.arguments == {"source": SOURCE} and invoked == [("s-supervise", "Event")]
 

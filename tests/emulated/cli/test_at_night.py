@@ -1,4 +1,4 @@
-"""`sluice runs`, `logs` and `dlq` on an emulated stack."""
+"""`sluice ops runs`, `logs` and `dlq` on an emulated stack."""
 
 import gzip
 import json
@@ -94,7 +94,7 @@ class TestRuns:
         return stack
 
     def test_runs_are_listed_newest_first_with_what_they_did(self, three, capsys):
-        assert run(["runs", "--json"]) == 0
+        assert run(["ops", "runs", "--json"]) == 0
         listed = describe(capsys)["runs"]
         assert [(one["run"], one["lane"], one["state"]) for one in listed] == [
             ("run-3", "main", "starting"),
@@ -110,7 +110,7 @@ class TestRuns:
         three.ledger.history.run_started(name, "orders", NOW - 1_000, "job-0")
         three.ledger.history.run_ended(name, "released", None, 3, NOW + 7_500_000)
         to_a_terminal(monkeypatch)
-        assert run(["runs"]) == 0
+        assert run(["ops", "runs"]) == 0
         heading, reason, *lines = unstyled(capsys.readouterr().out)
         assert heading.split() == ["run", "started", "duration", "state", "batches", "changes"]
         assert reason == "  reason"
@@ -118,12 +118,12 @@ class TestRuns:
         assert lines[3].strip() == "the job run is FAILED: no memory" and max(map(len, lines)) <= 80
 
     def test_failed_runs_and_those_of_a_lane_are_chosen(self, three, capsys):
-        assert run(["runs", "--failed"]) == 0
+        assert run(["ops", "runs", "--failed"]) == 0
         out = capsys.readouterr().out
         assert "run-2" in out and "no memory" in out and "run-1" not in out and "run-3" not in out
-        assert run(["runs"]) == 0
+        assert run(["ops", "runs"]) == 0
         assert all(all(line.split("\t")) for line in capsys.readouterr().out.splitlines()), "no cell is empty"
-        assert run(["runs", "--lane", "main", "--limit", "1", "--json"]) == 0
+        assert run(["ops", "runs", "--lane", "main", "--limit", "1", "--json"]) == 0
         assert [one["run"] for one in describe(capsys)["runs"]] == ["run-3"]
 
     @pytest.mark.parametrize(
@@ -140,11 +140,11 @@ class TestRuns:
     def test_runs_are_found_by_the_time_at_which_they_were_under_way(self, three, capsys, since, before, found):
         times = (("--since", since), ("--before", before))
         given = [each for name, at in times if at is not None for each in (name, iso(NOW + at * 1000))]
-        assert run(["runs", "--json", *given]) == 0
+        assert run(["ops", "runs", "--json", *given]) == 0
         assert [one["run"] for one in describe(capsys)["runs"]] == found
 
     def test_a_time_without_runs_names_the_nearest_and_their_commands(self, three, capsys):
-        assert run(["runs", "--since", iso(NOW + 240_000), "--before", iso(NOW + 290_000)]) == 0
+        assert run(["ops", "runs", "--since", iso(NOW + 240_000), "--before", iso(NOW + 290_000)]) == 0
         out, err = capsys.readouterr()
         assert out.startswith("run\t") and out.count("\n") == 1
         assert (
@@ -157,7 +157,7 @@ class TestRuns:
         assert listed == ["run-2", "run-3"]
 
     def test_a_time_in_which_no_run_failed_names_the_failure_before(self, three, capsys):
-        assert run(["runs", "--failed", "--since", iso(NOW + 240_000)]) == 0
+        assert run(["ops", "runs", "--failed", "--since", iso(NOW + 240_000)]) == 0
         assert "No run failed in this time: the last one before it at 2023-11-14T22:17:10Z" in capsys.readouterr().err
 
     def test_the_batches_of_runs_long_ago_are_counted_behind_any_number_of_newer_ones(self, stack, monkeypatch, capsys):
@@ -177,13 +177,13 @@ class TestRuns:
             "documents",
             lambda *given: (replace(each, put_at=put_at[each.key]) for each in listed(*given)),
         )
-        assert run(["runs", "--before", iso(NOW + 60_000), "--json"]) == 0
+        assert run(["ops", "runs", "--before", iso(NOW + 60_000), "--json"]) == 0
         document = describe(capsys)
         assert [(one["run"], one["batches"]) for one in document["runs"]] == [("run-1", 1)]
         assert document["batches_unread"] == 0
 
     def test_a_stack_without_runs_says_so(self, stack, capsys):
-        assert run(["runs"]) == 0
+        assert run(["ops", "runs"]) == 0
         assert "No run has begun in the last 90 days" in capsys.readouterr().err
 
 
@@ -205,7 +205,7 @@ class TestLogs:
         "named", [[], ["run-1"], ["job-1"], ["run-"]], ids=["newest", "run", "job run", "beginning"]
     )
     def test_a_runs_events_are_readable_and_have_times(self, logged, named, capsys):
-        assert run(["logs", *named]) == 0
+        assert run(["ops", "logs", *named]) == 0
         assert capsys.readouterr().out.splitlines() == [
             "-- 2023-11-14 UTC, run run-1",
             "22:13:20.000 held arrivals=2",
@@ -216,30 +216,30 @@ class TestLogs:
         ]
 
     def test_sparks_own_output_and_the_events_as_written_are_there_too(self, logged, capsys):
-        assert run(["logs", "--stderr"]) == 0
+        assert run(["ops", "logs", "--stderr"]) == 0
         assert capsys.readouterr().out == "26/05/01 WARN of Spark\n"
         for option in ("--json", "--raw"):
-            assert run(["logs", "run-1", option]) == 0
+            assert run(["ops", "logs", "run-1", option]) == 0
             assert capsys.readouterr().out == logged.removesuffix("no event\n"), "lines of JSON alone"
 
     def test_a_run_without_a_log_says_where_it_would_be(self, stack, queues, capsys):
         stack.ledger.history.run_started("run-2", "main", NOW, "job-2")
-        assert run(["logs", "run-2"]) == 1
+        assert run(["ops", "logs", "run-2"]) == 1
         assert "s3://s-artifacts/logs/applications/00a/jobs/job-2/" in capsys.readouterr().err
         stack.ledger.history.run_started("run-3", "main", NOW + 1)
-        assert run(["logs", "run-3"]) == 1
+        assert run(["ops", "logs", "run-3"]) == 1
         assert "The run run-3 never started\n" in capsys.readouterr().err
 
 
 class TestDeadLetters:
     def test_empty_queues_are_a_success(self, queues, capsys):
-        assert run(["dlq", "list"]) == 0
+        assert run(["ops", "dlq", "list"]) == 0
         assert "notices\t0\t-\tnotifications that admit failed five times" in capsys.readouterr().out
 
     def test_notices_are_listed_with_keys_and_the_state_of_each_object(self, stack, queues, capsys):
         known, unknown = stack.admit(stack.write("a")), stack.write("b")
         send(queues["DeadLetterQueueUrl"], notice(known), notice(unknown), "{}")
-        assert run(["dlq", "list", "notices", "--json"]) == 1
+        assert run(["ops", "dlq", "list", "notices", "--json"]) == 1
         answer = describe(capsys)["notices"]
         assert answer["messages"] == 3
         assert {one["key"]: one["state"] for letter in answer["shown"] for one in letter["objects"]} == {
@@ -247,7 +247,7 @@ class TestDeadLetters:
             "b": None,
         }
         assert [letter["text"] for letter in answer["shown"] if not letter["objects"]] == ["unknown_message: {}"]
-        assert run(["dlq", "list"]) == 1
+        assert run(["ops", "dlq", "list"]) == 1
         assert "unknown\tb" in capsys.readouterr().out
         assert len(held(queues["DeadLetterQueueUrl"])) == 3, "listing leaves the messages"
 
@@ -255,7 +255,7 @@ class TestDeadLetters:
         key = f"topics/crm.public.user/{'year=2026/month=11/' * 4}10.avro"
         send(queues["DeadLetterQueueUrl"], notice(stack.admit(stack.write(key))), "{}")
         to_a_terminal(monkeypatch)
-        assert run(["dlq", "list"]) == 1
+        assert run(["ops", "dlq", "list"]) == 1
         out = capsys.readouterr().out
         lines = unstyled(out)
         assert "\t" not in out and all(len(line) <= 80 for line in lines)
@@ -265,12 +265,12 @@ class TestDeadLetters:
     def test_notices_go_back_to_the_queue_that_admit_reads(self, stack, queues, capsys):
         bodies = [notice(stack.write(key)) for key in ("a", "b", "c")]
         send(queues["DeadLetterQueueUrl"], *bodies)
-        assert run(["dlq", "redrive", "notices", "--dry-run"]) == 0
+        assert run(["ops", "dlq", "redrive", "notices", "--dry-run"]) == 0
         assert "3 messages of notices would be redriven, at 50 a second" in capsys.readouterr().out
         assert held(queues["QueueUrl"]) == []
-        assert run(["dlq", "redrive", "notices", "--count", "2", "--rate", "1000", "--json"]) == 0
+        assert run(["ops", "dlq", "redrive", "notices", "--count", "2", "--rate", "1000", "--json"]) == 0
         assert describe(capsys) == {"queue": "notices", "messages": 3, "wanted": 2, "redriven": 2, "left": 1}
-        assert run(["dlq", "redrive", "notices"]) == 0
+        assert run(["ops", "dlq", "redrive", "notices"]) == 0
         assert held(queues["QueueUrl"]) == sorted(bodies) and held(queues["DeadLetterQueueUrl"]) == []
 
     def test_events_are_removed_once_their_batches_are_announced(self, stack, queues, invoked, capsys):
@@ -288,14 +288,14 @@ class TestDeadLetters:
         )
         before, after = given_up("2023-11-14T22:00:00Z"), given_up("2023-11-14T22:30:00Z")
         send(queues["UnannouncedQueueUrl"], before, after)
-        assert run(["dlq", "list", "events"]) == 1
+        assert run(["ops", "dlq", "list", "events"]) == 1
         assert "2 records until 2023-11-14T22:00:00Z: RetryAttemptsExhausted" in capsys.readouterr().out
-        assert run(["dlq", "redrive", "events", "--json"]) == 0
+        assert run(["ops", "dlq", "redrive", "events", "--json"]) == 0
         assert (describe(capsys)["redriven"], invoked) == (1, [("s-reconcile", "Event")])
         SHARED.client("sqs").purge_queue(QueueUrl=queues["UnannouncedQueueUrl"])
         send(queues["UnannouncedQueueUrl"], after)
         assert stack.ledger.batches.mark_announced("b", NOW)
-        assert run(["dlq", "redrive", "events", "--json"]) == 0
+        assert run(["ops", "dlq", "redrive", "events", "--json"]) == 0
         assert (describe(capsys)["redriven"], len(invoked)) == (1, 1)
 
     def test_a_failed_call_shows_its_error_and_is_made_again(self, queues, invoked, capsys):
@@ -304,20 +304,20 @@ class TestDeadLetters:
             "responsePayload": {"errorMessage": "Rate exceeded", "errorType": "ClientError"},
         }
         send(queues["UnreconciledQueueUrl"], json.dumps(body))
-        assert run(["dlq", "list", "calls"]) == 1
+        assert run(["ops", "dlq", "list", "calls"]) == 1
         assert "request 42: Rate exceeded" in capsys.readouterr().out
-        assert run(["dlq", "redrive", "calls"]) == 0
+        assert run(["ops", "dlq", "redrive", "calls"]) == 0
         assert "1 message of calls redriven, 0 left" in capsys.readouterr().out
         assert invoked == [("s-reconcile", "Event")] and held(queues["UnreconciledQueueUrl"]) == []
 
     def test_a_letter_that_names_no_request_and_no_reason_says_so(self, queues, capsys):
         send(queues["UnreconciledQueueUrl"], json.dumps({"requestContext": {}}))
         send(queues["UnannouncedQueueUrl"], json.dumps({"DDBStreamBatchInfo": {}}))
-        assert run(["dlq", "list"]) == 1
+        assert run(["ops", "dlq", "list"]) == 1
         shown = capsys.readouterr().out
         assert "a request without an id: the message names no reason" in shown and "?" not in shown
         assert "an unknown number of records until an unknown time: the message names no reason" in shown
 
     def test_an_unknown_queue_is_a_wrong_command_line(self, queues, capsys):
-        assert run(["dlq", "list", "letters"]) == 2
+        assert run(["ops", "dlq", "list", "letters"]) == 2
         assert "Name notices, events or calls" in capsys.readouterr().err

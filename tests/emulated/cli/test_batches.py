@@ -1,4 +1,4 @@
-"""`sluice batch`: what is open, what the next run does with it, and giving it up."""
+"""`sluice ops batch`: what is open, what the next run does with it, and giving it up."""
 
 import pytest
 from builders import note_commit, to_a_terminal, unstyled
@@ -41,7 +41,7 @@ def batch(stack):
 
 
 def test_open_batches_are_listed_with_what_the_next_run_does(stack, batch, capsys):
-    assert run(["batch", "show", "--json"]) == 0
+    assert run(["ops", "batch", "show", "--json"]) == 0
     (found,) = describe(capsys)["batches"]
     assert (found["batch"], found["lane"], found["opened_by"]) == (batch, "main", "run-1")
     assert [(part["table"], part["attempts"], part["next"], part["not_before"]) for part in found["tables"]] == [
@@ -49,13 +49,13 @@ def test_open_batches_are_listed_with_what_the_next_run_does(stack, batch, capsy
         ("crm.user", 0, "together", None),
     ]
     assert [item["key"] for part in found["tables"] for item in part["objects"]] == ["k2", "k0", "k1"]
-    assert run(["batch", "show", batch[:6]]) == 0
+    assert run(["ops", "batch", "show", batch[:6]]) == 0
     assert "merge it again with nothing beside it" in capsys.readouterr().out
 
 
 def test_open_batches_are_a_table_in_80_columns(stack, batch, monkeypatch, capsys):
     to_a_terminal(monkeypatch)
-    assert run(["batch", "show"]) == 0
+    assert run(["ops", "batch", "show"]) == 0
     lines = unstyled(capsys.readouterr().out)
     assert lines[0].startswith("batch") and lines[1] == "  next run" and len(lines) == 6
     assert "crm.task" in lines[2] and lines[3] == "  merge it again with nothing beside it"
@@ -126,7 +126,7 @@ def test_a_replay_that_commits_nothing_leaves_changes_and_last_commit(stack, cap
 
 
 def test_a_batch_is_found_by_its_shortened_form(stack, batch, capsys):
-    assert run(["batch", "show", f"{batch[:4]}…{batch[-9:]}", "--json"]) == 0
+    assert run(["ops", "batch", "show", f"{batch[:4]}…{batch[-9:]}", "--json"]) == 0
     assert [each["batch"] for each in describe(capsys)["batches"]] == [batch]
 
 
@@ -154,30 +154,30 @@ def test_the_history_of_no_batch_is_a_mistake(stack, batch, arguments, message, 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_no_open_batch_is_said_in_words(stack, capsys, monkeypatch, terminal):
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal, raising=False)
-    assert run(["batch", "show"]) == 0
+    assert run(["ops", "batch", "show"]) == 0
     shown = capsys.readouterr()
     assert shown.err.endswith("No batch is open\n") and shown.out[:5] == ("" if terminal else "batch")
 
 
 def test_a_finished_batch_is_looked_for_in_the_history(stack, batch, capsys):
-    assert run(["batch", "show", "b-nothing"]) == 2
+    assert run(["ops", "batch", "show", "b-nothing"]) == 2
     assert "sluice history --batch b-nothing" in capsys.readouterr().err
 
 
 def test_a_table_of_an_open_batch_is_given_up_with_the_note_and_the_lane_woken(stack, batch, invoked, capsys):
-    assert run(["batch", "give-up", batch[:6], "--table", "crm.task", "--note", "hangs"]) == 0
+    assert run(["ops", "batch", "give-up", batch[:6], "--table", "crm.task", "--note", "hangs"]) == 0
     assert f"{batch}: the next run quarantines crm.task" in capsys.readouterr().out
     (pointer,) = stack.ledger.batches.unsettled("main")
     assert pointer.attempts["crm.task"].given_up.endswith(": hangs")
     assert pointer.attempts["crm.user"].given_up is None
     assert invoked == [("s-supervise", "Event")]
-    assert run(["batch", "show", "--json"]) == 0
+    assert run(["ops", "batch", "show", "--json"]) == 0
     assert describe(capsys)["batches"][0]["tables"][0]["next"] == "set_aside"
 
 
 def test_a_batch_of_a_paused_lane_waits_for_its_resumption(stack, batch, invoked, capsys):
     stack.ledger.lanes.pause("main")
-    assert run(["batch", "give-up", batch]) == 0
+    assert run(["ops", "batch", "give-up", batch]) == 0
     assert "run `sluice resume main`" in capsys.readouterr().out and invoked == []
 
 
@@ -191,5 +191,5 @@ def test_a_batch_of_a_paused_lane_waits_for_its_resumption(stack, batch, invoked
     ids=["no batch", "no table", "empty"],
 )
 def test_what_is_not_open_is_not_given_up(stack, batch, invoked, capsys, arguments, message):
-    assert run(["batch", "give-up", *arguments]) == 2
+    assert run(["ops", "batch", "give-up", *arguments]) == 2
     assert message in capsys.readouterr().err and invoked == []

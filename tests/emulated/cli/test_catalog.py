@@ -1,4 +1,4 @@
-"""`sluice catalog` and `sluice table ddl` on an emulated stack, over tables that Spark wrote."""
+"""`sluice ops catalog` and `sluice table ddl` on an emulated stack, over tables that Spark wrote."""
 
 import re
 
@@ -27,7 +27,7 @@ def moma(stack):
 
 
 def test_a_dry_run_shows_the_difference_and_changes_nothing_and_a_sync_makes_it(moma, capsys):
-    assert run(["catalog", "sync", "moma.artists", "--dry-run"]) == 0
+    assert run(["ops", "catalog", "sync", "moma.artists", "--dry-run"]) == 0
     shown = capsys.readouterr()
     assert shown.out.splitlines()[1:] == [
         "moma\tcreate\tdatabase",
@@ -37,9 +37,9 @@ def test_a_dry_run_shows_the_difference_and_changes_nothing_and_a_sync_makes_it(
     ]
     assert shown.err.splitlines()[-1] == "1 table would change, 0 up to date"
     assert SHARED.client("glue").get_databases()["DatabaseList"] == []
-    assert run(["catalog", "sync", "moma.artists", "--json"]) == 0
+    assert run(["ops", "catalog", "sync", "moma.artists", "--json"]) == 0
     assert describe(capsys)["tables"][0]["changed"]
-    assert run(["catalog", "sync", "moma.artists", "--dry-run", "--json"]) == 0
+    assert run(["ops", "catalog", "sync", "moma.artists", "--dry-run", "--json"]) == 0
     assert not describe(capsys)["tables"][0]["changed"]
 
 
@@ -55,22 +55,22 @@ def test_a_sync_by_hand_ends_the_failure_that_status_shows(moma, capsys):
     def failing():
         return [state.table for state in moma.ledger.tables.all() if state.catalog_failed]
 
-    assert run(["catalog", "sync", "moma.artists", "--dry-run"]) == 0
+    assert run(["ops", "catalog", "sync", "moma.artists", "--dry-run"]) == 0
     assert failing() == ["moma.artists", "moma.works"]
-    assert run(["catalog", "sync", "moma.artists"]) == 0
+    assert run(["ops", "catalog", "sync", "moma.artists"]) == 0
     assert failing() == ["moma.works"]
     moma.ledger.tables.clear_catalog_failure("moma.works", {"at": 0, "error": "AccessDenied"})
     assert failing() == ["moma.works"], "a failure after the one that was seen stays"
 
 
 def test_a_database_is_created_once_for_all_its_tables(moma, capsys):
-    assert run(["catalog", "sync", "moma.artists", "moma.works", "--dry-run"]) == 0
+    assert run(["ops", "catalog", "sync", "moma.artists", "moma.works", "--dry-run"]) == 0
     out = capsys.readouterr().out
     assert "moma.works_all_ro\tcreate\t" in out and out.count("moma\tcreate\tdatabase") == 1
 
 
 def test_every_table_with_data_is_synced_and_one_that_fails_stops_no_other(moma, capsys):
-    assert run(["catalog", "sync", "--json"]) == 1
+    assert run(["ops", "catalog", "sync", "--json"]) == 1
     report = describe(capsys)
     assert [table["table"] for table in report["tables"]] == ["moma.artists", "moma.works"]
     assert [(failure["table"], failure["code"]) for failure in report["failed"]] == [
@@ -79,11 +79,11 @@ def test_every_table_with_data_is_synced_and_one_that_fails_stops_no_other(moma,
 
 
 def test_a_table_of_other_partitions_is_dropped_by_the_command_that_the_sync_prints(moma, capsys):
-    assert run(["catalog", "sync", "moma.artists"]) == 0
+    assert run(["ops", "catalog", "sync", "moma.artists"]) == 0
     rules = (TableRule("moma.artists", ("id",), topic="moma.public.artists"),)
     moma.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=Configuration(rules).to_json().encode())
     capsys.readouterr()
-    assert run(["catalog", "sync", "moma.artists"]) == 1
+    assert run(["ops", "catalog", "sync", "moma.artists"]) == 1
     step = capsys.readouterr().err.splitlines()[-1]
     drop, again = re.findall("`([^`]*)`", step)
     words = drop.split()
@@ -95,11 +95,11 @@ def test_a_table_of_other_partitions_is_dropped_by_the_command_that_the_sync_pri
 
 
 def test_what_the_catalog_has_is_shown_with_the_commit_it_is_synced_up_to(moma, capsys):
-    assert run(["catalog", "show", "moma.works", "--json"]) == 0
+    assert run(["ops", "catalog", "show", "moma.works", "--json"]) == 0
     assert {entry["is"] for entry in describe(capsys)["entries"]} == {"not there"}
-    assert run(["catalog", "sync", "moma.works"]) == 0
+    assert run(["ops", "catalog", "sync", "moma.works"]) == 0
     capsys.readouterr()
-    assert run(["catalog", "show", "moma.works", "--json"]) == 0
+    assert run(["ops", "catalog", "show", "moma.works", "--json"]) == 0
     entries = {entry["name"]: entry for entry in describe(capsys)["entries"]}
     assert {name: (entry["is"], entry["untouched"]) for name, entry in entries.items()} == {
         "works_all_ro": ("table", True),
@@ -110,7 +110,7 @@ def test_what_the_catalog_has_is_shown_with_the_commit_it_is_synced_up_to(moma, 
     assert entries["works_all_rt"]["synced"] == "20261121080013968" and entries["works_all_rt"]["partition_keys"] == [
         "nationality"
     ]
-    assert run(["catalog", "show", "moma.works"]) == 0
+    assert run(["ops", "catalog", "show", "moma.works"]) == 0
     assert "moma.works_all_ro\ttable\t20261121080013968" in capsys.readouterr().out
 
 
@@ -124,9 +124,9 @@ def test_a_history_table_is_synced_shown_and_declared_as_its_table_is(moma, caps
         body = moma.s3.get_object(Bucket="s-silver", Key=item["Key"])["Body"].read()
         key = item["Key"].replace("moma/artists/", f"moma/{name}/", 1)
         moma.s3.put_object(Bucket="s-silver", Key=key, Body=body.replace(b"moma.artists", f"moma.{name}".encode()))
-    assert run(["catalog", "sync", "moma.artists", "--json"]) == 0
+    assert run(["ops", "catalog", "sync", "moma.artists", "--json"]) == 0
     assert [table["table"] for table in describe(capsys)["tables"]] == ["moma.artists", f"moma.{name}"]
-    assert run(["catalog", "show", f"moma.{name}", "--json"]) == 0
+    assert run(["ops", "catalog", "show", f"moma.{name}", "--json"]) == 0
     assert {entry["is"] for entry in describe(capsys)["entries"]} == {"table", "view"}
     for engine in ("spark", "redshift", "athena"):
         assert run(["table", "ddl", f"moma.{name}", "--engine", engine]) == 0

@@ -483,10 +483,15 @@ def test_an_invalid_file_changes_nothing_and_every_mistake_is_reported(stack, ta
 
 def test_a_pushed_configuration_that_is_gone_stops_only_what_needs_one(stack, capsys):
     stack.ledger.history.count(PUSHES)
-    for verb in (["config", "show"], ["services", "run", "crm.user"], ["catalog", "sync"], ["replay", "--all"]):
+    for verb in (
+        ["config", "show"],
+        ["ops", "services", "run", "crm.user"],
+        ["ops", "catalog", "sync"],
+        ["ops", "replay", "--all"],
+    ):
         assert run(verb) == 1
         assert "config/tables.json is gone, though a configuration was pushed" in capsys.readouterr().err
-    for verb in (["status"], ["top"], ["wait"], ["services", "list"], ["pause", "main"], ["resume", "main"]):
+    for verb in (["status"], ["top"], ["wait"], ["ops", "services", "list"], ["pause", "main"], ["resume", "main"]):
         assert run(verb) == 0
         assert "though a configuration was pushed" not in capsys.readouterr().err
 
@@ -737,7 +742,7 @@ def test_doctor_says_why_a_lane_that_runs_again_is_a_warning(stack, capsys):
     found = {item["about"]: item for item in describe(capsys)}["lane main"]
     assert found["result"] == "warn"
     assert found["found"].endswith(", after 1 failed run")
-    assert found["advice"] == "`sluice runs --lane main --failed` shows how each ended"
+    assert found["advice"] == "`sluice ops runs --lane main --failed` shows how each ended"
 
 
 def test_doctor_fails_an_unversioned_bucket(stack, capsys):

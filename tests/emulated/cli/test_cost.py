@@ -1,4 +1,4 @@
-"""`sluice cost runs` on an emulated stack."""
+"""`sluice ops cost runs` on an emulated stack."""
 
 from dataclasses import replace
 
@@ -36,12 +36,12 @@ def test_the_last_runs_are_listed_with_their_billed_usage(ended, capsys, monkeyp
             emr.get_job_run(applicationId=application, jobRunId=job_run_id)["jobRun"]["name"]
         ],
     )
-    assert run(["cost", "runs", "--json"]) == 0
+    assert run(["ops", "cost", "runs", "--json"]) == 0
     answer = describe(capsys)
     usd = prices.spark_usd("X86_64", vcpu_hours=1, memory_gb_hours=4)
     assert {one["run"]: one["usd"] for one in answer["runs"]} == {"run-1": pytest.approx(usd), "run-2": None}
     assert answer["tables"] == {"(idle)": {"gb": 0.0, "usd": pytest.approx(usd), "usd_per_gb": None}}
-    assert run(["cost", "runs"]) == 0
+    assert run(["ops", "cost", "runs"]) == 0
     shown = capsys.readouterr()
     assert "1 run has no bill yet: EMR Serverless reports it some time after the run's end" in shown.err
     assert [line.split("\t")[2:] for line in shown.out.splitlines() if line.startswith("run-2\t")] == [["-", "-", "-"]]
@@ -50,11 +50,11 @@ def test_the_last_runs_are_listed_with_their_billed_usage(ended, capsys, monkeyp
 def test_the_runs_of_a_local_stack_show_what_their_seconds_would_cost(ended, capsys, monkeypatch):
     monkeypatch.setattr("sluice_cli.ops.cost.chosen_target", lambda stack: replace(chosen_target(stack), kind=LOCAL))
     monkeypatch.setattr("sluice_aws.lanes.job_runs.JobRuns.seconds", lambda self, job_run_id: 1800.0)
-    assert run(["cost", "runs", "--json"]) == 0
+    assert run(["ops", "cost", "runs", "--json"]) == 0
     (first, second) = describe(capsys)["runs"]
     usd = prices.spark_usd("x86_64", vcpu_hours=2, memory_gb_hours=8)
     assert (first["vcpu_hours"], first["usd"], first["estimated"]) == (2.0, pytest.approx(usd), True)
-    assert run(["cost", "runs"]) == 0
+    assert run(["ops", "cost", "runs"]) == 0
     shown = capsys.readouterr()
     assert "Local runs cost nothing. Estimated: " in shown.err and f"\t2.000\t8.000\t{usd:.4f}" in shown.out
 
@@ -66,7 +66,7 @@ def test_a_local_stack_lists_runs_from_before_it_was_ended_and_started_again(end
         stack.ledger.history.run_started(name, "main", NOW, "job")
         stack.ledger.history.run_ended(name, "released", None, 1, NOW + 1_800_000)
     stack.ledger.history.run_started("run-9", "main", NOW, "job")
-    assert run(["cost", "runs", "--json"]) == 0
+    assert run(["ops", "cost", "runs", "--json"]) == 0
     found = {one["run"]: one for one in describe(capsys)["runs"]}
     assert set(found) == {"run-0", "run-1", "run-2"}, "run-9 has not ended"
     assert (found["run-0"]["vcpu_hours"], found["run-0"]["state"]) == (2.0, "released")
@@ -76,16 +76,16 @@ def test_a_run_has_the_state_that_runs_shows(ended, stack, capsys, monkeypatch):
     monkeypatch.setattr("sluice_aws.lanes.job_runs.JobRuns.billed", lambda self, job_run_id: None)
     stack.ledger.history.run_started("run-1", "main", NOW)
     stack.ledger.history.run_ended("run-1", "released", None, 1, NOW + 1)
-    assert run(["runs", "--json"]) == 0
+    assert run(["ops", "runs", "--json"]) == 0
     (listed,) = describe(capsys)["runs"]
-    assert run(["cost", "runs", "--json"]) == 0
+    assert run(["ops", "cost", "runs", "--json"]) == 0
     states = {one["run"]: one["state"] for one in describe(capsys)["runs"]}
     assert states == {"run-1": listed["state"], "run-2": "SUCCESS"}
 
 
 def test_runs_without_a_bill_make_no_empty_table(ended, capsys, monkeypatch):
     monkeypatch.setattr("sluice_aws.lanes.job_runs.JobRuns.billed", lambda self, job_run_id: None)
-    assert run(["cost", "runs"]) == 0
+    assert run(["ops", "cost", "runs"]) == 0
     shown = capsys.readouterr()
     assert "2 runs have no bill yet" in shown.err
     assert sorted(line.split("\t")[0] for line in shown.out.splitlines()) == ["run", "run-1", "run-2"]
@@ -101,5 +101,5 @@ def test_without_an_ended_run_the_list_says_so(stack, capsys):
         name="nightly-report",
         executionRoleArn="arn:aws:iam::123456789012:role/r",
     )
-    assert run(["cost", "runs"]) == 0
+    assert run(["ops", "cost", "runs"]) == 0
     assert "No run has ended yet" in capsys.readouterr().err

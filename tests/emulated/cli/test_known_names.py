@@ -31,20 +31,20 @@ MISTYPED_PREFIX = "No key in bronze begins with 'topics/crm.public.cty/'; did yo
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["replay", "--table", "crm.usr", "--yes"], MISTYPED_TABLE),
-        (["replay", "--table", "crm.usr", "--dry-run", "--json"], MISTYPED_TABLE),
+        (["ops", "replay", "--table", "crm.usr", "--yes"], MISTYPED_TABLE),
+        (["ops", "replay", "--table", "crm.usr", "--dry-run", "--json"], MISTYPED_TABLE),
         (["history", "--table", "crm.usr"], MISTYPED_TABLE),
-        (["services", "run", "crm.usr"], MISTYPED_TABLE),
+        (["ops", "services", "run", "crm.usr"], MISTYPED_TABLE),
         (["verify", "crm.usr"], MISTYPED_TABLE),
         (["row", "crm.usr", "7"], MISTYPED_TABLE),
         (["forget", "crm.usr", "7", "--dry-run"], MISTYPED_TABLE),
-        (["schema", "history", "crm.usr"], MISTYPED_TABLE),
-        (["schema", "diff", "crm.usr"], MISTYPED_TABLE),
-        (["schema", "diff", "crm.usr", "stored", "5f1c"], MISTYPED_TABLE),
-        (["schema", "verdict", "crm.usr", "5f1c"], MISTYPED_TABLE),
-        (["catalog", "show", "crm.usr"], MISTYPED_TABLE),
-        (["catalog", "sync", "crm.usr"], MISTYPED_TABLE),
-        (["catalog", "sync", "crm.user", "crm.usr", "--dry-run"], MISTYPED_TABLE),
+        (["table", "schema", "history", "crm.usr"], MISTYPED_TABLE),
+        (["table", "schema", "diff", "crm.usr"], MISTYPED_TABLE),
+        (["table", "schema", "diff", "crm.usr", "stored", "5f1c"], MISTYPED_TABLE),
+        (["table", "schema", "verdict", "crm.usr", "5f1c"], MISTYPED_TABLE),
+        (["ops", "catalog", "show", "crm.usr"], MISTYPED_TABLE),
+        (["ops", "catalog", "sync", "crm.usr"], MISTYPED_TABLE),
+        (["ops", "catalog", "sync", "crm.user", "crm.usr", "--dry-run"], MISTYPED_TABLE),
         (["table", "ddl", "crm.usr", "--engine", "spark"], MISTYPED_TABLE),
         (["table", "accept", "crm.usr", "--yes"], MISTYPED_TABLE),
         (["table", "adopt", "crm.usr", "--from", "s3://lake/crm/user"], MISTYPED_TABLE),
@@ -58,10 +58,10 @@ MISTYPED_PREFIX = "No key in bronze begins with 'topics/crm.public.cty/'; did yo
         (["quarantine", "list", "--code", "nope"], "There is no code 'nope'"),
         (["quarantine", "list", "--decided", "--code", "nope"], "There is no code 'nope'"),
         (["quarantine", "retry", "--code", "nope"], "There is no code 'nope'"),
-        (["runs", "--lane", "mian"], "There is no lane 'mian'; did you mean main?"),
+        (["ops", "runs", "--lane", "mian"], "There is no lane 'mian'; did you mean main?"),
         (["pause", "mian"], "There is no lane 'mian'; did you mean main?"),
-        (["replay", "--prefix", "topics/crm.public.cty/", "--yes"], MISTYPED_PREFIX),
-        (["replay", "--prefix", "topics/crm.public.cty/", "--dry-run", "--json"], MISTYPED_PREFIX),
+        (["ops", "replay", "--prefix", "topics/crm.public.cty/", "--yes"], MISTYPED_PREFIX),
+        (["ops", "replay", "--prefix", "topics/crm.public.cty/", "--dry-run", "--json"], MISTYPED_PREFIX),
         (["backfill", "--prefix", "topics/crm.public.cty/", "--yes"], MISTYPED_PREFIX),
         (["audit", "--prefix", "topics/crm.public.cty/"], MISTYPED_PREFIX),
     ],
@@ -75,7 +75,7 @@ def test_an_unknown_name_is_a_wrong_command_line(configured, capsys, arguments, 
 def test_the_next_step_lists_the_known_names(configured, capsys):
     assert run(["history", "--table", "nope"]) == 2
     assert "next step: Name one of these tables: crm.city, crm.user" in capsys.readouterr().err
-    assert run(["runs", "--lane", "nope"]) == 2
+    assert run(["ops", "runs", "--lane", "nope"]) == 2
     assert "next step: Name one of these lanes: main" in capsys.readouterr().err
 
 
@@ -89,7 +89,7 @@ def test_a_prefix_in_bronze_with_a_line_feed_stays_on_its_line(configured, capsy
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["replay", "--table", "crm.user", "--dry-run"],
+        ["ops", "replay", "--table", "crm.user", "--dry-run"],
         ["history", "--table", "crm.user"],
         ["history", "--table", "crm.city"],
         ["quarantine", "list", "--table", "crm.user"],
@@ -99,7 +99,7 @@ def test_a_prefix_in_bronze_with_a_line_feed_stays_on_its_line(configured, capsy
         ["quarantine", "list", "--code", "unexpected_value"],
         ["quarantine", "list", "--code", "below_purge_floor"],
         ["quarantine", "list", "--code", "log_restarted"],
-        ["runs", "--lane", "main"],
+        ["ops", "runs", "--lane", "main"],
     ],
 )
 def test_a_known_name_for_which_nothing_is_found_succeeds(configured, capsys, arguments):
@@ -116,9 +116,9 @@ def test_a_table_that_only_quarantine_knows_is_known(configured, capsys):
 
 @pytest.mark.parametrize("verb", ["history", "diff"])
 def test_a_known_table_without_a_schema_is_no_wrong_command_line(configured, capsys, verb):
-    assert run(["schema", verb, "crm.user"]) == 1
+    assert run(["table", "schema", verb, "crm.user"]) == 1
     error = capsys.readouterr().err
-    assert "No schema of crm.user is known" in error and "sluice schema list" in error
+    assert "No schema of crm.user is known" in error and "sluice table schema list" in error
 
 
 def test_a_history_table_is_a_known_name(configured, capsys, tmp_path):

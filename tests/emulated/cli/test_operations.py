@@ -98,11 +98,11 @@ def test_notifications_are_late(system, monkeypatch, capsys):
     forget_processes()
     send("DeadLetterQueueUrl", s3_body(identity))  # as SQS does after five receives
     capsys.readouterr()
-    assert run(["dlq", "list", "notices"]) == 1
+    assert run(["ops", "dlq", "list", "notices"]) == 1
     assert f"unknown\t{identity.key}" in capsys.readouterr().out
-    assert run(["dlq", "redrive", "notices"]) == 0
+    assert run(["ops", "dlq", "redrive", "notices"]) == 0
     assert deliver() == [] and state_of(system, identity) == "pending"
-    assert run(["dlq", "list"]) == 0
+    assert run(["ops", "dlq", "list"]) == 0
 
 
 def test_a_notification_that_never_came(system, capsys):
@@ -121,7 +121,7 @@ def test_the_configuration_is_broken(system, capsys):
     send("DeadLetterQueueUrl", s3_body(identity))
     assert run(["config", "push", "tables.yaml", "--yes"]) == 0
     forget_processes()
-    assert run(["dlq", "redrive", "notices"]) == 0
+    assert run(["ops", "dlq", "redrive", "notices"]) == 0
     assert deliver() == [] and state_of(system, identity) == "pending"
 
 
@@ -136,7 +136,7 @@ def test_a_lane_has_halted(system, capsys):
     assert run(["status", "--json"]) == 0
     (lane,) = describe(capsys)["lanes"]
     assert (lane["state"], lane["failures"]) == ("halted", 5)
-    assert run(["runs", "--json"]) == 0
+    assert run(["ops", "runs", "--json"]) == 0
     assert describe(capsys)["runs"][0]["lane"] == "main"
     assert run(["resume", "main"]) == 0
     assert system.ledger.lanes.get("main").state == "starting", "a run starts at once"
@@ -183,13 +183,13 @@ def test_commits_are_not_announced(system, monkeypatch, capsys):
         json.dumps({"DDBStreamBatchInfo": {"approximateArrivalOfLastRecord": "2026-05-01T10:00:00Z"}}),
     )
     bus.mended = True
-    assert run(["dlq", "list", "events"]) == 1
-    assert run(["dlq", "redrive", "events", "--json"]) == 0
+    assert run(["ops", "dlq", "list", "events"]) == 1
+    assert run(["ops", "dlq", "redrive", "events", "--json"]) == 0
     assert bus.taken == [batch], "reconcile announced it"
     capsys.readouterr()
-    assert run(["dlq", "redrive", "events", "--json"]) == 0
+    assert run(["ops", "dlq", "redrive", "events", "--json"]) == 0
     assert describe(capsys)["left"] == 0
-    assert run(["dlq", "list"]) == 0
+    assert run(["ops", "dlq", "list"]) == 0
 
 
 def test_a_function_fails(system, capsys):
@@ -203,12 +203,12 @@ def test_a_function_fails(system, capsys):
     ]
     failure = {"requestContext": {"requestId": "42"}, "responsePayload": {"errorMessage": str(raised.value)}}
     send("UnreconciledQueueUrl", json.dumps(failure))  # as Lambda does after two retries
-    assert run(["dlq", "list", "calls"]) == 1
+    assert run(["ops", "dlq", "list", "calls"]) == 1
     assert "request 42: " in capsys.readouterr().out
     assert run(["config", "push", "tables.yaml", "--yes"]) == 0
     forget_processes()
-    assert run(["dlq", "redrive", "calls"]) == 0
-    assert run(["dlq", "list"]) == 0
+    assert run(["ops", "dlq", "redrive", "calls"]) == 0
+    assert run(["ops", "dlq", "list"]) == 0
 
 
 def test_data_is_missing(system, capsys):
@@ -262,6 +262,6 @@ def test_a_redrive_that_is_cut_off_loses_no_message(system, monkeypatch):
             Target, "client", lambda self, name: CutOff(client(self, name)) if name == "sqs" else client(self, name)
         )
         with pytest.raises(ConnectionError):
-            run(["dlq", "redrive", "notices"])
+            run(["ops", "dlq", "redrive", "notices"])
     assert calls == ["send_message"]
     assert deliver() == [] and state_of(system, identity) == "pending"

@@ -1,4 +1,4 @@
-"""`sluice replay`: which committed objects become pending again, which are left and why, and what came of it."""
+"""`sluice ops replay`: which committed objects become pending again, which are left and why, and what came of it."""
 
 import pytest
 from emulation.stack import NOW, describe
@@ -74,21 +74,21 @@ def committed(stack, tmp_path, invoked):
 def test_a_superseded_object_is_merged_where_its_whole_key_is_named(committed):
     key = f"topics/{TOPIC}/{items.SUPERSEDED}"
     (superseded,) = (record.id for record in committed.stack.ledger.objects.in_state(items.SUPERSEDED))
-    assert run(["replay", "--prefix", key[:-1], "--yes"]) == 0
+    assert run(["ops", "replay", "--prefix", key[:-1], "--yes"]) == 0
     assert committed.record(superseded).state == items.SUPERSEDED
-    assert run(["replay", "--prefix", key, "--yes"]) == 0
+    assert run(["ops", "replay", "--prefix", key, "--yes"]) == 0
     record = committed.record(superseded)
     assert (record.state, record.generation) == (items.PENDING, None)
 
 
 def test_nothing_chosen_is_a_wrong_command_line(committed, capsys):
-    assert run(["replay", "--yes"]) == 2
+    assert run(["ops", "replay", "--yes"]) == 2
     assert "--all for everything" in capsys.readouterr().err
 
 
 def test_a_dry_run_says_what_would_be_merged_and_why_the_rest_is_left(committed, capsys):
     capsys.readouterr()
-    assert run(["replay", "--all", "--dry-run", "--json"]) == 0
+    assert run(["ops", "replay", "--all", "--dry-run", "--json"]) == 0
     found = describe(capsys)
     assert {table: each["objects"] for table, each in found["tables"].items()} == {TABLE: 2, "crm.city": 1}
     assert found["replayed"] == 0 and committed.states() == ["committed"] * 3
@@ -116,13 +116,13 @@ def test_a_dry_run_says_what_would_be_merged_and_why_the_rest_is_left(committed,
     ],
 )
 def test_objects_are_chosen_by_prefix_table_batch_and_time(committed, chosen, states, capsys):
-    assert run(["replay", *chosen, "--yes"]) == 0
+    assert run(["ops", "replay", *chosen, "--yes"]) == 0
     assert committed.states() == states
 
 
 def test_a_replayed_object_is_in_its_lane_again_with_another_attempt(committed, invoked):
     arrivals = committed.stack.ledger.lanes.get("main").arrivals
-    assert run(["replay", "--table", TABLE, "--yes"]) == 0
+    assert run(["ops", "replay", "--table", TABLE, "--yes"]) == 0
     record = committed.record(committed.first)
     assert (record.attempt, record.batch, record.generation) == (1, None, 0) and record.replayed_at
     assert record.first_batch == "b-1", "the batch since which readers see its rows"
@@ -132,9 +132,9 @@ def test_a_replayed_object_is_in_its_lane_again_with_another_attempt(committed, 
 
 
 def test_a_second_replay_finds_what_is_pending_and_doubles_nothing(committed, capsys):
-    assert run(["replay", "--table", TABLE, "--yes"]) == 0
+    assert run(["ops", "replay", "--table", TABLE, "--yes"]) == 0
     capsys.readouterr()
-    assert run(["replay", "--table", TABLE, "--yes", "--json"]) == 0
+    assert run(["ops", "replay", "--table", TABLE, "--yes", "--json"]) == 0
     found = describe(capsys)
     assert (found["objects"], found["left"]["pending already"]) == (0, 3)
     assert committed.record(committed.first).attempt == 1
@@ -143,14 +143,14 @@ def test_a_second_replay_finds_what_is_pending_and_doubles_nothing(committed, ca
 def test_an_object_keeps_the_generation_that_it_was_merged_under(committed, tmp_path):
     push(tmp_path, generation=3)
     committed.batch("b-2", committed.other, generation=2, table="crm.city")
-    assert run(["replay", "--all", "--yes"]) == 0
+    assert run(["ops", "replay", "--all", "--yes"]) == 0
     assert [committed.record(id).generation for id in (committed.first, committed.other)] == [0, 2]
 
 
 def test_an_object_whose_generation_is_unknown_is_left(committed, tmp_path, capsys):
     push(tmp_path, generation=3)
     capsys.readouterr()
-    assert run(["replay", "--table", "crm.city", "--yes", "--json"]) == 0
+    assert run(["ops", "replay", "--table", "crm.city", "--yes", "--json"]) == 0
     assert list(describe(capsys)["left"]) == [
         "the manifest of its batch is gone: the generation of its rows is unknown"
     ]
@@ -161,21 +161,21 @@ def test_an_object_with_rows_in_quarantine_is_left_to_their_retry(committed, cap
     committed.set(committed.first, quarantined_rows=1)
     committed.set(committed.second, discarded_rows=1)
     capsys.readouterr()
-    assert run(["replay", "--table", TABLE, "--yes", "--json"]) == 0
+    assert run(["ops", "replay", "--table", TABLE, "--yes", "--json"]) == 0
     assert sum("or discarded" in reason and number or 0 for reason, number in describe(capsys)["left"].items()) == 2
 
 
 def test_a_batch_without_a_manifest_and_an_object_that_is_gone_are_said(committed, capsys):
-    assert run(["replay", "--batch", "b-none", "--yes"]) == 2
+    assert run(["ops", "replay", "--batch", "b-none", "--yes"]) == 2
     assert "There is no batch b-none" in capsys.readouterr().err
     committed.stack.s3.delete_object(Bucket="s-bronze", Key=committed.first.key, VersionId=committed.first.version)
-    assert run(["replay", "--batch", "b-1", "--dry-run", "--json"]) == 0
+    assert run(["ops", "replay", "--batch", "b-1", "--dry-run", "--json"]) == 0
     found = describe(capsys)
     assert (found["objects"], found["left"]) == (1, {"no longer in bronze": 1})
 
 
 def test_without_a_terminal_it_needs_a_yes(committed, capsys):
-    assert run(["replay", "--all"]) == 2
+    assert run(["ops", "replay", "--all"]) == 2
     assert "--yes" in capsys.readouterr().err and committed.states() == ["committed"] * 3
 
 
@@ -199,7 +199,7 @@ def test_waiting_says_what_was_quarantined_and_what_history_got(committed, monke
     codes = {"quarantined_rows": 3, "row_codes": {"unexpected_value": 2, "null_record_key": 1}}
     merging(committed, monkeypatch, aside=codes, history_changes=40)
     capsys.readouterr()
-    assert run(["replay", "--table", TABLE, "--yes", "--wait", "--json"]) == 0
+    assert run(["ops", "replay", "--table", TABLE, "--yes", "--wait", "--json"]) == 0
     found = describe(capsys)
     assert (found["unchanged_tables"], found["changed_tables"]) == ([], {})
     assert found["merged_tables"][TABLE] == {
@@ -211,7 +211,7 @@ def test_waiting_says_what_was_quarantined_and_what_history_got(committed, monke
     }
     for id in (committed.first, committed.second):
         committed.set(id, quarantined_rows=None, row_codes=None)
-    assert run(["replay", "--table", TABLE, "--yes", "--wait"]) == 0
+    assert run(["ops", "replay", "--table", TABLE, "--yes", "--wait"]) == 0
     said = capsys.readouterr().out
     assert (
         f"{TABLE}: no row changed; 40 changes committed to its history table; "
@@ -222,14 +222,14 @@ def test_waiting_says_what_was_quarantined_and_what_history_got(committed, monke
 
 def test_waiting_counts_objects_that_were_quarantined_by_table(committed, monkeypatch, capsys):
     merging(committed, monkeypatch, aside={"state": items.QUARANTINED, "code": "schema_frozen"})
-    assert run(["replay", "--table", TABLE, "--yes", "--wait"]) == 0
+    assert run(["ops", "replay", "--table", TABLE, "--yes", "--wait"]) == 0
     said = capsys.readouterr().out
     assert f"{TABLE}: no row changed; 1 object quarantined\n" in said
 
 
 @pytest.mark.parametrize("prefix", ["topics/crm.public.usr/", "topics/crm.public.usr/1", "none", "topics/none/deep/"])
 def test_a_prefix_that_no_key_has_is_a_wrong_command_line(committed, capsys, prefix):
-    assert run(["replay", "--prefix", prefix, "--yes"]) == 2
+    assert run(["ops", "replay", "--prefix", prefix, "--yes"]) == 2
     said = capsys.readouterr().err
     assert f"error: No key in bronze begins with '{prefix}'" in said
     near = "topics/" if prefix == "none" else f"topics/crm.public.city/, topics/{TOPIC}/, topics/moved"
@@ -238,7 +238,7 @@ def test_a_prefix_that_no_key_has_is_a_wrong_command_line(committed, capsys, pre
 
 
 def test_choices_that_no_object_meets_together_say_so(committed, capsys):
-    assert run(["replay", "--prefix", "topics/moved", "--before", "1h", "--yes"]) == 0
+    assert run(["ops", "replay", "--prefix", "topics/moved", "--before", "1h", "--yes"]) == 0
     assert "No object meets every choice" in capsys.readouterr().err
 
 
@@ -246,17 +246,17 @@ def test_choices_that_no_object_meets_together_say_so(committed, capsys):
 def test_waiting_says_which_tables_changed_and_which_did_not(committed, monkeypatch, capsys, instant):
     merging(committed, monkeypatch, instant)
     capsys.readouterr()
-    assert run(["replay", "--table", TABLE, "--yes", "--wait", "--json"]) == 0
+    assert run(["ops", "replay", "--table", TABLE, "--yes", "--wait", "--json"]) == 0
     found = describe(capsys)
     assert (found["unchanged_tables"], found["changed_tables"]) == (
         ([TABLE], {}) if instant is None else ([], {TABLE: [instant]})
     )
-    assert run(["replay", "--table", TABLE, "--yes", "--wait"]) == 0
+    assert run(["ops", "replay", "--table", TABLE, "--yes", "--wait"]) == 0
     said = f"{TABLE}: nothing changed, no commit was made" if instant is None else f"{TABLE}: changed by {instant}"
     assert said in capsys.readouterr().out
 
 
 def test_waiting_ends_at_the_timeout_with_what_is_unsettled(committed, capsys):
     capsys.readouterr()
-    assert run(["replay", "--table", TABLE, "--yes", "--wait", "--timeout", "0", "--json"]) == 1
+    assert run(["ops", "replay", "--table", TABLE, "--yes", "--wait", "--timeout", "0", "--json"]) == 1
     assert describe(capsys)["unsettled"] == 2

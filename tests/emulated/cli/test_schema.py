@@ -62,14 +62,14 @@ def remembered(stack, history, tmp_path, capsys):
 
 
 def test_a_stack_without_schemas_or_requested_services_says_so(stack, capsys):
-    assert run(["schema", "list"]) == 0
+    assert run(["table", "schema", "list"]) == 0
     assert "No schema is known yet" in capsys.readouterr().err
-    assert run(["services", "list"]) == 0
+    assert run(["ops", "services", "list"]) == 0
     assert "No service was requested yet, and none is due" in capsys.readouterr().err
 
 
 def test_tables_are_listed_with_their_last_verdict(remembered, capsys):
-    assert run(["schema", "list", "--json"]) == 0
+    assert run(["table", "schema", "list", "--json"]) == 0
     assert describe(capsys) == {
         "tables": [{"table": TABLE, "columns": 3, "schemas": 3, "incompatible": 1, "last_verdict": "incompatible"}],
         "skipped_documents": [],
@@ -80,19 +80,19 @@ def test_foreign_files_among_the_schemas_are_skipped_and_named(remembered, stack
     foreign = [seen_key(TABLE, "f" * 32), stored_key(TABLE)]
     for key in (*foreign, "_sluice/schemas/tables/part-0.parquet"):
         stack.s3.put_object(Bucket="s-silver", Key=key, Body=b"PAR1\xff")
-    assert run(["schema", "list", "--json"]) == 0
+    assert run(["table", "schema", "list", "--json"]) == 0
     found = describe(capsys)
     assert found["tables"] == [
         {"table": TABLE, "columns": 0, "schemas": 3, "incompatible": 1, "last_verdict": "incompatible"}
     ]
     assert sorted(entry["key"] for entry in found["skipped_documents"]) == sorted(foreign)
-    assert run(["schema", "history", TABLE]) == 0
+    assert run(["table", "schema", "history", TABLE]) == 0
     assert foreign[0] in capsys.readouterr().err
     assert ColumnsAtHand(Objects(stack.s3), "s-silver", lambda: 1).of(TABLE) is None
 
 
 def test_the_history_shows_each_schemas_verdict_and_changes(remembered, capsys):
-    assert run(["schema", "history", TABLE, "--json"]) == 0
+    assert run(["table", "schema", "history", TABLE, "--json"]) == 0
     found = describe(capsys)
     assert found["columns"] == {"id": "bigint", "price": "decimal(18,4)", "gone": "string"}
     assert [(schema["fingerprint"], schema["verdict"]) for schema in found["schemas"]] == list(
@@ -103,7 +103,7 @@ def test_the_history_shows_each_schemas_verdict_and_changes(remembered, capsys):
         ("gone", "dropped"),
         ("added", "added"),
     ]
-    assert run(["schema", "history", TABLE]) == 0
+    assert run(["table", "schema", "history", TABLE]) == 0
     printed = capsys.readouterr().out
     assert "Column price is string and the table has decimal(18,4)" in printed and remembered[0][:12] in printed
 
@@ -116,23 +116,23 @@ def test_the_text_of_a_change_has_its_former_name_too_whichever_is_stored(stack,
         change[stored] = change.pop("described")
     key = seen_key(TABLE, seen.fingerprint)
     stack.s3.put_object(Bucket="s-silver", Key=key, Body=json.dumps(document).encode())
-    assert run(["schema", "history", TABLE, "--json"]) == 0
+    assert run(["table", "schema", "history", TABLE, "--json"]) == 0
     changes = describe(capsys)["schemas"][0]["judged"][0]["changes"]
     assert changes and all(change["told"] == change["described"] != "" for change in changes)
-    assert run(["schema", "history", TABLE]) == 0
+    assert run(["table", "schema", "history", TABLE]) == 0
     assert changes[0]["described"] in capsys.readouterr().out
 
 
 def test_two_schemas_are_compared_column_by_column(remembered, capsys):
-    assert run(["schema", "diff", TABLE, remembered[0][:8], remembered[2][:8], "--json"]) == 0
+    assert run(["table", "schema", "diff", TABLE, remembered[0][:8], remembered[2][:8], "--json"]) == 0
     assert [(change["column"], change["change"]) for change in describe(capsys)["changes"]] == [
         ("price", "incompatible"),
         ("gone", "dropped"),
     ]
-    assert run(["schema", "diff", TABLE, "--json"]) == 0
+    assert run(["table", "schema", "diff", TABLE, "--json"]) == 0
     document = describe(capsys)
     assert (document["old"], document["new"]) == ("stored", remembered[2])
-    assert run(["schema", "diff", TABLE, "stored", remembered[0]]) == 0
+    assert run(["table", "schema", "diff", TABLE, "stored", remembered[0]]) == 0
     assert (
         capsys.readouterr().out
         == f"no column differs between the table's own columns and the schema {remembered[0][:12]}\n"
@@ -143,18 +143,18 @@ def test_the_verdict_on_a_file_shows_its_effect_on_the_table(remembered, tmp_pat
     (tmp_path / "next.avsc").write_text(
         json.dumps(flattened(id="long", price=decimal(18, 4), gone="string", more="int"))
     )
-    assert run(["schema", "verdict", TABLE, "next.avsc", "--json"]) == 0
+    assert run(["table", "schema", "verdict", TABLE, "next.avsc", "--json"]) == 0
     document = describe(capsys)
     assert (document["verdict"], [change["described"] for change in document["judged"][0]["changes"]]) == (
         "added",
         ["more is new (int): null in rows from before"],
     )
-    assert run(["schema", "verdict", TABLE, remembered[1][:10]]) == 0
+    assert run(["table", "schema", "verdict", TABLE, remembered[1][:10]]) == 0
     assert "rewrites the table" in capsys.readouterr().out
 
 
 def test_a_schema_that_would_be_refused_ends_with_one_and_the_way_out(remembered, capsys):
-    assert run(["schema", "verdict", TABLE, remembered[2]]) == 1
+    assert run(["table", "schema", "verdict", TABLE, remembered[2]]) == 1
     assert "Change it back to decimal(18,4) at the source" in capsys.readouterr().out
 
 
@@ -166,11 +166,11 @@ def test_a_schema_that_would_be_refused_ends_with_one_and_the_way_out(remembered
     ],
 )
 def test_a_missing_schema_is_reported_with_the_next_step(remembered, capsys, arguments, message):
-    assert run(["schema", *arguments]) == 1
+    assert run(["table", "schema", *arguments]) == 1
     error = capsys.readouterr().err
-    assert message in error and "sluice schema list" in error
+    assert message in error and "sluice table schema list" in error
 
 
 def test_a_schema_file_that_is_not_there_is_named(remembered, capsys):
-    assert run(["schema", "verdict", TABLE, "nothing.avsc"]) == 2
+    assert run(["table", "schema", "verdict", TABLE, "nothing.avsc"]) == 2
     assert "nothing.avsc can't be read: there is no such file" in capsys.readouterr().err

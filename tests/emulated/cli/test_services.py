@@ -1,4 +1,4 @@
-"""`sluice services`, and table services in `sluice status`."""
+"""`sluice ops services`, and table services in `sluice status`."""
 
 import pytest
 from builders import note_commit
@@ -39,20 +39,20 @@ def lane_does(stack, service, error=None):
 
 
 def test_a_service_requested_by_hand_ignores_the_policy_and_wakes_the_lane(served, invoked, capsys):
-    assert run(["services", "run", TABLE, "--service", "cleaning", "--json"]) == 0
+    assert run(["ops", "services", "run", TABLE, "--service", "cleaning", "--json"]) == 0
     (entry,) = describe(capsys)["services"]
     assert (entry["service"], entry["state"], entry["requested_by"]) == (
         "cleaning",
         "requested",
-        "sluice services run shop.orders --service cleaning --json",
+        "sluice ops services run shop.orders --service cleaning --json",
     )
     assert invoked == [("s-supervise", "Event")]
-    assert run(["services", "run", TABLE, "-s", "cleaning"]) == 0
+    assert run(["ops", "services", "run", TABLE, "-s", "cleaning"]) == 0
     assert "cleaning of shop.orders is already requested" in capsys.readouterr().err
 
 
 def test_without_a_name_all_that_concern_the_table_are_asked_for(served, invoked, capsys):
-    assert run(["services", "run", TABLE, "--json"]) == 0
+    assert run(["ops", "services", "run", TABLE, "--json"]) == 0
     assert [entry["service"] for entry in describe(capsys)["services"]] == ["archival", "cleaning", "compaction"]
 
 
@@ -67,22 +67,22 @@ def test_without_a_name_all_that_concern_the_table_are_asked_for(served, invoked
     ],
 )
 def test_what_cannot_be_asked_for_is_a_wrong_command_line(served, invoked, capsys, arguments, message):
-    assert run(["services", "run", *arguments]) == 2
+    assert run(["ops", "services", "run", *arguments]) == 2
     assert message in capsys.readouterr().err and invoked == []
 
 
 def test_a_request_to_a_paused_lane_is_reported_as_waiting(served, invoked, capsys):
     served.ledger.lanes.pause("main")
-    assert run(["services", "run", TABLE]) == 0
+    assert run(["ops", "services", "run", TABLE]) == 0
     assert "wait until `sluice resume main`" in capsys.readouterr().err and invoked == []
 
 
 def test_waiting_ends_with_the_report_or_with_failure(served, invoked, capsys):
-    run(["services", "run", TABLE, "-s", "compaction"])
-    assert run(["services", "run", TABLE, "-s", "compaction", "--wait", "0"]) == 0
+    run(["ops", "services", "run", TABLE, "-s", "compaction"])
+    assert run(["ops", "services", "run", TABLE, "-s", "compaction", "--wait", "0"]) == 0
     lane_does(served, "compaction")
     capsys.readouterr()
-    assert run(["services", "list", TABLE]) == 0
+    assert run(["ops", "services", "list", TABLE]) == 0
     assert (
         "compaction\tdone" in (out := capsys.readouterr().out)
         and "4 files of 4.0 KiB -> 1 file of 1.0 KiB, 10 rows, 1.5 s" in out
@@ -90,7 +90,7 @@ def test_waiting_ends_with_the_report_or_with_failure(served, invoked, capsys):
 
 
 def test_list_shows_what_is_due_by_the_policy_and_why(served, capsys):
-    assert run(["services", "list", "--json"]) == 0
+    assert run(["ops", "services", "list", "--json"]) == 0
     document = describe(capsys)
     assert document == {
         "services": [],
@@ -99,7 +99,7 @@ def test_list_shows_what_is_due_by_the_policy_and_why(served, capsys):
             {"table": TABLE, "service": "compaction", "reason": "2 commits since the last run"},
         ],
     }
-    assert run(["services", "list", "shop.none"]) == 2
+    assert run(["ops", "services", "list", "shop.none"]) == 2
 
 
 def fail_sync(served):
@@ -120,7 +120,7 @@ def test_doctor_names_a_table_whose_catalog_sync_failed_until_it_succeeds(served
     run(["doctor", "--json"])
     found = {item["about"]: item for item in describe(capsys)}[about]
     assert (found["result"], found["found"]) == ("warn", "its catalog sync failed: catalog_name_taken")
-    assert found["advice"] == f"`sluice catalog sync {TABLE}` shows the reason and retries"
+    assert found["advice"] == f"`sluice ops catalog sync {TABLE}` shows the reason and retries"
     served.ledger.tables.clear_catalog_failure(TABLE, served.ledger.tables.get(TABLE).catalog_failed)
     run(["doctor", "--json"])
     assert about not in {item["about"] for item in describe(capsys)}
@@ -131,13 +131,13 @@ def test_wait_names_a_table_whose_catalog_sync_failed_and_succeeds(served, capsy
     assert run(["wait", "--strict", "--timeout", "0"]) == 0
     said = " ".join(capsys.readouterr().err.split())
     assert f"warning: the last catalog sync of {TABLE} (catalog_name_taken) failed" in said
-    assert f"`sluice catalog sync {TABLE}` shows the reason" in said and "The rows are in the table" in said
+    assert f"`sluice ops catalog sync {TABLE}` shows the reason" in said and "The rows are in the table" in said
     assert run(["wait", "--json", "--timeout", "0"]) == 0
     assert describe(capsys)["catalog_failed"] == {TABLE: "catalog_name_taken"}
 
 
 def test_status_shows_a_failed_service_and_a_failed_sync_with_their_errors(served, invoked, capsys):
-    run(["services", "run", TABLE, "-s", "compaction"])
+    run(["ops", "services", "run", TABLE, "-s", "compaction"])
     lane_does(served, "compaction", ServiceError("broken", "no space left\nmore", retriable=False))
     fail_sync(served)
     capsys.readouterr()
@@ -147,7 +147,7 @@ def test_status_shows_a_failed_service_and_a_failed_sync_with_their_errors(serve
         "compaction\tfailed" in out
         and "broken: no space left\n" in out
         and "catalog\tfailed" in out
-        and "catalog_name_taken: `sluice catalog sync" in out
+        and "catalog_name_taken: `sluice ops catalog sync" in out
     )
     assert run(["status", "--json"]) == 0
     assert {(entry["service"], entry["state"]) for entry in describe(capsys)["services"]} == {
@@ -157,9 +157,9 @@ def test_status_shows_a_failed_service_and_a_failed_sync_with_their_errors(serve
 
 
 def test_the_status_page_and_the_list_name_what_failed_waits_and_is_due(served, invoked, capsys, tmp_path):
-    run(["services", "run", TABLE, "-s", "cleaning"])
+    run(["ops", "services", "run", TABLE, "-s", "cleaning"])
     lane_does(served, "cleaning", ServiceError("no_space", "<b>the disk is full</b>\nand more", retriable=False))
-    run(["services", "run", TABLE, "-s", "archival"])
+    run(["ops", "services", "run", TABLE, "-s", "archival"])
     assert run(["status", "--html", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     section = page[page.index("<h2>Table services</h2>") : page.index("<h2>Runs</h2>")]

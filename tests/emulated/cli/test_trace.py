@@ -274,7 +274,7 @@ def test_an_object_is_found_by_its_address_and_by_a_unique_part_of_its_key(trace
         ("zzz", "error: Neither the ledger nor bronze has the key 'zzz'\n"),
         ("crm.user", "next step: It is a table: `sluice history --table crm.user` lists its objects\n"),
         ("b-8a85abb7", "next step: For a batch, `sluice history --batch b-8a85abb7` lists its objects\n"),
-        ("run-main-2026", "next step: For a run, `sluice logs run-main-2026` shows what it did"),
+        ("run-main-2026", "next step: For a run, `sluice ops logs run-main-2026` shows what it did"),
         ("s3://elsewhere/k", "s3://s-bronze"),
         ("", "error: The key is empty\nnext step: Is a variable unset?"),
     ):
@@ -648,11 +648,11 @@ class TestNothingInATime:
             "the first one after it at 2023-11-14T23:13:20Z\n"
         ) in err
         steps = [shlex.split(each)[1:] for each in re.findall("next step: `([^`]*)`", err)]
-        assert [each[0] for each in steps] == ["history", "history", "runs"]
+        assert [each[0] for each in steps] == ["history", "history", "ops"]
         assert [history(capsys, *each[1:])["objects"][0]["key"] for each in steps[:2]] == ["a.json", "b.json"]
         assert history(capsys, *between)["nearest"] == {"before": iso(NOW), "after": iso(NOW + 3_600_000)}
         assert history(capsys)["nearest"] is None
-        assert steps[2] == ["runs", "--since", "2023-11-14T22:14:20Z", "--before", "2023-11-14T22:15:20Z"]
+        assert steps[2] == ["ops", "runs", "--since", "2023-11-14T22:14:20Z", "--before", "2023-11-14T22:15:20Z"]
 
     @pytest.mark.parametrize(
         ("choice", "nearest", "steps"),

@@ -19,7 +19,7 @@ import typer.main
 
 from sluice_cli.main import run
 from sluice_cli.terminal.run import installation_of, run_command
-from sluice_cli.verbs import VERBS, app, built
+from sluice_cli.verbs import MOVED, OPS, VERBS, app, built
 from sluice_deploy.release import source_root
 
 LOADED_BY = """
@@ -44,7 +44,9 @@ for name in PARTS:
 EVERY_VERB = """
 from sluice_cli.main import run
 from sluice_cli.verbs import built
-print(len(list(built().commands.values())), run(["--version"]), run(["config", "check", sys.argv[1]]))
+groups = (built(), built().commands["ops"])
+verbs = [verb for group in groups for verb in group.commands.values()]
+print(len(verbs), run(["--version"]), run(["config", "check", sys.argv[1]]))
 """
 MODULES_OF_A_VERB = 260  # beside those of the help of `sluice`; half of them are the core's and Typer's
 HEAVY = {"boto3", "duckdb", "hudi", "numpy", "pandas", "pyarrow", "sluice_cli.config.model"}
@@ -79,9 +81,10 @@ def test_the_list_of_all_verbs_is_short_and_ends_with_the_exit_codes(monkeypatch
     shown = "".join(capsys.readouterr())
     verbs, _, codes = shown.partition("Exit codes: ")
     assert len(shown.splitlines()) < 95
-    assert [name for name in VERBS if f"\n  {name} " not in verbs] == [name for name in VERBS if VERBS[name].hidden]
+    unlisted = [name for name in VERBS if f"\n  {name} " not in verbs]
+    assert unlisted == [name for name in VERBS if VERBS[name].hidden] and len(VERBS) - len(unlisted) <= 25
     assert codes.startswith("0 success") and codes.rstrip().endswith("3 and 4.")
-    assert "  row           Show the life of one row\n" in verbs
+    assert "  row         Show the life of one row\n" in verbs
 
 
 def test_examples_stand_in_the_help_in_lines_that_can_be_copied(monkeypatch, capsys):
@@ -133,7 +136,7 @@ def test_a_full_disk_is_said_without_a_traceback(capsys, file):
 
 
 def test_a_folder_in_place_of_a_file_of_an_option_is_called_a_folder(tmp_path, capsys):
-    assert run(["read", "crm.user", "--parquet", str(tmp_path)]) == 2
+    assert run(["query", "crm.user", "--parquet", str(tmp_path)]) == 2
     assert "is a folder\n" in capsys.readouterr().err
 
 
@@ -194,10 +197,10 @@ def test_an_unknown_choice_is_answered_with_those_that_exist(given, said, capsys
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["runs", "--limit", "0"], "Invalid value for '--limit': it must be at least 1"),
-        (["runs", "--limit", "5000"], "Invalid value for '--limit': it must be at most 1000"),
+        (["ops", "runs", "--limit", "0"], "Invalid value for '--limit': it must be at least 1"),
+        (["ops", "runs", "--limit", "5000"], "Invalid value for '--limit': it must be at most 1000"),
         (["backfill", "--rate", "x"], "Invalid value for '--rate': it must be a whole number"),
-        (["dlq", "redrive", "notices", "--rate", "x"], "Invalid value for '--rate': it must be a number"),
+        (["ops", "dlq", "redrive", "notices", "--rate", "x"], "Invalid value for '--rate': it must be a number"),
         (["wait", "--timeout", "soon"], "soon is not a duration"),
         (["table", "accept"], "Missing argument 'TABLE'"),
         (["nosuch"], "No such command 'nosuch'"),
@@ -234,15 +237,15 @@ def test_an_option_without_value_or_in_a_wrong_place_has_its_next_step(words, st
     ("words", "meant"),
     [
         ("adopt", "; did you mean `sluice table adopt`?"),
-        ("redrive", "; did you mean `sluice dlq redrive`?"),
+        ("redrive", "; did you mean `sluice ops dlq redrive`?"),
         ("ledger", "; did you mean `sluice rebuild ledger`?"),
         ("table rebuild", "; did you mean `sluice rebuild table`?"),
         ("adpt", "; did you mean `sluice table adopt`?"),
-        ("dlq rdrive", "; did you mean `sluice dlq redrive`?"),
-        ("services sync", "; did you mean `sluice catalog sync`?"),
+        ("ops dlq rdrive", "; did you mean `sluice ops dlq redrive`?"),
+        ("ops services sync", "; did you mean `sluice ops catalog sync`?"),
         ("statsu", "; did you mean `sluice status`?"),
         ("rebuild crm.user", "; did you mean `sluice rebuild table crm.user`?"),
-        ("schema crm.user", "; did you mean `sluice schema history crm.user`?"),
+        ("table schema crm.user", "; did you mean `sluice table schema history crm.user`?"),
         ("version", "; did you mean `sluice --version`?"),
         ("list", ""),
         ("nosuchverb", ""),
@@ -270,15 +273,15 @@ def test_an_option_of_the_aws_cli_is_answered_with_its_variable(words, variable,
 def test_an_unknown_option_is_answered_with_the_one_that_is_meant(capsys):
     assert run(["history", "--tabel", "x"]) == 2
     assert capsys.readouterr().err.splitlines()[0] == "error: No such option: --tabel; did you mean --table?"
-    assert run(["services", "list", "--tabel", "x"]) == 2
+    assert run(["ops", "services", "list", "--tabel", "x"]) == 2
     assert capsys.readouterr().err.splitlines()[0] == "error: No such option: --tabel"
 
 
 def test_an_argument_too_many_is_answered_with_how_the_verb_is_called(capsys):
-    assert run(["services", "run", "crm.user", "compaction"]) == 2
+    assert run(["ops", "services", "run", "crm.user", "compaction"]) == 2
     assert capsys.readouterr().err.splitlines()[1] == (
-        "next step: It is called as `sluice services run [OPTIONS] TABLE`; "
-        "`sluice services run --help` shows the arguments and options"
+        "next step: It is called as `sluice ops services run [OPTIONS] TABLE`; "
+        "`sluice ops services run --help` shows the arguments and options"
     )
 
 
@@ -305,6 +308,11 @@ def test_a_statement_of_stdin_that_is_no_text_is_refused(errors, monkeypatch, ca
     monkeypatch.setattr("sluice_cli.tables.query.chosen_target", lambda stack: None)
     assert run(["query", "-"]) == 2
     assert capsys.readouterr().err.startswith("error: The statement is not UTF-8\nnext step: Save it in UTF-8")
+
+
+def test_options_of_a_table_are_refused_for_a_statement(capsys):
+    assert run(["query", "select 1", "--limit", "3"]) == 2
+    assert "error: --column and --limit need a table" in capsys.readouterr().err
 
 
 def test_an_endpoint_that_is_no_url_is_named_with_its_variable(monkeypatch, capsys):
@@ -347,21 +355,21 @@ def test_defaults_stand_in_the_help_as_they_are_typed(capsys):
         assert run([*path, "--help"]) == 0
         shown[path] = " ".join(capsys.readouterr().out.split())
         assert not re.search(r"\[default: [^]]*(\(|[0-9]\.0[];])|x[<>]=|<=x", shown[path]), path
-    assert "Maximum number of messages. Default: all. --rate" in shown["dlq", "redrive"]
-    assert "Messages per second. [default: 50]" in shown["dlq", "redrive"]
-    assert "[default: 20; 1 to 1000]" in shown["runs",] and "[default: 24h]" in shown["status",]
+    assert "Maximum number of messages. Default: all. --rate" in shown["ops", "dlq", "redrive"]
+    assert "Messages per second. [default: 50]" in shown["ops", "dlq", "redrive"]
+    assert "[default: 20; 1 to 1000]" in shown["ops", "runs"] and "[default: 24h]" in shown["status",]
     options = [text.partition("Options: ")[2] for text in shown.values()]
     assert len({text.partition("--dry-run ")[2].partition(".")[0] for text in options if "--dry-run" in text}) == 1
 
 
 def test_help_loads_no_module_of_any_verb():
     modules = loaded_by_help_of([])
-    assert not modules & (HEAVY | {verb.where.partition(":")[0] for verb in VERBS.values()})
+    assert not modules & (HEAVY | {verb.where.partition(":")[0] for verb in (VERBS | OPS).values()})
     assert len(modules) < 350
 
 
 def test_help_of_any_verb_loads_no_sdk_and_no_reader():
-    assert not loaded_by_help_of(*([verb] for verb in VERBS)) & HEAVY
+    assert not loaded_by_help_of(*([verb] for verb in VERBS), *(["ops", verb] for verb in OPS)) & HEAVY
 
 
 def test_version_says_which_distribution_is_installed():
@@ -376,9 +384,18 @@ def test_version_says_which_distribution_is_installed():
 
 
 def test_the_summary_of_a_verb_begins_its_own_help():
-    for name, command in typer.main.get_command(app).commands.items():
+    commands = typer.main.get_command(app).commands
+    for name, command in (*commands.items(), *commands["ops"].commands.items()):
         paragraph = inspect.cleandoc(command.help).split("\n\n")[0]
-        assert " ".join(paragraph.split()) == VERBS[name].summary, name
+        assert " ".join(paragraph.split()) == (VERBS | OPS)[name].summary, name
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_an_earlier_name_of_a_verb_works_with_a_note_on_stderr(name, capsys):
+    assert run([*MOVED[name].split(), "--help"]) == 0
+    now = capsys.readouterr()
+    assert run([name, "--help"]) == 0 and name not in VERBS
+    assert capsys.readouterr() == (now.out, f"`sluice {name}` is now `sluice {MOVED[name]}`\n")
 
 
 @pytest.mark.parametrize("without", [WITHOUT_UNIX, WITHOUT_EXTRAS], ids=["Unix", "extras"])
@@ -391,7 +408,7 @@ def test_every_verb_loads_without_what_a_machine_may_lack(without, tmp_path):
         text=True,
         timeout=60,
     )
-    assert done.stdout.splitlines()[-1:] == [f"{len(VERBS)} 0 0"], done.stderr
+    assert done.stdout.splitlines()[-1:] == [f"{len(VERBS) + len(OPS)} 0 0"], done.stderr
 
 
 def test_a_missing_extra_is_named_with_its_installation(monkeypatch, capsys, tmp_path):
@@ -499,15 +516,15 @@ def test_ctrl_c_at_a_question_ends_with_130_and_one_line(tmp_path):
 COUNTED_BY = """
 import contextlib, io, json, os, sys
 from sluice_cli.main import run
-from sluice_cli.verbs import VERBS
+from sluice_cli.verbs import OPS, VERBS
 with contextlib.redirect_stdout(io.StringIO()):
     run(["--help"])
 before, counts = len(sys.modules), {}
-for verb in VERBS:
+for verb in (*VERBS, *(f"ops {name}" for name in OPS)):
     read, write = os.pipe()
     if os.fork() == 0:
         with contextlib.redirect_stdout(io.StringIO()):
-            run([verb, "--help"])
+            run([*verb.split(), "--help"])
         os.write(write, str(len(sys.modules) - before).encode())
         os._exit(0)
     os.wait()
@@ -521,7 +538,7 @@ print(json.dumps(counts))
 def test_help_of_a_verb_imports_few_modules():
     done = subprocess.run([sys.executable, "-c", COUNTED_BY], capture_output=True, text=True, timeout=60, check=True)
     counts = json.loads(done.stdout.splitlines()[-1])
-    assert len(counts) == len(VERBS)
+    assert len(counts) == len(VERBS) + len(OPS)
     assert {verb: count for verb, count in counts.items() if count > MODULES_OF_A_VERB} == {}
 
 

@@ -88,7 +88,7 @@ OF_OTHERS = {
     "unreadable_commit": "reading a timeline",
     "unknown_job_run": "the driver",
     "unreadable_manifest": "a take-over",
-    "unreadable_schema_history": "sluice schema",
+    "unreadable_schema_history": "sluice table schema",
     "unsettled_parts": "settling",
     "unusable_request": "starting a run",
     "catalog_denied": "catalog sync",

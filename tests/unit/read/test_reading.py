@@ -325,7 +325,7 @@ def test_a_value_that_cannot_be_converted_ends_the_query_without_a_traceback(on_
 
 @pytest.mark.parametrize(("limit", "more"), [(1, True), (4, True), (6, True), (7, False)])
 def test_reading_ends_after_so_many_rows(on_silver, capsys, limit, more):
-    assert run(["read", "moma.works", "--limit", str(limit), "--json"]) == 0
+    assert run(["query", "moma.works", "--limit", str(limit), "--json"]) == 0
     shown = capsys.readouterr()
     assert len(shown.out.splitlines()) == min(limit, 6) and ("--limit shows more" in shown.err) is more
 
@@ -394,7 +394,7 @@ def test_what_does_not_fit_in_memory_still_spills_to_disk(monkeypatch):
 @pytest.mark.parametrize(
     "command",
     [
-        ["read", "moma.seen"],
+        ["query", "moma.seen"],
         ["query", "select count(*) from moma.seen"],
         ["diff", "moma.seen", "--from", "20261122180719597"],
     ],
@@ -406,8 +406,8 @@ def test_a_log_that_hudi_rs_cannot_merge_is_named_with_the_next_step(monkeypatch
     said = capsys.readouterr().err.splitlines()
     assert "Traceback" not in "".join(said) and said[-2].startswith("error: moma.seen has changes in an Avro log")
     assert said[-2].endswith("(seen)")
-    assert said[-1].startswith("next step: `sluice services run moma.seen --service compaction`")
-    assert run(["read", "moma.seen_ro", "-c", "id"]) == 0
+    assert said[-1].startswith("next step: `sluice ops services run moma.seen --service compaction`")
+    assert run(["query", "moma.seen_ro", "-c", "id"]) == 0
 
 
 def test_a_table_that_duckdb_cannot_hold_is_one_line(silver, monkeypatch):
@@ -457,7 +457,7 @@ def test_a_parquet_file_of_a_query_is_named_with_its_rows(on_silver, tmp_path, c
 
 def test_a_parquet_file_takes_the_place_of_no_pipe_or_device(on_silver, tmp_path, capsys):
     os.mkfifo(tmp_path / "pipe")
-    assert run(["read", "--parquet", str(tmp_path / "pipe"), "moma.works"]) == 1
+    assert run(["query", "--parquet", str(tmp_path / "pipe"), "moma.works"]) == 1
     assert f"error: {tmp_path / 'pipe'} can't be written: it is no file\n" in capsys.readouterr().err
     assert (tmp_path / "pipe").is_fifo()
 

@@ -187,7 +187,7 @@ def test_a_datetime_with_its_zone_is_a_moment(silver):
     [["--as-of", "3026-05-01T10:15:00Z"], ["--since", "30260501101500000"], ["--until", "3026-05-01T10:15:00+02:00"]],
     ids=lambda options: options[0],
 )
-@pytest.mark.parametrize("command", [["read", "moma.works"], ["query", "from moma.works"]], ids=lambda words: words[0])
+@pytest.mark.parametrize("command", [["query", "moma.works"], ["query", "from moma.works"]], ids=lambda words: words[1])
 def test_a_moment_in_the_future_is_refused(on_silver, capsys, command, options):
     assert run([*command, *options]) == 2
     assert "is in the future" in capsys.readouterr().err
@@ -398,13 +398,13 @@ def test_python_filters_by_the_sql_of_the_command_now_and_in_past_states(own):
 def test_read_takes_the_columns_of_a_past_state_from_the_history(own, monkeypatch, capsys):
     put_history(own[1], WHOLE)
     monkeypatch.setattr(query_command, "chosen_target", lambda stack: own[0])
-    assert run(["read", "crm.user", "--as-of", BEFORE.format(1), "-c", "name", "--csv"]) == 0
+    assert run(["query", "crm.user", "--as-of", BEFORE.format(1), "-c", "name", "--csv"]) == 0
     shown = capsys.readouterr()
     assert sorted(shown.out.splitlines()) == ["ann", "c", "name"]
     assert "from crm.user_history" in shown.err and "2 rows" in shown.err
-    assert run(["read", "crm.user", "--as-of", BEFORE.format(1), "-c", "nane"]) == 2
+    assert run(["query", "crm.user", "--as-of", BEFORE.format(1), "-c", "nane"]) == 2
     assert "shows no column 'nane'; did you mean name?" in capsys.readouterr().err
-    assert run(["read", "crm.user", "--as-of", BEFORE.format(1), "--lineage"]) != 0
+    assert run(["query", "crm.user", "--as-of", BEFORE.format(1), "--lineage"]) != 0
 
 
 def test_a_moment_before_the_files_begin_names_what_keeps_earlier_states(own):
@@ -681,18 +681,18 @@ def test_a_difference_names_the_columns_and_knows_a_moved_row_for_the_same(silve
 
 
 def test_read_writes_json_csv_and_parquet_in_which_null_and_empty_text_differ(on_silver, capsys, tmp_path):
-    assert run(["read", "moma.artists", "--as-of", ARTISTS_MOVED, "-c", "id", "-c", "nationality", "--json"]) == 0
+    assert run(["query", "moma.artists", "--as-of", ARTISTS_MOVED, "-c", "id", "-c", "nationality", "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     described = {line["id"]: line["nationality"] for line in lines}
     assert (described[3], described[4], described[5]) == (None, "", "Côte/d Ivoire=x")
-    assert run(["read", "moma.artists", "-c", "id", "-c", "nationality", "--csv"]) == 0
+    assert run(["query", "moma.artists", "-c", "id", "-c", "nationality", "--csv"]) == 0
     text = capsys.readouterr().out
     assert "3,\n" in text and '4,""\n' in text and sorted(csv.reader(io.StringIO(text)))[-1] == ["id", "nationality"]
     file = tmp_path / "artists.parquet"
-    assert run(["read", "moma.artists", "--parquet", str(file)]) == 0
+    assert run(["query", "moma.artists", "--parquet", str(file)]) == 0
     assert {row["id"]: row["nationality"] for row in pq.read_table(file).to_pylist()} == described
     assert list(tmp_path.iterdir()) == [file]
-    assert run(["read", "moma.artists", "--parquet", str(tmp_path / "nowhere" / "x.parquet")]) == 1
+    assert run(["query", "moma.artists", "--parquet", str(tmp_path / "nowhere" / "x.parquet")]) == 1
     assert "can't be written" in capsys.readouterr().err
 
 

@@ -296,7 +296,7 @@ def test_the_error_of_a_table_that_failed_before_its_first_commit_is_said_once()
     held = TableState("crm.user", backoff_until=NOW + 30_000, last_error="The secret x can't be read")
     stepping = SteppingStack({"states": {A: "pending"}, "known": [held]})
     stepping.wait(40)
-    assert stepping.noted == ["crm.user failed: The secret x can't be read. `sluice logs` shows more"]
+    assert stepping.noted == ["crm.user failed: The secret x can't be read. `sluice ops logs` shows more"]
     assert all(line.endswith(" · crm.user failed; retrying in 30 s") for line in stepping.shown)
 
 

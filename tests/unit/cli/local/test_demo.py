@@ -119,7 +119,7 @@ def test_the_demonstration_ends_quietly_with_its_stack_once_its_reader_has_gone(
             states.append("down")
 
     monkeypatch.setattr("sluice_cli.local.demo.local_stack", stack)
-    monkeypatch.setattr(Story, "run", lambda story: story._verb("cost", "estimate"))
+    monkeypatch.setattr(Story, "run", lambda story: story._verb("ops", "cost", "estimate"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     reader, writer = os.pipe()
     os.close(reader)

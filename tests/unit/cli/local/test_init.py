@@ -140,7 +140,7 @@ def test_an_empty_name_of_a_file_or_folder_is_not_this_folder(command, tmp_path,
     ("command", "step"),
     [
         (["package", "--arch", "sparc"], "Give --arch x86_64, --arch arm64, --arch both or --arch host"),
-        (["adopt-bucket", "--via", "pigeon"], "Give --via "),
+        (["ops", "adopt-bucket", "--via", "pigeon"], "Give --via "),
     ],
 )
 def test_a_value_that_is_no_choice_is_followed_by_the_choices(command, step, capsys):

@@ -134,22 +134,22 @@ def test_what_runs_cost_besides_spark_is_reckoned_from_their_own_batches():
 
 def test_an_estimate_needs_no_stack(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    assert run(["cost", "estimate", "--tables", "2", "--every", "7200", "--json"]) == 0
+    assert run(["ops", "cost", "estimate", "--tables", "2", "--every", "7200", "--json"]) == 0
     assert '"streaming"' in capsys.readouterr().out
 
 
 def test_the_estimate_needs_no_options(capsys):
-    assert run(["cost", "estimate"]) == 0
+    assert run(["ops", "cost", "estimate"]) == 0
     printed = capsys.readouterr().out
     assert all(load.name in printed for load in LOADS)
-    assert run(["cost", "estimate", "--tables", "0"]) == 2
+    assert run(["ops", "cost", "estimate", "--tables", "0"]) == 2
 
 
 @pytest.mark.parametrize("option", [["--every", "1h"], ["--objects", "5"], ["--mb", "350"]])
 def test_an_estimate_of_a_load_needs_its_tables(option, capsys):
-    assert run(["cost", "estimate", *option]) == 2
+    assert run(["ops", "cost", "estimate", *option]) == 2
     assert "the number of its tables is missing" in capsys.readouterr().err
-    assert run(["cost", "estimate", "--tables", "1", *option]) == 0
+    assert run(["ops", "cost", "estimate", "--tables", "1", *option]) == 0
 
 
 def test_services_are_rows_whose_sum_is_what_is_not_spark():
@@ -166,7 +166,7 @@ def test_services_are_rows_whose_sum_is_what_is_not_spark():
 
 def test_an_estimate_is_two_tables_in_80_columns(capsys, monkeypatch):
     to_a_terminal(monkeypatch)
-    assert run(["cost", "estimate"]) == 0
+    assert run(["ops", "cost", "estimate"]) == 0
     shown = capsys.readouterr()
     lines = unstyled(shown.out)
     assert len(lines) == 17 and all(len(line) <= 80 for line in lines)
@@ -175,7 +175,7 @@ def test_an_estimate_is_two_tables_in_80_columns(capsys, monkeypatch):
 
 
 def test_an_estimate_concludes_for_the_given_number_of_tables_alone(capsys):
-    assert run(["cost", "estimate", "--tables", "7"]) == 0
+    assert run(["ops", "cost", "estimate", "--tables", "7"]) == 0
     said = capsys.readouterr().err
     assert "7 tables: " in said and "1 table: " not in said and "2 tables: " not in said
 
@@ -214,10 +214,10 @@ def test_a_lane_that_is_always_up_costs_what_the_smallest_run_does():
 
 
 def test_an_estimate_takes_a_freshness_as_tables_yaml_does(capsys):
-    assert run(["cost", "estimate", "--tables", "1", "--freshness", "10m", "--json"]) == 0
+    assert run(["ops", "cost", "estimate", "--tables", "1", "--freshness", "10m", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["freshness_s"], round(document["loads"][0]["busy_hours_a_day"])) == (600, 5)
-    assert run(["cost", "estimate", "--freshness", "soon"]) == 2
+    assert run(["ops", "cost", "estimate", "--freshness", "soon"]) == 2
     assert "soon is not a duration" in capsys.readouterr().err
 
 

@@ -32,7 +32,7 @@ def home(tmp_path, monkeypatch):
     [([], "00f2"), (["run-main-1"], "00f1"), (["00f1"], "00f1"), (["-f"], "00f2"), (["run-m…-1"], "00f1")],
 )
 def test_a_local_run_is_found_by_either_name_though_no_stack_runs(home, capsys, arguments, job_run):
-    assert run(["logs", *arguments]) == 0
+    assert run(["ops", "logs", *arguments]) == 0
     out, err = capsys.readouterr()
     assert err == f"job run {job_run}\n"
     assert out.splitlines()[1] == "00:00:00.001 held"
@@ -40,22 +40,22 @@ def test_a_local_run_is_found_by_either_name_though_no_stack_runs(home, capsys, 
 
 @pytest.mark.parametrize("option", ["--json", "--raw"])
 def test_the_events_are_printed_as_json_lines(home, capsys, option):
-    assert run(["logs", option]) == 0
+    assert run(["ops", "logs", option]) == 0
     assert json.loads(capsys.readouterr().out) == {"at": 1, "event": "held", "run": "run-main-2"}
 
 
 def test_sparks_output_of_a_local_run_is_printed_as_it_is(home, capsys):
-    assert run(["logs", "--stderr"]) == 0
+    assert run(["ops", "logs", "--stderr"]) == 0
     assert capsys.readouterr().out == "Spark of run-main-2\n"
 
 
 def test_an_unknown_local_run_names_the_next_step(home, capsys):
-    assert run(["logs", "run-main-9"]) == 2
+    assert run(["ops", "logs", "run-main-9"]) == 2
     said = capsys.readouterr().err
     assert "No run run-main-9 is in" in said and "Name one that is there: run-main-2, run-main-1" in said
 
 
-@pytest.mark.parametrize("words", [["logs"], ["logs", "run-main-1"], ["status"], ["local", "info"]])
+@pytest.mark.parametrize("words", [["ops", "logs"], ["ops", "logs", "run-main-1"], ["status"], ["local", "info"]])
 def test_every_verb_that_finds_no_stack_says_so_with_the_same_exit_code(tmp_path, monkeypatch, capsys, words):
     monkeypatch.chdir(tmp_path)
     for name in ("SLUICE_STACK", "SLUICE_HOME"):
@@ -65,7 +65,7 @@ def test_every_verb_that_finds_no_stack_says_so_with_the_same_exit_code(tmp_path
 
 
 def test_a_beginning_that_several_local_runs_share_names_none(home, capsys):
-    assert run(["logs", "run-main"]) == 2
+    assert run(["ops", "logs", "run-main"]) == 2
     assert "2 runs begin with 'run-main'" in capsys.readouterr().err
 
 

@@ -90,7 +90,7 @@ def test_what_is_wrong_stands_in_words_before_everything_else(shown):
     assert "Lane orders: halted after 5 failed runs" in text
     assert "2 tables are late, oldest " in text
     assert "Table crm.loyalty: its catalog sync failed: AccessDenied" in text
-    assert "sluice --stack sluice catalog sync crm.loyalty" in text and "1 failed, 1 open, 1 due" in text
+    assert "sluice --stack sluice ops catalog sync crm.loyalty" in text and "1 failed, 1 open, 1 due" in text
     assert "3 objects (most often: not_avro: the file is no Avro container" in text
     assert ") and 41 rows of 2 objects (no_record_key)" in text
 
@@ -327,7 +327,7 @@ def test_rows_lead_to_commands_that_exist(shown):
     ]
     assert wrong == []
     verbs = {tuple(text.split()[3:4]) for text in shown.commands}
-    assert {("trace",), ("history",), ("logs",), ("resume",), ("quarantine",)} <= verbs
+    assert {("trace",), ("history",), ("ops",), ("resume",), ("quarantine",)} <= verbs
     assert all(text.startswith("sluice --stack sluice ") for text in shown.commands)
 
 

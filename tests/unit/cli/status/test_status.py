@@ -107,7 +107,7 @@ def test_services_are_a_table_in_80_columns(monkeypatch, capsys):
 
 def test_a_command_of_a_failed_service_stands_in_one_piece(monkeypatch, capsys):
     document = sample_status()
-    command = "`sluice catalog sync shop.order_lines_of_the_last_year`"
+    command = "`sluice ops catalog sync shop.order_lines_of_the_last_year`"
     error = {"code": "AccessDeniedException", "message": f"{command} shows the reason and retries"}
     failed = [{**each, "error": error} for each in document["services"]]
     for width in (80, 100, 130):

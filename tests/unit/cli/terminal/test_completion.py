@@ -26,14 +26,14 @@ def completed(*path, incomplete=""):
 @pytest.mark.parametrize(
     ("path", "kind"),
     [
-        (("read", "table"), "tables"),
+        (("query", "sql"), "tables"),
         (("row", "table"), "tables"),
         (("table", "show", "table"), "tables"),
-        (("catalog", "sync", "tables"), "tables"),
+        (("ops", "catalog", "sync", "tables"), "tables"),
         (("pause", "lane"), "lanes"),
-        (("runs", "lane"), "lanes"),
+        (("ops", "runs", "lane"), "lanes"),
         (("history", "table"), "tables"),
-        (("replay", "table"), "tables"),
+        (("ops", "replay", "table"), "tables"),
         (("quarantine", "list", "topic"), "topics"),
         (("config", "import", "topic"), "topics"),
     ],
@@ -55,7 +55,7 @@ def test_without_a_stack_nothing_is_completed(monkeypatch, capsys):
         raise NoTarget("No stack to work on")
 
     monkeypatch.setattr(completion, "find_target", missing)
-    assert completed("read", "table") == []
+    assert completed("query", "sql") == []
     assert capsys.readouterr() == ("", "")
 
 
@@ -83,7 +83,7 @@ def test_every_option_for_a_time_span_takes_a_duration():
     [(["--every", "1m"], 0), (["--every", "90"], 0), (["--every", "1x"], 2), (["--every", "0.2s"], 2)],
 )
 def test_the_estimate_takes_durations(arguments, code, capsys):
-    assert run(["cost", "estimate", "--tables", "2", *arguments]) == code
+    assert run(["ops", "cost", "estimate", "--tables", "2", *arguments]) == code
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_rows_that_do_not_fit_on_the_disk_are_reported_in_one_line(form, monkeyp
     monkeypatch.setattr(query, "chosen_target", lambda stack: SilverFolder(SILVER_FOLDER))
     with FULL.open("w") as full:
         monkeypatch.setattr(sys, "stdout", full)
-        assert run(["read", "moma.works", *form]) == 1
+        assert run(["query", "moma.works", *form]) == 1
     assert capsys.readouterr().err.splitlines()[-1] == LINE
 
 
