@@ -11,7 +11,8 @@ from workbench import SCHEMA, Workbench, row, table
 from sluice.config.limits import Limits
 from sluice.silver_keys import error_prefix
 from sluice_aws.s3.objects import Objects
-from sluice_spark.merge import part as merging
+from sluice_spark.merge.by_arrow import attempt as by_arrow
+from sluice_spark.merge.by_spark import attempt as by_spark
 
 
 class Denied(Exception):
@@ -35,8 +36,8 @@ def test_what_another_attempt_set_aside_is_not_of_the_one_that_merged(
     broken = bench.put_bytes(b"Obj\x01 cut off")
     items = [bench.put([row("c", 2, 2), row("c", 3, 3)], SCHEMA), bench.put([row("c", 4, 4)], SCHEMA), broken]
     with monkeypatch.context() as unwritable:
-        unwritable.setattr(merging, "commit_small", denied)
-        unwritable.setattr(merging, "commit", denied)
+        unwritable.setattr(by_arrow, "commit", denied)
+        unwritable.setattr(by_spark, "commit", denied)
         first = bench.manifest(strict, items)
         with pytest.raises(Denied):
             bench.merge_manifest(first, strict)

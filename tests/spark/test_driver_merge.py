@@ -31,7 +31,8 @@ from sluice_spark.hudi.housekeeping import keep_house
 from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.hudi.recovery import roll_back_unfinished
 from sluice_spark.hudi.table import HudiTable
-from sluice_spark.merge import part as merging
+from sluice_spark.merge import driver_limits
+from sluice_spark.merge.by_arrow import attempt as merging
 from sluice_spark.merge.by_arrow import covers, driver_merge, driver_read, rewrite
 from sluice_spark.services.slice import SliceRates, serve_table
 
@@ -81,8 +82,9 @@ def by(monkeypatch: pytest.MonkeyPatch) -> Ways:
 
     def leave(way: str) -> None:
         monkeypatch.setattr(covers, "FEW_CHANGES", 200 if way == "handle" else 0)
-        for module, limit in ((driver_merge, "BYTES_IN_DRIVER"), (covers, "OBJECTS_IN_DRIVER")):
-            monkeypatch.setattr(module, limit, 0 if way == "pyarrow in tasks" else getattr(covers, limit))
+        in_tasks = way == "pyarrow in tasks"
+        monkeypatch.setattr(driver_merge, "BYTES_IN_DRIVER", 0 if in_tasks else covers.BYTES_IN_DRIVER)
+        monkeypatch.setattr(driver_limits, "OBJECTS_IN_DRIVER", 0 if in_tasks else 25)
 
     return leave
 
@@ -164,7 +166,7 @@ def test_an_object_beyond_the_drivers_limits_or_without_an_answer_is_left_to_spa
     config = table()
     bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
     with monkeypatch.context() as patch:
-        patch.setattr(covers, "MOST_CHANGES", 3)
+        patch.setattr(driver_limits, "MOST_CHANGES", 3)
         many = bench.merge(config, [bench.put([row("c", 10 + number, number) for number in range(2, 7)], SCHEMA)])
     assert (bench.left_to_spark(), many.counts["winning"], many.quarantined) == ("object: expansion_limit", 5, ())
     whole, failures = Objects.whole, iter([ConnectionError("no answer")])
@@ -274,7 +276,7 @@ def dies(*_: Any, **__: Any) -> Any:
 
 
 AT = {
-    "before the instant is inflight": lambda patch: patch.setattr(few_rows, "_begun", dies),
+    "before the instant is inflight": lambda patch: patch.setattr(few_rows, "_begin", dies),
     "between marker and statistics": lambda patch: patch.setattr(few_rows, "_written", dies),
     "before the commit": lambda patch: patch.setattr(few_rows, "_committed", dies),
 }

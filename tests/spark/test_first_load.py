@@ -27,7 +27,7 @@ from sluice.schema.avro import fingerprint
 from sluice.services.requests import CLUSTERING, COMPACTION
 from sluice_spark.errors import LaneLost
 from sluice_spark.hudi.jvm import HudiJvm
-from sluice_spark.merge import part as merging
+from sluice_spark.merge.by_arrow import attempt as merging
 from sluice_spark.merge.by_arrow import first_load
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
 from sluice_spark.services.slice import SliceRates, serve_table

@@ -26,7 +26,7 @@ from sluice.config.csv_form import CsvForm
 from sluice.config.delete_when import DeleteWhen
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
-from sluice_spark.merge.by_arrow import covers
+from sluice_spark.merge import driver_limits
 
 KEY = "topics/src.public.t/partition=0/src.public.t+0+{:010d}.{}"
 
@@ -261,7 +261,7 @@ def test_a_few_changes_of_scanned_formats_are_merged_without_a_job_as_by_spark(
     assert bench.rows(driver, "id", "name", "n") == bench.rows(tasks, "id", "name", "n")
 
     later = [put_rows(40, {"id": 2, "name": "too large for the driver", "n": 9})]
-    monkeypatch.setattr(covers, "TEXT_BYTES_IN_DRIVER", 20)
+    monkeypatch.setattr(driver_limits, "TEXT_BYTES_IN_DRIVER", 20)
     assert bench.merge(driver, later).counts["winning"] == 1 and bench.left_to_spark() == "object: expansion_limit"
 
 

@@ -12,8 +12,7 @@ from workbench import SCHEMA, Workbench, row, table
 from sluice_spark.errors import LaneLost, WriteUndone
 from sluice_spark.hudi import table as tables
 from sluice_spark.hudi.facts import KnownTables
-from sluice_spark.merge import commit
-from sluice_spark.merge.by_arrow import covers
+from sluice_spark.merge.by_arrow import commit, covers
 
 WHOLE = pytest.mark.whole
 WAYS = {"few": (commit, "write_few"), "files": (commit, "commit_base_files"), "spark": (tables, "append")}

@@ -1,15 +1,16 @@
-"""Context of a merge: the services of a run, and one part of a batch with its table."""
+"""Context of a merge: the services of a run, one part of a batch with its table, and what was made of it."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Callable
 
 from pyspark.sql import SparkSession
 
+from sluice.batch.kafka_watch import KafkaWatch
 from sluice.batch.manifest import Manifest, TablePart
 from sluice.batch.outcome import Stage
 from sluice.config.table import TableConfig
@@ -18,7 +19,7 @@ from sluice_aws.hash_keys import HashKeys
 from sluice_aws.s3.objects import Objects, ObjectSource
 from sluice_aws.s3.schemas import SchemaHistory
 from sluice_spark.errors import LaneLost
-from sluice_spark.hudi.facts import KnownTables
+from sluice_spark.hudi.facts import CommitResult, KnownTables
 from sluice_spark.hudi.table import HudiTable
 
 
@@ -115,6 +116,23 @@ class PartContext:
     def event(self, name: str, **fields: object) -> None:
         """Log an event of this part."""
         self.services.log.event(name, **self.place, **fields)
+
+
+@dataclass(frozen=True)
+class MergedPart:
+    """A part whose changes were decided, and committed where rows had to be written.
+
+    `counts` says what became of the changes and `committed` is the table's commit, None where no row changed. `watch`
+    is what is known of the table's log after this part, `unexpected` counts rows by the expectation that they fail, and
+    `notes` are for operators. `history_instant` is the history table's newest commit.
+    """
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    committed: CommitResult | None = None
+    watch: KafkaWatch | None = None
+    unexpected: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    history_instant: str | None = None
 
 
 def part_context(

@@ -16,8 +16,8 @@ from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.late_files import remove_late_files
 from sluice_spark.hudi.recovery import recovered_facts, refuse_missing
 from sluice_spark.log import failure_place
-from sluice_spark.merge.by_arrow.covers import are_few
 from sluice_spark.merge.context import PartContext
+from sluice_spark.merge.driver_limits import are_few
 from sluice_spark.merge.plan import PlannedRead, column_types, plan_read
 from sluice_spark.merge.schemas import (
     Scanned,

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 from sluice.batch.outcome import ObjectError, RowErrorCount
 from sluice.batch.row_errors import RowError, counted, to_lines
@@ -22,9 +21,8 @@ from sluice.silver_keys import (
     rows_key,
 )
 from sluice_aws.s3.objects import Document, Objects
-from sluice_spark.merge.by_arrow.driver_read import DecodedObjects
 
-PUTS_AT_ONCE, READS_AT_ONCE = 8, 16  # of one table's part; two tables at a time share the driver's 32 connections
+READS_AT_ONCE = 16  # of one table's part; two tables at a time share the driver's 32 connections
 
 
 @dataclass(frozen=True)
@@ -75,22 +73,6 @@ def leave_rows(
     objects.put(
         silver_bucket, row_count_key(batch, table, object_hash, attempt), count, content_type="application/json"
     )
-
-
-def leave_unmerged(
-    objects: Objects, silver_bucket: str, *, batch: str, table: str, attempt: str | None = None, read: DecodedObjects
-) -> None:
-    """Put the objects that can't be read, and the rows that can't be merged, as read tasks do. Several at a time."""
-    place: dict[str, Any] = {"batch": batch, "table": table, "attempt": attempt}
-    with ThreadPoolExecutor(PUTS_AT_ONCE, thread_name_prefix="set-aside") as pool:
-        puts = [pool.submit(leave_error, objects, silver_bucket, error=error, **place) for error in read.errors]
-        puts += [
-            pool.submit(leave_rows, objects, silver_bucket, object_hash=each.seen.object, rows=each.rows, **place)
-            for each in read.objects
-            if each.rows
-        ]
-        for put in puts:
-            put.result()
 
 
 def read_set_aside(

@@ -30,11 +30,11 @@ from sluice_aws.s3.schemas import SchemaStore
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.own_write import refuse_other_writers
 from sluice_spark.hudi.table import HudiTable
+from sluice_spark.merge.by_spark.commit import with_lineage
 from sluice_spark.merge.by_spark.decide import MergeTarget, decide_rows
 from sluice_spark.merge.by_spark.latest import is_forgotten
 from sluice_spark.merge.by_spark.normalize import meaning, quoted
 from sluice_spark.merge.by_spark.working_columns import INEXACT
-from sluice_spark.merge.commit import with_lineage
 from sluice_spark.merge.context import MergeServices
 from sluice_spark.merge.plan import column_types
 

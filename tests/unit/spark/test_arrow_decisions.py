@@ -16,10 +16,11 @@ from sluice.changes import hidden_columns as hidden
 from sluice.config.table import TableConfig
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.few_rows import RECORD_KEY
-from sluice_spark.merge.by_arrow.covers import MOST_CHANGES, check_changes, check_part
+from sluice_spark.merge.by_arrow.covers import check_changes, check_part
 from sluice_spark.merge.by_arrow.decide import StoredRow, as_counts, decide_changes, newest_changes, with_batch
 from sluice_spark.merge.by_arrow.rows import LeftToSpark, rows_schema
 from sluice_spark.merge.by_arrow.stored import by_key, rows_in
+from sluice_spark.merge.driver_limits import MOST_CHANGES
 
 TARGET = {"id": "int", "part": "string", "tags": "array<int>", **{c.name: c.spark_type for c in hidden.HIDDEN}}
 

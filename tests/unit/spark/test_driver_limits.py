@@ -15,7 +15,7 @@ from sluice.objects import ObjectId
 from sluice.schema.avro import read_writer_schema
 from sluice_aws.s3.objects import Objects, ObjectSource
 from sluice_formats.json_records import json_schemas
-from sluice_spark.merge.by_arrow import covers
+from sluice_spark.merge import driver_limits
 from sluice_spark.merge.by_arrow.driver_read import decoded_objects
 from sluice_spark.merge.by_arrow.rewrite import FileWork
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
@@ -52,14 +52,14 @@ class Stored:
 
 
 def test_text_that_unpacks_to_more_than_the_driver_reads_is_left_to_tasks() -> None:
-    large = Stored(gzip.compress(ROW * (covers.TEXT_BYTES_IN_DRIVER // len(ROW) + 1)))
+    large = Stored(gzip.compress(ROW * (driver_limits.TEXT_BYTES_IN_DRIVER // len(ROW) + 1)))
     assert large.scan() is None
     with pytest.raises(LeftToSpark, match="expansion_limit"):
         large.decoded()
 
 
 def test_all_objects_of_a_part_share_the_text_that_the_driver_reads() -> None:
-    half = gzip.compress(ROW * (covers.TEXT_BYTES_IN_DRIVER // len(ROW) // 2 - 1))
+    half = gzip.compress(ROW * (driver_limits.TEXT_BYTES_IN_DRIVER // len(ROW) // 2 - 1))
     two, three = Stored(half, half), Stored(half, half, ROW)
     assert len(two.scan().of_object) == 2
     assert three.scan() is None
@@ -68,7 +68,7 @@ def test_all_objects_of_a_part_share_the_text_that_the_driver_reads() -> None:
 
 
 def test_more_bad_rows_than_the_driver_keeps_are_left_to_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(covers, "BAD_ROWS_IN_DRIVER", 2)
+    monkeypatch.setattr(driver_limits, "BAD_ROWS_IN_DRIVER", 2)
     assert [len(each.rows) for each in Stored(ROW + b"no\n" * 2).decoded().objects] == [2]
     with pytest.raises(LeftToSpark, match="too_many_bad_rows"):
         Stored(ROW + b"no\n" * 3).decoded()

@@ -11,7 +11,7 @@ from pyspark.errors import PythonException
 
 from sluice.config.table import TableConfig
 from sluice_spark.log import describe, failure_place
-from sluice_spark.merge import part as merging
+from sluice_spark.merge.by_arrow import attempt as merging
 from sluice_spark.merge.context import PartContext, Stages
 
 VALUE = "4111-1111"
@@ -49,19 +49,21 @@ def part_of(events: Events) -> PartContext:
     return cast(PartContext, part)
 
 
-def prepared() -> Any:
-    planned = SimpleNamespace(plan=None, target=())
-    return SimpleNamespace(planned=planned, refused=(), facts=SimpleNamespace(schema=()), objects=(), source_clock=True)
+def prepared(*, empty: bool) -> Any:
+    facts = SimpleNamespace(schema=(), forgotten=(), empty=empty)
+    return SimpleNamespace(
+        planned=SimpleNamespace(plan=None, target=()), refused=(), facts=facts, objects=(), source_clock=True
+    )
 
 
 def test_a_small_merge_that_fails_logs_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
     events = Events()
     monkeypatch.setattr(merging, "column_types", lambda _: {})
     monkeypatch.setattr(merging, "merge_in_driver", cast_fails)
-    assert merging._small_merge(part_of(events), prepared()) is None
+    assert merging.attempt(part_of(events), prepared(empty=False)) is None
     ((name, fields),) = events.seen
     assert (name, fields["reason"]) == ("left_to_spark", "failed")
-    assert str(fields["detail"]).startswith("ArrowInvalid at sluice_spark/merge/part.py:")
+    assert str(fields["detail"]).startswith("ArrowInvalid at sluice_spark/merge/by_arrow/attempt.py:")
     assert VALUE not in str(fields)
 
 
@@ -71,10 +73,10 @@ def test_a_first_load_that_fails_logs_no_value(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(merging, name, lambda *_, **__: None)
     monkeypatch.setattr(merging, "column_types", lambda _: {})
     monkeypatch.setattr(merging, "_read_first_load", task_fails)
-    assert merging._first_load(part_of(events), prepared()) is None
+    assert merging.attempt(part_of(events), prepared(empty=True)) is None
     ((name, fields),) = events.seen
     assert (name, fields["reason"]) == ("left_to_spark", "failed")
-    assert str(fields["detail"]).startswith("PythonException at sluice_spark/merge/part.py:")
+    assert str(fields["detail"]).startswith("PythonException at sluice_spark/merge/by_arrow/attempt.py:")
     assert VALUE not in str(fields)
 
 

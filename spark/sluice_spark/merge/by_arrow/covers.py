@@ -6,7 +6,6 @@ Everything unusual is left to the Spark path by `LeftToSpark`, whose reasons are
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +13,6 @@ import pyarrow.compute as pc
 from sluice.admission.routing import AVRO, PARQUET
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
-from sluice.config.limits import Limits
 from sluice.config.table import IGNORE, MOR, TableConfig
 from sluice.hudi import options as hudi_options
 from sluice.hudi.write_choices import MIB, MOST_BYTES_BY_ARROW, wants_record_index
@@ -22,17 +20,9 @@ from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.few_rows import FileToMerge
 from sluice_spark.merge.by_arrow.base_file import can_write, has_plain_key, has_plain_partitions
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
+from sluice_spark.merge.driver_limits import MOST_BYTES, MOST_CHANGES, MOST_OBJECTS, are_few
 
-# Parts that are decided in the driver: Spark's plan of a merge takes longer than so many changes.
-MOST_OBJECTS, MOST_BYTES, MOST_CHANGES = 100, 16 * MIB, 50_000
-MOST_DECODED_BYTES = 32 * MIB  # of all objects, whose bytes may be compressed
-# Parts whose objects are read in the driver, too: a Spark job takes longer to plan. Others are read in tasks.
-OBJECTS_IN_DRIVER, OBJECT_BYTES_IN_DRIVER = 25, MIB
-# Of JSON and CSV, whose values take up to a hundred times their text while they are parsed: the text of all objects.
-TEXT_BYTES_IN_DRIVER = 2 * MIB
-# Rows of an object that the driver sets aside; each is kept with some of its content.
-BAD_ROWS_IN_DRIVER = 1_000
-# Of these, changes that Hudi's merge handle writes in the driver: each is a call, and so is each stored row in the JVM.
+# Changes that Hudi's merge handle writes in the driver: each is a call, and so is each stored row in the JVM.
 FEW_CHANGES, FEW_FILES, FEW_FILE_BYTES, FEW_STORED_ROWS = 200, 4, 8 * MIB, 200_000
 # The others are written by pyarrow. A file is held before and after, beside a row group of it; keys are looked up in
 # all files, which are read whole.
@@ -44,25 +34,6 @@ FEW_FOR_LOGS, FEW_LOGS, FEW_LOG_BYTES = 1_000, 8, 8 * MIB
 SMALL_FILE_BYTES = 64 * MIB
 # Numbers that equal each other in more than one form, and values that are no key.
 _NO_KEYS = ("float", "double", "binary", "array")
-
-
-def are_few(objects: Sequence[ManifestObject]) -> bool:
-    """Whether the driver itself reads the objects."""
-    return len(objects) <= OBJECTS_IN_DRIVER and sum(item.size for item in objects) <= OBJECT_BYTES_IN_DRIVER
-
-
-def in_driver(limits: Limits, *, format: str, objects: int) -> Limits:
-    """The limits of a table for one of so many objects that the driver reads.
-
-    An object beyond them raises ExpansionLimit or TooManyBadRows, and is read in a task, by the table's own limits.
-    """
-    most = MOST_DECODED_BYTES if format in (AVRO, PARQUET) else 2 * TEXT_BYTES_IN_DRIVER // objects
-    return replace(
-        limits,
-        object_rows=min(MOST_CHANGES, limits.object_rows),
-        decoded_bytes=min(most, limits.decoded_bytes),
-        quarantined_rows=min(BAD_ROWS_IN_DRIVER, limits.quarantined_rows),
-    )
 
 
 def check_part(

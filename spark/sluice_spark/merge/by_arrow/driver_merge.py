@@ -28,7 +28,6 @@ from sluice_spark.merge.by_arrow.base_file import has_plain_key, key_text, parti
 from sluice_spark.merge.by_arrow.covers import (
     BYTES_IN_DRIVER,
     MOST_FILES,
-    are_few,
     by_merge_handle,
     check_changes,
     check_logs,
@@ -51,6 +50,7 @@ from sluice_spark.merge.by_arrow.rewrite import FileRows, FileWork, Rewrite
 from sluice_spark.merge.by_arrow.rows import LeftToSpark, arrow_rows
 from sluice_spark.merge.by_arrow.stored import by_key, rows_in
 from sluice_spark.merge.by_arrow.table_files import read_file
+from sluice_spark.merge.driver_limits import are_few
 
 
 @dataclass(frozen=True)

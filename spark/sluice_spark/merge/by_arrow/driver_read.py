@@ -18,9 +18,9 @@ from sluice_aws.s3.objects import Objects
 from sluice_formats.decode import Decoded, decode
 from sluice_formats.errors import TooManyBadRows
 from sluice_formats.records import ReaderPlan
-from sluice_spark.merge.by_arrow.covers import MOST_DECODED_BYTES, in_driver
 from sluice_spark.merge.by_arrow.rewrite import FileWork
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
+from sluice_spark.merge.driver_limits import MOST_DECODED_BYTES, in_driver
 
 READS_AT_ONCE = 8
 

@@ -17,24 +17,17 @@ from sluice_aws.s3.objects import Objects, ObjectSource, task_objects
 from sluice_spark.errors import BelowPurgeFloor
 from sluice_spark.merge.by_spark.normalize import quoted
 from sluice_spark.merge.by_spark.working_columns import CONTENT
+from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.set_aside import leave_rows
 
 
 def leave_below_floor(
-    below: DataFrame,
-    *,
-    objects: Sequence[ManifestObject],
-    batch: str,
-    table: str,
-    attempt: str | None,
-    columns: Sequence[str],
-    limit: int,
-    source: ObjectSource,
+    part: PartContext, below: DataFrame, *, objects: Sequence[ManifestObject], columns: Sequence[str]
 ) -> None:
     """Put the changes at or below the purge floor beside the other rows that were set aside of their objects.
 
     Of an object that was merged before, only the rows that no batch has merged: the others are repetitions. After
-    `limit` rows of one object, rows are listed without their content.
+    the limit of one object's rows they are listed without their content.
     """
     known = {item.id.lineage: item for item in objects if not item.merged or item.rows_aside is not None}
     rows = below.select(
@@ -43,9 +36,8 @@ def leave_below_floor(
         quoted(hidden.POSITION).alias("position"),
         F.to_json(F.struct(*[quoted(name) for name in columns])).alias(CONTENT),
     )
-    rows.repartition("object").sortWithinPartitions("object", "offset").foreachPartition(
-        _task(known, limit, source, batch=batch, table=table, attempt=attempt)
-    )
+    task = _task(known, part.config.limits.quarantined_rows, part.services.source, **part.aside)
+    rows.repartition("object").sortWithinPartitions("object", "offset").foreachPartition(task)
 
 
 def _task(

@@ -24,12 +24,12 @@ from sluice_spark.hudi.came_back import rolled_back_lately
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.recovery import recovered_facts, refuse_missing, roll_back_unfinished
 from sluice_spark.hudi.table import HudiTable
+from sluice_spark.merge.by_spark.commit import commit
 from sluice_spark.merge.by_spark.decide import MergeTarget, decide_rows
 from sluice_spark.merge.by_spark.latest import has_no_row, key_columns, same_key
 from sluice_spark.merge.by_spark.normalize import quoted
 from sluice_spark.merge.by_spark.truncates import Truncate, floor_of
 from sluice_spark.merge.by_spark.working_columns import FLOOR, INEXACT, OWN_FLOOR
-from sluice_spark.merge.commit import commit
 from sluice_spark.merge.context import PartContext, Stages
 from sluice_spark.merge.plan import PlannedRead, column_types
 from sluice_spark.merge.prepare import Prepared

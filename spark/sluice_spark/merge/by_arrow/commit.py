@@ -1,0 +1,53 @@
+"""Commits what Arrow decided: files that it makes, or few rows that Hudi's handles write in the driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.types import StructField, StructType
+
+from sluice.batch.outcome import COMMIT_STAGE
+from sluice.changes import hidden_columns as hidden
+from sluice_spark.hudi.base_files import commit_base_files
+from sluice_spark.hudi.facts import CommitResult, TableFacts
+from sluice_spark.hudi.few_rows import FewRows, write_few
+from sluice_spark.merge.by_arrow.first_load import FirstLoad
+from sluice_spark.merge.by_arrow.rewrite import Rewrite
+from sluice_spark.merge.commit import follow_up, wait_for_turn, write_alone
+from sluice_spark.merge.context import PartContext
+from sluice_spark.merge.plan import column_types
+
+
+def commit(
+    part: PartContext, rows: FirstLoad | FewRows | Rewrite, *, target: StructType, facts: TableFacts
+) -> CommitResult:
+    """Write the rows as one Hudi commit, then do the housekeeping that is due; `target` has the table's columns.
+
+    After a failure this run merges a table that has rows by Spark. Raises LaneLost before anything is written. Any
+    other exception leaves open whether the commit is on the timeline.
+    """
+
+    def write() -> CommitResult:
+        own: dict[str, Any] = {"facts": facts, "check_held": part.check_held, **part.origin}
+        try:
+            if isinstance(rows, FewRows):
+                return write_few(part.hudi, rows, kinds=column_types(target), **own)
+            schema = _first_schema(part, target) if facts.empty else None
+            return commit_base_files(part.hudi, rows.write, schema=schema, **own)
+        except Exception:
+            if not facts.empty:
+                part.services.known.leave_to_spark(part.config)
+            raise
+
+    if not facts.empty:
+        part.check_held()
+    with part.stages.timed(COMMIT_STAGE):
+        wait_for_turn(part, facts)
+        result = write_alone(part, facts, write)
+    return follow_up(part, result)
+
+
+def _first_schema(part: PartContext, target: StructType) -> StructType:
+    """The table's schema as a Spark write would make it: only a batch id that is written is never null."""
+    written = hidden.BATCH if "batch" in part.config.lineage else None
+    return StructType([StructField(field.name, field.dataType, field.name != written) for field in target.fields])

@@ -1,0 +1,185 @@
+"""The Spark way of a part: DataFrames of its changes beside the stored rows. Covers every part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import DataFrame
+
+from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
+from sluice.batch.manifest import ManifestObject
+from sluice.batch.merged_again import merged_again
+from sluice.batch.outcome import HISTORY_CHANGES, READ_STAGE, ObjectError
+from sluice.batch.unexpected import unexpected_in
+from sluice.changes.log_restart import LOG_RESTARTED, SeenObject
+from sluice_spark.errors import KeyNotUnique
+from sluice_spark.hudi.facts import CommitResult
+from sluice_spark.merge.by_spark import shared_keys
+from sluice_spark.merge.by_spark.below_floor import leave_below_floor
+from sluice_spark.merge.by_spark.commit import commit, raise_floors
+from sluice_spark.merge.by_spark.decide import DecidedRows, MergeTarget, decide_rows
+from sluice_spark.merge.by_spark.history_table import write_history
+from sluice_spark.merge.by_spark.latest import is_forgotten
+from sluice_spark.merge.by_spark.normalize import normalized
+from sluice_spark.merge.context import MergedPart, PartContext
+from sluice_spark.merge.prepare import Prepared
+from sluice_spark.merge.read import SeenObjects, read_changes
+from sluice_spark.merge.set_aside import leave_error, leave_parked
+
+# A batch whose objects are smaller than this has keys that are broadcast to every task of the stored table's scan.
+BROADCAST_BYTES = 32 * 1024**2
+
+SOURCE_UNKNOWN = (
+    "{rows:,} rows of before their source table was recorded stayed at a truncate of batch {batch}, which may be about "
+    "them: `{command}` decides"
+)
+
+
+def attempt(part: PartContext, prepared: Prepared) -> MergedPart:
+    """Read, decide and commit by Spark, the history table first. Raises what `merge_part` does."""
+    with ExitStack() as frames:
+        decided = _read_and_decide(part, prepared, frames)
+        rows, watch, notes = decided.rows, decided.judged.watch, _notes(part, decided)
+        if rows is None:
+            return MergedPart(watch=watch, notes=notes)
+        lost = decided.judged.outdated(rows.suspicions, keys=rows.keys)
+        counts = {**rows.counts, **lost, "bytes_read": sum(item.size for item in decided.objects)}
+        history = None
+        if decided.changes is not None:
+            history = write_history(
+                part,
+                decided.changes,
+                prepared=prepared,
+                objects=decided.objects,
+                truncates=rows.truncates,
+                few_keys=_are_few(decided.objects),
+            )
+            counts[HISTORY_CHANGES] = history.changes
+        facts = raise_floors(part, prepared.facts, rows.truncates)
+        committed: CommitResult | None = None
+        if rows.changes_nothing:
+            part.services.known.keep(part.config, facts)
+        else:
+            committed = commit(part, rows.rows, planned=prepared.planned, objects=decided.objects, facts=facts)
+            counts.update(committed.counts)
+    history_instant = None if history is None else history.instant
+    return MergedPart(counts, committed, watch, decided.unexpected, notes, history_instant)
+
+
+@dataclass(frozen=True)
+class _Decided:
+    """What the read of a part came to. `rows` is None where no object was left to merge.
+
+    `changes` has every change of the objects, for the history table; None where there is none.
+    """
+
+    objects: tuple[ManifestObject, ...]
+    rows: DecidedRows | None
+    judged: Watched
+    changes: DataFrame | None = None
+    unexpected: Mapping[str, int] = field(default_factory=dict)
+
+
+def _read_and_decide(part: PartContext, prepared: Prepared, frames: ExitStack) -> _Decided:
+    """Read the objects and decide about their changes; refused and parked objects are left out.
+
+    Which objects to leave out is known only once all were read. They are read again without those: the first reading
+    keeps only each key's newest change, which may be one to leave out. Caching all changes instead would cost every
+    batch memory and time for a case that stops objects until an operator acts.
+    """
+    objects = prepared.objects
+    judged: Watched | None = None
+    while True:
+        with part.stages.timed(READ_STAGE):
+            rows, seen, changes = _decided_rows(part, prepared, objects, frames)
+            if judged is None:  # once: without the objects that are left out the watch would lose what it saw of them
+                judged = watched(KafkaWatch.from_dict(part.claimed.watch), seen, part.config)
+                _leave_reasons(part, judged)
+            left_out = {*judged.refused, *judged.parked}
+            kept = tuple(item for item in objects if item.id.hash not in left_out)
+            if len(kept) == len(objects):
+                unusable = shared_keys.refusal(rows.counts, part.config.record_key) if prepared.facts.empty else None
+                if unusable is not None:
+                    _leave_refused(part, objects, unusable)
+                    return _Decided((), None, judged)
+                if rows.below_purge_floor is not None:
+                    names = prepared.planned.target.names
+                    leave_below_floor(part, rows.below_purge_floor, objects=objects, columns=names)
+                return _Decided(objects, rows, judged, changes, unexpected_in(seen))
+            if not kept:
+                return _Decided((), None, judged)
+        frames.close()
+        objects = kept
+
+
+def _decided_rows(
+    part: PartContext, prepared: Prepared, objects: Sequence[ManifestObject], frames: ExitStack
+) -> tuple[DecidedRows, Sequence[SeenObject], DataFrame | None]:
+    """One reading of the objects: the rows decided from it, what the tasks saw of each object's place, the changes."""
+    planned = prepared.planned
+    seen = SeenObjects(part.spark.sparkContext)
+    raw = read_changes(part.spark, objects=objects, plan=planned.plan, source=part.services.source, seen=seen)
+    target = MergeTarget(
+        hudi=part.hudi,
+        facts=prepared.facts,
+        schema=planned.target,
+        few_keys=_are_few(objects),
+        unordered=prepared.unordered,
+        frames=frames,
+        source_clock=prepared.source_clock,
+    )
+    changes = normalized(raw, plan=planned.plan, target=planned.target)
+    noted = prepared.facts.forgotten
+    if part.config.history or noted:
+        changes = target.cached(changes)  # used twice
+    dropped = 0
+    if noted:
+        forgotten = is_forgotten(noted, table=part.config.table, record_key=part.config.record_key)
+        dropped = changes.where(forgotten).count()
+        changes = changes.where(~forgotten)
+    rows = decide_rows(changes, target=target)
+    if dropped:
+        rows = replace(rows, counts={**rows.counts, "read": rows.counts["read"] + dropped, "forgotten": dropped})
+    taken = seen.take(objects)
+    rows = replace(rows, counts={**rows.counts, **merged_again(objects, taken)})
+    return rows, taken, changes if part.config.history else None
+
+
+def _are_few(objects: Sequence[ManifestObject]) -> bool:
+    return sum(item.size for item in objects) < BROADCAST_BYTES
+
+
+def _leave_reasons(part: PartContext, judged: Watched) -> None:
+    """Put in S3, before anything is committed, why objects are refused or parked."""
+    objects, silver_bucket = part.services.objects, part.services.silver_bucket
+    for named, refusal in judged.refused.items():
+        leave_error(objects, silver_bucket, error=ObjectError(named, refusal.code, str(refusal)), **part.aside)
+    for named, reason in judged.parked.items():
+        leave_parked(objects, silver_bucket, error=ObjectError(named, LOG_RESTARTED, reason), **part.aside)
+
+
+def _leave_refused(part: PartContext, objects: Sequence[ManifestObject], refusal: KeyNotUnique) -> None:
+    """Put one reason for all objects in S3: nothing is committed, so that the table's key can still change."""
+    for item in objects:
+        error = ObjectError(item.id.hash, refusal.code, str(refusal))
+        leave_error(part.services.objects, part.services.silver_bucket, error=error, **part.aside)
+
+
+def _notes(part: PartContext, decided: _Decided) -> tuple[str, ...]:
+    notes = []
+    parked = decided.judged.parked
+    if parked:
+        notes.append(f"{len(parked)} objects of batch {part.manifest.batch} are parked: {parked[min(parked)]}")
+    counts = decided.rows.counts if decided.rows is not None else {}
+    if counts.get("source_unknown"):
+        count, rebuild = counts["source_unknown"], f"sluice rebuild table {part.config.table}"
+        notes.append(SOURCE_UNKNOWN.format(rows=count, batch=part.manifest.batch, command=rebuild))
+    shared = shared_keys.note(counts, part.config.record_key, part.manifest.batch)
+    if shared is not None:
+        notes.append(shared)
+    anew = shared_keys.note_of_taken_anew(counts, part.manifest.batch)
+    if anew is not None:
+        notes.append(anew)
+    return tuple(notes)

@@ -1,0 +1,141 @@
+"""Commits the rows of a DataFrame: raises the floor for a truncate, and writes by Hudi's data source."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from sluice.batch.manifest import ManifestObject
+from sluice.batch.outcome import COMMIT_STAGE
+from sluice.changes import hidden_columns as hidden
+from sluice.config.table import MOR
+from sluice.hudi import options as hudi_options
+from sluice_spark.hudi.facts import CommitResult, TableFacts
+from sluice_spark.hudi.own_write import refuse_other_writers
+from sluice_spark.merge.by_spark.latest import key_columns, key_names
+from sluice_spark.merge.by_spark.normalize import quoted
+from sluice_spark.merge.by_spark.truncates import Truncate
+from sluice_spark.merge.commit import follow_up, wait_for_turn, write_alone
+from sluice_spark.merge.context import PartContext
+from sluice_spark.merge.plan import PlannedRead
+
+
+def raise_floors(part: PartContext, facts: TableFacts, truncates: Sequence[Truncate]) -> TableFacts:
+    """Raise the table's floors to the batch's newest truncates; the facts with the floors that hold now.
+
+    Comes before the commit: even if this attempt fails, the batch is merged in the end, so changes older than the
+    truncates have lost already.
+    """
+    found = [(each.source, each.position) for each in truncates]
+    if facts.floor.raised(found) == facts.floor:
+        return facts
+    part.check_held()
+    floors = part.hudi.raise_floors(found)
+    part.event("floor_raised", positions={source or "": position for source, position in found})
+    return replace(facts, floor=floors)
+
+
+def commit(
+    part: PartContext,
+    rows: DataFrame,
+    *,
+    planned: PlannedRead,
+    objects: Sequence[ManifestObject],
+    facts: TableFacts,
+) -> CommitResult:
+    """Write the rows as one Hudi commit, then do the housekeeping that is due.
+
+    Raises LaneLost before anything is written. Any other exception leaves open whether the commit is on the timeline.
+    """
+    with part.stages.timed(COMMIT_STAGE), ExitStack() as frames:
+        result = _written(part, rows, planned=planned, objects=objects, facts=facts, frames=frames)
+    return follow_up(part, result)
+
+
+def _written(
+    part: PartContext,
+    rows: DataFrame,
+    *,
+    planned: PlannedRead,
+    objects: Sequence[ManifestObject],
+    facts: TableFacts,
+    frames: ExitStack,
+) -> CommitResult:
+    part.check_held()
+    hudi, config = part.hudi, part.config
+    operation = hudi_options.BULK_INSERT if facts.empty else hudi_options.UPSERT
+    size_bytes = sum(item.size for item in objects)
+    rows = with_lineage(rows, words=config.lineage, batch=part.manifest.batch)
+    if planned.rewritten:
+        operation, size_bytes = hudi_options.REWRITE, hudi.size_bytes(facts)
+        stored = hudi.stored(facts, *(facts.schema.names if facts.schema is not None else ()))
+        rows = whole_table(stored, rows, target=planned.target, record_key=config.record_key)
+        rows = _computed(rows, frames)
+        part.event("table_rewritten", columns=list(planned.rewritten), bytes=size_bytes)
+    elif planned.widened and config.table_type == MOR:
+        # Older log blocks have the narrower type (`compact-before-wider-types`).
+        compacted = hudi.compact_all()
+        part.event("compacted_before_wider_types", columns=list(planned.widened), instant=compacted)
+        facts = hudi.look()
+    if planned.widened:
+        part.check_held()
+        hudi.note_widened(planned.widened, facts)
+    wait_for_turn(part, facts)
+    begun_from = facts
+
+    def write() -> CommitResult:
+        return hudi.write(
+            rows,
+            operation=operation,
+            facts=begun_from,
+            size_bytes=size_bytes,
+            before_commit=lambda: refuse_other_writers(hudi, begun_from, part.check_held),
+            **part.origin,
+        )
+
+    return write_alone(part, facts, write)
+
+
+def _computed(rows: DataFrame, frames: ExitStack) -> DataFrame:
+    """The rows, computed now and kept until `frames` is closed.
+
+    Adaptive execution runs the shuffles of a plan when Hudi asks for its RDD, before Hudi begins the commit's instant:
+    between the last look at the lane and that instant no job may run. Other rows come from frames that are computed.
+    """
+    kept = rows.persist(StorageLevel.MEMORY_AND_DISK)
+    frames.callback(kept.unpersist)
+    kept.count()
+    return kept
+
+
+def with_lineage(rows: DataFrame, *, words: Collection[str], batch: str) -> DataFrame:
+    """The rows as `batch` writes them: with the lineage that `words` name (of `hidden_columns.LINEAGE`), the rest null.
+
+    Not done earlier, since merging needs some of these columns whether or not they are stored.
+    """
+    off = {column for word, column in hidden.LINEAGE.items() if word not in words}
+    chosen = []
+    for field in rows.schema.fields:
+        value = F.lit(None) if field.name in off else F.lit(batch) if field.name == hidden.BATCH else quoted(field.name)
+        chosen.append(value.cast(field.dataType).alias(field.name))
+    return rows.select(*chosen)
+
+
+def whole_table(stored: DataFrame, rows: DataFrame, *, target: StructType, record_key: Sequence[str]) -> DataFrame:
+    """The table after a commit of `rows`: these, and the stored rows with other keys, with the types of `target`."""
+    keys = rows.select(*key_columns(record_key))
+    same = [quoted(name).eqNullSafe(keys[alias]) for name, alias in zip(record_key, key_names(record_key))]
+    held = set(stored.columns)
+    kept = stored.join(keys, same, "left_anti").select(
+        *[
+            (quoted(field.name) if field.name in held else F.lit(None)).cast(field.dataType).alias(field.name)
+            for field in target.fields
+        ]
+    )
+    return kept.unionByName(rows)
