@@ -85,15 +85,15 @@ test-job-permissions: setup  ## Spark and Hudi under the job's role, one driver 
 mutants: setup  ## break the product on purpose, one rule at a time, and see each breakage caught by its test (some 15 minutes)
 	$(BIN)/python tools/mutants.py $(ARGS)
 
-faults: setup  ## strike every fault on the local stack and judge the tables after it; resumable; writes docs/faults.md (a minute and more for each of them)
+faults: setup  ## strike every fault on the local stack and judge the tables after it; resumable; writes docs/evidence/faults.md (a minute and more for each of them)
 	PYTHONPATH=bench:tests $(BIN)/python -m faulting $(ARGS)
 
 MINUTES ?= 20
 SEED ?=
-soak: setup  ## MINUTES=20 of generated changes to twelve tables under random faults of SEED; writes docs/soak.md
+soak: setup  ## MINUTES=20 of generated changes to twelve tables under random faults of SEED; writes docs/evidence/soak.md
 	PYTHONPATH=bench:tests $(BIN)/python -m soaking --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
-judge-all: setup  ## every fixture set, order, pace and table type against the source database's rows; resumable; writes docs/judged.md (hours)
+judge-all: setup  ## every fixture set, order, pace and table type against the source database's rows; resumable; writes docs/evidence/judged.md (hours)
 	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judge.matrix; status=$$?; PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judge.document --take && exit $$status
 
 lint: setup  ## formatting and lint of the code
@@ -147,7 +147,7 @@ SAM := $(BIN)/sam
 include deploy/deploy.mk
 with-sam checked upload build package: setup
 
-bench: setup  ## latency, full load beside the always-on peer, admit, small objects; writes docs/benchmarks.md (some 40 minutes)
+bench: setup  ## latency, full load beside the always-on peer, admit, small objects; writes docs/evidence/benchmarks.md (some 40 minutes)
 	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench
 
 transcript: setup  ## run the demonstration, and put its transcript and waterfall into README

@@ -1,6 +1,6 @@
-"""Writes what the settings and parameters say: docs/configuration.md, docs/deploying.md, docs/tables.schema.json.
+"""Writes what the settings and parameters say: `make documents`.
 
-`make documents` runs it.
+Into docs/configuration.md, docs/hudi-options.md, docs/deploying.md and docs/tables.schema.json.
 
 With --check, fails if one of them is out of date.
 """
@@ -29,14 +29,22 @@ from sluice_deploy.template import changes_application, read_template
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGE, SCHEMA, DEPLOYING = DOCS / "configuration.md", DOCS / "tables.schema.json", DOCS / "deploying.md"
+PAGE, OPTIONS, DEPLOYING = DOCS / "configuration.md", DOCS / "hudi-options.md", DOCS / "deploying.md"
+SCHEMA = DOCS / "tables.schema.json"
 _TABLE = re.compile(r"(<!-- settings of (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _OPTIONS = re.compile(r"(<!-- hudi options (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _PARAMETERS = re.compile(r"(<!-- parameters -->\n).*?(<!-- end -->)", re.DOTALL)
 _DOCUMENT = re.compile(r"docs/(\w+)\.md")
 _SHARED = settings_of(TableSettings)
+_RULES = (*(each for each in settings_of(TableRule) if each not in _SHARED), *_SHARED)
+#: The settings that most rules need; the others are listed apart.
+USUAL = frozenset(
+    "table topic record_key partition_by table_type delete_mode delete_when freshness time_travel lane generation "
+    "paused types position append_only history columns expect".split()
+)
 _SETTINGS = {
-    "rules": (*(each for each in settings_of(TableRule) if each not in _SHARED), *_SHARED),
+    "rules": tuple(each for each in _RULES if each.key in USUAL),
+    "rules_rare": tuple(each for each in _RULES if each.key not in USUAL),
     "delete_when": tuple(replace(each, default_text="") for each in settings_of(DeleteWhen)),
     "csv": settings_of(CsvForm),
     "columns": settings_of(ColumnRules),
@@ -49,7 +57,11 @@ _SETTINGS = {
 
 def page(text: str) -> str:
     """Return the text of docs/configuration.md with current tables between its markers."""
-    text = _TABLE.sub(lambda found: found[1] + "".join(_rows(_SETTINGS[found[2]])) + found[3], text)
+    return _TABLE.sub(lambda found: found[1] + "".join(_rows(_SETTINGS[found[2]])) + found[3], text)
+
+
+def options_page(text: str) -> str:
+    """Return the text of docs/hudi-options.md with current tables between its markers."""
     return _OPTIONS.sub(lambda found: found[1] + "".join(_options(found[2])) + found[3], text)
 
 
@@ -113,6 +125,7 @@ def main() -> None:
     """Write the documents, or with --check say whether they are current."""
     wanted = {
         PAGE: page(PAGE.read_text(encoding="utf-8")),
+        OPTIONS: options_page(OPTIONS.read_text(encoding="utf-8")),
         DEPLOYING: deploying_page(DEPLOYING.read_text(encoding="utf-8"), read_template(ROOT / "template.yaml")),
         SCHEMA: schema_text(),
     }

@@ -1,6 +1,6 @@
-"""Runs the demonstration, and writes docs/demo.md, an excerpt in README.md and docs/waterfall.svg.
+"""Runs the demonstration, and writes docs/evidence/demo.md, an excerpt in README.md and docs/evidence/waterfall.svg.
 
-python tools/transcript.py [--log FILE]   # --log: from a stored log; docs/waterfall.svg stays
+python tools/transcript.py [--log FILE]   # --log: from a stored log; docs/evidence/waterfall.svg stays
 """
 
 import argparse
@@ -14,7 +14,11 @@ from pathlib import Path
 from sluice_cli.terminal.output import wrapped
 
 ROOT = Path(__file__).resolve().parents[1]
-README, DEMO_PAGE, PICTURE = ROOT / "README.md", ROOT / "docs" / "demo.md", ROOT / "docs" / "waterfall.svg"
+README, DEMO_PAGE, PICTURE = (
+    ROOT / "README.md",
+    ROOT / "docs" / "evidence" / "demo.md",
+    ROOT / "docs" / "evidence" / "waterfall.svg",
+)
 TRANSCRIPT = ("<!-- transcript: made by `make transcript` -->\n```text\n", "```\n<!-- end of transcript -->")
 EXCERPT = ("<!-- excerpt: made by `make transcript` -->\n```text\n", "```\n<!-- end of excerpt -->")
 EXCERPT_LINES = 20

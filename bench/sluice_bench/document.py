@@ -1,4 +1,4 @@
-"""Writes docs/benchmarks.md from the raw results in docs/benchmarks, caveats before numbers.
+"""Writes docs/evidence/benchmarks.md from the raw results in docs/evidence/benchmarks, caveats before numbers.
 
 python -m sluice_bench.document [--take]   # --take: first copy the newest results of bench/results
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 from sluice_bench.measure.results import CAVEATS, RESULTS
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "evidence"
 KEPT, DOCUMENT = DOCS / "benchmarks", DOCS / "benchmarks.md"
 # The measurements in the order of the document, with the command of each.
 BENCHMARKS = (
@@ -63,7 +63,7 @@ BENCHMARKS = (
 )
 _HEAD = f"""# Benchmarks
 
-Made by `make bench` from the raw values in [docs/benchmarks](benchmarks): one file per benchmark with all values, the
+Made by `make bench` from the raw values in [benchmarks](benchmarks): one file per benchmark with all values, the
 machine and the commit. Don't edit by hand.
 
 **All measurements are local.** They compare designs and releases, and promise nothing about a deployment.

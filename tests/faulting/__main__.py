@@ -1,4 +1,4 @@
-"""Runs faults on a local stack of its own and writes docs/faults.md. Resumable; ends by itself.
+"""Runs faults on a local stack of its own and writes docs/evidence/faults.md. Resumable; ends by itself.
 
     python -m faulting [NAME ...] [--times 1] [--again]
 
@@ -110,7 +110,7 @@ def _commit() -> str:
     def git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], cwd=REPOSITORY, capture_output=True, text=True).stdout.strip()
 
-    changed = git("status", "--porcelain", "--", ".", ":!docs/faults.json", ":!docs/faults.md")
+    changed = git("status", "--porcelain", "--", ".", ":!docs/evidence/faults.json", ":!docs/evidence/faults.md")
     return git("rev-parse", "--short=12", "HEAD") + ("+changes" if changed else "")
 
 

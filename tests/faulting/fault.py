@@ -14,7 +14,7 @@ COW, MOR = "cow", "mor"
 class Fault:
     """One fault. `act` puts objects, strikes and ends the fault; what follows is the same for all.
 
-    `strikes` says where, as docs/faults.md does; `nearest` what differs from the fault on AWS, if anything.
+    `strikes` says where, as docs/evidence/faults.md does; `nearest` what differs from the fault on AWS, if anything.
     `sample`: `make test` runs it. `rules` are keys of tables.yaml for its tables. `before` is done before the first
     round of objects is put.
     """

@@ -1,4 +1,4 @@
-"""The kept runs of faults, docs/faults.json, and the page made from them, docs/faults.md.
+"""The kept runs of faults, docs/evidence/faults.json, and the page made from them, docs/evidence/faults.md.
 
 python -m faulting.report
 
@@ -16,7 +16,7 @@ from faulting.fault import Fault
 from faulting.table import FAULTS
 from sluice_bench.measure.percentiles import percentile
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "evidence"
 KEPT, PAGE = DOCS / "faults.json", DOCS / "faults.md"
 NOT_RUN = "not run yet"
 

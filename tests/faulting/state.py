@@ -81,7 +81,7 @@ def ledger_restored(scene: Scene) -> None:
 
 
 def rebuild_ledger(scene: Scene) -> None:
-    """As docs/rebuilding.md says."""
+    """As docs/disasters.md says."""
     scene.stack.sluice("rebuild", "ledger", "--yes")
     scene.stack.sluice("resume", scene.world.lane)
 

@@ -1,4 +1,4 @@
-"""Every fault, in the order of docs/faults.md."""
+"""Every fault, in the order of docs/evidence/faults.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The emulator differs from AWS only as docs/emulators.md says; its notices still name the object that was put."""
+"""The emulator differs from AWS only as docs/evidence/emulators.md says; its notices still name the put object."""
 
 import json
 import os
@@ -25,7 +25,7 @@ COLUMN = {Kind.MINISTACK: 2, Kind.LOCALSTACK: 3}  # after what is compared, and 
 def documented() -> dict[str, str]:
     """What the document says of the emulator at hand, by what is compared."""
     text = (
-        (REPOSITORY / "docs" / "emulators.md")
+        (REPOSITORY / "docs" / "evidence" / "emulators.md")
         .read_text(encoding="utf-8")
         .partition("## Seen by a test\n")[2]
         .partition("\n## ")[0]

@@ -1,4 +1,4 @@
-"""Soaks a local stack of its own and writes docs/soak.json and docs/soak.md. Ends by itself.
+"""Soaks a local stack of its own and writes docs/evidence/soak.json and docs/evidence/soak.md. Ends by itself.
 
 python -m soaking [--minutes 20] [--seed N] [--every 30] [--into FOLDER]
 """

@@ -1,4 +1,4 @@
-"""The kept report of a soak, docs/soak.json, and the page made from it, docs/soak.md.
+"""The kept report of a soak, docs/evidence/soak.json, and the page made from it, docs/evidence/soak.md.
 
 python -m soaking.report
 """
@@ -13,7 +13,7 @@ from typing import Any
 from soaking.faults import FAULTS
 from soaking.world import TABLES
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "evidence"
 KEPT, PAGE = DOCS / "soak.json", DOCS / "soak.md"
 
 _HEAD = """# Soak

@@ -1,4 +1,4 @@
-"""Writes docs/judged.md from the kept results of the matrix: which recorded sets equal their sources, by reader.
+"""Writes docs/evidence/judged.md from the matrix's kept results: which recorded sets equal their sources, by reader.
 
 python -m sluice_bench.judge.document [--take]   # --take: first copy the results of bench/results/judge
 """
@@ -15,7 +15,7 @@ from sluice_bench.judge import results
 from sluice_bench.judge.matrix import RESULTS_FOLDER, all_cases
 from sluice_bench.judge.results import Judged
 
-DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "judged.md"
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "evidence" / "judged.md"
 _HEAD = """# Judged against the source databases
 
 Results of `make judge-all`. It puts objects written by real Debezium and Kafka Connect into a local stack, in every

@@ -5,7 +5,7 @@ Resumable. Spark, hudi-rs and Hudi 0.15.0 read every table, and merge-on-read ta
     python -m sluice_bench.judge.matrix [--side-by-side 8] [--only TEXT] [--again]
 
 Keeps one JSON file per case in bench/results/judge/. Unless --again, skips cases with a file there and cases that are
-equal in docs/judged.json.
+equal in docs/evidence/judged.json.
 """
 
 import argparse

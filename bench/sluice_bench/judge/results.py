@@ -1,4 +1,4 @@
-"""Results of judged cases that the repository keeps (docs/judged.json), so that another machine can continue."""
+"""Results of judged cases that the repository keeps (docs/evidence/judged.json): another machine can continue."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-KEPT = Path(__file__).resolve().parents[3] / "docs" / "judged.json"
+KEPT = Path(__file__).resolve().parents[3] / "docs" / "evidence" / "judged.json"
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,9 @@ class TableSettings:
     hudi: Mapping[str, str] = field(
         default_factory=dict,
         hash=False,
-        metadata=setting(HUDI_OPTIONS, "More Hudi write options. Those that Sluice decides are refused.", page="#hudi"),
+        metadata=setting(
+            HUDI_OPTIONS, "More Hudi write options. Those that Sluice decides are refused.", page="hudi-options.md"
+        ),
     )
     paused: bool = field(default=False, metadata=setting(SWITCH, "Objects are admitted, and wait."))
     limits: Limits = field(

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md agrees with the raw results beside it, and admit's benchmark counts what it claims to."""
+"""docs/evidence/benchmarks.md agrees with the raw results beside it, and admit's benchmark counts what it claims to."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""docs/configuration.md and docs/tables.schema.json follow from the settings."""
+"""docs/configuration.md, docs/hudi-options.md and docs/tables.schema.json follow from the settings."""
 
 import re
 import runpy
@@ -10,13 +10,17 @@ from sluice_cli.config.model import schema_text
 
 ROOT = Path(__file__).resolve().parents[3]
 TOOL = runpy.run_path(str(ROOT / "tools" / "settings.py"))
-PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+PAGE, OPTIONS = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("configuration.md", "hudi-options.md"))
 
 
 def test_the_page_is_current():
     assert TOOL["page"](PAGE) == PAGE, "run `make documents`"
     assert set(re.findall(r"<!-- settings of (\w+) -->", PAGE)) == set(TOOL["_SETTINGS"])
-    assert re.findall(r"<!-- hudi options (\w+) -->", PAGE) == ["allowed", "refused"]
+
+
+def test_the_page_of_hudi_options_is_current():
+    assert TOOL["options_page"](OPTIONS) == OPTIONS, "run `make documents`"
+    assert re.findall(r"<!-- hudi options (\w+) -->", OPTIONS) == ["allowed", "refused"]
 
 
 def test_the_schema_for_editors_is_current():

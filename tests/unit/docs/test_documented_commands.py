@@ -62,9 +62,8 @@ def test_every_documented_name_in_the_code_exists():
 
 
 def test_a_benchmark_that_a_user_is_shown_needs_no_path_of_python():
-    """`make` sets it. The page of benchmarks and decisions name modules, for those who develop."""
+    """`make` sets it. Evidence and decisions name modules, for those who develop."""
     shown = {page.name: page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md")}
-    shown.pop("benchmarks.md")
     assert [name for name, text in shown.items() if "python -m sluice_bench" in text] == []
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-GUARANTEES = ROOT / "docs" / "guarantees.md"
+GUARANTEES = ROOT / "docs" / "evidence" / "guarantees.md"
 INVARIANTS = {
     "one-state", "equals-its-source", "newer-wins", "one-writer", "failures-stay-apart", "whole-commits",
     "nothing-silent", "outcome-before-ledger",
@@ -98,7 +98,14 @@ def test_every_invariant_and_every_rule_in_force_names_a_test() -> None:
 
 @pytest.mark.parametrize(
     "document",
-    ["docs/guarantees.md", "docs/limits.md", "docs/aws.md", "docs/deploying.md", "docs/security.md", "README.md"],
+    [
+        "docs/evidence/guarantees.md",
+        "docs/limits.md",
+        "docs/evidence/aws.md",
+        "docs/deploying.md",
+        "docs/security.md",
+        "README.md",
+    ],
 )
 def test_every_test_that_a_document_names_is_there(document: str) -> None:
     names = NAMED.findall((ROOT / document).read_text(encoding="utf-8"))
@@ -119,7 +126,7 @@ def test_every_promise_of_security_names_its_evidence() -> None:
 def test_each_of_twelve_things_that_no_emulator_shows_is_held_by_a_test() -> None:
     rows = [
         line.strip("| ").split(" | ")
-        for line in (ROOT / "docs" / "aws.md").read_text(encoding="utf-8").splitlines()
+        for line in (ROOT / "docs" / "evidence" / "aws.md").read_text(encoding="utf-8").splitlines()
         if re.match(r"\| \d", line)
     ]
     assert [row[0] for row in rows] == [str(number) for number in range(1, 13)] and all(

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
     [
         ("README.md", "index.md", "[limits](docs/limits.md#sizes)", "[limits](limits.md#sizes)"),
         ("README.md", "index.md", "[decisions](docs/decisions)", "[decisions](decisions/index.md)"),
-        ("docs/decisions/driver.md", "decisions/driver.md", "[a](../aws.md)", "[a](../aws.md)"),
+        ("docs/decisions/driver.md", "decisions/driver.md", "[a](../evidence/aws.md)", "[a](../evidence/aws.md)"),
         ("docs/security.md", "security.md", "[policy](../CHANGELOG.md)", "[policy](changelog.md)"),
         ("docs/producing.md", "producing.md", "[a test](../tests/conftest.py)", "a test"),
         ("docs/producing.md", "producing.md", "[here](#debezium)", "[here](#debezium)"),
@@ -49,7 +49,9 @@ def test_a_word_in_brackets_is_found_by_the_search():
 
 def test_every_page_has_its_place_in_the_navigation():
     listed = set(re.findall(r": ([a-z/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M))
-    pages = {path.name for path in (ROOT / "docs").glob("*.md")} | set(PAGES.values()) | {"cli.md"}
+    docs = ROOT / "docs"
+    pages = {path.relative_to(docs).as_posix() for path in (*docs.glob("*.md"), *docs.glob("evidence/*.md"))}
+    pages |= set(PAGES.values()) | {"cli.md"}
     assert pages - listed == set()
 
 

@@ -1,4 +1,4 @@
-"""The breakages of tests/mutants.toml fit the code, and cover the rules that docs/guarantees.md names."""
+"""The breakages of tests/mutants.toml fit the code, and cover the rules that docs/evidence/guarantees.md names."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ def test_every_breakage_applies_once_and_names_a_test(tool: ModuleType) -> None:
 
 
 def test_every_breakage_breaks_a_rule_that_is_documented(tool: ModuleType) -> None:
-    rules = set(re.findall(r"^### ([a-z-]+)\.", (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8"), re.M))
+    page = (ROOT / "docs" / "evidence" / "guarantees.md").read_text(encoding="utf-8")
+    rules = set(re.findall(r"^### ([a-z-]+)\.", page, re.M))
     broken = {mutant.rule for mutant in tool.mutants()}
     assert broken <= rules and len(broken) >= 18
