@@ -14,7 +14,7 @@ from sluice.batch.merged_again import merged_again
 from sluice.batch.outcome import HISTORY_CHANGES, READ_STAGE, ObjectError
 from sluice.batch.unexpected import unexpected_in
 from sluice.changes.log_restart import LOG_RESTARTED, SeenObject
-from sluice_spark.errors import KeyNotUnique
+from sluice.errors import SluiceError
 from sluice_spark.hudi.facts import CommitResult
 from sluice_spark.merge.by_spark import shared_keys
 from sluice_spark.merge.by_spark.below_floor import leave_below_floor
@@ -96,13 +96,16 @@ def _read_and_decide(part: PartContext, prepared: Prepared, frames: ExitStack) -
             rows, seen, changes = _decided_rows(part, prepared, objects, frames)
             if judged is None:  # once: without the objects that are left out the watch would lose what it saw of them
                 judged = watched(KafkaWatch.from_dict(part.claimed.watch), seen, part.config)
-                _leave_reasons(part, judged)
+                _leave_errors(part, judged.refused)
+                for named, reason in judged.parked.items():
+                    error = ObjectError(named, LOG_RESTARTED, reason)
+                    leave_parked(part.services.objects, part.services.silver_bucket, error=error, **part.aside)
             left_out = {*judged.refused, *judged.parked}
             kept = tuple(item for item in objects if item.id.hash not in left_out)
             if len(kept) == len(objects):
                 unusable = shared_keys.refusal(rows.counts, part.config.record_key) if prepared.facts.empty else None
                 if unusable is not None:
-                    _leave_refused(part, objects, unusable)
+                    _leave_errors(part, {item.id.hash: unusable for item in objects})  # the key can still change
                     return _Decided((), None, judged)
                 if rows.below_purge_floor is not None:
                     names = prepared.planned.target.names
@@ -151,19 +154,10 @@ def _are_few(objects: Sequence[ManifestObject]) -> bool:
     return sum(item.size for item in objects) < BROADCAST_BYTES
 
 
-def _leave_reasons(part: PartContext, judged: Watched) -> None:
-    """Put in S3, before anything is committed, why objects are refused or parked."""
-    objects, silver_bucket = part.services.objects, part.services.silver_bucket
-    for named, refusal in judged.refused.items():
-        leave_error(objects, silver_bucket, error=ObjectError(named, refusal.code, str(refusal)), **part.aside)
-    for named, reason in judged.parked.items():
-        leave_parked(objects, silver_bucket, error=ObjectError(named, LOG_RESTARTED, reason), **part.aside)
-
-
-def _leave_refused(part: PartContext, objects: Sequence[ManifestObject], refusal: KeyNotUnique) -> None:
-    """Put one reason for all objects in S3: nothing is committed, so that the table's key can still change."""
-    for item in objects:
-        error = ObjectError(item.id.hash, refusal.code, str(refusal))
+def _leave_errors(part: PartContext, refusals: Mapping[str, SluiceError]) -> None:
+    """Put in S3, before anything is committed, why objects are refused: by their hashes."""
+    for named, refusal in refusals.items():
+        error = ObjectError(named, refusal.code, str(refusal))
         leave_error(part.services.objects, part.services.silver_bucket, error=error, **part.aside)
 
 
