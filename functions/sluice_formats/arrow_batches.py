@@ -43,6 +43,7 @@ _HIDDEN_ARROW: dict[str, pa.DataType] = {
 }
 _NAMES = pa.list_(pa.string())
 _WITHOUT_ROW = frozenset((hidden.TRUNCATE, hidden.MESSAGE))
+_UNPLACED = frozenset((hidden.SNAPSHOT_READ, hidden.MESSAGE))  # may lack a place in the log
 
 
 def batch_schema(plan: ReaderPlan) -> pa.Schema:
@@ -70,7 +71,7 @@ def record_batch(
     records: Sequence[dict[str, Any]],
     *,
     numbers: Sequence[int],
-    first_offset: int,
+    offsets: Sequence[int],
     writer: WriterSchema,
     item: ManifestObject,
     plan: ReaderPlan,
@@ -78,9 +79,9 @@ def record_batch(
 ) -> pa.RecordBatch:
     """The batch of one chunk of an object's records.
 
-    `numbers` are the records' places in the object, from 0. `first_offset` is the Kafka offset of the object's first
-    record. `place` is that of an object whose rows nothing else orders (`place_of_object`). Raises a SluiceError for
-    the first record that can't be merged.
+    `numbers` are the records' places in the object, from 0, and `offsets` those of their Kafka records. `place` is that
+    of an object whose rows nothing else orders (`place_of_object`). Raises a SluiceError for the first record that
+    can't be merged.
     """
     meta, dialect = writer.meta, writer.dialect
     rows: Sequence[Any] = records
@@ -104,7 +105,6 @@ def record_batch(
         rows = [_NO_ROW if op in _WITHOUT_ROW else row for row, op in zip(rows, ops)]
     # An append-only table keeps every change, deletes included.
     deleted = [False] * len(records) if plan.append_only else _deleted(records, ops, meta.deleted, marks)
-    offsets: Sequence[int] = [first_offset + number for number in numbers]
     partitions: Sequence[int | None] = [item.kafka_partition] * len(records)
     orders = offsets
     if plan.coordinates:
@@ -191,9 +191,9 @@ def _positions(
     )
     if names and ops is None:  # without operations only a snapshot read may lack a place in the log
         components = [of_snapshot(kind, parts) for parts in components]
-    elif names and ops is not None and hidden.SNAPSHOT_READ in ops:
+    elif names and ops is not None and not _UNPLACED.isdisjoint(ops):
         components = [
-            of_snapshot(kind, parts) if op == hidden.SNAPSHOT_READ and not parts[0] else parts
+            of_snapshot(kind, parts) if op in _UNPLACED and not parts[0] else parts
             for parts, op in zip(components, ops)
         ]
     try:

@@ -18,6 +18,7 @@ from sluice.admission.routing import AVRO, CSV, JSON, LAST, PARQUET, classify, f
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.row_errors import RowError, row_error
 from sluice.changes import hidden_columns as hidden
+from sluice.changes.dialects.registry import translator
 from sluice.changes.log_restart import SeenObject
 from sluice.changes.position import ARRIVAL, MYSQL, NAMED, OFFSET_ONLY, binlog_base, place_of_object
 from sluice.config.document import KeyMatch
@@ -27,6 +28,7 @@ from sluice.config.placeholders import placeholders
 from sluice.config.table import TableConfig
 from sluice.config.values import source_column
 from sluice.errors import ExpansionLimit, SluiceError, Unordered
+from sluice.names import stored_name
 from sluice.schema.avro import WriterSchema
 from sluice.schema.concealment import Concealment, ruled, without_values
 from sluice.schema.source_columns import with_source_columns, with_source_values
@@ -47,7 +49,17 @@ _READERS: dict[str, Callable[[bytes, ManifestObject, ReaderPlan], Records]] = {
     AVRO: lambda body, item, plan: avro_records(body, plan.limits, plan.shape),
     PARQUET: lambda body, item, plan: parquet_records(body, plan.limits, plan.shape),
     CSV: lambda body, item, plan: csv_records(body, plan.inferred.get(item.id.hash), plan.csv, plan.limits, plan.shape),
-    JSON: lambda body, item, plan: json_records(body, plan.inferred.get(item.id.hash), plan.limits, plan.shape),
+    JSON: lambda body, item, plan: json_records(
+        body,
+        plan.inferred.get(item.id.hash),
+        plan.limits,
+        plan.shape,
+        translator(
+            plan.dialect,
+            rows=plan.holds_rows,
+            is_key=lambda name: plan.rules.table_name(stored_name(name)) in plan.record_key,
+        ),
+    ),
 }
 
 
@@ -62,7 +74,8 @@ def schemas_of(body: bytes, format: str, config: TableConfig) -> tuple[list[dict
     try:
         if format == CSV:
             return [csv_schema(body, config)], True
-        return json_schemas(body, config.json_types, config.limits, config.unavailable_value, config.shape)
+        translate = translator(config.dialect, rows=config.holds_rows)
+        return json_schemas(body, config.json_types, config.limits, config.unavailable_value, config.shape, translate)
     except SluiceError as error:
         if config.columns.conceals:
             raise without_values(error) from None
@@ -129,25 +142,29 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     batches: list[pa.RecordBatch] = []
     rows: list[RowError] = []
     unexpected: Counter[str] = Counter()
-    first = decoded_bytes = 0
+    first = decoded_bytes = kafka_records = 0
     began = time.thread_time()
     for chunk in records.chunks:
         operations.take(chunk.records, chunk.writer)
+        numbers = range(first, first + len(chunk.records))
+        offsets = [offset + place for place in chunk.places or range(kafka_records, kafka_records + len(numbers))]
         if not first:
             view.begin(chunk.records[0], chunk.writer)
         chunk = _with_path_columns(chunk, folders)
         chunk = _concealed(_with_source(keyless_set_aside(chunk, first, plan), plan), first, plan)
         _check_ordered(chunk.writer, named is not None or order is not None, plan)
-        make = partial(_made, writer=chunk.writer, first_offset=offset, item=item, plan=plan, place=place)
+        made_of = dict(zip(numbers, offsets))
+        make = partial(_made, writer=chunk.writer, offsets=made_of, item=item, plan=plan, place=place)
         batch, bad = sound_batch(
             chunk.records,
-            range(first, first + len(chunk.records)),
+            numbers,
             make,
             limit=plan.limits.quarantined_rows,
             before=len(rows),
         )
-        rows += [_row_error(row, offset, chunk.writer, plan, item.key, place) for row in bad]
-        first += len(chunk.records)
+        rows += [_row_error(row, made_of[row.record], chunk.writer, plan, item.key, place) for row in bad]
+        first += len(numbers)
+        kafka_records = offsets[-1] - offset + 1
         view.take(chunk.records, chunk.writer, batch)
         if batch is not None:
             batches.append(batch)
@@ -158,7 +175,7 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     operations.check()
     changes = sum(batch.num_rows for batch in batches)
     return Decoded(
-        batches, rows, replace(view.seen(first), unexpected=tuple(sorted(unexpected.items())), changes=changes)
+        batches, rows, replace(view.seen(kafka_records), unexpected=tuple(sorted(unexpected.items())), changes=changes)
     )
 
 
@@ -250,14 +267,13 @@ def _made(
     numbers: Sequence[int],
     *,
     writer: WriterSchema,
-    first_offset: int,
+    offsets: Mapping[int, int],
     item: ManifestObject,
     plan: ReaderPlan,
     place: str | None,
 ) -> pa.RecordBatch:
-    return record_batch(
-        records, numbers=numbers, first_offset=first_offset, writer=writer, item=item, plan=plan, place=place
-    )
+    of_records = [offsets[number] for number in numbers]
+    return record_batch(records, numbers=numbers, offsets=of_records, writer=writer, item=item, plan=plan, place=place)
 
 
 def _row_error(
@@ -266,9 +282,9 @@ def _row_error(
     position = (
         None
         if isinstance(row.value, bytes)
-        else position_of(row.value, offset=offset + row.record, writer=writer, plan=plan, key=key, place=place)
+        else position_of(row.value, offset=offset, writer=writer, plan=plan, key=key, place=place)
     )
-    return row_error(row.record, row.error, row.value, offset=offset + row.record, position=position)
+    return row_error(row.record, row.error, row.value, offset=offset, position=position)
 
 
 def _within_limits(rows: int, decoded_bytes: int, seconds: float, limits: Limits) -> None:

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from sluice.changes.dialects.registry import Translate, changes_by_fields
 from sluice.config.limits import DEFAULTS, MOST_COLUMNS, Limits
 from sluice.errors import ExpansionLimit, SchemaTooComplex, SluiceError, UnusableSchema
 from sluice.schema.connect import avro_form
-from sluice_formats.captures.cloud_events import change_of
 from sluice_formats.errors import DamagedJson, NotJsonLines, TooManySchemas, begins_as
 from sluice_formats.json_text import parse, parse_prefix
 
@@ -128,15 +128,20 @@ def _blank_until(text: bytes, begin: int) -> int:
 
 
 class Line(NamedTuple):
-    """One record: its Connect schema (None where it carries none), and its fields or the error that replaces them."""
+    """A record, or one of the changes in it: its Connect schema (None where it carries none), and its fields or the
+    error that replaces them. `record` is its number: the changes in one record share it.
+    """
 
     schema: Mapping[str, Any] | None
     value: dict[str, Any] | SluiceError
     content: bytes
+    record: int
 
 
-def records(text: bytes, limits: Limits = DEFAULTS) -> Iterator[Line]:
+def records(text: bytes, limits: Limits = DEFAULTS, translate: Translate = changes_by_fields) -> Iterator[Line]:
     """Every record of an object. A record that can't be read, or exceeds a limit, has an error in its place.
+
+    `translate` gives the changes in a record of another capture.
 
     The first sound record decides whether all must be wrapped. Raises NotJsonLines and TooManySchemas for the object
     as a whole.
@@ -158,7 +163,7 @@ def records(text: bytes, limits: Limits = DEFAULTS) -> Iterator[Line]:
             if wrapped is not None:
                 schema, value = wrapped.read(line, number)
             else:
-                value = change_of(_without_null_schema(parse(line)))
+                value = _without_null_schema(parse(line))
                 if first and is_wrapped(value):
                     wrapped = Wrapped()
                     schema, value = wrapped.read(line, number)
@@ -166,7 +171,9 @@ def records(text: bytes, limits: Limits = DEFAULTS) -> Iterator[Line]:
                     raise NotJsonLines(
                         "The record is not a JSON object, or has a schema where others have none", record=number
                     )
-            _no_wider(value, limits.schema_columns, number)
+            changes = [value] if schema is not None else translate(value)
+            for each in changes:
+                _no_wider(each, limits.schema_columns, number)
         except (
             DamagedJson,
             NotJsonLines,
@@ -180,10 +187,11 @@ def records(text: bytes, limits: Limits = DEFAULTS) -> Iterator[Line]:
                 if isinstance(error, SluiceError)
                 else NotJsonLines("The record is not UTF-8", record=number, cause=str(error)[:100])
             )
-            yield Line(wrapped.schema if wrapped is not None else None, broken, content)
+            yield Line(wrapped.schema if wrapped is not None else None, broken, content, number)
             continue
         first = False
-        yield Line(schema, value, content)
+        for each in changes:
+            yield Line(schema, each, content, number)
 
 
 def _within(length: int, limit: int, number: int) -> None:

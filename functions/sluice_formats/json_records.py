@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import groupby, islice
 from typing import Any, Callable
 
+from sluice.changes.dialects.registry import Translate, changes_by_fields
 from sluice.config import placeholders as unavailable
 from sluice.config.json_types import BASE64, HEX, JSON_TEXT, declared_type
 from sluice.config.limits import Limits
@@ -32,14 +33,20 @@ from sluice_formats.json_text import NumberText, most_text, to_text, unpacked
 from sluice_formats.records import BrokenRecord, Chunk, Record, Records, most_rows
 
 
-def json_records(body: bytes, inferred: str | None, limits: Limits, shape: str | None = None) -> Records:
+def json_records(
+    body: bytes,
+    inferred: str | None,
+    limits: Limits,
+    shape: str | None = None,
+    translate: Translate = changes_by_fields,
+) -> Records:
     """The object's records. `inferred` is the schema (Avro form, as JSON) of records that carry none.
 
     A record that can't be read, or whose values don't match its schema, is a BrokenRecord in its place. Raises
     DamagedGzip, ExpansionLimit, NotJsonLines, TooManySchemas, UnusableSchema and UnsupportedType.
     """
     text = unpacked(body, most_text(limits))
-    return Records(lambda: sum(1 for _ in json_lines.lines(text)), _chunks(text, inferred, limits, shape))
+    return Records(lambda: sum(1 for _ in json_lines.lines(text)), _chunks(text, inferred, limits, shape, translate))
 
 
 def json_schemas(
@@ -48,6 +55,7 @@ def json_schemas(
     limits: Limits,
     unavailable_value: str = unavailable.DEFAULT,
     shape: str | None = None,
+    translate: Translate = changes_by_fields,
 ) -> tuple[list[dict[str, Any]], bool]:
     """The different schemas of an object's records in Avro form, and whether they were inferred.
 
@@ -60,7 +68,7 @@ def json_schemas(
     inference: Inference | None = None
     carried: dict[int, Mapping[str, Any]] = {}
     broken: SluiceError | None = None
-    for schema, value, _ in json_lines.records(text, limits):
+    for schema, value, *_ in json_lines.records(text, limits, translate):
         if isinstance(value, SluiceError):
             broken = broken or value
         elif schema is None:
@@ -75,11 +83,13 @@ def json_schemas(
     return [avro_form(schema) for schema in carried.values()], False
 
 
-def _chunks(text: bytes, inferred: str | None, limits: Limits, shape: str | None) -> Iterator[Chunk]:
+def _chunks(
+    text: bytes, inferred: str | None, limits: Limits, shape: str | None, translate: Translate
+) -> Iterator[Chunk]:
     number = 0
-    early: list[BrokenRecord] = []  # broken records before the first schema: they join its chunk
+    early: list[json_lines.Line] = []  # broken records before the first schema: they join its chunk
     forms: dict[int, tuple[Any, WriterSchema, RecordForm]] = {}
-    for _, group in groupby(json_lines.records(text, limits), lambda line: id(line.schema)):
+    for _, group in groupby(json_lines.records(text, limits, translate), lambda line: id(line.schema)):
         most = 1  # until the first record shows the number of columns
         while True:
             taken = list(islice(group, most))  # noqa: B031  # goes on where the last slice ended
@@ -87,8 +97,7 @@ def _chunks(text: bytes, inferred: str | None, limits: Limits, shape: str | None
                 break
             schema = taken[0].schema
             if schema is None and inferred is None and all(isinstance(line.value, SluiceError) for line in taken):
-                early += [_broken(line, line.value) for line in taken if isinstance(line.value, SluiceError)]
-                number += len(taken)
+                early += taken
                 continue
             if id(schema) not in forms:
                 forms[id(schema)] = (schema, *_form(schema, inferred, shape))
@@ -96,11 +105,14 @@ def _chunks(text: bytes, inferred: str | None, limits: Limits, shape: str | None
             if most == 1:
                 most = most_rows(len(writer.row.columns))
                 taken += islice(group, most - 1)  # noqa: B031
-            yield Chunk(writer, early + [_record(line, form, number + at) for at, line in enumerate(taken)])
+            taken = early + taken
+            numbers = [line.record for line in taken]
+            in_places = numbers if numbers[-1] - number != len(taken) - 1 else None
+            yield Chunk(writer, [_record(line, form, number + at) for at, line in enumerate(taken)], in_places)
             early = []
             number += len(taken)
-    if early:
-        raise early[0].error
+    if early and isinstance(early[0].value, SluiceError):
+        raise early[0].value
 
 
 def _record(line: json_lines.Line, form: RecordForm, number: int) -> Record:

@@ -63,6 +63,8 @@ class ReaderPlan:
     sources: bool = False  # batches have the changes' source tables
     source_words: tuple[str, ...] = ()
     shape: str | None = None  # of the records, where the rule names it
+    dialect: str | None = None  # of another capture's changes, where the rule names it
+    holds_rows: bool = False  # records are rows, whatever their fields are called
 
 
 def reader_plan(
@@ -103,6 +105,8 @@ def reader_plan(
         sources=sources,
         source_words=config.source_words,
         shape=config.shape,
+        dialect=config.dialect,
+        holds_rows=config.holds_rows,
     )
 
 
@@ -124,10 +128,14 @@ Record = Union[dict[str, Any], BrokenRecord]
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive records of one writer schema. An Avro object has one schema."""
+    """Consecutive records of one writer schema. An Avro object has one schema.
+
+    `places` are those of the Kafka records that hold them, from 0, where one of these holds several changes.
+    """
 
     writer: WriterSchema
     records: Sequence[Record]
+    places: Sequence[int] | None = None
 
 
 @dataclass(frozen=True)

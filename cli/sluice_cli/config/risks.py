@@ -96,6 +96,7 @@ RISKS: Mapping[str, _Risk] = {
     "expect.": _if_there("rows with other values are quarantined or counted from now on"),
     "columns.": _always("rows from before keep their values until `sluice rebuild table`; objects may no longer fit"),
     "csv.": _always("the same text is stored as another value from now on"),
+    "format": _always("records are read as others were; objects may no longer fit"),
     "shape": _always("records are read as others were; objects may no longer fit"),
     "path_columns": _always("rows from before keep what they have in these columns"),
     "key_pattern": lambda old, new: "objects whose keys it doesn't match are parked" if old is not None else None,

@@ -55,7 +55,12 @@ from sluice_read.values import rows_of
 KEYS_AT_ONCE = 100_000  # of one pass over the objects: their changes are held in memory
 AT_ONCE = 8  # objects fetched ahead of the one that is decoded
 EXPECT = "expect"
-RULES = ("columns", EXPECT, "shape")  # settings of a rule that decide what a row's values are, or whether it is merged
+RULES = (
+    "columns",
+    EXPECT,
+    "shape",
+    "format",
+)  # settings of a rule that decide what a row's values are, or whether it is merged
 
 
 @dataclass(frozen=True)

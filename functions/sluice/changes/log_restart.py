@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from sluice.changes.position import MONGODB, MYSQL, OFFSET_ONLY, ORACLE, POSTGRES, SQLSERVER, log_place
+from sluice.changes.position import MONGODB, MYSQL, NUMBER, OFFSET_ONLY, ORACLE, POSTGRES, SQLSERVER, log_place
 
 LOG_RESTARTED = "log_restarted"  # the code under which objects are parked
 SERVERS_KEPT = 32  # ids of servers whose changes were seen
@@ -19,6 +19,7 @@ _KINDS = {
     SQLSERVER: "SQL Server's",
     ORACLE: "Oracle's",
     MONGODB: "MongoDB's",
+    NUMBER: "the numbers of commits",
 }
 _MIB = 1024**2
 _FALL_BYTES = 1024 * _MIB  # of PostgreSQL's log: more than a long transaction writes before it commits

@@ -82,7 +82,7 @@ class Configuration:
             name = rule.named_by(key)
             config = self.match_topic(name.topic).config if name is not None and name.topic else None
             if name is not None and config is not None and config.key_pattern == rule.key_pattern:
-                return KeyMatch(name, config.format)
+                return KeyMatch(name, config.file_format)
         return None
 
     def table_for_topic(self, topic: str) -> TableConfig | None:

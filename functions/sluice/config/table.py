@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from sluice.changes.dialects.registry import DIALECTS
 from sluice.changes.hidden_columns import LINEAGE_WORDS
 from sluice.changes.hidden_columns import POSITION as POSITION_COLUMN
 from sluice.config.catalog import CATALOG, CatalogRule
@@ -57,7 +58,8 @@ AUTO, SIMPLE, RECORD = "auto", "simple", "record"
 INDEXES = (AUTO, SIMPLE, RECORD)
 EVOLVE, FREEZE = "evolve", "freeze"
 SCHEMA_MODES = (EVOLVE, FREEZE)
-FORMATS = ("avro", "json", "parquet", "csv")
+JSON = "json"
+FORMATS = ("avro", JSON, "parquet", "csv")
 
 HISTORY = "_history"  # the end of a history table's name, where `history` gives no other
 
@@ -227,9 +229,11 @@ class TableSettings:
     format: str | None = field(
         default=None,
         metadata=setting(
-            choice(*FORMATS),
-            "The format of objects that `key_pattern` finds, where the keys' extension doesn't tell it.",
-            default_text="by extension",
+            choice(*FORMATS, *sorted(DIALECTS)),
+            "The format of objects that `key_pattern` finds, where the keys' extension doesn't tell it. Or the form of "
+            "another capture's changes in JSON, by its name: records of another form are then refused.",
+            default_text="by extension, and by the records",
+            page="producing.md#other-captures",
         ),
     )
     shape: str | None = field(
@@ -368,6 +372,21 @@ class TableSettings:
         """The words of SOURCE_WORDS whose columns the table has: those of `source_columns`, the key and partitions."""
         named = {*self.record_key, *self.partition_by, *map(source_column, self.source_columns)}
         return tuple(word for word in SOURCE_WORDS if source_column(word) in named)
+
+    @property
+    def dialect(self) -> str | None:
+        """The form of another capture's changes that the records have, where the rule names it."""
+        return self.format if self.format in DIALECTS else None
+
+    @property
+    def file_format(self) -> str | None:
+        """The format of the objects' bytes, where the rule names it."""
+        return JSON if self.dialect else self.format
+
+    @property
+    def holds_rows(self) -> bool:
+        """Whether the rule says that records are rows, whatever their fields are called."""
+        return self.shape not in (None, SHAPES[0]) or self.append_only or not self.delete_when.on
 
     @property
     def position_columns(self) -> tuple[str, ...]:

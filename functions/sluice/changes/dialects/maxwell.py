@@ -1,0 +1,39 @@
+"""Changes of MySQL as Maxwell's daemon writes them in JSON.
+
+https://maxwells-daemon.io/dataformat/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sluice.changes.dialects.nested import NestedRows
+from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, SNAPSHOT_READ, UPDATE
+
+_STATEMENTS = ("bootstrap-start", "bootstrap-complete", "table-create", "table-alter", "table-drop")
+
+
+def _place(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The binlog's place, with `output_binlog_position`: the changes of one statement share it, in order."""
+    file, _, pos = str(record.get("position") or "").rpartition(":")
+    source = {"ts_ms": record["ts"] * 1000} if type(record.get("ts")) is int else {}
+    return {**source, "file": file, "pos": int(pos), "row": 0} if file and pos.isdecimal() else source
+
+
+MAXWELL = NestedRows(
+    "maxwell",
+    fields=frozenset(("database", "table", "type", "ts")),
+    operation="type",
+    operations={
+        "insert": CREATE,
+        "update": UPDATE,
+        "delete": DELETE,
+        "bootstrap-insert": SNAPSHOT_READ,
+        **dict.fromkeys(_STATEMENTS, MESSAGE),
+    },
+    row="data",
+    old="old",
+    source={"db": "database", "table": "table", "server_id": "server_id", "gtid": "gtid"},
+    place=_place,
+)
