@@ -56,8 +56,8 @@ _READERS: dict[str, Callable[[bytes, ManifestObject, ReaderPlan], Records]] = {
         plan.shape,
         translator(
             plan.dialect,
-            rows=plan.holds_rows,
-            is_key=lambda name: plan.rules.table_name(stored_name(name)) in plan.record_key,
+            plan.known_dialects,
+            lambda name: plan.rules.table_name(stored_name(name)) in plan.record_key,
         ),
     ),
 }
@@ -74,7 +74,7 @@ def schemas_of(body: bytes, format: str, config: TableConfig) -> tuple[list[dict
     try:
         if format == CSV:
             return [csv_schema(body, config)], True
-        translate = translator(config.dialect, rows=config.holds_rows)
+        translate = translator(config.dialect, config.known_dialects)
         return json_schemas(body, config.json_types, config.limits, config.unavailable_value, config.shape, translate)
     except SluiceError as error:
         if config.columns.conceals:

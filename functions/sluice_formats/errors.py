@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from sluice.changes.dialects.wrappers import Wrapper
 from sluice.errors import DamagedObject, SluiceError
 
 
@@ -109,13 +110,13 @@ class DeletionsUnmarked(SluiceError):
     )
 
     @classmethod
-    def nested(cls) -> DeletionsUnmarked:
-        """The error of changes in another capture's envelope, whose own fields would be stored as rows."""
+    def nested(cls, wrapper: Wrapper) -> DeletionsUnmarked:
+        """The error of records in another product's form, whose own fields would be stored as rows."""
         return cls(
-            "The records are changes of Canal's or Maxwell's form, whose rows lie in `data`",
-            next_step="Let a transform write the rows of `data` with the operation beside them, and upload the objects "
+            f"The records are {wrapper.product}, whose row or operation lies in `{wrapper.row}`",
+            next_step="Let a transform write rows with the operation beside their columns, and upload the objects "
             "again; or set `delete_when: off` if the fields are data, push it, and retry",
-            column="data",
+            column=wrapper.row,
             values=[],
         )
 

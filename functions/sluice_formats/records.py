@@ -5,7 +5,7 @@ Bad records are set aside one by one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Callable, Union
@@ -64,7 +64,7 @@ class ReaderPlan:
     source_words: tuple[str, ...] = ()
     shape: str | None = None  # of the records, where the rule names it
     dialect: str | None = None  # of another capture's changes, where the rule names it
-    holds_rows: bool = False  # records are rows, whatever their fields are called
+    known_dialects: Collection[str] = ()  # those that are looked for
 
 
 def reader_plan(
@@ -106,7 +106,7 @@ def reader_plan(
         source_words=config.source_words,
         shape=config.shape,
         dialect=config.dialect,
-        holds_rows=config.holds_rows,
+        known_dialects=tuple(config.known_dialects),
     )
 
 

@@ -68,8 +68,6 @@ _FLAGS: Mapping[str, tuple[str, ...]] = {
 }
 # Where a deletion that this other column marks as well is the first half of an update.
 _OF_UPDATES: Mapping[str, str] = {"metadata_action": "METADATA_ISUPDATE"}  # Snowflake's streams
-# Fields of a change whose row lies inside one of them: Maxwell and Canal.
-_NESTED = ({"type", "table", "data", "database"}, {"type", "table", "data", "schema"})
 
 
 def mark_text(value: Any) -> str | None:
@@ -166,9 +164,3 @@ def is_before_image(column: str, value: Any, row: Mapping[str, Any]) -> bool:
         stored_name(name).upper() == of_update and mark_text(flag) in ("true", "True", "TRUE")
         for name, flag in row.items()
     )
-
-
-def is_nested(names: Iterable[str]) -> bool:
-    """True for the fields of a change whose row lies inside its `data`."""
-    present = {name.lower() for name in names}
-    return any(fields <= present for fields in _NESTED)

@@ -7,11 +7,11 @@ the JSON Schema and the documentation follow from the field.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from sluice.changes.dialects.registry import DIALECTS
+from sluice.changes.dialects.registry import DIALECTS, OF_DEBEZIUM
 from sluice.changes.hidden_columns import LINEAGE_WORDS
 from sluice.changes.hidden_columns import POSITION as POSITION_COLUMN
 from sluice.config.catalog import CATALOG, CatalogRule
@@ -384,9 +384,11 @@ class TableSettings:
         return JSON if self.dialect else self.format
 
     @property
-    def holds_rows(self) -> bool:
-        """Whether the rule says that records are rows, whatever their fields are called."""
-        return self.shape not in (None, SHAPES[0]) or self.append_only or not self.delete_when.on
+    def known_dialects(self) -> Collection[str]:
+        """The forms of other captures' changes that are looked for in records."""
+        if self.shape not in (None, SHAPES[0]):
+            return ()
+        return OF_DEBEZIUM if self.append_only or not self.delete_when.on else DIALECTS
 
     @property
     def position_columns(self) -> tuple[str, ...]:

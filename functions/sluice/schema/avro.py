@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any
 
 from sluice.changes.dialect import ENVELOPES, ROWS, ChangeDialect
+from sluice.changes.dialects.yugabytedb import NEXT_STEP as YUGABYTEDB_STEP
 from sluice.changes.hidden_columns import colliding
 from sluice.changes.position import (
     MONGODB,
@@ -315,9 +316,20 @@ def _envelope(types: NamedTypes, fields: dict[str, Mapping[str, Any]]) -> tuple[
     source, _ = types.non_null(fields["source"].get("type"), "source")
     if source["type"] != "record":
         raise UnusableSchema(f"The envelope's source is {source['type']!r}, not a record", column="source")
+    if rows[0].columns and all(_is_cell(column) for column in rows[0].columns):
+        raise UnusableSchema(
+            "The columns of the rows are records of `value` and `set`, as YugabyteDB's connector writes them: only "
+            "their JSON without a schema is read",
+            column="after",
+            next_step=YUGABYTEDB_STEP,
+        )
     names = _fields(source)
     time = "ts_ms" if "ts_ms" in names else None
     return rows[0], MetaFields("op", None, time, detect(names), _source_fields(names, ("",)))
+
+
+def _is_cell(column: Column) -> bool:
+    return [field.name for field in column.fields] == ["value", "set"]
 
 
 # https://debezium.io/documentation/reference/3.5/transformations/mongodb-event-flattening.html

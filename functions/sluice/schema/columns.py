@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sluice.config.json_types import JSON_TEXT
 from sluice.config.values import RAW_ALL
 from sluice.errors import UnsupportedType
 
@@ -227,6 +228,11 @@ _STORED: dict[str, str] = {
     "date": DATE,
     "timestamp": TIMESTAMP_MICROS,
 }
+
+
+def holds_records(column: Column) -> bool:
+    """Whether the values are records, maps or arrays, or text of JSON."""
+    return column.kind in (JSON, ARRAY) or column.source_type.endswith(JSON_TEXT)
 
 
 def as_raw(column: Column) -> Column:

@@ -9,15 +9,16 @@ from sluice.changes.capture_marks import (
     common_operations_marking,
     deletion_marks,
     is_flag,
-    is_nested,
     mark_text,
     marking_columns,
     other_deletions,
     vocabulary,
 )
+from sluice.changes.dialects.wrappers import wrapper_of
 from sluice.config.delete_when import written_marks
 from sluice.names import stored_name
 from sluice.schema.avro import WriterSchema
+from sluice.schema.columns import holds_records
 from sluice.schema.concealment import ruled
 from sluice_formats.errors import DeletionsUnmarked
 from sluice_formats.records import ReaderPlan, Record
@@ -40,8 +41,10 @@ class UnmarkedDeletions:
             return
         column = ruled(writer.row, self._plan.rules).column(rule.column or "")
         written = [each.written_name for each in writer.row.columns]
-        if not writer.of_changes and is_nested(written):
-            raise DeletionsUnmarked.nested()
+        nested = [each.written_name for each in writer.row.columns if holds_records(each)]
+        wrapper = None if writer.of_changes else wrapper_of(written, nested)
+        if wrapper is not None:
+            raise DeletionsUnmarked.nested(wrapper)
         if rule.marks and (column is not None or writer.meta.op == rule.column):
             name = str(rule.column) if column is None else column.written_name
             if rule.is_null is None and vocabulary(name) is not None:

@@ -11,9 +11,13 @@ from typing import Any
 import pytest
 from shapes import config, item, json_rows, lines, picked
 
+from sluice.batch.row_errors import RowError
 from sluice.changes.dialects.registry import DIALECTS
+from sluice.config.delete_when import DeleteWhen
 from sluice.errors import UnusableSchema
+from sluice.schema.avro import read_writer_schema
 from sluice_formats.decode import decode, schemas_of
+from sluice_formats.errors import DeletionsUnmarked
 from sluice_formats.records import reader_plan
 
 
@@ -114,8 +118,7 @@ def test_several_rows_of_one_record_have_its_offset() -> None:
     table = config()
     (schema,), _ = schemas_of(body, "json", table)
     at = item("json", offset=500)
-    columns = ()
-    plan = reader_plan(table, batch="b", columns=columns, inferred={at.id.hash: json.dumps(schema)})
+    plan = reader_plan(table, batch="b", columns=(), inferred={at.id.hash: json.dumps(schema)})
     assert decode(body, at, plan).seen.last == 501
 
 
@@ -134,13 +137,11 @@ def test_numbers_of_canal_are_numbers_where_mysql_has_whole_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"shape": "plain"}, {"append_only": True}, {"delete_when": "off"}], ids=lambda value: str(*value)
+    "settings",
+    [{"shape": "plain"}, {"append_only": True}, {"delete_when": DeleteWhen(on=False)}],
+    ids=lambda settings: str(*settings),
 )
 def test_a_rule_that_says_so_has_the_fields_as_columns(settings: Any) -> None:
-    from sluice.config.delete_when import DeleteWhen
-
-    if "delete_when" in settings:
-        settings = {"delete_when": DeleteWhen(on=False)}
     (schema,), _ = schemas_of(STORY["maxwell"], "json", config("ts", **settings))
     assert {"database", "table", "type", "data"} <= {field["name"] for field in schema["fields"]}
 
@@ -155,3 +156,78 @@ def test_a_rule_that_says_so_has_the_fields_as_columns(settings: Any) -> None:
 )
 def test_rows_with_some_of_a_dialects_fields_are_rows(row: Any) -> None:
     assert not any(dialect.recognises(row) for dialect in DIALECTS.values())
+
+
+def cockroach(op: str, after: Any, clock: str, **more: Any) -> dict[str, Any]:
+    source = {"origin": "cockroachdb", "database_name": "shop", "schema_name": "public", "table_name": "cust"}
+    source |= {"primary_keys": ["id"], "mvcc_timestamp": clock}
+    return {"op": op, "after": after, "before": None, "ts_ns": 7, "source": source, **more}
+
+
+@pytest.mark.parametrize("key", [{"id": 2}, [2]], ids=["named", "by its place"])
+def test_a_deletion_of_cockroachdb_has_its_key_beside_it(key: Any) -> None:
+    changes = [
+        cockroach("c", {"id": 2, "name": "Bob"}, "1764230000000000000.0000000002", key=key),
+        cockroach("d", None, "1764230000000000000.0000000010", key=key),
+    ]
+    rows = json_rows(lines(*changes))
+    assert picked(rows, "id", "__deleted") == [(2, False), (2, True)]
+    assert rows[0]["_sluice_source_ts_ms"] == 1764230000000
+    assert rows[0]["_sluice_position"] < rows[1]["_sluice_position"]
+
+
+def cells(**values: Any) -> dict[str, Any]:
+    return {name: None if value == "unset" else {"value": value, "set": True} for name, value in values.items()}
+
+
+def yugabyte(op: str, before: Any, after: Any) -> dict[str, Any]:
+    source = {"connector": "yugabytedb", "lsn": "1:2::0:0", "table": "cust"}
+    return {"before": before, "after": after, "source": source, "op": op}
+
+
+def test_the_columns_of_yugabytedb_are_their_values() -> None:
+    changes = [yugabyte("c", None, cells(id=1, name="a")), yugabyte("d", cells(id=1, name="unset"), None)]
+    assert picked(json_rows(lines(*changes)), "id", "name", "__deleted") == [(1, "a", False), (1, None, True)]
+    bad: list[RowError] = []
+    assert json_rows(lines(changes[0], yugabyte("u", None, cells(id=1, name="unset"))), bad=bad)[0]["id"] == 1
+    assert [(error.code, "YugabyteDB" in error.reason) for error in bad] == [("unusable_schema", True)]
+
+
+def test_cells_of_yugabytedb_with_a_schema_are_refused_by_name() -> None:
+    of_cell = [{"name": "value", "type": "int"}, {"name": "set", "type": "boolean"}]
+    cell = {"type": "record", "name": "Cell", "fields": of_cell}
+    row = {"type": "record", "name": "Row", "fields": [{"name": "id", "type": ["null", cell]}]}
+    source = {"type": "record", "name": "Source", "fields": [{"name": "table", "type": "string"}]}
+    fields = [{"name": "after", "type": ["null", row]}, {"name": "before", "type": ["null", "Row"]}]
+    fields += [{"name": "source", "type": source}, {"name": "op", "type": "string"}]
+    with pytest.raises(UnusableSchema, match="YugabyteDB"):
+        read_writer_schema({"type": "record", "name": "Envelope", "fields": fields})
+
+
+WRAPPED = {
+    "Airbyte": {"_airbyte_raw_id": "0a", "_airbyte_extracted_at": 1, "_airbyte_data": {"id": 1}},
+    "PeerDB": {"_peerdb_uid": "u", "_peerdb_timestamp": 1, "_peerdb_data": '{"id":1}', "_peerdb_record_type": 0},
+    "Salesforce": {"ChangeEventHeader": {"recordIds": ["001"], "changeType": "DELETE"}, "id": 1},
+    "GoldenGate": {"table": "S.T", "op_type": "D", "op_ts": "2026", "pos": "1", "before": {"id": 1}},
+    "MongoDB": {"_id": {"_data": "8"}, "operationType": "delete", "ns": {"db": "a"}, "documentKey": {"_id": 1}},
+    "DynamoDB's incremental": {"Metadata": {"WriteTimestampMicros": {"N": "1"}}, "Keys": {"id": {"N": "1"}}},
+    "DynamoDB's exports": {"Item": {"id": {"N": "1"}}},
+    "DynamoDB's streams": {"eventID": "1", "eventName": "INSERT", "dynamodb": {"Keys": {"id": {"N": "1"}}}},
+    "wal2json": {"action": "D", "schema": "public", "table": "t", "identity": [{"name": "id", "value": 1}]},
+    "CockroachDB": {"after": {"id": 1}, "key": [1], "updated": "1.0"},
+    "Aiven": {"key": {"id": 1}, "value": {"id": 1}, "offset": 0, "timestamp": "2026-11-27T09:00:00Z"},
+}
+
+
+@pytest.mark.parametrize("product", WRAPPED)
+def test_a_known_form_that_is_not_read_is_refused_by_its_name(product: str) -> None:
+    body = lines(WRAPPED[product])
+    with pytest.raises(DeletionsUnmarked, match=product):
+        json_rows(body, config("id", delete_when=DeleteWhen(column="op", values=("D",))))
+    data = config(next(iter(WRAPPED[product])), delete_when=DeleteWhen(on=False))
+    assert len(json_rows(body, data)) == 1
+
+
+def test_rows_with_columns_of_those_names_are_rows() -> None:
+    for row in ({"Item": "a", "id": 1}, {"key": "k", "value": {"x": 1}, "id": 1}, {"after": {"x": 1}, "id": 1}):
+        assert len(json_rows(lines(row))) == 1

@@ -219,7 +219,7 @@ def test_deletions_under_another_word_than_the_rules_refuse_the_object():
 def test_changes_whose_row_lies_in_a_field_are_refused_whatever_the_rule_marks(owner: str):
     change = {"id": 0, owner: "shop", "table": "t", "type": "INSERT", "seq": 1, "data": [{"id": "1", "name": "a"}]}
     for rule in (DeleteWhen(), DeleteWhen(column="type", values=("DELETE",))):
-        with pytest.raises(DeletionsUnmarked, match="lie in `data`"):
+        with pytest.raises(DeletionsUnmarked, match="lies in `data`"):
             read("json", rule, change)
     assert len(read("json", DeleteWhen(on=False), change)) == 1
 

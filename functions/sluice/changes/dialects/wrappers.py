@@ -1,0 +1,56 @@
+"""Forms of records whose row lies in a field, that are known and not read: their own fields are no rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+
+class Wrapper(NamedTuple):
+    """A form by its `product`: the field with the row, and the others by which it is recognised."""
+
+    product: str
+    row: str
+    beside: frozenset[str]
+
+
+def _wrapper(product: str, row: str, beside: str = "") -> Wrapper:
+    return Wrapper(product, row, frozenset(beside.split()))
+
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport.Output.html
+# https://docs.airbyte.com/integrations/destinations/s3, https://docs.peerdb.io, https://github.com/eulerto/wal2json
+# https://docs.oracle.com/en/middleware/goldengate/big-data, https://www.mongodb.com/docs/manual/reference/change-events
+# https://www.cockroachlabs.com/docs/stable/changefeed-messages, https://github.com/Aiven-Open/s3-connector-for-apache-kafka
+_TEXTS = (  # names that nothing else has: of text, too
+    _wrapper("Airbyte's records without flattening", "_airbyte_data"),
+    _wrapper("PeerDB's raw records", "_peerdb_data"),
+    _wrapper("Salesforce's change events", "ChangeEventHeader"),
+)
+_RECORDS = (
+    _wrapper("Canal's or Maxwell's changes", "data", "type table database"),
+    _wrapper("Canal's or Maxwell's changes", "data", "type table schema"),
+    _wrapper("GoldenGate's operations", "after", "table op_type op_ts"),
+    _wrapper("GoldenGate's operations", "before", "table op_type op_ts"),
+    _wrapper("MongoDB's change streams", "fullDocument", "operationType documentKey ns"),
+    _wrapper("MongoDB's change streams", "documentKey", "operationType ns"),
+    _wrapper("DynamoDB's incremental exports", "NewImage", "Metadata Keys"),
+    _wrapper("DynamoDB's incremental exports", "Keys", "Metadata"),
+    _wrapper("DynamoDB's streams", "dynamodb", "eventID eventName"),
+    _wrapper("wal2json's changes", "columns", "action schema table"),
+    _wrapper("wal2json's changes", "identity", "action schema table"),
+    _wrapper("wal2json's changes", "change", "xid"),
+    _wrapper("CockroachDB's wrapped changefeeds", "after", "updated"),
+    _wrapper("records of Aiven's sink beside their Kafka keys", "value", "key offset"),
+)
+_ALONE = _wrapper("DynamoDB's exports", "Item")
+
+
+def wrapper_of(names: Collection[str], records: Collection[str]) -> Wrapper | None:
+    """The form of records with these fields, of which `records` hold objects or arrays; None for rows."""
+    present, nested = frozenset(names), frozenset(records)
+    if present == nested == {_ALONE.row}:
+        return _ALONE
+    named = [wrapper for wrapper in _TEXTS if wrapper.row in present]
+    named += [wrapper for wrapper in _RECORDS if wrapper.row in nested and wrapper.beside <= present]
+    return named[0] if named else None
