@@ -87,6 +87,11 @@ class Died(Exception):
     """The run ended, before the write that it was about to do."""
 
 
+def dies(*_: Any, **__: Any) -> Any:
+    """In place of a step of the run, ends it there."""
+    raise Died
+
+
 def dies_at(number: int) -> Callable[[], bool]:
     """A look at the lane that finds it held, until the run dies at the look of this number (from 1)."""
     looks = itertools.count(1)

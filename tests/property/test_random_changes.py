@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sluice.changes.row_history import EVERY_COLUMN, NEVER, Change, Row, row_after
+from sluice.changes.row_history import NEVER, Row, row_after
 
 SEEDS = st.integers(0, 2**48)
 
@@ -137,18 +137,3 @@ def test_when_deletes_are_ignored_no_row_disappears_and_positions_only_grow(seed
         table.merge([event for item in objects for event in item])
         for key, row in before.items():
             assert table.rows[key].position >= row.position and (row.deleted or not table.rows[key].deleted)
-
-
-def test_a_change_older_than_an_ignored_delete_loses_and_an_unknown_key_is_taken() -> None:
-    def write(number: str, name: str) -> Change:
-        return Change(number, "u", False, {"name": name})
-
-    known = row_after(
-        Row("10", False, {"name": "a"}), [Change("30", "d", True)], columns=("name",), ignore_deletes=True
-    )
-    assert known == Row("30", False, {"name": "a"}) and known.values == {"name": "a"}
-    assert row_after(known, [write("20", "late")], columns=("name",), ignore_deletes=True).values == {"name": "a"}
-    unknown = row_after(None, [Change("30", "d", True)], columns=("name",), ignore_deletes=True)
-    assert unknown.deleted and unknown.owed == {EVERY_COLUMN: NEVER}
-    supplied = row_after(unknown, [write("20", "late")], columns=("name",), ignore_deletes=True)
-    assert (supplied.position, supplied.deleted, supplied.values) == ("30", False, {"name": "late"})

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from change_histories import deliveries
 from extent import WHOLE
-from workbench import SCHEMA, Workbench, avro, plain_changes, row, table, told
+from workbench import SCHEMA, Died, Workbench, avro, dies, plain_changes, row, table, told
 
 from sluice.batch.outcome import Outcome
 from sluice.changes.hidden_columns import HIDDEN
@@ -265,14 +265,6 @@ def test_three_readers_and_hudis_own_writer_take_what_was_written(
     found = bench.rows(config, "id", "place", "name")
     assert found[1] == (1, "D", "spark") and len(found) == 8
     assert bench.rows_by_hudi_rs(config, "id", "place", "name") == found
-
-
-class Died(Exception):
-    """The driver's end at a point of its commit."""
-
-
-def dies(*_: Any, **__: Any) -> Any:
-    raise Died
 
 
 AT = {

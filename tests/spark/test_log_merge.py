@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from change_histories import deliveries
-from workbench import SCHEMA, Workbench, plain_changes, row, table, told
+from workbench import SCHEMA, Died, Workbench, dies, plain_changes, row, table, told
 
 from sluice.changes.hidden_columns import HIDDEN
 from sluice.config.table import TableConfig
@@ -22,14 +22,6 @@ from sluice_spark.merge.by_arrow import covers
 from sluice_spark.services.slice import SliceRates, serve_table
 
 STORED = ("id", "place", "name", *(column.name for column in HIDDEN))
-
-
-class Died(Exception):
-    """The driver's end at a point of its commit."""
-
-
-def dies(*_: Any, **__: Any) -> Any:
-    raise Died
 
 
 def mor(name: str = "here", **settings: Any) -> TableConfig:

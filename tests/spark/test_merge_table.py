@@ -22,35 +22,6 @@ COW = pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=py
 MOR = pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
 
 
-@pytest.mark.parametrize(
-    ("table_type", "partition_by"),
-    [
-        pytest.param("cow", (), marks=pytest.mark.whole),
-        ("cow", ("place",)),
-        ("mor", ()),
-        pytest.param("mor", ("place",), marks=pytest.mark.whole),
-    ],
-)
-def test_the_latest_change_of_a_key_wins_whatever_order_it_comes_in(
-    bench: Workbench, table_type: str, partition_by: tuple[str, ...]
-) -> None:
-    config = table(table_type=table_type, partition_by=partition_by)
-    first = bench.merge(config, [bench.put([row("r", 10, 1), row("r", 10, 2), row("r", 10, 3)], SCHEMA)])
-    late = bench.put([row("u", 20, 1, "B", "early")], SCHEMA)
-    second = bench.merge(config, [bench.put([row("u", 30, 1, "C", "newest"), row("d", 31, 2, None, None)], SCHEMA)])
-    third = bench.merge(config, [late, bench.put([row("u", 25, 2, "B", "back?"), row("c", 40, 4)], SCHEMA)])
-
-    assert bench.rows(config, "id", "place", "name", "__deleted") == [
-        (1, "C", "newest", False),
-        (2, None, None, True),
-        (3, "A", "n", False),
-        (4, "A", "n", False),
-    ]
-    assert (first.counts["winning"], second.counts["winning"], second.counts["deleted"]) == (3, 2, 1)
-    assert (third.counts["winning"], third.counts["losing"], third.counts["read"]) == (1, 2, 3)
-    assert first.instant < second.instant < third.instant
-
-
 @MOR
 def test_a_replay_changes_nothing_not_even_the_commit_time(bench: Workbench, table_type: str) -> None:
     config = table(table_type=table_type, partition_by=("place",))
@@ -83,22 +54,6 @@ def test_no_file_is_enlarged_by_a_bloom_filter(bench: Workbench, table_type: str
     assert len(first) == 2 and first < files
     filters = [pq.read_metadata(file).metadata.get(b"org.apache.hudi.bloomfilter", b"") for file in files]
     assert max(len(filter) for filter in filters) < 100 and max(file.stat().st_size for file in files) < 20_000
-
-
-def test_ties_of_the_source_position_go_by_offset(bench: Workbench) -> None:
-    config = table()
-    earlier = bench.put([row("u", 10, 1, name="first")], SCHEMA, offset=100)
-    later = bench.put([row("u", 10, 1, name="second"), row("u", 10, 1, name="third")], SCHEMA, offset=200)
-    bench.merge(config, [later])
-    bench.merge(config, [earlier])
-    assert bench.rows(config, "id", "name", "_sluice_offset") == [(1, "third", 201)]
-
-
-def test_a_deleted_row_keeps_its_values_where_configured(bench: Workbench) -> None:
-    config = table(partition_by=("place",), keep_deleted_values=True)
-    bench.merge(config, [bench.put([row("c", 1, 1, "A", "kept")], SCHEMA)])
-    bench.merge(config, [bench.put([row("d", 2, 1, "A", "kept")], SCHEMA)])
-    assert bench.rows(config, "id", "place", "name", "__deleted", "_sluice_op") == [(1, "A", "kept", True, "d")]
 
 
 def test_every_row_names_the_object_and_offset_it_came_from(bench: Workbench) -> None:

@@ -105,11 +105,6 @@ def test_the_newest_change_of_each_key_wins_where_it_is_newer_than_the_table(see
     ]
 
 
-def test_changes_that_are_all_stored_already_write_nothing() -> None:
-    found = decided(change(1, 1), change(2, 2), stored={**held(1, 1), **held(2, 2)})
-    assert (found.keys, found.rows.num_rows, found.counts["repeated"]) == ([], 0, 2)
-
-
 def test_a_deleted_row_keeps_its_values_where_the_table_wants_them() -> None:
     (row,) = decided(change(1, 1, "d"), keep_deleted_values=True).rows.to_pylist()
     assert row["tags"] == [1]

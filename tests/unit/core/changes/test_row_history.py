@@ -1,10 +1,12 @@
-"""How a stored row differs from the one that results from its changes."""
+"""The row that results from changes, by the table of examples, and how a stored row differs from it."""
 
 import pytest
+from merge_cases import COLUMNS, EMPTIED, EVERY, KEEPING, KEEPING_ALL, TRUNCATED_AT, UNCHANGED_NULLS, row_text
 
 from sluice.changes.row_history import (
     BACK,
     LOST,
+    NEVER,
     NO_TOMBSTONE,
     OTHER_OWED,
     OTHER_POSITION,
@@ -16,6 +18,27 @@ from sluice.changes.row_history import (
     never_came,
     row_after,
 )
+
+
+@pytest.mark.parametrize("group", [EVERY, EMPTIED, UNCHANGED_NULLS, KEEPING, KEEPING_ALL], ids=lambda _: "")
+def test_the_row_of_each_example_results_batch_by_batch_and_at_once(group):
+    ignores = "delete_mode" in group.settings
+    floor = f"0000.{TRUNCATED_AT:020d}.{0:020d}" if group.truncated else NEVER
+    in_batches, at_once = {}, {}
+    for id in range(len(group.examples)):
+        first, *later = group.changes_of(id)
+        row = row_after(None, first, columns=COLUMNS, ignore_deletes=ignores)
+        for changes in later:
+            row = row_after(row, changes, columns=COLUMNS, floor=floor, ignore_deletes=ignores)
+        once = row_after(None, sum(later, first), columns=COLUMNS, floor=floor, ignore_deletes=ignores)
+        for rows, found in ((in_batches, row), (at_once, once)):
+            if found is not None:
+                values = [found.values.get(name) for name in COLUMNS]
+                rows[id] = row_text(found.deleted, values, found.position, found.owed)
+    assert group.by_name(in_batches) == group.rows
+    # Which change is older than an ignored deletion depends on what came before it.
+    assert ignores or group.by_name(at_once) == group.rows_at_once
+
 
 ROW, GONE = Row("2", False, {"a": 1, "b": None}), Row("2", True)
 
