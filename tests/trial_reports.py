@@ -1,6 +1,6 @@
 """The report of a trial that passed, for tests of its readers."""
 
-from sluice.lane.trial import PASSED, Step, TableTrial, TrialReport, new_trial_id
+from sluice.lane.trial import PASSED, TableTrial, TrialReport, TrialStep, new_trial_id
 
 NOW = 1_700_000_000_000
 TRIAL = new_trial_id(NOW, "0a1b2c3d4e")
@@ -20,7 +20,7 @@ GOOD = TrialReport(
     job_run_id="00f1",
     versions=VERSIONS,
     tables=(
-        TableTrial("cow", (Step("first load", 2.0), Step("read", 0.5)), 3),
-        TableTrial("mor", (Step("compaction", 1.5),), 3),
+        TableTrial("cow", (TrialStep("first load", 2.0), TrialStep("read", 0.5)), 3),
+        TableTrial("mor", (TrialStep("compaction", 1.5),), 3),
     ),
 )

@@ -24,6 +24,7 @@ from sluice.objects import ObjectId
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.status.page import page
 from sluice_cli.status.past import Window, backlog, runs, table_pasts
+from sluice_cli.terminal.output import named_stack
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "status-page"
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
@@ -146,9 +147,9 @@ def lane(
     return {
         "lane": name,
         "state": state,
-        "summary": summary,
         "standstill": False,
-        "told": summary,
+        "rebuilding": None,
+        "summary": summary,
         "run": run,
         "job_run": None,
         "last_run": last_run,
@@ -319,7 +320,8 @@ def sample_page(status: dict[str, Any] | None = None, **more: Any) -> str:
             "reason": "the driver was killed (SIGKILL)",
         },
     }
-    return page(
+    token = named_stack.set("sluice")
+    shown = page(
         sample_status() if status is None else status,
         described="stack sluice in eu-central-1",
         now=NOW,
@@ -328,13 +330,14 @@ def sample_page(status: dict[str, Any] | None = None, **more: Any) -> str:
         backlog=backlog(batches, [waits(number) for number in range(1_840)], window),
         runs=runs(batches, items, NOW),
         unread=0,
-        stack="sluice",
         oldest={
             name: KEY.format(f"{name.split('.')[0]}.public.{name.split('.')[1]}", 4_711)
             for name in ("shop.orders", "crm.address")
         },
         **more,
     )
+    named_stack.reset(token)
+    return shown
 
 
 def browser() -> str | None:

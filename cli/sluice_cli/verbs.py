@@ -14,7 +14,8 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from sluice_cli.terminal.output import Stack, stack_before_verb
+from sluice_cli.account.step import TYPED
+from sluice_cli.terminal.output import Stack, named_stack
 from sluice_cli.terminal.run import DISTRIBUTION, Commands, debugging
 from sluice_cli.terminal.verbs import Verb, lazy_group
 
@@ -205,7 +206,7 @@ VERBS = {
 }
 
 # Names of before 0.1.0, which work for one release, and what is typed now.
-MOVED = {"read": "query", "schema": "table schema", **{name: f"ops {name}" for name in OPS}}
+MOVED = {"read": "query", **TYPED}
 
 _SETTINGS: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
 
@@ -254,7 +255,7 @@ def everywhere(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
 ) -> None:
-    stack_before_verb.set(stack)
+    named_stack.set(stack)
     debugging.set(debug)
 
 

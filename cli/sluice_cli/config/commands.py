@@ -10,6 +10,7 @@ import typer
 from sluice.config.document import Configuration
 from sluice.cost import Assumptions, Load, freshness_advice
 from sluice.errors import CommandFailed
+from sluice_cli.account.step import Step
 from sluice_cli.config.push import File, fit_of_stack, read_with_warnings, summary
 from sluice_cli.config.rule_text import configuration_text
 from sluice_cli.config.yaml_lines import ConfigurationMistakes, name_of
@@ -96,7 +97,7 @@ def show(as_json: Json = False, stack: Stack = None) -> None:
     target = chosen_target(stack)
     configuration = target.configuration()
     if configuration is None:
-        raise CommandFailed(NOTHING_PUSHED, next_step="`sluice config push tables.yaml`")
+        raise CommandFailed(NOTHING_PUSHED, next_step=f"{Step('config push', 'tables.yaml')}")
     if as_json:
         print(json_escaped(configuration.to_json()))
     else:

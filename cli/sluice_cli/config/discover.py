@@ -15,6 +15,7 @@ from sluice.errors import FAILED, UsageError
 from sluice.names import COLUMN, NAME, did_you_mean, not_a_column
 from sluice.onboarding.discovery import Proposal, propose
 from sluice.onboarding.samples import TopicSample
+from sluice_cli.account.step import Step
 from sluice_cli.config.push import read_file
 from sluice_cli.config.rule_text import add_rules, rules_text, whole_text
 from sluice_cli.errors import UNNAMED
@@ -109,7 +110,7 @@ def discover(
     if unseen:
         say(
             f"warning: {counted(unseen, 'object')} put just now {'is' if unseen == 1 else 'are'} not in the ledger "
-            "yet, so topics may be missing: discover again, or see `sluice doctor`"
+            f"yet, so topics may be missing: discover again, or see {Step('doctor')}"
         )
     waiting = with_layouts(waiting_topics(ledger, before), bronze)
     if waiting.more:
@@ -286,7 +287,7 @@ def _known_topics(chosen: Chosen, topics: Mapping[str, object]) -> None:
     if unknown:
         raise UsageError(
             f"No object of topic {unknown[0]} waits for a rule{did_you_mean(unknown[0], topics)}",
-            next_step="`sluice config discover` without choices shows the topics that do",
+            next_step=f"{Step('config discover')} without choices shows the topics that do",
         )
 
 

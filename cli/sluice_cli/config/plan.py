@@ -15,6 +15,7 @@ from sluice.config.rules.table_rule import TableRule
 from sluice.config.setting import Setting, settings_of
 from sluice.config.table import FIXED, TableConfig, TableSettings, fixed_settings, in_words
 from sluice.onboarding.fit import Misfit
+from sluice_cli.account.step import Step, completed
 from sluice_cli.config.review import Remark, Review
 from sluice_cli.config.risks import risk_of
 from sluice_cli.terminal.output import counted
@@ -263,7 +264,9 @@ def _table_change(
         risk = f"objects of topic {old.topic} are parked until a rule takes them"
         return PlannedTable(name, old.topic, REMOVED, risk=risk)
     settings = tuple(_setting_changes(old, new, settings_of(TableSettings), has_rows=has_rows))
-    settings = tuple(replace(each, risk=_with_names(each.risk, new)) for each in settings)
+    settings = tuple(
+        replace(each, risk=each.risk and completed(each.risk, TABLE=new.table, LANE=new.lane)) for each in settings
+    )
     if pinned:
         settings = tuple(_beside_data(each, new, pinned) for each in settings)
     if old.topic != new.topic:
@@ -271,11 +274,6 @@ def _table_change(
         topic = SettingChange("topic", old.topic, new.topic, rebuild=bool(pinned) and not of_data, of_data=of_data)
         settings = (topic, *settings)
     return PlannedTable(name, new.topic, CHANGED, settings)
-
-
-def _with_names(risk: str | None, config: TableConfig) -> str | None:
-    """The risk with the names of the table and its lane in the commands that it advises."""
-    return risk and risk.replace("TABLE`", f"{config.table}`").replace("LANE`", f"{config.lane}`")
 
 
 def _beside_data(change: SettingChange, new: TableConfig, pinned: Mapping[str, Any]) -> SettingChange:
@@ -384,7 +382,7 @@ def _setting_line(change: SettingChange) -> str:
     mark = "! " if change.risk else ""
     line = f"{mark}{change.key}: {in_words(change.old)} -> {in_words(change.new)}"
     if change.rebuild:
-        return f"{line}: not in place, see `sluice rebuild table`"
+        return f"{line}: not in place, see {Step('rebuild table')}"
     if change.of_data:
         return f"{line}: as the table's data has it"
     return f"{line}: {change.risk}" if change.risk else line
@@ -404,8 +402,8 @@ def _waiting_lines(table: PlannedTable, tables: int = 1) -> tuple[str, ...]:
         rows = f"{counted(waiting.quarantined_rows, 'row')} of {counted(waiting.with_quarantined_rows, 'object')}"
         what = ", and ".join(filter(None, (whole, rows if waiting.with_quarantined_rows else "")))
         them = "it" if waiting.quarantined + waiting.quarantined_rows == 1 and not more else "them"
-        retries = ", ".join(f"`sluice quarantine retry --code {code} --table {table.table}`" for code in waiting.codes)
-        lines.append(f"stay quarantined: {what}{more}; to judge {them} anew: {retries}")
+        retries = [Step("quarantine retry", "--code", code, "--table", table.table) for code in waiting.codes]
+        lines.append(f"stay quarantined: {what}{more}; to judge {them} anew: {', '.join(map(str, retries))}")
     return tuple(lines)
 
 

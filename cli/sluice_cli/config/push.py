@@ -26,6 +26,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import HISTORY_PREFIX, PUSHES
 from sluice_aws.stack import Target
+from sluice_cli.account.step import Step
 from sluice_cli.config.plan import (
     Fit,
     ObjectsWaiting,
@@ -136,7 +137,7 @@ def push(
             say("\n".join(found.risks))
         ask(
             f"{counted(len(found.risks), 'change')} can lose or stop something. Push?",
-            otherwise="`sluice config plan` to see what would be done",
+            otherwise=f"{Step('config plan')} to see what would be done",
         )
     changed = before is None or before.version != configuration.version
     if changed:
@@ -176,7 +177,7 @@ def push(
         if woken := sorted(lanes.difference(resting)):
             print_line(f"Woken: {', '.join(woken)}")
         for lane in resting:
-            print_line(f"{lane} is paused: `sluice resume {lane}`")
+            print_line(f"{lane} is paused: {Step('resume', lane)}")
     if begun:
         raise CommandFailed(
             "In force, but a batch began during the push, by the settings before it:\n" + "\n".join(begun),

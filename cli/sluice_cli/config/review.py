@@ -20,6 +20,7 @@ from sluice_aws.hash_keys import exists
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.stack import Target
+from sluice_cli.account.step import Step, in_a_row
 from sluice_cli.config.risks import aws_command
 from sluice_cli.terminal.stack import lane_names
 
@@ -114,7 +115,7 @@ def _review_data(
     """
     table, topic = state.table, pinned_topic(state.pinned)
     what = "an open batch" if part else "data"
-    wait = f": `sluice wait` or `sluice pause {part.lane}` first" if part else ""
+    wait = f": {Step('wait')} or {Step('pause', part.lane)} first" if part else ""
     if topic is None:
         return Review()
     config = configuration.table_for_topic(topic)
@@ -160,7 +161,7 @@ def _review_backlog(
         return Review(warnings=(Remark(table.table, moving),))
     waiting = f"{table.table} has objects of topic {table.topic} waiting, which"
     if table.lane in lanes and lanes[table.lane].state != PAUSED:
-        first = f"`sluice pause {table.lane}` first, `sluice resume {table.lane}` after"
+        first = f"{Step('pause', table.lane)} first, {Step('resume', table.lane)} after"
         return _refused(table.table, f"{waiting} would feed {config.table}: {first}", names_step=True)
     return Review(warnings=(Remark(table.table, f"{waiting} move to {config.table}"),))
 
@@ -171,14 +172,16 @@ def _lane_refusals(table: TableInUse, config: TableConfig, lanes: Mapping[str, L
     able_to_run = [name for name in (table.lane, config.lane) if name in lanes and lanes[name].state != PAUSED]
     if table.busy:
         waiting = f"{table.table} has objects waiting in lane {table.lane}"
-        first = "`sluice wait` first"
+        first = f"{Step('wait')} first"
         if table.lane in lanes and lanes[table.lane].state == PAUSED:  # nothing is merged, so a wait would not end
-            first = f"push without the move first, then `sluice resume {table.lane} && sluice wait`, then push the move"
+            resumed = in_a_row(Step("resume", table.lane), Step("wait"))
+            first = f"push without the move first, then {resumed}, then push the move"
         yield f"{waiting} and can't move to {config.lane}: {first}"
     elif able_to_run:
+        pauses = ", ".join(str(Step("pause", name)) for name in able_to_run)
         yield (
             f"{table.table} would move from lane {table.lane} to {config.lane} while {' and '.join(able_to_run)} can "
-            f"run: {', '.join(f'`sluice pause {name}`' for name in able_to_run)} first, `sluice resume` of each after"
+            f"run: {pauses} first, {Step('resume')} of each after"
         )
 
 
@@ -186,7 +189,7 @@ def _generation_refusal(table: RaisedGeneration) -> str:
     return (
         f"{table.table} would go from generation {table.before} to {table.after} while objects of it wait "
         f"({table.waiting:,}). If they are of the old log, they would win over newer rows: stop the source's connector "
-        "if more arrive, and `sluice wait` first. If all of them are of the new log, use --with-waiting"
+        f"if more arrive, and {Step('wait')} first. If all of them are of the new log, use --with-waiting"
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sluice.config.table import FREEZE, HARD, IGNORE
+from sluice_cli.account.step import Step
 
 if TYPE_CHECKING:
     from sluice_aws.stack import Target
@@ -21,7 +22,7 @@ UNFIT_TYPES = (
 def drop_in_glue(target: Target, database: str, tables: Iterable[str], lane: str) -> str:
     """The step, of a sentence about a table of `lane` that gets other partitions, which drops its tables in Glue."""
     return (
-        f"before `sluice resume {lane}`, drop the table in Glue (its data stays), or its sync fails: "
+        f"before {Step('resume', lane)}, drop the table in Glue (its data stays), or its sync fails: "
         f"{', '.join(f'`{drop_command(target, database, name)}`' for name in tables)}"
     )
 

@@ -14,8 +14,9 @@ import yaml
 
 from sluice.errors import InvalidConfiguration
 from sluice.names import shortened
+from sluice_cli.account.step import completed
 from sluice_cli.errors import no_tables_file
-from sluice_cli.terminal.guard import shell_text, visible
+from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.output import say
 
 MAX_BYTES = 1_000_000  # of a file
@@ -80,12 +81,11 @@ class ConfigurationMistakes(InvalidConfiguration):
     def __init__(self, mistakes: list[Mistake], file: str = "tables.yaml") -> None:
         self.mistakes = tuple(sorted(set(mistakes)))
         many = f"{len(self.mistakes)} mistake{'s' if len(self.mistakes) != 1 else ''}"
-        check = shell_text(["sluice", "config", "check", file])
         super().__init__(
             "\n".join([f"{name_of(FilePath(file))} has {many}:", *map(str, self.mistakes)]),
             next_step=next(
                 (mistake.next_step for mistake in self.mistakes if mistake.next_step),
-                self.next_step.replace("sluice config check FILE", check),
+                completed(self.next_step, FILE=file),
             ),
             mistakes=[str(mistake) for mistake in self.mistakes],
         )

@@ -19,6 +19,7 @@ from sluice_aws.admission.reconcile import notice_of
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.objects import ListedVersion
 from sluice_aws.stack import Target
+from sluice_cli.account.step import Step
 from sluice_cli.ingest.workload import RATE, Rate, Throttle, Workload
 from sluice_cli.terminal.interaction import Yes, ask, bars, counting
 from sluice_cli.terminal.known_names import check_prefix
@@ -84,7 +85,8 @@ def backfill(
         print_json({**document, "admitted": dict(sorted(done.states.items())), "failed": len(done.failed)})
     else:
         states = ", ".join(f"{number:,} {state}" for state, number in sorted(done.states.items()))
-        print_line(f"Admitted: {states or 'nothing'}. `sluice wait` waits until they are merged")
+        waits = f". {Step('wait')} waits until they are merged" if done.states[PENDING] else ""
+        print_line(f"Admitted: {states or 'nothing'}{waits}")
     for key, reason in done.failed[:FAILED_SHOWN]:
         say(f"failed: {visible(key)}: {visible(reason)}")
     if done.failed:

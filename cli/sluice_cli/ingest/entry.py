@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,13 +9,13 @@ from typing import Any
 
 from sluice.ledger.keys import PARKED
 from sluice.ledger.records import Decision, ObjectRecord
+from sluice_cli.account.step import completed
 from sluice_cli.terminal.output import counted, human_bytes
 from sluice_read.moments import clock
 
 SHORT_ID = 12  # hexadecimal digits of an id that are shown
 TABLES_NAMED = 3  # in a question
 OBJECT, ROWS = "object", "rows"
-_RETRY = re.compile(r"(`sluice quarantine retry --code \w+)`")
 
 
 def described(records: Sequence[ObjectRecord]) -> str:
@@ -39,13 +38,8 @@ def codes(record: ObjectRecord) -> tuple[str, ...]:
 
 
 def reason_of(record: ObjectRecord) -> str | None:
-    """The reason, whose retry is for the entry's table."""
-    return None if record.reason is None else retry_of_table(record.reason, record.table)
-
-
-def retry_of_table(reason: str, table: str | None) -> str:
-    """A reason whose retry, which errors name by the code alone, names the table too, if there is one."""
-    return reason if table is None else _RETRY.sub(lambda found: f"{found[1]} --table {table}`", reason)
+    """The reason, whose commands name the entry's table and lane."""
+    return None if record.reason is None else completed(record.reason, TABLE=record.table, LANE=record.lane)
 
 
 def kind(record: ObjectRecord) -> str:

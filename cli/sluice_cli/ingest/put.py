@@ -19,8 +19,9 @@ from sluice.admission.verdict import judge_read, judge_unread
 from sluice.config.document import Configuration
 from sluice.errors import CommandFailed, UsageError
 from sluice.ledger.keys import PARKED
+from sluice_cli.account.object import tells_topic
+from sluice_cli.account.step import Step
 from sluice_cli.errors import plain_reason
-from sluice_cli.ingest.parked import tells_topic
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -224,7 +225,7 @@ def _files(path: str, stack_folder: Path, left_out: list[NotCopied]) -> Iterator
     named = Path(path)
     if not path:
         raise UsageError(
-            "A path is empty", next_step="Is a variable unset? The folder that you are in is `sluice put .`"
+            "A path is empty", next_step=f"Is a variable unset? The folder that you are in is {Step('put', '.')}"
         )
     if path.startswith(_IN_S3):
         raise UsageError(
@@ -323,7 +324,7 @@ def _say_unmatched(unmatched: Sequence[Unmatched], copied: int) -> None:
     known = sum(tells_topic(item.key) for item in unmatched)
     others = len(unmatched) - known
     if known:
-        say(f"`sluice config discover` proposes rules for {f'{known:,} of ' if others else ''}them")
+        say(f"{Step('config discover')} proposes rules for {f'{known:,} of ' if others else ''}them")
     if others:
         say(
             f"{counted(others, 'name gives', 'names give')} no topic or format: name the files as in "
@@ -367,7 +368,7 @@ def upload_all(s3: Any, bucket: str, uploads: tuple[Upload, ...]) -> dict[str, s
             finally:  # a second Ctrl-C ends the wait
                 arrived = sum(copy.done() and not copy.cancelled() and copy.exception() is None for copy in copies)
                 progress.stop()
-                say(f"{arrived:,} of {counted(len(uploads), 'object')} copied; `sluice put` copies all of them again")
+                say(f"{arrived:,} of {counted(len(uploads), 'object')} copied; {Step('put')} copies all of them again")
             raise
     return versions
 

@@ -16,9 +16,10 @@ from sluice.objects import ObjectId
 from sluice_aws.admission.admit import open_admission
 from sluice_aws.clock import epoch_ms
 from sluice_aws.stack import Target
+from sluice_cli.account.object import is_proposed, judged_now, rule_steps, waits_for_rule
+from sluice_cli.account.step import Step
 from sluice_cli.ingest.entry import SHORT_ID, codes, describe, describe_decision, described
 from sluice_cli.ingest.newer_versions import NewerVersions, discard_advice, missing_changes, newer_versions
-from sluice_cli.ingest.parked import is_proposed, judged_now, rule_steps, waits_for_rule
 from sluice_cli.ingest.quarantine_entries import print_entry, print_groups, print_left, print_lines
 from sluice_cli.ingest.set_aside import COUNTED_AT_MOST, SHORTEST_ID, Decided, Quarantine, Selection
 from sluice_cli.terminal.interaction import Yes, ask
@@ -263,7 +264,7 @@ def discard(
         newer = _newer(records, target) if sys.stdin.isatty() and len(records) <= LISTED else {}
         ask(
             f"Discard {described(records)}? {missing_changes(records, newer)}",
-            otherwise="`sluice quarantine list` to see the entries",
+            otherwise=f"{Step('quarantine list')} to see the entries",
         )
     decided = quarantine.discard(records, command=command_line.get(), by=operator_of(target), note=note)
     _print(decided, "discarded", as_json, parked=parked)

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from sluice.batch.row_errors import JSON_TEXT, RowError
 from sluice.ledger.records import Decision, ObjectRecord
+from sluice_cli.account.step import Step
 from sluice_cli.ingest.entry import SHORT_ID, codes, kind, lines_of, reason_of
 from sluice_cli.ingest.newer_versions import NewerVersions, discard_advice
 from sluice_cli.ingest.set_aside import Decided
@@ -64,7 +65,7 @@ def print_groups(shown: Sequence[ObjectRecord], newer: NewerVersions, now: int) 
         for part in wrapped(visible(title), console.width):
             console.print(Text(part, style="bold"), soft_wrap=True, highlight=False)
         (reason, _), *others = Counter(reason_of(record) or "-" for record in records).most_common()
-        more = f"; and {counted(len(others), 'other reason')}: `sluice quarantine show ID`" if others else ""
+        more = f"; and {counted(len(others), 'other reason')}: {Step('quarantine show', 'ID')}" if others else ""
         print_line(visible(reason + more))
         has_rows = any(record.quarantined_rows for record in records)
         print_table(

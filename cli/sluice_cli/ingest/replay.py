@@ -18,6 +18,7 @@ from sluice.objects import ObjectId
 from sluice_aws.clock import StoreClock, epoch_ms
 from sluice_aws.s3.objects import COLD, pages_of_bronze
 from sluice_aws.stack import Target
+from sluice_cli.account.step import Step
 from sluice_cli.ingest.replay_end import ReplayEnd, TableEnd
 from sluice_cli.ingest.workload import RATE, Rate, Throttle, Workload
 from sluice_cli.terminal.durations import TimeSpan, seconds
@@ -29,17 +30,19 @@ from sluice_read.moments import instant_of, point_in_time, refuse_backwards
 
 AT_ONCE = 400  # objects that are written before the rate is looked at: at least eight transactions
 POLL_S = 1.0
-UNKNOWN = "unknown to the ledger: `sluice backfill`"
 _LEFT = {
     PENDING: "pending already",
     CLAIMED: "claimed by a run",
-    QUARANTINED: "in quarantine: `sluice quarantine list` says what to do",
-    PARKED: "parked: `sluice quarantine list --parked` says why",
+    QUARANTINED: "in quarantine",
+    PARKED: "parked",
     SUPERSEDED: "a committed version has the same bytes: `--prefix` with the whole key merges it all the same",
     IGNORED: "ignored, as no file of changes",
 }
+_SHOWN_BY = {
+    QUARANTINED: Step("quarantine list", note="says what to do"),
+    PARKED: Step("quarantine list", "--parked", note="says why"),
+}
 WAS_DISCARDED = "discarded"
-ROWS_ASIDE = "rows in quarantine or discarded: `sluice quarantine retry` with the key"
 ELSEWHERE = "the topic feeds the table no more"
 ARCHIVED = "archived: restore first"
 NO_GENERATION = "the manifest of its batch is gone: the generation of its rows is unknown"
@@ -136,7 +139,7 @@ def replay(
     else:
         print_line(f"{counted(len(done), 'object')} pending again")
         if ended is None:
-            say("`sluice wait` waits until they are merged. Rows that the tables have already change nothing")
+            say(f"{Step('wait')} waits until they are merged. Rows that the tables have already change nothing")
         else:
             print_line("\n".join(ended.lines))
     if ended is not None and ended.unsettled:
@@ -182,7 +185,11 @@ class Replay:
         seen = 0
         for page in self._pages():
             for id, record in self._chosen(page):
-                reason = self._obstacle(record, page[id][1]) if record is not None else UNKNOWN
+                reason = (
+                    self._obstacle(record, page[id][1])
+                    if record is not None
+                    else f"unknown to the ledger: {Step('backfill')}"
+                )
                 if record is not None and reason is None:
                     found.add(record.table or "", record.size)
                 else:
@@ -264,7 +271,7 @@ class Replay:
         manifest = None if lane is None else self._past.manifest(str(lane), batch)
         if manifest is None:
             raise UsageError(
-                f"There is no batch {batch}, or its manifest is gone", next_step="`sluice history` shows the batches"
+                f"There is no batch {batch}, or its manifest is gone", next_step=f"{Step('history')} shows the batches"
             )
         for start in range(0, len(manifest.objects), AT_ONCE):
             page = {}
@@ -286,9 +293,10 @@ class Replay:
         """Why an object isn't merged again; None if it is."""
         named = record.state == SUPERSEDED and record.id.key == self._selection.prefix
         if record.state != COMMITTED and not named:
-            return WAS_DISCARDED if record.rule == DISCARDED else _LEFT.get(record.state, record.state)
+            left = WAS_DISCARDED if record.rule == DISCARDED else _LEFT.get(record.state, record.state)
+            return f"{left}: {_SHOWN_BY[record.state]}" if record.state in _SHOWN_BY else left
         if record.quarantined_rows or record.discarded_rows:
-            return ROWS_ASIDE
+            return f"rows in quarantine or discarded: {Step('quarantine retry')} with the key"
         config = self._configuration.table_for_topic(record.topic or "") if self._configuration is not None else None
         if config is None or config.table != record.table:
             return ELSEWHERE

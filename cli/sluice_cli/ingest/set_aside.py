@@ -23,8 +23,9 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects, SkippedDocuments
 from sluice_aws.stack import Target
-from sluice_cli.ingest.entry import codes, reason_of, retry_of_table
-from sluice_cli.ingest.parked import is_proposed, judged_now, taken
+from sluice_cli.account.object import is_proposed, judged_now, taken
+from sluice_cli.account.step import Step, completed
+from sluice_cli.ingest.entry import codes, reason_of
 from sluice_cli.terminal.output import counted, is_named
 from sluice_cli.terminal.run import AWS_ERRORS
 
@@ -142,10 +143,10 @@ class Quarantine:
     def chosen(self, choice: Selection, options: str = "--table, --code or --all") -> list[ObjectRecord]:
         """The entries to decide about; `options` choose them. Raises UsageError for a name of no entry or several."""
         if choice.empty:
-            more, listed = ("--topic, --code or --all too", " --parked") if choice.parked else (options, "")
+            more, listed = ("--topic, --code or --all too", ("--parked",)) if choice.parked else (options, ())
             raise UsageError(
                 "Nothing is chosen",
-                next_step=f"Name entries by their id, or use {more}; `sluice quarantine list{listed}` shows them",
+                next_step=f"Name entries by their id, or use {more}; {Step('quarantine list', *listed)} shows them",
             )
         found = list(self.entries(choice))
         for name in choice.named:
@@ -153,12 +154,12 @@ class Quarantine:
             if not matching and len(name) < SHORTEST_ID and set(name) <= set(hexdigits):
                 raise UsageError(
                     f"{name!r} is too short for the beginning of an id: {SHORTEST_ID} characters are the fewest",
-                    next_step="Write more of the id, as `sluice quarantine list` shows it",
+                    next_step=f"Write more of the id, as {Step('quarantine list')} shows it",
                 )
             if not matching:
                 raise UsageError(
                     f"No entry in quarantine and no parked object is called {name!r}",
-                    next_step="`sluice quarantine list` shows the entries, with --parked the parked ones",
+                    next_step=f"{Step('quarantine list')} shows the entries, with --parked the parked ones",
                 )
             if len(matching) > 1 and not any(record.id.key == name for record in found):
                 of = "part of the keys" if "…" in name else "the beginning"
@@ -296,7 +297,7 @@ def reason_of_rows(objects: Objects, silver: str, record: ObjectRecord, code: st
     if not found:
         return None
     others = len(found) - 1
-    return retry_of_table(found.most_common(1)[0][0], record.table) + (
+    return completed(found.most_common(1)[0][0], TABLE=record.table) + (
         f"; and {counted(others, 'other reason')}" if others else ""
     )
 
@@ -319,8 +320,8 @@ def _way_in(record: ObjectRecord) -> str:
         return f"it is parked: {record.reason}"
     if record.code == LOG_RESTARTED:
         return (
-            "it is parked: raise its table's `generation` in tables.yaml and run `sluice config push`,"
-            " or run `sluice quarantine discard`"
+            f"it is parked: raise its table's `generation` in tables.yaml and run {Step('config push')},"
+            f" or run {Step('quarantine discard')}"
         )
     rule = (
         "add a rule for its topic to tables.yaml"
@@ -328,7 +329,7 @@ def _way_in(record: ObjectRecord) -> str:
         else "its name tells no topic or format: add a rule with a `key_pattern` to tables.yaml, and with a `format` "
         "where the extension tells none,"
     )
-    return f"it is parked: {rule} and run `sluice config push`, or run `sluice quarantine discard`"
+    return f"it is parked: {rule} and run {Step('config push')}, or run {Step('quarantine discard')}"
 
 
 def _names(name: str, record: ObjectRecord) -> bool:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from datetime import datetime, timezone
 
 from sluice.batch.claim import TableState, claimable_at
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_topic
-from sluice.lane.machine import HALTED, IDLE, LEDGER_LOST, PAUSED, RUNNING, STARTING, LaneState, wants_run
+from sluice.lane.machine import HALTED, PAUSED, RUNNING, STARTING, LaneState
 from sluice.ledger.keys import CLAIMED, PARKED, PENDING, QUARANTINED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
+from sluice_cli.account.lane import describe_lane
 from sluice_cli.terminal.output import counted, human_age
 
 UNSEEN = "unseen"  # in bronze, but not in the ledger yet
-END_OF_STANDSTILL = "`sluice standstill end` resumes it, once the deployment that it was for has ended"
 FRESHNESS, FAILED_RETRYING = "(freshness)", "failed; retrying in"
 UNSETTLED = (UNSEEN, PENDING, CLAIMED)
 TABLES_SHOWN = 2
@@ -120,37 +119,6 @@ def describe_counts(counts: Mapping[str, int]) -> str:
     """`30 committed, 5 claimed, 2 pending`, without states that have no objects."""
     names = [*_ORDER, *sorted(set(counts) - set(_ORDER))]
     return ", ".join(f"{counts[name]:,} {name}" for name in names if counts.get(name)) or "no objects"
-
-
-def describe_lane(lane: LaneState, now: int, resting: Collection[str] = ()) -> str:
-    """A lane's activity in a few words. `now` is epoch ms. `resting` are the lanes that a standstill paused."""
-    if lane.state == STARTING:
-        since = f" ({human_age(now - lane.start_requested_at)})" if lane.start_requested_at else ""
-        ending = ", then the lane pauses" if lane.pause_requested else ""
-        return f"{'Spark is starting' if lane.job_run_id else 'a run is requested'}{since}{ending}"
-    if lane.state == RUNNING:
-        if lane.idle_until is not None and lane.idle_until > now and not lane.pause_requested:
-            ends = datetime.fromtimestamp(lane.idle_until // 1000, timezone.utc)
-            return f"Spark waits for objects until {ends:%H:%M:%S} UTC"
-        ending = ", pauses after its batch" if lane.pause_requested else ""
-        return f"Spark is running{f' for {human_age(now - lane.held_at)}' if lane.held_at else ''}{ending}"
-    if lane.state == HALTED:
-        waits = (lane.backoff_until or 0) - now
-        again = f", trying again in {human_age(waits)}" if waits > 0 else ""
-        return f"halted after {counted(lane.failures, 'failed run')}{again}{f': {lane.reason}' if lane.reason else ''}"
-    if lane.state == PAUSED:
-        if lane.reason == LEDGER_LOST:
-            return f"paused: {lane.reason}"
-        return "paused for a standstill" if lane.lane in resting else "paused"
-    failures = lane.failures + lane.capacity_failures
-    after = f" after {counted(failures, 'failed run')}{f': {lane.reason}' if lane.reason else ''}" if failures else ""
-    if lane.state == IDLE and lane.backoff_until is not None and lane.backoff_until > now:
-        return f"retrying in {human_age(lane.backoff_until - now)}{after}"
-    if wants_run(lane, now):
-        return f"a run is due with the next supervision{after}"
-    if lane.due_at is not None:
-        return f"idle, due in {human_age(lane.due_at - now)}"
-    return "idle"
 
 
 def _merging(found: Survey, lane: LaneState) -> str:

@@ -18,15 +18,15 @@ from sluice_aws.errors import ConfigurationUnreadable
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.stack import LOCAL
+from sluice_cli.account.lane import lane_entry, steps_of_lane
+from sluice_cli.account.object import is_proposed, judged_now, rule_steps, waits_for_rule
+from sluice_cli.account.step import Step, in_order
 from sluice_cli.ingest.entry import reason_of
-from sluice_cli.ingest.parked import is_proposed, judged_now, rule_steps, waits_for_rule
 from sluice_cli.ingest.set_aside import ReasonOfRows, reasons_of_rows
 from sluice_cli.ingest.survey import (
-    END_OF_STANDSTILL,
     TABLES_SHOWN,
     Survey,
     describe_counts,
-    describe_lane,
 )
 from sluice_cli.ingest.waiter import Bronze, Waiter, WaitResult
 from sluice_cli.terminal.durations import TimeSpan, seconds
@@ -48,7 +48,6 @@ from sluice_cli.terminal.output import (
     visible,
     wrapped,
 )
-from sluice_cli.terminal.window import shown
 
 LINE_EVERY_S = 10.0  # without a terminal
 WRAPPED_INDENT = 2  # of the further lines of a wrapped one
@@ -172,18 +171,10 @@ def _print(outcome: WaitResult, timeout_s: float, reason_of_rows: ReasonOfRows =
             say_next_step(step)
     if outcome.unsynced:
         say(_not_synced(outcome.unsynced))
-    for lane in found.halted:
-        say_error(
-            f"Lane {lane.lane} is halted after {counted(lane.failures, 'failed run')}:"
-            f" {lane.reason or 'no reason is recorded'}",
-            f"See `sluice status`, then `sluice resume {lane.lane}`",
-        )
-    for lane in found.paused:
-        say_error(
-            f"Lane {lane.lane} is {describe_lane(lane, epoch_ms(), outcome.resting)}, and"
-            f" {counted(found.waiting_in(lane.lane), 'object waits', 'objects wait')} in it",
-            END_OF_STANDSTILL if lane.lane in outcome.resting else f"`sluice resume {lane.lane}`",
-        )
+    for lane in (*found.halted, *found.paused):
+        entry = lane_entry(lane, epoch_ms(), outcome.resting, outcome.rebuilds)
+        waits = counted(found.waiting_in(lane.lane), "object waits", "objects wait")
+        say_error(f"Lane {lane.lane} is {entry['summary']}, and {waits} in it", in_order(steps_of_lane(entry)))
     for table in outcome.blocked:
         say_error(f"{table.table} {table.reason}, and {counted(table.objects, 'object')} will wait", table.next_step)
     if not found.settled and not found.halted and not found.paused and not outcome.blocked:
@@ -192,22 +183,21 @@ def _print(outcome: WaitResult, timeout_s: float, reason_of_rows: ReasonOfRows =
         unseen = found.counts.get("unseen")
         say_error(
             f"Not settled within {human_age(round(timeout_s * 1000))}",
-            "`sluice doctor` checks the notifications, `sluice backfill` admits unseen objects"
+            f"{Step('doctor')} checks the notifications, {Step('backfill')} admits unseen objects"
             if unseen
-            else "Correct the cause; `sluice resume LANE` then tries the table again at once"
+            else f"Correct the cause; {Step('resume', 'LANE')} then tries the table again at once"
             if outcome.failing
-            else "`sluice status` shows the lanes",
+            else f"{Step('status')} shows the lanes",
         )
 
 
 def _not_synced(tables: Mapping[str, str]) -> str:
     named = [f"{table} ({code})" for table, code in list(tables.items())[:TABLES_SHOWN]]
     more = f" and {counted(len(tables) - len(named), 'more table')}" if len(tables) > len(named) else ""
-    only = next(iter(tables)) if len(tables) == 1 else None
-    command = f"sluice ops catalog sync {only}" if only else "sluice ops catalog sync"
+    step = Step("catalog sync", *(tables if len(tables) == 1 else ()))
     return (
         f"warning: the last catalog sync of {visible(', '.join(named))}{more} failed, and engines that read by the "
-        f"catalog may miss what is new: `{command}` shows the reason and retries. The rows are in the tables, so this "
+        f"catalog may miss what is new: {step} shows the reason and retries. The rows are in the tables, so this "
         "is no failure of the wait"
     )
 
@@ -233,8 +223,8 @@ def set_aside_lines(found: Survey, began: int, reason_of_rows: ReasonOfRows) -> 
     def fresh(records: Sequence[ObjectRecord]) -> list[ObjectRecord]:
         return [each for each in records if each.listed_at is None or int(each.listed_at) >= began - JUST_BEFORE_MS]
 
-    for title, records, option in (("parked", found.parked, " --parked"), ("quarantined", found.quarantined, "")):
-        new = fresh(records)
+    for title, records, choice in (("parked", found.parked, ("--parked",)), ("quarantined", found.quarantined, ())):
+        new, listed = fresh(records), Step("quarantine list", *choice)
         # By the code where there is one: the words are those of the example.
         groups = _grouped(new, lambda each: (each.table or each.topic or "-", each.code or each.reason or "-"))
         lines = []
@@ -243,12 +233,12 @@ def set_aside_lines(found: Survey, began: int, reason_of_rows: ReasonOfRows) -> 
             some.sort(key=lambda each: -int(each.listed_at or 0))
             reasons = list(dict.fromkeys(filter(None, map(reason_of, some)))) if some[0].code else []
             others = counted(len(reasons) - 1, "other reason")
-            more = f"; and {others}: `sluice quarantine list{option}`" if reasons[1:] else ""
+            more = f"; and {others}: {listed}" if reasons[1:] else ""
             words = [f"{reasons[0]}{more}"] if reasons else []
             lines.append(_line([title, whose, counted(len(some), "object"), why], some[0].id.key, len(some), words))
         yield from _first(lines, title)
         if len(records) > len(new):
-            yield f"{title}\t{counted(len(records) - len(new), 'object')} from before: `sluice quarantine list{option}`"
+            yield f"{title}\t{counted(len(records) - len(new), 'object')} from before: {listed}"
     new = fresh(found.with_rows)
     rows = [(each.table or "-", code, each) for each in new for code in each.row_codes]
     lines = []
@@ -256,13 +246,13 @@ def set_aside_lines(found: Survey, began: int, reason_of_rows: ReasonOfRows) -> 
         some = [each[2] for each in those]
         number = f"{counted(sum(each.row_codes[code] for each in some), 'row')} of {counted(len(some), 'object')}"
         reason = reason_of_rows(some[0], code) if len(lines) < LINES_SHOWN else None
-        words = [*([reason] if reason else []), shown(["quarantine", "list", "--table", table, "--code", code])]
+        words = [*([reason] if reason else []), str(Step("quarantine list", "--table", table, "--code", code))]
         lines.append(_line(["rows quarantined", table, number, code], some[0].id.key, len(some), words))
     yield from _first(lines, "rows quarantined")
     if len(found.with_rows) > len(new):
         left = found.quarantined_rows - sum(record.quarantined_rows for record in new)
         objects = counted(len(found.with_rows) - len(new), "object")
-        yield f"rows quarantined\t{counted(left, 'row')} of {objects} from before: `sluice quarantine list`"
+        yield f"rows quarantined\t{counted(left, 'row')} of {objects} from before: {Step('quarantine list')}"
 
 
 def waiting_lines(found: Survey) -> Iterator[str]:

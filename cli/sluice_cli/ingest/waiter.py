@@ -16,7 +16,9 @@ from sluice.objects import ObjectId, identify
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects
-from sluice_cli.ingest.blocked import BlockedTable, blocked_tables, with_names
+from sluice_cli.account.lane import rebuilds_by_lane
+from sluice_cli.account.step import Step, completed
+from sluice_cli.account.table import BlockedTable, blocked_tables
 from sluice_cli.ingest.survey import FAILED_RETRYING, FRESHNESS, Survey, describe_tables, progress_line, survey
 from sluice_cli.terminal.output import human_age
 
@@ -24,7 +26,6 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.3, 5.0
 PAUSE_PER_POLL = 3  # a pause lasts three times as long as the poll before it
 LISTING_EVERY_S = 10.0  # while objects are unseen, since their versions may have been deleted
 NOTED_AFTER_S = 5.0  # of a wait for freshness alone
-SOONER = "note: to try things out, put `freshness: 0` into tables.yaml and `sluice config push` it: nothing then waits"
 _FINAL = frozenset({COMMITTED, SUPERSEDED_STATE, IGNORED})  # states that an object only leaves by a command
 
 
@@ -33,8 +34,8 @@ class WaitResult:
     """The result of a wait that began at `began` (epoch ms), and its seconds.
 
     `blocked` are tables whose objects no run will claim. `failing` says of tables that wait after a failure what their
-    last error is, and when they are tried again. `resting` are lanes that a standstill paused.
-    `unsynced` are tables whose last catalog sync failed, with its code.
+    last error is, and when they are tried again. `resting` are lanes that a standstill paused, `rebuilds` tables being
+    rebuilt, by lane. `unsynced` are tables whose last catalog sync failed, with its code.
     """
 
     found: Survey
@@ -43,6 +44,7 @@ class WaitResult:
     blocked: tuple[BlockedTable, ...] = ()
     failing: tuple[str, ...] = ()
     resting: Collection[str] = ()
+    rebuilds: Mapping[str, str] = field(default_factory=dict)
     unsynced: Mapping[str, str] = field(default_factory=dict)
 
     def succeeded(self, *, strict: bool) -> bool:
@@ -121,10 +123,11 @@ class Waiter:
                 listed, listed_at = again, self._clock()
                 continue
             stopped = found.halted or found.paused
-            blocked = blocked_tables(records.values(), self._configuration, self._ledger)
+            blocked = blocked_tables(records.values(), self._configuration, self._ledger.tables.get_many)
             if stopped or blocked:
                 resting = self._ledger.lanes.paused_for_standstill() if found.paused else ()
-                return WaitResult(found, seconds, began_ms, blocked, resting=resting)
+                rebuilds = rebuilds_by_lane(self._ledger.tables.all()) if stopped else {}
+                return WaitResult(found, seconds, began_ms, blocked, resting=resting, rebuilds=rebuilds)
             if seconds >= timeout_s:
                 return WaitResult(found, seconds, began_ms, failing=self._failing(found))
             # Only if every object is pending can freshness or a back-off be what delays them.
@@ -149,7 +152,8 @@ class Waiter:
         if any(FAILED_RETRYING in each for each in held):
             yield from (f"{table} failed: {error}" for table, error, _ in self._in_backoff(found) if error)
         if self._is_local and seconds >= NOTED_AFTER_S and any(FRESHNESS in each for each in held):
-            yield SOONER
+            push = Step("config push")
+            yield f"note: to try things out, put `freshness: 0` into tables.yaml and {push} it: nothing then waits"
 
     def _failing(self, found: Survey) -> tuple[str, ...]:
         """What was wrong with each waiting table in back-off, and when it is tried again."""
@@ -165,7 +169,11 @@ class Waiter:
             if state.backoff_until is None or state.backoff_until <= now:
                 continue
             config = config_by_pinned_topic(configuration, table, state.pinned)
-            error = with_names(state.last_error, table, config.lane if config else None) if state.last_error else None
+            error = (
+                completed(state.last_error, TABLE=table, LANE=config.lane if config else None)
+                if state.last_error
+                else None
+            )
             if error and "`" not in error:  # of Java or Python: it names no command
-                error = f"{error.rstrip('.')}. `sluice ops logs` shows more"
+                error = f"{error.rstrip('.')}. {Step('logs')} shows more"
             yield table, error, state.backoff_until - now

@@ -21,6 +21,7 @@ import typer
 
 from sluice.errors import CommandFailed, UsageError
 from sluice_aws.stack import after_unexpected_end
+from sluice_cli.account.step import Step, in_a_row
 from sluice_cli.local.progress import progress_lines
 from sluice_cli.terminal.interaction import Yes, ask, following
 from sluice_cli.terminal.output import Json, print_json, say, say_next_step
@@ -202,7 +203,7 @@ def down(
     home = running_home(os.environ, Path.cwd())
     owner = home.owner()
     if owner is None:
-        kept = "" if home.kept_ports() is None else f"; the next `sluice local up` there restores {home.kept}"
+        kept = "" if home.kept_ports() is None else f"; the next {Step('local up')} there restores {home.kept}"
         say(f"no local stack runs in {home.path}{kept}")
         return
     if keep:
@@ -229,10 +230,10 @@ def down(
 def _ended(home: Home, *, kept: bool) -> str:
     """What is left of a stack that has ended. `kept` is whether its data is."""
     if kept:
-        return f"ended; `sluice local up` restores its buckets, tables and ledger from {home.kept}"
+        return f"ended; {Step('local up')} restores its buckets, tables and ledger from {home.kept}"
     gone = f"ended; its buckets, tables and ledger are gone, the logs of its runs stay in {home.runs}"
     before = home.kept_ports() is not None
-    return f"{gone}. The next `sluice local up` restores what was kept before, from {home.kept}" if before else gone
+    return f"{gone}. The next {Step('local up')} restores what was kept before, from {home.kept}" if before else gone
 
 
 def _ask_to_keep(home: Home) -> None:
@@ -261,7 +262,7 @@ def info(as_json: Json = False) -> None:
         raise NotRunning(
             f"No local stack runs in {home.path}: nothing answers at {description.endpoint}",
             home=str(home.path),
-            next_step=ended[1] if ended else "Start it again with `sluice local up`",
+            next_step=ended[1] if ended else f"Start it again with {Step('local up')}",
         )
     _show(description, home, as_json=as_json)
 
@@ -314,10 +315,10 @@ def _start_detached(home: Home, options: Sequence[str], *, push: Callable[[], No
 def next_step(config: Path | None, *, restored: bool) -> str:
     """What to do with a stack that has just started: a new one or one `restored`, with or without a configuration."""
     if restored:
-        return "`sluice status` shows what was restored"
+        return f"{Step('status')} shows what was restored"
     if config is not None:
-        return "`sluice put FILES && sluice wait`, then `sluice query`"
-    return "`sluice put FILES`, then `sluice config discover`, which proposes rules for them"
+        return f"{in_a_row(Step('put', 'FILES'), Step('wait'))}, then {Step('query')}"
+    return f"{Step('put', 'FILES')}, then {Step('config discover')}, which proposes rules for them"
 
 
 def _pusher(home: Home, config: Path | None) -> Callable[[], None]:

@@ -21,6 +21,7 @@ from sluice.errors import SluiceError, UsageError
 from sluice.prices import AS_OF, REGION
 from sluice_aws.clock import epoch_ms
 from sluice_aws.stack import local_target
+from sluice_cli.account.step import Step
 from sluice_cli.errors import DemoFailed, ReaderGone
 from sluice_cli.local.demo_changes import ChangeWriter
 from sluice_cli.local.progress import progress_lines
@@ -211,7 +212,7 @@ class Story:
                 f"{counted(unexplained, 'object')} not accounted for",
                 command="wait",
                 exit_code=1,
-                next_step="Repeat the commands on a stack of your own; `sluice status` shows its lanes",
+                next_step=f"Repeat the commands on a stack of your own; {Step('status')} shows its lanes",
             )
 
     def _cost(self) -> str:
@@ -255,11 +256,11 @@ class Story:
             raise ReaderGone
         if exit_code != 0:
             raise DemoFailed(
-                f"`sluice {arguments[0]}` ended with {exit_code}",
+                f"{Step(arguments[0])} ended with {exit_code}",
                 command=" ".join(arguments),
                 exit_code=exit_code,
-                next_step="Run `sluice local up --config tables.yaml`, repeat the commands above,"
-                " and check `sluice ops logs --stderr`",
+                next_step=f"Run {Step('local up', '--config', 'tables.yaml')}, repeat the commands above,"
+                f" and check {Step('logs', '--stderr')}",
             )
 
 

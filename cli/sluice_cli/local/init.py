@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from sluice.errors import UsageError
+from sluice_cli.account.step import Step
 from sluice_cli.config.rule_text import EXAMPLE_RULE
 from sluice_cli.errors import plain_reason
 from sluice_cli.terminal.guard import shell_text
@@ -108,8 +109,9 @@ def init(
         say_next_step(f"`{enter} && make deploy`" if enter else "`make deploy`")
         return
     say_next_step(
-        f"{f'`{enter}`, edit' if enter else 'Edit'} tables.yaml, then try it with `sluice local up --config "
-        "tables.yaml`, or run `make deploy`, which needs make and aws-sam-cli. `make help` lists the targets"
+        f"{f'`{enter}`, edit' if enter else 'Edit'} tables.yaml, then try it with "
+        f"{Step('local up', '--config', 'tables.yaml')}, or run `make deploy`, which needs make and "
+        "aws-sam-cli. `make help` lists the targets"
     )
 
 

@@ -18,7 +18,7 @@ from sluice.names import did_you_mean
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.stack import Target
-from sluice_cli.terminal.guard import shell_text
+from sluice_cli.account.step import Step
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -144,19 +144,19 @@ def give_up(
     if not tables:
         raise UsageError(
             f"{table} is not open in {each.pointer.batch}{did_you_mean(table or '', unfinished)}",
-            next_step="`sluice ops batch show` lists the tables",
+            next_step=f"{Step('batch show')} lists the tables",
         )
     reason = f"given up by {operator_of(target)}{f': {note}' if note else ''}"[:MAX_REASON]
     given_up = [name for name in tables if ledger.batches.give_up(each.pointer.batch, name, reason)]
     if not given_up:
-        raise CommandFailed("The batch was settled meanwhile", next_step="`sluice ops batch show` lists what is open")
+        raise CommandFailed("The batch was settled meanwhile", next_step=f"{Step('batch show')} lists what is open")
     lane = ledger.lanes.wake(each.lane)
     if lane.state not in (HALTED, PAUSED):
         supervise_now(target)
     if as_json:
         print_json({"batch": each.pointer.batch, "lane": each.lane, "tables": given_up})
         return
-    waits = f". The lane is {lane.state}: run `sluice resume {each.lane}`" if lane.state in (HALTED, PAUSED) else ""
+    waits = f". The lane is {lane.state}: run {Step('resume', each.lane)}" if lane.state in (HALTED, PAUSED) else ""
     print_line(f"{each.pointer.batch}: the next run quarantines {', '.join(given_up)}{waits}")
 
 
@@ -172,8 +172,8 @@ def _open_batches(target: Target, named: str | None) -> Sequence[_OpenBatch]:
     if named is not None and not found:
         raise UsageError(
             f"No open batch begins with {named!r}",
-            next_step="`sluice ops batch show` lists the open batches, "
-            f"`sluice history --batch {shell_text([named])}` the objects of a finished one",
+            next_step=f"{Step('batch show')} lists the open batches, "
+            f"{Step('history', '--batch', named)} the objects of a finished one",
         )
     return found
 

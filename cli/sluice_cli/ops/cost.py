@@ -34,6 +34,7 @@ from sluice.prices import AS_OF, REGION, spark_usd
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_aws.stack import LOCAL, Target
+from sluice_cli.account.step import Step
 from sluice_cli.terminal.durations import TimeSpan, at_least, seconds
 from sluice_cli.terminal.output import (
     Json,
@@ -181,7 +182,7 @@ def estimate(
     if tables is None and (every, objects, mb) != _GIVEN_BY_DEFAULT:
         raise UsageError(
             "--every, --objects and --mb describe a load of yours, and the number of its tables is missing",
-            next_step="Name it, as in `sluice ops cost estimate --tables 7`",
+            next_step=f"Name it, as in {Step('cost estimate', '--tables', '7')}",
         )
     freshness_s = int(freshness)
     loads = (Load("as given", tables, every, objects, mb),) if tables is not None else LOADS

@@ -20,14 +20,15 @@ from sluice_aws.s3.lost_properties import lost_properties
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.settings import NO_RELEASE
 from sluice_aws.stack import LOCAL, Target
+from sluice_cli.account.lane import lane_entry, rebuilds_by_lane, steps_of_lane
+from sluice_cli.account.service import service_entries
+from sluice_cli.account.step import Step, completed, in_order
+from sluice_cli.account.table import unblocking
 from sluice_cli.errors import BucketElsewhere
-from sluice_cli.ingest.blocked import step_of, with_names
 from sluice_cli.ingest.set_aside import in_quarantine
-from sluice_cli.ingest.survey import END_OF_STANDSTILL, describe_lane
 from sluice_cli.ops.adopt_bucket import announces, configured, has_rule, queue_arn, region_of
 from sluice_cli.ops.engine import EngineTrial
 from sluice_cli.status.overview import lanes_and_tables
-from sluice_cli.status.service_entries import service_entries
 from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.findings import FAIL, OK, WARN, Finding
 from sluice_cli.terminal.output import (
@@ -42,10 +43,8 @@ from sluice_cli.terminal.output import (
     say,
     stderr_console,
 )
-from sluice_cli.terminal.window import shown
 
 RELEASES = "emr-7."
-_ANEW = "End this stack with `sluice local down --yes`, and start another with `sluice local up`"
 FAILS_AGAIN = 2  # failures of a table in a row: one may pass
 ANNOUNCED_WITHIN_MS = 3_600_000  # the stream takes a second, its retries minutes, reconcile runs every 15 minutes
 
@@ -149,20 +148,12 @@ def _bronze(target: Target) -> Iterator[Finding]:
             advice,
         )
     notices = configured(s3.get_bucket_notification_configuration(Bucket=target.bronze))
-    advice = "`sluice ops adopt-bucket`"
     if announces(notices, queue=queue_arn(target), by_event_bus=has_rule(target)):
         yield Finding("bronze notices", OK, "the bucket announces its objects")
-    elif notices:
-        yield Finding(
-            "bronze notices",
-            WARN,
-            "the bucket announces its objects to others only: the schedule must find them",
-            advice,
-        )
     else:
-        yield Finding(
-            "bronze notices", FAIL, "the bucket announces nothing: the schedule must find its objects", advice
-        )
+        result, announced = (WARN, "to others only") if notices else (FAIL, "nothing")
+        text = f"the bucket announces {announced}: the schedule must find its objects"
+        yield Finding("bronze notices", result, text, str(Step("adopt-bucket")))
 
 
 def _far(about: str, bucket: str, target: Target) -> Finding:
@@ -200,17 +191,21 @@ def _expiring(rule: ExpiringRule) -> Finding:
         FAIL,
         f"its lifecycle rule {rule.name!r} {rule.effect} {rule.which}: a table's newest files may be of any age, and "
         "rows go with them",
-        "Take the rule out of the bucket. `sluice table accept` restores a lost hoodie.properties, "
-        "`sluice rebuild table` lost rows",
+        f"Take the rule out of the bucket. {Step('table accept')} restores a lost hoodie.properties, "
+        f"{Step('rebuild table')} lost rows",
     )
+
+
+def _anew() -> str:
+    return f"End this stack with {Step('local down', '--yes')}, and start another with {Step('local up')}"
 
 
 def _ledger_step(target: Target) -> str:
     if target.kind == LOCAL:
-        return _ANEW
+        return _anew()
     return (
         "Restore it under the same name from DynamoDB's system backup of the deleted table, with the stack's stream "
-        "and settings; then pause every lane, `sluice rebuild ledger`, and `sluice resume`"
+        f"and settings; then pause every lane, {Step('rebuild ledger')}, and {Step('resume')}"
     )
 
 
@@ -234,7 +229,7 @@ def _application(target: Target) -> Iterator[Finding]:
             "application",
             WARN,
             f"{summary}; Sluice is built for {RELEASES}x (Spark 3.5)",
-            "`sluice doctor --job` checks whether this release works",
+            f"{Step('doctor', '--job')} checks whether this release works",
         )
     else:
         yield Finding("application", OK, summary, facts={"release": found["releaseLabel"], "state": found["state"]})
@@ -256,7 +251,7 @@ def _release(target: Target) -> Iterator[Finding]:
             "release",
             FAIL,
             f"{release} is set, but missing from s3://{target.artifacts}",
-            _ANEW if target.kind == LOCAL else "`make deploy` uploads it",
+            _anew() if target.kind == LOCAL else "`make deploy` uploads it",
         )
     else:
         yield Finding("release", OK, release)
@@ -266,7 +261,10 @@ def _configuration(target: Target) -> Iterator[Finding]:
     configuration = target.configuration(without_ledger=True)
     if configuration is None:
         yield Finding(
-            "configuration", FAIL, "none was ever pushed: all objects are parked", "`sluice config push tables.yaml`"
+            "configuration",
+            FAIL,
+            "none was ever pushed: all objects are parked",
+            f"{Step('config push', 'tables.yaml')}",
         )
     else:
         yield Finding(
@@ -276,25 +274,15 @@ def _configuration(target: Target) -> Iterator[Finding]:
 
 def _lanes(target: Target) -> Iterator[Finding]:
     lanes = target.ledger.lanes
-    resting = lanes.paused_for_standstill()
+    resting, rebuilds = lanes.paused_for_standstill(), rebuilds_by_lane(target.ledger.tables.all())
     for lane in lanes.all():
         failed = lane.failures + lane.capacity_failures
         result = FAIL if lane.state == HALTED else WARN if lane.state == PAUSED or failed else OK
-        found = describe_lane(lane, epoch_ms(), resting)
+        entry = lane_entry(lane, epoch_ms(), resting, rebuilds)
+        found = entry["summary"]
         if failed and lane.state in (STARTING, RUNNING):
             found = f"{found}, after {counted(failed, 'failed run')}"
-        advice = (
-            f"Check the last run {lane.last_run_id}, then `sluice resume {lane.lane}`"
-            if lane.state == HALTED
-            else END_OF_STANDSTILL
-            if lane.state == PAUSED and lane.lane in resting
-            else f"`sluice resume {lane.lane}`"
-            if lane.state == PAUSED
-            else f"`sluice ops runs --lane {lane.lane} --failed` shows how each ended"
-            if failed
-            else ""
-        )
-        yield Finding(f"lane {lane.lane}", result, found, advice)
+        yield Finding(f"lane {lane.lane}", result, found, in_order(steps_of_lane(entry)))
 
 
 def _tables(target: Target) -> Iterator[Finding]:
@@ -306,10 +294,10 @@ def _tables(target: Target) -> Iterator[Finding]:
     for table in ledger.tables.all():
         if table.last_instant and not table.rebuild and lost_properties(silver.files, table.table):
             lost = TableWentBack.without_properties(table.table, table.last_instant)
-            step = with_names(lost.next_step, table.table, None)
+            step = completed(lost.next_step, TABLE=table.table)
             yield Finding(f"table {table.table}", FAIL, lost.message, step)
         elif table.blocked:
-            step = step_of(table, lanes[table.table])
+            step = unblocking(table, lanes[table.table])
             yield Finding(f"table {table.table}", FAIL, str(table.blocked["error"]), step)
         elif gone := _gone(table, silver):
             yield Finding(
@@ -323,7 +311,7 @@ def _tables(target: Target) -> Iterator[Finding]:
                 f"table {table.table}",
                 WARN if table.failures < FAILS_AGAIN else FAIL,
                 f"{counted(table.failures, 'failure')}: {table.last_error.splitlines()[0][:300]}",
-                "`sluice status` shows when it is retried",
+                f"{Step('status')} shows when it is retried",
             )
 
 
@@ -360,8 +348,9 @@ def _set_aside(target: Target) -> Iterator[Finding]:
             "quarantine",
             WARN,
             f"not merged: {found.described}",
-            "Nothing retries these by itself: `sluice quarantine list` shows which and why, `sluice quarantine retry` "
-            "merges them once the cause is gone, `sluice quarantine discard` gives them up",
+            f"Nothing retries these by itself: {Step('quarantine list')} shows which and why, "
+            f"{Step('quarantine retry')} merges them once the cause is gone, "
+            f"{Step('quarantine discard')} gives them up",
             facts={"objects": found.objects, "rows": found.rows},
         )
 
@@ -380,7 +369,7 @@ def _lost_notices(target: Target) -> Iterator[Finding]:
             "lost notices",
             FAIL,
             f"{counted(waiting, 'message')} in the dead-letter queue",
-            f"Check the log of admit, then run {shown(['ops', 'dlq', 'redrive', 'notices'])}",
+            f"Check the log of admit, then run {Step('dlq redrive', 'notices')}",
         )
     else:
         yield Finding("lost notices", OK, "none")
@@ -403,7 +392,7 @@ def _announcements(target: Target) -> Iterator[Finding]:
 def _disk(target: Target) -> Iterator[Finding]:
     full, left = full_disk(target), target.space_left
     if full is not None:
-        yield Finding("disk", FAIL, full, "Free some space there, then `sluice backfill` and `sluice wait`")
+        yield Finding("disk", FAIL, full, f"Free some space there, then {Step('backfill')} and {Step('wait')}")
     elif left is not None:
         yield Finding("disk", OK, f"{human_bytes(left)} left for {target.home}")
 

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from sluice.errors import CommandFailed
-from sluice.lane.machine import HALTED, IDLE, LaneState
+from sluice.lane.machine import HALTED, IDLE, PAUSED, LaneState
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
-from sluice_cli.ingest.survey import describe_lane
+from sluice_cli.account.lane import describe_lane, rebuilds_by_lane
+from sluice_cli.account.step import Step
 from sluice_cli.terminal.known_names import check_lane
 from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, print_line, say
 from sluice_cli.terminal.stack import supervise_now
@@ -46,19 +47,18 @@ def resume(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
     target = chosen_target(stack)
     check_lane(target, lane)
     ledger = target.ledger
-    rebuilding = [table.table for table in ledger.tables.all() if table.rebuild and table.rebuild.get("lane") == lane]
-    if rebuilding:
-        raise CommandFailed(
-            f"{rebuilding[0]} is being rebuilt, and only part of its data is moved",
-            next_step=f"Run `sluice rebuild table {rebuilding[0]}` again to finish, then resume the lane",
-        )
+    table = rebuilds_by_lane(ledger.tables.all()).get(lane)
+    if table is not None:
+        step = f"{Step('rebuild table', table)} continues it, then {Step('resume', lane)}"
+        raise CommandFailed(f"{table} is being rebuilt, and only part of its data is moved", next_step=step)
     _decided_by_hand(ledger, lane)
     failed = _waiting_for_another_try(ledger, lane)
     for table in failed:
         ledger.tables.end_backoff(table)
         say(f"{table} is tried again at once")
     state = ledger.lanes.get(lane)
-    if state.state != IDLE or state.backoff_until is not None:
+    waits = state.state == IDLE and state.backoff_until is not None
+    if waits or state.state in (PAUSED, HALTED) or state.pause_requested:
         state = ledger.lanes.resume(lane)
     elif failed:
         state = ledger.lanes.wake(lane)
@@ -94,5 +94,5 @@ def _print(state: LaneState, as_json: bool) -> None:
         }
         print_json(document)
     else:
-        note = ". `sluice resume` restarts it at once" if state.state == HALTED else ""
+        note = f". {Step('resume')} restarts it at once" if state.state == HALTED else ""
         print_line(f"{state.lane}: {describe_lane(state, epoch_ms())}{note}")

@@ -16,10 +16,12 @@ from typing import Annotated, Any
 import typer
 
 from sluice.errors import CommandFailed, UsageError
+from sluice.lane.machine import STARTING
 from sluice_aws.stack import STACK_VARIABLE, Target
+from sluice_cli.account.step import Step
 from sluice_cli.terminal.guard import visible
 from sluice_cli.terminal.interaction import following
-from sluice_cli.terminal.output import Stack, chosen_target, is_named, say, stack_before_verb
+from sluice_cli.terminal.output import Stack, chosen_target, is_named, named_stack, say
 from sluice_cli.terminal.stack import output_of
 from sluice_local.home import Home, running_home
 
@@ -63,7 +65,7 @@ def logs(
 
       sluice ops logs --json | jq .event
     """
-    if stack or stack_before_verb.get() or os.environ.get(STACK_VARIABLE):
+    if stack or named_stack.get() or os.environ.get(STACK_VARIABLE):
         if follow:
             raise UsageError("--follow is for local runs", next_step="Run the command again: EMR Serverless adds files")
         lines = _stored(chosen_target(stack), run, "stderr" if stderr else "stdout")
@@ -128,7 +130,7 @@ def _local(home: Home, run: str | None, name: str, follow: bool) -> Iterator[str
             home.description()  # raises NotRunning
             raise CommandFailed(
                 f"No run has started yet in {home.path}",
-                next_step="`sluice put FILES` brings in objects, which start one",
+                next_step=f"{Step('put', 'FILES')} brings in objects, which start one",
             )
         newest = ", ".join(named or job_run for job_run, named in list(names.values())[: -RUNS_SHOWN - 1 : -1])
         raise UsageError(f"No run {run} is in {home.runs}", next_step=f"Name one that is there: {newest}")
@@ -140,7 +142,7 @@ def _local(home: Home, run: str | None, name: str, follow: bool) -> Iterator[str
 def _refuse_several(run: str, found: int) -> None:
     if found > 1:
         raise UsageError(
-            f"{found} runs begin with {run!r}", next_step="Give more of the id; `sluice ops runs` lists them"
+            f"{found} runs begin with {run!r}", next_step=f"Give more of the id; {Step('runs')} lists them"
         )
 
 
@@ -164,7 +166,7 @@ def _stored(target: Target, run: str | None, name: str) -> Iterator[str]:
     if not found:
         raise CommandFailed(
             f"There is no {name} under s3://{target.artifacts}/{prefix}",
-            next_step="EMR Serverless puts it there minutes after the start of the job, which `sluice ops runs` shows",
+            next_step=f"EMR Serverless puts it there minutes after the start of the job, which {Step('runs')} shows",
         )
     for _, key in found:
         say(f"s3://{target.artifacts}/{key}")
@@ -193,9 +195,8 @@ def _job_run(target: Target, run: str | None) -> str:
         item = begun[0] if begun else None
     if item is not None and not item.get("job_run_id"):
         reason = f": {item['reason']}" if item.get("reason") else ""
-        raise CommandFailed(
-            f"The run {run} never started{reason}", next_step="`sluice ops runs` shows its lane's other runs"
-        )
+        never = "has not started yet" if item.get("state") == STARTING else "never started"
+        raise CommandFailed(f"The run {run} {never}{reason}", next_step=f"{Step('runs')} shows its lane's other runs")
     return str(item["job_run_id"]) if item else run
 
 

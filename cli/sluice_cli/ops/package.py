@@ -16,10 +16,10 @@ from sluice_cli.terminal.output import (
     Stack,
     chosen_target,
     human_bytes,
+    named_stack,
     print_json,
     print_table,
     say,
-    stack_before_verb,
 )
 from sluice_deploy.functions import build_functions
 from sluice_deploy.parameters import TEMPLATE, given_parameters
@@ -99,7 +99,7 @@ def package(
       sluice package --parameters "prod AlarmEmail=you@example.org"
     """
     if parameters:
-        named = stack or stack_before_verb.get()
+        named = stack or named_stack.get()
         print(given_parameters(" ".join(parameters), Path(), template, named), flush=True)
         return
     if functions is not None:

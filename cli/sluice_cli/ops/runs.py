@@ -13,6 +13,8 @@ from sluice.batch.outcome import COMMITTED
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.history import RUN_DAYS, died
 from sluice_aws.s3.past_batches import PastBatch, batches_by_run
+from sluice_cli.account.run import batches_of_run, run_ms
+from sluice_cli.account.window import Nearest
 from sluice_cli.terminal.known_names import check_lane
 from sluice_cli.terminal.output import (
     Json,
@@ -26,7 +28,6 @@ from sluice_cli.terminal.output import (
     say_next_step,
     say_skipped,
 )
-from sluice_cli.terminal.window import Nearest
 from sluice_read.moments import clock, instant_of, point_in_time, refuse_backwards
 
 MANIFESTS_READ = 2_000  # at most, newest first
@@ -105,7 +106,7 @@ def runs(
     items, nearest = under_way(wanted, lanes, begins, ends, limit)
     if not items:
         check_lane(target, lane)
-        command = ["ops", "runs", *(["--lane", lane] if lane else []), *(["--failed"] if failed else [])]
+        command = ["runs", *(["--lane", lane] if lane else []), *(["--failed"] if failed else [])]
         _say_nothing(
             f"No run{f' of lane {lane}' if lane else ''}", failed, nearest, nearest.steps(command, begins, now)
         )
@@ -139,7 +140,7 @@ def runs(
                 clock(run.started_at or run.requested_at),
                 "-" if run.seconds is None else human_age(round(run.seconds * 1000)),
                 run.state,
-                f"{run.batches:,}",
+                batches_of_run(run.state, run.batches),
                 f"{run.objects:,}",
                 f"{run.changes:,}",
                 run.reason or "-",
@@ -212,7 +213,7 @@ def _summary(item: Mapping[str, Any], batches: Iterable[PastBatch], now: int) ->
         for table, outcome in batch.outcomes.items()
         if outcome.state == COMMITTED
     ]
-    began, ended = item.get("started_at") or item.get("requested_at"), item.get("ended_at")
+    took = run_ms(item, now)
     return RunSummary(
         run=item["run"],
         lane=item.get("lane") or "",
@@ -221,8 +222,8 @@ def _summary(item: Mapping[str, Any], batches: Iterable[PastBatch], now: int) ->
         job_run=item.get("job_run_id"),
         requested_at=item.get("requested_at"),
         started_at=item.get("started_at"),
-        ended_at=ended,
-        seconds=None if began is None else max(0, (ended or now) - began) / 1000,
+        ended_at=item.get("ended_at"),
+        seconds=None if took is None else took / 1000,
         batches=max(int(item.get("batches") or 0), len(listed)),
         objects=sum(outcome.counts.get("objects", planned) for outcome, planned in outcomes),
         changes=sum(outcome.counts.get("read", 0) for outcome, _ in outcomes),

@@ -15,10 +15,11 @@ from sluice.errors import NoRegion, NoTarget
 from sluice.lane.machine import IDLE, PAUSED
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.stack import STACK_VARIABLE, Target, remove_failed_creation
+from sluice_cli.account.step import Step
 from sluice_cli.errors import NotAtRest
 from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.interaction import Yes, ask_in_terminal
-from sluice_cli.terminal.output import Stack, chosen_target, say, stack_before_verb
+from sluice_cli.terminal.output import Stack, chosen_target, named_stack, say
 from sluice_cli.terminal.stack import supervise_now
 from sluice_deploy.parameters import parameters_of
 from sluice_deploy.template import changes_application, parse_template, read_template
@@ -84,7 +85,7 @@ def begin(
         raise
     except NoTarget as missing:
         say(f"{missing.message}: nothing to stop")
-        named = stack or stack_before_verb.get() or os.environ.get(STACK_VARIABLE)
+        named = stack or named_stack.get() or os.environ.get(STACK_VARIABLE)
         if named and before_deploy is not None and remove_failed_creation(named, os.environ, poll_s=int(POLL_S)):
             say(f"stack {named}: deleted, since its creation had failed and it holds nothing")
         return
@@ -99,7 +100,8 @@ def begin(
         ledger.lanes.pause(lane)
         say(f"{lane}: paused")
     deadline = time.monotonic() + timeout
-    back = f"sluice --stack {target.stack} standstill end" + (f" --note {note}" if note else "")
+    named_stack.set(target.stack)
+    back = str(Step("standstill end", *(("--note", str(note)) if note else ())))
     _wait(
         lambda: [
             f"lane {state.lane} ({state.state})" for state in ledger.lanes.all() if state.state not in (IDLE, PAUSED)
@@ -168,7 +170,7 @@ def end(note: Note = None, stack: Stack = None) -> None:
 def _question(working: Sequence[str], target: Target) -> str:
     lanes = f"Pause {', '.join(working)}, wait for their runs to end" if working else "No lane is active. Wait for runs"
     application = "" if target.parameters.get(GIVEN) else f", and stop application {target.outputs['ApplicationId']}"
-    return f"{lanes}{application}? Nothing is merged until `sluice standstill end`."
+    return f"{lanes}{application}? Nothing is merged until {Step('standstill end')}."
 
 
 def _noted(note: Path | None, ledger: Ledger) -> list[str]:
@@ -209,8 +211,8 @@ def _wait(what: Callable[[], list[str]], deadline: float, back: str) -> None:
             raise NotAtRest(
                 f"Still waiting for {', '.join(waiting[:5])}",
                 waiting_for=waiting,
-                next_step=f"See `sluice status`, then run the command again with a longer --timeout. The lanes stay "
-                f"paused; `{back}` resumes them",
+                next_step=f"See {Step('status')}, then run the command again with a longer --timeout. The lanes stay "
+                f"paused; {back} resumes them",
             )
         if waiting != said:
             say(f"waiting for {', '.join(waiting[:5])}")

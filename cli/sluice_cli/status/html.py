@@ -51,7 +51,6 @@ def _attribute(name: str) -> str:
     return name.rstrip("_").replace("_", "-")
 
 
-CHARACTERS = 160  # shown of a reason or an error
 NONE = "-"  # the text of an empty cell
 
 # The shape of each kind of state: those who don't see its colour see this. Paths in a square of 12.
@@ -84,6 +83,11 @@ WARNS = StateKind("warn", TRIANGLE, "late, parked")
 FAILS = StateKind("bad", CROSS, "halted, failing, failed, lapsed, blocked, quarantined")
 CALM = StateKind("good", CHECK, "nothing is wrong")
 KINDS = (FAILS, WARNS, PAUSES, WAITS, RUNNING, STARTS, RESTS)
+
+
+def kind_of(word: str) -> StateKind:
+    """The kind of a state by its word, as the legend lists it."""
+    return next((kind for kind in KINDS if word in kind.words.split(", ")), RESTS)
 
 
 @dataclass(frozen=True)
@@ -134,9 +138,9 @@ def code(value: str, link: str | None = None) -> Cell:
     return Cell(text if link is None else tag("a", text, href=f"#{link}"), empty=value == NONE)
 
 
-def badge(value: str, kind: StateKind) -> Cell:
-    """A cell with a state: its shape, its colour and its word."""
-    return Cell(state(value, kind))
+def badge(value: str, kind: StateKind | None = None) -> Cell:
+    """A cell with a state: its shape, its colour and its word. `kind` is that of the word unless it is given."""
+    return Cell(state(value, kind or kind_of(value)))
 
 
 def state(value: str, kind: StateKind) -> Node:
@@ -186,14 +190,6 @@ def nothing(text: str) -> Node:
 def wrong(text: str, number: int) -> Node:
     """A text about a number of things that are wrong, in colour if there are any."""
     return tag("span", text, class_="bad") if number else joined(text)
-
-
-def cut(text: str) -> str:
-    """The beginning of a long text. A command in backquotes is never cut, but left out."""
-    if len(text) <= CHARACTERS:
-        return text
-    begin = text[: CHARACTERS - 1]
-    return f"{begin.rpartition('`')[0].rstrip() if begin.count('`') % 2 else begin}…"
 
 
 def age(ms: int | None) -> str:

@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any
 
 from sluice.admission.notices import TEST_EVENT
 from sluice.batch.claim import TableState
-from sluice.batch.kafka_watch import KafkaWatch
-from sluice.changes.outdated import is_outdated_note, outdated_note
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_pinned_topic, config_in_force
 from sluice.config.table import TableConfig
 from sluice.cost import Load, freshness_advice, observed_monthly, streaming_monthly
 from sluice.errors import NotConfigured
-from sluice.lane.machine import PAUSED, LaneState
-from sluice.ledger.keys import CLAIMED, IGNORED, PARKED, QUARANTINED, SUPERSEDED, UNCOUNTED
+from sluice.lane.machine import PAUSED
+from sluice.ledger.keys import CLAIMED, IGNORED, PARKED, QUARANTINED, SUPERSEDED
 from sluice.ledger.records import SAME_BYTES, ObjectRecord, PendingCount
 from sluice_aws.ledger.ledger import Ledger
-from sluice_cli.ingest.blocked import with_names
+from sluice_cli.account.lane import lane_entry, rebuilds_by_lane
+from sluice_cli.account.object import is_proposed, judged_now, waits_for_rule
+from sluice_cli.account.service import due_entries, service_entries
+from sluice_cli.account.table import is_late, nothing_merged, table_entry
 from sluice_cli.ingest.entry import reason_of
-from sluice_cli.ingest.parked import is_proposed, judged_now, waits_for_rule
 from sluice_cli.ingest.set_aside import ReasonOfRows
-from sluice_cli.ingest.survey import describe_lane
-from sluice_cli.status.service_entries import due_entries, service_entries
-from sluice_cli.terminal.output import counted, human_age
 
 DAY_MS = 86_400_000
 LEAST_WINDOW_MS = DAY_MS // 4  # of runs, from which a day is judged
 RUNS_READ = 2_000  # at most: one a minute, and some
 COUNTED_AT_MOST = 10_000  # objects counted per state; a larger number is shown as "and more"
 EXAMPLES = 3
-LATE = 2  # a table is late once its oldest waiting object is this many times older than its freshness
 
 
 def gather(
@@ -94,9 +90,13 @@ def lanes_and_tables(
     item in the ledger is listed if objects are pending in it, since paused tables wake no lane. A table has an error
     only while objects of it wait: where these were set aside or discarded, nothing is left that fails.
     """
-    tables: dict[str, dict[str, Any]] = {
-        state.table: _table(state, now, _config(configuration, state)) for state in ledger.tables.all()
-    }
+    states = list(ledger.tables.all())
+    rebuilds = rebuilds_by_lane(states)
+
+    def unmerged(name: str) -> dict[str, Any]:
+        return table_entry(TableState(name), now, _config(configuration, TableState(name)))
+
+    tables = {state.table: table_entry(state, now, _config(configuration, state)) for state in states}
     known = list(ledger.lanes.all())
     configured = set(configuration.lane_names()) if configuration else set()
     known += [
@@ -109,24 +109,27 @@ def lanes_and_tables(
     for lane in known:
         pending = ledger.pending.counts(lane.lane)
         unsettled = ledger.batches.unsettled(lane.lane)
-        lanes.append(_lane(lane, pending, [pointer.batch for pointer in unsettled], now, resting))
+        lanes.append(
+            {
+                **lane_entry(lane, now, resting, rebuilds),
+                "pending": _waiting(pending.values(), now),
+                "unsettled_batches": [pointer.batch for pointer in unsettled],
+            }
+        )
         for name, count in pending.items():
-            table = tables.setdefault(name, _table(TableState(name), now, _config(configuration, TableState(name))))
-            table["lane"] = lane.lane
-            table["pending"] = {"objects": count.objects, "bytes": count.bytes, "oldest_ms": max(0, now - count.oldest)}
+            table = tables.setdefault(name, unmerged(name))
+            table.update(lane=lane.lane, pending=_waiting([count], now))
         for pointer in unsettled:
             for name, part in ledger.batches.parts(pointer.batch).items():
                 if part["state"] == CLAIMED:
-                    table = tables.setdefault(
-                        name, _table(TableState(name), now, _config(configuration, TableState(name)))
-                    )
+                    table = tables.setdefault(name, unmerged(name))
                     table["lane"] = lane.lane
                     table["claimed"] = {
                         "objects": table["claimed"]["objects"] + part["objects"],
                         "bytes": table["claimed"]["bytes"] + part["bytes"],
                     }
     for table in tables.values():
-        table["late"] = _is_late(table["pending"]["oldest_ms"], table["freshness_s"])
+        table["late"] = is_late(table["pending"]["oldest_ms"], table["freshness_s"])
         waits = table["pending"]["objects"] or table["claimed"]["objects"]
         if not table["blocked"] and not (table["failures"] and waits):
             table.update(last_error=None, failures=0, backoff_until=None)
@@ -173,33 +176,13 @@ def lane_advice(
     return found
 
 
-def _lane(
-    lane: LaneState, pending: dict[str, PendingCount], unsettled: list[str], now: int, resting: Collection[str]
-) -> dict[str, Any]:
-    oldest = min((count.oldest for count in pending.values()), default=None)
-    summary = describe_lane(lane, now, resting)
+def _waiting(pending: Iterable[PendingCount], now: int) -> dict[str, Any]:
+    found = list(pending)
     return {
-        "lane": lane.lane,
-        "state": lane.state,
-        "standstill": lane.state == PAUSED and lane.lane in resting,
-        "summary": summary,
-        "told": summary,  # the former name of `summary`, kept for one release
-        "run": lane.run_id,
-        "job_run": lane.job_run_id,
-        "last_run": lane.last_run_id,
-        "failures": lane.failures + lane.capacity_failures,
-        "reason": lane.reason,
-        "pending": {
-            "objects": sum(count.objects for count in pending.values()),
-            "bytes": sum(count.bytes for count in pending.values()),
-            "oldest_ms": None if oldest is None else max(0, now - oldest),
-        },
-        "unsettled_batches": unsettled,
+        "objects": sum(count.objects for count in found),
+        "bytes": sum(count.bytes for count in found),
+        "oldest_ms": max(0, now - min(count.oldest for count in found)) if found else None,
     }
-
-
-def _is_late(oldest_ms: int | None, freshness_s: int | None) -> bool:
-    return oldest_ms is not None and freshness_s is not None and oldest_ms > max(freshness_s, 30) * 1000 * LATE
 
 
 def _config(configuration: Configuration | None, state: TableState) -> TableConfig | None:
@@ -207,49 +190,6 @@ def _config(configuration: Configuration | None, state: TableState) -> TableConf
         return config_in_force(configuration, state.table, state.pinned)
     except NotConfigured:
         return None
-
-
-def _table(state: TableState, now: int, config: TableConfig | None = None) -> dict[str, Any]:
-    backs_off = state.backoff_until is not None and state.backoff_until > now
-    lane = config.lane if config else None
-    lost = KafkaWatch.from_dict(state.watch).lost_under(config.generation if config else 0)
-    return {
-        "table": state.table,
-        "lane": lane,
-        "freshness_s": config.freshness_s if config else None,  # None without a rule, or without data by a pattern's
-        "late": False,
-        "pending": {"objects": 0, "bytes": 0, "oldest_ms": None},
-        "claimed": {"objects": 0, "bytes": 0},
-        "committed": {"objects": state.totals.get("objects", 0)},
-        "quarantined": {
-            "objects": max(0, state.totals.get("objects_quarantined", 0)),
-            "rows": max(0, state.totals.get("quarantined_rows", 0)),
-        },
-        "totals": dict(state.totals),
-        "last_commit_at": state.last_instant_at,  # a part that changes nothing makes no commit
-        "last_instant": state.last_instant,
-        "last_batch": state.last_batch,
-        "last_error": with_names(state.last_error, state.table, lane) if state.last_error else state.last_error,
-        "failures": state.failures,
-        "backoff_until": state.backoff_until if backs_off else None,
-        "paused": config is not None and config.paused,
-        "blocked": state.blocked["error"] if state.blocked else None,
-        "notes": [
-            *(
-                [f"its data is being moved aside; `sluice rebuild table {state.table}` continues"]
-                if state.rebuild
-                else []
-            ),
-            *([not_counted(uncounted)] if (uncounted := state.totals.get(UNCOUNTED, 0)) > 0 else []),
-            *([outdated_note(state.table, lost)] if lost else []),
-            *(note for note in state.notes if not is_outdated_note(note)),
-        ],
-    }
-
-
-def not_counted(commits: int) -> str:
-    """What is missing in the changes of a table with so many commits that a later run found."""
-    return f"its changes lack those of {counted(commits, 'commit')}, whose run died before recording it"
 
 
 def _aside(records: Iterable[ObjectRecord]) -> dict[str, Any]:
@@ -351,33 +291,3 @@ def _messages(parts: Iterable[Any]) -> dict[str, Any]:
         "more": more,
         "reasons": [{"reason": reason, "messages": count} for reason, count in counts.most_common()],
     }
-
-
-def nothing_merged(table: Mapping[str, Any]) -> bool:
-    """True for a table without a commit all of whose objects, or all of their rows, are in quarantine."""
-    waits = table["pending"]["objects"] or table["claimed"]["objects"]
-    aside = table["quarantined"]["objects"] or table["quarantined"]["rows"]
-    return bool(aside) and table["last_commit_at"] is None and not waits
-
-
-def describe_trouble(table: Mapping[str, Any], now: int, *, characters: int | None = None) -> list[str]:
-    """Describe why a table is not doing its work: pause, back-off, and the first line of its last error.
-
-    What is longer than `characters`, where they are given, ends with the last whole word and an ellipsis.
-    """
-    trouble = ["paused"] if table["paused"] else []
-    if table["blocked"]:
-        return [*trouble, f"blocked: {_first_line(table['blocked'], characters)}"]
-    if table["backoff_until"]:
-        trouble.append(f"failed, retrying in {human_age(table['backoff_until'] - now)}")
-    if table["last_error"]:
-        trouble.append(_first_line(table["last_error"], characters))
-    return trouble
-
-
-def _first_line(text: str, characters: int | None) -> str:
-    line = text.splitlines()[0]
-    if characters is None or len(line) <= characters:
-        return line
-    words = line[:characters].rpartition(" ")[0] or line[: characters - 1]
-    return f"{words.rstrip(' ,;:')}…"

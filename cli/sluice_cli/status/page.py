@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sluice_cli.account.trouble import Trouble, troubles
 from sluice_cli.status.charts import backlog_section, commits_section, runs_strips
-from sluice_cli.status.html import CALM, FAILS, KINDS, Node, joined, prose, state, tag, wrong
+from sluice_cli.status.html import CALM, FAILS, KINDS, Node, joined, kind_of, prose, state, tag, wrong
 from sluice_cli.status.past import RunPast, TablePast, Window
 from sluice_cli.status.sections import (
     aside_section,
@@ -23,7 +24,6 @@ from sluice_cli.status.sections import (
     tables_section,
 )
 from sluice_cli.status.style import STYLE
-from sluice_cli.status.trouble import CommandLine, Trouble, troubles
 from sluice_cli.terminal.output import counted, human_age, human_bytes
 from sluice_read.moments import clock
 
@@ -39,22 +39,19 @@ def page(
     runs: Sequence[RunPast],
     unread: int,
     skipped: int = 0,
-    stack: str | None = None,
     oldest: Mapping[str, str] | None = None,
     every_s: int | None = None,
     note: str | None = None,
 ) -> str:
     """Render the document. `status` is the output of `sluice status --json`.
 
-    `unread` counts manifests beyond the limit, `skipped` documents that can't be read. `stack` is the name for
-    `--stack`. `oldest` has the key of the oldest waiting object by table. With `every_s` a browser reads the page
-    again after so many seconds. `note` says why the page is not written anew.
+    `unread` counts manifests beyond the limit, `skipped` documents that can't be read. `oldest` has the key of the
+    oldest waiting object by table. With `every_s` a browser reads the page again after so many seconds. `note` says why
+    the page is not written anew.
     """
-    command = CommandLine(stack)
     found = troubles(status)
-    look, by_table, by_run = look_section(
-        _traceable(status["tables"], tables, oldest or {}), _named(status["lanes"], runs), command
-    )
+    traceable, named = _traceable(status["tables"], tables, oldest or {}), _named(status["lanes"], runs)
+    look, by_table, by_run = look_section(traceable, named)
     refresh = tag("meta", http_equiv="refresh", content=str(every_s)) if every_s is not None else None
     return (
         "<!doctype html>\n"
@@ -78,7 +75,7 @@ def page(
                 tag(
                     "main",
                     _header(described, now, window, unread, skipped, every_s, note),
-                    _trouble(found, command),
+                    _trouble(found),
                     _tiles(status, tables, window),
                     _legend(),
                     backlog_section(backlog, window),
@@ -87,7 +84,7 @@ def page(
                     tables_section(status["tables"], tables, by_table, now),
                     services_section(status["services"], status["services_due"], now),
                     runs_section(runs_strips(runs, window, now), runs, by_run, now),
-                    aside_section(status, command),
+                    aside_section(status),
                     look,
                 ),
             ),
@@ -113,7 +110,7 @@ def _header(
     )
 
 
-def _trouble(found: Sequence[Trouble], command: CommandLine) -> Node:
+def _trouble(found: Sequence[Trouble]) -> Node:
     if not found:
         calm = joined(
             state("Nothing is wrong", CALM), tag("span", ": nothing is halted, failing, quarantined, late or parked")
@@ -122,15 +119,13 @@ def _trouble(found: Sequence[Trouble], command: CommandLine) -> Node:
     items = [
         tag(
             "li",
-            state(each.name, each.kind),
+            state(each.name, kind_of(each.name)),
             tag("div", prose(each.text), " ", tag("a", "show", href=f"#{each.section}")),
-            tag("div", *(shell(command(*words)) for words in each.commands), class_="commands")
-            if each.commands
-            else None,
+            tag("div", *map(shell, each.steps), class_="commands") if each.steps else None,
         )
         for each in found
     ]
-    mild = "" if any(each.kind == FAILS for each in found) else " mild"
+    mild = "" if any(kind_of(each.name) == FAILS for each in found) else " mild"
     return tag("section", tag("h2", "What is wrong"), tag("ul", *items), class_=f"trouble{mild}", id="trouble")
 
 

@@ -28,7 +28,7 @@ from sluice_cli.ingest.set_aside import reasons_of_rows
 from sluice_cli.status.overview import gather
 from sluice_cli.status.page import page
 from sluice_cli.status.past import RunPast, TablePast, Window, backlog, runs, shown_window, table_pasts
-from sluice_cli.terminal.output import human_age, say, stderr_console
+from sluice_cli.terminal.output import human_age, named_stack, say, stderr_console
 from sluice_cli.terminal.run import AWS_ERRORS, debugging, unanswered
 from sluice_read.moments import clock, point_in_time
 
@@ -70,6 +70,8 @@ class PageFile:
         *,
         remembers: bool = False,
     ) -> None:
+        if target.kind == DEPLOYED:
+            named_stack.set(target.stack)  # the page is read where nothing else names it
         self._target = target
         self._ledger = target.ledger
         self._configured = configured
@@ -133,7 +135,6 @@ class PageFile:
             runs=shown.runs,
             unread=shown.unread,
             skipped=len(shown.skipped),
-            stack=self._target.stack if self._target.kind == DEPLOYED else None,
             oldest=shown.oldest,
             every_s=None if every_s is None else ceil(every_s),
             note=note,

@@ -5,31 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sluice.lane.machine import HALTED, IDLE, PAUSED, STARTING
-from sluice.lane.machine import RUNNING as LANE_RUNS
 from sluice.services.requests import FAILED, OPEN
-from sluice.services.requests import RUNNING as SERVICE_RUNS
+from sluice_cli.account.lane import state_of_lane
+from sluice_cli.account.service import describe_error, describe_report, describe_since
+from sluice_cli.account.step import Step
+from sluice_cli.account.table import state_of_table, trouble_of_table
 from sluice_cli.status.html import (
-    CHARACTERS,
     FAILS,
     NONE,
     PAUSES,
     RESTS,
     RUNNING,
-    STARTS,
     WAITS,
     WARNS,
     Cell,
     Node,
-    StateKind,
     age,
     badge,
     breakable,
     code,
     count,
-    cut,
     head,
     joined,
+    kind_of,
     long,
     nothing,
     number,
@@ -39,19 +37,14 @@ from sluice_cli.status.html import (
     words,
     wrong,
 )
-from sluice_cli.status.overview import describe_trouble, nothing_merged
 from sluice_cli.status.past import RunPast, TablePast
-from sluice_cli.status.service_entries import describe_error, describe_report, describe_since
-from sluice_cli.status.trouble import CommandLine
-from sluice_cli.terminal.output import counted, human_age, human_bytes
+from sluice_cli.terminal.output import LONGEST_TEXT, counted, cut, human_age, human_bytes
 from sluice_read.moments import clock
 
 ROWS_SHOWN = 200  # of services; `sluice ops services list` shows all
 REASONS_SHOWN = 20
 RUNS_LISTED = 12
 DUE = "due"
-_LANES: Mapping[str, StateKind] = {LANE_RUNS: RUNNING, STARTING: STARTS, IDLE: RESTS, PAUSED: PAUSES, HALTED: FAILS}
-_SERVICES: Mapping[str, StateKind] = {FAILED: FAILS, SERVICE_RUNS: RUNNING}
 _WORST_FIRST = (FAILS, WARNS, PAUSES, RUNNING, WAITS, RESTS)
 
 
@@ -64,7 +57,7 @@ def lanes_section(lanes: Sequence[Mapping[str, Any]], links: Mapping[str, str]) 
         rows.append(
             (
                 head(lane["lane"]),
-                badge(*_lane_state(lane)),
+                badge(state_of_lane(lane)),
                 long(NONE if lane["summary"] == lane["state"] else lane["summary"]),
                 count(lane["pending"]["objects"]),
                 number(human_bytes(size) if size else None),
@@ -77,19 +70,12 @@ def lanes_section(lanes: Sequence[Mapping[str, Any]], links: Mapping[str, str]) 
     return section("Lanes", table(columns, rows, "No lane has had work yet"), identity="lanes")
 
 
-def _lane_state(lane: Mapping[str, Any]) -> tuple[str, StateKind]:
-    """The state of a lane in a word. One that is idle between failed runs is failing."""
-    if lane["state"] == IDLE and lane["failures"]:
-        return "failing", FAILS
-    return lane["state"], _LANES.get(lane["state"], RESTS)
-
-
 def tables_section(
     states: Sequence[Mapping[str, Any]], pasts: Sequence[TablePast], links: Mapping[str, str], now: int
 ) -> Node:
     """The section of the tables, the ones in trouble first. `links` are ids of the page by table."""
     past = {table.table: table for table in pasts}
-    listed = sorted(states, key=lambda state: (_WORST_FIRST.index(_state(state)[1]), state["table"]))
+    listed = sorted(states, key=lambda state: (_WORST_FIRST.index(kind_of(state_of_table(state))), state["table"]))
     rows = [_table(state, past.get(state["table"]), links.get(state["table"]), now) for state in listed]
     columns = (
         "table",
@@ -112,12 +98,12 @@ def tables_section(
 def _table(state: Mapping[str, Any], own: TablePast | None, link: str | None, now: int) -> tuple[Cell, ...]:
     last = state["last_commit_at"]
     freshness = state["freshness_s"]
-    parts = [part for part in describe_trouble(state, now, characters=CHARACTERS) if part != _state(state)[0]]
-    parts += [cut(note) for note in state["notes"]]
+    own_state = state_of_table(state)
+    parts = [part for part in trouble_of_table(state, now, characters=LONGEST_TEXT) if part != own_state]
     colour = "bad" if state["last_error"] or state["blocked"] else "warn" if parts else None
     return (
         head(state["table"], link),
-        badge(*_state(state)),
+        badge(own_state),
         count(state["pending"]["objects"]),
         count(state["claimed"]["objects"]),
         number(age(state["pending"]["oldest_ms"])),
@@ -132,23 +118,6 @@ def _table(state: Mapping[str, Any], own: TablePast | None, link: str | None, no
     )
 
 
-def _state(table: Mapping[str, Any]) -> tuple[str, StateKind]:
-    """The state of a table in a word."""
-    if table["blocked"]:
-        return "blocked", FAILS
-    if table["last_error"]:
-        return "failing", FAILS
-    if table["late"]:
-        return "late", WARNS
-    if table["paused"]:
-        return "paused", PAUSES
-    if table["claimed"]["objects"]:
-        return "claimed", RUNNING
-    if nothing_merged(table):
-        return "quarantined", FAILS
-    return ("pending", WAITS) if table["pending"]["objects"] else ("up to date", RESTS)
-
-
 def services_section(entries: Sequence[Mapping[str, Any]], due: Sequence[Mapping[str, str]], now: int) -> Node:
     """The section of table services: failures, open requests, services that are due, then the last results."""
     listed = sorted(
@@ -161,7 +130,7 @@ def services_section(entries: Sequence[Mapping[str, Any]], due: Sequence[Mapping
         (
             head(each["table"]),
             words(each["service"]),
-            badge(DUE, WAITS),
+            badge(DUE),
             number(None),
             long(each["reason"]),
             long(NONE),
@@ -170,7 +139,7 @@ def services_section(entries: Sequence[Mapping[str, Any]], due: Sequence[Mapping
     ]
     rows += [_service(entry, now) for entry in listed[len(urgent) :]]
     left = len(rows) - ROWS_SHOWN
-    more = nothing(f"{counted(left, 'more row')}: `sluice ops services list` shows all") if left > 0 else None
+    more = nothing(f"{counted(left, 'more row')}: {Step('services list')} shows all") if left > 0 else None
     columns = ("table", "service", "state", "#age", "result, or reason why it is due", "error")
     return section(
         "Table services",
@@ -194,7 +163,7 @@ def _service(entry: Mapping[str, Any], now: int) -> tuple[Cell, ...]:
     return (
         head(entry["table"]),
         words(entry["service"]),
-        badge(entry["state"], _SERVICES.get(entry["state"], WAITS if entry["state"] in OPEN else RESTS)),
+        badge(entry["state"]),
         number(describe_since(entry, now)),
         long(describe_report(entry["report"], entry["instant"])),
         long(cut(error), None if entry["error"] is None else "bad"),
@@ -228,7 +197,7 @@ def newest(runs: Sequence[RunPast]) -> Sequence[RunPast]:
     return runs[-RUNS_LISTED:][::-1]
 
 
-def aside_section(status: Mapping[str, Any], command: CommandLine) -> Node:
+def aside_section(status: Mapping[str, Any]) -> Node:
     """The section of what was set aside, by reason, each with the commands that trace its examples."""
     parts = [
         *((state, found, "objects") for state, found in status["set_aside"].items()),
@@ -242,7 +211,7 @@ def aside_section(status: Mapping[str, Any], command: CommandLine) -> Node:
                 (
                     number(item[unit]),
                     long(cut(item["reason"])),
-                    _traces(item, command),
+                    _traces(item),
                 )
                 for item in found["reasons"][:REASONS_SHOWN]
             ]
@@ -255,21 +224,21 @@ def aside_section(status: Mapping[str, Any], command: CommandLine) -> Node:
     return section("Set aside", *(blocks or [nothing_aside]), identity="aside")
 
 
-def _traces(reason: Mapping[str, Any], command: CommandLine) -> Cell:
+def _traces(reason: Mapping[str, Any]) -> Cell:
     keys = reason.get("examples", ())
-    shown: list[Node] = [shell(command("trace", key)) for key in keys]
+    shown: list[Node] = [shell(Step("trace", key)) for key in keys]
     if len(keys) == 1 and reason.get("objects", 1) > 1:
         shown.append(tag("small", f" {reason['objects']:,} versions of this key", class_="faint"))
     return Cell(joined(*shown), "long", empty=not shown)
 
 
-def shell(text: str) -> Node:
-    """A command that one click selects whole."""
-    return tag("code", breakable(text), class_="command")
+def shell(step: Step) -> Node:
+    """The command of a step, which one click selects whole."""
+    return tag("code", breakable(step.command), class_="command")
 
 
 def look_section(
-    tables: Sequence[tuple[str, Sequence[tuple[str, str]]]], runs: Sequence[str], command: CommandLine
+    tables: Sequence[tuple[str, Sequence[tuple[str, str]]]], runs: Sequence[str]
 ) -> tuple[Node | None, Mapping[str, str], Mapping[str, str]]:
     """The section of commands that look closer, and its ids by table and by run.
 
@@ -278,16 +247,16 @@ def look_section(
     entries, by_table, by_run = [], {}, {}
     for place, (name, keys) in enumerate(tables):
         by_table[name] = f"table-{place}"
-        lines = [(f"trace the {what}", command("trace", key)) for what, key in keys]
-        entries.append(_look(name, by_table[name], [*lines, ("its objects", command("history", "--table", name))]))
+        lines = [(f"trace the {what}", Step("trace", key)) for what, key in keys]
+        entries.append(_look(name, by_table[name], [*lines, ("its objects", Step("history", "--table", name))]))
     for place, name in enumerate(runs):
         by_run[name] = f"run-{place}"
-        entries.append(_look(name, by_run[name], [("its log", command("ops", "logs", name))]))
+        entries.append(_look(name, by_run[name], [("its log", Step("logs", name))]))
     if not entries:
         return None, by_table, by_run
     return section("Look closer", tag("div", *entries, class_="look"), identity="look"), by_table, by_run
 
 
-def _look(name: str, identity: str, lines: Sequence[tuple[str, str]]) -> Node:
-    shown = [tag("p", tag("small", what), shell(text)) for what, text in lines]
+def _look(name: str, identity: str, lines: Sequence[tuple[str, Step]]) -> Node:
+    shown = [tag("p", tag("small", what), shell(step)) for what, step in lines]
     return tag("div", tag("h3", breakable(name)), *shown, id=identity)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,10 +14,12 @@ from sluice.errors import UsageError
 from sluice.ledger.keys import PARKED, QUARANTINED
 from sluice_aws.clock import epoch_ms
 from sluice_aws.stack import LOCAL
-from sluice_cli.ingest.parked import rule_steps
+from sluice_cli.account.object import reasons_by_code, rule_steps
+from sluice_cli.account.service import describe_due, describe_error, describe_report, describe_since
+from sluice_cli.account.step import Step
+from sluice_cli.account.table import trouble_of_table
 from sluice_cli.ingest.set_aside import reasons_of_rows
-from sluice_cli.status.overview import describe_trouble, gather
-from sluice_cli.status.service_entries import describe_due, print_services
+from sluice_cli.status.overview import gather
 from sluice_cli.terminal.durations import TimeSpan, at_least
 from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.interaction import path_given
@@ -42,8 +44,8 @@ from sluice_cli.terminal.stack import configuration_in_force
 
 REASONS_SHOWN = 10
 EXAMPLE, EXAMPLE_INDENT = "(for example {})", 9  # where it has a line of its own, behind a number of one digit
-LISTS_QUARANTINE = "`sluice quarantine list` shows each with its id and what to do"
-BRINGS_OBJECTS = f"`sluice put FILES` or any S3 client brings objects into bronze; {rule_steps(1, 0)[0]}"
+LISTS_QUARANTINE = f"{Step('quarantine list')} shows each with its id and what to do"
+BRINGS_OBJECTS = f"{Step('put', 'FILES')} or any S3 client brings objects into bronze; {rule_steps(1, 0)[0]}"
 PAGE_LOOKS_BACK = "24h"
 EVERY_S, LEAST_EVERY_S = TimeSpan(60), 2.0  # of a watch
 
@@ -104,7 +106,7 @@ def status(
     if watch and (html is None or as_json):
         raise UsageError("--watch needs --html", next_step="Name the page's file, without --json")
     if since is not None and html is None:
-        raise UsageError("--since needs --html", next_step="Name the page's file, or use `sluice history --since`")
+        raise UsageError("--since needs --html", next_step=f"Name the page's file, or use {Step('history', '--since')}")
     if every != EVERY_S and not watch:
         raise UsageError("--every needs --watch", next_step="Add --watch, or leave --every out")
     target = chosen_target(stack)
@@ -131,6 +133,27 @@ def status(
         if target.kind != LOCAL:  # local runs cost nothing
             for each in document["advice"]:
                 print_line(f"\nlane {each['lane']}: {each['described']}")
+
+
+def print_services(entries: Iterable[Mapping[str, Any]], now: int) -> None:
+    """Print the entries as a table; `now` is in epoch ms."""
+    print_table(
+        ("table", "service", "state", "age", "result", "error"),
+        [
+            (
+                entry["table"],
+                entry["service"],
+                entry["state"],
+                describe_since(entry, now),
+                describe_report(entry["report"], entry["instant"]),
+                describe_error(entry["error"]),
+            )
+            for entry in entries
+        ],
+        apart=(5,),
+        states=(2,),
+        minor=(4,),
+    )
 
 
 def print_status(document: Mapping[str, Any], now: int) -> None:
@@ -210,7 +233,7 @@ def _print_lanes_and_tables(document: Mapping[str, Any], now: int) -> None:
                 f"{table['quarantined']['objects']:,}",
                 f"{table['quarantined']['rows']:,}",
                 _ago(table["last_commit_at"], now),
-                _trouble(table, now),
+                "; ".join(trouble_of_table(table, now)) or "-",
             )
             for table in document["tables"]
         ],
@@ -225,31 +248,15 @@ def _print_reasons(title: str, found: Mapping[str, Any], unit: str) -> None:
     if not found["reasons"]:
         return
     print_line(f"\n{title}: {found[unit]:,}{' and more' if found['more'] else ''}")
-    reasons = _by_code(found["reasons"], unit)
-    for item in reasons[:REASONS_SHOWN]:
-        example = _example(item.get("examples"))
-        reason = f"  {item[unit]:>6,}  {visible(item['reason'])}"
+    reasons = reasons_by_code(found["reasons"], unit)
+    for number, texts in reasons[:REASONS_SHOWN]:
+        first = texts[0]
+        example = _example(first.get("examples"))
+        several = f"{first['code']}, {len(texts):,} texts, most often: " if texts[1:] else ""
+        reason = f"  {number:>6,}  {several}{visible(first['reason'])}"
         print_line(f"{reason}  {example}" if example else reason, whole=example)
     if len(reasons) > REASONS_SHOWN:
         print_line(f"  ... {counted(len(reasons) - REASONS_SHOWN, 'more reason')} (--json lists all)")
-
-
-def _by_code(reasons: Sequence[Mapping[str, Any]], unit: str) -> list[Mapping[str, Any]]:
-    """The reasons, those of a code as one: its most frequent text, since texts differ in a column or a position."""
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for each in reasons:
-        groups.setdefault(each.get("code") or each["reason"], []).append(each)
-    joined = [
-        {
-            **some[0],
-            unit: sum(each[unit] for each in some),
-            "reason": f"{code}, {len(some):,} texts, most often: {some[0]['reason']}"
-            if some[1:]
-            else some[0]["reason"],
-        }
-        for code, some in groups.items()
-    ]
-    return sorted(joined, key=lambda each: -each[unit])
 
 
 def _example(keys: Sequence[str] | None) -> str:
@@ -268,7 +275,3 @@ def _age(milliseconds: int | None) -> str:
 
 def _ago(at: int | None, now: int) -> str:
     return "-" if at is None else f"{human_age(now - at)} ago"
-
-
-def _trouble(table: Mapping[str, Any], now: int) -> str:
-    return "; ".join([*describe_trouble(table, now), *table["notes"]]) or "-"

@@ -20,7 +20,9 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.failures import is_transient
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
-from sluice_cli.status.overview import describe_trouble, lanes_and_tables
+from sluice_cli.account.run import LAPSED, batches_of_run, run_ms
+from sluice_cli.account.table import trouble_of_table
+from sluice_cli.status.overview import lanes_and_tables
 from sluice_cli.terminal.durations import TimeSpan, at_least
 from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.output import (
@@ -152,22 +154,22 @@ def _table(table: Mapping[str, Any], now: int) -> dict[str, Any]:
         "blocked": table["blocked"],
         "backoff_until": table["backoff_until"],
         "last_error": table["last_error"],
+        "notes": table["notes"],
     }
 
 
 def _run(name: str, item: Mapping[str, Any] | None, now: int) -> dict[str, Any]:
     item = item or {}
-    began, ended = item.get("started_at"), item.get("ended_at")
     return {
         "run": name,
         "lane": item.get("lane"),
         "state": item.get("state"),
         "requested_at": item.get("requested_at"),
-        "started_at": began,
-        "ended_at": ended,
-        "held_ms": None if began is None else (ended if ended is not None else now) - began,
+        "started_at": item.get("started_at"),
+        "ended_at": item.get("ended_at"),
+        "held_ms": run_ms(item, now),
         # Of a run that died the ledger counts none of the batches that it committed; `sluice ops runs` reads them.
-        "batches": None if item.get("state") == "lapsed" else item.get("batches"),
+        "batches": None if item.get("state") == LAPSED else item.get("batches"),
         "reason": item.get("reason"),
     }
 
@@ -233,11 +235,11 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
             *(() if narrow else (_age(table["oldest_ms"]),)),
             *(() if narrowest else ("-" if table["age_ms"] is None else f"{human_age(table['age_ms'])} ago",)),
             *(more if wide else ()),
-            _wrong(_trouble(table, document["at"])),
+            _wrong(visible("; ".join(trouble_of_table(table, document["at"], characters=80))) or "-"),
         )
     runs = _grid("run", "state", *(() if narrow else ("#duration", "#batches")), "reason")
     for run in document["runs"]:
-        counts = (_age(run["held_ms"]), "-" if run["batches"] is None else f"{run['batches']:,}")
+        counts = (_age(run["held_ms"]), batches_of_run(run["state"], run["batches"]))
         runs.add_row(
             Text(run["run"]),
             state_text(run["state"] or "ended"),
@@ -258,11 +260,6 @@ def _urgency(table: Mapping[str, Any]) -> tuple[bool, bool, int, str]:
         -(table["last_commit_at"] or 0),
         table["table"],
     )
-
-
-def _trouble(table: Mapping[str, Any], now: int) -> str:
-    parts = ["late"] if table["late"] else []
-    return visible("; ".join([*parts, *describe_trouble(table, now, characters=80)])) or "-"
 
 
 def _wrong(text: str) -> Text:

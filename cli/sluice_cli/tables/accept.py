@@ -11,7 +11,8 @@ from sluice.errors import CommandFailed, TableWentBack
 from sluice_aws.s3.lost_properties import lost_properties, restore_properties
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.stack import Target
-from sluice_cli.ingest.blocked import step_of
+from sluice_cli.account.step import Step
+from sluice_cli.account.table import unblocking
 from sluice_cli.tables.inspect import TableName
 from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.known_names import known_table
@@ -43,7 +44,7 @@ def accept(
         config = config_by_pinned_topic(configuration, table, state.pinned)
         raise CommandFailed(
             f"{table} can't be accepted as it is: {state.blocked['error']}",
-            next_step=step_of(state, config.lane if config is not None else None),
+            next_step=unblocking(state, config.lane if config is not None else None),
         )
     with known_table(target, table):
         config = config_in_force(configuration, table, state.pinned)
@@ -61,10 +62,10 @@ def accept(
             ask(
                 f"Go on with {table} at {instant or 'no commit'}, without its commits after that, up to "
                 f"{state.last_instant}?",
-                otherwise=f"`sluice table show {table}` to see its newest commit",
+                otherwise=f"{Step('table show', table)} to see its newest commit",
             )
         if changed and not ledger.tables.accept(table, instant, history, seen=state):
-            raise CommandFailed(f"{table} has changed meanwhile", next_step="Look at `sluice status`")
+            raise CommandFailed(f"{table} has changed meanwhile", next_step=f"Look at {Step('status')}")
         ledger.lanes.wake(lane)
         supervise_now(target)
     if as_json:
@@ -90,5 +91,5 @@ def _restored(target: Target, state: TableState, config: TableConfig) -> list[st
     for each in lost:
         floors = {} if each.is_history else state.purge_floors
         if not restore_properties(target.client("s3"), target.silver, files, each, floors=floors):
-            raise CommandFailed(f"{each.table} was written meanwhile", next_step="Look at `sluice doctor`")
+            raise CommandFailed(f"{each.table} was written meanwhile", next_step=f"Look at {Step('doctor')}")
     return [each.table for each in lost]

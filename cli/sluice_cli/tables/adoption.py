@@ -16,7 +16,8 @@ from sluice.hudi.table_properties import PROPERTIES_FILE
 from sluice.services.requests import ADOPTION, FAILED
 from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.stack import Target
-from sluice_cli.status.service_entries import describe_error, service_entries
+from sluice_cli.account.service import describe_error, service_entries
+from sluice_cli.account.step import Step
 from sluice_cli.tables.inspect import TableName
 from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.interaction import Yes, ask
@@ -56,7 +57,7 @@ def adopt(
     with known_table(target, table):
         config = config_in_force(configuration, table, state.pinned)
     if state.last_instant is None:
-        raise CommandFailed(f"{table} has no commit yet", next_step="Adopt after its first commit: `sluice wait`")
+        raise CommandFailed(f"{table} has no commit yet", next_step=f"Adopt after its first commit: {Step('wait')}")
     if config.history or config.append_only or config.columns.any:
         word = "history" if config.history else "append_only" if config.append_only else "columns"
         raise NotAdoptable(
@@ -85,7 +86,7 @@ def adopt(
     elif entry["state"] == FAILED:
         raise CommandFailed(f"Nothing was adopted: {describe_error(entry['error'])}")
     elif entry["open"]:
-        say(f"Requested; `sluice ops services list {table}` shows when it is done")
+        say(f"Requested; {Step('services list', table)} shows when it is done")
     else:
         more = entry["report"]["more"]
         known = counted(more.get("known", 0), "key") + " known already"

@@ -36,8 +36,8 @@ from sluice_aws.s3.objects import ListedVersion, SkippedDocument, pages_of_bronz
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.settings import Settings
 from sluice_aws.stack import Target
+from sluice_cli.account.object import judged_now
 from sluice_cli.ingest.backfill import ListedObjects
-from sluice_cli.ingest.parked import judged_now
 from sluice_cli.terminal.interaction import counting
 from sluice_cli.terminal.known_names import check_prefix
 from sluice_cli.terminal.output import (

@@ -21,6 +21,7 @@ from sluice_aws.catalog.sync import CatalogSync
 from sluice_aws.s3.schemas import CommentStore
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.stack import Target
+from sluice_cli.account.step import Step
 from sluice_cli.config.risks import drop_command
 from sluice_cli.errors import NotInCatalog
 from sluice_cli.terminal.known_names import check_table, known_table
@@ -97,7 +98,7 @@ def sync(
             return found
         except PartitionKeysDiffer as error:
             drop = drop_command(target, names_of(config).database, error.facts["name"])
-            again = f"`{drop}`, then `sluice ops catalog sync {table}`"
+            again = f"`{drop}`, then {Step('catalog sync', table)}"
             error.next_step = f"Glue can't change them. Drop the table in the catalog, its data stays: {again}"
             return error
         except SluiceError as error:

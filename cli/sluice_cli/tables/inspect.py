@@ -53,7 +53,7 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
     """
     from sluice.batch.merged_again import changes_of_table
     from sluice.ledger.keys import UNCOUNTED
-    from sluice_cli.status.overview import not_counted
+    from sluice_cli.account.table import not_counted
     from sluice_read.moments import clock
 
     target = chosen_target(stack)

@@ -20,6 +20,7 @@ from sluice_aws.clock import StoreClock
 from sluice_aws.s3.move_prefix import Mover
 from sluice_aws.s3.objects import pages_of_bronze
 from sluice_aws.stack import Target
+from sluice_cli.account.step import Step, in_a_row
 from sluice_cli.config.risks import drop_in_glue
 from sluice_cli.errors import CannotRebuild
 from sluice_cli.tables.rebuild_plan import ReplayPlan, counts_of, obstacles, obstacles_of_lanes, plan_replay
@@ -125,14 +126,15 @@ def table(
     kept = rebuild.describe(plan, silver)["kept_in"]
     old = f"the old data is kept in {kept}" if kept else "there was no old data to keep"
     print_line(f"{name}: {pending} pending again, {old}")
-    say(f"Push a changed configuration now, if there is one. Then `sluice resume {rebuild.lane} && sluice wait`")
+    merged = in_a_row(Step("resume", rebuild.lane), Step("wait"))
+    say(f"Push a changed configuration now, if there is one. Then {merged}")
     if rebuild.drop_in_glue:
         say(
             f"warning: if it gives {name} other partitions, Glue can't change those that it has: {rebuild.drop_in_glue}"
         )
     if plan.quarantined:
         objects = counted(len(plan.quarantined), "object is", "objects are")
-        say(f"{objects} in quarantine: `sluice quarantine retry --table {name}` after that")
+        say(f"{objects} in quarantine: {Step('quarantine retry', '--table', name)} after that")
 
 
 class Rebuild:

@@ -13,6 +13,7 @@ from sluice_aws.s3.objects import SkippedDocument, SkippedDocuments, pages_of_br
 from sluice_aws.s3.past_rebuilds import PastRebuilds
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.stack import Target
+from sluice_cli.account.step import Step
 from sluice_cli.errors import LedgerInUse, NotAllRecovered
 from sluice_cli.terminal.interaction import Yes, ask, counting
 from sluice_cli.terminal.output import (
@@ -73,7 +74,7 @@ def ledger(
         raise LedgerInUse(
             f"Lanes may start runs: {', '.join(lanes)}",
             lanes=list(lanes),
-            next_step="; ".join(f"`sluice pause {lane}`" for lane in lanes) + ", until `sluice status` says paused",
+            next_step="; ".join(str(Step("pause", lane)) for lane in lanes) + f", until {Step('status')} says paused",
         )
     with counting(as_json) as tick:
         recovery = recovering.read(tick)
@@ -182,6 +183,6 @@ def _print(result: Result, lanes: tuple[str, ...], dry_run: bool, as_json: bool)
     )
     print_line(f"tables: {', '.join(result.tables) or 'none'}")
     for table in result.unfinished:
-        print_line(f"a rebuild of {table} is unfinished: `sluice rebuild table {table}` finishes it")
+        print_line(f"a rebuild of {table} is unfinished: {Step('rebuild table', table)} finishes it")
     if lanes:
         say(f"Lanes may start runs: {', '.join(lanes)}. Pause them first")

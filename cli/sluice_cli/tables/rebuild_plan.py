@@ -14,6 +14,7 @@ from sluice.objects import ObjectId
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import COLD, ListedVersion, SkippedDocument
 from sluice_aws.s3.past_batches import PastBatch, PastBatches
+from sluice_cli.account.step import Step
 from sluice_cli.terminal.output import counted
 
 LOOKUPS_AT_ONCE = 16  # requests to bronze
@@ -138,17 +139,17 @@ def obstacles_of_lanes(table: str, lane: str, *, ledger: Ledger, at_rest: bool) 
     state = states[lane].state if lane in states else "idle"
     if not at_rest:
         batch = f", a batch of {table} in it is unfinished" if lane in unfinished else ""
-        first = _finishing(lane, state) if lane in unfinished else ""
+        first = _finishing(lane, state) if lane in unfinished else []
         found.append(
             f"lane {lane} is {state}{batch}, and a run could write the table: "
-            f"{first}`sluice pause {lane}`, until `sluice status` says paused"
+            f"{', '.join(map(str, [*first, Step('pause', lane)]))}, until {Step('status')} says paused"
         )
     for name in unfinished:
         if name == lane and not at_rest:
             continue  # said above
-        again = f"`sluice pause {name}`" if states[name].state == PAUSED else ""
-        steps = f"{_finishing(name, states[name].state)}{again}".removesuffix(", ")
-        found.append(f"a batch of {table} in lane {name} is unfinished: {steps}")
+        again = [Step("pause", name)] if states[name].state == PAUSED else []
+        steps = [*_finishing(name, states[name].state), *again]
+        found.append(f"a batch of {table} in lane {name} is unfinished: {', '.join(map(str, steps))}")
     return tuple(found)
 
 
@@ -157,7 +158,7 @@ def obstacles(table: str, plan: ReplayPlan, *, without_gone: bool) -> tuple[str,
     found = []
     if plan.unknown:
         objects, verb = counted(len(plan.unknown), "object"), "is" if len(plan.unknown) == 1 else "are"
-        found.append(f"{objects} of {table} in bronze {verb} not in the ledger: `sluice rebuild ledger` first")
+        found.append(f"{objects} of {table} in bronze {verb} not in the ledger: {Step('rebuild ledger')} first")
     if plan.gone and not without_gone:
         objects = counted(len(plan.gone), "object is", "objects are")
         found.append(
@@ -173,9 +174,9 @@ def obstacles(table: str, plan: ReplayPlan, *, without_gone: bool) -> tuple[str,
     return tuple(found)
 
 
-def _finishing(lane: str, state: str) -> str:
-    """The steps that finish a lane's batch, each with a comma behind it."""
-    return f"{f'`sluice resume {lane}`, ' if state in (PAUSED, HALTED) else ''}`sluice wait`, "
+def _finishing(lane: str, state: str) -> list[Step]:
+    """The steps that finish a lane's batch."""
+    return [*([Step("resume", lane)] if state in (PAUSED, HALTED) else ()), Step("wait")]
 
 
 def counts_of(plan: ReplayPlan) -> dict[str, int]:

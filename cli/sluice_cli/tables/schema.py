@@ -19,6 +19,7 @@ from sluice.schema.table_row import row_with_types
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_aws.stack import Target
+from sluice_cli.account.step import Step
 from sluice_cli.errors import UnknownSchema, plain_reason
 from sluice_cli.terminal.known_names import check_table, known_table
 from sluice_cli.terminal.output import (
@@ -312,7 +313,7 @@ def _document(target: Target, store: SchemaHistory, table: str, name: str) -> An
     if name and not name.isalnum():
         raise UsageError(
             f"{name} can't be read: there is no such file",
-            next_step=f"Name a file with an Avro schema, or a fingerprint of `sluice table schema history {table}`",
+            next_step=f"Name a file with an Avro schema, or a fingerprint of {Step('schema history', table)}",
         )
     fingerprint = _one(store.schemas(table), table, name).fingerprint
     found = SchemaStore(target.objects, target.silver).load(fingerprint)

@@ -14,7 +14,9 @@ from sluice.names import did_you_mean
 from sluice.services.policy import applies_to
 from sluice.services.requests import FAILED, SERVICES
 from sluice_aws.clock import epoch_ms
-from sluice_cli.status.service_entries import describe_due, due_entries, print_services, service_entries
+from sluice_cli.account.service import describe_due, due_entries, service_entries
+from sluice_cli.account.step import Step
+from sluice_cli.status.status import print_services
 from sluice_cli.terminal.durations import TimeSpan, seconds
 from sluice_cli.terminal.known_names import check_table
 from sluice_cli.terminal.output import (
@@ -123,7 +125,7 @@ def run_services(
     wanted = _wanted(service, config)
     if state.last_instant is None:
         raise CommandFailed(
-            f"{table} has no data yet", next_step="Services run after the table's first commit: `sluice wait`"
+            f"{table} has no data yet", next_step=f"Services run after the table's first commit: {Step('wait')}"
         )
     requests = request_services(target, config, wanted)
     ended = wait_for_services(ledger, requests, wait_s) if wait_s else requests
@@ -148,7 +150,7 @@ def _wanted(named: Sequence[str] | None, config: TableConfig) -> tuple[str, ...]
     if useless:
         raise UsageError(
             f"{useless[0]} does not apply to {config.table}: {_WHY_NOT[useless[0]]}",
-            next_step="`sluice config show` shows the table's rule",
+            next_step=f"{Step('config show')} shows the table's rule",
         )
     return tuple(name for name in SERVICES if (name in named if named else applies_to(name, config)))
 
@@ -163,5 +165,5 @@ _WHY_NOT = {
 def _no_table(table: str) -> UsageError:
     return UsageError(
         f"No table {table!r} has a rule and data",
-        next_step="`sluice status` lists the tables",
+        next_step=f"{Step('status')} lists the tables",
     )

@@ -37,8 +37,8 @@ Stack = Annotated[
         show_default=False,
     ),
 ]
-# `sluice --stack NAME verb` means the same as `sluice verb --stack NAME`; the root command sets it.
-stack_before_verb: ContextVar[str | None] = ContextVar("stack_before_verb", default=None)
+# The stack that the command line names, before or behind the verb; next steps name it too.
+named_stack: ContextVar[str | None] = ContextVar("named_stack", default=None)
 # The stacks that were named already, where several verbs run one after the other; None names each time.
 stacks_named: ContextVar[set[str] | None] = ContextVar("stacks_named", default=None)
 # The command line, for records of decisions; the root command sets it.
@@ -53,7 +53,9 @@ def chosen_target(stack: str | None) -> Target:
     """Choose the stack to work on and name it on stderr. `stack` is the verb's own option. Raises NoTarget."""
     from sluice_aws.stack import find_target
 
-    target = find_target(stack if stack is not None else stack_before_verb.get(), os.environ, Path.cwd())
+    if stack is not None:
+        named_stack.set(stack)
+    target = find_target(named_stack.get(), os.environ, Path.cwd())
     named = stacks_named.get()
     if named is None or target.described not in named:
         say(target.described)
@@ -152,6 +154,7 @@ def say_next_step(step: str) -> None:
 
 
 DOCUMENTS_SHOWN = 5
+LONGEST_TEXT = 160  # characters of a reason or an error beside others
 GAP, WRAPPED_WIDTH = 2, 24  # between columns of a table; of a text that is wrapped, at least
 LINE_INDENT = 4  # of a wrapped line, at most
 SHORTEST, LONGEST_SHORTENED = 14, 24  # characters that the narrowest table leaves of an id and of a long key
@@ -421,6 +424,19 @@ def counted(count: int, noun: str, many: str | None = None) -> str:
 def marked_up(text: str) -> str:
     """The text as content or quoted attribute of HTML and XML 1.0, which allows few control characters."""
     return html.escape(visible(text), quote=True)
+
+
+def cut(text: str, characters: int | None = LONGEST_TEXT) -> str:
+    """The beginning of the first line of a text, up to a whole word. No part of a command in backquotes is left.
+
+    None for `characters` leaves the line whole.
+    """
+    line = (text.splitlines() or [""])[0]
+    if characters is None or len(line) <= characters:
+        return line
+    begin = line[: characters - 1]
+    begin = begin.rpartition("`")[0] if begin.count("`") % 2 else begin.rpartition(" ")[0] or begin
+    return f"{begin.rstrip(' ,;:')}…"
 
 
 def path_shortened(key: str, length: int) -> str:

@@ -23,7 +23,8 @@ from sluice.silver_keys import REPLACED, rows_key
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_aws.stack import Target
-from sluice_cli.status.service_entries import describe_error, service_entries
+from sluice_cli.account.service import describe_error, service_entries
+from sluice_cli.account.step import Step
 from sluice_cli.terminal.durations import TimeSpan, at_least
 from sluice_cli.terminal.interaction import Yes, ask
 from sluice_cli.terminal.known_names import check_key, known_table, say_named_values
@@ -40,7 +41,6 @@ from sluice_cli.terminal.output import (
     visible,
 )
 from sluice_cli.terminal.services import request_services, wait_for_services
-from sluice_cli.terminal.window import shown
 
 if TYPE_CHECKING:
     from sluice_cli.trace.row_search import Searched
@@ -124,7 +124,7 @@ def forget(
             if found.complete and not found.quarantined and not found.unkeyed:
                 raise CommandFailed(
                     f"No object of {table} has this key, nor have its files: nothing was removed",
-                    next_step=f"Check the key: {shown(['row', table, *key])} says how it is compared",
+                    next_step=f"Check the key: {Step('row', table, *key)} says how it is compared",
                 )
             say(f"{table} has no such row, nor have its history and quarantine: its older files may")
         if not yes:
@@ -279,7 +279,7 @@ def _remove(target: Target, config: TableConfig, document: dict[str, Any], wait_
         config,
         (FORGETTING,),
         arguments={"key": document["key_hash"]},
-        requested_by=f"sluice forget {config.table}",
+        requested_by=Step("forget", config.table).command,
     )
     if asked[0].arguments.get("key") != document["key_hash"]:
         raise CommandFailed(
@@ -321,7 +321,7 @@ def _print(document: Mapping[str, Any]) -> None:
     for name in held["replaced"]:
         _print_place("replaced", f"data from before a rebuild, {REPLACED}{document['table']}/{name}/")
     if held["bronze"]:
-        say("Delete the objects in bronze: `sluice rebuild table` would bring the row back from them")
+        say(f"Delete the objects in bronze: {Step('rebuild table')} would bring the row back from them")
     if held["objects_not_searched"]:
         say(f"{counted(held['objects_not_searched'], 'older object')} not searched: --max-objects searches more")
     if document["state"] not in (DRY_RUN, DONE):

@@ -14,6 +14,8 @@ from sluice.ledger.keys import CLAIMED, COMMITTED, DISCARDED, PENDING
 from sluice.ledger.records import RETRIED
 from sluice_aws.clock import epoch_ms
 from sluice_aws.s3.past_batches import PastBatch
+from sluice_cli.account.step import Step
+from sluice_cli.account.window import Nearest, moment
 from sluice_cli.terminal.known_names import check_table
 from sluice_cli.terminal.output import (
     Json,
@@ -30,7 +32,6 @@ from sluice_cli.terminal.output import (
     stderr_console,
     visible,
 )
-from sluice_cli.terminal.window import Nearest, moment, shown
 from sluice_cli.trace.history_search import MANIFESTS_AT_MOST, Gathered, Histories, HistoryQuery
 from sluice_cli.trace.object_history import Claim, Entry, describe_entry, totals
 from sluice_cli.trace.stages import reason_now
@@ -229,14 +230,12 @@ def _say_nothing(found: Gathered, query: HistoryQuery, now: int) -> None:
         say(f"No object{of} was admitted in this time: {nearest.described}")
         if nearest.before is not None and query.since is not None:
             until = ["--before", moment(query.before)] if query.before is not None else []
-            steps.append(
-                f"{shown(['ops', 'runs', '--since', moment(query.since), *until])} shows the runs of this time"
-            )
+            steps.append(f"{Step('runs', '--since', moment(query.since), *until)} shows the runs of this time")
     elif found.unread:
         say(f"No object{of} was admitted in this time")
     else:
         say(f"No object{of} has been admitted yet")
-        steps.append(f"{shown(['put', 'FILES'])}, then {shown(['wait'])}")
+        steps.append(f"{Step('put', 'FILES')}, then {Step('wait')}")
     for step in steps:
         say_next_step(step)
     _say_unread(found)

@@ -12,7 +12,8 @@ from sluice.ledger.keys import CLAIMED, COMMITTED, LISTED_STATES, PARKED, QUARAN
 from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_aws.s3.past_batches import PastBatch
-from sluice_cli.ingest.entry import reason_of, retry_of_table
+from sluice_cli.account.step import completed
+from sluice_cli.ingest.entry import reason_of
 from sluice_cli.trace.stages import UNSEEN, Moment, reason_now
 
 
@@ -143,7 +144,7 @@ def _claim(identity: ObjectId, record: ObjectRecord | None, batch: PastBatch, ta
                 "state": state,
                 "instant": None,  # made without the object
                 "code": error.code if error else "table_quarantined",
-                "reason": retry_of_table(error.reason, claim.table) if error else outcome.reason,
+                "reason": completed(error.reason, TABLE=claim.table) if error else outcome.reason,
             }
         )
     if not ours and not _was_decided(record):

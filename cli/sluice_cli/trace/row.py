@@ -17,7 +17,7 @@ from sluice.changes.position import BY_ARRIVAL
 from sluice.changes.row_history import Row
 from sluice.config.table import HARD, IGNORE, TableConfig
 from sluice_aws.clock import epoch_ms
-from sluice_cli.ingest.entry import retry_of_table
+from sluice_cli.account.step import Step, completed
 from sluice_cli.terminal.known_names import known_table, say_named_values
 from sluice_cli.terminal.output import (
     Json,
@@ -34,7 +34,6 @@ from sluice_cli.terminal.output import (
     stderr_console,
     visible,
 )
-from sluice_cli.terminal.window import shown
 from sluice_read.moments import clock, point_in_time, span_of
 
 if TYPE_CHECKING:
@@ -160,7 +159,7 @@ def row(
         "forgotten": _forgotten(found.life),
         "waiting": [describe_change(change) for change in found.waiting],
         "set_aside": [
-            {"object": name, **asdict(error), "reason": retry_of_table(error.reason, table)}
+            {"object": name, **asdict(error), "reason": completed(error.reason, TABLE=table)}
             for name, error in found.set_aside
         ],
         "set_aside_with_unknown_key": found.unkeyed,
@@ -300,7 +299,7 @@ def _print_forgotten(gone: Mapping[str, Any]) -> None:
     known = f"{clock(gone['at'])}  instant {gone['instant']}"
     print_line(f"\n{known if gone['instant'] else 'at a time that is not known, since its commit is archived'}")
     until = _positions_shown(gone["until"])
-    print_line(f"  forgotten  by `sluice forget`: changes until position {until} stay out of the table")
+    print_line(f"  forgotten  by {Step('forget')}: changes until position {until} stay out of the table")
     print_line("  = nothing")
 
 
@@ -318,7 +317,7 @@ def _say_sources(document: Mapping[str, Any]) -> None:
             keys = ", ".join(key_in_line(item["key"]) for item in found[:3])
             more = f" and {len(found) - 3:,} more" if len(found) > 3 else ""
             say(f"{counted(len(found), 'object')} {state}: {keys}{more}")
-    listed = shown(["quarantine", "list", "--table", document["table"]])
+    listed = Step("quarantine list", "--table", document["table"])
     if document["set_aside_with_unknown_key"]:
         records = counted(document["set_aside_with_unknown_key"], "record")
         say(
@@ -328,7 +327,7 @@ def _say_sources(document: Mapping[str, Any]) -> None:
     if document["set_aside"]:
         say(f"Records in quarantine are not in the table: {listed} says what to do")
     elif not changes:
-        others = "; `sluice history --table` lists the table's objects" if document["complete"] else ""
+        others = f"; {Step('history', '--table')} lists the table's objects" if document["complete"] else ""
         say(
             "No record with this key was found. "
             "Of a key, whole numbers, decimals and times are compared by their values, and all else as text, "
@@ -338,7 +337,7 @@ def _say_sources(document: Mapping[str, Any]) -> None:
     if document["forgotten"] and document["objects_read"]:
         say(
             "The row was forgotten. Values from before then are not in silver: they are read from objects in bronze. "
-            "`sluice forget --dry-run` lists those"
+            f"{Step('forget', '--dry-run')} lists those"
         )
     if document["since"] is not None:
         say(f"Only batches claimed since {clock(document['since'])} were read")

@@ -27,9 +27,8 @@ from sluice_aws.s3.objects import SkippedDocument, SkippedDocuments
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_aws.s3.past_rebuilds import PastRebuilds
 from sluice_aws.stack import Target
-from sluice_cli.ingest.entry import retry_of_table
+from sluice_cli.account.step import Step, completed
 from sluice_cli.terminal.known_names import check_key
-from sluice_cli.terminal.window import shown
 from sluice_cli.trace.row_changes import FoundChange, ObjectChanges, PlacedTruncate, changes_in
 from sluice_cli.trace.row_life import RowLife
 from sluice_cli.trace.row_story import MergedBatch
@@ -167,13 +166,13 @@ class RowSearch:
         if config is None and since is not None:
             raise UsageError(
                 f"No batch of {table} was claimed since {iso(since)}",
-                next_step=f"Give an earlier --since, or none; {shown(['table', 'commits', table])} has the times",
+                next_step=f"Give an earlier --since, or none; {Step('table commits', table)} has the times",
             )
         if config is None:
             raise UnknownTable(
                 f"Nothing of {table} has been merged yet",
                 table=table,
-                next_step=f"{shown(['history', '--table', table])} shows what became of its objects",
+                next_step=f"{Step('history', '--table', table)} shows what became of its objects",
             )
         return config
 
@@ -194,7 +193,7 @@ class RowSearch:
             # A retried or discarded object is no longer in quarantine, or there by a later batch.
             here = record is None or (record.state, record.batch) == (QUARANTINED, batch.manifest.batch)
             if item is not None and here:
-                reason = retry_of_table(error.reason, table)
+                reason = completed(error.reason, TABLE=table)
                 found.quarantined.append(Unread(item.key, item.version, error.code, reason, outcome.committed_at))
         items = _merged_here(batch, wanted, outcome, of_ledger)
         new = sum(item.id not in found.opened for item in items)

@@ -25,8 +25,9 @@ from sluice.batch.outcome import (
 from sluice.ledger.keys import CLAIMED, COMMITTED, DISCARDED, LISTED_STATES, PENDING, SUPERSEDED
 from sluice.ledger.records import RETRIED, SAME_BYTES, Decision, ObjectRecord
 from sluice.objects import ObjectId
-from sluice_cli.ingest.entry import SHORT_ID, retry_of_table
-from sluice_cli.ingest.parked import rule_step
+from sluice_cli.account.object import rule_step
+from sluice_cli.account.step import Step, completed
+from sluice_cli.ingest.entry import SHORT_ID
 from sluice_cli.terminal.known_names import known_errors
 from sluice_cli.terminal.output import counted
 
@@ -190,9 +191,9 @@ def _next_step(facts: TraceFacts) -> str | None:
     if record is None or facts.held_up is not None:
         return facts.held_up
     if record.state in (PENDING, CLAIMED):
-        return f"`sluice status` shows what lane {record.lane} is at" if record.lane else None
+        return f"{Step('status')} shows what lane {record.lane} is at" if record.lane else None
     if record.state == COMMITTED and record.quarantined_rows:
-        return f"`sluice quarantine show {record.id.hash[:SHORT_ID]}` shows what is in quarantine, and what to do"
+        return f"{Step('quarantine show', record.id.hash[:SHORT_ID])} shows what is in quarantine, and what to do"
     return rule_step(record)
 
 
@@ -436,7 +437,7 @@ def reason_now(record: ObjectRecord) -> str | None:
                 before, after = reason.partition(f". {step.partition(',')[0]}")[0], ""
             reason = f"{before.removesuffix('.')}{after}"
     if reason is not None:
-        reason = retry_of_table(reason, record.table)
+        reason = completed(reason, TABLE=record.table)
     return reason or record.rule or record.code or (SAME_BYTES if record.state == SUPERSEDED else None)
 
 

@@ -11,6 +11,7 @@ import typer
 from sluice.errors import UsageError
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
+from sluice_cli.account.step import Step
 from sluice_cli.errors import plain_reason
 from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.output import (
@@ -25,7 +26,6 @@ from sluice_cli.terminal.output import (
     say_skipped,
     visible,
 )
-from sluice_cli.terminal.window import shown
 from sluice_cli.trace.stages import UNSEEN, ReplayTrace, Trace, describe_trace, trace_of
 from sluice_cli.trace.tracking import Tracker
 from sluice_cli.trace.waterfall import stretch_lines, summary, svg, text_lines
@@ -105,10 +105,10 @@ def _say_others(versions: Mapping[ObjectId, ObjectRecord | None], traced: Object
     say(f"This is the newest of {len(versions):,} versions, {_state(versions[traced])}. The others:")
     others = [(item, record) for item, record in reversed(list(versions.items())) if item != traced]
     for item, record in others[:OTHERS_SHOWN]:
-        say(f"  {_state(record)}: {shown(['trace', visible(item.key), '--version', visible(item.version)])}")
+        say(f"  {_state(record)}: {Step('trace', visible(item.key), '--version', visible(item.version))}")
     if len(others) > OTHERS_SHOWN:
         older = counted(len(others) - OTHERS_SHOWN, "older version")
-        say(f"  {older}: {shown(['history', '--key', visible(traced.key)])}")
+        say(f"  {older}: {Step('history', '--key', visible(traced.key))}")
 
 
 def _state(record: ObjectRecord | None) -> str:
@@ -154,7 +154,7 @@ def print_trace(found: Trace) -> None:
     if not found.spans:
         print_line(
             "Only its put is known: its notice is still on the way. "
-            "`sluice wait` waits for it, and `sluice doctor` checks the notifications"
+            f"{Step('wait')} waits for it, and {Step('doctor')} checks the notifications"
         )
     replay = found.replay
     if replay is not None:

@@ -21,12 +21,12 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.history import died
 from sluice_aws.s3.objects import SkippedDocument
 from sluice_aws.stack import Target
-from sluice_cli.ingest.blocked import blocked_tables
-from sluice_cli.ingest.parked import judged_now
-from sluice_cli.ingest.survey import END_OF_STANDSTILL, describe_lane
+from sluice_cli.account.lane import lane_entry, rebuilds_by_lane, steps_of_lane
+from sluice_cli.account.object import judged_now
+from sluice_cli.account.step import Step, in_order
+from sluice_cli.account.table import blocked_tables
 from sluice_cli.terminal.output import is_named, visible
 from sluice_cli.terminal.stack import readable_configuration
-from sluice_cli.terminal.window import shown
 from sluice_cli.trace.stages import TraceFacts, taken_over_at
 
 VERSIONS_AT_MOST = 1_000  # of one key, in bronze
@@ -116,13 +116,11 @@ class Tracker:
     def _step_of_no_key(self, text: str) -> str | None:
         """The command for a table, a batch or a run that was given in place of a key; None for any other text."""
         if any(state.table == text for state in self._ledger.tables.all()):
-            return f"It is a table: {shown(['history', '--table', text])} lists its objects"
+            return f"It is a table: {Step('history', '--table', text)} lists its objects"
         if _BATCH.fullmatch(text):
-            return f"For a batch, {shown(['history', '--batch', text])} lists its objects"
+            return f"For a batch, {Step('history', '--batch', text)} lists its objects"
         if text.startswith("run-"):
-            return (
-                f"For a run, {shown(['ops', 'logs', text])} shows what it did, and `sluice history` the runs of objects"
-            )
+            return f"For a run, {Step('logs', text)} shows what it did, and {Step('history')} the runs of objects"
         return None
 
     def versions(self, key: str) -> dict[ObjectId, ObjectRecord | None]:
@@ -198,14 +196,13 @@ class Tracker:
             return None
         reasons = [
             f"{table.table} {table.reason}, and the object waits: {table.next_step}"
-            for table in blocked_tables([record], self._configured, self._ledger)
+            for table in blocked_tables([record], self._configured, self._ledger.tables.get_many)
         ]
         if lane.state in (PAUSED, HALTED):
             resting = self._ledger.lanes.paused_for_standstill() if lane.state == PAUSED else ()
-            step = END_OF_STANDSTILL if lane.lane in resting else f"`sluice resume {lane.lane}`"
-            reasons.append(
-                f"Lane {lane.lane} is {describe_lane(lane, epoch_ms(), resting)}, and the object waits in it: {step}"
-            )
+            entry = lane_entry(lane, epoch_ms(), resting, rebuilds_by_lane(self._ledger.tables.all()))
+            step = in_order(steps_of_lane(entry))
+            reasons.append(f"Lane {lane.lane} is {entry['summary']}, and the object waits in it: {step}")
         return "; ".join(reasons) or None
 
     def _set_aside_at(self, decisions: Sequence[Decision]) -> dict[str, int]:
@@ -288,7 +285,7 @@ def _next_step(found: SearchedKeys) -> str:
     else:
         step = (
             "Give a key, or a part of one that no other key has (the whole key of an object deleted from bronze); "
-            "`sluice history` lists the newest objects"
+            f"{Step('history')} lists the newest objects"
         )
     rest = f". Only the first {PAGES_AT_MOST * 1_000:,} versions in bronze were searched for a part of a key"
     return step if found.whole else f"{step}{rest}"

@@ -43,6 +43,7 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects, SkippedDocument, SkippedDocuments
 from sluice_aws.s3.past_batches import PastBatches
 from sluice_aws.s3.past_rebuilds import PastRebuilds
+from sluice_cli.account.step import Step
 from sluice_cli.ingest.set_aside import InQuarantine, in_quarantine
 from sluice_cli.trace.row_changes import Key, keyed_changes
 from sluice_cli.trace.row_life import open_from, row_versions, stored_key_hash
@@ -220,13 +221,13 @@ class Verification:
             owner = table_of_history(self._place, table)
             if owner is not None:
                 raise UsageError(
-                    f"{table} is a history table, and `sluice verify` compares tables of the present state",
-                    next_step=f"`sluice verify {owner}` compares its table",
+                    f"{table} is a history table, and {Step('verify')} compares tables of the present state",
+                    next_step=f"{Step('verify', owner)} compares its table",
                 )
             raise UnknownTable(
                 f"No commit of a table {table!r} is kept",
                 table=table,
-                next_step="`sluice status` lists the tables, by database.table, and their objects in quarantine, "
+                next_step=f"{Step('status')} lists the tables, by database.table, and their objects in quarantine, "
                 "of which no commit is made",
             )
         return list(taken.values()), newest

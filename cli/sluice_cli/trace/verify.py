@@ -8,6 +8,7 @@ import typer
 
 from sluice.changes.outdated import outdated_note
 from sluice_aws.hash_keys import HashKeys
+from sluice_cli.account.step import Step
 from sluice_cli.terminal.guard import shell_text
 from sluice_cli.terminal.interaction import counting
 from sluice_cli.terminal.known_names import known_table
@@ -159,8 +160,8 @@ def _print_verdict(found: Verified) -> None:
     share = "" if number == len(changed) == 1 else "all " if number == len(changed) else f"{len(changed):,} of them "
     why = f", {share}explained by the changed {settings} of the table's rule" if changed else ""
     print_line(f"{counted(number, 'row differs', 'rows differ')}{why}")
-    traces = f"`sluice row {table} KEY` shows where a row comes from, "
-    print_line(f"{'' if number == len(changed) else traces}`sluice rebuild table {table}` writes the table anew")
+    traces = f"{Step('row', table, 'KEY')} shows where a row comes from, "
+    print_line(f"{'' if number == len(changed) else traces}{Step('rebuild table', table)} writes the table anew")
 
 
 def _print(found: Verified) -> None:
@@ -184,7 +185,7 @@ def _print(found: Verified) -> None:
         print_line(f"row {named}: no object brought its {', '.join(map(visible, names))}")
     for floor in found.floors:
         print_line(
-            f"the table's properties lack {floor}, and older changes can come back: `sluice rebuild table {table}`"
+            f"the table's properties lack {floor}, and older changes can come back: {Step('rebuild table', table)}"
         )
     for outdated in found.outdated[:SHOWN]:
         print_line(f"row {shortened(shell_text(map(cell, outdated)), KEY_CHARACTERS)}: a later change of it lost")
@@ -198,4 +199,6 @@ def _print(found: Verified) -> None:
         print_line("not proven: not everything could be read")
     aside = found.quarantined
     if aside.objects or aside.rows:
-        print_line(f"in quarantine, and not in the table: {aside.described}: `sluice quarantine list --table {table}`")
+        print_line(
+            f"in quarantine, and not in the table: {aside.described}: {Step('quarantine list', '--table', table)}"
+        )

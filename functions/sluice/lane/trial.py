@@ -22,7 +22,7 @@ TRIAL_ID = re.compile(r"trial-[0-9]{8}T[0-9]{6}Z-[0-9a-f]{8}")
 
 
 @dataclass(frozen=True)
-class Step:
+class TrialStep:
     """A step that succeeded, and the seconds it took."""
 
     name: str
@@ -34,7 +34,7 @@ class TableTrial:
     """One small table: written, changed, compacted, read. `differences` lists the rows that are not as expected."""
 
     table_type: str
-    steps: tuple[Step, ...] = ()
+    steps: tuple[TrialStep, ...] = ()
     rows: int = 0
     differences: tuple[str, ...] = ()
 
@@ -87,7 +87,7 @@ class TrialReport:
                 TableTrial(
                     **{
                         **one,
-                        "steps": tuple(Step(**step) for step in one["steps"]),
+                        "steps": tuple(TrialStep(**step) for step in one["steps"]),
                         "differences": tuple(one["differences"]),
                     }
                 )

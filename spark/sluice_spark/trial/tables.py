@@ -18,8 +18,8 @@ from sluice.changes.hidden_columns import DELETED
 from sluice.config.table import MOR, TableConfig
 from sluice.hudi import options as hudi_options
 from sluice.lane.trial import (
-    Step,
     TableTrial,
+    TrialStep,
 )
 from sluice.objects import identify
 from sluice.schema.avro import fingerprint
@@ -98,13 +98,13 @@ class TableTrials:
     def try_type(self, table_type: str) -> TableTrial:
         """Do every step with a table of one type. Raises what Spark and Hudi raise."""
         config = TableConfig(f"{DATABASE}.{table_type}", DATABASE, table_type, TOPIC, ("id",), table_type=table_type)
-        steps: list[Step] = []
+        steps: list[TrialStep] = []
 
         def timed(name: str, work: Callable[[], Done]) -> Done:
             self._report(f"{table_type}: {name}")
             began = time.monotonic()
             done = work()
-            steps.append(Step(name, round(time.monotonic() - began, 3)))
+            steps.append(TrialStep(name, round(time.monotonic() - began, 3)))
             return done
 
         outcomes = [

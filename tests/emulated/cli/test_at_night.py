@@ -228,7 +228,7 @@ class TestLogs:
         assert "s3://s-artifacts/logs/applications/00a/jobs/job-2/" in capsys.readouterr().err
         stack.ledger.history.run_started("run-3", "main", NOW + 1)
         assert run(["ops", "logs", "run-3"]) == 1
-        assert "The run run-3 never started\n" in capsys.readouterr().err
+        assert "The run run-3 has not started yet\n" in capsys.readouterr().err
 
 
 class TestDeadLetters:

@@ -1,7 +1,7 @@
 """`sluice ops batch`: what is open, what the next run does with it, and giving it up."""
 
 import pytest
-from builders import note_commit, to_a_terminal, unstyled
+from builders import note_commit
 from emulation.stack import NOW, describe
 from silver_tables import put_tables
 
@@ -38,27 +38,6 @@ def batch(stack):
     ledger.batches.begin_attempt(manifest.batch, "crm.task", NOW)
     ledger.lanes.lapse("main", "run-1", NOW, job_run_id="job1")
     return manifest.batch
-
-
-def test_open_batches_are_listed_with_what_the_next_run_does(stack, batch, capsys):
-    assert run(["ops", "batch", "show", "--json"]) == 0
-    (found,) = describe(capsys)["batches"]
-    assert (found["batch"], found["lane"], found["opened_by"]) == (batch, "main", "run-1")
-    assert [(part["table"], part["attempts"], part["next"], part["not_before"]) for part in found["tables"]] == [
-        ("crm.task", 1, "alone", None),
-        ("crm.user", 0, "together", None),
-    ]
-    assert [item["key"] for part in found["tables"] for item in part["objects"]] == ["k2", "k0", "k1"]
-    assert run(["ops", "batch", "show", batch[:6]]) == 0
-    assert "merge it again with nothing beside it" in capsys.readouterr().out
-
-
-def test_open_batches_are_a_table_in_80_columns(stack, batch, monkeypatch, capsys):
-    to_a_terminal(monkeypatch)
-    assert run(["ops", "batch", "show"]) == 0
-    lines = unstyled(capsys.readouterr().out)
-    assert lines[0].startswith("batch") and lines[1] == "  next run" and len(lines) == 6
-    assert "crm.task" in lines[2] and lines[3] == "  merge it again with nothing beside it"
 
 
 def test_tables_with_data_are_listed_by_the_ledger(stack, capsys):

@@ -212,21 +212,6 @@ def test_the_pictures_show_a_state_with_the_fields_of_a_real_one(stack):
     }
 
 
-def test_top_looks_once_where_nobody_watches(stack, capsys):
-    stack.admit(stack.write("a"))
-    stack.ledger.lanes.wake("main")
-    assert run(["top", "--once"]) == 0
-    out = capsys.readouterr().out
-    assert "main" in out and "crm.user" in out and "1 pending" in out
-    assert run(["top", "--json"]) == 0
-    assert '"waiting": 1' in capsys.readouterr().out
-
-
-def test_top_counts_no_batches_of_a_run_that_died():
-    shown = {state: top_command._run("run-1", {"state": state, "batches": 0}, NOW) for state in ("lapsed", "released")}
-    assert (shown["lapsed"]["batches"], shown["released"]["batches"]) == (None, 0)
-
-
 def test_top_looks_again_until_ctrl_c_and_leaves_its_last_look(stack, monkeypatch):
     screens, sleeps = io.StringIO(), []
     console = Console(file=screens, force_terminal=True, width=100, height=30)

@@ -311,7 +311,7 @@ def test_a_rebuild_that_was_cut_off_keeps_its_lane_from_being_resumed_and_goes_o
         with pytest.raises((KeyboardInterrupt, SystemExit)):
             raise SystemExit(run(["rebuild", "table", TABLE, "--yes"]))
     assert run(["resume", "main"]) == 1
-    assert "again to finish" in capsys.readouterr().err
+    assert "continues it, then `sluice resume main`" in capsys.readouterr().err
     assert run(["status", "--json"]) == 0
     assert [table["notes"] for table in describe(capsys)["tables"] if table["table"] == TABLE][0][0].startswith(
         "its data is being moved aside"

@@ -79,7 +79,17 @@ FLOORS = {
         "silver",
         "serve",
     ),
-    "sluice_cli": ("errors", "terminal", "config", "ingest", "status", "tables trace ops local", "verbs", "main"),
+    "sluice_cli": (
+        "errors",
+        "terminal",
+        "account",
+        "config",
+        "ingest",
+        "status",
+        "tables trace ops local",
+        "verbs",
+        "main",
+    ),
 }
 AWS_SDK = {"boto3", "botocore"}
 # The adapters are the SDK's home. Beside them: the command's session for a named stack, and the local stack, which

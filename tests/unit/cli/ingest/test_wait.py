@@ -11,7 +11,8 @@ from sluice.config.rules.table_rule import TableRule
 from sluice.lane.machine import LaneState
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
-from sluice_cli.ingest.survey import describe_lane, progress_line, survey
+from sluice_cli.account.lane import describe_lane
+from sluice_cli.ingest.survey import progress_line, survey
 from sluice_cli.ingest.wait import LINES_SHOWN, _print, set_aside_lines, waiting_lines
 from sluice_cli.ingest.waiter import LONGEST_PAUSE_S, Waiter, WaitResult
 
@@ -215,17 +216,6 @@ def test_a_terminal_wraps_lines_between_words_and_shortens_keys(monkeypatch, cap
     assert words.count("container") == 3 and "crm.public.user+0+0000000010.avro" in "".join(words)
 
 
-def test_a_terminal_breaks_no_command_that_a_reason_names(monkeypatch, capsys):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "60")
-    command = "`sluice quarantine discard`"
-    for words in range(8):
-        reason = f"{'word ' * words}Upload it again, then {command} this version"
-        found = aside("topics/t/t+0+1.avro", "quarantined", NOW, code="corrupt_object", reason=reason)
-        _print(WaitResult(survey([found.id], {found.id: found}, []), 1.0, NOW), 60)
-        assert command in capsys.readouterr().out
-
-
 def test_the_counts_of_the_bucket_are_told_apart_from_the_wait(capsys):
     done, open_ = aside("a", "committed", NOW), aside("b", "pending", NOW)
     _print(WaitResult(survey([done.id], {done.id: done}, []), 7.31, NOW), 60)
@@ -315,7 +305,10 @@ def test_settings_that_differ_from_the_data_end_it_with_the_reason(capsys):
     assert outcome.seconds < 1
     _print(outcome, 60)
     said = capsys.readouterr().err
-    assert "error: crm.user has data whose record_key is no and would become id, and 1 object will wait" in said
+    assert (
+        "crm.user is blocked: crm.user has data whose record_key is no and would become id, and 1 object will wait"
+        in said
+    )
     assert "`sluice pause main`, `sluice rebuild table crm.user`, push again, `sluice resume main`" in said
 
 

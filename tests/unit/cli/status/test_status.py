@@ -15,9 +15,10 @@ from sluice.errors import ChangeRefused
 from sluice.ledger.keys import QUARANTINED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
-from sluice_cli.status.overview import _aside, _table, describe_trouble
-from sluice_cli.status.service_entries import describe_report, print_services, service_entries
-from sluice_cli.status.status import print_status
+from sluice_cli.account.service import describe_report, service_entries
+from sluice_cli.account.table import table_entry, trouble_of_table
+from sluice_cli.status.overview import _aside
+from sluice_cli.status.status import print_services, print_status
 from tools.status_pictures import NOW, sample_status, table
 
 
@@ -49,15 +50,8 @@ def test_a_table_that_lost_later_changes_says_so_until_its_generation_is_raised(
     config = TableConfig("crm.user", "crm", "user", "t", ("id",))
     watch = KafkaWatch().with_lost(3, generation=0).to_dict()
     state = TableState("crm.user", notes=(outdated_note("crm.user", 1), "other"), watch=watch)
-    assert _table(state, NOW, config)["notes"] == [outdated_note("crm.user", 3), "other"]
-    assert _table(state, NOW, replace(config, generation=1))["notes"] == ["other"]
-
-
-def test_a_terminal_of_80_columns_shows_each_table_in_one_line(monkeypatch, capsys):
-    tables = [table(f"tickit.table_{n}", "main", 0, None, 40, 60_000 * n) for n in range(10)]
-    lines, _ = lines_of(quiet(tables), monkeypatch, capsys)
-    assert all(sum(each["table"] in line for line in lines) == 1 for each in tables)
-    assert len(lines) < 25 and all(len(line) <= 80 for line in lines)
+    assert table_entry(state, NOW, config)["notes"] == [outdated_note("crm.user", 3), "other"]
+    assert table_entry(state, NOW, replace(config, generation=1))["notes"] == ["other"]
 
 
 def test_a_terminal_of_60_columns_shows_each_table_in_one_line(monkeypatch, capsys):
@@ -84,7 +78,7 @@ def refused():
     )
     rule = TableRule(topic="crm.public.user", table="crm.user", record_key=("id",), lane="slow")
     config = Configuration((rule,)).table_for_topic("crm.public.user")
-    return _table(TableState("crm.user", last_error=str(error)), NOW, config)
+    return table_entry(TableState("crm.user", last_error=str(error)), NOW, config)
 
 
 def test_a_pipe_gets_the_whole_error_with_the_lane_of_the_table(refused, capsys):
@@ -95,14 +89,8 @@ def test_a_pipe_gets_the_whole_error_with_the_lane_of_the_table(refused, capsys)
 
 
 def test_an_error_for_a_narrow_place_ends_after_a_whole_word(refused):
-    (said,) = describe_trouble(refused, NOW, characters=80)
+    (said,) = trouble_of_table(refused, NOW, characters=80)
     assert len(said) <= 81 and said.endswith("…") and refused["last_error"][len(said) - 1] in " ;,"
-
-
-def test_services_are_a_table_in_80_columns(monkeypatch, capsys):
-    document = sample_status()
-    lines, _ = lines_of(document, monkeypatch, capsys)
-    assert any(line.startswith("shop.orders") and "cluster" in line and "running" in line for line in lines)
 
 
 def test_a_command_of_a_failed_service_stands_in_one_piece(monkeypatch, capsys):

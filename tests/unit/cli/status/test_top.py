@@ -36,6 +36,7 @@ DOCUMENT = {
             "backoff_until": None,
             "last_error": None,
             "failures": 0,
+            "notes": [],
         }
     ],
     "runs": [
@@ -65,15 +66,6 @@ def test_what_is_not_there_is_a_dash_as_in_other_tables(width):
     rows = [line.split() for line in shown_in(width, {**DOCUMENT, "tables": [calm]}).splitlines() if line]
     for name in ("crm.address", run_name("main", 4)[:12]):
         assert next(row for row in rows if row[0].startswith(name))[-1] == "-"
-
-
-def test_headings_are_bold_as_those_of_other_tables(monkeypatch):
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    out = io.StringIO()
-    console = escaping_console(width=80, file=out, force_terminal=True, color_system="standard")
-    console.print(screen(DOCUMENT, height=40, width=80))
-    for heading in ("lane", "table", "run"):
-        assert re.search(rf"^\x1b\[1m{heading}\b", out.getvalue(), re.MULTILINE), heading
 
 
 LONG_REASON = "the driver died while it merged crm.address: no executor answered within two minutes, see the log"

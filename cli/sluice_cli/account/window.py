@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sluice_cli.terminal.guard import shell_text
+from sluice_cli.account.step import Step
 from sluice_read.moments import clock, iso
 
 HOUR_MS = 3_600_000
@@ -33,19 +33,14 @@ class Nearest:
         """What shows them: a verb and its choices, with other times than since `since` (epoch ms)."""
         found = []
         if self.before is not None and since is not None:
-            found.append(f"{shown([*command, '--before', moment(since)])} shows what was before")
+            found.append(f"{Step(*command, '--before', moment(since))} shows what was before")
         if self.after is not None:
             until = self.after + HOUR_MS
             ends = ["--before", moment(until)] if until <= now else []  # the future can't be asked for
-            found.append(f"{shown([*command, '--since', moment(self.after), *ends])} shows what came after")
+            found.append(f"{Step(*command, '--since', moment(self.after), *ends)} shows what came after")
         return found
 
 
 def moment(at: int) -> str:
     """A time (epoch ms) as options take it, as exact as it is."""
     return iso(at) if at % 1000 else clock(at)
-
-
-def shown(words: Sequence[str]) -> str:
-    """A command of `sluice` to copy."""
-    return f"`{shell_text(['sluice', *words])}`"

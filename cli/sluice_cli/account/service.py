@@ -1,4 +1,4 @@
-"""Lists table services as JSON values: per table and service the open or last request, and what is due."""
+"""What is said of table services: per table and service the open or last request, and what is due."""
 
 from __future__ import annotations
 
@@ -10,63 +10,25 @@ from sluice.config.document import Configuration
 from sluice.services.planning import by_table, due_tables
 from sluice.services.policy import CATALOG
 from sluice.services.requests import DONE, FAILED, ServiceRequest
+from sluice_cli.account.step import Step
 from sluice_cli.terminal.known_names import code_of
-from sluice_cli.terminal.output import counted, human_age, human_bytes, print_table
+from sluice_cli.terminal.output import counted, cut, human_age, human_bytes
 
 
 def service_entries(states: Iterable[TableState], requests: Iterable[ServiceRequest]) -> list[dict[str, Any]]:
     """The services that were ever requested or done, sorted by table and service. Times are in epoch ms."""
     entries = [_request(request) for request in requests]
     for state in states:
-        synced = state.services.get(CATALOG)
-        if state.catalog_failed:
-            failed = state.catalog_failed
-            entries.append(
-                _entry(
-                    state.table,
-                    CATALOG,
-                    FAILED,
-                    ended_at=failed.get("at"),
-                    error={
-                        "code": code_of(str(failed.get("error", ""))),
-                        "message": f"`sluice ops catalog sync {state.table}` shows the reason and retries",
-                    },
-                    done_at=(synced or {}).get("at"),
-                )
-            )
+        synced, failed = state.services.get(CATALOG) or {}, state.catalog_failed
+        if failed:
+            code, step = code_of(str(failed.get("error", ""))), Step("catalog sync", state.table)
+            error = {"code": code, "message": f"{step} shows the reason and retries"}
+            ended = {"ended_at": failed.get("at"), "error": error}
+            entries.append(_entry(state.table, CATALOG, FAILED, **ended, done_at=synced.get("at")))
         elif synced:
-            entries.append(
-                _entry(
-                    state.table,
-                    CATALOG,
-                    DONE,
-                    ended_at=synced.get("at"),
-                    done_at=synced.get("at"),
-                    instant=synced.get("instant"),
-                )
-            )
+            ended = {"ended_at": synced.get("at"), "instant": synced.get("instant")}
+            entries.append(_entry(state.table, CATALOG, DONE, **ended, done_at=synced.get("at")))
     return sorted(entries, key=lambda entry: (entry["table"], entry["service"]))
-
-
-def print_services(entries: Iterable[Mapping[str, Any]], now: int) -> None:
-    """Print the entries as a table; `now` is in epoch ms."""
-    print_table(
-        ("table", "service", "state", "age", "result", "error"),
-        [
-            (
-                entry["table"],
-                entry["service"],
-                entry["state"],
-                describe_since(entry, now),
-                describe_report(entry["report"], entry["instant"]),
-                describe_error(entry["error"]),
-            )
-            for entry in entries
-        ],
-        apart=(5,),
-        states=(2,),
-        minor=(4,),
-    )
 
 
 def _request(request: ServiceRequest) -> dict[str, Any]:
@@ -160,5 +122,10 @@ def describe_error(error: Mapping[str, Any] | None) -> str:
     """Describe an error by its code and the first line of its message."""
     if error is None:
         return "-"
-    first = str(error["message"]).splitlines()[0][:200] if error["message"] else ""
+    first = cut(str(error["message"] or ""), 200)
     return f"{error['code']}: {first}" if first else str(error["code"])
+
+
+def steps_of_service(entry: Mapping[str, Any]) -> tuple[Step, ...]:
+    """What helps a service that failed, or shows more of it."""
+    return (Step("catalog sync" if entry["service"] == CATALOG else "services list", entry["table"]),)

@@ -1,17 +1,20 @@
-"""Says why an object is parked now, and what makes it pending.
+"""What is said of an object that was set aside: why it is parked now, and what makes it pending.
 
 The ledger has the reason of its admission, and the configuration may be newer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from sluice.admission.verdict import MAX_REASON
 from sluice.config.document import Configuration
 from sluice.ledger.keys import PARKED
 from sluice.ledger.records import ObjectRecord
 from sluice.names import TOPIC
+from sluice_cli.account.step import Step
 from sluice_cli.errors import UNNAMED
 from sluice_cli.terminal.output import counted
 
@@ -39,7 +42,7 @@ def judged_now(record: ObjectRecord, configuration: Configuration | None) -> Obj
 
 def taken(table: str) -> str:
     """The reason of a parked object that a table takes by the configuration in force."""
-    return f"{table} takes it now, and a `sluice config push` of the same file makes it pending"
+    return f"{table} takes it now, and a {Step('config push')} of the same file makes it pending"
 
 
 def waits_for_rule(record: ObjectRecord) -> bool:
@@ -72,7 +75,7 @@ def rule_steps(proposed: int, unnamed: int) -> list[str]:
     """What brings rules to waiting objects: so many for which discover proposes one, and so many others."""
     found = []
     if proposed:
-        found.append(f"`sluice config discover` proposes rules for {f'{proposed:,} of ' if unnamed else ''}them")
+        found.append(f"{Step('config discover')} proposes rules for {f'{proposed:,} of ' if unnamed else ''}them")
     if unnamed:
         found.append(f"{counted(unnamed, 'name tells', 'names tell')} no topic or format: {UNNAMED}")
     return found
@@ -83,5 +86,13 @@ def rule_step(record: ObjectRecord) -> str | None:
     if not waits_for_rule(record):
         return None
     if is_proposed(record):
-        return "`sluice config discover` proposes a rule for its topic"
+        return f"{Step('config discover')} proposes a rule for its topic"
     return f"Its name tells no topic or format: {UNNAMED}"
+
+
+def reasons_by_code(reasons: Iterable[Mapping[str, Any]], unit: str) -> list[tuple[int, Sequence[Mapping[str, Any]]]]:
+    """The reasons of each code, whose texts differ in a column or a position, with its number; the largest first."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for each in reasons:
+        groups.setdefault(each.get("code") or each["reason"], []).append(each)
+    return sorted(((sum(each[unit] for each in texts), texts) for texts in groups.values()), key=lambda one: -one[0])

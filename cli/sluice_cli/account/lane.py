@@ -1,0 +1,93 @@
+"""What is said of a lane, and which step helps."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timezone
+from types import MappingProxyType
+from typing import Any
+
+from sluice.batch.claim import TableState
+from sluice.lane.machine import HALTED, IDLE, LEDGER_LOST, PAUSED, RUNNING, STARTING, LaneState, wants_run
+from sluice_cli.account.step import Step
+from sluice_cli.terminal.output import counted, human_age
+
+
+def describe_lane(lane: LaneState, now: int, resting: Collection[str] = ()) -> str:
+    """A lane's activity in a few words. `now` is epoch ms. `resting` are the lanes that a standstill paused."""
+    if lane.state == STARTING:
+        since = f" ({human_age(now - lane.start_requested_at)})" if lane.start_requested_at else ""
+        ending = ", then the lane pauses" if lane.pause_requested else ""
+        return f"{'Spark is starting' if lane.job_run_id else 'a run is requested'}{since}{ending}"
+    if lane.state == RUNNING:
+        if lane.idle_until is not None and lane.idle_until > now and not lane.pause_requested:
+            ends = datetime.fromtimestamp(lane.idle_until // 1000, timezone.utc)
+            return f"Spark waits for objects until {ends:%H:%M:%S} UTC"
+        ending = ", pauses after its batch" if lane.pause_requested else ""
+        return f"Spark is running{f' for {human_age(now - lane.held_at)}' if lane.held_at else ''}{ending}"
+    if lane.state == HALTED:
+        waits = (lane.backoff_until or 0) - now
+        again = f", trying again in {human_age(waits)}" if waits > 0 else ""
+        return f"halted after {counted(lane.failures, 'failed run')}{again}{f': {lane.reason}' if lane.reason else ''}"
+    if lane.state == PAUSED:
+        if lane.reason == LEDGER_LOST:
+            return f"paused: {lane.reason}"
+        return "paused for a standstill" if lane.lane in resting else "paused"
+    failures = lane.failures + lane.capacity_failures
+    after = f" after {counted(failures, 'failed run')}{f': {lane.reason}' if lane.reason else ''}" if failures else ""
+    if lane.state == IDLE and lane.backoff_until is not None and lane.backoff_until > now:
+        return f"retrying in {human_age(lane.backoff_until - now)}{after}"
+    if wants_run(lane, now):
+        return f"a run is due with the next supervision{after}"
+    if lane.due_at is not None:
+        return f"idle, due in {human_age(lane.due_at - now)}"
+    return "idle"
+
+
+def state_of_lane(lane: Mapping[str, Any]) -> str:
+    """The state, in a word, of a lane as `sluice status --json` has it: between failed runs it is failing."""
+    return "failing" if lane["state"] == IDLE and lane["failures"] else str(lane["state"])
+
+
+def lane_entry(
+    lane: LaneState, now: int, resting: Collection[str] = (), rebuilds: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
+    """A lane as `sluice status --json` has it, before what waits in it is counted. `now` is epoch ms.
+
+    `resting` are the lanes that a standstill paused, `rebuilds` those of `rebuilds_by_lane`.
+    """
+    return {
+        "lane": lane.lane,
+        "state": lane.state,
+        "standstill": lane.state == PAUSED and lane.lane in resting,
+        "rebuilding": rebuilds.get(lane.lane),  # the table of it whose data is being moved aside
+        "summary": describe_lane(lane, now, resting),
+        "run": lane.run_id,
+        "job_run": lane.job_run_id,
+        "last_run": lane.last_run_id,
+        "failures": lane.failures + lane.capacity_failures,
+        "reason": lane.reason,
+    }
+
+
+def steps_of_lane(lane: Mapping[str, Any]) -> tuple[Step, ...]:
+    """What helps a lane, by its entry: one that is halted, paused or failing."""
+    if lane["state"] in (HALTED, PAUSED):
+        logs = [Step("logs", lane["last_run"])] if lane["last_run"] and lane["state"] == HALTED else []
+        return (*logs, resumption(lane))
+    return (Step("runs", "--lane", lane["lane"], "--failed", note="shows how each ended"),) if lane["failures"] else ()
+
+
+def resumption(lane: Mapping[str, Any]) -> Step:
+    """What has a lane run again, by its entry. One with a table being rebuilt can't be resumed before that is done."""
+    resume = Step("resume", lane["lane"])
+    if lane["rebuilding"]:
+        return Step("rebuild table", lane["rebuilding"], note=f"continues it, then {resume}")
+    if lane["standstill"]:
+        return Step("standstill end", note="resumes it, once the deployment that it was for has ended")
+    return resume
+
+
+def rebuilds_by_lane(states: Iterable[TableState]) -> Mapping[str, str]:
+    """The table of each lane whose data is being moved aside."""
+    return {str(state.rebuild.get("lane")): state.table for state in states if state.rebuild}

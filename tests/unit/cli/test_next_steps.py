@@ -1,0 +1,114 @@
+"""Next steps are decided in `sluice_cli.account`: no other module spells a command of `sluice` in its texts."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import sluice_cli
+from sluice_cli.account.step import Step, completed, in_a_row
+from sluice_cli.terminal.output import named_stack
+from sluice_cli.verbs import built
+
+FOLDER = Path(sluice_cli.__file__).parent
+#: How many texts of a module spell a command, and why. A module is taken out as its last one goes; none is added.
+SPELLED = {
+    "config/risks.py": 2,  # templates that `completed` fills
+    "config/rule_text.py": 1,  # of a file that is written
+    "errors.py": 6,  # of classes, made before the stack is known
+    "local/demo.py": 5,  # the commands that README has
+    "local/init.py": 1,  # of a file that is written
+    "terminal/known_names.py": 2,  # below the account
+    "terminal/run.py": 1,  # a path that is compared
+    "terminal/services.py": 1,  # below the account
+    "verbs.py": 2,  # help
+}
+
+
+def texts(tree):
+    """The texts of a module but its docstrings and the help of options."""
+    left_out = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            left_out.add(node.value)
+        elif isinstance(node, ast.keyword) and node.arg == "help":
+            left_out.update(ast.walk(node.value))
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in left_out
+    ]
+
+
+def steps(tree):
+    """The verb of each step that a module makes, and its words as far as they are written there."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Step" and isinstance(node.args[0], ast.Constant):
+            yield [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
+
+
+def trees():
+    for path in sorted(FOLDER.rglob("*.py")):
+        yield path.relative_to(FOLDER).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def test_only_the_account_spells_commands():
+    found = {
+        name: sum(bool(re.search(r"(`|&& |^)sluice [a-z]", text)) for text in texts(tree))
+        for name, tree in trees()
+        if not name.startswith("account/")
+    }
+    assert {name: number for name, number in found.items() if number} == SPELLED
+
+
+def command_of(words):
+    """The command of `sluice` that these words call."""
+    found = built()
+    for word in words:
+        if word not in getattr(found, "commands", {}):
+            break
+        found = found.commands[word]
+    return found
+
+
+def test_every_step_calls_a_verb_that_exists():
+    named = [words for _, tree in trees() for words in steps(tree)]
+    assert len(named) > 100
+    for verb, *words in named:
+        command = command_of(Step(verb).command.split()[1:])
+        assert not hasattr(command, "commands"), verb
+        known = {option for each in command.params for option in each.opts}
+        assert {word for word in words if word.startswith("--")} <= known, (verb, words)
+
+
+@pytest.fixture
+def on_a_stack():
+    token = named_stack.set("prod")
+    yield
+    named_stack.reset(token)
+
+
+def test_a_step_quotes_its_words_for_a_shell():
+    assert str(Step("trace", "a key.json", note="says")) == "`sluice trace 'a key.json'` says"
+
+
+def test_a_step_names_the_stack_of_the_command_line(on_a_stack):
+    assert Step("resume", "main").command == "sluice --stack prod resume main"
+    assert in_a_row(Step("wait"), Step("status")) == "`sluice --stack prod wait && sluice --stack prod status`"
+
+
+def test_a_text_of_the_core_gets_the_names_and_the_stack(on_a_stack):
+    text = completed("TABLE: `sluice pause LANE`, `sluice quarantine retry --code a`", TABLE="crm.user", LANE=None)
+    begin = "TABLE: `sluice --stack prod pause LANE`, `sluice --stack prod"
+    assert text == f"{begin} quarantine retry --code a --table crm.user`"
+
+
+def test_the_viewers_of_each_account_are_in_the_architecture():
+    page = (FOLDER.parents[1] / "docs" / "architecture.md").read_text().split("## What the command says")[1]
+    found = dict(re.findall(r"^\| [^|]+ \| `(\w+)` \| (.+) \|$", page.split("## ")[0], re.MULTILINE))
+    assert set(found) == {path.stem for path in (FOLDER / "account").glob("[a-z]*.py")}
+    sources = {name: (FOLDER / name).read_text() for name, _ in trees()}
+    for module, viewers in found.items():
+        for viewer in re.findall(r"`([\w.]+)`", viewers):
+            assert f"sluice_cli.account.{module} import" in sources[f"{viewer.replace('.', '/')}.py"], viewer
