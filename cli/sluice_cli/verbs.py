@@ -44,8 +44,8 @@ OPS = {
     "dlq": Verb(
         "sluice_cli.ops.dead_letters:app",
         _COMMANDS,
-        "The dead-letter queues: notices that admit failed five times, events that announce gave up, calls of "
-        "reconcile that failed for good. Nothing is lost in them: reconcile repeats the work of all three.",
+        "The dead-letter queues: notices that admit failed five times, events that announce gave up, and "
+        "reconcile invocations that exhausted their retries. Nothing is lost: reconcile repeats the work of all three.",
     ),
     "services": Verb(
         "sluice_cli.tables.services:app",

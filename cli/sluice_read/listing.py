@@ -193,7 +193,7 @@ def readable_listing(folder: TableFolder, as_of: str | None) -> tuple[TableListi
         table=folder.table,
         instant=instant,
         files=missing,
-        next_step=f"`sluice rebuild table {folder.table}` writes it anew from bronze. Moments before that commit may "
+        next_step=f"`sluice rebuild table {folder.table}` writes it again from bronze. Moments before that commit may "
         "be readable",
     )
 

@@ -164,7 +164,7 @@ class FailsItsMerge(SluiceError):
 
     code = "fails_its_merge"
     next_step = (
-        "Look at the reason, which is the error's text. Once it is mended: "
+        "Look at the reason, which is the error's text. Once it is fixed: "
         "`sluice quarantine retry --code fails_its_merge`"
     )
 
@@ -173,7 +173,7 @@ class GivenUp(SluiceError):
     """An object of a batch that an operator gave up (`sluice ops batch give-up`)."""
 
     code = "given_up"
-    next_step = "Once the cause is mended: `sluice quarantine retry --code given_up`"
+    next_step = "Once the cause is fixed: `sluice quarantine retry --code given_up`"
 
 
 class ExpansionLimit(SluiceError):

@@ -29,7 +29,7 @@ NAMED = 10  # tables of one kind of change that are named to people
 class SettingChange:
     """A setting with its old and new value as the file would hold them.
 
-    `risk` is what the change can lose or stop. With `rebuild`, the table's data has to be written anew first. With
+    `risk` is what the change can lose or stop. With `rebuild`, the table's data has to be written again first. With
     `of_data`, the new value is the one that the data has.
     """
 
@@ -403,7 +403,7 @@ def _waiting_lines(table: PlannedTable, tables: int = 1) -> tuple[str, ...]:
         what = ", and ".join(filter(None, (whole, rows if waiting.with_quarantined_rows else "")))
         them = "it" if waiting.quarantined + waiting.quarantined_rows == 1 and not more else "them"
         retries = [Step("quarantine retry", "--code", code, "--table", table.table) for code in waiting.codes]
-        lines.append(f"stay quarantined: {what}{more}; to judge {them} anew: {', '.join(map(str, retries))}")
+        lines.append(f"stay quarantined: {what}{more}; to judge {them} again: {', '.join(map(str, retries))}")
     return tuple(lines)
 
 

@@ -409,7 +409,7 @@ def _store(target: Target, configuration: Configuration) -> None:
 
 
 def _end_backoffs(ledger: Ledger, plan: Plan) -> tuple[str, ...]:
-    """End the back-off of failed tables whose settings change, and return them: the change may be what mends them."""
+    """End the back-off of failed tables whose settings change, and return them: the change may be what fixes them."""
     changed = {table.table for table in plan.tables if table.settings}
     now = epoch_ms()
     failed = [

@@ -67,7 +67,7 @@ def _generation(old: int, new: int) -> str:
 
 def _delete_mode(old: str, new: str) -> str | None:
     if new == HARD:
-        return "table services remove deleted rows for good"
+        return "table services remove deleted rows permanently"
     return "rows that are deleted from now on stay visible" if new == IGNORE else None
 
 
@@ -104,7 +104,7 @@ RISKS: Mapping[str, _Risk] = {
     "limits.": _if_lower("larger objects are quarantined"),
     "rewrite_limit": _if_lower("objects that need a larger rewrite are quarantined"),
     "services.enabled": _if_off("no table service is due by itself"),
-    "services.purge.horizon": _if_lower("deleted rows are removed for good earlier"),
+    "services.purge.horizon": _if_lower("deleted rows are removed permanently earlier"),
     **{
         f"services.{service}.enabled": _if_off(f"{service} runs on request only")
         for service in ("compaction", "clustering", "cleaning", "archival", "purge")

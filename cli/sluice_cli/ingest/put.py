@@ -251,7 +251,7 @@ def _not_a_file(named: Path) -> UsageError:
     if named.is_symlink() and not named.exists():
         return UsageError(
             f"{shown} is a link to {visible(os.readlink(named))}, which doesn't exist",
-            next_step="Name the file itself, or mend the link",
+            next_step="Name the file itself, or fix the link",
         )
     for is_kind, kind in _NOT_FILES:
         if is_kind(named):

@@ -108,7 +108,7 @@ def demo(
                         None if picture is None else drawn,
                     ).run()
         except KeyboardInterrupt:
-            say("The local stack has stopped, and nothing is left running. The same command starts it anew")
+            say("The local stack has stopped, and nothing is left running. The same command starts it again")
             raise
     seconds = time.monotonic() - began
     say(f"The local stack has stopped, and nothing is left running. Total: {seconds:.0f} s on this machine")

@@ -36,7 +36,7 @@ _OUTPUTS = {NOTICES: "DeadLetterQueueUrl", EVENTS: "UnannouncedQueueUrl", CALLS:
 _MEANING = {
     NOTICES: "notifications that admit failed five times",
     EVENTS: "records of committed batches that announce gave up",
-    CALLS: "calls of reconcile that failed for good",
+    CALLS: "reconcile invocations that exhausted their retries",
 }
 LOOK_S, WORK_S = 20, 120  # seconds for which messages are hidden from others while they are listed, and processed
 AT_ONCE = 10  # messages of one call
@@ -50,8 +50,8 @@ Queue = Annotated[
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="The dead-letter queues: notices that admit failed five times, events that announce gave up, calls of "
-    "reconcile that failed for good. Nothing is lost in them: reconcile repeats the work of all three.",
+    help="The dead-letter queues: notices that admit failed five times, events that announce gave up, and "
+    "reconcile invocations that exhausted their retries. Nothing is lost: reconcile repeats the work of all three.",
 )
 
 

@@ -47,7 +47,7 @@ def page(
 
     `unread` counts manifests beyond the limit, `skipped` documents that can't be read. `oldest` has the key of the
     oldest waiting object by table. With `every_s` a browser reads the page again after so many seconds. `note` says why
-    the page is not written anew.
+    the page is not updated.
     """
     found = troubles(status)
     traceable, named = _traceable(status["tables"], tables, oldest or {}), _named(status["lanes"], runs)

@@ -61,7 +61,7 @@ def table(
         bool,
         typer.Option(
             "--history",
-            help="Also write its history table anew: for another key or position, columns to conceal, or after damage. "
+            help="Also write its history table: for another key or position, columns to conceal, or after damage. "
             "It then has only the changes that bronze still has.",
         ),
     ] = False,
@@ -81,7 +81,7 @@ def table(
     The data is moved to a folder under `_sluice/replaced/` of the silver bucket and kept there. The table's objects
     become pending, and are merged again once the lane is resumed. Until then readers see an empty table, and a complete
     one only after `sluice wait`. Quarantined objects stay in quarantine; retry them afterwards. A history table stays,
-    and gets the changes that it lacks; --history writes it anew.
+    and gets the changes that it lacks; --history writes it again.
 
     The lane must be paused, so that nothing else writes the table. Repeat the command to finish an interrupted rebuild.
 

@@ -161,7 +161,7 @@ def _print_verdict(found: Verified) -> None:
     why = f", {share}explained by the changed {settings} of the table's rule" if changed else ""
     print_line(f"{counted(number, 'row differs', 'rows differ')}{why}")
     traces = f"{Step('row', table, 'KEY')} shows where a row comes from, "
-    print_line(f"{'' if number == len(changed) else traces}{Step('rebuild table', table)} writes the table anew")
+    print_line(f"{'' if number == len(changed) else traces}{Step('rebuild table', table)} writes the table again")
 
 
 def _print(found: Verified) -> None:

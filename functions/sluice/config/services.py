@@ -72,7 +72,7 @@ class ServicePolicy:
         default=Pace(commits=30), metadata=setting(None, "Shortens the timeline, far behind cleaning.")
     )
     purge: Pace = field(
-        default=Pace(commits=1), metadata=setting(None, "Removes deleted rows for good, if `delete_mode` is `hard`.")
+        default=Pace(commits=1), metadata=setting(None, "Removes deleted rows permanently, if `delete_mode` is `hard`.")
     )
     purge_horizon_s: int = field(
         default=14 * DAY_S,

@@ -33,7 +33,7 @@ COMMIT_MISSING, FOREIGN_COMMIT = "commit_missing", "foreign_commit"
 EXTRA_COMMIT, COMMIT_WITHOUT_OUTCOME = "extra_commit", "commit_without_outcome"
 
 _REBUILD_LEDGER = "`sluice rebuild ledger --dry-run` shows what the outcomes say, `sluice rebuild ledger` writes it"
-_REBUILD_TABLE = "`sluice rebuild table TABLE` writes the table anew from its objects"
+_REBUILD_TABLE = "`sluice rebuild table TABLE` writes the table again from its objects"
 _DOCUMENTS = f"Restore the documents under _sluice/ of the silver bucket if you can. Otherwise {_REBUILD_TABLE}"
 
 #: Code -> what it means, and the next step.

@@ -269,7 +269,7 @@ def test_a_corrected_partition_column_names_what_stays_quarantined(stack, push, 
     capsys.readouterr()
     assert push(TABLES, verb="plan") == 3
     retry = "`sluice quarantine retry --code incompatible_schema --table crm.user`"
-    assert f"  stay quarantined: 1 object; to judge it anew: {retry}\n" in capsys.readouterr().out
+    assert f"  stay quarantined: 1 object; to judge it again: {retry}\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("setting", "name"), MISSPELT_COLUMNS)

@@ -131,7 +131,7 @@ def test_a_plan_names_the_quarantined_rows_that_a_corrected_rule_leaves(configur
     assert run(["config", "plan", str(file)]) == 3
     out, err = capsys.readouterr()
     retry = "`sluice quarantine retry --code null_record_key --table crm.user`"
-    assert f"  stay quarantined: 2 rows of 1 object; to judge them anew: {retry}\n" in out
+    assert f"  stay quarantined: 2 rows of 1 object; to judge them again: {retry}\n" in out
     assert "no object waits" not in err, "its objects came, and only their rows are in quarantine"
 
 

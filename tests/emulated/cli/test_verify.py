@@ -392,7 +392,7 @@ def test_a_replay_under_another_rule_explains_differences_and_conceals_values(op
     out = capsys.readouterr().out
     assert f"row {row['id']}: name differs\n" in out
     verdict = f"{len(alive(source))} rows differ, all explained by the changed `columns` of the table's rule"
-    assert out.splitlines()[-2:] == [verdict, f"`sluice rebuild table {source.table}` writes the table anew"]
+    assert out.splitlines()[-2:] == [verdict, f"`sluice rebuild table {source.table}` writes the table again"]
     assert run(["verify", source.table, "--json"]) == 1
     document = describe(capsys)
     assert {tuple(each["rule_changed"]) for each in document["disagreements"]} == {("columns",)}
@@ -412,7 +412,8 @@ def test_rows_are_named_by_their_keys_and_one_line_is_the_verdict(capsys):
         """row 1001 'it'"'"'s': the table has another change of it: fee, name and note differ""",
         "row 5: the table lacks it",
         "2 rows differ, 1 of them explained by the changed `columns` and `expect` of the table's rule",
-        "`sluice row crm.user KEY` shows where a row comes from, `sluice rebuild table crm.user` writes the table anew",
+        "`sluice row crm.user KEY` shows where a row comes from, "
+        "`sluice rebuild table crm.user` writes the table again",
     ]
 
 

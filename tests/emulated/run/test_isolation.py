@@ -173,6 +173,6 @@ def test_a_part_that_was_given_up_is_quarantined_by_the_next_run(simulated):
     assert simulated.states(objects) == {"quarantined": 3}
     assert (record_of(simulated, objects[0]).code, record_of(simulated, objects[0]).reason) == (
         "given_up",
-        "me: it hangs. Once the cause is mended: `sluice quarantine retry --code given_up`",
+        "me: it hangs. Once the cause is fixed: `sluice quarantine retry --code given_up`",
     )
     assert simulated.states(others) == {"committed": 2}

@@ -35,7 +35,9 @@ def test_a_transcript_goes_from_a_clean_clone_to_the_data_that_is_left(file: Pat
     assert not re.search(r"/root|/home/|/tmp|/usr/|/opt/|127\.0\.0\.1|\blocalhost(?!\.localstack)", text)
 
 
-@pytest.mark.parametrize("file", sorted((KEPT[0].parents[1] / "evidence" / "benchmarks").glob("*.json")), ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file", sorted((KEPT[0].parents[1] / "evidence" / "benchmarks").glob("*.json")), ids=lambda file: file.stem
+)
 def test_a_kept_benchmark_names_no_folder_of_the_machine_that_made_it(file: Path) -> None:
     assert not re.search(r'"(/root|/home/|/tmp|/usr/|/opt/)', file.read_text(encoding="utf-8"))
 

@@ -227,7 +227,7 @@ def test_a_changed_table_names_its_quarantined_objects_and_their_verb(setting):
     assert plan.tables[0].retry
     line = next(line for line in lines_of(plan, refusals=True) if "stay quarantined" in line)
     commands = [f"`sluice quarantine retry --code {code} --table crm.user`" for code in ("a", "b")]
-    assert line == f"  stay quarantined: 2 objects; to judge them anew: {', '.join(commands)}"
+    assert line == f"  stay quarantined: 2 objects; to judge them again: {', '.join(commands)}"
 
 
 def test_other_types_of_a_table_with_data_name_the_rebuild():
