@@ -83,7 +83,8 @@ def by(monkeypatch: pytest.MonkeyPatch) -> Ways:
     def leave(way: str) -> None:
         monkeypatch.setattr(covers, "FEW_CHANGES", 200 if way == "handle" else 0)
         in_tasks = way == "pyarrow in tasks"
-        monkeypatch.setattr(driver_merge, "BYTES_IN_DRIVER", 0 if in_tasks else covers.BYTES_IN_DRIVER)
+        for limit in ("READ_IN_DRIVER", "WRITTEN_IN_DRIVER"):
+            monkeypatch.setattr(driver_merge, limit, 0 if in_tasks else getattr(covers, limit))
         monkeypatch.setattr(driver_limits, "OBJECTS_IN_DRIVER", 0 if in_tasks else 25)
 
     return leave
@@ -412,7 +413,7 @@ def test_new_rows_without_a_small_file_start_one(bench: Workbench, by: Ways, mon
     config = table()
     bench.merge(config, [bench.put([row("c", 1, 1), row("c", 2, 2)], SCHEMA)])
     by("pyarrow in the driver")
-    monkeypatch.setattr(covers, "SMALL_FILE_BYTES", 0)
+    monkeypatch.setattr(driver_merge, "SMALL_FILE_BYTES", 0)
     merged = bench.merge(config, [bench.put([row("u", 3, 1, name="new"), row("c", 4, 3)], SCHEMA)])
     assert (merged.counts["inserted"], merged.counts["files_written"], bench.left_to_spark()) == (1, 2, None)
     assert bench.rows_by_hudi_rs(config, "id", "name") == bench.rows(config, "id", "name")
@@ -512,7 +513,7 @@ def test_an_engine_without_a_needed_method_merges_in_tasks_and_says_so(
 def test_a_read_that_fails_in_the_driver_is_done_in_tasks(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     config = table()
     bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
-    monkeypatch.setattr(driver_merge, "rows_in", dies)
+    monkeypatch.setattr(driver_merge, "rows_of_slice", dies)
     bench.merge(config, [bench.put([row("u", 2, 1, name="new")], SCHEMA)])
     assert bench.left_to_spark() is not None and str(bench.left_to_spark()).startswith("failed")
     assert bench.rows(config, "id", "name") == [(1, "new")]

@@ -15,7 +15,7 @@ from sluice_spark.hudi.facts import KnownTables
 from sluice_spark.merge.by_arrow import commit, covers
 
 WHOLE = pytest.mark.whole
-WAYS = {"few": (commit, "write_few"), "files": (commit, "commit_base_files"), "spark": (tables, "append")}
+WAYS = {"few": (commit, "write_few"), "files": (commit, "commit_own_files"), "spark": (tables, "append")}
 RIGHT = [(1, "z"), (2, "later"), (3, "n"), (4, "n"), (9, "new")]
 
 

@@ -15,10 +15,10 @@ from sluice.changes.hidden_columns import HIDDEN
 from sluice.config.table import TableConfig
 from sluice.hudi.timeline import instant_ms
 from sluice.services.requests import COMPACTION
-from sluice_spark.hudi import few_rows
+from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.hudi.recovery import roll_back_unfinished
 from sluice_spark.hudi.table import HudiTable
-from sluice_spark.merge.by_arrow import covers
+from sluice_spark.merge.by_arrow import covers, rewrite
 from sluice_spark.services.slice import SliceRates, serve_table
 
 STORED = ("id", "place", "name", *(column.name for column in HIDDEN))
@@ -131,7 +131,7 @@ def test_any_order_gives_the_same_rows_and_counts_also_behind_a_compaction(
     here, spark = (mor(name, lineage=("object", "offset"), **settings) for name in ("here", "there"))
     bench.services.known.leave_to_spark(spark)
     merged = []
-    for number, objects in enumerate(deliveries(draw, plain_changes(draw, moves=False), objects_at_once=6)):  # type: ignore[arg-type]
+    for number, objects in enumerate(deliveries(draw, plain_changes(draw, moves=True), objects_at_once=6)):  # type: ignore[arg-type]
         items = [bench.put(changes, SCHEMA) for changes in objects]  # type: ignore[arg-type]
         wanted = bench.merge(spark, items)
         found = bench.merge(here, items)
@@ -167,16 +167,20 @@ def test_three_readers_and_hudis_own_writer_take_the_logs(bench: Workbench) -> N
     assert bench.rows(config, "id", "place", "name") == bench.rows_by_hudi_rs(config, "id", "place", "name") == found
 
 
-@pytest.mark.parametrize("at", ["_written", pytest.param("_committed", marks=pytest.mark.whole)])
+@pytest.mark.parametrize(
+    "at",
+    [(rewrite, "refuse_undone"), pytest.param((HudiJvm, "commit_files"), marks=pytest.mark.whole)],
+    ids=["written", "before the commit"],
+)
 def test_a_log_of_a_driver_that_died_is_rolled_back_and_written_again(
-    bench: Workbench, at: str, monkeypatch: pytest.MonkeyPatch
+    bench: Workbench, at: tuple[Any, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = mor()
     bench.merge(config, [bench.put([row("c", 1, 1), row("c", 2, 2)], SCHEMA)])
     bench.merge(config, [bench.put([row("u", 3, 1, name="before")], SCHEMA)])
     manifest = bench.manifest(config, [bench.put([row("u", 4, 1, name="new")], SCHEMA)])
     with monkeypatch.context() as broken:
-        broken.setattr(few_rows, at, dies)
+        broken.setattr(*at, dies)
         with pytest.raises(Died):
             bench.merge_manifest(manifest, config)
     hudi = HudiTable(bench.spark, bench.path(config), config)
@@ -204,13 +208,37 @@ def test_what_the_driver_does_not_write_into_logs_is_left_to_spark(
     bench.merge(config, [bench.put([row("c", 1, 1, "A"), row("c", 2, 2, "B")], SCHEMA)])
     bench.merge(config, [bench.put([row("u", 4, 1, "A", "stays"), row("u", 5, 2, "B")], SCHEMA)])
     assert bench.left_to_spark() is None
-    for name, value, why in (("FEW_FOR_LOGS", 1, "changes"), ("FEW_LOG_BYTES", 10, "logs"), ("FEW_LOGS", 0, "logs")):
+    for name, value, why in (
+        ("MOST_LOG_BYTES", 10, "logs"),
+        ("MOST_FILES", 1, "files: 2"),
+    ):
         with monkeypatch.context() as small:
             small.setattr(covers, name, value)
             bench.merge(config, [bench.put([row("u", 10, 1, "A", why), row("u", 11, 2, "B", why)], SCHEMA)])
         assert bench.left_to_spark() == why
-    bench.merge(config, [bench.put([row("u", 20, 1, "B", "moved")], SCHEMA)])
-    assert bench.left_to_spark() == "moves"
-    bench.merge(config, [bench.put([row("u", 21, 1, "B", "of two files")], SCHEMA)])
-    assert bench.left_to_spark() == "stored_twice"
-    assert bench.rows(config, "id", "place", "name") == [(1, "B", "of two files"), (2, "B", "logs")]
+    assert bench.rows(config, "id", "place", "name") == [(1, "A", "files: 2"), (2, "B", "files: 2")]
+
+
+def test_rows_move_between_partitions_and_back_as_every_reader_sees_them(bench: Workbench) -> None:
+    config = mor(partition_by=("place",))
+    bench.merge(config, [bench.put([row("c", 1, 1, "A"), row("c", 2, 2, "B"), row("c", 3, 3, "A")], SCHEMA)])
+    steps = (
+        [row("u", 10, 1, "B", "moved"), row("u", 11, 2, "C", "started a partition")],
+        [row("u", 20, 1, "B", "stays")],
+        [row("u", 30, 1, "A", "back"), row("d", 31, 2, None, None), row("u", 5, 3, "B", "late, and newer")],
+        [row("u", 25, 1, "C", "too late"), row("u", 40, 3, "A", "back, too")],
+    )
+    columns = ("id", "place", "name")
+    expected = (
+        [(1, "B", "moved"), (2, "C", "started a partition"), (3, "A", "n")],
+        [(1, "B", "stays"), (2, "C", "started a partition"), (3, "A", "n")],
+        [(1, "A", "back"), (2, None, None), (3, "B", "late, and newer")],
+        [(1, "A", "back"), (2, None, None), (3, "A", "back, too")],
+    )
+    for step, rows in zip(steps, expected, strict=True):
+        bench.merge(config, [bench.put(step, SCHEMA)])
+        assert bench.left_to_spark() is None
+        assert bench.rows(config, *columns) == bench.rows_by_hudi_rs(config, *columns) == rows
+    assert bench.rows_by_old_bundle(config, *columns) == expected[-1]
+    compacted(bench, config)
+    assert bench.rows(config, *columns) == bench.rows_by_hudi_rs(config, *columns) == expected[-1]

@@ -14,8 +14,8 @@ RECORD_INDEX = "record_index"
 RECORD_INDEX_ROWS = 500_000
 # Arrow reads a key in 0.1 us, and Hudi's commit to the metadata table takes some seconds more. What Arrow leaves to
 # Spark bounds these rows.
-RECORD_INDEX_ROWS_BY_ARROW = 2_000_000
-MOST_BYTES_BY_ARROW = 512 * MIB  # of a table whose small parts Arrow merges: it reads all files
+RECORD_INDEX_ROWS_BY_ARROW = 20_000_000
+MOST_BYTES_BY_ARROW = 4 * 1024 * MIB  # of a table whose small parts Arrow merges: it reads the keys of all files
 
 
 def has_record_index(metadata_partitions: str | None) -> bool:
@@ -45,26 +45,31 @@ def wants_record_index(
 
 def may_go_by_arrow(config: TableConfig) -> bool:
     """Whether Arrow merges small parts of such a table, as far as its configuration tells."""
-    return config.table_type != MOR and not config.history and not config.hudi and config.delete_mode != IGNORE
+    return not config.history and not config.hudi and config.delete_mode != IGNORE
 
 
-# New rows of a merge-on-read table can't go into a log: Hudi puts them into a base file below this limit that has no
-# log, and rewrites that file with every commit. At Hudi's limit of 100 MiB a small table is half copy-on-write. So the
-# file that takes new rows is at most about a twentieth of the table, at 64 bytes per compressed row: less to rewrite
-# per commit than compaction has with every tenth, and twenty files more while the table grows by e
+# New rows of a merge-on-read table can't go into a log: they go into a base file below this limit that has no log, and
+# that file is rewritten with every commit. At Hudi's limit of 100 MiB a small table is half copy-on-write. So the files
+# that take new rows are together at most about a twentieth of the table, at 64 bytes per compressed row: less to
+# rewrite per commit than compaction has with every tenth, and twenty files more while the table grows by e
 # (docs/decisions/bytes-written.md).
 HUDIS_SMALL_FILE_BYTES = 100 * MIB
-LEAST_SMALL_FILE_BYTES = MIB
+LEAST_SMALL_FILES_BYTES = MIB
+LEAST_SMALL_FILE_BYTES = 16 * 1024  # a footer alone takes half of it
 SMALL_FILE_BYTES_PER_ROW = 64 / 20
 
 BYTES_PER_TASK = 64 * 1024**2
 
 
-def small_file_bytes(rows: int | None) -> int:
-    """Size in bytes below which a base file of a merge-on-read table of so many rows takes more. None: Hudi's limit."""
+def small_file_bytes(rows: int | None, *, partitions: int = 1) -> int:
+    """Size in bytes below which a base file of a merge-on-read table of so many rows takes more.
+
+    `partitions` is how many of them may take new rows in one commit. None: Hudi's limit.
+    """
     if rows is None:
         return HUDIS_SMALL_FILE_BYTES
-    return min(HUDIS_SMALL_FILE_BYTES, max(LEAST_SMALL_FILE_BYTES, int(rows * SMALL_FILE_BYTES_PER_ROW)))
+    together = max(LEAST_SMALL_FILES_BYTES, int(rows * SMALL_FILE_BYTES_PER_ROW))
+    return min(HUDIS_SMALL_FILE_BYTES, max(LEAST_SMALL_FILE_BYTES, together // max(1, partitions)))
 
 
 def shuffle_tasks(total_bytes: int, cores: int) -> int:

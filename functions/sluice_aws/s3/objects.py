@@ -283,6 +283,11 @@ class Objects:
         """All bytes of a file of a table, in one call; files are written once and never change."""
         return bytes(self._s3.get_object(Bucket=bucket, Key=key)["Body"].read())
 
+    def data_range(self, bucket: str, key: str, start: int, length: int) -> bytes:
+        """`length` bytes of a file of a table, from `start` on."""
+        range_ = f"bytes={start}-{start + length - 1}"
+        return bytes(self._s3.get_object(Bucket=bucket, Key=key, Range=range_)["Body"].read())
+
     def get_json(self, bucket: str, key: str) -> Any:
         """The JSON document under a key, or None when there is no such object."""
         document = self.get(bucket, key)
@@ -317,9 +322,15 @@ class Objects:
             for entry in page.get("Contents", ()):
                 yield entry["Key"]
 
-    def documents(self, bucket: str, prefix: str, after: str = "") -> Iterator[ListedDocument]:
-        """Every object below a prefix, in the order of their keys' UTF-8 bytes; with `after`, those behind that key."""
+    def documents(
+        self, bucket: str, prefix: str, after: str = "", *, in_folder: bool = False
+    ) -> Iterator[ListedDocument]:
+        """Every object below a prefix, in the order of their keys' UTF-8 bytes; with `after`, those behind that key.
+
+        `in_folder`: without those in folders below the prefix, which ends with a slash.
+        """
         start = {"StartAfter": after} if after else {}
+        start |= {"Delimiter": "/"} if in_folder else {}
         for page in self._s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix, **start):
             for entry in page.get("Contents", ()):
                 yield ListedDocument(entry["Key"], entry["Size"], int(entry["LastModified"].timestamp() * 1000))

@@ -103,6 +103,30 @@ class BaseFile:
         return self.name.split("_", 1)[0]
 
 
+@dataclass(frozen=True)
+class LogFile:
+    """A log file as it was written, `version` among the logs of the base file `base`; `before` are those names.
+
+    `updated` rows are in it, and the keys of `removed` rows, which moved to another partition.
+    """
+
+    name: str
+    file_id: str
+    base: str
+    version: int
+    bytes: int
+    ms: int
+    before: tuple[str, ...] = ()
+    updated: int = 0
+    partition: str = ""
+    removed: int = 0
+
+    @property
+    def path(self) -> str:
+        """The path below the table's folder."""
+        return f"{self.partition}/{self.name}" if self.partition else self.name
+
+
 class KnownTables:
     """The state of each table right after this run's own commit, so that the next batch needn't look. Thread-safe.
 

@@ -1,17 +1,14 @@
 """Upserts a few rows in the driver, without a Spark job: by Hudi's own handles on a local engine context.
 
-Rows for base files go through the calls that Hudi's compaction makes of a table (`HoodieCompactionHandler`), updates of
-a merge-on-read table through Hudi's append handle into logs, and the commit through Hudi's write client. So its
-markers, statistics and metadata are those of any upsert.
+Rows go through the call that Hudi's compaction makes of a table (`HoodieCompactionHandler`), and the commit through
+Hudi's write client. So its markers, statistics and metadata are those of any upsert.
 """
 
 from __future__ import annotations
 
 import io
-import json
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Callable
 
@@ -19,19 +16,14 @@ import fastavro
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from sluice.catalog.columns import META_COLUMNS
-from sluice.config.table import MOR
 from sluice.hudi import options as hudi_options
 from sluice.hudi import own_metadata
-from sluice.hudi.timeline import COMMIT, DELTA_COMMIT
+from sluice.hudi.timeline import COMMIT
 from sluice_spark.errors import RowsNotWritten
 from sluice_spark.hudi.facts import CommitResult, TableFacts
-from sluice_spark.hudi.logs import FIELDS_TO_NAME_A_LOG, NEEDED_TO_APPEND, NEEDED_TO_READ, append_to_log
+from sluice_spark.hudi.logs import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY, SEQUENCE, written_schema
 from sluice_spark.hudi.own_write import own_write, refuse_others
 from sluice_spark.hudi.table import HudiTable
-
-COMMIT_TIME, SEQUENCE, RECORD_KEY, PARTITION_PATH, FILE_NAME = META_COLUMNS
-_COUNTED = ("date", "timestamp-micros", "timestamp-millis", "local-timestamp-micros")  # passed as bare numbers
 
 # What only commits of small parts need of the engine's Hudi: class, method ("" for a constructor) and types of the
 # parameters. Names without a package are of java.lang, those with a leading dot of org.apache.hudi.
@@ -65,7 +57,7 @@ _NEEDED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (".common.model.DefaultHoodieRecordPayload", "", ("org.apache.avro.generic.GenericRecord", "Comparable")),
     (".common.model.HoodieAvroRecord", "", (".common.model.HoodieKey", ".common.model.HoodieRecordPayload")),
     (".common.model.HoodieKey", "", ("String", "String")),
-    (".common.model.HoodieWriteStat", "setPrevBaseFile", ("String",)),  # of `HudiJvm.commit_files`
+    (".common.model.HoodieBaseFile", "", ("String",)),
 )
 # By this Hudi keeps up a record index from the files of a commit, also of one without Hudi's own write statuses.
 _NEEDED_BY_RECORD_INDEX = (
@@ -75,29 +67,21 @@ _NEEDED_BY_RECORD_INDEX = (
         ("String", ".common.model.HoodieWriteStat", "Integer", "String", ".storage.HoodieStorage"),
     ),
 )
-# How rows come into merge-on-read tables: into logs, and new ones into new files.
-_NEEDED_BY_LOGS = (
-    (".table.HoodieCompactionHandler", "handleInsert", ("String", "String", "String", "java.util.Map")),
-    *NEEDED_TO_READ,
-    *NEEDED_TO_APPEND,
+# By these the files that Sluice writes itself are committed.
+_NEEDED_BY_OWN_FILES = (
+    (".common.util.JsonUtils", "getObjectMapper", ()),
+    (".common.model.HoodieDeltaWriteStat", "", ()),
 )
 
 
 @dataclass(frozen=True)
 class FileToMerge:
-    """A file slice: the newest base file of a file group in the folder `partition`, and the log files to merge into it.
-
-    `handle` is Hudi's own object for the base file, and None for a new file group, which has none yet. `logs` are
-    paths, oldest first.
-    """
+    """The newest base file of a file group, in the folder `partition`; its size in bytes."""
 
     path: str
     file_id: str
     size: int
-    handle: Any
     partition: str = ""
-    logs: tuple[str, ...] = ()
-    log_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -106,7 +90,7 @@ class FewRows:
 
     `values` are the rows, column -> value: dates as days, timestamps as microseconds since 1970. `ordering` are their
     positions. `files` has for each row the file that it goes into, and `stored_keys` Hudi's text of its key where that
-    file holds the row, else None. Of a merge-on-read table, files without a new row get a log file more.
+    file holds the row, else None.
     """
 
     values: Sequence[Mapping[str, Any]]
@@ -116,15 +100,15 @@ class FewRows:
 
 
 @lru_cache(maxsize=2)
-def missing_in_engine(spark: SparkSession, record_index: bool, logs: bool = False) -> tuple[str, ...]:
+def missing_in_engine(spark: SparkSession, record_index: bool) -> tuple[str, ...]:
     """The members that this engine's Hudi lacks for commits of small parts, as `class.method`; empty for none.
 
-    `record_index`: the table has one. `logs`: it is a merge-on-read table.
+    `record_index`: the table has one.
     """
     context: Any = spark.sparkContext
     gateway, reflection = context._gateway, context._jvm.py4j.reflection.ReflectionUtil
     missing = []
-    needed = _NEEDED + (_NEEDED_BY_RECORD_INDEX if record_index else ()) + (_NEEDED_BY_LOGS if logs else ())
+    needed = _NEEDED + _NEEDED_BY_OWN_FILES + (_NEEDED_BY_RECORD_INDEX if record_index else ())
     for name, method, parameters in needed:
         try:
             types = gateway.new_array(context._jvm.java.lang.Class, len(parameters))
@@ -134,11 +118,6 @@ def missing_in_engine(spark: SparkSession, record_index: bool, logs: bool = Fals
             found.getMethod(method, types) if method else found.getConstructor(types)
         except Py4JError:
             missing.append(f"{name[1:]}.{method or '<init>'}")
-    for name, field in FIELDS_TO_NAME_A_LOG if logs else ():
-        try:
-            reflection.classForName(name).getDeclaredField(field)
-        except Py4JError:
-            missing.append(f"{name}.{field}")
     return tuple(missing)
 
 
@@ -146,36 +125,6 @@ def _java_name(name: str) -> str:
     if name.startswith("."):
         return f"org.apache.hudi{name}"
     return name if "." in name or name.startswith("[") else f"java.lang.{name}"
-
-
-def base_files(hudi: HudiTable, facts: TableFacts, most: int) -> list[FileToMerge] | None:
-    """The newest base files of a table, in Hudi's order, with their log files; None for more than `most`.
-
-    None, too, where a file group of a merge-on-read table has logs alone.
-    """
-    partitioned = bool(hudi.config.partition_by)
-    if hudi.config.table_type != MOR:
-        found = hudi.jvm.newest_base_files(facts.meta_client, most, partitioned=partitioned)
-        return None if found is None else [_file(file, partition) for partition, file in found]
-    slices = hudi.jvm.newest_slices(facts.meta_client, most, partitioned=partitioned)
-    if slices is None or not all(item.getBaseFile().isPresent() for _, item in slices):
-        return None
-    return [_with_logs(_file(item.getBaseFile().get(), partition), item) for partition, item in slices]
-
-
-def new_file(partition: str) -> FileToMerge:
-    """A file group that doesn't exist yet."""
-    return FileToMerge("", f"{uuid.uuid4()}-0", 0, None, partition)
-
-
-def _file(file: Any, partition: str) -> FileToMerge:
-    return FileToMerge(str(file.getPath()), str(file.getFileId()), int(file.getFileSize()), file, str(partition))
-
-
-def _with_logs(file: FileToMerge, file_slice: Any) -> FileToMerge:
-    logs = list(file_slice.getLogFiles().toArray())[::-1]  # Hudi has the newest first
-    paths = tuple(str(log.getPath().toString()) for log in logs)
-    return replace(file, logs=paths, log_bytes=sum(int(log.getFileSize()) for log in logs))
 
 
 def write_few(
@@ -240,26 +189,13 @@ def _write_rows(
     for number, file in enumerate({file.file_id: file for file in rows.files}.values()):
         places = [place for place, other in enumerate(rows.files) if other.file_id == file.file_id]
         new = _new_rows(rows, places)
-        if hudi.config.table_type == MOR and not new:
-            statuses = append_to_log(
-                hudi,
-                client,
-                table,
-                instant,
-                partition=file.partition,
-                file_id=file.file_id,
-                records=[records.update(rows.values[n], keys[n], file, rows.ordering[n]) for n in places],
-            )
-        else:
-            made = hudi.jvm.java_map()
-            for count, place in enumerate(places):  # 0 is the number that logs have
-                meta = _meta(instant, f"{instant}_{number + 1}_{count}", keys[place], file.partition)
-                row = {**rows.values[place], **meta}
-                made.put(keys[place], records.record(row, keys[place], file.partition, rows.ordering[place]))
-            if file.handle is None:
-                statuses = table.handleInsert(instant, file.partition, file.file_id, made)
-            else:
-                statuses = table.handleUpdate(instant, file.partition, file.file_id, made, file.handle)
+        made = hudi.jvm.java_map()
+        for count, place in enumerate(places):
+            meta = _meta(instant, f"{instant}_{number}_{count}", keys[place], file.partition)
+            row = {**rows.values[place], **meta}
+            made.put(keys[place], records.record(row, keys[place], file.partition, rows.ordering[place]))
+        before = hudi.jvm.classes.common.model.HoodieBaseFile(file.path)
+        statuses = table.handleUpdate(instant, file.partition, file.file_id, made, before)
         for stat in _written(hudi, statuses):
             if (int(stat.getNumInserts()), int(stat.getNumUpdateWrites())) != (new, len(places) - new):
                 raise _not_written(
@@ -291,7 +227,7 @@ def _table(hudi: HudiTable, client: Any) -> Any:
 
 def _begin(hudi: HudiTable, table: Any, instant: str) -> None:
     requested = hudi.jvm.classes.common.table.timeline.HoodieInstant.State.REQUESTED
-    item = table.getMetaClient().createNewInstant(requested, _action(hudi), instant)
+    item = table.getMetaClient().createNewInstant(requested, COMMIT, instant)
     table.getActiveTimeline().transitionRequestedToInflight(item, hudi.jvm.none())
 
 
@@ -299,11 +235,7 @@ def _committed(hudi: HudiTable, client: Any, instant: str, stats: Any, metadata:
     extra = hudi.jvm.java_map()
     for name, value in own_metadata.stored_metadata(metadata).items():
         extra.put(name, value)
-    client.commitStats(instant, stats, hudi.jvm.classes.common.util.Option.of(extra), _action(hudi))
-
-
-def _action(hudi: HudiTable) -> str:
-    return DELTA_COMMIT if hudi.config.table_type == MOR else COMMIT
+    client.commitStats(instant, stats, hudi.jvm.classes.common.util.Option.of(extra), COMMIT)
 
 
 def _new_rows(rows: FewRows, places: Sequence[int]) -> int:
@@ -317,69 +249,33 @@ def _meta(
     return {COMMIT_TIME: instant, SEQUENCE: sequence, RECORD_KEY: key, PARTITION_PATH: partition, FILE_NAME: ""}
 
 
-@dataclass(frozen=True)
-class _Schema:
-    """An Avro schema as Java's object, and as fastavro writes by it."""
-
-    java: Any
-    written: Any
-
-    @classmethod
-    def of(cls, java: Any) -> _Schema:
-        return cls(java, fastavro.parse_schema(_without_times(json.loads(str(java.toString())))))
-
-
 class _Records:
     """Makes Hudi's records of rows: through Avro bytes, since each field by itself would be a call."""
 
     def __init__(self, hudi: HudiTable, client: Any, schema_text: str) -> None:
         jvm, h = hudi.jvm, hudi.jvm.classes
         self._h = h
-        plain = jvm.parsed_avro(schema_text)
-        self._plain = _Schema.of(plain)
-        self._whole = _Schema.of(h.avro.HoodieAvroUtils.addMetadataFields(plain))
+        self._java = h.avro.HoodieAvroUtils.addMetadataFields(jvm.parsed_avro(schema_text))
+        self._schema = written_schema(str(self._java.toString()))
         self._generator = h.keygen.factory.HoodieSparkKeyGeneratorFactory.createKeyGenerator(
             client.getConfig().getProps()
         )
 
     def key(self, row: Mapping[str, Any]) -> tuple[str, str]:
         """Hudi's text of a row's key, and its partition."""
-        key = self._generator.getKey(self._avro({**row, **_meta()}, self._whole))
+        key = self._generator.getKey(self._avro({**row, **_meta()}))
         return str(key.getRecordKey()), str(key.getPartitionPath())
 
     def record(self, row: Mapping[str, Any], key: str, partition: str, ordering: str) -> Any:
         """A record with Hudi's own columns."""
-        return self._record(self._avro(row, self._whole), key, partition, ordering)
-
-    def update(self, row: Mapping[str, Any], key: str, file: FileToMerge, ordering: str) -> Any:
-        """A record for a log of the file, which holds its key: Hudi's append handle adds its own columns."""
-        made = self._record(self._avro(row, self._plain), key, file.partition, ordering)
         model = self._h.common.model
-        made.setCurrentLocation(model.HoodieRecordLocation(str(file.handle.getCommitTime()), file.file_id))
-        return made
-
-    def _record(self, avro: Any, key: str, partition: str, ordering: str) -> Any:
-        model = self._h.common.model
-        payload = model.DefaultHoodieRecordPayload(avro, ordering)
+        payload = model.DefaultHoodieRecordPayload(self._avro(row), ordering)
         return model.HoodieAvroRecord(model.HoodieKey(key, partition), payload)
 
-    def _avro(self, row: Mapping[str, Any], schema: _Schema) -> Any:
+    def _avro(self, row: Mapping[str, Any]) -> Any:
         body = io.BytesIO()
-        fastavro.schemaless_writer(body, schema.written, dict(row))
-        return self._h.avro.HoodieAvroUtils.bytesToAvro(body.getvalue(), schema.java)
-
-
-def _without_times(schema: Any) -> Any:
-    """The Avro schema with bare numbers in place of dates and timestamps, whose Python types end at year 9999."""
-    if isinstance(schema, list):
-        return [_without_times(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if schema.get("logicalType") in _COUNTED:
-        return schema["type"]
-    return {
-        name: _without_times(value) if name in ("type", "items", "fields") else value for name, value in schema.items()
-    }
+        fastavro.schemaless_writer(body, self._schema, dict(row))
+        return self._h.avro.HoodieAvroUtils.bytesToAvro(body.getvalue(), self._java)
 
 
 def _written(hudi: HudiTable, statuses: Any) -> Iterable[Any]:

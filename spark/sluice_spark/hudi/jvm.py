@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, Callable, cast
+from typing import Any, cast
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from sluice_spark.hudi.facts import BaseFile
+from sluice_spark.hudi.facts import BaseFile, LogFile
 
 PLANNING_THREADS = 8
 
@@ -221,32 +221,9 @@ class HudiJvm:
 
     def newest_files(self, meta_client: Any, most: int) -> list[str] | None:
         """The paths of an unpartitioned copy-on-write table's newest base files; None for more than `most`."""
-        files = self.newest_base_files(meta_client, most)
-        return None if files is None else [str(file.getPath()) for _, file in files]
-
-    def newest_base_files(
-        self, meta_client: Any, most: int, *, partitioned: bool = False
-    ) -> list[tuple[str, Any]] | None:
-        """Hudi's objects for a copy-on-write table's newest base files, each with its partition; None as above."""
-        return self._newest(meta_client, most, partitioned, lambda view, place: view.getLatestBaseFiles(place))
-
-    def newest_slices(self, meta_client: Any, most: int, *, partitioned: bool) -> list[tuple[str, Any]] | None:
-        """Hudi's objects for a table's newest file slices, each with its partition; None for more than `most`."""
-        return self._newest(meta_client, most, partitioned, lambda view, place: view.getLatestFileSlices(place))
-
-    def _newest(
-        self, meta_client: Any, most: int, partitioned: bool, listed: Callable[[Any, str], Any]
-    ) -> list[tuple[str, Any]] | None:
-        """What is `listed` of each partition. They are listed in the driver, without a Spark job."""
-        context = self._hudi.common.engine.HoodieLocalEngineContext(self.storage_conf())
-        partitions = self.partitions(meta_client, context) if partitioned else [""]
-        found: list[tuple[str, Any]] = []
         with self._file_view(meta_client) as view:
-            for partition in partitions if len(partitions) <= most else ():
-                found += [(partition, item) for item in listed(view, partition).toArray()]
-                if len(found) > most:
-                    break
-        return found if max(len(partitions), len(found)) <= most else None
+            files = view.getLatestBaseFiles("").toArray()
+        return [str(file.getPath()) for file in files] if len(files) <= most else None
 
     def size_bytes(self, meta_client: Any) -> int:
         """Bytes of the table's newest base and log files."""
@@ -322,30 +299,23 @@ class HudiJvm:
         return instant
 
     def commit_files(
-        self, client: Any, meta_client: Any, instant: str, files: Sequence[BaseFile], metadata: Mapping[str, str]
+        self,
+        client: Any,
+        meta_client: Any,
+        instant: str,
+        files: Sequence[BaseFile | LogFile],
+        metadata: Mapping[str, str],
     ) -> None:
         """Complete a begun write with its files and extra metadata."""
-        model, stats, extra = self._hudi.common.model, self._jvm.java.util.ArrayList(), self._jvm.java.util.HashMap()
-        for file in files:
-            stat, times = model.HoodieWriteStat(), model.HoodieWriteStat.RuntimeStats()
-            stat.setFileId(file.file_id)
-            stat.setPath(file.path)
-            stat.setPartitionPath(file.partition)
-            stat.setNumWrites(file.rows)
-            stat.setNumInserts(file.inserted)
-            stat.setNumUpdateWrites(file.updated)
-            stat.setNumDeletes(file.removed)
-            stat.setTotalWriteBytes(file.bytes)
-            stat.setFileSizeInBytes(file.bytes)
-            if file.before is None:
-                stat.setPrevCommit(model.HoodieWriteStat.NULL_COMMIT)
-                times.setTotalCreateTime(file.ms)
-            else:
-                stat.setPrevCommit(file.before.rpartition("_")[2].partition(".")[0])
-                stat.setPrevBaseFile(file.before)
-                times.setTotalUpsertTime(file.ms)
-            stat.setRuntimeStats(times)
-            stats.add(stat)
+        stats, extra = self._jvm.java.util.ArrayList(), self._jvm.java.util.HashMap()
+        mapper = self._hudi.common.util.JsonUtils.getObjectMapper()
+        kinds = {BaseFile: ".HoodieWriteStat", LogFile: ".HoodieDeltaWriteStat"}
+        classes = {
+            kind: self._jvm.py4j.reflection.ReflectionUtil.classForName(f"org.apache.hudi.common.model{name}")
+            for kind, name in kinds.items()
+        }
+        for file in files:  # as JSON, since each value by itself would be a call
+            stats.add(mapper.readValue(json.dumps(_statistics(file)), classes[type(file)]))
         for name, value in metadata.items():
             extra.put(name, value)
         some = self._hudi.common.util.Option.of(extra)
@@ -473,6 +443,39 @@ def completion_times(timeline: Any) -> dict[str, str]:
     return {
         f"{time}.{action}" if state == "COMPLETED" else f"{time}.{action}.{state.lower()}": completed
         for time, completed, action, state in _INSTANT.findall(str(timeline.getInstants().toString()))
+    }
+
+
+def _statistics(file: BaseFile | LogFile) -> dict[str, Any]:
+    """What Hudi records of a file that a commit wrote, as in the commit's JSON."""
+    common = {
+        "fileId": file.file_id,
+        "path": file.path,
+        "partitionPath": file.partition,
+        "numUpdateWrites": file.updated,
+        "numDeletes": file.removed,
+        "totalWriteBytes": file.bytes,
+        "fileSizeInBytes": file.bytes,
+    }
+    if isinstance(file, LogFile):
+        return {
+            **common,
+            "prevCommit": file.base.rpartition("_")[2].partition(".")[0],
+            "numWrites": file.updated,
+            "logVersion": file.version,
+            "logOffset": 0,
+            "baseFile": file.base,
+            "logFiles": [*file.before, file.name],
+            "runtimeStats": {"totalUpsertTime": file.ms},
+        }
+    counts = {**common, "numWrites": file.rows, "numInserts": file.inserted}
+    if file.before is None:
+        return {**counts, "prevCommit": "null", "runtimeStats": {"totalCreateTime": file.ms}}
+    return {
+        **counts,
+        "prevCommit": file.before.rpartition("_")[2].partition(".")[0],
+        "prevBaseFile": file.before,
+        "runtimeStats": {"totalUpsertTime": file.ms},
     }
 
 

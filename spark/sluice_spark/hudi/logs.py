@@ -1,69 +1,74 @@
-"""The log files of a merge-on-read table, by Hudi's own reader and writer: rows of some keys, and rows to append."""
+"""Log files of merge-on-read tables in Hudi's format, written and read without the JVM.
+
+The format is that of `HoodieLogFormatWriter` (format 1, blocks 3), which every release from 0.14 on reads: a block has
+a header with its instant and schema, and rows in Avro or keys that are removed. A log that holds another kind of block
+is left to Hudi's own reader.
+"""
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterable, Mapping, Sequence
+import io
+import json
+import struct
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, Callable
 
-from py4j.protocol import Py4JError
+import fastavro
 
+from sluice.catalog.columns import META_COLUMNS
 from sluice.changes import hidden_columns as hidden
-from sluice_spark.errors import RowsNotWritten
-from sluice_spark.hudi.facts import TableFacts
-from sluice_spark.hudi.table import HudiTable
 
-_SCANNER = ".common.table.log.HoodieMergedLogRecordScanner"
-_BUILDER = f"{_SCANNER}$Builder"
-_MEMORY_BYTES = 64 * 1024**2  # Hudi puts on disk what is beyond it
-_BUFFER_BYTES = 1024**2
-NEEDED_TO_READ = (
-    (_SCANNER, "newBuilder", ()),
-    (_SCANNER, "getRecords", ()),
-    (_SCANNER, "close", ()),
-    (_BUILDER, "withStorage", (".storage.HoodieStorage",)),
-    (_BUILDER, "withBasePath", ("String",)),
-    (_BUILDER, "withLogFilePaths", ("java.util.List",)),
-    (_BUILDER, "withReaderSchema", ("org.apache.avro.Schema",)),
-    (_BUILDER, "withLatestInstantTime", ("String",)),
-    (_BUILDER, "withMaxMemorySizeInBytes", ("Long",)),
-    (_BUILDER, "withSpillableMapBasePath", ("String",)),
-    (_BUILDER, "withPartition", ("String",)),
-    (_BUILDER, "withRecordMerger", (".common.model.HoodieRecordMerger",)),
-    (_BUILDER, "withTableMetaClient", (".common.table.HoodieTableMetaClient",)),
-    (".common.model.HoodieAvroRecordMerger", "", ()),
+COMMIT_TIME, SEQUENCE, RECORD_KEY, PARTITION_PATH, FILE_NAME = META_COLUMNS
+_MAGIC, _FORMAT, _BLOCKS = b"#HUDI#", 1, 3
+_COMMAND, _DELETE, _AVRO = 0, 1, 3  # kinds of blocks
+_INSTANT, _TARGET, _SCHEMA, _COMMAND_KIND = 0, 1, 2, 3  # names in a header
+_ROLL_BACK = "0"
+_COUNTED = ("date", "timestamp-micros", "timestamp-millis", "local-timestamp-micros")  # passed as bare numbers
+_READ = (hidden.POSITION, hidden.OWED, hidden.PARTITION, hidden.SOURCE_TS_MS)
+_LONG, _INT = struct.Struct(">q"), struct.Struct(">i")
+# One removed row as Hudi's writer has it of a row that moves: the ordering value is the integer 0, which removes the
+# row whatever its position (HoodieDeleteRecordList, whose third member is a union of wrapped values).
+_REMOVED = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "HoodieDeleteRecordList",
+        "fields": [
+            {
+                "name": "deleteRecordList",
+                "type": {
+                    "type": "array",
+                    "items": {
+                        "type": "record",
+                        "name": "HoodieDeleteRecord",
+                        "fields": [
+                            {"name": "recordKey", "type": ["null", "string"]},
+                            {"name": "partitionPath", "type": ["null", "string"]},
+                            {
+                                "name": "orderingVal",
+                                "type": [
+                                    "null",
+                                    {"type": "record", "name": "B", "fields": [{"name": "value", "type": "boolean"}]},
+                                    {"type": "record", "name": "I", "fields": [{"name": "value", "type": "int"}]},
+                                    {"type": "record", "name": "L", "fields": [{"name": "value", "type": "long"}]},
+                                    {"type": "record", "name": "F", "fields": [{"name": "value", "type": "float"}]},
+                                    {"type": "record", "name": "D", "fields": [{"name": "value", "type": "double"}]},
+                                    {"type": "record", "name": "Y", "fields": [{"name": "value", "type": "bytes"}]},
+                                    {"type": "record", "name": "S", "fields": [{"name": "value", "type": "string"}]},
+                                ],
+                            },
+                        ],
+                    },
+                },
+            }
+        ],
+    }
 )
-_HANDLE = ".io.HoodieAppendHandle"
-NEEDED_TO_APPEND = (
-    (
-        _HANDLE,
-        "",
-        (
-            ".config.HoodieWriteConfig",
-            "String",
-            ".table.HoodieTable",
-            "String",
-            "String",
-            "java.util.Iterator",
-            ".common.engine.TaskContextSupplier",
-        ),
-    ),
-    (
-        _HANDLE,
-        "write",
-        (".common.model.HoodieRecord", "org.apache.avro.Schema", ".common.config.TypedProperties"),
-    ),
-    (_HANDLE, "doAppend", ()),
-    (_HANDLE, "close", ()),
-    (".common.model.HoodieRecord", "setCurrentLocation", (".common.model.HoodieRecordLocation",)),
-    (".common.model.HoodieRecordLocation", "", ("String", "String")),
-)
-# Private fields: the token of a slice's first log, the writer of a log, and the token of a log behind others.
-_TOKEN = ("org.apache.hudi.io.HoodieWriteHandle", "writeToken")
-_WRITER = ("org.apache.hudi.io.HoodieAppendHandle", "writer")
-_NEXT_TOKEN = ("org.apache.hudi.common.table.log.HoodieLogFormatWriter", "rolloverLogWriteToken")
-FIELDS_TO_NAME_A_LOG = (_TOKEN, _WRITER, _NEXT_TOKEN)
+
+
+class UnreadableLog(Exception):
+    """A log that Hudi's own reader alone reads: of another writer, or damaged."""
 
 
 @dataclass(frozen=True)
@@ -76,80 +81,171 @@ class LogRow:
     source_ts_ms: int | None
 
 
+def log_of(
+    rows: Sequence[Mapping[str, Any]],
+    removed: Sequence[str],
+    *,
+    instant: str,
+    number: int,
+    partition: str,
+    file_id: str,
+    avro_schema: str,
+) -> bytes:
+    """The log file with these rows, and with the removal of these keys (Hudi's text) from its file group.
+
+    `rows` hold the column RECORD_KEY, dates as days and timestamps as microseconds since 1970. `number` is unique among
+    the commit's files. `avro_schema` (JSON) has Hudi's columns in front.
+    """
+    header = {_SCHEMA: avro_schema, _INSTANT: instant}
+    blocks = []
+    if rows:
+        schema, content = written_schema(avro_schema), io.BytesIO()
+        content.write(_INT.pack(_BLOCKS) + _INT.pack(len(rows)))
+        own = {COMMIT_TIME: instant, PARTITION_PATH: partition, FILE_NAME: file_id}
+        for count, row in enumerate(rows):
+            body = io.BytesIO()
+            fastavro.schemaless_writer(body, schema, {**row, **own, SEQUENCE: f"{instant}_{number}_{count}"})
+            content.write(_INT.pack(body.tell()) + body.getvalue())
+        blocks.append(_block(_AVRO, header, content.getvalue()))
+    if removed:
+        place, body = {"partitionPath": partition, "orderingVal": ("I", {"value": 0})}, io.BytesIO()
+        fastavro.schemaless_writer(
+            body, _REMOVED, {"deleteRecordList": [{"recordKey": key, **place} for key in removed]}
+        )
+        blocks.append(_block(_DELETE, header, _INT.pack(_BLOCKS) + _INT.pack(body.tell()) + body.getvalue()))
+    return b"".join(blocks)
+
+
 def rows_in_logs(
-    hudi: HudiTable, facts: TableFacts, logs: Sequence[str], *, partition: str, keys: Iterable[str]
-) -> Mapping[str, LogRow | None]:
-    """The newest row in the logs of one file group of each of the keys (Hudi's text) that they hold.
+    logs: Iterable[bytes], *, keys: Collection[str], holds: Callable[[str], bool]
+) -> dict[str, LogRow | None]:
+    """The newest row of each of the keys (Hudi's text) that a file group's logs hold; None for one that they remove.
 
-    None for a key that a log removes. `logs` are paths, oldest first.
+    `logs` are whole files, oldest first; `holds` says whether the blocks of an instant are committed. Raises
+    UnreadableLog for what Hudi's reader alone reads.
     """
-    jvm, h, meta = hudi.jvm, hudi.jvm.classes, facts.meta_client
-    schema, paths = jvm.parsed_avro(jvm.with_meta_columns(jvm.avro_schema(meta))), jvm.java_list()
-    for path in logs:
-        paths.add(path)
-    scanner = (
-        h.common.table.log.HoodieMergedLogRecordScanner.newBuilder()
-        .withStorage(meta.getStorage())
-        .withBasePath(str(meta.getBasePath().toString()))
-        .withLogFilePaths(paths)
-        .withReaderSchema(schema)
-        .withLatestInstantTime(facts.newest)
-        .withMaxMemorySizeInBytes(_MEMORY_BYTES)
-        .withBufferSize(_BUFFER_BYTES)
-        .withSpillableMapBasePath(jvm.temporary_folder())
-        .withPartition(partition)
-        .withRecordMerger(h.common.model.HoodieAvroRecordMerger())
-        .withTableMetaClient(meta)
-        .build()
+    blocks = [block for body in logs for block in _blocks(body)]
+    undone = {header[_TARGET] for kind, header, _ in blocks if kind == _COMMAND and _TARGET in header}
+    newest: dict[str, LogRow | None] = {}
+    for kind, header, content in blocks:
+        if kind == _COMMAND or header[_INSTANT] in undone or not holds(header[_INSTANT]):
+            continue
+        if kind == _DELETE:
+            removed: Any = fastavro.schemaless_reader(io.BytesIO(content[8:]), _REMOVED, _REMOVED)
+            for row in removed["deleteRecordList"]:
+                if row["recordKey"] in keys:
+                    newest[row["recordKey"]] = None
+            continue
+        for key, row in _rows(content, header[_SCHEMA], keys):
+            held = newest.get(key)
+            if held is None or row.position >= held.position:
+                newest[key] = row
+    return newest
+
+
+def written_schema(avro_schema: str) -> Any:
+    """An Avro schema (JSON) for fastavro, with bare numbers for dates and timestamps, whose types end at year 9999."""
+    return _parsed(avro_schema)
+
+
+@lru_cache(maxsize=64)
+def _parsed(avro_schema: str) -> Any:
+    return fastavro.parse_schema(_without_times(json.loads(avro_schema)))
+
+
+@lru_cache(maxsize=64)
+def _key_alone(avro_schema: str) -> Any:
+    """The schema up to the record's key, which is read of every row."""
+    schema = _without_times(json.loads(avro_schema))
+    names = [field["name"] for field in schema["fields"]]
+    if RECORD_KEY not in names:
+        raise UnreadableLog("A log has rows without Hudi's own columns")
+    return fastavro.parse_schema({**schema, "fields": schema["fields"][: names.index(RECORD_KEY) + 1]})
+
+
+def _without_times(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_without_times(kind) for kind in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("logicalType") in _COUNTED:
+        return schema["type"]
+    return {
+        name: _without_times(value) if name in ("type", "items", "fields") else value for name, value in schema.items()
+    }
+
+
+def _rows(content: bytes, avro_schema: str, keys: Collection[str]) -> Iterator[tuple[str, LogRow]]:
+    """The wanted rows of a block, in its order, each with its key."""
+    key_schema, schema = _key_alone(avro_schema), written_schema(avro_schema)
+    (count,), place = _INT.unpack_from(content, 4), 8
+    for _ in range(count):
+        (size,) = _INT.unpack_from(content, place)
+        body = content[place + 4 : place + 4 + size]
+        place += 4 + size
+        beginning: Any = fastavro.schemaless_reader(io.BytesIO(body), key_schema, None)
+        key = beginning[RECORD_KEY]
+        if key in keys:
+            row: Any = fastavro.schemaless_reader(io.BytesIO(body), schema, None)
+            position, owed, *source = (row.get(name) for name in _READ)
+            if position is None:
+                raise UnreadableLog("A log has a row without a position")
+            yield key, LogRow(position, owed, *source)
+
+
+def _block(kind: int, header: Mapping[int, str], content: bytes) -> bytes:
+    after = b"".join(
+        (
+            _INT.pack(_FORMAT),
+            _INT.pack(kind),
+            _header(header),
+            _LONG.pack(len(content)),
+            content,
+            _INT.pack(0),  # no footer
+        )
     )
+    length = len(after) + _LONG.size
+    return b"".join((_MAGIC, _LONG.pack(length), after, _LONG.pack(len(_MAGIC) + _LONG.size + len(after))))
+
+
+def _header(values: Mapping[int, str]) -> bytes:
+    texts = [(name, text.encode()) for name, text in values.items()]
+    return _INT.pack(len(texts)) + b"".join(_INT.pack(name) + _INT.pack(len(text)) + text for name, text in texts)
+
+
+def _blocks(body: bytes) -> Iterator[tuple[int, dict[int, str], bytes]]:
+    """Kind, header and content of each block. Raises UnreadableLog."""
+    place = 0
     try:
-        records = scanner.getRecords()
-        return {key: _row(records.get(key), schema, jvm) for key in keys if records.containsKey(key)}
-    finally:
-        scanner.close()
+        while place < len(body):
+            if body[place : place + len(_MAGIC)] != _MAGIC:
+                raise UnreadableLog("A log has a block without Hudi's mark")
+            (length,) = _LONG.unpack_from(body, place + len(_MAGIC))
+            start = place + len(_MAGIC) + _LONG.size
+            place = start + length
+            (form,), (kind,) = _INT.unpack_from(body, start), _INT.unpack_from(body, start + 4)
+            if form != _FORMAT or kind not in (_COMMAND, _DELETE, _AVRO) or place > len(body):
+                raise UnreadableLog(f"A log has a block of format {form} and kind {kind}")
+            header, at = _read_header(body, start + 8)
+            if kind == _COMMAND and header.get(_COMMAND_KIND) != _ROLL_BACK or header.keys() - _KNOWN_NAMES:
+                raise UnreadableLog(f"A log has a block with the header {sorted(header)}")
+            (size,) = _LONG.unpack_from(body, at)
+            content = body[at + 8 : at + 8 + size]
+            if kind != _COMMAND and _INT.unpack_from(content) != (_BLOCKS,):
+                raise UnreadableLog("A log has a block of another version")
+            yield kind, header, content
+    except (struct.error, UnicodeDecodeError) as error:
+        raise UnreadableLog(f"A log ends within a block: {error}") from error
 
 
-def _row(record: Any, schema: Any, jvm: Any) -> LogRow | None:
-    found = record.getData().getInsertValue(schema, jvm.properties({}))
-    if not found.isPresent():
-        return None
-    row = found.get()
-    owed = row.get(hidden.OWED)
-    return LogRow(
-        str(row.get(hidden.POSITION).toString()),
-        None if owed is None else str(owed.toString()),
-        row.get(hidden.PARTITION),
-        row.get(hidden.SOURCE_TS_MS),
-    )
+_KNOWN_NAMES = frozenset((_INSTANT, _TARGET, _SCHEMA, _COMMAND_KIND))
 
 
-def append_to_log(
-    hudi: HudiTable, client: Any, table: Any, instant: str, *, partition: str, file_id: str, records: Sequence[Any]
-) -> Any:
-    """Write Hudi's records into one log file, behind the file group's others; returns Java's iterator of statuses.
-
-    The log has a name of its own. Hudi's local context gives every writer one token, a log takes the token of the one
-    before, and its name has no instant but its base file's: a late put of a driver that is dead by now would replace
-    what another one committed. Raises RowsNotWritten.
-    """
-    others, statuses = hudi.jvm.java_list(), hudi.jvm.java_list()
-    for record in records[1:]:
-        others.add(record)
-    config = client.getConfig()
-    handle = hudi.jvm.classes.io.HoodieAppendHandle(
-        config, instant, table, partition, file_id, others.iterator(), table.getTaskContextSupplier()
-    )
-    token = f"0-{secrets.randbelow(2**31)}-{secrets.randbelow(2**31)}"  # three numbers are a token's form
-    hudi.jvm.field(_TOKEN).set(handle, token)
-    handle.write(records[0], hudi.jvm.parsed_avro(config.getSchema()), config.getProps())  # makes the writer
-    writer = hudi.jvm.field(_WRITER).get(handle)
-    if writer is None:
-        raise RowsNotWritten(f"{hudi.config.table}: Hudi opened no log", table=hudi.config.table)
-    try:
-        hudi.jvm.field(_NEXT_TOKEN).set(writer, token)
-        handle.doAppend()
-        statuses.add(handle.close())
-    except Py4JError:
-        writer.close()  # else Java's end puts what is written so far, behind the roll-back
-        raise
-    return statuses.iterator()
+def _read_header(body: bytes, place: int) -> tuple[dict[int, str], int]:
+    (count,), values = _INT.unpack_from(body, place), {}
+    place += 4
+    for _ in range(count):
+        (name,), (size,) = _INT.unpack_from(body, place), _INT.unpack_from(body, place + 4)
+        values[name] = body[place + 8 : place + 8 + size].decode()
+        place += 8 + size
+    return values, place

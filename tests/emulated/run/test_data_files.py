@@ -9,8 +9,8 @@ from emulation.deployment import SILVER
 
 from sluice_aws.s3.objects import Objects
 from sluice_spark.errors import WriteUndone
-from sluice_spark.hudi.base_files import NewFiles
-from sluice_spark.merge.by_arrow.table_files import write_data_file
+from sluice_spark.hudi.own_files import NewFiles
+from sluice_spark.hudi.table_files import write_data_file
 
 NEW = NewFiles("20261122205211687", "{}", ".hoodie/20261122205211687.deltacommit.inflight")
 

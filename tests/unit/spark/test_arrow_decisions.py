@@ -15,7 +15,7 @@ from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
 from sluice.config.table import TableConfig
 from sluice_spark.hudi.facts import TableFacts
-from sluice_spark.hudi.few_rows import RECORD_KEY
+from sluice_spark.hudi.logs import RECORD_KEY
 from sluice_spark.merge.by_arrow.covers import check_changes, check_part
 from sluice_spark.merge.by_arrow.decide import StoredRow, as_counts, decide_changes, newest_changes, with_batch
 from sluice_spark.merge.by_arrow.rows import LeftToSpark, rows_schema
@@ -196,8 +196,8 @@ def test_stored_rows_are_found_in_every_file_by_their_whole_key() -> None:
     files = [base_file((1, "b", 4), (7, "a", 4)), base_file((5, "a", 4)), base_file((3, "a", 9), (2, "a", 5))]
 
     def stored(bodies: list[bytes]) -> dict[Any, StoredRow]:
-        key = ("id", "part")
-        return by_key(row for number, body in enumerate(bodies) for row in rows_in(body, newest, key, number))
+        key, files = ("id", "part"), [pq.ParquetFile(pa.BufferReader(body)) for body in bodies]
+        return by_key(row for number, file in enumerate(files) for row in rows_in(file, newest, key, number))
 
     assert stored(files) == {
         (3, "a"): StoredRow("00009", "{}", "id:3,part:a", 2),

@@ -16,8 +16,8 @@ from sluice.schema.columns import Column, array_column, plain_column
 from sluice_aws.s3.objects import ObjectSource
 from sluice_formats.arrow_batches import batch_schema
 from sluice_formats.records import ReaderPlan, reader_plan
-from sluice_spark.hudi.base_files import NewFiles
 from sluice_spark.hudi.facts import TableFacts
+from sluice_spark.hudi.own_files import NewFiles
 from sluice_spark.merge.by_arrow.base_file import partition_paths
 from sluice_spark.merge.by_arrow.first_load import (
     LoadPlan,

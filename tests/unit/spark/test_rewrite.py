@@ -11,15 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from sluice.changes import hidden_columns as hidden
+from sluice.hudi.file_slices import DataFile, FileSlice
 from sluice_aws.s3.objects import ObjectSource
 from sluice_spark.errors import RowsDiffer, WriteUndone
-from sluice_spark.hudi.base_files import NewFiles
 from sluice_spark.hudi.facts import TableFacts
+from sluice_spark.hudi.own_files import NewFiles
+from sluice_spark.hudi.table_files import write_data_file
 from sluice_spark.merge.by_arrow import base_file, covers
 from sluice_spark.merge.by_arrow.base_file import parquet_of, rewritten
 from sluice_spark.merge.by_arrow.rewrite import FileRows, FileWork, Rewrite
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
-from sluice_spark.merge.by_arrow.table_files import write_data_file
 
 FIRST, SECOND = "20261122205211687", "20261122205311687"
 KINDS = {"id": "long", "name": ["null", "string"], hidden.POSITION: "string"}
@@ -258,13 +259,25 @@ def test_a_file_without_a_row_that_was_found_in_it_is_not_written(tmp_path: Path
 
 
 MIB = 1024**2
-PLAIN = {"id": "int", "name": "string"}
+
+
+def slices(*sizes: int, logs: int = 0) -> list[FileSlice]:
+    """A slice with a base file of each size, and logs of so many bytes."""
+    return [
+        FileSlice(
+            "",
+            f"f{number}",
+            DataFile(f"f{number}.parquet", "", f"f{number}", FIRST, size),
+            (DataFile("log", "", f"f{number}", FIRST, logs, version=1),) if logs else (),
+        )
+        for number, size in enumerate(sizes)
+    ]
 
 
 def test_hudis_handle_writes_few_changes_into_small_files_and_pyarrow_the_others() -> None:
     def handle(*sizes: int, stored: int = 10, changes: int = 10, index: bool = False, moves: bool = False) -> bool:
         facts = TableFacts(newest=FIRST, schema=None, commits=1, rows=stored, record_index=index)
-        return covers.by_merge_handle(sizes, facts, changes=changes, target=PLAIN, moves=moves)
+        return covers.by_merge_handle(slices(*sizes), facts, changes=changes, moves=moves)
 
     assert handle(MIB) and handle(*[MIB] * 4)
     assert not handle(MIB, moves=True) and not handle(9 * MIB) and not handle(*[MIB] * 5)
@@ -272,24 +285,30 @@ def test_hudis_handle_writes_few_changes_into_small_files_and_pyarrow_the_others
 
 
 @pytest.mark.parametrize(
-    "reason, sizes, target",
+    ("reason", "call"),
     [
-        ("lists", [9 * MIB], {**PLAIN, "tags": "array<int>"}),
-        ("files", [97 * MIB], PLAIN),
-        ("files", [60 * MIB] * 10, PLAIN),
+        ("lists", lambda: covers.check_rewritten([MIB], {"id": "int", "tags": "array<int>"})),
+        ("files", lambda: covers.check_rewritten([97 * MIB], {"id": "int"})),
+        ("files", lambda: covers.check_slices([])),
+        ("files", lambda: covers.check_slices(slices(*[MIB] * 5_001))),
+        ("files", lambda: covers.check_slices(slices(5 * 1024 * MIB))),
+        ("files", lambda: covers.check_slices([FileSlice("", "f", None)])),
+        ("logs", lambda: covers.check_slices(slices(MIB, MIB, logs=129 * MIB))),
     ],
 )
-def test_what_pyarrow_does_not_rewrite_is_left_to_spark(reason: str, sizes: list[int], target: Any) -> None:
+def test_what_pyarrow_does_not_read_or_write_is_left_to_spark(reason: str, call: Any) -> None:
     with pytest.raises(LeftToSpark) as left:
-        covers.by_merge_handle(sizes, TableFacts(newest=FIRST, schema=None, commits=1), changes=10, target=target)
+        call()
     assert left.value.reason == reason
+    covers.check_slices(slices(60 * MIB, logs=MIB))
+    covers.check_rewritten([], {"id": "int"})
 
 
 def test_new_rows_go_into_the_smallest_file_that_is_rewritten_anyway() -> None:
     sizes = dict(enumerate([30 * MIB, 10 * MIB, 20 * MIB, 80 * MIB]))
-    assert covers.file_for_new_rows(sizes, {0, 2, 3}) == 2
-    assert covers.file_for_new_rows(sizes, {3}) == 1
-    assert covers.file_for_new_rows({0: 80 * MIB}, {0}) is None
+    assert covers.file_for_new_rows(sizes, {0, 2, 3}, below=64 * MIB) == 2
+    assert covers.file_for_new_rows(sizes, {3}, below=64 * MIB) == 1
+    assert covers.file_for_new_rows({0: 80 * MIB}, {0}, below=64 * MIB) is None
 
 
 def test_columns_have_a_dictionary_where_their_values_repeat() -> None:

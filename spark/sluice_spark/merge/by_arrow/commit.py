@@ -8,9 +8,9 @@ from pyspark.sql.types import StructField, StructType
 
 from sluice.batch.outcome import COMMIT_STAGE
 from sluice.changes import hidden_columns as hidden
-from sluice_spark.hudi.base_files import commit_base_files
 from sluice_spark.hudi.facts import CommitResult, TableFacts
 from sluice_spark.hudi.few_rows import FewRows, write_few
+from sluice_spark.hudi.own_files import commit_own_files
 from sluice_spark.merge.by_arrow.first_load import FirstLoad
 from sluice_spark.merge.by_arrow.rewrite import Rewrite
 from sluice_spark.merge.commit import follow_up, wait_for_turn, write_alone
@@ -33,7 +33,7 @@ def commit(
             if isinstance(rows, FewRows):
                 return write_few(part.hudi, rows, kinds=column_types(target), **own)
             schema = _first_schema(part, target) if facts.empty else None
-            return commit_base_files(part.hudi, rows.write, schema=schema, **own)
+            return commit_own_files(part.hudi, rows.write, schema=schema, **own)
         except Exception:
             if not facts.empty:
                 part.services.known.leave_to_spark(part.config)

@@ -15,23 +15,21 @@ from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
 from sluice.config.table import IGNORE, MOR, TableConfig
 from sluice.hudi import options as hudi_options
+from sluice.hudi.file_slices import FileSlice
 from sluice.hudi.write_choices import MIB, MOST_BYTES_BY_ARROW, wants_record_index
 from sluice_spark.hudi.facts import TableFacts
-from sluice_spark.hudi.few_rows import FileToMerge
 from sluice_spark.merge.by_arrow.base_file import can_write, has_plain_key, has_plain_partitions
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
 from sluice_spark.merge.driver_limits import MOST_BYTES, MOST_CHANGES, MOST_OBJECTS, are_few
 
 # Changes that Hudi's merge handle writes in the driver: each is a call, and so is each stored row in the JVM.
 FEW_CHANGES, FEW_FILES, FEW_FILE_BYTES, FEW_STORED_ROWS = 200, 4, 8 * MIB, 200_000
-# The others are written by pyarrow. A file is held before and after, beside a row group of it; keys are looked up in
-# all files, which are read whole.
-MOST_FILES, MOST_FILE_BYTES = 64, 96 * MIB
-BYTES_IN_DRIVER = 8 * MIB  # of all files; larger ones are read and written in Spark tasks
-# Of a merge-on-read table Hudi's handles write all changes in the driver, mostly into logs; logs are read in the JVM.
-FEW_FOR_LOGS, FEW_LOGS, FEW_LOG_BYTES = 1_000, 8, 8 * MIB
-# New rows go into a file below this size, and into a new one where there is none.
+# The others are written by pyarrow. A file that is rewritten is held before and after, beside a row group of it; keys
+# are looked up in all files.
+MOST_FILES, MOST_FILE_BYTES, MOST_LOG_BYTES = 5_000, 96 * MIB, 256 * MIB
+# New rows of a copy-on-write table go into a file below this size, and into a new one where there is none.
 SMALL_FILE_BYTES = 64 * MIB
+READ_IN_DRIVER, WRITTEN_IN_DRIVER = 64 * MIB, 8 * MIB  # bytes of files; more are read or rewritten in Spark tasks
 # Numbers that equal each other in more than one form, and values that are no key.
 _NO_KEYS = ("float", "double", "binary", "array")
 
@@ -58,6 +56,7 @@ def check_part(
         ("record_index", facts.record_index and (bool(config.partition_by) or config.table_type == MOR)),
         ("lists", config.table_type == MOR and any(map(hudi_options.is_list, target.values()))),
         ("key_type", config.table_type == MOR and not has_plain_key(target, config.record_key)),
+        ("pyarrow", config.table_type == MOR and not can_write()),
         ("ignored_deletes", config.delete_mode == IGNORE),
         ("floor", bool(facts.floor or facts.purged or facts.purging)),
         ("unfinished", facts.unfinished),
@@ -85,45 +84,42 @@ def check_changes(rows: pa.Table) -> None:
         raise LeftToSpark("truncate")
 
 
-def by_merge_handle(
-    sizes: Sequence[int], facts: TableFacts, *, changes: int, target: Mapping[str, str], moves: bool = False
-) -> bool:
-    """Whether Hudi's merge handle writes the changes into files of these sizes, and not pyarrow.
+def check_slices(slices: Sequence[FileSlice]) -> None:
+    """Raise LeftToSpark for a table of too many files, or too large ones, and for logs without a base file."""
+    if not slices or len(slices) > MOST_FILES or any(item.base is None for item in slices):
+        raise LeftToSpark("files", f"{len(slices):,}")
+    if sum(file.size for item in slices for file in item.files) > MOST_BYTES_BY_ARROW:
+        raise LeftToSpark("files", "bytes")
+    if sum(log.size for item in slices for log in item.logs) > MOST_LOG_BYTES:
+        raise LeftToSpark("logs")
 
-    `moves`: rows leave their partition or start one, which the handle doesn't write. Raises LeftToSpark for what
-    neither does.
+
+def by_merge_handle(slices: Sequence[FileSlice], facts: TableFacts, *, changes: int, moves: bool) -> bool:
+    """Whether Hudi's merge handle writes the changes of a copy-on-write table, and not pyarrow.
+
+    `moves`: rows leave their partition or start one, which the handle doesn't write.
     """
-    small = len(sizes) <= FEW_FILES and sum(sizes) <= FEW_FILE_BYTES and (facts.rows or 0) <= FEW_STORED_ROWS
-    if small and changes <= FEW_CHANGES and not facts.record_index and not moves:
-        return True
+    size = sum(file.size for item in slices for file in item.files)
+    small = len(slices) <= FEW_FILES and size <= FEW_FILE_BYTES and (facts.rows or 0) <= FEW_STORED_ROWS
+    return small and changes <= FEW_CHANGES and not facts.record_index and not moves
+
+
+def check_rewritten(sizes: Sequence[int], target: Mapping[str, str]) -> None:
+    """Raise LeftToSpark for base files that pyarrow doesn't write. `sizes` are those of the files that it rewrites."""
     unusual = (
         ("pyarrow", not can_write()),
         ("lists", any(map(hudi_options.is_list, target.values()))),
-        ("files", max(sizes) > MOST_FILE_BYTES or sum(sizes) > MOST_BYTES_BY_ARROW),
-    )
-    for reason, found in unusual:
-        if found:
-            raise LeftToSpark(reason)
-    return False
-
-
-def check_logs(files: Sequence[FileToMerge], *, changes: int) -> None:
-    """Raise LeftToSpark where too much would be read or written in the driver of a merge-on-read table."""
-    with_logs = [file for file in files if file.logs]
-    unusual = (
-        ("changes", changes > FEW_FOR_LOGS),
-        ("logs", len(with_logs) > FEW_LOGS or sum(file.log_bytes for file in with_logs) > FEW_LOG_BYTES),
-        ("files", sum(file.size for file in files) > MOST_FILE_BYTES),
+        ("files", max(sizes, default=0) > MOST_FILE_BYTES),
     )
     for reason, found in unusual:
         if found:
             raise LeftToSpark(reason)
 
 
-def file_for_new_rows(sizes: Mapping[int, int], touched: Collection[int]) -> int | None:
+def file_for_new_rows(sizes: Mapping[int, int], touched: Collection[int], *, below: int) -> int | None:
     """The number of the file that takes new rows of a partition; None for a new file. `sizes` are those by number.
 
-    The smallest of those that are rewritten anyway, else the smallest, if it is small.
+    The smallest of those that are rewritten anyway, else the smallest, if it has fewer bytes than `below`.
     """
-    small = [number for number, size in sizes.items() if size < SMALL_FILE_BYTES]
+    small = [number for number, size in sizes.items() if size < below]
     return min(small, key=lambda number: (number not in touched, sizes[number], number), default=None)

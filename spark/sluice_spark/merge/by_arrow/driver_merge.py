@@ -1,4 +1,4 @@
-"""Decides a small part in the driver, by its objects and by the keys in its table's base files.
+"""Decides a small part in the driver, by its objects and by the keys in its table's file slices.
 
 `covers` says which parts are small, and whether Hudi's merge handle or pyarrow writes their rows. Nothing is put
 anywhere before a part is decided, so that the Spark path can take it over at any point.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, Callable
 
 import pyarrow as pa
 
@@ -16,22 +17,26 @@ from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.merged_again import merged_again
 from sluice.changes import hidden_columns as hidden
-from sluice.config.table import MOR
+from sluice.config.table import MOR, TableConfig
+from sluice.hudi.file_slices import Committed, FileSlice
 from sluice.hudi.write_choices import small_file_bytes
 from sluice_aws.s3.objects import Objects, ObjectSource
 from sluice_formats.records import ReaderPlan
 from sluice_spark.hudi.facts import TableFacts
-from sluice_spark.hudi.few_rows import FewRows, FileToMerge, base_files, missing_in_engine, new_file
-from sluice_spark.hudi.logs import rows_in_logs
+from sluice_spark.hudi.few_rows import FewRows, FileToMerge, missing_in_engine
+from sluice_spark.hudi.logs import RECORD_KEY
+from sluice_spark.hudi.slices import newest_slices
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.by_arrow.base_file import has_plain_key, key_text, partition_paths
 from sluice_spark.merge.by_arrow.covers import (
-    BYTES_IN_DRIVER,
-    MOST_FILES,
+    READ_IN_DRIVER,
+    SMALL_FILE_BYTES,
+    WRITTEN_IN_DRIVER,
     by_merge_handle,
     check_changes,
-    check_logs,
     check_part,
+    check_rewritten,
+    check_slices,
     file_for_new_rows,
 )
 from sluice_spark.merge.by_arrow.decide import (
@@ -46,10 +51,9 @@ from sluice_spark.merge.by_arrow.decide import (
     with_batch,
 )
 from sluice_spark.merge.by_arrow.driver_read import DecodedObjects, decoded_objects
-from sluice_spark.merge.by_arrow.rewrite import FileRows, FileWork, Rewrite
+from sluice_spark.merge.by_arrow.rewrite import FileRows, FileWork, LogRows, Rewrite
 from sluice_spark.merge.by_arrow.rows import LeftToSpark, arrow_rows
-from sluice_spark.merge.by_arrow.stored import by_key, rows_in
-from sluice_spark.merge.by_arrow.table_files import read_file
+from sluice_spark.merge.by_arrow.stored import SliceFiles, by_key, rows_of_slice
 from sluice_spark.merge.driver_limits import are_few
 
 
@@ -87,8 +91,7 @@ def merge_in_driver(
     """
     config, items = hudi.config, [item for share in shares for item in share]
     check_part(config, facts, before=before, target=target, objects=items)
-    logs = config.table_type == MOR
-    missing = missing_in_engine(hudi.jvm.spark, facts.record_index, logs)
+    missing = missing_in_engine(hudi.jvm.spark, facts.record_index)
     if missing:
         raise LeftToSpark("engine", ", ".join(missing))
     few = are_few(items)
@@ -103,20 +106,9 @@ def merge_in_driver(
     if not changes.num_rows:
         return MergedInDriver(None, {**NO_CHANGES, **again}, judged, read)
     newest = newest_changes(changes, config)
-    files = base_files(hudi, facts, MOST_FILES)
-    if not files:
-        raise LeftToSpark("files")
-    sizes = [file.size for file in files]
-    if logs:
-        check_logs(files, changes=changes.num_rows)
-    by_handle = logs or by_merge_handle(sizes, facts, changes=changes.num_rows, target=target)
-    work = FileWork(hudi.jvm.spark, objects, source, in_tasks=sum(sizes) > BYTES_IN_DRIVER)
-    wanted = newest.select(list(config.record_key))
-    found = work.each(partial(_stored, wanted=wanted, record_key=config.record_key), [file.path for file in files])
-    stored = by_key(row for rows in found for row in rows)
-    if logs:
-        texts = key_text(wanted, config.record_key).to_pylist()
-        stored = _with_logs(hudi, facts, stored, files, dict(zip(texts, keys_of(wanted, config.record_key))))
+    slices = newest_slices(objects, hudi.path, facts.timeline, partitioned=bool(config.partition_by))
+    check_slices(slices)
+    stored = _stored(hudi, facts, slices, newest, work=partial(FileWork, hudi.jvm.spark, objects, source))
     latest = None
     if judged.signs is not None:
         keys = [changes.column(name) for name in config.record_key]
@@ -131,144 +123,188 @@ def merge_in_driver(
     _check_nulls(rows, facts)
     held = [stored.get(key) for key in merged.keys]
     partitions = partition_paths(rows, config.partition_by).to_pylist()
-    if logs:
-        made: FewRows | Rewrite = _for_logs(rows, held, files, partitions, facts)
-        return MergedInDriver(made, counts, judged, read)
-    if by_handle and _moves(partitions, held, files):
-        by_handle = by_merge_handle(sizes, facts, changes=changes.num_rows, target=target, moves=True)
-    if by_handle:
-        # New rows go into their partition's first file, as Hudi's own choice among small files does.
-        first = {file.partition: file for file in reversed(files)}
-        made = _few_rows(rows, held, files, partitions, first)
-    else:
-        files_rows = _by_file(rows, held, files, partitions, target, config.record_key)
-        made = Rewrite(config.table, hudi.path, files_rows, work)
-    return MergedInDriver(made, counts, judged, read)
+    moves = _moves(partitions, held, slices)
+    if config.table_type != MOR and by_merge_handle(slices, facts, changes=changes.num_rows, moves=moves):
+        return MergedInDriver(_few_rows(rows, held, slices, partitions, hudi.path), counts, judged, read)
+    if None in held and not has_plain_key(target, config.record_key):
+        raise LeftToSpark("key")  # Java alone makes its text
+    places = _places(
+        held, partitions, slices, key_text(rows, config.record_key).to_pylist() if None in held else [], facts, config
+    )
+    rewritten = [_size(slices[place.number]) for place in places if not place.logs and place.number is not None]
+    if not all(place.logs for place in places):
+        check_rewritten(rewritten, target)
+    work = FileWork(hudi.jvm.spark, objects, source, in_tasks=sum(rewritten) > WRITTEN_IN_DRIVER)
+    files = [_file_rows(place, rows, slices, hudi.path) for place in places if not place.logs]
+    logs = [_log_rows(place, rows, slices) for place in places if place.logs]
+    return MergedInDriver(Rewrite(config.table, hudi.path, files, work, logs), counts, judged, read)
 
 
 def _stored(
-    objects: Objects, token: str, number: int, path: str, *, wanted: pa.Table, record_key: Sequence[str]
-) -> list[tuple[Key, StoredRow]]:
-    return rows_in(read_file(objects, path), wanted, record_key, number)
-
-
-def _moves(partitions: Sequence[str], held: Sequence[StoredRow | None], files: Sequence[FileToMerge]) -> bool:
-    """Whether a row leaves its partition, or starts one."""
-    there = {file.partition for file in files}
-    return any(
-        partition not in there if row is None else partition != files[row.file].partition
-        for partition, row in zip(partitions, held)
-    )
-
-
-def _with_logs(
     hudi: HudiTable,
     facts: TableFacts,
-    stored: Mapping[Key, StoredRow],
-    files: Sequence[FileToMerge],
-    keys: Mapping[str, Key],
+    slices: Sequence[FileSlice],
+    newest: pa.Table,
+    *,
+    work: Callable[..., FileWork],
 ) -> dict[Key, StoredRow]:
-    """The stored rows as the logs of their files leave them. `keys` are the wanted ones by Hudi's text.
+    """The stored rows of the changes' keys. Raises LeftToSpark."""
+    wanted, record_key = newest.select(list(hudi.config.record_key)), hudi.config.record_key
+    texts = key_text(wanted, record_key).to_pylist() if any(item.logs for item in slices) else []
+    find = partial(
+        rows_of_slice,
+        wanted=wanted,
+        record_key=record_key,
+        keys=dict(zip(texts, keys_of(wanted, record_key))),
+        committed=Committed.of(facts.timeline),
+    )
+    files = [
+        SliceFiles(
+            f"{hudi.path}/{item.base.path}", item.base.size, tuple(f"{hudi.path}/{log.path}" for log in item.logs)
+        )
+        for item in slices
+        if item.base is not None
+    ]
+    found = work(in_tasks=sum(item.size for item in files) > READ_IN_DRIVER).each(find, files)
+    if None in found:
+        raise LeftToSpark("logs", "of another writer")
+    return by_key(row for rows in found if rows is not None for row in rows)
 
-    Raises LeftToSpark for a key that a log removes, and for one that two file groups hold.
-    """
-    newest = dict(stored)
-    for number, file in enumerate(files):
-        found = rows_in_logs(hudi, facts, file.logs, partition=file.partition, keys=keys) if file.logs else {}
-        for text, row in found.items():
-            held = newest.get(keys[text])
-            if row is None:
-                raise LeftToSpark("removed")
-            if held is not None and held.file != number:
-                raise LeftToSpark("stored_twice")
-            if held is None or row.position >= held.position:
-                newest[keys[text]] = StoredRow(row.position, row.owed, text, number, row.partition, row.source_ts_ms)
-    return newest
 
-
-def _for_logs(
-    rows: pa.Table,
-    held: Sequence[StoredRow | None],
-    files: Sequence[FileToMerge],
-    partitions: Sequence[str],
-    facts: TableFacts,
-) -> FewRows:
-    """The rows by the file that they go into: new ones into a small file without logs, as Hudi chooses, or a new one.
-
-    Raises LeftToSpark for a row that leaves its partition.
-    """
-    if any(row is not None and files[row.file].partition != place for row, place in zip(held, partitions)):
-        raise LeftToSpark("moves")
-    small = small_file_bytes(facts.rows)
-    for_new: dict[str, FileToMerge] = {}
-    for place in {place for row, place in zip(held, partitions) if row is None}:
-        fitting = [file for file in files if file.partition == place and not file.logs and file.size < small]
-        for_new[place] = min(fitting, key=lambda file: file.size) if fitting else new_file(place)
-    return _few_rows(rows, held, files, partitions, for_new)
+def _moves(partitions: Sequence[str], held: Sequence[StoredRow | None], slices: Sequence[FileSlice]) -> bool:
+    """Whether a row leaves its partition, or starts one."""
+    there = {item.partition for item in slices}
+    return any(
+        partition not in there if row is None else partition != slices[row.file].partition
+        for partition, row in zip(partitions, held)
+    )
 
 
 def _few_rows(
     rows: pa.Table,
     held: Sequence[StoredRow | None],
-    files: Sequence[FileToMerge],
+    slices: Sequence[FileSlice],
     partitions: Sequence[str],
-    for_new: Mapping[str, FileToMerge],
+    root: str,
 ) -> FewRows:
-    columns = {name: as_counts(rows.column(name).combine_chunks()).to_pylist() for name in rows.schema.names}
+    columns = _values(rows)
+    files = [
+        FileToMerge(f"{root}/{item.base.path}", item.file_id, item.base.size, item.partition)
+        for item in slices
+        if item.base is not None
+    ]
+    # New rows go into their partition's first file, as Hudi's own choice among small files does.
+    first = {file.partition: file for file in reversed(files)}
     return FewRows(
         values=[{name: values[place] for name, values in columns.items()} for place in range(rows.num_rows)],
         ordering=columns[hidden.POSITION],
-        files=[for_new[place] if row is None else files[row.file] for row, place in zip(held, partitions)],
+        files=[first[place] if row is None else files[row.file] for row, place in zip(held, partitions)],
         stored_keys=[None if row is None else row.record_key for row in held],
     )
 
 
-def _by_file(
-    rows: pa.Table,
-    held: Sequence[StoredRow | None],
-    files: Sequence[FileToMerge],
-    partitions: Sequence[str],
-    target: Mapping[str, str],
-    record_key: Sequence[str],
-) -> list[FileRows]:
-    """The rows by the file that they go into, and the keys of those that leave a file for another partition.
+def _values(rows: pa.Table) -> dict[str, list[Any]]:
+    return {name: as_counts(rows.column(name).combine_chunks()).to_pylist() for name in rows.schema.names}
 
-    Raises LeftToSpark where Java alone makes the text of a new row's key.
+
+@dataclass(frozen=True)
+class _Place:
+    """Where rows are written: a slice by its number, None for a new file of the partition; a log or the base file.
+
+    `rows` are the numbers of the rows and `keys` Hudi's texts of theirs, `updates` how many of them the slice holds,
+    `removed` the keys of those that leave it. `starts`: the partition is new.
     """
-    stays = [row is not None and files[row.file].partition == place for row, place in zip(held, partitions)]
-    numbers = [row.file if row is not None and stayed else None for row, stayed in zip(held, stays)]
-    new = None in held
-    if new and not has_plain_key(target, record_key):
-        raise LeftToSpark("key")
-    texts = key_text(rows, record_key).to_pylist() if new else []
-    keys = [texts[place] if row is None else row.record_key for place, row in enumerate(held)]
+
+    number: int | None
+    partition: str
+    logs: bool
+    rows: Sequence[int]
+    keys: Sequence[str]
+    updates: int
+    removed: Sequence[str]
+    starts: bool
+
+
+def _places(
+    held: Sequence[StoredRow | None],
+    partitions: Sequence[str],
+    slices: Sequence[FileSlice],
+    texts: Sequence[str],
+    facts: TableFacts,
+    config: TableConfig,
+) -> list[_Place]:
+    """Where each row is written. `texts` are the rows' keys, needed where some are new.
+
+    A row stays in its slice, unless it leaves the partition. What a merge-on-read table holds goes into logs; new rows
+    go into a small base file without logs, all of whose rows are then written there, or into a new one.
+    """
+    there: dict[str, list[int]] = {}
+    for number, item in enumerate(slices):
+        there.setdefault(item.partition, []).append(number)
+    stays = [row is not None and slices[row.file].partition == place for row, place in zip(held, partitions)]
+    stays_in = [row.file if row is not None and stayed else None for row, stayed in zip(held, stays)]
     touched = {row.file for row in held if row is not None}
     leaving: dict[int, list[str]] = {}
     for row, stayed in zip(held, stays):
         if row is not None and not stayed:
             leaving.setdefault(row.file, []).append(row.record_key)
+    taking = {partition for partition, stayed in zip(partitions, stays) if not stayed}
+    in_logs = config.table_type == MOR
+    below = small_file_bytes(facts.rows, partitions=len(taking)) if in_logs else SMALL_FILE_BYTES
     for_new = {
         partition: file_for_new_rows(
-            {number: file.size for number, file in enumerate(files) if file.partition == partition}, touched
+            {number: _size(slices[number]) for number in there.get(partition, ()) if not slices[number].logs},
+            touched,
+            below=below,
         )
-        for partition in {partitions[place] for place, number in enumerate(numbers) if number is None}
+        for partition in taking
     }
-    places: dict[tuple[str, int | None], list[int]] = {(files[number].partition, number): [] for number in leaving}
-    for place, (partition, number) in enumerate(zip(partitions, numbers)):
-        places.setdefault((partition, for_new[partition] if number is None else number), []).append(place)
-    there = {file.partition for file in files}
+    rewritten = set(for_new.values())
+    own: dict[tuple[str, int | None], list[int]] = {(slices[number].partition, number): [] for number in leaving}
+    for place, (partition, stay) in enumerate(zip(partitions, stays_in)):
+        own.setdefault((partition, for_new[partition] if stay is None else stay), []).append(place)
     return [
-        FileRows(
-            None if number is None else files[number].path,
-            rows.take(pa.array(own, pa.int64())),
-            pa.array([keys[place] for place in own], pa.string()),
-            sum(stays[place] for place in own),
+        _Place(
+            number,
             partition,
+            in_logs and number is not None and number not in rewritten,
+            places,
+            [_key(held[place], texts, place) for place in places],
+            sum(stays[place] for place in places),
             () if number is None else leaving.get(number, ()),
-            starts=partition not in there,
+            partition not in there,
         )
-        for (partition, number), own in places.items()
+        for (partition, number), places in own.items()
     ]
+
+
+def _key(row: StoredRow | None, texts: Sequence[str], place: int) -> str:
+    return texts[place] if row is None else row.record_key
+
+
+def _size(item: FileSlice) -> int:
+    """Bytes of a slice's base file."""
+    return 0 if item.base is None else item.base.size
+
+
+def _file_rows(place: _Place, rows: pa.Table, slices: Sequence[FileSlice], root: str) -> FileRows:
+    base = None if place.number is None else slices[place.number].base
+    return FileRows(
+        None if base is None else f"{root}/{base.path}",
+        rows.take(pa.array(place.rows, pa.int64())),
+        pa.array(place.keys, pa.string()),
+        place.updates,
+        place.partition,
+        place.removed,
+        starts=place.starts,
+    )
+
+
+def _log_rows(place: _Place, rows: pa.Table, slices: Sequence[FileSlice]) -> LogRows:
+    columns = _values(rows.take(pa.array(place.rows, pa.int64())))
+    columns[RECORD_KEY] = list(place.keys)
+    values = [dict(zip(columns, row)) for row in zip(*columns.values())]
+    return LogRows(slices[place.number or 0], values, place.removed)
 
 
 def _check_nulls(rows: pa.Table, facts: TableFacts) -> None:

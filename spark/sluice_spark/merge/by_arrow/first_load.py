@@ -31,8 +31,9 @@ from sluice.hudi import write_choices
 from sluice_aws.s3.objects import ObjectSource, task_objects
 from sluice_formats.records import ReaderPlan
 from sluice_spark.errors import RowsDiffer
-from sluice_spark.hudi.base_files import NewFiles, partition_metadata
 from sluice_spark.hudi.facts import BaseFile, TableFacts
+from sluice_spark.hudi.own_files import NewFiles, partition_metadata
+from sluice_spark.hudi.table_files import write_data_file, write_file
 from sluice_spark.merge.by_arrow.base_file import (
     can_write,
     has_plain_key,
@@ -51,7 +52,6 @@ from sluice_spark.merge.by_arrow.decide import (
     with_batch,
 )
 from sluice_spark.merge.by_arrow.rows import LeftToSpark, arrow_rows, check_columns
-from sluice_spark.merge.by_arrow.table_files import write_data_file, write_file
 
 MIB = 1024**2
 # A part is one task's rows and one file. Of so many bytes as stored, it has several times as many in Arrow.

@@ -1,11 +1,12 @@
-"""Rewrites base files with a part's rows by pyarrow: in the driver where they are small, else in a Spark task each."""
+"""Writes a part's rows into logs, and into base files by pyarrow: in the driver, or in Spark tasks for large files."""
 
 from __future__ import annotations
 
 import json
+import secrets
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,14 +16,17 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
+from sluice.hudi.file_slices import FileSlice
 from sluice_aws.s3.objects import Objects, ObjectSource, task_objects
 from sluice_spark.errors import RowsDiffer
-from sluice_spark.hudi.base_files import NewFiles, partition_metadata
-from sluice_spark.hudi.facts import BaseFile
+from sluice_spark.hudi.facts import BaseFile, LogFile
+from sluice_spark.hudi.logs import log_of
+from sluice_spark.hudi.own_files import NewFiles, partition_metadata
+from sluice_spark.hudi.table_files import read_file, refuse_undone, write_data_file, write_file
 from sluice_spark.merge.by_arrow.base_file import Rewritten, parquet_of, rewritten
-from sluice_spark.merge.by_arrow.table_files import read_file, write_data_file, write_file
 
 AT_ONCE_IN_DRIVER = 4
+TASKS_PER_CORE = 8
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -48,7 +52,9 @@ class FileWork:
             token = f"{context.partitionId()}-{context.stageId()}-{context.taskAttemptId()}"
             return work(task_objects(source), token, *item)
 
-        return list(self.spark.sparkContext.parallelize(list(enumerate(items)), len(items)).map(task).collect())
+        context = self.spark.sparkContext
+        tasks = min(len(items), TASKS_PER_CORE * context.defaultParallelism)
+        return list(context.parallelize(list(enumerate(items)), tasks).map(task).collect())
 
 
 @dataclass(frozen=True)
@@ -69,21 +75,88 @@ class FileRows:
 
 
 @dataclass(frozen=True)
+class LogRows:
+    """Rows for a new log of a file slice, column -> value, each with RECORD_KEY; and the keys of rows that leave it.
+
+    Dates are days, timestamps microseconds since 1970.
+    """
+
+    slice: FileSlice
+    rows: Sequence[Mapping[str, Any]]
+    removed: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class Rewrite:
-    """A part's rows to write, by file of a table whose folder is `table_uri`."""
+    """A part's rows to write, by file of a table whose folder is `table_uri`: into base files, and into logs."""
 
     table: str
     table_uri: str
     files: Sequence[FileRows]
     work: FileWork
+    logs: Sequence[LogRows] = ()
 
-    def write(self, new: NewFiles) -> list[BaseFile]:
-        """Write the files, each behind Hudi's marker. Raises RowsDiffer for a file that doesn't hold what was found."""
-        return self.work.each(partial(_write, table=self.table, table_uri=self.table_uri, new=new), self.files)
+    def write(self, new: NewFiles) -> list[BaseFile | LogFile]:
+        """Write the files, each behind Hudi's marker.
+
+        Raises RowsDiffer for a file that doesn't hold what was found, and WriteUndone.
+        """
+        written: list[BaseFile | LogFile] = []
+        uri, alone = self.table_uri, self.work.in_tasks
+        if self.logs:
+            write_log = partial(_write_log, first=len(self.files), table_uri=uri, new=new)
+            written += replace(self.work, in_tasks=False).each(write_log, self.logs)
+        write_base = partial(_write, table=self.table, table_uri=uri, new=new, alone=alone)
+        written += self.work.each(write_base, self.files)
+        together = [file.path for file in written if isinstance(file, LogFile) or not alone]
+        if together:
+            refuse_undone(self.work.objects, uri, together, new=new)
+        return written
+
+
+def _write_log(
+    objects: Objects, token: str, number: int, share: LogRows, *, first: int, table_uri: str, new: NewFiles
+) -> LogFile:
+    """Write one log. Its name has a token of its own: it has no instant but its base file's.
+
+    A late put of a driver that is dead by now would replace what another one committed.
+    """
+    began, file = time.monotonic(), share.slice
+    if file.base is None:
+        raise ValueError(f"{file.file_id} has no base file")
+    base = file.base.path.rpartition("/")[2]
+    version = 1 + max((log.version or 0 for log in file.logs if log.instant == file.base.instant), default=0)
+    token = f"0-{secrets.randbelow(2**31)}-{secrets.randbelow(2**31)}"  # three numbers are a token's form
+    name = f".{file.file_id}_{file.base.instant}.log.{version}_{token}"
+    own: Any = {"instant": new.instant, "number": first + number, "partition": file.partition, "file_id": file.file_id}
+    body = log_of(share.rows, share.removed, avro_schema=new.avro_schema, **own)
+    before = tuple(log.path.rpartition("/")[2] for log in file.logs)
+    made = LogFile(
+        name,
+        file.file_id,
+        base,
+        version,
+        len(body),
+        int((time.monotonic() - began) * 1000),
+        before,
+        len(share.rows),
+        file.partition,
+        len(share.removed),
+    )
+    write_data_file(objects, table_uri, made.path, body, new=new, kind="APPEND", alone=False)
+    return made
 
 
 def _write(
-    objects: Objects, token: str, number: int, share: FileRows, *, table: str, table_uri: str, new: NewFiles
+    objects: Objects,
+    token: str,
+    number: int,
+    share: FileRows,
+    *,
+    table: str,
+    table_uri: str,
+    new: NewFiles,
+    alone: bool = True,
 ) -> BaseFile:
     """Write one file. Each attempt has a file of its own, which its marker lets Hudi find."""
     began = time.monotonic()
@@ -112,7 +185,7 @@ def _write(
         place, content = partition_metadata(share.partition, new.instant)
         write_file(objects, f"{table_uri}/{place}", content)
     kind = "CREATE" if before is None else "MERGE"
-    write_data_file(objects, table_uri, file.path, body, new=new, kind=kind)
+    write_data_file(objects, table_uri, file.path, body, new=new, kind=kind, alone=alone)
     return replace(file, ms=int((time.monotonic() - began) * 1000))
 
 

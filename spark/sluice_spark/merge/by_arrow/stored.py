@@ -1,24 +1,72 @@
-"""Finds the stored rows of a batch's keys in base files, reading only the key and Sluice's own columns."""
+"""Finds the stored rows of a batch's keys in file slices, reading only the key and Sluice's own columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sluice.changes import hidden_columns as hidden
-from sluice_spark.hudi.few_rows import RECORD_KEY
+from sluice.hudi.file_slices import Committed
+from sluice_aws.s3.objects import Objects
+from sluice_spark.hudi.logs import RECORD_KEY, UnreadableLog, rows_in_logs
+from sluice_spark.hudi.table_files import open_parquet, read_file
 from sluice_spark.merge.by_arrow.decide import Key, StoredRow, as_counts, keys_of
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
 
 _READ = (hidden.POSITION, hidden.OWED, RECORD_KEY, hidden.PARTITION, hidden.SOURCE_TS_MS)
 
 
-def rows_in(body: bytes, wanted: pa.Table, record_key: Sequence[str], number: int) -> list[tuple[Key, StoredRow]]:
-    """The rows of a base file with the keys of `wanted`, each with its key; `body` is the file, whole."""
-    file, wanted_keys = pq.ParquetFile(pa.BufferReader(body)), set(keys_of(wanted, record_key))
+@dataclass(frozen=True)
+class SliceFiles:
+    """The files of a slice by URI: its base file, of `size` bytes, and its logs, oldest first."""
+
+    base: str
+    size: int
+    logs: tuple[str, ...] = ()
+
+
+def rows_of_slice(
+    objects: Objects,
+    token: str,
+    number: int,
+    files: SliceFiles,
+    *,
+    wanted: pa.Table,
+    record_key: Sequence[str],
+    keys: Mapping[str, Key],
+    committed: Committed,
+) -> list[tuple[Key, StoredRow]] | None:
+    """The rows of a slice with the keys of `wanted`, each with its key; None where only Hudi reads its logs.
+
+    `keys` are those of `wanted` by Hudi's text of them, and needed for logs. The arguments in front are those of
+    `FileWork.each`.
+    """
+    found = dict(rows_in(open_parquet(objects, files.base, files.size), wanted, record_key, number))
+    if not files.logs:
+        return list(found.items())
+    try:
+        logged = rows_in_logs((read_file(objects, log) for log in files.logs), keys=keys, holds=committed.holds)
+    except UnreadableLog:
+        return None
+    for text, row in logged.items():
+        key = keys[text]
+        held = found.get(key)
+        if row is None:
+            found.pop(key, None)
+        elif held is None or row.position >= held.position:
+            found[key] = StoredRow(row.position, row.owed, text, number, row.partition, row.source_ts_ms)
+    return list(found.items())
+
+
+def rows_in(
+    file: pq.ParquetFile, wanted: pa.Table, record_key: Sequence[str], number: int
+) -> list[tuple[Key, StoredRow]]:
+    """The rows of a base file with the keys of `wanted`, each with its key."""
+    wanted_keys = set(keys_of(wanted, record_key))
     # An older file may have a narrower type than the table.
     types = pa.schema([wanted.schema.field(name) for name in record_key])
     found = []

@@ -11,6 +11,7 @@ from sluice.hudi.write_choices import (
     has_record_index,
     housekeeping_due,
     shuffle_tasks,
+    small_file_bytes,
     wants_record_index,
 )
 
@@ -38,7 +39,7 @@ def test_the_record_index_starts_at_a_size_stays_and_excludes_purged_tables() ->
 
 def test_tables_that_arrow_does_not_merge_get_the_record_index_earlier() -> None:
     rows = RECORD_INDEX_ROWS
-    others = ({"table_type": "mor"}, {"history": "db.t_history"}, {"hudi": {"a": "b"}}, {"delete_mode": "ignore"})
+    others = ({"history": "db.t_history"}, {"hudi": {"a": "b"}}, {"delete_mode": "ignore"})
     assert [wants_record_index(table(**settings), has=False, rows=rows) for settings in others] == [True] * len(others)
     assert not any(wants_record_index(table(**settings), has=False, rows=rows - 1) for settings in others)
     sizes = (MOST_BYTES_BY_ARROW, MOST_BYTES_BY_ARROW + 1)
@@ -48,6 +49,12 @@ def test_tables_that_arrow_does_not_merge_get_the_record_index_earlier() -> None
         False,
         True,
     ]
+
+
+def test_files_that_take_new_rows_are_together_a_twentieth_of_the_table() -> None:
+    sizes = [small_file_bytes(1_000_000, partitions=count) for count in (1, 10, 100, 2_000)]
+    assert sizes == [3_200_000, 320_000, 32_000, 16 * 1024]
+    assert small_file_bytes(100, partitions=4) == 256 * 1024 and small_file_bytes(None, partitions=4) == 100 * 1024**2
 
 
 def test_a_shuffle_has_a_task_per_64_mib_and_bounds() -> None:

@@ -1,4 +1,4 @@
-"""Commits base files that Sluice writes itself: Hudi's own client begins the instant and completes it."""
+"""Commits files that Sluice writes itself: Hudi's own client begins the instant and completes it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sluice.config.table import MOR
 from sluice.hudi import options as hudi_options
 from sluice.hudi import own_metadata
 from sluice.hudi.timeline import COMMIT, DELTA_COMMIT, FOLDER, INFLIGHT, Instant
-from sluice_spark.hudi.facts import BaseFile, CommitResult, TableFacts
+from sluice_spark.hudi.facts import BaseFile, CommitResult, LogFile, TableFacts
 from sluice_spark.hudi.own_write import own_write, refuse_others
 from sluice_spark.hudi.table import HudiTable
 
 
 @dataclass(frozen=True)
 class NewFiles:
-    """What a writer of base files needs: the instant and the rows' schema (Avro, with Hudi's own columns).
+    """What a writer of a table's files needs: the instant and the rows' schema (Avro, with Hudi's own columns).
 
     `inflight` is the file of the begun instant, below the table's folder: it stays with the completed one, and a
     roll-back removes it.
@@ -31,7 +31,10 @@ class NewFiles:
 
 
 def marker(path: str, instant: str, kind: str) -> str:
-    """The path of Hudi's marker for a file, both below the table's folder: CREATE, or MERGE of one rewritten."""
+    """The path of Hudi's marker for a file, both below the table's folder.
+
+    `kind` is CREATE, MERGE of a base file that is rewritten, or APPEND of a log.
+    """
     return f".hoodie/.temp/{instant}/{path}.marker.{kind}"
 
 
@@ -41,9 +44,9 @@ def partition_metadata(partition: str, instant: str) -> tuple[str, bytes]:
     return f"{partition}/.hoodie_partition_metadata", content.encode()
 
 
-def commit_base_files(
+def commit_own_files(
     hudi: HudiTable,
-    write: Callable[[NewFiles], Sequence[BaseFile]],
+    write: Callable[[NewFiles], Sequence[BaseFile | LogFile]],
     *,
     schema: StructType | None,
     batch: str,
@@ -52,12 +55,12 @@ def commit_base_files(
     facts: TableFacts,
     check_held: Callable[[], None],
 ) -> CommitResult:
-    """Begin a bulk insert into an empty table, have `write` make its files, and commit them.
+    """Begin a bulk insert into an empty table, have `write` make its base files, and commit them.
 
-    Without `schema` it is an upsert into a table that keeps its schema. Of a file, `write` puts Hudi's marker first:
-    Hudi deletes marked files that the commit doesn't name, those of a task that ran twice, and all of them in a
-    roll-back. `check_held` raises LaneLost, and is called right before the commit. After another exception the commit
-    may still be there (`resolve-before-write`). Raises WriteUndone, CommitNotNewest.
+    Without `schema` it is an upsert into a table that keeps its schema, into logs, too. Of a file, `write` puts Hudi's
+    marker first: Hudi deletes marked files that the commit doesn't name, those of a task that ran twice, and all of
+    them in a roll-back. `check_held` raises LaneLost, and is called right before the commit. After another exception
+    the commit may still be there (`resolve-before-write`). Raises WriteUndone, CommitNotNewest.
     """
     jvm, config = hudi.jvm, hudi.config
     operation = hudi_options.UPSERT if schema is None else hudi_options.BULK_INSERT
