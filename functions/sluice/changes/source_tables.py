@@ -63,6 +63,11 @@ class Floors:
     def __bool__(self) -> bool:
         return bool(self.everywhere or self.by_source)
 
+    @property
+    def highest(self) -> str:
+        """The position above which no change of any source table loses."""
+        return max([self.everywhere, *self.by_source.values()])
+
     def of(self, source: str | None) -> str:
         """The position at or below which a change of this source table loses."""
         if source is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
+from sluice.changes.source_tables import Floors
 from sluice.config.table import TableConfig
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.logs import RECORD_KEY
@@ -22,6 +24,7 @@ from sluice_spark.merge.by_arrow.rows import LeftToSpark, rows_schema
 from sluice_spark.merge.by_arrow.stored import by_key, rows_in
 from sluice_spark.merge.driver_limits import MOST_CHANGES
 
+NO_FLOOR = TableFacts(newest="1", schema=StructType(), commits=1, rows=10)
 TARGET = {"id": "int", "part": "string", "tags": "array<int>", **{c.name: c.spark_type for c in hidden.HIDDEN}}
 
 
@@ -160,9 +163,22 @@ def test_truncates_messages_and_many_changes_are_left_to_spark() -> None:
     many = one.take(pa.array([0] * (MOST_CHANGES + 1)))
     for some in (rows(change(1, 1), change(2, 2, "t")), rows(change(1, 1, "m")), many):
         with pytest.raises(LeftToSpark):
-            check_changes(some)
+            check_changes(some, NO_FLOOR)
     for some in (rows(change(1, 1), change(2, 1, None)), one.slice(0, 0)):
-        check_changes(some)
+        check_changes(some, NO_FLOOR)
+
+
+@pytest.mark.parametrize(
+    "floors",
+    [{"floor": Floors("00002")}, {"floor": Floors("00001", {"public.t": "00002"})}, {"purged": "00002"}],
+    ids=["truncated", "truncated by source", "purged"],
+)
+def test_changes_above_every_floor_are_merged_and_others_left_to_spark(floors: dict[str, Any]) -> None:
+    facts = replace(NO_FLOOR, **floors)
+    check_changes(rows(change(1, 3), change(2, 4)), facts)
+    check_changes(rows(change(1, 3)).slice(0, 0), facts)
+    with pytest.raises(LeftToSpark, match="floor"):
+        check_changes(rows(change(1, 3), change(2, 2)), facts)
 
 
 def test_lineage_is_written_as_configured_with_the_batchs_id() -> None:

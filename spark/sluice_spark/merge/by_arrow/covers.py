@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from sluice.admission.routing import AVRO, PARQUET
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
+from sluice.changes.source_tables import NEVER
 from sluice.config.table import IGNORE, MOR, TableConfig
 from sluice.hudi import options as hudi_options
 from sluice.hudi.file_slices import FileSlice
@@ -58,7 +59,7 @@ def check_part(
         ("key_type", config.table_type == MOR and not has_plain_key(target, config.record_key)),
         ("pyarrow", config.table_type == MOR and not can_write()),
         ("ignored_deletes", config.delete_mode == IGNORE),
-        ("floor", bool(facts.floor or facts.purged or facts.purging)),
+        ("purging", facts.purging),  # logs hold rows that count as removed
         ("unfinished", facts.unfinished),
         ("columns", dict(before) != dict(target)),
         ("key_type", any(target.get(name, "array").startswith(_NO_KEYS) for name in config.record_key)),
@@ -76,12 +77,18 @@ def _index_changes(config: TableConfig, facts: TableFacts) -> bool:
     return wants_record_index(config, has=facts.record_index, rows=facts.rows) != facts.record_index
 
 
-def check_changes(rows: pa.Table) -> None:
-    """Raise LeftToSpark for too many changes, and for truncates and messages, which are changes of no row."""
+def check_changes(rows: pa.Table, facts: TableFacts) -> None:
+    """Raise LeftToSpark for too many changes, for truncates and messages, which are changes of no row, and floors.
+
+    Floors say nothing of changes above all of them, as those of a table's present are.
+    """
     if rows.num_rows > MOST_CHANGES:
         raise LeftToSpark("changes", f"{rows.num_rows:,}")
     if pc.any(pc.is_in(rows.column(hidden.OP), pa.array([hidden.TRUNCATE, hidden.MESSAGE]))).as_py():
         raise LeftToSpark("truncate")
+    lowest = pc.min(rows.column(hidden.POSITION)).as_py()
+    if lowest is not None and lowest <= max(facts.floor.highest, facts.purged or NEVER):
+        raise LeftToSpark("floor")
 
 
 def check_slices(slices: Sequence[FileSlice]) -> None:

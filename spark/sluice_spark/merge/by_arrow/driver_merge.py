@@ -98,7 +98,7 @@ def merge_in_driver(
     reading = FileWork(hudi.jvm.spark, objects, source, in_tasks=not few)
     read = decoded_objects(reading, [items] if few else shares, plan)
     changes = arrow_rows(read.batches, plan=plan, target=target)
-    check_changes(changes)
+    check_changes(changes, facts)
     judged = watched(watch, read.seen, config)
     if judged.refused or judged.parked:
         raise LeftToSpark("parked_or_refused")
