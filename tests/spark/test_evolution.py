@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -21,6 +22,7 @@ def decimal(precision: int, scale: int) -> list[Any]:
     return ["null", {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}]
 
 
+MICROS = ["null", {"type": "long", "logicalType": "timestamp-micros"}]
 OLD = flattened(
     {"id": "int", "n": ["null", "int"], "f": ["null", "float"], "d": decimal(17, 4), "gone": ["null", "string"]}
 )
@@ -54,6 +56,41 @@ def test_wider_types_and_new_and_dropped_columns_go_on_by_themselves(bench: Work
     ]
     if table_type == "mor":
         assert "compacted_before_wider_types" in bench.events.names()
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_new_columns_come_with_changes_that_arrow_merges(bench: Workbench, table_type: str) -> None:
+    config = table(table_type=table_type)
+    narrow = flattened({"id": "int", "n": ["null", "int"]})
+    wide = flattened({"id": "int", "n": ["null", "int"], "at": MICROS, "more": ["null", "string"]})
+    bench.merge(config, [bench.put([change("c", id, id=id, n=id) for id in range(1, 6)], narrow)])
+    bench.merge(config, [bench.put([change("u", 11, id=1, n=10)], narrow)])
+    at = datetime(2026, 11, 28, tzinfo=timezone.utc)
+    grown = bench.merge(
+        config,
+        [bench.put([change("u", 12, id=2, n=None, at=at, more="x"), change("u", 13, id=3, n=3, at=at)], wide)],
+    )
+    assert bench.left_to_spark() is None
+    assert [(found["column"], found["change"]) for found in grown.columns] == [("at", "added"), ("more", "added")]
+    bench.merge(config, [bench.put([change("u", 14, id=2, n=22), change("c", 15, id=6, n=6)], narrow)])
+    bench.merge(config, [bench.put([change("u", 16, id=4, n=4, more="y"), change("c", 17, id=7, n=7, at=at)], wide)])
+    assert bench.left_to_spark() is None
+    columns = ("id", "n", "at", "more")
+    expected = [
+        (1, 10, None, None),
+        (2, 22, None, None),
+        (3, 3, at, None),
+        (4, 4, None, "y"),
+        (5, 5, None, None),
+        (6, 6, None, None),
+        (7, 7, at, None),
+    ]
+    assert bench.rows_by_hudi_rs(config, *columns) == expected
+    plain = [(row[0], row[1], row[3]) for row in expected]
+    assert bench.rows(config, "id", "n", "more") == bench.rows_by_old_bundle(config, "id", "n", "more") == plain
+    bench.in_tasks().merge(config, [bench.put([change("u", 20, id=5, n=55, more="by Spark")], wide)])
+    expected[4] = (5, 55, None, "by Spark")
+    assert bench.rows_by_hudi_rs(config, *columns) == expected
 
 
 @pytest.mark.whole

@@ -55,15 +55,15 @@ def commit_own_files(
     facts: TableFacts,
     check_held: Callable[[], None],
 ) -> CommitResult:
-    """Begin a bulk insert into an empty table, have `write` make its base files, and commit them.
+    """Begin a write, have `write` make its base files and logs, and commit them.
 
-    Without `schema` it is an upsert into a table that keeps its schema, into logs, too. Of a file, `write` puts Hudi's
-    marker first: Hudi deletes marked files that the commit doesn't name, those of a task that ran twice, and all of
-    them in a roll-back. `check_held` raises LaneLost, and is called right before the commit. After another exception
-    the commit may still be there (`resolve-before-write`). Raises WriteUndone, CommitNotNewest.
+    It is a bulk insert into an empty table, else an upsert; without `schema` the table keeps its own. Of a file,
+    `write` puts Hudi's marker first: Hudi deletes marked files that the commit doesn't name, those of a task that ran
+    twice, and all of them in a roll-back. `check_held` raises LaneLost, and is called right before the commit. After
+    another exception the commit may still be there (`resolve-before-write`). Raises WriteUndone, CommitNotNewest.
     """
     jvm, config = hudi.jvm, hudi.config
-    operation = hudi_options.UPSERT if schema is None else hudi_options.BULK_INSERT
+    operation = hudi_options.BULK_INSERT if facts.empty else hudi_options.UPSERT
     avro = jvm.avro_schema(facts.meta_client) if schema is None else jvm.avro_schema_of(schema, config.name)
     options = hudi_options.write_options(
         config,

@@ -275,12 +275,12 @@ def slices(*sizes: int, logs: int = 0) -> list[FileSlice]:
 
 
 def test_hudis_handle_writes_few_changes_into_small_files_and_pyarrow_the_others() -> None:
-    def handle(*sizes: int, stored: int = 10, changes: int = 10, index: bool = False, moves: bool = False) -> bool:
+    def handle(*sizes: int, stored: int = 10, changes: int = 10, index: bool = False, unusual: bool = False) -> bool:
         facts = TableFacts(newest=FIRST, schema=None, commits=1, rows=stored, record_index=index)
-        return covers.by_merge_handle(slices(*sizes), facts, changes=changes, moves=moves)
+        return covers.by_merge_handle(slices(*sizes), facts, changes=changes, unusual=unusual)
 
     assert handle(MIB) and handle(*[MIB] * 4)
-    assert not handle(MIB, moves=True) and not handle(9 * MIB) and not handle(*[MIB] * 5)
+    assert not handle(MIB, unusual=True) and not handle(9 * MIB) and not handle(*[MIB] * 5)
     assert not handle(MIB, changes=201) and not handle(MIB, stored=200_001) and not handle(MIB, index=True)
 
 

@@ -32,7 +32,8 @@ def commit(
         try:
             if isinstance(rows, FewRows):
                 return write_few(part.hudi, rows, kinds=column_types(target), **own)
-            schema = _first_schema(part, target) if facts.empty else None
+            evolves = isinstance(rows, Rewrite) and rows.evolves
+            schema = _new_schema(part, target) if facts.empty or evolves else None
             return commit_own_files(part.hudi, rows.write, schema=schema, **own)
         except Exception:
             if not facts.empty:
@@ -47,7 +48,7 @@ def commit(
     return follow_up(part, result)
 
 
-def _first_schema(part: PartContext, target: StructType) -> StructType:
+def _new_schema(part: PartContext, target: StructType) -> StructType:
     """The table's schema as a Spark write would make it: only a batch id that is written is never null."""
     written = hidden.BATCH if "batch" in part.config.lineage else None
     return StructType([StructField(field.name, field.dataType, field.name != written) for field in target.fields])

@@ -61,7 +61,7 @@ def check_part(
         ("ignored_deletes", config.delete_mode == IGNORE),
         ("purging", facts.purging),  # logs hold rows that count as removed
         ("unfinished", facts.unfinished),
-        ("columns", dict(before) != dict(target)),
+        ("columns", any(target.get(name) != kind for name, kind in before.items())),
         ("key_type", any(target.get(name, "array").startswith(_NO_KEYS) for name in config.record_key)),
         # A job of Spark has scanned them already.
         ("format", not are_few(objects) and any(item.format not in (AVRO, PARQUET) for item in objects)),
@@ -101,14 +101,14 @@ def check_slices(slices: Sequence[FileSlice]) -> None:
         raise LeftToSpark("logs")
 
 
-def by_merge_handle(slices: Sequence[FileSlice], facts: TableFacts, *, changes: int, moves: bool) -> bool:
+def by_merge_handle(slices: Sequence[FileSlice], facts: TableFacts, *, changes: int, unusual: bool) -> bool:
     """Whether Hudi's merge handle writes the changes of a copy-on-write table, and not pyarrow.
 
-    `moves`: rows leave their partition or start one, which the handle doesn't write.
+    `unusual`: rows leave their partition or start one, or have another schema than the table.
     """
     size = sum(file.size for item in slices for file in item.files)
     small = len(slices) <= FEW_FILES and size <= FEW_FILE_BYTES and (facts.rows or 0) <= FEW_STORED_ROWS
-    return small and changes <= FEW_CHANGES and not facts.record_index and not moves
+    return small and changes <= FEW_CHANGES and not facts.record_index and not unusual
 
 
 def check_rewritten(sizes: Sequence[int], target: Mapping[str, str]) -> None:

@@ -120,11 +120,12 @@ def merge_in_driver(
     if not merged.keys:
         return MergedInDriver(None, counts, judged, read)
     rows = with_batch(merged.rows, lineage=config.lineage, batch=plan.batch)
-    _check_nulls(rows, facts)
+    evolves = dict(before) != dict(target) or _relaxes(rows, facts)
     held = [stored.get(key) for key in merged.keys]
     partitions = partition_paths(rows, config.partition_by).to_pylist()
     moves = _moves(partitions, held, slices)
-    if config.table_type != MOR and by_merge_handle(slices, facts, changes=changes.num_rows, moves=moves):
+    unusual = moves or evolves
+    if config.table_type != MOR and by_merge_handle(slices, facts, changes=changes.num_rows, unusual=unusual):
         return MergedInDriver(_few_rows(rows, held, slices, partitions, hudi.path), counts, judged, read)
     if None in held and not has_plain_key(target, config.record_key):
         raise LeftToSpark("key")  # Java alone makes its text
@@ -137,7 +138,7 @@ def merge_in_driver(
     work = FileWork(hudi.jvm.spark, objects, source, in_tasks=sum(rewritten) > WRITTEN_IN_DRIVER)
     files = [_file_rows(place, rows, slices, hudi.path) for place in places if not place.logs]
     logs = [_log_rows(place, rows, slices) for place in places if place.logs]
-    return MergedInDriver(Rewrite(config.table, hudi.path, files, work, logs), counts, judged, read)
+    return MergedInDriver(Rewrite(config.table, hudi.path, files, work, logs, evolves), counts, judged, read)
 
 
 def _stored(
@@ -307,8 +308,7 @@ def _log_rows(place: _Place, rows: pa.Table, slices: Sequence[FileSlice]) -> Log
     return LogRows(slices[place.number or 0], values, place.removed)
 
 
-def _check_nulls(rows: pa.Table, facts: TableFacts) -> None:
-    """Raise LeftToSpark for a null in a column that the table's schema has without nulls: Spark's write relaxes it."""
-    for field in facts.schema.fields if facts.schema is not None else []:
-        if not field.nullable and rows.column(field.name).null_count:
-            raise LeftToSpark("columns", f"{field.name} becomes nullable")
+def _relaxes(rows: pa.Table, facts: TableFacts) -> bool:
+    """Whether a row has null in a column that the table's schema has without nulls."""
+    fields = facts.schema.fields if facts.schema is not None else []
+    return any(not field.nullable and rows.column(field.name).null_count for field in fields)

@@ -88,13 +88,17 @@ class LogRows:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A part's rows to write, by file of a table whose folder is `table_uri`: into base files, and into logs."""
+    """A part's rows to write, by file of a table whose folder is `table_uri`: into base files, and into logs.
+
+    `evolves`: the rows have columns, or nulls, that the table's schema has not.
+    """
 
     table: str
     table_uri: str
     files: Sequence[FileRows]
     work: FileWork
     logs: Sequence[LogRows] = ()
+    evolves: bool = False
 
     def write(self, new: NewFiles) -> list[BaseFile | LogFile]:
         """Write the files, each behind Hudi's marker.
