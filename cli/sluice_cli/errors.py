@@ -150,7 +150,7 @@ class NotAllRecovered(CommandFailed):
     next_step = "Run the command again for the rest"
 
 
-class UnknownSchema(CommandFailed):
+class UnknownSchema(UsageError):
     """No schema, or more than one, has this name; facts: `table`, `name`."""
 
     code = "unknown_schema"

@@ -193,6 +193,8 @@ def _job_run(target: Target, run: str | None) -> str:
         begun = [each for each in islice(history.runs(), RUNS_SEARCHED) if is_named(run, each["run"])]
         _refuse_several(run, len(begun))
         item = begun[0] if begun else None
+        if item is None and run.startswith("run-"):
+            raise UsageError(f"No run is called {run!r}", next_step=f"{Step('runs')} lists the runs of the last days")
     if item is not None and not item.get("job_run_id"):
         reason = f": {item['reason']}" if item.get("reason") else ""
         never = "has not started yet" if item.get("state") == STARTING else "never started"

@@ -115,8 +115,8 @@ def test_a_table_that_only_quarantine_knows_is_known(configured, capsys):
 
 
 @pytest.mark.parametrize("verb", ["history", "diff"])
-def test_a_known_table_without_a_schema_is_no_wrong_command_line(configured, capsys, verb):
-    assert run(["table", "schema", verb, "crm.user"]) == 1
+def test_a_known_table_without_a_schema_is_a_wrong_command_line_as_elsewhere(configured, capsys, verb):
+    assert run(["table", "schema", verb, "crm.user"]) == 2
     error = capsys.readouterr().err
     assert "No schema of crm.user is known" in error and "sluice table schema list" in error
 

@@ -166,7 +166,7 @@ def test_a_schema_that_would_be_refused_ends_with_one_and_the_way_out(remembered
     ],
 )
 def test_a_missing_schema_is_reported_with_the_next_step(remembered, capsys, arguments, message):
-    assert run(["table", "schema", *arguments]) == 1
+    assert run(["table", "schema", *arguments]) == 2
     error = capsys.readouterr().err
     assert message in error and "sluice table schema list" in error
 
