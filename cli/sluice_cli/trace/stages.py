@@ -22,13 +22,12 @@ from sluice.batch.outcome import (
     TABLE_STAGE,
     Outcome,
 )
-from sluice.ledger.keys import CLAIMED, COMMITTED, DISCARDED, LISTED_STATES, PENDING, SUPERSEDED
+from sluice.ledger.keys import CLAIMED, COMMITTED, LISTED_STATES, PENDING, SUPERSEDED
 from sluice.ledger.records import RETRIED, SAME_BYTES, Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.account.object import rule_step
-from sluice_cli.account.step import Step, completed
-from sluice_cli.ingest.entry import SHORT_ID
-from sluice_cli.terminal.known_names import known_errors
+from sluice_cli.account.step import Step
+from sluice_cli.ingest.entry import SHORT_ID, reason_of
 from sluice_cli.terminal.output import counted
 
 UNSEEN = "unseen"  # in bronze, and not in the ledger: its notice is still on the way
@@ -427,18 +426,8 @@ def _reason(record: ObjectRecord | None) -> str | None:
 
 
 def reason_now(record: ObjectRecord) -> str | None:
-    """The reason of its state. That of a discarded object leaves out the next step, which is taken."""
-    reason = record.reason
-    if reason is not None and record.rule == DISCARDED:
-        for step in (error.next_step for error in known_errors() if error.code == record.code and error.next_step):
-            # The step of one error may name more, as a limit does, and then only begins as that of its class.
-            before, found, after = reason.partition(f" {step}")
-            if not found or after and not after.startswith(";"):
-                before, after = reason.partition(f". {step.partition(',')[0]}")[0], ""
-            reason = f"{before.removesuffix('.')}{after}"
-    if reason is not None:
-        reason = completed(reason, TABLE=record.table)
-    return reason or record.rule or record.code or (SAME_BYTES if record.state == SUPERSEDED else None)
+    """The reason of its state."""
+    return reason_of(record) or record.rule or record.code or (SAME_BYTES if record.state == SUPERSEDED else None)
 
 
 def describe_trace(trace: Trace) -> dict[str, Any]:

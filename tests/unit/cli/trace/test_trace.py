@@ -1,6 +1,5 @@
 """An object's way in time, and its drawing."""
 
-import json
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -8,15 +7,13 @@ from dataclasses import replace
 import pytest
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
-from sluice.batch.outcome import ObjectError, Outcome, RowErrorCount, Stage, in_words
-from sluice.errors import ExpansionLimit, SchemaTooComplex
+from sluice.batch.outcome import ObjectError, Outcome, RowErrorCount, Stage
 from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.terminal.output import marked_up, shortened, visible
 from sluice_cli.trace.stages import Stretch, TraceFacts, describe_trace, taken_over_at, trace_of
 from sluice_cli.trace.trace import print_trace
 from sluice_cli.trace.waterfall import stretch_lines, summary, svg, text_lines
-from sluice_formats.errors import CorruptObject
 
 T = 1_700_000_000_000
 ID = ObjectId("bronze", 'topics/crm.user/<"é"&\x07>+0+1.avro', "v1")
@@ -240,35 +237,6 @@ def test_an_object_that_is_not_committed_is_not_readable_though_its_batch_is():
     assert trace.readable_at is None and trace.instant is None and trace.reason == "a block is damaged"
     moments = [moment.name for moment in trace.moments]
     assert "quarantined" in moments and "readable" not in moments
-
-
-def test_a_discarded_object_gets_no_advice_to_discard_it():
-    reason = in_words(CorruptObject("A block is cut", cause="EOFError"))
-    assert CorruptObject.next_step in reason
-    record = replace(RECORD, state="quarantined", code="corrupt_object", reason=reason, listed_at=f"{T + 13_040:013d}")
-    assert trace_of(replace(FACTS, record=record)).reason == reason
-    trace = trace_of(replace(FACTS, record=replace(record, state="ignored", rule="discarded")))
-    assert trace.reason == "A block is cut (cause: EOFError)"
-    assert "quarantine discard" not in json.dumps(describe_trace(trace))
-
-
-@pytest.mark.parametrize(
-    ("error", "shown"),
-    [
-        (
-            SchemaTooComplex.beyond("schema_depth", 32, "The schema nests types too deep", limit=3),
-            "The schema nests types too deep (limit: 3)",
-        ),
-        (
-            ExpansionLimit.beyond("block_bytes", "A row takes more than 5 bytes", limit=5),
-            "A row takes more than 5 bytes",
-        ),
-    ],
-    ids=["schema", "expansion"],
-)
-def test_of_a_discarded_object_no_part_of_a_step_is_left_that_names_a_limit(error, shown):
-    record = replace(RECORD, state="ignored", rule="discarded", code=error.code, reason=in_words(error))
-    assert trace_of(replace(FACTS, record=record)).reason == shown
 
 
 LONG = "The Avro container can't be read: a block is cut, and its rows are lost; cause: EOFError(expected 4,096 bytes)"
