@@ -161,7 +161,7 @@ class ManifestPointer:
 
 @dataclass(frozen=True)
 class PendingCount:
-    """A table's backlog: objects, bytes, and when the oldest was admitted, or replayed since (epoch ms)."""
+    """A table's backlog: objects, bytes, and when the oldest was admitted, or replayed or retried since (epoch ms)."""
 
     objects: int
     bytes: int

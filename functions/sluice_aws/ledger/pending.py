@@ -97,7 +97,8 @@ class PendingLedger:
         while True:
             for page in self._table.query(partition, after=behind, limit=limit, fields=_COUNTED):
                 for stored in page:
-                    one = PendingCount(1, stored["size"], stored.get("replayed_at") or stored["admitted_at"])
+                    since = max(stored.get(name) or 0 for name in ("admitted_at", "replayed_at", "retried_at"))
+                    one = PendingCount(1, stored["size"], since)
                     counts[stored["table"]] = _add(counts.get(stored["table"]), one)
                 if len(page) >= limit:
                     break
@@ -108,7 +109,7 @@ class PendingLedger:
             counts[last] = _extended(counts[last], self._table.count(partition, page[-1]["sk"], behind) - 1)
 
 
-_COUNTED = ("sk", "table", "size", "admitted_at", "replayed_at")
+_COUNTED = ("sk", "table", "size", "admitted_at", "replayed_at", "retried_at")
 
 
 def _of_a_shard(per_table: int) -> int:

@@ -75,7 +75,8 @@ class QuarantineLedger:
             if record.quarantined_rows
             else {"objects_quarantined": -1}
         )
-        return self._decide(record, changes, decision, back, [self._table.put_action(pending_item(moved))])
+        waiting = {**pending_item(moved), "retried_at": decision.at}
+        return self._decide(record, changes, decision, back, [self._table.put_action(waiting)])
 
     def discard(self, record: ObjectRecord, decision: Decision) -> bool:
         """quarantined or parked -> ignored (rule `discarded`), or give up the quarantined rows of a committed object.

@@ -96,6 +96,7 @@ def test_the_backlog_of_the_page_has_a_retried_object_only_since_its_retry(stack
     assert set(look.backlog[began:]) == {1}
     middle = int(look.window.at(NOW + 50_000) * BINS)
     assert set(look.backlog[middle:began]) == {0}, "it was in quarantine"
+    assert look.document["lanes"][0]["pending"]["oldest_ms"] == 44_000
 
 
 def sleeping(monkeypatch, *between):
