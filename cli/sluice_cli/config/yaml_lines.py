@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ from typing import Any
 import yaml
 
 from sluice.errors import InvalidConfiguration
-from sluice.names import shortened
 from sluice_cli.account.step import completed
 from sluice_cli.errors import no_tables_file
 from sluice_cli.terminal.guard import visible
@@ -27,34 +25,13 @@ STDIN = "-"  # as a file's name
 
 Path = tuple[Any, ...]
 
-# What PyYAML says of a text that is not YAML, in other words, and what to do. `{}` are the groups of the pattern.
-_QUOTED = "Put text in quotes that holds a colon and a blank, or begins with a sign such as { or *"
-_ALIGNED = "Indent what belongs together by the same number of blanks, and check the quotes above"
-_NOT_YAML = (
-    (r"mapping values are not allowed here", "a colon stands where no key can", f"{_ALIGNED}. {_QUOTED}"),
-    (r"found character '\\t'.*", "a tab stands where only blanks can", "Indent with blanks"),
-    (r"found character '(.)' that cannot start any token", "no value begins with {}", _QUOTED),
-    (r"could not find expected ':'", "a key has no colon after it", "Write `key: value`, with a blank after the colon"),
-    (r"found unexpected end of stream", "a quote is opened and not closed", "Close it"),
-    (r"expected ',' or '(.)'.*", "a comma or {} is missing", "Part values by commas, and close the bracket"),
-    (r"expected (?:<block end>|'<document start>').*", "this fits nothing above it", f"{_ALIGNED}. {_QUOTED}"),
-    (r"expected alphabetic or numeric character.*", "a name is missing after *, & or !", _QUOTED),
-    (r"(?:sequence entries|mapping keys) are not allowed here", "a list or a key begins within a line", _ALIGNED),
-    (r"found undefined alias '(.*)'", "*{0} stands for what &{0} names, and nothing has that name", _QUOTED),
-    (r"could not determine a constructor for the tag '(.*)'", "the tag {} is not allowed", f"Remove it. {_QUOTED}"),
-    (r"found unhashable key", "a list or a mapping stands as a key", "Write the key as text"),
-    (r"but found another document", "a second document begins", "Remove the line `---`"),
-    (
-        r"(.*) is written as a (.*), but is not one",
-        "{} is written as a {}, but is not one",
-        "Correct it, or put text in quotes",
-    ),
-    (r"found unknown escape character '(.)'", "\\{} means nothing in double quotes", "Use single quotes"),
+# What to do about a text that is not YAML.
+_STEP = (
+    "Indent what belongs together by the same number of blanks, close quotes and brackets, and put text in quotes that "
+    "holds a colon and a blank, or begins with a sign such as { or *"
 )
-# A line whose value, of a key or of a list, begins with a sign of YAML's. The value is the second group.
-_SIGN_FIRST = re.compile(r"(\s*(?:-\s+)*(?:[\w.]+:\s+)?)([{\[*&%@`].*?)(?:\s+#.*|\s*)")
 _KINDS = {"timestamp": "date", "int": "number", "float": "number"}  # by the end of YAML's tag
-_VALUE_SHOWN, _LINE_SHOWN = 40, 200  # characters
+_VALUE_SHOWN = 40  # characters
 
 
 @dataclass(frozen=True, order=True)
@@ -193,77 +170,18 @@ class YamlLines:
 
 
 def _not_yaml(error: yaml.YAMLError, text: str) -> Mistake:
-    """The mistake that PyYAML found, in plain words."""
+    """The mistake that PyYAML found, in its words."""
     if isinstance(error, yaml.reader.ReaderError):
         before = text[: error.position]
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        character = f"the character U+{ord(text[error.position]):04X} can't be part of it"
-        return Mistake(line, "", f"the file is not YAML: {character}", column, "Remove the character")
-    problem = str(getattr(error, "problem", None) or error)
-    mark = getattr(error, "problem_mark", None)
-    for pattern, words, advice in _NOT_YAML:
-        if found := re.fullmatch(pattern, problem, re.DOTALL):
-            what, step = words.format(*found.groups()), advice
-            break
+        problem = f"the character U+{ord(text[error.position]):04X} can't be part of it"
     else:
-        what, step = problem, f"{_ALIGNED}. {_QUOTED}"
-    if what.endswith("opened and not closed"):
-        mark = getattr(error, "context_mark", None) or mark
-    elif isinstance(error, yaml.parser.ParserError) and (opened := _opened_above(text, mark)):
-        what, step = _not_closed(text, opened[0], mark)
-        mark = opened[1]
-    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 0)
-    if _QUOTED in step:
-        step = _in_quotes(text, line) or step
-    return Mistake(line, "", f"the file is not YAML: {what}", column, step)
-
-
-def _not_closed(text: str, kind: str, mark: yaml.Mark) -> tuple[str, str]:
-    """What is wrong with a quote or a bracket that reaches a mistake on a later line, and the next step."""
-    if not text[mark.index :].strip():
-        return f"a {kind} is opened and not closed", "Close it"
-    if kind == "quote":
-        return f"a quote is opened, and line {mark.line + 1} ends it within other text", "Close it where its text ends"
-    return f"a bracket is opened, and line {mark.line + 1} can't be part of it", "Close it, or part values by commas"
-
-
-def _opened_above(text: str, mark: yaml.Mark) -> tuple[str, yaml.Mark] | None:
-    """What was opened on an earlier line than a mistake's and reaches it: a quote or a bracket, and where it begins.
-
-    A quote reaches it that is closed there by the next quote of the same kind.
-    """
-    brackets: list[yaml.Mark] = []
-    quote: yaml.ScalarToken | None = None
-    try:
-        for token in yaml.scan(text, Loader=yaml.SafeLoader):
-            if token.start_mark.index >= mark.index:
-                break
-            quote = token if isinstance(token, yaml.ScalarToken) and token.style in ("'", '"') else None
-            if isinstance(token, (yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken)):
-                brackets.append(token.start_mark)
-            elif isinstance(token, (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken)) and brackets:
-                brackets.pop()
-    except yaml.YAMLError:  # the mistake itself
-        pass
-    if quote is not None and quote.start_mark.line < quote.end_mark.line == mark.line:
-        return "quote", quote.start_mark
-    if brackets and (brackets[-1].line < mark.line or not text[mark.index :].strip()):
-        return "bracket", brackets[-1]
-    return None
-
-
-def _in_quotes(text: str, line: int) -> str:
-    """The next step for a line whose value begins with a sign of YAML's, if quotes correct the line; else ""."""
-    lines = text.splitlines()
-    found = _SIGN_FIRST.fullmatch(lines[line - 1]) if line <= len(lines) else None
-    if found is None or ": " in found[2]:
-        return ""
-    quoted = found[1] + "'" + found[2].replace("'", "''") + "'"
-    try:
-        yaml.compose(quoted, Loader=yaml.SafeLoader)
-    except yaml.YAMLError:
-        return ""
-    return f"Text that begins with {found[2][0]} needs quotes: `{shortened(quoted.strip(), _LINE_SHOWN)}`"
+        mark, begun = getattr(error, "problem_mark", None), getattr(error, "context_mark", None)
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 0)
+        problem = str(getattr(error, "problem", None) or error)
+        if begun is not None and begun.line + 1 != line:
+            problem = f"{problem}, {getattr(error, 'context', '')} from line {begun.line + 1} on"
+    return Mistake(line, "", f"the file is not YAML: {problem}", column, _STEP)
 
 
 def _walk(node: yaml.Node | None, path: Path) -> Iterator[tuple[Path, int, bool]]:

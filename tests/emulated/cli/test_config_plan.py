@@ -557,7 +557,7 @@ def test_a_dash_stands_for_stdin(stack, monkeypatch, capsys, verb, code):
     assert (in_force(stack) is not None) == (verb == "push")
     monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"tables: [")))
     assert run(["config", verb, "-"]) == 1
-    assert "error: stdin has 1 mistake:\nline 1, column 9: " in capsys.readouterr().err
+    assert "error: stdin has 1 mistake:\nline 1, column 10: " in capsys.readouterr().err
 
 
 HASHED = TABLES.replace("crm.user}", "crm.user, columns: {hash: email, key: s/customers}}")
