@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 import typer
-from rich.text import Text
 
 from sluice.config.document import Configuration
 from sluice.ledger.records import ObjectRecord
@@ -30,7 +29,6 @@ from sluice_cli.ingest.survey import (
 )
 from sluice_cli.ingest.waiter import Bronze, Waiter, WaitResult
 from sluice_cli.terminal.durations import TimeSpan, seconds
-from sluice_cli.terminal.guard import escaping_console
 from sluice_cli.terminal.known_names import code_of
 from sluice_cli.terminal.output import (
     Json,
@@ -38,7 +36,6 @@ from sluice_cli.terminal.output import (
     chosen_target,
     counted,
     human_age,
-    path_shortened,
     print_json,
     print_line,
     say,
@@ -46,11 +43,9 @@ from sluice_cli.terminal.output import (
     say_next_step,
     stderr_console,
     visible,
-    wrapped,
 )
 
 LINE_EVERY_S = 10.0  # without a terminal
-WRAPPED_INDENT = 2  # of the further lines of a wrapped one
 LINES_SHOWN = 50  # of one kind
 JUST_BEFORE_MS = 60_000  # what was set aside so shortly before a wait is of the same work, and clocks differ
 T = TypeVar("T")
@@ -159,7 +154,9 @@ class Shower:
 def _print(outcome: WaitResult, timeout_s: float, reason_of_rows: ReasonOfRows = lambda record, code: None) -> None:
     found = outcome.found
     aside = set_aside_lines(found, outcome.began, reason_of_rows)
-    _print_lines([*aside, *(() if found.settled else waiting_lines(found))])
+    gap = "  " if sys.stdout.isatty() else "\t"
+    for line in [*aside, *(() if found.settled else waiting_lines(found))]:
+        print_line(line.replace("\t", gap))
     rows = f", {counted(found.quarantined_rows, 'row')} quarantined" if found.with_rows else ""
     ended = "settled in" if found.settled else "waited"
     print_line(f"{ended} {outcome.seconds:.1f} s (in bronze: {describe_counts(found.counts)}{rows})")
@@ -200,21 +197,6 @@ def _not_synced(tables: Mapping[str, str]) -> str:
         f"catalog may miss what is new: {step} shows the reason and retries. The rows are in the tables, so this "
         "is no failure of the wait"
     )
-
-
-def _print_lines(lines: Sequence[str]) -> None:
-    """Print lines of values: with tabs in a pipe, wrapped between words in a terminal, which shortens longer keys."""
-    if not sys.stdout.isatty():
-        for line in lines:
-            print(line)
-        return
-    console = escaping_console()
-    for line in lines:
-        text = line.replace("\t", "  ")
-        if len(text) > console.width:
-            text = " ".join(path_shortened(word, console.width - WRAPPED_INDENT) for word in text.split(" "))
-            text = "\n".join(wrapped(text, console.width))
-        console.print(Text(text), soft_wrap=True, highlight=False)
 
 
 def set_aside_lines(found: Survey, began: int, reason_of_rows: ReasonOfRows) -> Iterator[str]:

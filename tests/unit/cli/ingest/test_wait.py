@@ -200,20 +200,16 @@ def test_the_newest_of_several_reasons_is_shown():
     assert line.endswith("for example b\tid is text; and 1 other reason: `sluice quarantine list`")
 
 
-def test_a_terminal_wraps_lines_between_words_and_shortens_keys(monkeypatch, capsys):
-    key = f"topics/crm.public.user/{'year=2026/month=11/day=21/' * 3}crm.public.user+0+0000000010.avro"
-    found = [aside(key, "quarantined", NOW, code="not_avro", reason="The object is not an Avro container file " * 3)]
-    listed = survey([found[0].id], {found[0].id: found[0]}, [])
+def test_a_terminal_wraps_lines_between_words(monkeypatch, capsys):
+    found = aside("a/key.avro", "quarantined", NOW, code="not_avro", reason="The object is not an Avro container " * 3)
+    listed = survey([found.id], {found.id: found}, [])
     _print(WaitResult(listed, 1.0, NOW), 60)
-    assert f"\t{key}\t" in capsys.readouterr().out
+    assert "\ta/key.avro\t" in capsys.readouterr().out
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "80")
     _print(WaitResult(listed, 1.0, NOW), 60)
     lines = capsys.readouterr().out.splitlines()
     assert "\t" not in "".join(lines) and all(len(line) <= 80 for line in lines)
-    assert lines[0].startswith("quarantined  crm.user  1 object  not_avro") and lines[1].startswith("  …/")
-    words = [word for line in lines for word in line.split()]
-    assert words.count("container") == 3 and "crm.public.user+0+0000000010.avro" in "".join(words)
 
 
 def test_the_counts_of_the_bucket_are_told_apart_from_the_wait(capsys):
