@@ -258,8 +258,8 @@ def _describe(schema: SeenSchema) -> dict[str, Any]:
 
 def _with_alias(change: Mapping[str, Any]) -> dict[str, Any]:
     """A change with its text under `described` and under `told`, the former name, which older documents have."""
-    text = change.get("described", change.get("told"))
-    return {**change, "described": text, "told": text}
+    named = {name: value for name, value in change.items() if name != "told"}
+    return {**named, "described": change.get("described", change.get("told"))}
 
 
 def _print_changes(changes: Sequence[ColumnChange], between: str = "") -> None:
