@@ -313,6 +313,17 @@ class Overlap(SluiceError):
     )
 
 
+class OtherSourceTable(SluiceError):
+    """An object with changes of another source table than those that its table holds; facts: `found`, `held`."""
+
+    code = "other_source_table"
+    next_step = (
+        "Give the other table's changes a topic or `key_pattern` of their own. If both belong into this table, set"
+        " `merged: true` in its rule, or name the source in its key; push it, then `sluice quarantine retry"
+        " --code other_source_table`"
+    )
+
+
 class UnreadableReport(SluiceError):
     """A trial's report that this release cannot read; facts: `found`."""
 

@@ -343,6 +343,16 @@ def _plain(value: Any) -> Any:
     return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
+def _source_tables(batch: pa.RecordBatch) -> list[str]:
+    """The source tables of a batch's changes, without those of messages and truncates alone."""
+    named = pc.unique(batch.column(hidden.SOURCE)).drop_null()
+    if len(named) > 1:
+        beside = pc.is_in(batch.column(hidden.OP), value_set=pa.array([hidden.TRUNCATE, hidden.MESSAGE]))
+        named = pc.unique(batch.filter(pc.invert(beside)).column(hidden.SOURCE)).drop_null()
+    names: list[str] = named.to_pylist()
+    return names
+
+
 class ObjectView:
     """Collects an object's place in Kafka and in its source's log, chunk by chunk.
 
@@ -364,6 +374,7 @@ class ObjectView:
         self._sample: str | None = None
         self._log_words = log_words
         self._sources: set[tuple[str, ...]] = set()
+        self._source_tables: set[str] = set()
 
     def begin(self, first: Record, writer: WriterSchema) -> None:
         """Take a sample of the object's first record, as it was written."""
@@ -385,6 +396,8 @@ class ObjectView:
         )
         self._highest = max(filter(None, (self._highest, highest)), default=None)
         self._newest = max((each for each in (self._newest, newest) if each is not None), default=None)
+        if hidden.SOURCE in batch.schema.names and len(self._source_tables) < MAX_NAMES:
+            self._source_tables.update(_source_tables(batch))
         sound = [record for record in records if isinstance(record, dict)]
         if self._log_words and len(self._sources) < 2:
             named = [field for word, field in writer.meta.source_fields if word in self._log_words]
@@ -410,6 +423,7 @@ class ObjectView:
             tuple(sorted(self._logs)[:MAX_NAMES]),
             tuple(sorted(self._servers)[:MAX_NAMES]),
             sample=self._sample,
+            source_tables=tuple(sorted(self._source_tables)[:MAX_NAMES]),
             log=None if not self._sources else "/".join(*self._sources) if len(self._sources) == 1 else "",
         )
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from workbench import Workbench, table
+from workbench import Workbench
+from workbench import table as unmerged
 
 from sluice.changes import hidden_columns as hidden
 from sluice.config.table import TableConfig
@@ -41,6 +42,10 @@ def envelope() -> dict[str, Any]:
     }
 
 
+def table(name: str, **settings: Any) -> TableConfig:
+    return unmerged(name, merged=True, **settings)
+
+
 SCHEMA = envelope()
 UNNAMED = envelope()  # as a connector writes it that names no table
 UNNAMED["fields"][2]["type"]["fields"] = SCHEMA["fields"][2]["type"]["fields"][3:]
@@ -60,6 +65,19 @@ def live(bench: Workbench, config: TableConfig) -> list[Any]:
     by_spark = bench.rows(config, *columns)
     assert by_spark == bench.rows_by_hudi_rs(config, *columns) == bench.rows_by_sluice(config, *columns)
     return [row[:2] for row in by_spark if not row[2]]
+
+
+def test_an_object_of_another_source_table_is_refused_whole(bench: Workbench) -> None:
+    config = unmerged("one_source")
+    own, both = bench.put([event("c", 10, JAN, 1)], SCHEMA), bench.put([event("c", 11, FEB, 2)], SCHEMA)
+    mixed = bench.put([event("u", 12, JAN, 1, "new"), event("c", 13, FEB, 3)], SCHEMA)
+    outcome = None
+    for objects, foreign in (([own, mixed], mixed), ([both], both)):  # what the table holds is in the ledger
+        outcome = bench.merge(config, objects, after=outcome)
+        assert {error.object: error.code for error in outcome.quarantined} == {foreign.id.hash: "other_source_table"}
+    assert live(bench, config) == [(1, JAN)]
+    outcome = bench.merge(unmerged("one_source", merged=True), [mixed, both], after=outcome)
+    assert not outcome.quarantined and live(bench, config) == [(1, "new"), (2, FEB), (3, FEB)]
 
 
 FIRST = [*(event("c", 10 + id, JAN, id) for id in (1, 2, 3)), *(event("c", 10 + id, FEB, id) for id in (11, 12, 13))]

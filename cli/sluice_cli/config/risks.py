@@ -98,6 +98,7 @@ RISKS: Mapping[str, _Risk] = {
     "columns.": _always("rows from before keep their values until `sluice rebuild table`; objects may no longer fit"),
     "csv.": _always("the same text is stored as another value from now on"),
     "format": _always("records are read as others were; objects may no longer fit"),
+    "merged": _if_off("objects with another source table's changes are quarantined from now on"),
     "shape": _always("records are read as others were; objects may no longer fit"),
     "path_columns": _always("rows from before keep what they have in these columns"),
     "key_pattern": lambda old, new: "objects whose keys it doesn't match are parked" if old is not None else None,

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sluice.batch.orders import OrderMark, Place, judge_order, may_be_out_of_order, place_of, short
+from sluice.batch.sources import SourceMark, judge_sources
 from sluice.changes.log_restart import Mark, SeenObject, judge
 from sluice.changes.outdated import OUTDATED, BatchSigns
 from sluice.changes.position import OFFSET_ONLY
 from sluice.config.table import TableConfig
-from sluice.errors import Overlap
+from sluice.errors import Overlap, SluiceError
 
 # Of all marks as JSON, which is about a thousand partitions. The table's ledger item holds them, and DynamoDB limits an
 # item to 400 KB.
@@ -83,6 +84,7 @@ class KafkaWatch:
     first_records: Mapping[int, FirstRecord] = field(default_factory=dict, hash=False)
     lost: LostChanges | None = None
     order: OrderMark | None = None
+    source: SourceMark | None = None
 
     def with_lost(self, changes: int, *, generation: int) -> KafkaWatch:
         """The watch after a batch of a generation that lost so many later changes."""
@@ -111,6 +113,8 @@ class KafkaWatch:
             summary["ranges"] = [each.to_list() for each in self.ranges]
         if self.order is not None:
             summary["order"] = self.order.to_dict()
+        if self.source is not None:
+            summary["source"] = self.source.to_dict()
         return summary
 
     @classmethod
@@ -120,7 +124,8 @@ class KafkaWatch:
         records = {int(name): FirstRecord(*record) for name, record in values.get("first_records", {}).items()}
         lost = LostChanges(*values["lost"]) if "lost" in values else None
         order = OrderMark(**values["order"]) if "order" in values else None
-        return cls(marks, ranges_of(values.get("ranges", ())), records, lost, order)
+        source = SourceMark(**values["source"]) if "source" in values else None
+        return cls(marks, ranges_of(values.get("ranges", ())), records, lost, order, source)
 
 
 @dataclass(frozen=True)
@@ -132,7 +137,7 @@ class Watched:
 
     watch: KafkaWatch
     parked: Mapping[str, str] = field(default_factory=dict, hash=False)
-    refused: Mapping[str, Overlap] = field(default_factory=dict, hash=False)
+    refused: Mapping[str, SluiceError] = field(default_factory=dict, hash=False)
     signs: BatchSigns | None = None
 
     def outdated(self, suspicions: Mapping[str, int], *, keys: int) -> dict[str, int]:
@@ -157,6 +162,8 @@ def watched(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) 
     generations = [mark.generation for mark in watch.marks.values()]
     if max(generations + ([] if watch.order is None else [watch.order.generation]), default=0) > config.generation:
         return Watched(watch)
+    source, foreign = judge_sources(watch.source, seen, config)
+    seen = [item for item in seen if item.object not in foreign]
     order, parked = judge_order(watch.order, watch.marks, seen, generation=config.generation)
     ranges, refused = (
         (watch.ranges, {}) if config.coordinates else split_over_folders(watch.ranges, seen, config.record_key)
@@ -166,9 +173,9 @@ def watched(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) 
     marks = bounded(judged.marks)
     records = _first_records(watch.first_records, left, config.generation)
     kept = {partition: record for partition, record in records.items() if partition in marks}
-    after = replace(watch, marks=marks, ranges=ranges, first_records=kept, order=order)
+    after = replace(watch, marks=marks, ranges=ranges, first_records=kept, order=order, source=source)
     signs = _signs(watch.marks, records, left, config.generation)
-    return Watched(after, parked={**judged.parked, **parked}, refused=refused, signs=signs)
+    return Watched(after, parked={**judged.parked, **parked}, refused={**refused, **foreign}, signs=signs)
 
 
 def _signs(

@@ -36,7 +36,8 @@ class SeenObject:
     that wrote them, if the records hold these. `unexpected` counts rows that were merged though they aren't as the
     table's `expect` says, by column and rule. `changes` counts the rows that can be merged. `sample` is a hash of the
     first record; None where a log orders the changes, of a record that can't be read, and of an object that came again.
-    `log` names the source's server and database, where the table's key has them; "" for several.
+    `log` names the source's server and database, where the table's key has them; "" for several. `source_tables` are
+    those of its changes, where they name them, sorted: a few of them.
     """
 
     object: str
@@ -53,6 +54,7 @@ class SeenObject:
     changes: int = 0
     sample: str | None = None
     log: str | None = None
+    source_tables: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

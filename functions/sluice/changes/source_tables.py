@@ -30,6 +30,11 @@ def source_table(db: Any, schema: Any, table: Any) -> str | None:
     return ".".join(part.replace("\\", "\\\\").replace(".", "\\.") for part in parts)
 
 
+def parts_of(source: str) -> list[str]:
+    """The database, schema and table of a text of `source_table`, with their dots escaped."""
+    return re.split(r"(?<!\\)\.", source)
+
+
 def concerns(truncated: str | None, source: str | None, topic: str) -> bool:
     """Whether a truncate of the source table `truncated` concerns what the table `source` wrote.
 
@@ -43,7 +48,7 @@ def concerns(truncated: str | None, source: str | None, topic: str) -> bool:
 
 def _is_topics_own(source: str, topic: str) -> bool:
     """Whether a topic is named after a source table. A rule without a topic has objects of one table."""
-    name = re.split(r"(?<!\\)\.", source)[-1].replace("\\", "")
+    name = parts_of(source)[-1].replace("\\", "")
     name = _NOT_IN_A_TOPIC.sub("_", name)
     return not topic or topic == name or topic.endswith(f".{name}")
 

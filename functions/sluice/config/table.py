@@ -355,6 +355,16 @@ class TableSettings:
         ),
     )
 
+    merged: bool = field(
+        default=False,
+        metadata=setting(
+            SWITCH,
+            "Takes changes of several source tables (shards, partitions) as those of one. Without it, objects with "
+            "another source table's changes than the first are quarantined. What `source_columns`, the key or the "
+            "partitions name of the source may differ.",
+            page="producing.md#several-sources-in-one-topic",
+        ),
+    )
     source_columns: tuple[str, ...] = field(
         default=(),
         metadata=setting(

@@ -19,7 +19,7 @@ RULES = {
     "wake-after-write", "claimable", "hold-before-write", "resolve-before-write", "services-in-the-run", "one-identity",
     "newest-instant", "ordering-properties", "three-readers", "compact-before-wider-types", "batch-id-on-commits",
     "drop-what-loses", "floor-before-purge", "truncate-is-a-position", "known-at", "overlapping-offsets", "log-restart",
-    "pinned-settings",
+    "pinned-settings", "one-source-table",
 }  # fmt: skip
 HEADING = re.compile(r"^### ([a-z-]+)\. (.+)$")
 NAMED = re.compile(r"`(tests/[^`\s]+)`")

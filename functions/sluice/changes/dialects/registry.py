@@ -21,11 +21,7 @@ OF_DEBEZIUM = tuple(dialect.name for dialect in (CLOUD_EVENTS, COCKROACHDB, YUGA
 Translate = Callable[[dict[str, Any]], Sequence[dict[str, Any]]]  # raises UnusableSchema
 
 
-def _no_key(name: str) -> bool:
-    return False
-
-
-def translator(told: str | None, looked_for: Collection[str], is_key: IsKey = _no_key) -> Translate:
+def translator(told: str | None, looked_for: Collection[str], is_key: IsKey = lambda name: False) -> Translate:
     """What gives the changes in a record of a table, in Debezium's envelope; a record of no dialect as it is.
 
     `told` is the dialect of the table's rule: a record of another form is refused. Without one a record's fields show
@@ -37,7 +33,7 @@ def translator(told: str | None, looked_for: Collection[str], is_key: IsKey = _n
 
 
 def changes_by_fields(
-    record: dict[str, Any], *, looked_for: Collection[str] = DIALECTS, is_key: IsKey = _no_key
+    record: dict[str, Any], *, looked_for: Collection[str] = DIALECTS, is_key: IsKey = lambda name: False
 ) -> Sequence[dict[str, Any]]:
     """The changes in a record of the dialect that its fields show (`translator`)."""
     for dialect in _with_fields(tuple(record)):
