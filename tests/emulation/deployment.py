@@ -12,9 +12,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from builders import avro_object
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.emrserverless.models import emrserverless_backends
+from support.builders import avro_object
 
 from emulation.aws import emulated_aws, emulated_session, observing
 from emulation.ledger_table_schema import create_ledger_table

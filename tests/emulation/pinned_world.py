@@ -19,14 +19,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from uuid import UUID
 
-import builders
-import judged_schemas
 import ministack.services.dynamodb
 import ministack.services.s3
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.emrserverless.models import emrserverless_backends
 from moto.moto_api._internal import mock_random
-from silver_tables import SILVER_FOLDER, kept_change, put_history
+from support import builders, judged_schemas
+from support.silver_tables import SILVER_FOLDER, kept_change, put_history
 
 from emulation.deployment import s3_body
 from emulation.stack import REGION, SHARED, cloudformation

@@ -18,7 +18,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 from driving.clock import START
 from driving.lane import LANE, ConfigurationFile, ConfigurationReader, Documents, InThisThread, configuration
-from extent import WHOLE
+from support.extent import WHOLE
 
 from exploring.memory_dynamodb import MemoryDynamoDb
 from exploring.schedules import Actor, Body, Stage

@@ -9,7 +9,7 @@ import pytest
 from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb, two_threads
 from driving.mortality import Killed, Mortality
 from emulation.ledger_table_schema import create_ledger_table
-from extent import WHOLE
+from support.extent import WHOLE
 
 from sluice.lane.machine import IDLE, wanted_at
 from sluice.silver_keys import outcome_key

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import click
-from documented_commands import shown_commands
 from samcli.cli.main import cli
 from samcli.cli.types import CfnParameterOverridesType
+from support.documented_commands import shown_commands
 
 
 def problem(words: tuple[str, ...]) -> str | None:

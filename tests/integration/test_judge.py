@@ -11,12 +11,12 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
-from extent import WHOLE
 from judging.cases import OTHERS, SIDE_OBJECTS, Case, pairwise
 from judging.fixture_sets import FixtureSet, SetMissing, find_set
 from judging.readers import Reader, RustReader, SparkReader
 from judging.running_stack import RunningStack
 from judging.session import Judgement, run_cases
+from support.extent import WHOLE
 
 from sluice_local.images.jars import HUDI, ensure_jars
 from sluice_local.images.java import find_java

@@ -6,7 +6,6 @@ import pytest
 from admit.handler import handler as admit
 from announce.handler import handler as announce
 from botocore.exceptions import ClientError
-from builders import note_commit
 from emulation.catalog import ARTIST, artists, write_commit
 from emulation.deployment import (
     ARTIFACTS,
@@ -27,6 +26,7 @@ from emulation.iam_enforcement import ACCOUNT, Role, enforced
 from plan_services.handler import handler as plan_services
 from reconcile.handler import handler as reconcile
 from supervise.handler import handler as supervise
+from support.builders import note_commit
 from sync_catalog.handler import handler as sync_catalog
 
 from sluice.batch.outcome import COMMITTED, Outcome

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from builders import avro_object
 from judging.running_stack import RunningStack
+from support.builders import avro_object
 
 from sluice_read.reading import read_table
 

@@ -6,10 +6,10 @@ import gzip
 import json
 from typing import Any
 
-from bad_input import good_avro, good_change, parquet
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from shapes import CREATE, CREATE_SCHEMA, config, item, lines, wrapped
+from support.bad_input import good_avro, good_change, parquet
+from support.shapes import CREATE, CREATE_SCHEMA, config, item, lines, wrapped
 
 from sluice.config.limits import MIB, Limits
 from sluice.errors import SluiceError

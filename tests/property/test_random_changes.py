@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from change_histories import COLUMNS, KEYS, Event, deliveries, history, source_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from support.change_histories import COLUMNS, KEYS, Event, deliveries, history, source_rows
 
 from sluice.changes.row_history import NEVER, Row, row_after
 

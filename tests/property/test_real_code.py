@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 from exploring.schedules import Bounds, explore
 from exploring.world import LaneWorld, Scenario
-from extent import WHOLE
+from support.extent import WHOLE
 
 A, B = "shop.a", "shop.b"
 SCENARIOS = {

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from extent import WHOLE
+from support.extent import WHOLE
 
 ROOT = Path(__file__).resolve().parents[2]
 # `make test-all` runs Spark as a driver has it. `make test` runs it with the least work for tables of a few rows: one
@@ -87,6 +87,6 @@ def s3_endpoint(java_environment: dict[str, str]) -> Iterator[str]:
 @pytest.fixture
 def bench(spark: object, s3_endpoint: str, tmp_path: Path) -> object:
     """A workbench with buckets and tables of its own."""
-    from workbench import Workbench
+    from support.workbench import Workbench
 
     return Workbench(spark, s3_endpoint, tmp_path)

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from workbench import Died, Workbench, change, dies_at, flattened, row, table
+from support.workbench import Died, Workbench, change, dies_at, flattened, row, table
 
 from sluice.changes.forgotten import key_hash, with_mark
 from sluice.changes.position import is_adopted

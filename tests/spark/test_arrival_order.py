@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from workbench import Workbench, avro, table
+from support.workbench import Workbench, avro, table
 
 from sluice.batch.manifest import ManifestObject
 from sluice.config.table import TableConfig

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from meanings import EXAMPLES
+from support.meanings import EXAMPLES
 
 from sluice.changes import hidden_columns as hidden
 from sluice.schema import columns as kinds

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from workbench import SCHEMA, Workbench, row, table
+from support.workbench import SCHEMA, Workbench, row, table
 
 from sluice.config.limits import Limits
 from sluice.silver_keys import error_prefix

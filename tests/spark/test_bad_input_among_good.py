@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from bad_input import CASES, LIMITS, good_avro, good_change
-from workbench import Workbench, table
+from support.bad_input import CASES, LIMITS, good_avro, good_change
+from support.workbench import Workbench, table
 
 from sluice.batch.outcome import COMMITTED
 from sluice.batch.row_errors import from_lines

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workbench import Workbench, flattened, row, table
+from support.workbench import Workbench, flattened, row, table
 
 from sluice.config.table import TableConfig
 from sluice_spark.errors import InstantCameBack

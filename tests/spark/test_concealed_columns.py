@@ -9,7 +9,7 @@ from typing import Any
 
 import boto3
 import pytest
-from workbench import REGION, Workbench, change, flattened, table
+from support.workbench import REGION, Workbench, change, flattened, table
 
 from sluice.config.rules.columns import ColumnRules
 from sluice_aws.hash_keys import HashKeys

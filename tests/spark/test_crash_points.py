@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pyspark.errors import IllegalArgumentException
-from workbench import Workbench, flattened, row, table
+from support.workbench import Workbench, flattened, row, table
 
 from sluice.batch.outcome import COMMITTED
 from sluice.hudi import options as hudi_options

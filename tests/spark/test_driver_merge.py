@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from change_histories import deliveries
-from extent import WHOLE
-from workbench import SCHEMA, Died, Workbench, avro, dies, plain_changes, row, table, told
+from support.change_histories import deliveries
+from support.extent import WHOLE
+from support.workbench import SCHEMA, Died, Workbench, avro, dies, plain_changes, row, table, told
 
 from sluice.batch.outcome import Outcome
 from sluice.changes.hidden_columns import HIDDEN

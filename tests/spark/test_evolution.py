@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from workbench import Workbench, change, flattened, table
+from support.workbench import Workbench, change, flattened, table
 
 from sluice.batch.outcome import COMMITTED
 from sluice.config.table import TableConfig

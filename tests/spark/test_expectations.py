@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from workbench import Workbench, flattened, row, table
+from support.workbench import Workbench, flattened, row, table
 
 from sluice.batch.outcome import Outcome
 from sluice.config.rules.expectations import Expectations

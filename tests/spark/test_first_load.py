@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from judging.fixture_sets import PLANS, Delivered, SetMissing, find_set
 from pyspark import cloudpickle
-from workbench import Workbench, avro, change, flattened, table
+from support.workbench import Workbench, avro, change, flattened, table
 
 from sluice.admission.routing import classify
 from sluice.batch.manifest import ManifestObject

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from workbench import SCHEMA, Workbench, row, table
+from support.workbench import SCHEMA, Workbench, row, table
 
 from sluice.hudi.own_metadata import PURGED_PROPERTY
 from sluice.services.requests import PURGE

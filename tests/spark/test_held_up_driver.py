@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from workbench import SCHEMA, Workbench, row, table
+from support.workbench import SCHEMA, Workbench, row, table
 
 from sluice_spark.errors import LaneLost, WriteUndone
 from sluice_spark.hudi import table as tables

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from workbench import SCHEMA, Workbench, row, table
+from support.workbench import SCHEMA, Workbench, row, table
 
 from sluice.errors import TableWentBack
 

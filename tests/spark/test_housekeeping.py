@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from hudi import HudiReadOptions, HudiTableBuilder
 from pyspark.errors.exceptions.captured import IllegalArgumentException
-from workbench import Workbench, change, flattened, table
+from support.workbench import Workbench, change, flattened, table
 
 from sluice.config.services import ServicePolicy
 from sluice.config.table import TableConfig

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from workbench import Workbench, change, flattened, table
+from support.workbench import Workbench, change, flattened, table
 
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 4}
 DATE = {"type": "int", "connect.name": "io.debezium.time.Date"}

@@ -1,7 +1,7 @@
 """Texts as record keys in Hudi: each is a distinct key; one that Hudi can't distinguish affects only its row."""
 
 import pytest
-from workbench import Workbench, change, flattened, table
+from support.workbench import Workbench, change, flattened, table
 
 SCHEMA = flattened({"a": "string", "b": "string", "v": ["null", "string"], "place": ["null", "string"]})
 # Hudi writes a key of several columns as "a:x,b:y", an empty part as __empty__ and a null one as __null__.

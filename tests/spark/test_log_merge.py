@@ -8,8 +8,8 @@ import random
 from typing import Any
 
 import pytest
-from change_histories import deliveries
-from workbench import SCHEMA, Died, Workbench, dies, plain_changes, row, table, told
+from support.change_histories import deliveries
+from support.workbench import SCHEMA, Died, Workbench, dies, plain_changes, row, table, told
 
 from sluice.changes.hidden_columns import HIDDEN
 from sluice.config.table import TableConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from merge_cases import (
+from support.merge_cases import (
     BATCH_OFFSETS,
     COLUMNS,
     EMPTIED,
@@ -18,7 +18,7 @@ from merge_cases import (
     Group,
     row_text,
 )
-from workbench import Workbench, table
+from support.workbench import Workbench, table
 
 from sluice.config.table import TableConfig
 from sluice_spark.merge import driver_limits, part

@@ -7,7 +7,7 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from workbench import Workbench, avro, change, flattened, row, table
+from support.workbench import Workbench, avro, change, flattened, row, table
 
 from sluice.batch.outcome import COMMITTED, QUARANTINED
 from sluice.batch.row_errors import from_lines

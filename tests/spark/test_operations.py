@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from workbench import Workbench, change, flattened, table
+from support.workbench import Workbench, change, flattened, table
 
 TEXT = ["null", "string"]
 SCHEMA = flattened({"id": ["null", "int"], "place": TEXT, "name": TEXT, "big": TEXT})

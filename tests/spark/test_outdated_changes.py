@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from workbench import Workbench, change, flattened, table
+from support.workbench import Workbench, change, flattened, table
 
 from sluice.batch.kafka_watch import KafkaWatch
 from sluice.batch.manifest import ManifestObject

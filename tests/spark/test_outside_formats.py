@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from extent import WHOLE
-from outside_formats import HOME, configuration_of, differences, play
-from workbench import Workbench
+from support.extent import WHOLE
+from support.outside_formats import HOME, configuration_of, differences, play
+from support.workbench import Workbench
 
 # INT96, a null column, Aiven, Firehose, columns like metadata, CSV, enums, folders, the legacy calendar, pandas.
 SAMPLE = ("02", "03", "06", "07", "10", "14", "20", "23", "24", "29")

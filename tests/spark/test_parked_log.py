@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 import pytest
-from workbench import Workbench, change, flattened, table
+from support.workbench import Workbench, change, flattened, table
 
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import Outcome

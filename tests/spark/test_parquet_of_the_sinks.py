@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
-from shapes import config, item
+from support.shapes import config, item
 
 from sluice.schema.avro import read_writer_schema
 from sluice_formats.avro_header import Head, parse_header

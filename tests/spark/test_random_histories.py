@@ -6,8 +6,8 @@ import random
 from typing import Any
 
 import pytest
-from change_histories import COLUMNS, Event, deliveries, history, source_rows
-from workbench import Workbench, change, flattened, table
+from support.change_histories import COLUMNS, Event, deliveries, history, source_rows
+from support.workbench import Workbench, change, flattened, table
 
 from sluice.changes.row_history import Change
 from sluice.config.table import TableConfig

@@ -12,7 +12,7 @@ from judging.fixture_sets import PLANS, SetMissing, find_set
 from judging.readers import json_rows
 from judging.spark_rows import live_rows
 from judging.verdict import judge
-from workbench import Workbench, table
+from support.workbench import Workbench, table
 
 from sluice.admission.routing import classify
 from sluice.config.table import TableConfig

@@ -13,7 +13,7 @@ import pytest
 from judging.readers import json_rows
 from judging.spark_rows import live_rows
 from pyspark.sql.types import ArrayType, DataType, DecimalType
-from workbench import Workbench, table
+from support.workbench import Workbench, table
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 SET = DATA / "types_flat_precise"

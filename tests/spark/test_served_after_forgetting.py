@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from workbench import SCHEMA, Silver, Workbench, row, table
+from support.workbench import SCHEMA, Silver, Workbench, row, table
 
 from sluice.changes.forgotten import key_hash
 from sluice.services.requests import FORGETTING, PURGE

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from workbench import Workbench, flattened, row, table
+from support.workbench import Workbench, flattened, row, table
 
 from sluice.batch.manifest import ManifestObject
 from sluice.config.services import ServicePolicy

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from bad_input import plain_parquet
-from workbench import Workbench, flattened, row, table
+from support.bad_input import plain_parquet
+from support.workbench import Workbench, flattened, row, table
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 ROWS = [row("r", 10, id, place="AB"[id % 2], name=f"n{id}") for id in range(6)]

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from workbench import Workbench
-from workbench import table as unmerged
+from support.workbench import Workbench
+from support.workbench import table as unmerged
 
 from sluice.changes import hidden_columns as hidden
 from sluice.config.table import TableConfig

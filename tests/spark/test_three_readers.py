@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from workbench import Workbench, flattened, row, table
+from support.workbench import Workbench, flattened, row, table
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 MARK = "__debezium_unavailable_value"

@@ -11,7 +11,7 @@ from typing import Any
 import boto3
 import pytest
 from pyspark.errors.exceptions.captured import IllegalArgumentException
-from workbench import REGION, Silver, Workbench, change, flattened, table
+from support.workbench import REGION, Silver, Workbench, change, flattened, table
 
 from sluice.config.services import ServicePolicy
 from sluice.config.table import TableConfig

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from workbench import Workbench, change, flattened, table
+from support.workbench import Workbench, change, flattened, table
 
 from sluice.batch.outcome import COMMITTED
 from sluice.errors import TableWentBack

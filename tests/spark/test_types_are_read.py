@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from documented_types import DOCUMENT, ROWS, avro_type, column_of, described_types, sample
-from extent import WHOLE
-from workbench import Silver, Workbench, change, flattened, table
+from support.documented_types import DOCUMENT, ROWS, avro_type, column_of, described_types, sample
+from support.extent import WHOLE
+from support.workbench import Silver, Workbench, change, flattened, table
 
 from sluice.catalog.columns import META_COLUMNS
 from sluice.config.table import TableConfig

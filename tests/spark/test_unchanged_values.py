@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 import pytest
-from workbench import Workbench, change, flattened, table
+from support.workbench import Workbench, change, flattened, table
 
 MARK = "__debezium_unavailable_value"
 TEXT, BYTES, TEXTS, INTS = (

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from extent import WHOLE
-from workbench import Workbench, flattened, row, table
+from support.extent import WHOLE
+from support.workbench import Workbench, flattened, row, table
 
 from sluice.config.table import TableConfig
 

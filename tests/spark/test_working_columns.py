@@ -3,7 +3,7 @@
 from typing import Any
 
 from pyspark.sql import functions as F
-from workbench import table
+from support.workbench import table
 
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.source_tables import Floors

@@ -2,7 +2,7 @@
 
 import pytest
 from emulation.aws import emulated_aws, emulated_session
-from silver_tables import SILVER, put_tables
+from support.silver_tables import SILVER, put_tables
 
 from sluice.hudi.timeline import COMPLETED, Instant, Timeline
 from sluice_aws.errors import NoSuchCommit

@@ -1,8 +1,8 @@
 """`sluice table adopt`: the other table is checked before anything is requested of the lane."""
 
 import pytest
-from builders import note_commit
 from emulation.stack import NOW, describe
+from support.builders import note_commit
 
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.document import Configuration

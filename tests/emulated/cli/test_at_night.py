@@ -7,8 +7,8 @@ import shlex
 from dataclasses import replace
 
 import pytest
-from builders import to_a_terminal, unstyled
 from emulation.stack import NOW, SHARED, cloudformation, describe
+from support.builders import to_a_terminal, unstyled
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, Outcome

@@ -1,9 +1,9 @@
 """`sluice audit`: each object version is accounted for, each contradiction is found, unknown objects are admitted."""
 
 import pytest
-from builders import avro_object, change, flattened, to_a_terminal, unstyled
 from emulation.merged_stack import BREAKAGES, TABLE, instant, merged_stack
 from emulation.stack import NOW, cloudformation, describe
+from support.builders import avro_object, change, flattened, to_a_terminal, unstyled
 
 from sluice.ledger import keys as items
 from sluice.ledger.audit import CONTRADICTIONS

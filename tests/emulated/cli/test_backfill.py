@@ -1,8 +1,8 @@
 """`sluice backfill`: history in the bucket is admitted once, at a pace, after an estimate, also after a break."""
 
 import pytest
-from builders import avro_object, flattened
 from emulation.stack import describe
+from support.builders import avro_object, flattened
 
 from sluice.errors import SluiceError
 from sluice_aws.admission.admit import Admission

@@ -1,9 +1,9 @@
 """`sluice ops batch`: what is open, what the next run does with it, and giving it up."""
 
 import pytest
-from builders import note_commit
 from emulation.stack import NOW, describe
-from silver_tables import put_tables
+from support.builders import note_commit
+from support.silver_tables import put_tables
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, Outcome

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from emulation.stack import SHARED, describe
-from silver_tables import put_tables
+from support.silver_tables import put_tables
 
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule

@@ -6,8 +6,8 @@ from datetime import datetime, timezone
 from types import SimpleNamespace
 
 import pytest
-from builders import to_a_terminal, unstyled
 from emulation.stack import NOW, REGION, describe
+from support.builders import to_a_terminal, unstyled
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome

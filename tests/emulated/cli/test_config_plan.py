@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 import typer
-from bad_input import plain_parquet
 from botocore.exceptions import ClientError, EndpointConnectionError
 from emulation.stack import NOW, describe
+from support.bad_input import plain_parquet
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.config.table import TableConfig

@@ -5,8 +5,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from bad_input import plain_parquet
 from emulation.stack import describe
+from support.bad_input import plain_parquet
 
 from sluice.admission.routing import classify
 from sluice.ledger import keys as items

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from trial_reports import GOOD
+from support.trial_reports import GOOD
 
 from sluice.lane.trial import FAILED, RUNNING, TrialError, scratch_prefix, trial_report_key
 from sluice_aws.s3.objects import Objects

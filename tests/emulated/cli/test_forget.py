@@ -5,9 +5,9 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from builders import avro_object, change, flattened
 from emulation.stack import NOW, describe
-from silver_tables import SILVER_FOLDER, SilverFolder, kept_change, put_history
+from support.builders import avro_object, change, flattened
+from support.silver_tables import SILVER_FOLDER, SilverFolder, kept_change, put_history
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, Outcome, RowErrorCount

@@ -3,9 +3,9 @@
 import unicodedata
 
 import pytest
-from builders import avro_object
 from emulation.stack import NOW
-from silver_tables import SILVER_FOLDER, SilverFolder
+from support.builders import avro_object
+from support.silver_tables import SILVER_FOLDER, SilverFolder
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, Outcome, RowErrorCount

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from bad_input import plain_parquet
 from emulation.stack import describe
+from support.bad_input import plain_parquet
 
 from sluice.ledger import keys as items
 from sluice_cli.config.source import read_tables

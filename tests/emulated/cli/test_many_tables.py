@@ -3,9 +3,9 @@
 from collections import Counter
 
 import pytest
-from builders import avro_object
 from emulation.aws import observing
-from silver_tables import table_files
+from support.builders import avro_object
+from support.silver_tables import table_files
 
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule

@@ -5,11 +5,11 @@ import json
 import pytest
 from admit.handler import handler as admit
 from announce.handler import handler as announce
-from builders import avro_object, halt
 from emulation.deployment import SCHEMA, context, failed_items, forget_processes, s3_body, sqs_event
 from emulation.stack import REGION, SHARED, cloudformation, describe
 from reconcile.handler import handler as reconcile
 from supervise.handler import handler as supervise
+from support.builders import avro_object, halt
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, Outcome

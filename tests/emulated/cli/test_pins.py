@@ -11,10 +11,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from builders import to_a_terminal, unstyled
 from emulation.aws import EMULATOR_VARIABLE
 from emulation.pinned_world import NOON, Clock, World, new_folder, other_services, restore_state, saved_state
 from emulation.stack import new_stack
+from support.builders import to_a_terminal, unstyled
 
 from sluice_cli.main import run
 from sluice_cli.verbs import built

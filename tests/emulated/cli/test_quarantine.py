@@ -5,8 +5,8 @@ import shlex
 from dataclasses import replace
 
 import pytest
-from builders import avro_object, in_a_terminal
 from emulation.stack import NOW, describe
+from support.builders import avro_object, in_a_terminal
 
 from sluice.admission.routing import classify
 from sluice.admission.verdict import NO_CONFIGURATION

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from emulation.stack import NOW, describe
-from judged_schemas import BAD, NEW, OLD, STORED, TABLE, decimal, flattened, judged
+from support.judged_schemas import BAD, NEW, OLD, STORED, TABLE, decimal, flattened, judged
 
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.history import StoredColumns, seen_key, stored_key

@@ -1,8 +1,8 @@
 """`sluice ops services`, and table services in `sluice status`."""
 
 import pytest
-from builders import note_commit
 from emulation.stack import NOW, describe
+from support.builders import note_commit
 
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.document import Configuration

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from builders import halt, in_a_terminal
 from emulation.stack import REGION, SHARED, cloudformation
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.emrserverless.models import emrserverless_backends
+from support.builders import halt, in_a_terminal
 
 from sluice.lane.machine import IDLE, PAUSED
 from sluice_cli.main import run

@@ -8,9 +8,9 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
-from builders import to_a_terminal, unstyled
 from emulation.stack import NOW, describe
-from silver_tables import FORGOTTEN_AT, SILVER_FOLDER, SilverFolder, put_forgetting
+from support.builders import to_a_terminal, unstyled
+from support.silver_tables import FORGOTTEN_AT, SILVER_FOLDER, SilverFolder, put_forgetting
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount, Stage

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from builders import avro_object, change, flattened
 from emulation.stack import NOW, describe
-from silver_tables import (
+from support.builders import avro_object, change, flattened
+from support.silver_tables import (
     FORGOTTEN_AT,
     SILVER_FOLDER,
     SilverFolder,

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from admit.handler import handler
 from botocore.exceptions import ClientError
-from builders import note_commit
 from emulation.deployment import (
     ARTIFACTS,
     BRONZE,
@@ -28,6 +27,7 @@ from emulation.deployment import (
     s3_body,
     sqs_event,
 )
+from support.builders import note_commit
 
 from sluice.admission.notices import parse_body
 from sluice.batch.outcome import COMMITTED, Outcome

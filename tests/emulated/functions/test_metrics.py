@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 from admit.handler import handler as admit
-from builders import note_commit
 from emulation.deployment import Recorder, avro, context, key, s3_body, sqs_event
 from plan_services.handler import handler as plan_services
 from reconcile.handler import handler as reconcile
 from supervise.handler import handler as supervise
+from support.builders import note_commit
 
 from sluice.batch.backlog import Backlog, TableBacklog, backlog
 from sluice.batch.claim import PendingObject

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 from botocore.exceptions import ClientError
-from builders import halt, note_commit
 from emulation.deployment import TOPIC, Recorder, context
 from plan_services.handler import handler
+from support.builders import halt, note_commit
 
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.rules.table_rule import TableRule

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from admit.handler import handler as admit
 from botocore.exceptions import ClientError
-from builders import halt, note_commit
 from emulation.deployment import BRONZE, TOPIC, Recorder, avro, context, key, s3_body, sqs_event
 from supervise.handler import handler
+from support.builders import halt, note_commit
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome

@@ -3,7 +3,7 @@
 import boto3
 import pytest
 from emulation.deployment import REGION, SILVER, context
-from silver_tables import put_tables
+from support.silver_tables import put_tables
 from sync_catalog.handler import handler
 
 from sluice.config.rules.table_rule import TableRule

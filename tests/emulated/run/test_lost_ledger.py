@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from builders import note_commit
 from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
 from emulation.ledger_table_schema import create_ledger_table
+from support.builders import note_commit
 
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome

@@ -36,7 +36,7 @@ TAKES_SECONDS = ("widest_footers", "compressed_json")
 )
 def test_objects_admitted_at_once_stay_within_a_limit_on_the_process(kind: str) -> None:
     done = subprocess.run(
-        [sys.executable, str(TESTS / "hostile_objects.py"), kind, str(LIMIT_MB)],
+        [sys.executable, str(TESTS / "support" / "hostile_objects.py"), kind, str(LIMIT_MB)],
         capture_output=True,
         text=True,
         timeout=120,

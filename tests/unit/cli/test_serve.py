@@ -6,7 +6,7 @@ import sys
 import pytest
 import uvicorn
 from fastapi.testclient import TestClient
-from silver_tables import SILVER_FOLDER, SilverFolder
+from support.silver_tables import SILVER_FOLDER, SilverFolder
 
 from sluice_cli.main import run
 from sluice_cli.tables import serve

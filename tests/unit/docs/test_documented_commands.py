@@ -5,7 +5,7 @@ import re
 from importlib.util import find_spec
 
 import pytest
-from documented_commands import ROOT, commands_in, documents, problem, shown_commands
+from support.documented_commands import ROOT, commands_in, documents, problem, shown_commands
 
 COMMANDS = shown_commands()
 

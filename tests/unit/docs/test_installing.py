@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from documented_commands import ROOT
+from support.documented_commands import ROOT
 
 PAGE, SECTION = "docs/deploying.md", "install-the-command"
 SHOWN = ["README.md", "CHANGELOG.md", "deploy/deploy.mk"] + sorted(

@@ -2,7 +2,7 @@
 
 import re
 
-from documented_commands import ROOT, shown_commands
+from support.documented_commands import ROOT, shown_commands
 
 from sluice_deploy.release import source_root
 

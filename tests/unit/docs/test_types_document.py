@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from documented_types import ROWS, TEXT, column_of, described_types
+from support.documented_types import ROWS, TEXT, column_of, described_types
 
 from sluice.schema import columns as kinds
 from sluice.schema.columns import as_raw

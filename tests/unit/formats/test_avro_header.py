@@ -6,8 +6,8 @@ from typing import Any
 
 import fastavro
 import pytest
-from builders import avro_object
-from hostile_objects import avro
+from support.builders import avro_object
+from support.hostile_objects import avro
 
 from sluice.errors import SchemaTooComplex
 from sluice_formats.avro_header import MAX_ENTRIES, Head, parse_header

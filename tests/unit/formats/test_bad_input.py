@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from bad_input import CASES, GOOD, KEYS, LIMITS, TOPIC, Case, good_avro, good_change
 from botocore.exceptions import ClientError
+from support.bad_input import CASES, GOOD, KEYS, LIMITS, TOPIC, Case, good_avro, good_change
 
 import sluice
 import sluice_aws

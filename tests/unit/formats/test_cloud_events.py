@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from shapes import config, json_rows, lines, picked
+from support.shapes import config, json_rows, lines, picked
 
 from sluice.errors import UnusableSchema
 from sluice.schema.avro import ENVELOPE, read_writer_schema

@@ -10,9 +10,9 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from bad_input import plain_parquet
-from builders import avro_object, change, flattened
-from shapes import CREATE, CREATE_SCHEMA, DELETE, item, json_rows, lines, wrapped
+from support.bad_input import plain_parquet
+from support.builders import avro_object, change, flattened
+from support.shapes import CREATE, CREATE_SCHEMA, DELETE, item, json_rows, lines, wrapped
 
 from sluice.batch.row_errors import BASE64, RowError
 from sluice.config.rules.columns import ColumnRules

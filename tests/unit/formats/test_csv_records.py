@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from shapes import config, item, picked
+from support.shapes import config, item, picked
 
 from sluice.batch.row_errors import RowError
 from sluice.config.csv_form import CsvForm

@@ -8,12 +8,12 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-import builders
 import fastavro
 import pytest
-from avro_containers import container
-from builders import avro_object, change
-from shapes import config, item, lines
+from support import builders
+from support.avro_containers import container
+from support.builders import avro_object, change
+from support.shapes import config, item, lines
 
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden

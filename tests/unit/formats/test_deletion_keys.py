@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from builders import avro_object, change, flattened
-from shapes import config, item, json_rows, lines, picked, wrapped
+from support.builders import avro_object, change, flattened
+from support.shapes import config, item, json_rows, lines, picked, wrapped
 
 from sluice.batch.row_errors import RowError
 from sluice.config.rules.columns import ColumnRules

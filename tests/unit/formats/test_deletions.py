@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from bad_input import plain_parquet
-from builders import avro_object, change, flattened
-from shapes import config, item, json_rows, lines, picked
+from support.bad_input import plain_parquet
+from support.builders import avro_object, change, flattened
+from support.shapes import config, item, json_rows, lines, picked
 
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.row_errors import RowError

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 import pytest
-from shapes import config, item, json_rows, lines, picked
+from support.shapes import config, item, json_rows, lines, picked
 
 from sluice.batch.row_errors import RowError
 from sluice.changes.dialects.registry import DIALECTS

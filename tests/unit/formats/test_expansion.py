@@ -9,7 +9,7 @@ from typing import Any
 
 import fastavro
 import pytest
-from avro_containers import PACK, SCHEMA, SYNC, container, deflated, record
+from support.avro_containers import PACK, SCHEMA, SYNC, container, deflated, record
 
 from sluice.batch.manifest import ManifestObject
 from sluice.config.limits import MIB, Limits

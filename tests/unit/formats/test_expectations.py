@@ -9,8 +9,8 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from builders import avro_object, change, flattened
-from shapes import item
+from support.builders import avro_object, change, flattened
+from support.shapes import item
 
 from sluice.batch.unexpected import unexpected_in, unexpected_note
 from sluice.config.rules.columns import ColumnRules

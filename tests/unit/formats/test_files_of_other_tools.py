@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from avro_containers import container
-from shapes import config, item
+from support.avro_containers import container
+from support.shapes import config, item
 
 from sluice.changes.hidden_columns import ROW
 from sluice.config.csv_form import CsvForm

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from heavy_objects import KINDS, blank_lines, one_record, rows_of_json
+from support.heavy_objects import KINDS, blank_lines, one_record, rows_of_json
 
 from sluice.batch.manifest import ManifestObject
 from sluice.config.lane import JAVA_BESIDE_HEAP, LaneConfig, bytes_to_read, memory_mib
@@ -56,7 +56,7 @@ def test_every_kind_of_heavy_object_is_decoded():
     "kind", [pytest.param(kind, marks=[pytest.mark.whole] if kind in TAKES_SECONDS else []) for kind in BECOME]
 )
 def test_a_heavy_object_takes_no_more_than_a_task_has(kind: str, tmp_path: Path) -> None:
-    program = [sys.executable, str(TESTS / "heavy_objects.py"), kind]
+    program = [sys.executable, str(TESTS / "support" / "heavy_objects.py"), kind]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     path = tmp_path / kind
     with path.open("wb") as file:

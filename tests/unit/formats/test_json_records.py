@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from judging.fixture_sets import SetMissing, find_set
 from pyspark.sql.types import DoubleType, FloatType, IntegerType, LongType, StringType, StructField, StructType
-from shapes import CREATE, CREATE_SCHEMA, DELETE, config, item, json_rows, lines, picked, wrapped
+from support.shapes import CREATE, CREATE_SCHEMA, DELETE, config, item, json_rows, lines, picked, wrapped
 
 from sluice.admission.routing import classify
 from sluice.batch.row_errors import RowError

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from builders import avro_object, change, flattened
-from shapes import config, item, json_rows, lines, picked
+from support.builders import avro_object, change, flattened
+from support.shapes import config, item, json_rows, lines, picked
 
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.meaning import number_key

@@ -11,7 +11,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from shapes import config, item, lines, picked
+from support.shapes import config, item, lines, picked
 
 from sluice.batch.row_errors import RowError
 from sluice.config.delete_when import DeleteWhen

@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from bad_input import not_utf8
-from builders import change
-from hostile_objects import NO_GROUPS, ROWS, SCHEMA, binary, footer_of_structs, group, structs
-from hostile_objects import parquet as parquet_of
-from shapes import CREATE, DELETE, config, item, picked
+from support.bad_input import not_utf8
+from support.builders import change
+from support.hostile_objects import NO_GROUPS, ROWS, SCHEMA, binary, footer_of_structs, group, structs
+from support.hostile_objects import parquet as parquet_of
+from support.shapes import CREATE, DELETE, config, item, picked
 
 from sluice.batch.row_errors import RowError
 from sluice.config.limits import Limits

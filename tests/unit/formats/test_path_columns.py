@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from builders import avro_object
-from shapes import CREATE, config, item, lines
+from support.builders import avro_object
+from support.shapes import CREATE, config, item, lines
 
 from sluice.config.key_pattern import folder_values
 from sluice.config.table import TableConfig

@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from builders import avro_object, change, flattened
-from shapes import config, item, json_rows, lines
+from support.builders import avro_object, change, flattened
+from support.shapes import config, item, json_rows, lines
 
 from sluice.config.placeholders import DEFAULT, placeholders
 from sluice.schema.avro import read_writer_schema

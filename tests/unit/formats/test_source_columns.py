@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import avro_object
+from support.builders import avro_object
 
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden

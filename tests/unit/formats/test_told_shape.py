@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from builders import avro_object
-from shapes import config, item, lines
+from support.builders import avro_object
+from support.shapes import config, item, lines
 
 from sluice.config.delete_when import DeleteWhen
 from sluice.errors import UnusableSchema

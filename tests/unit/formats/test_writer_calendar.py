@@ -10,7 +10,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from shapes import config, item
+from support.shapes import config, item
 
 from sluice.config.table import TableConfig
 from sluice.schema.avro import read_writer_schema

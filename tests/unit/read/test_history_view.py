@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from silver_tables import SILVER_FOLDER, SilverFolder
+from support.silver_tables import SILVER_FOLDER, SilverFolder
 
 from sluice.catalog.history_view import DUCKDB, REDSHIFT, SPARK, TRINO, history_view_sql
 from sluice_read.sql import run_query

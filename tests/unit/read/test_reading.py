@@ -13,7 +13,7 @@ from decimal import Decimal
 import duckdb
 import pytest
 from botocore.exceptions import ClientError
-from silver_tables import SILVER_FOLDER, SilverFolder, rows_by_id
+from support.silver_tables import SILVER_FOLDER, SilverFolder, rows_by_id
 
 from sluice.errors import NoTarget
 from sluice_cli.main import run

@@ -11,7 +11,7 @@ import fastavro
 import pyarrow.parquet as pq
 import pytest
 from botocore.exceptions import ClientError
-from silver_tables import SILVER_FOLDER, SilverFolder, kept_change, put_history, rows_by_id
+from support.silver_tables import SILVER_FOLDER, SilverFolder, kept_change, put_history, rows_by_id
 
 from sluice.schema.history import StoredColumns, stored_key
 from sluice_aws.s3.silver_files import read_if_allowed

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 from fastapi.testclient import TestClient
-from silver_tables import FORGOTTEN_AT, SILVER_FOLDER, SilverFolder, position_of, put_forgetting
+from support.silver_tables import FORGOTTEN_AT, SILVER_FOLDER, SilverFolder, position_of, put_forgetting
 
 from sluice_read.serve import api as served
 from sluice_read.serve.answers import Answer, AnswerCache

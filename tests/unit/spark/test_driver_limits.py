@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from shapes import config, item
+from support.shapes import config, item
 
 from sluice.batch.manifest import ManifestObject
 from sluice.objects import ObjectId

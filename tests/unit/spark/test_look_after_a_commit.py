@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from workbench import table
+from support.workbench import table
 
 from sluice.errors import TableWentBack
 from sluice.hudi.timeline import Timeline

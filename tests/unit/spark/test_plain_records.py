@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from shapes import config, item, json_rows, lines, picked
+from support.shapes import config, item, json_rows, lines, picked
 
 from sluice.batch.row_errors import RowError
 from sluice.changes.hidden_columns import ROW

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from builders import in_a_terminal
+from support.builders import in_a_terminal
 
 from sluice_aws.failures import NO_STACK
 from sluice_cli.local import commands

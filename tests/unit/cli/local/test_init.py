@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from builders import in_a_terminal
+from support.builders import in_a_terminal
 
 from sluice_cli.config.source import read_tables
 from sluice_cli.local.init import FILES

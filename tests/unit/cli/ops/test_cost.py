@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from builders import to_a_terminal, unstyled
+from support.builders import to_a_terminal, unstyled
 
 from sluice import prices
 from sluice.batch.claim import TableState

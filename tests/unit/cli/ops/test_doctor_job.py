@@ -8,8 +8,8 @@ from dataclasses import replace
 import botocore.session
 import pytest
 from botocore.validate import ParamValidator
-from builders import JOB_ENVIRONMENT
-from trial_reports import GOOD, TRIAL
+from support.builders import JOB_ENVIRONMENT
+from support.trial_reports import GOOD, TRIAL
 
 from sluice.errors import UnreadableReport, UnusableRequest
 from sluice.lane.job_request import start_trial

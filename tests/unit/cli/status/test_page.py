@@ -6,7 +6,7 @@ import shlex
 from html.parser import HTMLParser
 
 import pytest
-from documented_commands import commands_in, problem
+from support.documented_commands import commands_in, problem
 
 from sluice_cli.account.step import Step
 from sluice_cli.account.trouble import SHOWN, troubles

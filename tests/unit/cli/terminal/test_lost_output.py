@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from silver_tables import SILVER_FOLDER, SilverFolder
+from support.silver_tables import SILVER_FOLDER, SilverFolder
 
 from sluice_cli.main import run
 from sluice_cli.tables import query
@@ -45,7 +45,7 @@ def test_a_closed_stdout_is_reported_in_one_line(closed, wanted):
 @pytest.mark.parametrize("arguments", [["query"], ["query", "-"]], ids=" ".join)
 def test_a_closed_stdin_is_an_empty_one(arguments):
     code = (
-        "from silver_tables import SILVER_FOLDER, SilverFolder; from sluice_cli.main import main;"
+        "from support.silver_tables import SILVER_FOLDER, SilverFolder; from sluice_cli.main import main;"
         "from sluice_cli.tables import query; query.chosen_target = lambda stack: SilverFolder(SILVER_FOLDER); main()"
     )
     line = ["sh", "-c", '"$@" <&-', "sh", sys.executable, "-c", code, *arguments]

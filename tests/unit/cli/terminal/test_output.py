@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from builders import to_a_terminal
+from support.builders import to_a_terminal
 
 from sluice.schema.temporal import moment_text
 from sluice_cli.status.html import KINDS

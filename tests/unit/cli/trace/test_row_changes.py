@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from builders import avro_object, change, flattened
+from support.builders import avro_object, change, flattened
 
 from sluice.batch.manifest import ManifestObject
 from sluice.config.table import TableConfig

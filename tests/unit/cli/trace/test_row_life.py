@@ -4,7 +4,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from silver_tables import (
+from support.silver_tables import (
     FORGOTTEN_AT,
     SILVER_FOLDER,
     SilverFolder,

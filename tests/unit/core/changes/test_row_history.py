@@ -1,7 +1,7 @@
 """The row that results from changes, by the table of examples, and how a stored row differs from it."""
 
 import pytest
-from merge_cases import COLUMNS, EMPTIED, EVERY, KEEPING, KEEPING_ALL, TRUNCATED_AT, UNCHANGED_NULLS, row_text
+from support.merge_cases import COLUMNS, EMPTIED, EVERY, KEEPING, KEEPING_ALL, TRUNCATED_AT, UNCHANGED_NULLS, row_text
 
 from sluice.changes.row_history import (
     BACK,

@@ -6,8 +6,8 @@ from dataclasses import replace
 import botocore.session
 import pytest
 from botocore.validate import ParamValidator
-from builders import JOB_ENVIRONMENT
-from trial_reports import TRIAL
+from support.builders import JOB_ENVIRONMENT
+from support.trial_reports import TRIAL
 
 from sluice.config.lane import LaneConfig
 from sluice.errors import UnusableRequest

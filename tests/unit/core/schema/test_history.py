@@ -1,7 +1,7 @@
 """Schema histories are read back as they were written."""
 
 import pytest
-from judged_schemas import BAD, NEW, OLD, STORED, TABLE, judged
+from support.judged_schemas import BAD, NEW, OLD, STORED, TABLE, judged
 
 from sluice.errors import UnreadableHistory
 from sluice.schema.history import SeenSchema, StoredColumns

@@ -4,7 +4,7 @@ import json
 from datetime import date, timedelta
 
 import pytest
-from meanings import EXAMPLES
+from support.meanings import EXAMPLES
 
 from sluice.schema.columns import (
     SPARK_TYPES,

@@ -1,7 +1,7 @@
 """The effect of a writer schema on a table, column by column, and the changes a stored type allows."""
 
 import pytest
-from builders import flattened
+from support.builders import flattened
 
 from sluice.config.delete_when import DeleteWhen
 from sluice.config.rules.columns import ColumnRules

@@ -13,7 +13,7 @@ import typer.main
 
 from sluice_cli.verbs import app
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("sluice", "make", "sam")
 _FENCED = re.compile(r"^```[a-z]*\n(.*?)^```$", re.M | re.S)
 _INDENTED = re.compile(r"(?:^(?: {4}|\t).*\n|^\n)+", re.M)

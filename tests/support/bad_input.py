@@ -12,11 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from avro_containers import PACK, container
-from builders import avro_object, change
 
 from sluice.config.limits import MIB, Limits
 from sluice_formats.avro import encoded_long
+from support.avro_containers import PACK, container
+from support.builders import avro_object, change
 
 # One table's limits for all of it, so that what is too much is little.
 LIMITS = Limits(object_bytes=2 * MIB, decoded_bytes=8 * MIB, block_bytes=MIB, object_rows=5_000, quarantined_rows=3)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from sluice.changes.forgotten import key_hash, with_mark
 from sluice.changes.hidden_columns import ROW
 
-SILVER_FOLDER = Path(__file__).resolve().parent / "data" / "hudi_tables" / "silver"
+SILVER_FOLDER = Path(__file__).resolve().parents[1] / "data" / "hudi_tables" / "silver"
 SILVER = "sluice-silver"
 
 

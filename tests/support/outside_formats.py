@@ -9,8 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from workbench import NOW, Silver, Workbench
-
 from sluice.batch.manifest import ManifestObject
 from sluice.config.document import Configuration
 from sluice.config.table import TableConfig
@@ -21,8 +19,9 @@ from sluice_cli.config.source import read_tables
 from sluice_read.errors import NoCommit
 from sluice_read.reading import Shown, open_table
 from sluice_read.values import json_value
+from support.workbench import NOW, Silver, Workbench
 
-HOME = Path(__file__).parent / "data" / "outside_formats"
+HOME = Path(__file__).parents[1] / "data" / "outside_formats"
 
 
 class Played:

@@ -1,11 +1,10 @@
 """Writer schemas of one table with their verdicts, for tests of schema histories."""
 
-import builders
-
 from sluice.errors import Incompatible
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.evolution import evolve, refused
 from sluice.schema.history import seen
+from support import builders
 
 TABLE = "crm.user"
 STORED = {

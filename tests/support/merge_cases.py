@@ -15,9 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench import change, flattened
-
 from sluice.changes.row_history import Change
+from support.workbench import change, flattened
 
 COLUMNS = ("name", "place", "doc")
 SCHEMA = flattened({"id": ["null", "int"], **dict.fromkeys(COLUMNS, ["null", "string"])})

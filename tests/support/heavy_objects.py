@@ -14,7 +14,6 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hostile_objects import encoded_varint, most_memory
 
 from sluice.batch.manifest import ManifestObject
 from sluice.config.limits import DEFAULTS
@@ -24,6 +23,7 @@ from sluice.schema.avro import read_writer_schema
 from sluice_formats.decode import decode, schemas_of
 from sluice_formats.parquet_footer import read_footer
 from sluice_formats.records import reader_plan
+from support.hostile_objects import encoded_varint, most_memory
 
 MIB = 1024**2
 

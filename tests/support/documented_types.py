@@ -12,7 +12,7 @@ from typing import Any
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.columns import UNNAMED_PRECISION, Column
 
-DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "types.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "types.md"
 TEXT = DOCUMENT.read_text(encoding="utf-8")
 # The rows of the document's first table: source, comes as, Spark, Hudi, Glue, raw, why.
 ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in TEXT.splitlines() if line.count("|") == 8][2:]

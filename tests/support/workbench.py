@@ -36,7 +36,7 @@ from sluice_spark.merge.part import merge_part, resolve_part
 BRONZE, REGION = "bronze", "us-east-1"
 
 NOW = Span()
-READ_BY_OLD = Path(__file__).parent / "spark" / "read_with_old_bundle.py"
+READ_BY_OLD = Path(__file__).parents[1] / "spark" / "read_with_old_bundle.py"
 
 
 def flattened(columns: Mapping[str, Any], *, name: str = "Value") -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Builders, sample values and surroundings that tests of several folders share."""
