@@ -64,6 +64,36 @@ def test_a_row_is_found_by_a_key_and_moves_between_folders_of_any_type(bench: Wo
     assert bench.rows(config, "b", "in_b") == bench.rows_by_hudi_rs(config, "b", "in_b")
 
 
+KEYS = {
+    "d": [Decimal("1.5000"), Decimal("0.0000"), Decimal("-1234567890123456.1234"), Decimal("0.0001")],
+    "tiny": [Decimal("0.0000000001"), Decimal("0E-10"), Decimal("12.5000000000"), Decimal("-0.0000001000")],
+    "whole": [Decimal("0"), Decimal("12345678901234567890"), Decimal("-7"), Decimal("100")],
+    "day": [0, -719_162, 2_932_896, 19_700],
+    "us": [0, -1, 253_402_300_799_999_999, 1_700_000_000_123_456],
+    "yes": [True, False, True, False],
+}
+
+
+@pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
+def test_keys_of_arrow_have_the_texts_of_hudi(bench: Workbench, table_type: str) -> None:
+    decimals = {name: {**DECIMAL, "precision": 20, "scale": scale} for name, scale in (("tiny", 10), ("whole", 0))}
+    schema = flattened({"d": DECIMAL, **decimals, "day": DATE, "us": MICROS, "yes": "boolean", "v": "string"})
+    values = [dict(zip(KEYS, row)) for row in zip(*KEYS.values())]
+    for record_key in (("d",), ("tiny",), ("whole",), ("day",), ("us",), tuple(KEYS)):
+        own = {"record_key": record_key, "table_type": table_type}
+        arrow, spark = (table(name=f"{name}_{len(record_key)}_{record_key[0]}", **own) for name in ("arrow", "spark"))
+        bench.services.known.leave_to_spark(spark)
+        for turn, rows in enumerate((values[:2], values[1:], values)):
+            item = bench.put(
+                [change("u", 10 * turn + at, **row, v=f"{turn}") for at, row in enumerate(rows, 1)], schema
+            )
+            (bench if turn else bench.in_tasks()).merge(spark, [item])
+            bench.merge(arrow, [item])
+            assert bench.left_to_spark() is None
+        wanted = bench.rows_by_hudi_rs(spark, "_hoodie_record_key", "v")
+        assert len(wanted) == 4 and bench.rows_by_hudi_rs(arrow, "_hoodie_record_key", "v") == wanted
+
+
 def test_columns_of_any_name_are_stored_and_read(bench: Workbench) -> None:
     config = table(name="named", record_key=("order_id",))
     for turn in (0, 1):

@@ -18,9 +18,9 @@ from sluice.schema.temporal import date_text
 from sluice_formats.checks.stored_keys import EMPTY_PART, ESCAPED
 from sluice_spark.hudi.few_rows import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY, SEQUENCE
 
-# Key types whose text is the same in Java, Arrow and Python.
-PLAIN_KEYS = frozenset(("string", "int", "bigint"))
-_PLAIN_PARTITIONS = PLAIN_KEYS | {"date"}
+# Types whose text as a partition's folder is known, and as a key, where decimals are, too.
+_PLAIN_PARTITIONS = frozenset(("string", "int", "bigint", "date"))
+_PLAIN_KEYS = _PLAIN_PARTITIONS | {"boolean", "timestamp"}
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # of null and of empty text
 # Hudi's defaults, which are parquet-mr's but for the first.
 _ROW_GROUP_BYTES, _PAGE_BYTES = 120 * 1024**2, 1024**2
@@ -39,7 +39,8 @@ def can_write() -> bool:
 
 def has_plain_key(types: Mapping[str, str], record_key: Sequence[str]) -> bool:
     """Whether `key_text` makes the same text as Hudi's key generator; `types` are Spark's names, by column."""
-    return all(types.get(name) in PLAIN_KEYS for name in record_key)
+    kinds = [types.get(name, "") for name in record_key]
+    return all(kind in _PLAIN_KEYS or kind.startswith("decimal") for kind in kinds)
 
 
 def key_text(rows: pa.Table, record_key: Sequence[str]) -> pa.ChunkedArray:
@@ -47,13 +48,26 @@ def key_text(rows: pa.Table, record_key: Sequence[str]) -> pa.ChunkedArray:
 
     A key of several columns has no empty part in an unpartitioned table (`check_key_texts`).
     """
-    texts = [rows.column(name).cast(pa.string()) for name in record_key]
+    texts = [_key_part(rows.column(name)) for name in record_key]
     if len(texts) == 1:
         return texts[0]
     texts = [pc.if_else(pc.equal(text, ""), EMPTY_PART, text) for text in texts]
     named = [part for name, text in zip(record_key, texts) for part in (pa.scalar(f",{name}:"), text)]
     named[0] = pa.scalar(f"{record_key[0]}:")
     return pc.binary_join_element_wise(*named, "")
+
+
+def _key_part(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column's values as Java's `toString` has them, timestamps as microseconds since 1970."""
+    kind = values.type
+    if pa.types.is_timestamp(kind):
+        return values.cast(pa.int64()).cast(pa.string())
+    if pa.types.is_date(kind):
+        days = values.cast(pa.int32()).to_pylist()
+        return pa.chunked_array([pa.array([date_text(day, plus=True) for day in days], pa.string())])
+    if pa.types.is_decimal(kind):  # both languages follow the General Decimal Arithmetic
+        return pa.chunked_array([pa.array([str(value) for value in values.to_pylist()], pa.string())])
+    return values.cast(pa.string())
 
 
 def has_plain_partitions(types: Mapping[str, str], partition_by: Sequence[str]) -> bool:
