@@ -33,7 +33,7 @@ from sluice_spark.hudi.recovery import roll_back_unfinished
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge import driver_limits
 from sluice_spark.merge.by_arrow import attempt as merging
-from sluice_spark.merge.by_arrow import covers, driver_merge, driver_read, rewrite
+from sluice_spark.merge.by_arrow import covers, driver_merge, driver_read, placement, rewrite
 from sluice_spark.services.slice import SliceRates, serve_table
 
 STORED = ("id", "place", "name", *(column.name for column in HIDDEN))
@@ -413,7 +413,7 @@ def test_new_rows_without_a_small_file_start_one(bench: Workbench, by: Ways, mon
     config = table()
     bench.merge(config, [bench.put([row("c", 1, 1), row("c", 2, 2)], SCHEMA)])
     by("pyarrow in the driver")
-    monkeypatch.setattr(driver_merge, "SMALL_FILE_BYTES", 0)
+    monkeypatch.setattr(placement, "SMALL_FILE_BYTES", 0)
     merged = bench.merge(config, [bench.put([row("u", 3, 1, name="new"), row("c", 4, 3)], SCHEMA)])
     assert (merged.counts["inserted"], merged.counts["files_written"], bench.left_to_spark()) == (1, 2, None)
     assert bench.rows_by_hudi_rs(config, "id", "name") == bench.rows(config, "id", "name")

@@ -11,13 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from sluice.changes import hidden_columns as hidden
+from sluice.config.table import TableConfig
 from sluice.hudi.file_slices import DataFile, FileSlice
 from sluice_aws.s3.objects import ObjectSource
 from sluice_spark.errors import RowsDiffer, WriteUndone
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.own_files import NewFiles
 from sluice_spark.hudi.table_files import write_data_file
-from sluice_spark.merge.by_arrow import base_file, covers
+from sluice_spark.merge.by_arrow import base_file, covers, placement
 from sluice_spark.merge.by_arrow.base_file import parquet_of, rewritten
 from sluice_spark.merge.by_arrow.rewrite import FileRows, FileWork, Rewrite
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
@@ -275,12 +276,23 @@ def slices(*sizes: int, logs: int = 0) -> list[FileSlice]:
 
 
 def test_hudis_handle_writes_few_changes_into_small_files_and_pyarrow_the_others() -> None:
-    def handle(*sizes: int, stored: int = 10, changes: int = 10, index: bool = False, unusual: bool = False) -> bool:
+    cow, mor = (TableConfig("db.t", "db", "t", "x", ("id",), table_type=kind) for kind in ("cow", "mor"))
+
+    def handle(
+        *sizes: int,
+        config: TableConfig = cow,
+        stored: int = 10,
+        changes: int = 10,
+        index: bool = False,
+        unusual: bool = False,
+    ) -> bool:
         facts = TableFacts(newest=FIRST, schema=None, commits=1, rows=stored, record_index=index)
-        return covers.by_merge_handle(slices(*sizes), facts, changes=changes, unusual=unusual)
+        return covers.by_merge_handle(slices(*sizes), config, facts, changes=changes, unusual=unusual)
 
     assert handle(MIB) and handle(*[MIB] * 4)
-    assert not handle(MIB, unusual=True) and not handle(9 * MIB) and not handle(*[MIB] * 5)
+    assert (
+        not handle(MIB, config=mor) and not handle(MIB, unusual=True) and not handle(9 * MIB) and not handle(*[MIB] * 5)
+    )
     assert not handle(MIB, changes=201) and not handle(MIB, stored=200_001) and not handle(MIB, index=True)
 
 
@@ -306,9 +318,9 @@ def test_what_pyarrow_does_not_read_or_write_is_left_to_spark(reason: str, call:
 
 def test_new_rows_go_into_the_smallest_file_that_is_rewritten_anyway() -> None:
     sizes = dict(enumerate([30 * MIB, 10 * MIB, 20 * MIB, 80 * MIB]))
-    assert covers.file_for_new_rows(sizes, {0, 2, 3}, below=64 * MIB) == 2
-    assert covers.file_for_new_rows(sizes, {3}, below=64 * MIB) == 1
-    assert covers.file_for_new_rows({0: 80 * MIB}, {0}, below=64 * MIB) is None
+    assert placement.file_for_new_rows(sizes, {0, 2, 3}, below=64 * MIB) == 2
+    assert placement.file_for_new_rows(sizes, {3}, below=64 * MIB) == 1
+    assert placement.file_for_new_rows({0: 80 * MIB}, {0}, below=64 * MIB) is None
 
 
 def test_columns_have_a_dictionary_where_their_values_repeat() -> None:

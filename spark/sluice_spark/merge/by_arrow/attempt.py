@@ -135,20 +135,8 @@ def _read_first_load(
 
 
 def _small_merge(part: PartContext, prepared: Prepared) -> _Decided:
-    services, planned = part.services, prepared.planned
     with part.stages.timed(READ_STAGE):
-        merged = merge_in_driver(
-            part.hudi,
-            prepared.facts,
-            objects=services.objects,
-            source=services.source,
-            shares=shared_out(prepared.objects, part.spark.sparkContext.defaultParallelism),
-            plan=planned.plan,
-            before=column_types(prepared.facts.schema),
-            target=column_types(planned.target),
-            watch=KafkaWatch.from_dict(part.claimed.watch),
-            source_clock=prepared.source_clock,
-        )
+        merged = merge_in_driver(part, prepared)
         _leave_unmerged(part, merged.read)
     return _Decided(merged.rows, merged.counts, merged.judged, merged.read.seen)
 

@@ -5,7 +5,7 @@ Everything unusual is left to the Spark path by `LeftToSpark`, whose reasons are
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,8 +28,6 @@ FEW_CHANGES, FEW_FILES, FEW_FILE_BYTES, FEW_STORED_ROWS = 200, 4, 8 * MIB, 200_0
 # The others are written by pyarrow. A file that is rewritten is held before and after, beside a row group of it; keys
 # are looked up in all files.
 MOST_FILES, MOST_FILE_BYTES, MOST_LOG_BYTES = 5_000, 96 * MIB, 256 * MIB
-# New rows of a copy-on-write table go into a file below this size, and into a new one where there is none.
-SMALL_FILE_BYTES = 64 * MIB
 READ_IN_DRIVER, WRITTEN_IN_DRIVER = 64 * MIB, 8 * MIB  # bytes of files; more are read or rewritten in Spark tasks
 # Numbers that equal each other in more than one form, and values that are no key.
 _NO_KEYS = ("float", "double", "binary", "array")
@@ -101,14 +99,18 @@ def check_slices(slices: Sequence[FileSlice]) -> None:
         raise LeftToSpark("logs")
 
 
-def by_merge_handle(slices: Sequence[FileSlice], facts: TableFacts, *, changes: int, unusual: bool) -> bool:
-    """Whether Hudi's merge handle writes the changes of a copy-on-write table, and not pyarrow.
+def by_merge_handle(
+    slices: Sequence[FileSlice], config: TableConfig, facts: TableFacts, *, changes: int, unusual: bool
+) -> bool:
+    """Whether Hudi's merge handle writes the changes, and not pyarrow: few ones of a small copy-on-write table.
 
     `unusual`: rows leave their partition or start one, or have another schema than the table.
     """
+    if config.table_type == MOR or facts.record_index or unusual:
+        return False
     size = sum(file.size for item in slices for file in item.files)
     small = len(slices) <= FEW_FILES and size <= FEW_FILE_BYTES and (facts.rows or 0) <= FEW_STORED_ROWS
-    return small and changes <= FEW_CHANGES and not facts.record_index and not unusual
+    return small and changes <= FEW_CHANGES
 
 
 def check_rewritten(sizes: Sequence[int], target: Mapping[str, str]) -> None:
@@ -121,12 +123,3 @@ def check_rewritten(sizes: Sequence[int], target: Mapping[str, str]) -> None:
     for reason, found in unusual:
         if found:
             raise LeftToSpark(reason)
-
-
-def file_for_new_rows(sizes: Mapping[int, int], touched: Collection[int], *, below: int) -> int | None:
-    """The number of the file that takes new rows of a partition; None for a new file. `sizes` are those by number.
-
-    The smallest of those that are rewritten anyway, else the smallest, if it has fewer bytes than `below`.
-    """
-    small = [number for number, size in sizes.items() if size < below]
-    return min(small, key=lambda number: (number not in touched, sizes[number], number), default=None)
