@@ -36,7 +36,8 @@ def restrict(patch: pytest.MonkeyPatch, way: str) -> None:
     if way in (FILES, TASKS):
         patch.setattr(covers, "FEW_CHANGES", 0)
     if way == TASKS:
-        patch.setattr(driver_merge, "BYTES_IN_DRIVER", 0)
+        patch.setattr(driver_merge, "READ_IN_DRIVER", 0)
+        patch.setattr(driver_merge, "WRITTEN_IN_DRIVER", 0)
         patch.setattr(driver_limits, "OBJECTS_IN_DRIVER", 0)
         patch.setattr(first_load, "STORED_BYTES_PER_PART", 2_000)
 
@@ -56,6 +57,7 @@ def restrict(patch: pytest.MonkeyPatch, way: str) -> None:
         pytest.param(BY_SPARK, KEEPING_ALL, "cow", ("place",), marks=pytest.mark.whole),
         (HANDLES, PLAIN, "cow", ()),
         (HANDLES, PLAIN, "mor", ()),
+        (HANDLES, PLAIN, "mor", ("place",)),
         (FILES, PLAIN, "cow", ("place",)),
         (TASKS, PLAIN, "cow", ()),
         pytest.param(TASKS, PLAIN, "cow", ("place",), marks=pytest.mark.whole),
