@@ -10,9 +10,9 @@ from sluice.batch.manifest import ManifestObject
 from sluice.config.limits import Limits
 from sluice.hudi.write_choices import MIB
 
-# Parts that are decided in the driver: Spark's plan of a merge takes longer than so many changes.
-MOST_OBJECTS, MOST_BYTES, MOST_CHANGES = 100, 16 * MIB, 50_000
-MOST_DECODED_BYTES = 32 * MIB  # of all objects, whose bytes may be compressed
+# Parts that are decided in the driver: a change takes some 50 us there, and Spark reads every stored key at 13 us.
+MOST_OBJECTS, MOST_BYTES, MOST_CHANGES = 100, 48 * MIB, 150_000
+MOST_DECODED_BYTES = 96 * MIB  # of all objects, whose bytes may be compressed
 # Parts whose objects are read in the driver, too: a Spark job takes longer to plan. Others are read in tasks.
 OBJECTS_IN_DRIVER, OBJECT_BYTES_IN_DRIVER = 25, MIB
 # Of JSON and CSV, whose values take up to a hundred times their text while they are parsed: the text of all objects.
@@ -26,12 +26,13 @@ def are_few(objects: Sequence[ManifestObject]) -> bool:
     return len(objects) <= OBJECTS_IN_DRIVER and sum(item.size for item in objects) <= OBJECT_BYTES_IN_DRIVER
 
 
-def in_driver(limits: Limits, *, format: str, objects: int) -> Limits:
-    """The limits of a table for one of so many objects that the driver reads.
+def for_driver(limits: Limits, *, format: str, objects: int, in_tasks: bool) -> Limits:
+    """The limits of a table for one of so many objects that the driver decides about, and reads unless `in_tasks`.
 
     An object beyond them raises ExpansionLimit or TooManyBadRows, and is read in a task, by the table's own limits.
     """
-    most = MOST_DECODED_BYTES if format in (AVRO, PARQUET) else 2 * TEXT_BYTES_IN_DRIVER // objects
+    in_text = format not in (AVRO, PARQUET) and not in_tasks
+    most = 2 * TEXT_BYTES_IN_DRIVER // objects if in_text else MOST_DECODED_BYTES
     return replace(
         limits,
         object_rows=min(MOST_CHANGES, limits.object_rows),

@@ -33,7 +33,7 @@ from sluice_aws.s3.objects import Objects, ObjectSource, task_objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_formats.decode import SCANNED, read_or_refused, schemas_of
 from sluice_formats.json_schema import agreed
-from sluice_spark.merge.driver_limits import in_driver
+from sluice_spark.merge.driver_limits import for_driver
 from sluice_spark.merge.plan import column_types
 from sluice_spark.merge.read import bodies, shared_out
 
@@ -81,7 +81,9 @@ def scan_in_driver(s3: Objects, *, objects: Sequence[ManifestObject], config: Ta
     sent = set[str]()
     rows: list[dict[str, Any]] = []
     for item, body in bodies(s3, objects, config.limits.object_bytes):
-        within = replace(config, limits=in_driver(config.limits, format=item.format, objects=len(objects)))
+        within = replace(
+            config, limits=for_driver(config.limits, format=item.format, objects=len(objects), in_tasks=False)
+        )
         found = list(_scan(item, body, within, sent))
         if any(row.get("code") == ExpansionLimit.code for row in found):
             return None

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluice.admission.routing import AVRO, PARQUET
 from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.source_tables import NEVER
@@ -21,7 +20,7 @@ from sluice.hudi.write_choices import MIB, MOST_BYTES_BY_ARROW, wants_record_ind
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.merge.by_arrow.base_file import can_write, has_plain_key, has_plain_partitions
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
-from sluice_spark.merge.driver_limits import MOST_BYTES, MOST_CHANGES, MOST_OBJECTS, are_few
+from sluice_spark.merge.driver_limits import MOST_BYTES, MOST_CHANGES, MOST_OBJECTS
 
 # Changes that Hudi's merge handle writes in the driver: each is a call, and so is each stored row in the JVM.
 FEW_CHANGES, FEW_FILES, FEW_FILE_BYTES, FEW_STORED_ROWS = 200, 4, 8 * MIB, 200_000
@@ -61,8 +60,6 @@ def check_part(
         ("unfinished", facts.unfinished),
         ("columns", any(target.get(name) != kind for name, kind in before.items())),
         ("key_type", any(target.get(name, "array").startswith(_NO_KEYS) for name in config.record_key)),
-        # A job of Spark has scanned them already.
-        ("format", not are_few(objects) and any(item.format not in (AVRO, PARQUET) for item in objects)),
         ("size", not objects or len(objects) > MOST_OBJECTS or size > MOST_BYTES),
     )
     for reason, found in unusual:

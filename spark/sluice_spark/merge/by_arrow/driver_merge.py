@@ -14,9 +14,11 @@ from typing import Callable
 import pyarrow as pa
 
 from sluice.batch.kafka_watch import KafkaWatch, Watched, watched
+from sluice.batch.manifest import ManifestObject
 from sluice.batch.merged_again import merged_again
 from sluice.config.table import MOR
 from sluice.hudi.file_slices import Committed, FileSlice
+from sluice_formats.records import ReaderPlan
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.few_rows import FewRows, missing_in_engine
 from sluice_spark.hudi.slices import newest_slices
@@ -83,9 +85,7 @@ def merge_in_driver(part: PartContext, prepared: Prepared) -> MergedInDriver:
     if missing:
         raise LeftToSpark("engine", ", ".join(missing))
     work = partial(FileWork, spark, services.objects, services.source)
-    few = are_few(items)
-    shares = [items] if few else shared_out(items, spark.sparkContext.defaultParallelism)
-    read = decoded_objects(work(in_tasks=not few), shares, plan)
+    read = _read(part, items, plan)
     changes = arrow_rows(read.batches, plan=plan, target=target)
     check_changes(changes, facts)
     judged = watched(KafkaWatch.from_dict(part.claimed.watch), read.seen, config)
@@ -136,6 +136,17 @@ def merge_in_driver(part: PartContext, prepared: Prepared) -> MergedInDriver:
         evolves,
     )
     return MergedInDriver(made, counts, judged, read)
+
+
+def _read(part: PartContext, items: Sequence[ManifestObject], plan: ReaderPlan) -> DecodedObjects:
+    """Read the objects in the driver where they are few, else in tasks. Raises LeftToSpark."""
+    work = partial(FileWork, part.spark, part.services.objects, part.services.source)
+    if are_few(items):
+        try:
+            return decoded_objects(work(in_tasks=False), [items], plan)
+        except LeftToSpark as left:
+            part.event("left_to_tasks", reason=left.reason, detail=left.detail or None)
+    return decoded_objects(work(in_tasks=True), shared_out(items, part.spark.sparkContext.defaultParallelism), plan)
 
 
 def _stored(

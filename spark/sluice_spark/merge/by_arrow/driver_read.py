@@ -20,7 +20,7 @@ from sluice_formats.errors import TooManyBadRows
 from sluice_formats.records import ReaderPlan
 from sluice_spark.merge.by_arrow.rewrite import FileWork
 from sluice_spark.merge.by_arrow.rows import LeftToSpark
-from sluice_spark.merge.driver_limits import MOST_DECODED_BYTES, in_driver
+from sluice_spark.merge.driver_limits import MOST_DECODED_BYTES, for_driver
 
 READS_AT_ONCE = 8
 
@@ -49,7 +49,7 @@ class DecodedObjects:
 def decoded_objects(reading: FileWork, shares: Sequence[Sequence[ManifestObject]], plan: ReaderPlan) -> DecodedObjects:
     """Read and decode the objects. Raises LeftToSpark for too much, and for what S3 may give when it is asked again."""
     most_bytes = MOST_DECODED_BYTES // len(shares)
-    found = reading.each(partial(_read, plan=plan, most_bytes=most_bytes), shares)
+    found = reading.each(partial(_read, plan=plan, most_bytes=most_bytes, in_tasks=reading.in_tasks), shares)
     for read in found:
         if read.left:
             raise LeftToSpark(*read.left)
@@ -78,6 +78,7 @@ def _read(
     *,
     plan: ReaderPlan,
     most_bytes: int,
+    in_tasks: bool,
 ) -> _Read:
     """Read and decode objects, up to `most_bytes` as Arrow holds them. A failed task would be tried again."""
     decoded: list[Decoded] = []
@@ -85,7 +86,7 @@ def _read(
     size = 0
     for item, body in zip(items, _bodies(objects, items, plan.limits.object_bytes)):
         try:
-            limits = in_driver(plan.limits, format=item.format, objects=len(items))
+            limits = for_driver(plan.limits, format=item.format, objects=len(items), in_tasks=in_tasks)
             decoded.append(decode(body(), item, replace(plan, limits=limits)))
         except SluiceError as error:
             if error.retriable or isinstance(error, (ExpansionLimit, TooManyBadRows)):  # the table's limits are wider
