@@ -25,6 +25,7 @@ from sluice.config.services import ServicePolicy
 from sluice.config.table import TableConfig
 from sluice.schema.avro import fingerprint
 from sluice.services.requests import CLUSTERING, COMPACTION
+from sluice_bench.measure.ledger_times import await_until
 from sluice_spark.errors import LaneLost
 from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.merge.by_arrow import attempt as merging
@@ -471,10 +472,7 @@ def test_a_file_that_arrives_behind_the_roll_back_of_its_load_gives_no_row(
         with pytest.raises(Exception, match="killed here"):
             bench.merge_manifest(manifest, config)
     assert bench.resolve(manifest, config) is None
-    until = time.monotonic() + 60
-    while not (tmp_path / "written").exists():
-        assert time.monotonic() < until, "the worker was killed before it wrote"
-        time.sleep(0.02)
+    await_until((tmp_path / "written").exists, timeout_s=60, what="the file of a worker that was not killed")
     assert base_files(bench, config) == []
     assert bench.merge_manifest(manifest, config).counts["winning"] == 40
     assert len(bench.rows_by_hudi_rs(config, "id")) == 40

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import fcntl
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +13,7 @@ from support.workbench import Workbench, flattened, row, table
 
 from sluice.config.table import TableConfig
 from sluice.hudi import options as hudi_options
+from sluice_bench.measure.ledger_times import await_until
 from sluice_spark.engine.tasks import work_on
 from sluice_spark.hudi import recovery
 from sluice_spark.hudi.facts import KnownTables
@@ -143,9 +144,8 @@ def test_a_roll_back_ends_the_tasks_of_the_failed_write_first(bench: Workbench, 
 
     def slow(name: str) -> str:
         began.touch()
-        until = time.monotonic() + 30
-        while not goes_on.exists() and time.monotonic() < until:
-            time.sleep(0.02)
+        with goes_on.open() as held:
+            fcntl.flock(held, fcntl.LOCK_SH)  # a process of its own: it waits until the test lets go
         return name
 
     def write() -> None:
@@ -153,13 +153,12 @@ def test_a_roll_back_ends_the_tasks_of_the_failed_write_first(bench: Workbench, 
             rows = hudi.stored(facts, *facts.schema.names).withColumn("name", F.udf(slow, "string")("name"))
             hudi.write(rows, operation=hudi_options.BULK_INSERT, batch="b", run="r", facts=facts, size_bytes=0)
 
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1) as pool, goes_on.open("w") as held:  # let go first
+        fcntl.flock(held, fcntl.LOCK_EX)
         writing = pool.submit(write)
-        until = time.monotonic() + 60
-        while not began.exists():
-            assert time.monotonic() < until and not writing.done()
-            time.sleep(0.02)
+        await_until(lambda: began.exists() or writing.done(), timeout_s=60, what="the write")
+        assert not writing.done()
         undone = roll_back_unfinished(HudiTable(bench.spark, bench.path(config), config))
-        goes_on.touch()
+        fcntl.flock(held, fcntl.LOCK_UN)
         assert writing.exception() is not None
     assert len(undone) == 1 and files(bench, config) == before

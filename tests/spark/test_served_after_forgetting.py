@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +11,7 @@ from support.workbench import SCHEMA, Silver, Workbench, row, table
 
 from sluice.changes.forgotten import key_hash
 from sluice.services.requests import FORGETTING, PURGE
+from sluice_bench.measure.ledger_times import await_until
 from sluice_read.serve.api import api
 from sluice_spark.services.slice import SliceRates, serve_table
 
@@ -39,8 +39,7 @@ def test_a_forgotten_row_that_only_older_files_hold_is_not_served_from_memory(
         )
 
     deleted_ms = bench.services.clock.now_ms()
-    while bench.services.clock.now_ms() <= deleted_ms:
-        time.sleep(0.001)
+    await_until(lambda: bench.services.clock.now_ms() > deleted_ms, timeout_s=1, what="the next millisecond")
     serve(PURGE)
     client = TestClient(api(Silver(bench.services.tables_uri)))
     url = f"/tables/{config.table}/rows?as_of={first.instant}"

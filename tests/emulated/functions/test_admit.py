@@ -3,7 +3,7 @@
 import gzip
 import io
 import json
-import time
+import threading
 from datetime import timedelta
 
 import pyarrow as pa
@@ -398,20 +398,18 @@ def test_only_objects_unfinished_at_the_deadline_are_returned(deployment, monkey
     deployment.configure()
     slow, fast = deployment.land(key(1), avro()), deployment.land(key(2), avro())
     read = Objects.head_bytes
-    released = []
+    released = threading.Event()
 
     def late(self, id, limit):
         if id == slow:
-            deadline = time.monotonic() + 10
-            while not released and time.monotonic() < deadline:
-                time.sleep(0.01)
+            released.wait(10)
         return read(self, id, limit)
 
     monkeypatch.setattr(Objects, "head_bytes", late)
     try:
         answer = handler(sqs_event(s3_body(slow), s3_body(fast)), context(milliseconds=15_100))
     finally:
-        released.append(True)
+        released.set()
     assert failed_items(answer) == ["m0"]
     failed = [record for record in caplog.records if record.getMessage() == "message_failed"]
     assert [(record.message_id, record.code) for record in failed] == [("m0", "deadline")]

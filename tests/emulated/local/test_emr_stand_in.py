@@ -5,9 +5,8 @@ import json
 import os
 import sys
 import threading
-import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from sluice_bench.measure.ledger_times import await_until
 from sluice_deploy.release import tar_gz_bytes
 from sluice_local.emr.api import serve
 from sluice_local.emr.spark_command import Cloud, Machine
@@ -51,14 +51,14 @@ found = {"arguments": sys.argv[1:], "environment": dict(os.environ), "here": her
 print(json.dumps({**found, "carried": carried.WORD}))
 """
 WAIT = """
-import signal, sys, time
+import signal, sys
 def ended(number, frame):
     print("asked to end", flush=True)
     {on_term}
 signal.signal(signal.SIGTERM, ended)
 print("waiting", flush=True)
 while True:
-    time.sleep(0.02)
+    signal.pause()
 """
 
 
@@ -196,20 +196,14 @@ class Stand:
         return dict(self.client.get_job_run(applicationId=self.application, jobRunId=run)["jobRun"])
 
     def until(self, run: str, *states: str) -> dict[str, Any]:
-        return _until(lambda: self.run(run), lambda found: found["state"] in states)
+        await_until(lambda: self.run(run)["state"] in states, timeout_s=10, what=" or ".join(states))
+        return self.run(run)
+
+    def await_output(self, run: str, text: str) -> None:
+        await_until(lambda: self.run(run)["state"] == "RUNNING" and self.output(run) == text, timeout_s=10, what=text)
 
     def output(self, run: str, name: str = "stdout") -> str:
         return (self.folder / "runs" / run / name).read_text()
-
-
-def _until(read: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
-    deadline = time.monotonic() + 10
-    while True:
-        found = read()
-        if wanted(found):
-            return found
-        assert time.monotonic() < deadline, found
-        time.sleep(0.01)
 
 
 def test_a_client_that_ends_within_a_request_is_no_error_and_anything_else_is(
@@ -433,7 +427,7 @@ def test_dropped_events_reach_nobody(stand: Stand) -> None:
 
 def test_cancelling_asks_the_driver_first(stand: Stand) -> None:
     run = stand.start(WAIT.format(on_term="sys.exit(0)"))
-    _until(lambda: stand.run(run)["state"] == "RUNNING" and stand.output(run), lambda text: text == "waiting\n")
+    stand.await_output(run, "waiting\n")
     stand.client.cancel_job_run(applicationId=stand.application, jobRunId=run, shutdownGracePeriodInSeconds=60)
     stand.until(run, "CANCELLED")
     assert stand.output(run).endswith("asked to end\n")
@@ -443,7 +437,7 @@ def test_cancelling_asks_the_driver_first(stand: Stand) -> None:
 
 def test_a_driver_that_does_not_end_is_killed_after_the_grace(stand: Stand) -> None:
     run = stand.start(WAIT.format(on_term="pass"))
-    _until(lambda: stand.run(run)["state"] == "RUNNING" and stand.output(run), lambda text: text == "waiting\n")
+    stand.await_output(run, "waiting\n")
     stand.standing.service.cancel_job_run(stand.application, run, grace=0.2)  # the client takes no less than 15 s
     stand.until(run, "CANCELLED")
     assert stand.output(run).endswith("asked to end\n")

@@ -7,11 +7,11 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from sluice_bench.measure.ledger_times import await_until
 from sluice_local.processes import is_running
 from tools.install import command, shown
 
@@ -124,10 +124,7 @@ AGAIN = "Interrupted; run the same again, it goes on from there\n"
 def test_an_interrupted_installation_says_in_one_line_how_it_goes_on(tmp_path):
     ended = Interrupted(tmp_path, [sys.executable, "tools/install.py", "x"], "uv")
     assert (ended.status, ended.out, ended.err) == (130, "", AGAIN)
-    deadline = time.monotonic() + 10
-    while is_running(ended.stand_in) and time.monotonic() < deadline:  # the signal reaches it at its own time
-        time.sleep(0.01)
-    assert not is_running(ended.stand_in)
+    await_until(lambda: not is_running(ended.stand_in), timeout_s=10, what="the end of what it started")
 
 
 def test_interrupted_while_the_environment_is_made_it_says_the_same(tmp_path):
