@@ -140,11 +140,7 @@ def _tiles(status: Mapping[str, Any], tables: Sequence[TablePast], window: Windo
     return tag(
         "div",
         _tile("pending", f"{pending:,}", human_bytes(size) if pending else "no object is pending"),
-        _tile(
-            "oldest",
-            human_age(oldest) if pending else "-",
-            "since it was admitted" if pending else "no object is pending",
-        ),
+        _tile("oldest", *((human_age(oldest), "the longest wait") if pending else ("-", "no object is pending"))),
         _tile(
             "committed",
             f"{sum(commit.objects for commit in made):,}",

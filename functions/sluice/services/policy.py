@@ -9,7 +9,16 @@ from typing import Any
 from sluice.batch.claim import TableState
 from sluice.config.services import ServicePolicy
 from sluice.config.table import HARD, MOR, TableConfig
-from sluice.services.requests import CLUSTERING, COMPACTION, PURGE, SERVICES
+from sluice.services.requests import (
+    ADOPTION,
+    ARCHIVAL,
+    CLEANING,
+    CLUSTERING,
+    COMPACTION,
+    FORGETTING,
+    PURGE,
+    SERVICES,
+)
 
 CATALOG = "catalog"  # a function's work; SERVICES are Spark's
 
@@ -117,16 +126,18 @@ def _commits(number: int) -> str:
 
 
 def applies_to(service: str, config: TableConfig) -> bool:
-    """Whether a service applies to a table of this configuration."""
-    if service == CATALOG:
-        return config.catalog.sync
-    if service == COMPACTION:
-        return config.table_type == MOR
-    if service == CLUSTERING:
-        return bool(config.services.cluster_by)
-    if service == PURGE:
-        return config.delete_mode == HARD
-    return True
+    """Whether a service applies to a table of this configuration. An unknown one applies to none."""
+    applies = {
+        CATALOG: config.catalog.sync,
+        COMPACTION: config.table_type == MOR,
+        CLUSTERING: bool(config.services.cluster_by),
+        PURGE: config.delete_mode == HARD,
+        CLEANING: True,
+        ARCHIVAL: True,
+        ADOPTION: not config.history and not config.append_only and not config.columns.any,
+        FORGETTING: not config.append_only,
+    }
+    return applies.get(service, False)
 
 
 def _purge_reason(table: TableActivity, facts: ServiceFacts, policy: ServicePolicy, now: int) -> str | None:

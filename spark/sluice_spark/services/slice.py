@@ -11,8 +11,9 @@ from typing import Any, Callable
 from pyspark.sql import SparkSession
 
 from sluice.batch.kafka_watch import KafkaWatch, only_partition
-from sluice.config.table import HARD, MOR, TableConfig
+from sluice.config.table import TableConfig
 from sluice.errors import NotAdoptable
+from sluice.services.policy import applies_to
 from sluice.services.requests import (
     ADOPTION,
     ARCHIVAL,
@@ -90,7 +91,10 @@ def serve_table(
     LaneLost before the next write where `still_held` says no, ServiceNotForTable, TableWentBack, and errors of Spark
     and Hudi; after these the table is checked and rolled back before it is written again (`resolve-before-write`).
     """
-    _refuse_service(config, service)
+    if not applies_to(service, config):
+        raise ServiceNotForTable(
+            f"{service} does not apply to {config.table} as it is configured", service=service, table=config.table
+        )
     clock, known = services.clock, services.known
     began = clock.now_ms()
     hudi = HudiTable(spark, services.table_path(config.database, config.name), config)
@@ -151,22 +155,6 @@ class _Slice:
     raise_floor: RaiseFloor
     watch: KafkaWatch
     arguments: Mapping[str, str]
-
-
-def _refuse_service(config: TableConfig, service: str) -> None:
-    applies = {
-        COMPACTION: config.table_type == MOR,
-        CLUSTERING: bool(config.services.cluster_by),
-        PURGE: config.delete_mode == HARD,
-        CLEANING: True,
-        ARCHIVAL: True,
-        ADOPTION: not config.history and not config.append_only and not config.columns.any,
-        FORGETTING: not config.append_only,
-    }
-    if not applies.get(service, False):
-        raise ServiceNotForTable(
-            f"{service} does not apply to {config.table} as it is configured", service=service, table=config.table
-        )
 
 
 def _refuse_without_commit(config: TableConfig, service: str) -> None:
