@@ -20,7 +20,6 @@ from typing import Any
 from sluice.batch.claim import PendingObject
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome, RowErrorCount, Stage
-from sluice.objects import ObjectId
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.status.page import page
 from sluice_cli.status.past import Window, backlog, runs, table_pasts
@@ -295,9 +294,9 @@ def sample_batches() -> Iterator[PastBatch]:
 
 def waits(number: int) -> PendingObject:
     """A pending object of the sample; one became pending every 3.9 s."""
-    identity = ObjectId("bronze", f"waits-{number}", "v")
-    admitted_at = NOW - 2 * HOUR + number * 3_900
-    return PendingObject(identity, "shop.orders", 200_000, admitted_at, None, "avro", "shop.public.orders", 0, 0, 0)
+    key, at = f"waits-{number}", NOW - 2 * HOUR + number * 3_900
+    topic, table = "shop.public.orders", "shop.orders"
+    return PendingObject("bronze", key, "v", 200_000, None, "avro", topic, 0, 0, at, table=table, shard=0)
 
 
 def sample_page(status: dict[str, Any] | None = None, **more: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -214,16 +214,10 @@ def planned(
     """The project's plan for these pending objects."""
     waiting = [
         PendingObject(
-            identity(number),
-            tables[number],
-            1,
-            number,
-            None,
-            "avro",
-            "t",
-            None,
-            None,
-            0,
+            *astuple(identity(number)),
+            *(1, None, "avro", "t", None, None, number),
+            table=tables[number],
+            shard=0,
             cohort=cohorts[number],
         )
         for number in pending

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from sluice.batch.claim import Budget, PendingObject, TableState, plan_claim
 from sluice.config.table import TableConfig
-from sluice.objects import ObjectId
 
 NOW = 1_000_000
 TABLES = ("shop.a", "shop.b", "shop.c")
@@ -22,7 +21,7 @@ backlogs = st.lists(st.tuples(tables, st.integers(1, 9)), max_size=30)
 
 def waiting(n, table, size):
     return PendingObject(
-        ObjectId("bronze", f"{table}/{n}", "v"), table, size, NOW - 500 + n, None, "avro", table, 0, n, 0
+        "bronze", f"{table}/{n}", "v", size, None, "avro", table, 0, n, NOW - 500 + n, table=table, shard=0
     )
 
 

@@ -130,7 +130,7 @@ def in_cohorts(items: list[PendingObject], now: int) -> list[PendingObject]:
 
 def waiting(numbers_by_table: dict[str, int]) -> list[PendingObject]:
     return [
-        PendingObject(ObjectId("b", f"{table}/{n}", "v"), table, 1, n, None, "avro", table, 0, n, 0)
+        PendingObject("b", f"{table}/{n}", "v", 1, None, "avro", table, 0, n, n, table=table, shard=0)
         for table, count in numbers_by_table.items()
         for n in range(count)
     ]

@@ -13,39 +13,20 @@ from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_pinned_topic, config_by_topic
 from sluice.config.table import TableConfig, refuse_changes
 from sluice.errors import ChangeRefused
-from sluice.objects import ObjectId
 
 
 @dataclass(frozen=True)
-class PendingObject:
-    """A pending object. `size` is in bytes, `admitted_at` in epoch ms, `shard` the part of the lane that lists it.
+class PendingObject(ManifestObject):
+    """An object that waits to be claimed for `table`; `shard` is the part of the lane that lists it.
 
     `generation` is set while the table is being rebuilt: the object is merged under it instead of the table's own.
-    `cohort`, a Cohort's text, is set while the object may be merged with other objects of its cohort only.
-    `first_batch` is the batch that committed the object before it was replayed, at `replayed_at` (epoch ms).
-    `rebuilt_at` is set instead where a batch had committed it before its table was rebuilt, then (epoch ms).
-    `modified_at` is its time in S3, as in a manifest.
+    `replayed_at` (epoch ms) is set with `first_batch`.
     """
 
-    id: ObjectId
-    table: str
-    size: int
-    admitted_at: int
-    schema: str | None
-    format: str
-    topic: str
-    kafka_partition: int | None
-    offset: int | None
-    shard: int
-    attempt: int = 0
-    merged: bool = False
-    rows_aside: str | None = None
+    table: str = ""
+    shard: int = 0
     generation: int | None = None
-    cohort: str | None = None
-    first_batch: str | None = None
     replayed_at: int | None = None
-    rebuilt_at: int | None = None
-    modified_at: int | None = None
 
     @property
     def waits_since(self) -> int:
@@ -59,11 +40,7 @@ class PendingObject:
 
     def in_manifest(self) -> ManifestObject:
         """The object as a batch's manifest has it once it is claimed."""
-        shared = {name: getattr(self, name) for name in _IN_MANIFEST}
-        return ManifestObject(bucket=self.id.bucket, key=self.id.key, version=self.id.version, **shared)
-
-
-_IN_MANIFEST = {each.name for each in fields(ManifestObject)} & {each.name for each in fields(PendingObject)}
+        return ManifestObject(**{of.name: getattr(self, of.name) for of in fields(ManifestObject)})
 
 
 @dataclass(frozen=True)

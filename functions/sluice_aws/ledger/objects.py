@@ -7,6 +7,7 @@ from dataclasses import asdict, fields, replace
 from itertools import islice
 from typing import Any
 
+from sluice.batch.claim import PendingObject
 from sluice.config.table import TableConfig
 from sluice.ledger import keys as items
 from sluice.ledger.records import ALREADY, NEW, SUPERSEDED, AdmittedObject, ObjectRecord
@@ -285,32 +286,23 @@ def object_item(admitted: AdmittedObject) -> Values:
     return {**named, **values, **listing}
 
 
+# Facts that an admitted and a pending object share, beside those that `pending_item` makes itself.
+_OF_PENDING = sorted({item.name for item in fields(AdmittedObject)} & {item.name for item in fields(PendingObject)})
+
+
 def pending_item(waiting: AdmittedObject) -> Values:
     """A pending object's item under its lane, with everything that a claim needs."""
     lane, table = waiting.lane or "", waiting.table or ""
     return {
         **items.pending_key(lane, table, waiting.admitted_at, waiting.id),
-        "bucket": waiting.id.bucket,
-        "key": waiting.id.key,
-        "version": waiting.id.version,
-        "size": waiting.size,
+        **asdict(waiting.id),
+        **{name: getattr(waiting, name) for name in _OF_PENDING},
         "table": table,
-        "admitted_at": waiting.admitted_at,
-        "schema": waiting.schema,
-        "format": waiting.format,
-        "kafka_partition": waiting.kafka_partition,
-        "offset": waiting.offset,
-        "topic": waiting.topic,
-        **({"attempt": waiting.attempt} if waiting.attempt else {}),
-        **({"merged": True} if waiting.merged else {}),
-        "rows_aside": waiting.rows_aside,
-        "generation": waiting.generation,
-        "cohort": waiting.cohort,
-        "first_batch": waiting.first_batch,
+        "attempt": waiting.attempt or None,
+        "merged": waiting.merged or None,
         # After a rebuild began, an object's rows are not readable: it waits since its admission.
         "replayed_at": None if waiting.first_batch is None else waiting.replayed_at,
         "rebuilt_at": waiting.replayed_at if waiting.first_batch is None else None,
-        "modified_at": waiting.modified_at,
     }
 
 

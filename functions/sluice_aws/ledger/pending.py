@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from math import ceil, sqrt
 from typing import Any
 
 from sluice.batch.claim import PendingObject
 from sluice.ledger import keys as items
 from sluice.ledger.records import PendingCount
-from sluice.objects import ObjectId
-from sluice_aws.ledger.table import LedgerTable
+from sluice_aws.ledger.table import LedgerTable, Values
 
 # How many standard deviations above the mean one shard is read: hashes spread objects evenly over the shards, and an
 # older object that is missed all the same is in the next batch.
@@ -18,6 +18,8 @@ DEVIATIONS = 6
 # Objects of a shard whose sizes are read for a count; behind these, of each table so many, and the rest is counted by
 # DynamoDB, which sends none of it.
 EXACTLY, SAMPLED = 2_000, 100
+_STORED = tuple(item.name for item in fields(PendingObject) if item.name != "shard")
+_UNSTORED: Values = {"schema": None, "format": "", "topic": "", "kafka_partition": None, "offset": None}
 
 
 class PendingLedger:
@@ -131,24 +133,4 @@ def _extended(count: PendingCount, more: int) -> PendingCount:
 
 
 def _pending(stored: Mapping[str, Any], shard: int) -> PendingObject:
-    return PendingObject(
-        id=ObjectId(stored["bucket"], stored["key"], stored["version"]),
-        table=stored["table"],
-        size=stored["size"],
-        admitted_at=stored["admitted_at"],
-        schema=stored.get("schema"),
-        format=stored.get("format", ""),
-        topic=stored.get("topic", ""),
-        kafka_partition=stored.get("kafka_partition"),
-        offset=stored.get("offset"),
-        shard=shard,
-        attempt=stored.get("attempt", 0),
-        merged=stored.get("merged", False),
-        rows_aside=stored.get("rows_aside"),
-        generation=stored.get("generation"),
-        cohort=stored.get("cohort"),
-        first_batch=stored.get("first_batch"),
-        replayed_at=stored.get("replayed_at"),
-        rebuilt_at=stored.get("rebuilt_at"),
-        modified_at=stored.get("modified_at"),
-    )
+    return PendingObject(**{"shard": shard, **_UNSTORED, **{name: stored[name] for name in _STORED if name in stored}})

@@ -414,7 +414,7 @@ def test_a_changed_mask_is_asked_about_once_rows_are_stored_or_on_their_way(stac
 def claimed_by_a_run(stack, identity):
     """A batch with the object, which a run has claimed and not settled."""
     config = TableConfig("crm.user", "crm", "user", topic="crm.public.user", record_key=("id",))
-    item = ManifestObject(identity.bucket, identity.key, identity.version, 1, None, "avro", config.topic, 0, 0, NOW, 0)
+    item = ManifestObject(identity.bucket, identity.key, identity.version, 1, None, "avro", config.topic, 0, 0, NOW)
     manifest = open_manifest("main", "run-1", NOW, "c", {"crm.user": TablePart(config.to_dict(), (item,))})
     ManifestStore(Objects(stack.s3), "s-silver").put_manifest(manifest, lambda: True)
     ledger = stack.ledger

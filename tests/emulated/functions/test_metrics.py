@@ -57,7 +57,7 @@ CONFIGURATION = Configuration(
 
 def waiting(table, topic, seconds):
     return PendingObject(
-        ObjectId("b", f"{table}{seconds}", "v"), table, 1, NOW - seconds * 1000, None, "avro", topic, 0, 0, 0
+        "b", f"{table}{seconds}", "v", 1, None, "avro", topic, 0, 0, NOW - seconds * 1000, table=table, shard=0
     )
 
 

@@ -7,7 +7,6 @@ import pytest
 from sluice.batch.claim import PendingObject
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, QUARANTINED, Outcome, RowErrorCount, Stage
-from sluice.objects import ObjectId
 from sluice_aws.s3.past_batches import PastBatch
 from sluice_cli.ops.runs import summaries
 from sluice_cli.status.charts import commits_section
@@ -40,8 +39,8 @@ def batch(name, run, claimed, *admitted, readable=None, read=5, state=COMMITTED,
 
 
 def waits(at, name="b-9", **more):
-    identity = ObjectId("b", f"{name}-{at}", "v")
-    return PendingObject(identity, "crm.user", 1, T + at, None, "avro", "t", 0, 0, 0, **more)
+    key = f"{name}-{at}"
+    return PendingObject("b", key, "v", 1, None, "avro", "t", 0, 0, T + at, table="crm.user", shard=0, **more)
 
 
 def retried(name, claimed, readable):

@@ -22,7 +22,6 @@ from sluice.batch.isolation import Cohort
 from sluice.config.document import Configuration
 from sluice.config.rules.table_rule import TableRule
 from sluice.config.table import TableConfig
-from sluice.objects import ObjectId
 
 NOW = 1_000_000
 WIDE = Budget(1_000, 1 << 40)
@@ -35,18 +34,8 @@ def a_config(table="shop.a", freshness_s=60, paused=False):
 
 
 def waiting(n, table="shop.a", size=1, at=None):
-    return PendingObject(
-        ObjectId("bronze", f"{table}/{n}", "v"),
-        table,
-        size,
-        NOW - 500 + n if at is None else at,
-        None,
-        "avro",
-        table,
-        0,
-        n,
-        0,
-    )
+    since = NOW - 500 + n if at is None else at
+    return PendingObject("bronze", f"{table}/{n}", "v", size, None, "avro", table, 0, n, since, table=table, shard=0)
 
 
 def planned(pending, budget=WIDE, states=(), configs=None, now=NOW):
