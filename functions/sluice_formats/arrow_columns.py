@@ -24,7 +24,7 @@ from sluice.schema.meaning import (
 )
 from sluice.schema.temporal import INFINITE_MOMENT, NoTime, days_of, structured_text
 from sluice_formats.errors import ValueOutOfRange
-from sluice_formats.json_schema import NUMBER_TEXT
+from sluice_formats.json.schema import NUMBER_TEXT
 
 # Spark's built-ins are faster than Python objects, and their years don't end with 9999.
 _ARROW: dict[str, pa.DataType] = {

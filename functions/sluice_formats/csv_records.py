@@ -30,9 +30,9 @@ from sluice.schema.meaning import NANOS, timestamp_text
 from sluice.schema.temporal import days_of
 from sluice_formats.csv_text import CsvColumns, csv_columns, has_open_quote, unescaped, without_mark
 from sluice_formats.errors import NotCsv, RaggedCsv, SchemaNotInferred, UndecodableValue
-from sluice_formats.json_records import bytes_reader, decimal_reader
-from sluice_formats.json_schema import METADATA
-from sluice_formats.json_text import most_text, unpacked
+from sluice_formats.gzip import most_text, unpacked
+from sluice_formats.json.records import bytes_reader, decimal_reader
+from sluice_formats.json.schema import METADATA
 from sluice_formats.records import BrokenRecord, Chunk, Record, Records, most_rows
 
 _BLOCKS = 8  # a block of text takes up to so many times its size as columns of short values

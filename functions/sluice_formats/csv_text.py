@@ -18,8 +18,8 @@ from sluice.errors import EmptyObject, SchemaTooComplex
 from sluice.names import stored_name
 from sluice.schema.avro import metadata_names
 from sluice_formats.errors import CsvWithoutHeader, NotCsv, begins_as
-from sluice_formats.json_schema import METADATA
-from sluice_formats.json_text import unpacked_head
+from sluice_formats.gzip import unpacked_head
+from sluice_formats.json.schema import METADATA
 
 HEADER_BYTES = 1024**2  # the longest first row
 _LOOKED_AT = 4096

@@ -41,7 +41,7 @@ from sluice_formats.checks.expectations import failure_counts
 from sluice_formats.csv_records import csv_records, path_values
 from sluice_formats.csv_text import csv_schema
 from sluice_formats.errors import NoHashKey, UndecodableValue, UnreadableObject, UnsupportedFormat
-from sluice_formats.json_records import json_records, json_schemas
+from sluice_formats.json.records import json_records, json_schemas
 from sluice_formats.parquet_records import parquet_records
 from sluice_formats.records import BadRow, BrokenRecord, Chunk, ReaderPlan, Record, Records, sound_batch
 

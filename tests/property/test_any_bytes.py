@@ -16,7 +16,7 @@ from sluice.errors import SluiceError
 from sluice.schema.avro import read_writer_schema
 from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.decode import decode, read_or_refused
-from sluice_formats.json_records import json_schemas
+from sluice_formats.json.records import json_schemas
 from sluice_formats.parquet_footer import read_footer
 from sluice_spark.merge.plan import plan_read
 

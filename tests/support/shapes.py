@@ -11,7 +11,7 @@ from sluice.batch.row_errors import RowError
 from sluice.config.table import TableConfig
 from sluice.schema.avro import read_writer_schema
 from sluice_formats.decode import decode
-from sluice_formats.json_records import json_schemas
+from sluice_formats.json.records import json_schemas
 from sluice_spark.merge.plan import plan_read
 
 # The change event of https://debezium.io/documentation/reference/3.5/connectors/postgresql.html#postgresql-create-events,

@@ -30,8 +30,8 @@ from sluice_formats.avro import blocks_of, decompressed, replaced_symbols, with_
 from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.csv_text import csv_columns, unescaped, without_mark
 from sluice_formats.errors import CorruptObject, NotCsv
-from sluice_formats.json_lines import records as json_records
-from sluice_formats.json_text import unpacked_head
+from sluice_formats.gzip import unpacked_head
+from sluice_formats.json.lines import records as json_records
 from sluice_formats.parquet_records import parquet_records
 
 READ_BYTES = 1024 * 1024

@@ -34,8 +34,8 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects, pages_of_bronze
 from sluice_cli.config.object_samples import KEY_BYTES, READ_BYTES, ObjectSample, key_fields, sample_object
 from sluice_formats.errors import CsvWithoutHeader
-from sluice_formats.json_schema import Inference
-from sluice_formats.json_text import unpacked_head
+from sluice_formats.gzip import unpacked_head
+from sluice_formats.json.schema import Inference
 
 RECENT_MS = 120_000  # objects that were just put; older ones without a record were never announced
 RECENT_PAGES = 20  # of their listing: a larger bucket is not looked through whole

@@ -33,7 +33,7 @@ from sluice_cli.config.topics import THREADS, Reach, WaitingObject, sample_topic
 from sluice_cli.terminal.output import counted, visible
 from sluice_cli.terminal.stack import lane_names
 from sluice_formats.csv_records import unfit_texts
-from sluice_formats.json_records import unfit_values
+from sluice_formats.json.records import unfit_values
 
 TABLES = 50  # that are looked at
 LISTED = 500  # pending objects of each

@@ -28,7 +28,7 @@ from sluice.schema.table_row import row_for_table
 from sluice.schema.union import union_of
 from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.decode import SCANNED, Decoded, decode, schemas_of
-from sluice_formats.json_schema import agreed
+from sluice_formats.json.schema import agreed
 from sluice_formats.parquet_footer import read_footer
 from sluice_formats.records import reader_plan
 from sluice_read.values import rows_of

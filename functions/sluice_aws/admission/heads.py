@@ -14,8 +14,8 @@ from sluice_aws.s3.objects import Objects
 from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.csv_text import check_head
 from sluice_formats.errors import CorruptObject, HeaderCut, NotParquet
-from sluice_formats.json_lines import schema_in_head
-from sluice_formats.json_text import unpacked_head
+from sluice_formats.gzip import unpacked_head
+from sluice_formats.json.lines import schema_in_head
 from sluice_formats.parquet_footer import TAIL_BYTES, footer_bytes, read_footer
 
 FIRST_READ_BYTES = 64 * 1024

@@ -32,7 +32,7 @@ from sluice_aws.admission.heads import read_head
 from sluice_aws.s3.objects import Objects, ObjectSource, task_objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_formats.decode import SCANNED, read_or_refused, schemas_of
-from sluice_formats.json_schema import agreed
+from sluice_formats.json.schema import agreed
 from sluice_spark.merge.driver_limits import for_driver
 from sluice_spark.merge.plan import column_types
 from sluice_spark.merge.read import bodies, shared_out

@@ -10,7 +10,7 @@ from support.shapes import config, json_rows, lines, picked
 
 from sluice.errors import UnusableSchema
 from sluice.schema.avro import ENVELOPE, read_writer_schema
-from sluice_formats.json_records import json_schemas
+from sluice_formats.json.records import json_schemas
 
 
 def event(op: str, lsn: int, before: Any = None, after: Any = None, **more: Any) -> dict[str, Any]:

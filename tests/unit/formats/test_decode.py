@@ -32,7 +32,7 @@ from sluice_formats.errors import (
     UnsupportedOperation,
     ValueOutOfRange,
 )
-from sluice_formats.json_records import json_schemas
+from sluice_formats.json.records import json_schemas
 from sluice_spark.merge.plan import plan_read
 
 CONFIG = TableConfig(table="db.t", database="db", name="t", topic="x", record_key=("id",), generation=3)

@@ -20,11 +20,11 @@ from sluice.schema.avro import read_writer_schema
 from sluice.schema.capture_order import moment_count
 from sluice.schema.columns import TIMESTAMP_MICROS
 from sluice.schema.evolution import evolve
-from sluice_formats import json_lines
 from sluice_formats.avro import encoded_long
 from sluice_formats.csv_text import csv_schema
 from sluice_formats.decode import Decoded, decode, schemas_of
 from sluice_formats.errors import CsvWithoutHeader, NotJsonLines
+from sluice_formats.json import lines as json_lines
 from sluice_formats.parquet_footer import read_footer
 from sluice_spark.merge.plan import plan_read
 

@@ -23,10 +23,11 @@ from sluice.errors import EmptyObject, ExpansionLimit, Incompatible, SluiceError
 from sluice.schema.avro import read_writer_schema
 from sluice_formats.decode import decode
 from sluice_formats.errors import DamagedGzip, DamagedJson, NotJsonLines, TooManySchemas
-from sluice_formats.json_lines import schema_in_head
-from sluice_formats.json_records import json_schemas
-from sluice_formats.json_schema import agreed
-from sluice_formats.json_text import parse, unpacked, unpacked_head
+from sluice_formats.gzip import unpacked, unpacked_head
+from sluice_formats.json.lines import schema_in_head
+from sluice_formats.json.records import json_schemas
+from sluice_formats.json.schema import agreed
+from sluice_formats.json.text import parse
 from sluice_spark.merge.plan import plan_read
 
 META = ("_sluice_op", "__deleted", "_sluice_position")

@@ -12,8 +12,8 @@ from support.shapes import config, item, json_rows, lines, picked
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.meaning import number_key
 from sluice_formats.decode import decode
-from sluice_formats.json_records import json_schemas
-from sluice_formats.json_schema import agreed
+from sluice_formats.json.records import json_schemas
+from sluice_formats.json.schema import agreed
 from sluice_spark.merge.plan import plan_read
 
 NUMBER = {

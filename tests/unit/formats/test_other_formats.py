@@ -12,8 +12,8 @@ import pytest
 from sluice.errors import SluiceError
 from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.csv_text import check_head
-from sluice_formats.json_lines import schema_in_head
-from sluice_formats.json_text import unpacked_head
+from sluice_formats.gzip import unpacked_head
+from sluice_formats.json.lines import schema_in_head
 from sluice_formats.parquet_footer import footer_bytes
 
 ROWS = pa.table({"id": [1, 2]})

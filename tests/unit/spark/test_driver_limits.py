@@ -14,7 +14,7 @@ from sluice.batch.manifest import ManifestObject
 from sluice.objects import ObjectId
 from sluice.schema.avro import read_writer_schema
 from sluice_aws.s3.objects import Objects, ObjectSource
-from sluice_formats.json_records import json_schemas
+from sluice_formats.json.records import json_schemas
 from sluice_spark.merge import driver_limits
 from sluice_spark.merge.by_arrow.driver_read import decoded_objects
 from sluice_spark.merge.by_arrow.rewrite import FileWork

@@ -26,10 +26,11 @@ from sluice.schema.columns import TIMESTAMP_MICROS, TIMESTAMP_MILLIS, TIMESTAMP_
 from sluice.schema.connect import avro_form
 from sluice.schema.meaning import timestamp_text
 from sluice.schema.temporal import days_of
-from sluice_formats import json_lines
 from sluice_formats.errors import DamagedJson, NotJsonLines, SchemaNotInferred, UndecodableValue
-from sluice_formats.json_schema import METADATA, NUMBER_TEXT, Inference, is_whole
-from sluice_formats.json_text import NumberText, most_text, to_text, unpacked
+from sluice_formats.gzip import most_text, unpacked
+from sluice_formats.json import lines as json_lines
+from sluice_formats.json.schema import METADATA, NUMBER_TEXT, Inference, is_whole
+from sluice_formats.json.text import NumberText, to_text
 from sluice_formats.records import BrokenRecord, Chunk, Record, Records, most_rows
 
 

@@ -12,7 +12,7 @@ from sluice.config.limits import DEFAULTS, MOST_COLUMNS, Limits
 from sluice.errors import ExpansionLimit, SchemaTooComplex, SluiceError, UnusableSchema
 from sluice.schema.connect import avro_form
 from sluice_formats.errors import DamagedJson, NotJsonLines, TooManySchemas, begins_as
-from sluice_formats.json_text import parse, parse_prefix
+from sluice_formats.json.text import parse, parse_prefix
 
 _BEGIN = re.compile(r'\s*\{\s*"schema"\s*:\s*')
 _BETWEEN = re.compile(r'\s*,\s*"payload"\s*:\s*')
