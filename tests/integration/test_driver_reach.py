@@ -85,7 +85,7 @@ def driver(stack: RunningStack) -> LivingDriver:
         [rule for rule in table_rules(dataset.prefix, database) if rule["topic"].endswith(SOURCES[TABLE].topic)]
     )
     key, body = change_object(dataset, TABLE, 1, change=1, op="c", ts_ms=1_795_300_000_000)
-    version = target.client("s3").put_object(Bucket=target.bronze, Key=key, Body=body)["VersionId"]
+    version = stack.put(key, body)
     stack.wait(180)
     item = ledger_times.object_item(dynamodb, target.ledger_table, target.bronze, key, version)
     lane = ledger_times.lane_item(dynamodb, target.ledger_table, LANE)

@@ -26,10 +26,9 @@ def test_csv_of_aws_dms_becomes_rows_and_a_replay_changes_nothing(stack: Running
     schema = f"hr{secrets.token_hex(3)}"
     table, prefix = f"{schema}.staff", f"dms/{schema}/staff/"
     plain = {"topic": table, "table": table, "record_key": "id", "key_pattern": rf"dms/(?P<topic>{schema}/staff)/.*"}
-    s3 = stack.target.client("s3")
 
     def put(name: str, text: str) -> None:
-        s3.put_object(Bucket=stack.target.bronze, Key=prefix + name, Body=text.encode())
+        stack.put(prefix + name, text.encode())
 
     stack.configure([plain])
     put("2023/20230521-061524000.csv", CHANGES)

@@ -42,7 +42,7 @@ class Category:
         key, body = change_object(
             self.dataset, TABLE, number, change=self.changes, op=op, ts_ms=1_795_300_000_000 + self.changes, **values
         )
-        self.stack.target.client("s3").put_object(Bucket=self.stack.target.bronze, Key=key, Body=body)
+        self.stack.put(key, body)
         self.keys.append(key)
 
     def rows(self) -> list[tuple[int, str]]:

@@ -131,7 +131,7 @@ class Source:
         )
         key = f"topics/{topic}/partition=0/{topic}+0+{self._offsets[table]:010d}.avro"
         self._offsets[table] += len(rows)
-        self._stack.target.client("s3").put_object(Bucket=self._stack.target.bronze, Key=key, Body=body.getvalue())
+        self._stack.put(key, body.getvalue())
 
 
 def operations(stack: RunningStack, table: str) -> list[str]:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from judging.running_stack import RunningStack
+from support import builders
+from support.shapes import lines
 
 from sluice_read.reading import read_table
 
@@ -13,14 +15,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def change(op: str, lsn: int, id: int | None, name: str | None = None) -> dict[str, Any]:
-    return {
-        "id": id,
-        "name": name,
-        "__op": op,
-        "__deleted": str(op == "d").lower(),
-        "__lsn": lsn,
-        "__source_ts_ms": lsn,
-    }
+    return builders.change(op, lsn, source_ts_ms=lsn, id=id, name=name)
 
 
 # In the order of the source. The second object exceeds one table's limit, and the third has a row without a key.
@@ -47,12 +42,9 @@ def test_a_poison_object_is_listed_and_merged_after_a_fix_as_if_it_came_in_time(
     stack.configure([rules[0], {**rules[1], "limits": {"object_rows": 5}}])
     for table in (in_time, later):
         for offset, changes in ((0, EARLY), (10, LONG), (20, LATE)):
-            put(
-                stack,
-                f"topics/{table}/{table}+0+{offset:010d}.json",
-                "".join(json.dumps(each) + "\n" for each in changes).encode(),
-            )
-    damaged = put(stack, f"topics/{later}/{later}+0+0000000030.avro", b"no container")
+            stack.put(f"topics/{table}/{table}+0+{offset:010d}.json", lines(*changes))
+    damaged = f"topics/{later}/{later}+0+0000000030.avro"
+    stack.put(damaged, b"no container")
     stack.wait(240, strict=False)
 
     listed = {entry["key"].rpartition("+")[2]: entry for entry in entries(stack) if later in entry["key"]}
@@ -110,11 +102,6 @@ def test_a_poison_object_is_listed_and_merged_after_a_fix_as_if_it_came_in_time(
         "0000000030.avro": ("ignored", "discarded"),
     }
     assert rows(stack, later) == MERGED
-
-
-def put(stack: RunningStack, key: str, body: bytes) -> str:
-    stack.target.client("s3").put_object(Bucket=stack.target.bronze, Key=key, Body=body)
-    return key
 
 
 def entries(stack: RunningStack) -> list[dict[str, Any]]:

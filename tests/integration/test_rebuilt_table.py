@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from judging.running_stack import RunningStack
+from support import builders
+from support.shapes import lines
 
 from sluice_bench.measure.ledger_times import await_until
 from sluice_read.reading import read_table
@@ -14,15 +16,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def change(op: str, lsn: int, id: int, region: str | None = None, name: str | None = None) -> dict[str, Any]:
-    return {
-        "id": id,
-        "region": region,
-        "name": name,
-        "__op": op,
-        "__deleted": str(op == "d").lower(),
-        "__lsn": lsn,
-        "__source_ts_ms": lsn,
-    }
+    return builders.change(op, lsn, source_ts_ms=lsn, id=id, region=region, name=name)
 
 
 OBJECTS = [
@@ -64,10 +58,7 @@ def test_a_rebuilt_table_gets_another_type_and_other_partitions(
 
 
 def put(stack: RunningStack, table: str, offset: int, changes: list[dict[str, Any]]) -> None:
-    body = "".join(json.dumps(each) + "\n" for each in changes).encode()
-    stack.target.client("s3").put_object(
-        Bucket=stack.target.bronze, Key=f"topics/{table}/{table}+0+{offset:010d}.json", Body=body
-    )
+    stack.put(f"topics/{table}/{table}+0+{offset:010d}.json", lines(*changes))
 
 
 def silver(stack: RunningStack) -> list[str]:

@@ -61,7 +61,7 @@ class Venues:
             ts_ms=1_795_300_000_000 + self.changes,
             venuename=f"name {self.changes}",
         )
-        self.stack.target.client("s3").put_object(Bucket=self.stack.target.bronze, Key=key, Body=body)
+        self.stack.put(key, body)
         self.stack.wait(120)
 
     def lane(self) -> Mapping[str, Any]:

@@ -63,7 +63,7 @@ class Source:
         key = f"topics/{self.name}.item/{folder}{self.name}.item+0+{offset:010d}.avro"
         into = io.BytesIO()
         fastavro.writer(into, SCHEMA, records)
-        self.stack.target.client("s3").put_object(Bucket=self.stack.target.bronze, Key=key, Body=into.getvalue())
+        self.stack.put(key, into.getvalue())
         self.records[key] = len(records)
         return key
 

@@ -96,9 +96,12 @@ class RunningStack:
         file.write_text(yaml.safe_dump(content, sort_keys=False))
         self.sluice("config", "push", "--yes", str(file))
 
-    def put(self, key: str, file: Path) -> None:
-        """Put one object with a plain S3 client."""
-        self.target.client("s3").put_object(Bucket=self.target.bronze, Key=key, Body=file.read_bytes())
+    def put(self, key: str, content: bytes | Path) -> str:
+        """Put one object with a plain S3 client; the version that it became."""
+        body = content if isinstance(content, bytes) else content.read_bytes()
+        return (
+            self.target.client("s3").put_object(Bucket=self.target.bronze, Key=key, Body=body).get("VersionId", "null")
+        )
 
     def wait(self, timeout_s: float, *, strict: bool = True) -> float:
         """Run `sluice wait`; return the seconds that it took.

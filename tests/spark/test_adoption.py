@@ -8,7 +8,8 @@ from itertools import count
 from typing import Any
 
 import pytest
-from support.workbench import Died, Workbench, change, dies_at, flattened, row, table
+from support.builders import change, flattened
+from support.workbench import Died, Workbench, dies_at, row, table
 
 from sluice.changes.forgotten import key_hash, with_mark
 from sluice.changes.position import is_adopted

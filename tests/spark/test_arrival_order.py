@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.workbench import Workbench, avro, table
+from support.builders import avro_object
+from support.workbench import Workbench, table
 
 from sluice.batch.manifest import ManifestObject
 from sluice.config.table import TableConfig
@@ -49,7 +50,7 @@ BODIES: dict[str, Callable[[Rows], bytes]] = {
     "csv": csv,
     "json": lambda rows: "".join(json.dumps(row) + "\n" for row in records(rows)).encode(),
     "parquet": parquet,
-    "avro": lambda rows: avro(records(rows), SCHEMA),
+    "avro": lambda rows: avro_object(SCHEMA, records(rows)),
 }
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.workbench import Workbench, flattened, row, table
+from support.builders import flattened
+from support.workbench import Workbench, row, table
 
 from sluice.config.table import TableConfig
 from sluice_spark.errors import WriteUndone

@@ -9,7 +9,8 @@ from typing import Any
 
 import boto3
 import pytest
-from support.workbench import REGION, Workbench, change, flattened, table
+from support.builders import change, flattened
+from support.workbench import REGION, Workbench, table
 
 from sluice.config.rules.columns import ColumnRules
 from sluice_aws.hash_keys import HashKeys

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from pyspark.errors import IllegalArgumentException
-from support.workbench import Workbench, flattened, row, table
+from support.builders import flattened
+from support.workbench import Workbench, row, table
 
 from sluice.batch.outcome import COMMITTED
 from sluice.hudi import options as hudi_options

@@ -10,9 +10,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from support.builders import avro_object
 from support.change_histories import deliveries
 from support.extent import WHOLE
-from support.workbench import SCHEMA, Died, Workbench, avro, dies, plain_changes, row, table, told
+from support.workbench import SCHEMA, Died, Workbench, dies, plain_changes, row, table, told
 
 from sluice.batch.outcome import Outcome
 from sluice.changes.hidden_columns import HIDDEN
@@ -130,7 +131,7 @@ def test_what_cant_be_merged_is_set_aside_without_spark_as_by_spark(bench: Workb
     for config in (driver, tasks):
         bench.merge(config, first)
     bench.services.known.leave_to_spark(tasks)
-    mark, body = fingerprint(SCHEMA), avro([row("u", 30, 3)], SCHEMA)
+    mark, body = fingerprint(SCHEMA), avro_object(SCHEMA, [row("u", 30, 3)])
     damaged = [bench.put_bytes(body[:-20], schema=mark), bench.put_bytes(b"not avro", schema=mark)]
     partly = bench.put([row("u", 20, 1, name="new"), row("unknown", 21, 2), row("d", 22, 3)], SCHEMA)
     good = bench.put([row("u", 23, 4, name="new")], SCHEMA)

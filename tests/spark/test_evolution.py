@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from support.workbench import Workbench, change, flattened, table
+from support.builders import change, flattened
+from support.workbench import Workbench, table
 
 from sluice.batch.outcome import COMMITTED
 from sluice.config.table import TableConfig

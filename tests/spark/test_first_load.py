@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from judging.fixture_sets import PLANS, Delivered, SetMissing, find_set
 from pyspark import cloudpickle
-from support.workbench import Workbench, avro, change, flattened, table
+from support.builders import avro_object, change, flattened
+from support.workbench import Workbench, table
 
 from sluice.admission.routing import classify
 from sluice.batch.manifest import ManifestObject
@@ -247,7 +248,7 @@ def test_rows_of_one_snapshot_with_one_key_are_left_to_spark(bench: Workbench) -
 
 
 def test_an_object_that_cant_be_read_is_set_aside_and_the_rest_is_loaded(bench: Workbench) -> None:
-    schema, body = fingerprint(SCHEMA), avro([row("c", 900, 90)], SCHEMA)
+    schema, body = fingerprint(SCHEMA), avro_object(SCHEMA, [row("c", 900, 90)])
     broken = [bench.put_bytes(b"not avro"), bench.put_bytes(body[:-20], schema=schema)]
     outcome = bench.merge(table(), [*objects(bench), *broken])
     assert [error.object for error in outcome.quarantined] == sorted(item.id.hash for item in broken)
@@ -256,7 +257,7 @@ def test_an_object_that_cant_be_read_is_set_aside_and_the_rest_is_loaded(bench: 
 
 
 def test_a_first_part_without_a_row_to_merge_is_ended_without_a_job(bench: Workbench) -> None:
-    config, body = table(), avro([row("c", 900, 90)], SCHEMA)
+    config, body = table(), avro_object(SCHEMA, [row("c", 900, 90)])
     damaged = [bench.put_bytes(body[:-20], schema=fingerprint(SCHEMA))]
     outcome, jobs = bench.jobs_of(lambda: bench.merge(config, damaged))
     assert (outcome.state, outcome.instant, jobs, left_for(bench)) == (QUARANTINED, None, 0, [])

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from support.builders import flattened
 from support.silver_tables import SilverFolder
-from support.workbench import Died, Workbench, dies_at, flattened, row, table
+from support.workbench import Died, Workbench, dies_at, row, table
 
 from sluice.changes.forgotten import key_hash
 from sluice.config.table import TableConfig

@@ -18,7 +18,8 @@ import pytest
 from judging.fixture_sets import SetMissing, find_set
 from judging.spark_rows import live_rows
 from judging.verdict import judge_rows
-from support.workbench import Workbench, change, flattened, table, told
+from support.builders import change, flattened
+from support.workbench import Workbench, table, told
 
 from sluice.admission.routing import classify
 from sluice.changes.hidden_columns import ROW

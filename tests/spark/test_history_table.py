@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.workbench import Silver, Workbench, change, flattened, table
+from support.builders import change, flattened
+from support.workbench import Silver, Workbench, table
 
 from sluice.batch.outcome import HISTORY_CHANGES
 from sluice.catalog.history_view import SPARK, history_view_sql

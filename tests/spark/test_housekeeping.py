@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 from hudi import HudiReadOptions, HudiTableBuilder
 from pyspark.errors.exceptions.captured import IllegalArgumentException
-from support.workbench import Workbench, change, flattened, table
+from support.builders import change, flattened
+from support.workbench import Workbench, table
 
 from sluice.config.services import ServicePolicy
 from sluice.config.table import TableConfig

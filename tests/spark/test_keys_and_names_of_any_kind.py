@@ -8,7 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from support.workbench import Workbench, change, flattened, table
+from support.builders import change, flattened
+from support.workbench import Workbench, table
 
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 4}
 DATE = {"type": "int", "connect.name": "io.debezium.time.Date"}

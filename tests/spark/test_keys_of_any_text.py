@@ -1,7 +1,8 @@
 """Texts as record keys in Hudi: each is a distinct key; one that Hudi can't distinguish affects only its row."""
 
 import pytest
-from support.workbench import Workbench, change, flattened, table
+from support.builders import change, flattened
+from support.workbench import Workbench, table
 
 SCHEMA = flattened({"a": "string", "b": "string", "v": ["null", "string"], "place": ["null", "string"]})
 # Hudi writes a key of several columns as "a:x,b:y", an empty part as __empty__ and a null one as __null__.

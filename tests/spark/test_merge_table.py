@@ -7,7 +7,8 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from support.workbench import Workbench, avro, change, flattened, row, table
+from support.builders import avro_object, change, flattened
+from support.workbench import Workbench, row, table
 
 from sluice.batch.outcome import COMMITTED, QUARANTINED
 from sluice.batch.row_errors import from_lines
@@ -112,7 +113,7 @@ def test_lineage_is_switched_per_table_also_where_there_is_data(bench: Workbench
 def test_an_unreadable_object_stops_no_other(bench: Workbench) -> None:
     config = table()
     good = bench.put([row("c", 1, 1)], SCHEMA)
-    whole = avro([row("c", 2, 2)] * 500, SCHEMA)
+    whole = avro_object(SCHEMA, [row("c", 2, 2)] * 500)
     cut = bench.put_bytes(whole[:-20], schema=good.schema)
     garbage = bench.put_bytes(b"Obj\x01garbage", schema=good.schema)
     gone = bench.put([row("c", 3, 3)], SCHEMA)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.workbench import Workbench, change, flattened, table
+from support.builders import change, flattened
+from support.workbench import Workbench, table
 
 TEXT = ["null", "string"]
 SCHEMA = flattened({"id": ["null", "int"], "place": TEXT, "name": TEXT, "big": TEXT})

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from support.workbench import Workbench, change, flattened, table
+from support.builders import change, flattened
+from support.workbench import Workbench, table
 
 from sluice.batch.kafka_watch import KafkaWatch
 from sluice.batch.manifest import ManifestObject

@@ -9,7 +9,8 @@ import json
 from typing import Any
 
 import pytest
-from support.workbench import Workbench, change, flattened, table
+from support.builders import change, flattened
+from support.workbench import Workbench, table
 
 from sluice.batch.manifest import ManifestObject
 from sluice.batch.outcome import Outcome

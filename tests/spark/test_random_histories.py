@@ -6,8 +6,9 @@ import random
 from typing import Any
 
 import pytest
+from support.builders import change, flattened
 from support.change_histories import COLUMNS, Event, deliveries, history, source_rows
-from support.workbench import Workbench, change, flattened, table
+from support.workbench import Workbench, table
 
 from sluice.changes.row_history import Change
 from sluice.config.table import TableConfig

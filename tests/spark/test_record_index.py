@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.workbench import Workbench, change, flattened, row, table
+from support.builders import change, flattened
+from support.workbench import Workbench, row, table
 
 from sluice.hudi import table_properties, write_choices
 from sluice_spark.hudi.recovery import roll_back_unfinished

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.workbench import Workbench, avro, table
+from support.builders import avro_object
+from support.workbench import Workbench, table
 
 from sluice.batch.manifest import ManifestObject
 from sluice.changes.hidden_columns import ROW
@@ -32,13 +33,13 @@ def put(bench: Workbench, events: Sequence[str | None], *, format: str = "json",
     types = pa.schema([("e", pa.string()), ("p", pa.int32()), ("o", pa.int64())])
     pq.write_table(pa.Table.from_pylist(records, schema=types), parquet)
     csv = "e,p,o\n" + "".join(f"{record['e']},{record['p']},{record['o']}\n" for record in records)
-    body = {"json": lines, "parquet": parquet.getvalue(), "csv": csv.encode(), "avro": avro(records, SCHEMA)}[format]
+    bodies = {"json": lines, "parquet": parquet.getvalue(), "csv": csv.encode(), "avro": avro_object(SCHEMA, records)}
     mark = None
     if format in ("avro", "parquet"):
         mark = fingerprint(SCHEMA)
         bench.s3.put_object(Bucket=bench.silver, Key=schema_key(mark), Body=json.dumps(SCHEMA).encode())
     key = f"topics/log/partition=0/log+0+{first:010d}.{format}"
-    return bench.put_bytes(body, key=key, schema=mark, format=format, offset=first)
+    return bench.put_bytes(bodies[format], key=key, schema=mark, format=format, offset=first)
 
 
 def log_of(name: str, table_type: str, **settings: Any) -> TableConfig:

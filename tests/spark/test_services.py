@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from support.workbench import Workbench, flattened, row, table
+from support.builders import flattened
+from support.workbench import Workbench, row, table
 
 from sluice.batch.manifest import ManifestObject
 from sluice.config.services import ServicePolicy

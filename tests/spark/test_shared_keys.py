@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from support.bad_input import plain_parquet
-from support.workbench import Workbench, flattened, row, table
+from support.builders import flattened
+from support.workbench import Workbench, row, table
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 ROWS = [row("r", 10, id, place="AB"[id % 2], name=f"n{id}") for id in range(6)]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from support.workbench import Workbench, flattened, row, table
+from support.builders import flattened
+from support.workbench import Workbench, row, table
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 MARK = "__debezium_unavailable_value"

@@ -11,7 +11,8 @@ from typing import Any
 import boto3
 import pytest
 from pyspark.errors.exceptions.captured import IllegalArgumentException
-from support.workbench import REGION, Silver, Workbench, change, flattened, table
+from support.builders import change, flattened
+from support.workbench import REGION, Silver, Workbench, table
 
 from sluice.config.services import ServicePolicy
 from sluice.config.table import TableConfig

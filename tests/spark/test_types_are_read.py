@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from support.builders import change, flattened
 from support.documented_types import DOCUMENT, ROWS, avro_type, column_of, described_types, sample
 from support.extent import WHOLE
-from support.workbench import Silver, Workbench, change, flattened, table
+from support.workbench import Silver, Workbench, table
 
 from sluice.catalog.columns import META_COLUMNS
 from sluice.config.table import TableConfig

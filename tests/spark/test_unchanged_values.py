@@ -6,7 +6,8 @@ import base64
 from typing import Any
 
 import pytest
-from support.workbench import Workbench, change, flattened, table
+from support.builders import change, flattened
+from support.workbench import Workbench, table
 
 MARK = "__debezium_unavailable_value"
 TEXT, BYTES, TEXTS, INTS = (

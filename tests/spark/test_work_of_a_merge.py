@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from support.builders import flattened
 from support.extent import WHOLE
-from support.workbench import Workbench, flattened, row, table
+from support.workbench import Workbench, row, table
 
 from sluice.config.table import TableConfig
 

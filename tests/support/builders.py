@@ -50,14 +50,14 @@ def halt(ledger: Ledger, lane: str, *, first_at: int = 0) -> None:
 
 
 def flattened(columns: Mapping[str, Any], *, name: str = "Value") -> dict[str, Any]:
-    """A writer schema of flattened changes of PostgreSQL; `columns` are Avro types by name."""
-    meta = {"__op": "string", "__deleted": "string", "__lsn": "long", "__source_ts_ms": "long"}
+    """A writer schema as ExtractNewRecordState leaves it for PostgreSQL; `columns` are Avro types by name."""
     fields = [{"name": column, "type": kind} for column, kind in columns.items()]
-    fields += [{"name": column, "type": ["null", kind]} for column, kind in meta.items()]
-    return {"type": "record", "name": name, "fields": fields}
+    meta = {"__deleted": "string", "__op": "string", "__lsn": "long", "__source_ts_ms": "long"}
+    fields += [{"name": column, "type": ["null", kind], "default": None} for column, kind in meta.items()]
+    return {"type": "record", "name": name, "namespace": "src.public.t", "fields": fields}
 
 
-def change(*, op: str = "c", lsn: Any = 7, source_ts_ms: int = 5, **values: Any) -> dict[str, Any]:
+def change(op: str = "c", lsn: Any = 7, *, source_ts_ms: int = 1_700_000_000_000, **values: Any) -> dict[str, Any]:
     """One flattened change of PostgreSQL."""
     deleted = "true" if op == "d" else "false"
     return {**values, "__op": op, "__deleted": deleted, "__lsn": lsn, "__source_ts_ms": source_ts_ms}
@@ -94,3 +94,16 @@ def in_a_terminal(monkeypatch: Any, answer: bool) -> list[str]:
 
     monkeypatch.setattr("typer.confirm", confirm)
     return asked
+
+
+class Events:
+    """A log that keeps its events."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, dict[str, Any]]] = []
+
+    def event(self, name: str, /, **fields: Any) -> None:
+        self.seen.append((name, fields))
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.seen]

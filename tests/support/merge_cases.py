@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sluice.changes.row_history import Change
-from support.workbench import change, flattened
+from support.builders import change, flattened
 
 COLUMNS = ("name", "place", "doc")
 SCHEMA = flattened({"id": ["null", "int"], **dict.fromkeys(COLUMNS, ["null", "string"])})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import itertools
 import json
 import random
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-import fastavro
 import pyarrow as pa
 from hudi import HudiTableBuilder
 
@@ -32,30 +30,12 @@ from sluice_read.reading import Shown, open_table
 from sluice_spark.hudi.facts import KnownTables
 from sluice_spark.merge.context import MergeServices
 from sluice_spark.merge.part import merge_part, resolve_part
+from support.builders import Events, avro_object, change, flattened
 
 BRONZE, REGION = "bronze", "us-east-1"
 
 NOW = Span()
 READ_BY_OLD = Path(__file__).parents[1] / "spark" / "read_with_old_bundle.py"
-
-
-def flattened(columns: Mapping[str, Any], *, name: str = "Value") -> dict[str, Any]:
-    """A writer schema as ExtractNewRecordState leaves it for PostgreSQL; `columns` are name -> Avro type."""
-    fields = [{"name": column, "type": kind} for column, kind in columns.items()]
-    meta = {"__deleted": "string", "__op": "string", "__lsn": "long", "__source_ts_ms": "long"}
-    fields += [{"name": column, "type": ["null", kind], "default": None} for column, kind in meta.items()]
-    return {"type": "record", "name": name, "namespace": "src.public.t", "fields": fields}
-
-
-def change(op: str, lsn: int, **values: Any) -> dict[str, Any]:
-    """One flattened change."""
-    return {
-        **values,
-        "__op": op,
-        "__deleted": "true" if op == "d" else "false",
-        "__lsn": lsn,
-        "__source_ts_ms": 1_700_000_000_000,
-    }
 
 
 def row(op: str, lsn: int, id: int, place: str | None = "A", name: str | None = "n") -> dict[str, Any]:
@@ -120,19 +100,6 @@ class Silver:
         return {}
 
 
-class Events:
-    """A log that keeps its events."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, dict[str, Any]]] = []
-
-    def event(self, name: str, **fields: Any) -> None:
-        self.seen.append((name, fields))
-
-    def names(self) -> list[str]:
-        return [name for name, _ in self.seen]
-
-
 class Workbench:
     """Puts objects into a versioned bucket and merges them; tables are local files."""
 
@@ -178,7 +145,7 @@ class Workbench:
 
     def put(self, changes: Iterable[Mapping[str, Any]], schema: Mapping[str, Any], **where: Any) -> ManifestObject:
         """Changes as an Avro object, its schema stored as admission stores it."""
-        body = avro(changes, schema)
+        body = avro_object(schema, changes)
         mark = fingerprint(schema)
         self.s3.put_object(Bucket=self.silver, Key=schema_key(mark), Body=json.dumps(schema).encode())
         return self.put_bytes(body, schema=mark, **where)
@@ -302,10 +269,3 @@ class Workbench:
         """The table's properties file."""
         text = (self.local_path(config) / ".hoodie" / "hoodie.properties").read_text()
         return dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
-
-
-def avro(changes: Iterable[Mapping[str, Any]], schema: Mapping[str, Any], codec: str = "null") -> bytes:
-    """An Avro container."""
-    body = io.BytesIO()
-    fastavro.writer(body, fastavro.parse_schema(dict(schema)), list(changes), codec=codec)
-    return body.getvalue()

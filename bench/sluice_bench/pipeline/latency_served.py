@@ -127,7 +127,7 @@ def run(changes: int, scale: float, background: int) -> tuple[list[Changed], lis
         busy: dict[int, int] = {}
         for change in range(1, changes + 2):
             key, body, values = busy_object(dataset, change, background)
-            stack.target.client("s3").put_object(Bucket=stack.target.bronze, Key=key, Body=body)
+            stack.put(key, body)
             busy |= values
             found = measure(stack, dataset, database, MEASURED, 1 + change % sizes[MEASURED], change)
             print(f"{change - 1}/{changes}: {found.seconds:.2f} s (local) {dict(found.stages)}", flush=True)

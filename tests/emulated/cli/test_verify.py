@@ -76,7 +76,7 @@ class Source:
         """An object with a change of a row, `back` positions before the stored one."""
         position = int(row["_sluice_position"].rpartition(".")[2]) - back
         given = {name: row[name] for name in self.columns}
-        body = avro_object(flattened(self.columns), [change(op=op, lsn=position, **{**given, **values})])
+        body = avro_object(flattened(self.columns), [change(op, position, source_ts_ms=5, **given | values)])
         key = f"topics/t/partition=0/t+0+{position:010d}.avro"
         identity = self.stack.write(key, body)
         item = ManifestObject(identity.bucket, key, identity.version, len(body), None, "avro", "t", 0, position, NOW)

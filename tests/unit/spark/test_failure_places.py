@@ -8,6 +8,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 from pyspark.errors import PythonException
+from support.builders import Events
 
 from sluice.config.table import TableConfig
 from sluice_spark.log import describe, failure_place
@@ -23,14 +24,6 @@ def cast_fails(*_: Any, **__: Any) -> None:
 
 def task_fails(*_: Any, **__: Any) -> None:
     raise PythonException(f"ArrowInvalid: Failed to parse string: '{VALUE}'")
-
-
-class Events:
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, dict[str, object]]] = []
-
-    def event(self, name: str, **fields: object) -> None:
-        self.seen.append((name, fields))
 
 
 def part_of(events: Events) -> PartContext:
