@@ -59,7 +59,9 @@ app = typer.Typer(
 
 Port = Annotated[
     int | None,
-    typer.Option("--port", min=1, max=65535, help="Port of the emulator; a free one by default.", show_default=False),
+    typer.Option(
+        "--port", metavar="N", min=1, max=65535, help="Port of the emulator; a free one by default.", show_default=False
+    ),
 ]
 
 
@@ -78,6 +80,7 @@ def up(
         int | None,
         typer.Option(
             "--emr-port",
+            metavar="N",
             min=1,
             max=65535,
             help="Port of the EMR Serverless stand-in; a free one by default.",
@@ -95,11 +98,13 @@ def up(
     ] = LOOPBACK,
     cores: Annotated[
         int | None,
-        typer.Option("--cores", min=1, help="Cores of a Spark run.", show_default="all, at most 4"),
+        typer.Option("--cores", metavar="N", min=1, help="Cores of a Spark run.", show_default="all, at most 4"),
     ] = None,
     executors: Annotated[
         int,
-        typer.Option("--executors", min=0, max=8, help="Processes for a run's tasks; 0: the driver's own."),
+        typer.Option(
+            "--executors", metavar="N", min=0, max=8, help="Processes for a run's tasks; 0: the driver's own."
+        ),
     ] = 0,
     emulator: Annotated[
         Kind,

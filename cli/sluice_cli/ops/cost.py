@@ -160,8 +160,8 @@ def estimate(
         float,
         typer.Option("--every", metavar="DURATION", parser=at_least(1), help="Time between two arrivals: 90s, 5m, 2h."),
     ] = TimeSpan(60),
-    objects: Annotated[int, typer.Option("--objects", min=1, help="Objects per arrival.")] = 1,
-    mb: Annotated[float, typer.Option("--mb", min=0.0, help="Megabytes per arrival, as stored.")] = 0.1,
+    objects: Annotated[int, typer.Option("--objects", metavar="N", min=1, help="Objects per arrival.")] = 1,
+    mb: Annotated[float, typer.Option("--mb", metavar="N", min=0.0, help="Megabytes per arrival, as stored.")] = 0.1,
     freshness: Annotated[
         float,
         typer.Option("--freshness", metavar="DURATION", parser=seconds, help="How old a table may get: 90s, 5m, 2h."),

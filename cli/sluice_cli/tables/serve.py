@@ -18,15 +18,21 @@ _LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 def serve(
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="The port; 0 takes a free one.")] = 8017,
-    rows: Annotated[int, typer.Option("--rows", min=1, max=100_000, help="Maximum number of rows per page.")] = 10_000,
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=0, max=65_535, help="The port; 0 takes a free one.")
+    ] = 8017,
+    rows: Annotated[
+        int, typer.Option("--rows", metavar="N", min=1, max=100_000, help="Maximum number of rows per page.")
+    ] = 10_000,
     seconds: Annotated[
         float,
         typer.Option(
             "--seconds", metavar="DURATION", parser=at_least(0.1), help="Maximum time for one answer: 30s, 2m."
         ),
     ] = TimeSpan(30),
-    at_once: Annotated[int, typer.Option("--at-once", min=1, max=64, help="Tables read at the same time.")] = 4,
+    at_once: Annotated[
+        int, typer.Option("--at-once", metavar="N", min=1, max=64, help="Tables read at the same time.")
+    ] = 4,
     page: Annotated[
         bool, typer.Option("--page/--no-page", help="Swagger UI at /docs; its script comes from a public CDN.")
     ] = True,

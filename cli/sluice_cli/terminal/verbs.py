@@ -7,7 +7,7 @@ compares them with the verbs' docstrings.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -21,8 +21,6 @@ from sluice_cli.terminal.completion import complete
 from sluice_cli.terminal.output import say
 
 _LONGEST_SUMMARY = 400  # characters of a verb's first sentence
-_RANGE = re.compile(r"(?:([0-9.]+)<=?)?x(?:[<>]=?([0-9.]+))?")  # as Typer writes the bounds of a number
-_VALUES = {"int": "N", "float": "N", "str": "TEXT", "path": "PATH"}  # of options without a name for their value
 
 
 @dataclass(frozen=True)
@@ -99,17 +97,13 @@ class Group(TyperGroup):
 
 
 def _without_types(command: Any) -> None:
-    """Have the help of a command, and of those below it, name values by what they are, not by Python's types."""
+    """Have the help of a command, and of those below it, show arguments without braces and Python's types."""
     for parameter in command.params:
         if parameter.param_type_name == "argument":
             shown = (parameter.metavar or parameter.name.upper()).strip("[]")
             usage = shown if parameter.required else f"[{shown}]"
             parameter.display_type_rich = partial(_nothing_shown)
             parameter.get_usage_pieces = partial(_pieces, usage)
-        elif parameter.metavar is None and not parameter.is_flag:
-            parameter.display_type_rich = partial(_value_shown, parameter.display_type)
-        if parameter.param_type_name == "option":
-            parameter.get_help_record = partial(_record_shown, parameter.get_help_record)
     for each in getattr(command, "commands", {}).values():
         _without_types(each)
 
@@ -128,32 +122,6 @@ def _nothing_shown(ctx: Any) -> str:
 
 def _pieces(usage: str, ctx: Any) -> list[str]:
     return [usage]
-
-
-def _value_shown(display: Callable[..., str], ctx: Any) -> str:
-    label = display(ctx=ctx).strip("<>")
-    return _VALUES.get(label.removesuffix(" range"), label)
-
-
-def _record_shown(record: Callable[..., Any], ctx: Any) -> Any:
-    """An option's line of help. Behind its text stands `[default: 50; 1 to 1000]`."""
-    made = record(ctx)
-    if made is None:
-        return None
-    text, bracket, facts = made[1].rpartition("  [")
-    if not bracket or not facts.endswith("]"):
-        return made
-    shown = [words for fact in facts[:-1].split("; ") if (words := _fact(fact))]
-    return made[0], f"{text}  [{'; '.join(shown)}]" if shown else text
-
-
-def _fact(fact: str) -> str:
-    """A default without parentheses and empty decimals, and two bounds in words. A single bound needs none."""
-    bounds = _RANGE.fullmatch(fact)
-    if bounds is not None:
-        return f"{bounds[1]} to {bounds[2]}" if bounds[1] and bounds[2] else ""
-    default = re.fullmatch(r"default: (?:\((.*)\)|([0-9]+)\.0|(.*))", fact)
-    return fact if default is None else f"default: {default[1] or default[2] or default[3]}"
 
 
 class LazyCommands(MutableMapping[str, Any]):
