@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo example test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check coverage documents pictures docs test-all test-unit-on mutants faults soak scan build package deploy on-aws delete bench bench-services bench-bytes deploy-walkthrough transcript constraints requirements notices clean
+.PHONY: help setup demo example test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check coverage documents pictures docs test-all test-unit-on mutants faults soak scan build package deploy on-aws delete bench bench-services bench-bytes bench-shapes deploy-walkthrough transcript constraints requirements notices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -158,6 +158,9 @@ bench-services: setup  ## 200 merges into a merge-on-read table with table servi
 
 bench-bytes: setup  ## bytes written per byte of change, both table types, beside Hudi's defaults (some 15 minutes); ARGS=--history
 	PYTHONPATH=bench:tests:functions:spark $(BIN)/python -m sluice_bench.tables.bytes_written $(ARGS)
+
+bench-shapes: setup  ## loads and changes by shape of table: type, partitions, size, kind, format; resumable (some 20 minutes); ARGS="--only TEXT --rows 10000"
+	PYTHONPATH=bench:tests:functions:spark $(BIN)/python -m sluice_bench.tables.shapes $(ARGS) && PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.document --take
 
 EMULATOR ?= ministack
 deploy-walkthrough: setup  ## make deploy, an object, an update and make delete on EMULATOR=ministack or localstack; writes docs/walkthroughs

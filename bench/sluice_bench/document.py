@@ -59,6 +59,7 @@ BENCHMARKS = (
         "A backlog of a hundred thousand small objects",
         "python -m sluice_bench.pipeline.small_objects --objects 100000",
     ),
+    ("shapes", "Loads and changes by the shape of a table", "make bench-shapes"),
     ("services", "Two hundred merges with table services on and off", "python -m sluice_bench.tables.services_200"),
 )
 _HEAD = f"""# Benchmarks

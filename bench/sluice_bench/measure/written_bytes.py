@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 
 BASE, LOG, TIMELINE, METADATA = "base_files", "log_files", "timeline", "metadata_table"
 KINDS = (BASE, LOG, TIMELINE, METADATA)
+FILES = "files"  # how many were written
 REWRITTEN = "rewritten"  # base files of file groups that already had one
 ACTIONS = frozenset({"commit", "deltacommit", "replacecommit", "clean", "rollback"})
 
@@ -31,7 +32,7 @@ class WrittenBytes:
         self._groups: set[tuple[Path, str]] = set()
 
     def look(self) -> Counter[str]:
-        """Bytes by kind and REWRITTEN, and the number of completed actions, since the last look."""
+        """Bytes by kind and REWRITTEN, and the numbers of FILES and completed actions, since the last look."""
         found: Counter[str] = Counter()
         began: set[tuple[Path, str]] = set()
         for table, file in self._files():
@@ -44,6 +45,7 @@ class WrittenBytes:
                 found[file.suffix[1:]] += 1
             self._seen[file] = mark
             found[kind] += about.st_size
+            found[FILES] += 1
             if kind == BASE:
                 group = (file.parent, file.name.split("_")[0])
                 found[REWRITTEN] += about.st_size if group in self._groups else 0
