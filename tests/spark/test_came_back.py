@@ -90,9 +90,7 @@ def test_a_write_that_another_one_completed_beside_looks_again_and_undoes_it(
 
 
 @pytest.mark.whole
-def test_an_instant_that_came_back_beside_a_write_is_undone(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_instant_that_came_back_beside_a_write_is_undone(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(came_back, "LATE_WRITER_MS", 0)  # long after the roll-back nobody looks before each merge
     config = table(partition_by=("place",))
     bench.merge(config, [bench.put([row("c", 1, 1, "A")], SCHEMA)])

@@ -1,59 +1,25 @@
 """Reads the first records of an object version, and the fields of Kafka keys.
 
-Reads are bounded: the first bytes of an object, and the whole blocks or lines in them; small Parquet objects whole.
+Reads are bounded: the first bytes of an object; small Parquet objects whole.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
-import fastavro
-
-from sluice.admission.routing import AVRO, CSV, JSON, PARQUET
+from sluice.admission.routing import PARQUET
 from sluice.config.csv_form import CsvForm
-from sluice.config.limits import DEFAULTS, Limits
+from sluice.config.limits import Limits
 from sluice.config.values import MIB
-from sluice.errors import ExpansionLimit, ObjectTooLarge, SluiceError
-from sluice.names import stored_name
+from sluice.errors import ExpansionLimit, ObjectTooLarge
 from sluice.objects import ObjectId
-from sluice.onboarding.keys import counted
 from sluice_aws.admission.heads import read_head
 from sluice_aws.s3.objects import Objects
-from sluice_formats.avro import blocks_of, decompressed, replaced_symbols, with_symbols
-from sluice_formats.avro_header import Head, parse_header
-from sluice_formats.csv_text import csv_columns, unescaped, without_mark
-from sluice_formats.errors import CorruptObject, NotCsv
-from sluice_formats.gzip import unpacked_head
-from sluice_formats.json.lines import records as json_records
 from sluice_formats.parquet_records import parquet_records
+from sluice_formats.samples import ObjectSample, sample_head
 
 READ_BYTES = 1024 * 1024
-BLOCK_BYTES = 16 * 1024**2  # of a block once decompressed
-KEY_BYTES = 256 * 1024
-_DELIMITERS = (";", "\t", "|")
 PARQUET_LIMITS = Limits(object_bytes=8 * MIB, decoded_bytes=64 * MIB)  # of a Parquet object that is read whole
-
-
-@dataclass(frozen=True)
-class ObjectSample:
-    """The writer schema in Avro form, if the records carry one, and the first records as plain values.
-
-    `problem` says why reading stopped early. `whole` is true if every record was read. `delimiter` is that of CSV where
-    it is another one than the comma and no rule says so.
-    """
-
-    schema: Mapping[str, Any] | None
-    records: tuple[dict[str, Any], ...]
-    problem: str | None = None
-    whole: bool = False
-    delimiter: str | None = None
 
 
 def sample_object(
@@ -66,12 +32,7 @@ def sample_object(
     """
     if format == PARQUET:
         return _parquet(objects, id, rows)
-    head = objects.head_bytes(id, limit)
-    if format == JSON:
-        return _json(head, rows, limit)
-    if format == CSV:
-        return _csv(head, rows, limit, form)
-    return sample_avro(head, rows)
+    return sample_head(objects.head_bytes(id, limit), format, rows, limit, form)
 
 
 def _parquet(objects: Objects, id: ObjectId, rows: int) -> ObjectSample:
@@ -85,133 +46,3 @@ def _parquet(objects: Objects, id: ObjectId, rows: int) -> ObjectSample:
     except (ObjectTooLarge, ExpansionLimit):
         return ObjectSample(schema, (), "rows of large Parquet objects are not sampled: only the schema is known")
     return ObjectSample(schema, tuple(found[:rows]), whole=len(found) <= rows)
-
-
-def sample_avro(head: Head, rows: int) -> ObjectSample:
-    """Read the records of the blocks that are whole in `head`."""
-    header = parse_header(head)
-    bare = _bare(header.schema)
-    symbols = replaced_symbols(bare, header.text)
-    schema = fastavro.parse_schema(bare)
-    found: list[dict[str, Any]] = []
-    problem = None
-    whole = head.whole
-    try:
-        for block in blocks_of(head.data, header.end, header.sync):
-            if len(found) >= rows:
-                whole = False
-                break
-            wanted = min(block.records, rows - len(found))
-            whole = whole and wanted == block.records
-            plain = io.BytesIO(decompressed(block, header.codec, BLOCK_BYTES))
-            for _ in range(wanted):
-                record: Any = fastavro.schemaless_reader(plain, schema, None, handle_unicode_errors="replace")
-                found.append(with_symbols(record, symbols) if symbols else record)
-    except CorruptObject as error:
-        if head.whole:  # otherwise the head ends inside a block
-            problem = str(error)
-    except SluiceError as error:
-        problem = str(error)
-    except (
-        EOFError,
-        IndexError,
-        ValueError,
-        OverflowError,
-        TypeError,
-    ) as error:  # from decoding damaged bytes
-        problem = f"a record can't be decoded: {error!r}"[:200]
-    return ObjectSample(header.schema, tuple(found), problem, whole and problem is None)
-
-
-def _json(head: Head, rows: int, limit: int) -> ObjectSample:
-    text, whole = _lines(head, limit)
-    schema: Mapping[str, Any] | None = None
-    found: list[dict[str, Any]] = []
-    problem = None
-    for line in json_records(text):
-        if isinstance(line.value, SluiceError):
-            problem = str(line.value)
-            continue
-        if len(found) >= rows:
-            whole = False
-            break
-        schema = line.schema if line.schema is not None else schema
-        found.append(line.value)
-    return ObjectSample(schema, tuple(found), problem, whole and problem is None)
-
-
-def _csv(head: Head, rows: int, limit: int, ruled: CsvForm | None) -> ObjectSample:
-    """The first rows as text, empty text as null: whether a value was quoted is not looked at here."""
-    text, whole = _lines(head, limit)
-    delimiter = _delimiter(without_mark(text)) if ruled is None else None
-    form = ruled or (CsvForm() if delimiter is None else CsvForm(delimiter=delimiter))
-    text = unescaped(without_mark(text), form)
-    columns = csv_columns(text, form, DEFAULTS)
-    found: list[dict[str, Any]] = []
-    problem = None
-    try:
-        text.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = text.count(b"\n", 0, error.start) + 1
-        problem = f"line {line:,} is not UTF-8, so the object would be quarantined as {NotCsv.code}"
-    plain = io.StringIO(text.decode("utf-8", errors="replace"), newline="")
-    reader = csv.reader(plain, delimiter=form.delimiter)
-    try:
-        for row in islice(filter(None, reader), int(columns.in_first_row), None):
-            if len(row) != len(columns.names):
-                expected = counted(len(columns.names), "column")
-                problem = f"line {reader.line_num:,} has {counted(len(row), 'value')} for {expected}"
-                break
-            if len(found) >= rows:
-                whole = False
-                break
-            values = (None if value in ("", form.null_text) else value for value in row)
-            found.append(dict(zip(columns.names, values, strict=True)))
-    except csv.Error as error:
-        problem = f"line {reader.line_num:,} can't be read: {error}"
-    fields = [{"name": name, "type": ["null", "string"]} for name in columns.names]
-    schema = {"type": "record", "name": "sluice.csv.Row", "fields": fields}
-    return ObjectSample(schema, tuple(found), problem, whole and problem is None, delimiter)
-
-
-def _delimiter(text: bytes) -> str | None:
-    """The character that seems to stand between values, where the first line has no comma outside quotes."""
-    first = text.lstrip(b"\r\n").splitlines()[:1]
-    line = re.sub(rb'"[^"]*"', b"", first[0]) if first else b""
-    found = max(_DELIMITERS, key=lambda each: line.count(each.encode()))
-    return found if found.encode() in line and b"," not in line else None
-
-
-def _lines(head: Head, limit: int) -> tuple[bytes, bool]:
-    """The unpacked text up to `limit`, without a line that is cut, and whether that is all of it."""
-    text = unpacked_head(head.data, limit)
-    whole = head.whole and len(text) < limit
-    return text if whole else text[: text.rfind(b"\n") + 1], whole
-
-
-def key_fields(objects: Objects, id: ObjectId, format: str) -> tuple[str, ...] | None:
-    """Return the fields of the Kafka keys in an object of keys, as a table would call them.
-
-    None if they are no records or can't be read.
-    """
-    head = objects.head_bytes(id, KEY_BYTES)
-    try:
-        if format == AVRO:
-            schema = parse_header(head, DEFAULTS).schema
-            fields = schema.get("fields") if isinstance(schema, dict) else None
-            return tuple(stored_name(str(field["name"])) for field in fields) if fields else None
-        line = unpacked_head(head.data, KEY_BYTES).lstrip().partition(b"\n")[0]
-        value = json.loads(line)
-    except (SluiceError, ValueError, KeyError, TypeError, RecursionError):
-        return None
-    value = value.get("payload", value) if isinstance(value, dict) and value.keys() == {"schema", "payload"} else value
-    return tuple(map(stored_name, value)) if isinstance(value, dict) and value else None
-
-
-def _bare(node: Any) -> Any:
-    """Return a schema without logical types, so that any year and decimal can be decoded."""
-    if isinstance(node, list):
-        return [_bare(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    return {key: _bare(value) for key, value in node.items() if key not in ("logicalType", "default")}

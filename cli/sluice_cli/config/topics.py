@@ -32,10 +32,11 @@ from sluice_aws.admission.reassign import renamed
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects, pages_of_bronze
-from sluice_cli.config.object_samples import KEY_BYTES, READ_BYTES, ObjectSample, key_fields, sample_object
+from sluice_cli.config.object_samples import READ_BYTES, sample_object
 from sluice_formats.errors import CsvWithoutHeader
 from sluice_formats.gzip import unpacked_head
 from sluice_formats.json.schema import Inference
+from sluice_formats.samples import ObjectSample, key_fields
 
 RECENT_MS = 120_000  # objects that were just put; older ones without a record were never announced
 RECENT_PAGES = 20  # of their listing: a larger bucket is not looked through whole
@@ -44,7 +45,7 @@ ADMISSION_POLL_S = 0.3
 LOOKED_AT = 20_000  # parked objects
 ROWS = 2_000  # of one topic
 OBJECTS, SMALL_OBJECTS, SMALL = 20, 100, 16 * 1024  # read of one topic: objects, or more of those of few bytes
-KEYED = 2  # objects of a topic whose Kafka keys are searched
+KEYED, KEY_BYTES = 2, 256 * 1024  # objects of a topic whose Kafka keys are searched, and how far
 THREADS = 8
 # Why no rule is proposed for an object.
 NO_TOPIC = "the key has no folder whose name can be a topic's"
@@ -401,7 +402,8 @@ def _keys(objects: Objects, records: Sequence[WaitingObject]) -> tuple[tuple[str
             format = _KEY_FORMATS.get(version.key[len(stem) :])
             if format is None:
                 continue
-            fields = key_fields(objects, ObjectId(version.bucket, version.key, version.version_id), format)
+            head = objects.head_bytes(ObjectId(version.bucket, version.key, version.version_id), KEY_BYTES)
+            fields = key_fields(head, format, KEY_BYTES)
             if fields:
                 return fields, version.key.rpartition("/")[2]
     return None, None
