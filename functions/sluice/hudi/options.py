@@ -65,13 +65,14 @@ def write_options(
     timestamp_key: bool = False,
     record_index: bool = False,
     rows: int | None = None,
+    partitions: int = 1,
 ) -> dict[str, str]:
     """The options of one write.
 
     `parallelism` is the number of tasks of a shuffle; `kinds` are the types of the columns, by Spark's names;
     `timestamp_key`: a column of the record key is a timestamp; `record_index`: rows are found by the record index
-    (without it Hudi removes an existing metadata table); `rows` are the table's, where known. The table's own `hudi`
-    options override the defaults, but not what keeps the table one table.
+    (without it Hudi removes an existing metadata table); `rows` and `partitions` are the table's, where known. The
+    table's own `hudi` options override the defaults, but not what keeps the table one table.
     """
     tasks = str(parallelism)
     # The partition column of a row can change: the row is found in any partition, and moves.
@@ -105,7 +106,7 @@ def write_options(
         **_services(config),
     }
     if config.table_type == MOR:
-        defaults["hoodie.parquet.small.file.limit"] = str(small_file_bytes(rows))
+        defaults["hoodie.parquet.small.file.limit"] = str(small_file_bytes(rows, partitions=partitions))
     if operation == REWRITE:
         # No writer reads a file of the old schema again, so Hudi needn't check it.
         defaults.update(

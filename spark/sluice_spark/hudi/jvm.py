@@ -255,6 +255,10 @@ class HudiJvm:
             )
         )
 
+    def local_context(self) -> Any:
+        """An engine context in the driver, without Spark jobs."""
+        return self._hudi.common.engine.HoodieLocalEngineContext(self.storage_conf())
+
     def _engine_context(self) -> Any:
         return self._hudi.client.common.HoodieSparkEngineContext(self.spark._jsc)
 

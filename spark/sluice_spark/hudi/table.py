@@ -315,6 +315,7 @@ class HudiTable:
             timestamp_key=has_timestamp_key(self.config, rows),
             record_index=self.finds_by_record_index(facts),
             rows=facts.rows,
+            partitions=self._partition_count(facts),
         )
         metadata = own_metadata.commit_metadata(
             batch=batch,
@@ -325,6 +326,12 @@ class HudiTable:
         )
         append(rows, self.path, {**options, **metadata}, before_commit)
         return self.committed(batch, facts.newest)
+
+    def _partition_count(self, facts: TableFacts) -> int:
+        """How many partitions share the limit of small files; 1 where nothing shares it."""
+        if self.config.table_type != MOR or not self.config.partition_by or facts.empty:
+            return 1
+        return max(1, len(self.jvm.partitions(facts.meta_client, self.jvm.local_context())))
 
     def committed(self, batch: str, newest_before: str | None) -> CommitResult:
         """The batch's commit, looked up after the write that made it. Raises CommitNotNewest."""
