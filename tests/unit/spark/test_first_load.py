@@ -174,8 +174,8 @@ def test_small_partitions_share_a_task_and_too_many_files_are_left_to_spark() ->
     }
     assert tasks_by_partition([{str(number): 1 for number in range(6)}], 2)["2"] == range(0, 1)
     assert tasks_by_partition([{"a": 1}, {"z": 100}], 4) == {"a": range(0, 1), "z": range(1, 5)}
-    with pytest.raises(LeftToSpark, match="partitions: 501 files"):
-        tasks_by_partition([{str(number): 1 for number in range(501)}], 2)
+    with pytest.raises(LeftToSpark, match="partitions: 5,001 files"):
+        tasks_by_partition([{str(number): 1 for number in range(5_001)}], 2)
 
 
 @pytest.mark.parametrize("kind", ["double", "boolean", "timestamp_micros", "bytes", "float"])

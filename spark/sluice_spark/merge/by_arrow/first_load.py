@@ -61,7 +61,7 @@ MOST_PART_BYTES = 128 * MIB
 # A read task holds the rows of one object twice, at least so many bytes of small objects, and messages to other tasks.
 GATHERED_BYTES, MESSAGE_BYTES = 8 * MIB, MIB
 # Files of a table with partitions, each of which the commit names. A task writes several at once.
-MOST_FILES, FILES_AT_ONCE = 500, 8
+MOST_FILES, FILES_AT_ONCE = 5_000, 8
 
 Share = Sequence[ManifestObject]
 # Reads a share's objects in a task. Objects and records that can't be read are left in S3 (`merge.read`).
