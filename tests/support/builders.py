@@ -50,11 +50,11 @@ def halt(ledger: Ledger, lane: str, *, first_at: int = 0) -> None:
 
 
 def flattened(columns: Mapping[str, Any], *, name: str = "Value") -> dict[str, Any]:
-    """A writer schema as ExtractNewRecordState leaves it for PostgreSQL; `columns` are Avro types by name."""
+    """A writer schema of flattened changes of PostgreSQL; `columns` are Avro types by name."""
+    meta = {"__op": "string", "__deleted": "string", "__lsn": "long", "__source_ts_ms": "long"}
     fields = [{"name": column, "type": kind} for column, kind in columns.items()]
-    meta = {"__deleted": "string", "__op": "string", "__lsn": "long", "__source_ts_ms": "long"}
-    fields += [{"name": column, "type": ["null", kind], "default": None} for column, kind in meta.items()]
-    return {"type": "record", "name": name, "namespace": "src.public.t", "fields": fields}
+    fields += [{"name": column, "type": ["null", kind]} for column, kind in meta.items()]
+    return {"type": "record", "name": name, "fields": fields}
 
 
 def change(op: str = "c", lsn: Any = 7, *, source_ts_ms: int = 1_700_000_000_000, **values: Any) -> dict[str, Any]:
