@@ -105,9 +105,10 @@ OF_OTHERS = {
     "unusable_commit_schema": "catalog sync",
 }
 #: Codes of input that no bytes of an object alone can bring about: here, in test_offset_overlap.py, in
-#: test_plain_records.py, in test_csv_records.py, in test_key_texts.py, in test_decoding.py and in test_isolation.py.
+#: test_plain_records.py, in test_sources.py, in test_csv_records.py, in test_key_texts.py, in test_decoding.py and in test_isolation.py.
 ELSEWHERE = {
     "delete_without_key",
+    "other_source_table",
     "below_purge_floor",
     "key_not_unique",
     "lost_before_read",
