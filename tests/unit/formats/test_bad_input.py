@@ -104,8 +104,7 @@ OF_OTHERS = {
     "unusable_catalog_request": "catalog sync",
     "unusable_commit_schema": "catalog sync",
 }
-#: Codes of input that no bytes of an object alone can bring about: here, in test_offset_overlap.py, in
-#: test_plain_records.py, in test_sources.py, in test_csv_records.py, in test_key_texts.py, in test_decoding.py and in test_isolation.py.
+#: Codes of input that no bytes of an object alone can bring about: tests of the modules that refuse it have them.
 ELSEWHERE = {
     "delete_without_key",
     "other_source_table",
