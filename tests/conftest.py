@@ -41,6 +41,14 @@ WITHOUT_THE_STACK = frozenset(
 FOLDER_ORDER = ("spark", "integration", "faults", "job_permissions", "property", "emulated", "unit")
 
 
+@pytest.fixture(autouse=True)
+def no_named_stack() -> None:
+    """Begin each test without a stack that a command line before named, as each call of `sluice` does."""
+    output = sys.modules.get("sluice_cli.terminal.output")
+    if output is not None:
+        output.named_stack.set(None)
+
+
 def pytest_configure() -> None:
     """Let no generated case fail for the load of the machine."""
     from hypothesis import settings

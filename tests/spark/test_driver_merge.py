@@ -162,7 +162,7 @@ def kept_aside(bench: Workbench, outcome: Outcome) -> dict[str, bytes]:
     }
 
 
-def test_an_object_beyond_the_drivers_limits_or_without_an_answer_is_left_to_spark(
+def test_an_object_that_the_driver_cannot_read_is_read_in_tasks(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = table()
@@ -170,7 +170,8 @@ def test_an_object_beyond_the_drivers_limits_or_without_an_answer_is_left_to_spa
     with monkeypatch.context() as patch:
         patch.setattr(driver_limits, "MOST_CHANGES", 3)
         many = bench.merge(config, [bench.put([row("c", 10 + number, number) for number in range(2, 7)], SCHEMA)])
-    assert (bench.left_to_spark(), many.counts["winning"], many.quarantined) == ("object: expansion_limit", 5, ())
+    assert (bench.left_to_spark(), many.counts["winning"], many.quarantined) == (None, 5, ())
+    assert "left_to_tasks" in bench.events.names()
     whole, failures = Objects.whole, iter([ConnectionError("no answer")])
 
     def refused_once(self: Objects, *arguments: Any) -> bytes:

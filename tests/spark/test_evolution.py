@@ -59,7 +59,7 @@ def test_wider_types_and_new_and_dropped_columns_go_on_by_themselves(bench: Work
         assert "compacted_before_wider_types" in bench.events.names()
 
 
-@pytest.mark.parametrize("table_type", ["cow", "mor"])
+@pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
 def test_new_columns_come_with_changes_that_arrow_merges(bench: Workbench, table_type: str) -> None:
     config = table(table_type=table_type)
     narrow = flattened({"id": "int", "n": ["null", "int"]})

@@ -69,15 +69,27 @@ def purge_metadata(table: str, positions: Mapping[int, str]) -> dict[str, str]:
     return {"hoodie.datasource.write.commitmeta.key.prefix": METADATA_PREFIX, TABLE_KEY: table, **purged}
 
 
-_IN_COMMITS = (WIDENED_PROPERTY, FORGOTTEN_PROPERTY)
-
-
-def copied_metadata(widened: str | None, forgotten: str | None) -> dict[str, str]:
+def copied_metadata(
+    *,
+    widened: str | None,
+    forgotten: str | None,
+    floors: Floors,
+    purged: str | None,
+    purged_partition: int | None,
+) -> dict[str, str]:
     """The table's own properties as Hudi's data source copies them into a commit, for commits that it doesn't make.
 
-    A table with a floor is left to the data source, which copies that as well.
+    Lost properties are restored from commits. UNPURGED_PROPERTY is not among them: such a table is left to the data
+    source.
     """
-    return {name: value for name, value in zip(_IN_COMMITS, (widened, forgotten)) if value is not None}
+    values = {
+        WIDENED_PROPERTY: widened,
+        FORGOTTEN_PROPERTY: forgotten,
+        FLOOR_PROPERTY: floors.to_text() if floors else None,
+        PURGED_PROPERTY: purged,
+        PURGED_PARTITION_PROPERTY: None if purged_partition is None else str(purged_partition),
+    }
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def kept_in_commits(commits: Iterable[Mapping[str, str]], floors: Mapping[str, str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from sluice.changes.source_tables import Floors
 from sluice.config.table import TableConfig
+from sluice.hudi.own_metadata import copied_metadata
 from sluice.hudi.timeline import Timeline
 
 
@@ -57,6 +58,17 @@ class TableFacts:
     def empty(self) -> bool:
         """True before the first commit."""
         return self.schema is None
+
+    @property
+    def copied_metadata(self) -> dict[str, str]:
+        """What a commit repeats of the table's own properties, for the case that they are lost."""
+        return copied_metadata(
+            widened=self.widened,
+            forgotten=self.forgotten,
+            floors=self.floor,
+            purged=self.purged,
+            purged_partition=self.purged_partition,
+        )
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,7 @@ def write_few(
                 **own_metadata.commit_metadata(
                     batch=batch, table=hudi.config.table, run=run, attempt=attempt, rows_before=facts.rows
                 ),
-                **own_metadata.copied_metadata(facts.widened, facts.forgotten),
+                **facts.copied_metadata,
             }
             check_held()
             _committed(hudi, client, instant, stats, metadata)

@@ -76,7 +76,7 @@ def commit_own_files(
         **own_metadata.commit_metadata(
             batch=batch, table=config.table, run=run, attempt=attempt, rows_before=facts.rows
         ),
-        **own_metadata.copied_metadata(facts.widened, facts.forgotten),
+        **facts.copied_metadata,
     }
     client = jvm.write_client(hudi.path, config.name, options, avro)
     try:
