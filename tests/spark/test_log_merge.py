@@ -13,6 +13,7 @@ from support.workbench import SCHEMA, Died, Workbench, dies, plain_changes, row,
 
 from sluice.changes.hidden_columns import HIDDEN
 from sluice.config.table import TableConfig
+from sluice.hudi import write_choices
 from sluice.hudi.timeline import instant_ms
 from sluice.services.requests import COMPACTION
 from sluice_spark.hudi.jvm import HudiJvm
@@ -217,6 +218,17 @@ def test_what_the_driver_does_not_write_into_logs_is_left_to_spark(
             bench.merge(config, [bench.put([row("u", 10, 1, "A", why), row("u", 11, 2, "B", why)], SCHEMA)])
         assert bench.left_to_spark() == why
     assert bench.rows(config, "id", "place", "name") == [(1, "A", "files: 2"), (2, "B", "files: 2")]
+
+
+def test_a_table_of_many_rows_is_not_listed_again_for_its_index(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = mor()
+    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    monkeypatch.setattr(write_choices, "RECORD_INDEX_ROWS", 1)
+    monkeypatch.setattr(HudiJvm, "size_bytes", dies)
+    bench.merge(config, [bench.put([row("u", 2, 1, name="new")], SCHEMA)])
+    assert (bench.left_to_spark(), bench.rows(config, "id", "name")) == (None, [(1, "new")])
 
 
 def test_rows_move_between_partitions_and_back_as_every_reader_sees_them(bench: Workbench) -> None:

@@ -65,12 +65,10 @@ def commit_own_files(
     jvm, config = hudi.jvm, hudi.config
     operation = hudi_options.BULK_INSERT if facts.empty else hudi_options.UPSERT
     avro = jvm.avro_schema(facts.meta_client) if schema is None else jvm.avro_schema_of(schema, config.name)
+    # Rows are merged here only where the index stays as it is: asking for a table's size would list it once more.
+    record_index = hudi.finds_by_record_index(facts) if facts.empty else facts.record_index
     options = hudi_options.write_options(
-        config,
-        operation=operation,
-        parallelism=hudi.cores,
-        record_index=hudi.finds_by_record_index(facts),
-        rows=facts.rows,
+        config, operation=operation, parallelism=hudi.cores, record_index=record_index, rows=facts.rows
     )
     metadata = {
         **own_metadata.commit_metadata(
