@@ -119,7 +119,7 @@ def dear(seconds: Mapping[ShapeCell, float], *, of: str) -> Mapping[ShapeCell, s
     found = {}
     for cell, own in seconds.items():
         times = {other.name: own / max(seconds[other], _LEAST_S) for other in neighbours(cell) if other in seconds}
-        told = [f"{of} {ratio:.1f} of {name}" for name, ratio in times.items() if ratio > DEAR]
-        if told:
-            found[cell] = ", ".join(told)
+        dearer = [f"{of} {ratio:.1f} of {name}" for name, ratio in times.items() if ratio > DEAR]
+        if dearer:
+            found[cell] = ", ".join(dearer)
     return found

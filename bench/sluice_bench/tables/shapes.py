@@ -205,8 +205,8 @@ def summary(
     """A line a cell, and why those take their time that take more than a neighbour."""
     typical = {cell: _typical(result["steps"]) for cell, result in results.items()}
     loads = {cell: result["steps"][0]["seconds"] for cell, result in results.items()}
-    told = dear({cell: step["seconds"] for cell, step in typical.items()}, of="batch")
-    told_of_loads = dear(loads, of="load")
+    dear_batches = dear({cell: step["seconds"] for cell, step in typical.items()}, of="batch")
+    dear_loads = dear(loads, of="load")
     return {
         cell.name: {
             "load_s": loads[cell],
@@ -220,8 +220,8 @@ def summary(
             },
             "way of the load": results[cell]["steps"][0]["way"],
             "machine's load": results[cell]["machine"]["load_1_5_15"][0],
-            "times a neighbour's": ", ".join(filter(None, (told.get(cell), told_of_loads.get(cell)))),
-            "why": explained.get(cell.name, "not explained yet" if cell in told or cell in told_of_loads else ""),
+            "times a neighbour's": ", ".join(filter(None, (dear_batches.get(cell), dear_loads.get(cell)))),
+            "why": explained.get(cell.name, "not explained yet" if cell in dear_batches or cell in dear_loads else ""),
         }
         for cell, step in typical.items()
     }

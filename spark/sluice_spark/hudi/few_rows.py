@@ -220,9 +220,7 @@ def _options(hudi: HudiTable, kinds: Mapping[str, str], facts: TableFacts) -> di
 
 def _table(hudi: HudiTable, client: Any) -> Any:
     """The table on a local engine context, with the timeline of now."""
-    h = hudi.jvm.classes
-    context = h.common.engine.HoodieLocalEngineContext(hudi.jvm.storage_conf())
-    return h.table.HoodieSparkTable.create(client.getConfig(), context)
+    return hudi.jvm.classes.table.HoodieSparkTable.create(client.getConfig(), hudi.jvm.local_context())
 
 
 def _begin(hudi: HudiTable, table: Any, instant: str) -> None:

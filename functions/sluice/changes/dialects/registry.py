@@ -21,14 +21,14 @@ OF_DEBEZIUM = tuple(dialect.name for dialect in (CLOUD_EVENTS, COCKROACHDB, YUGA
 Translate = Callable[[dict[str, Any]], Sequence[dict[str, Any]]]  # raises UnusableSchema
 
 
-def translator(told: str | None, looked_for: Collection[str], is_key: IsKey = lambda name: False) -> Translate:
+def translator(of_rule: str | None, looked_for: Collection[str], is_key: IsKey = lambda name: False) -> Translate:
     """What gives the changes in a record of a table, in Debezium's envelope; a record of no dialect as it is.
 
-    `told` is the dialect of the table's rule: a record of another form is refused. Without one a record's fields show
-    it, among the dialects `looked_for`.
+    `of_rule` is the dialect of the table's rule: a record of another form is refused. Without one a record's fields
+    show it, among the dialects `looked_for`.
     """
-    if told is not None:
-        return partial(_changes_of_rule, DIALECTS[told], is_key)
+    if of_rule is not None:
+        return partial(_changes_of_rule, DIALECTS[of_rule], is_key)
     return partial(changes_by_fields, looked_for=looked_for, is_key=is_key)
 
 

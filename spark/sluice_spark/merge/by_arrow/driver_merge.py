@@ -85,7 +85,7 @@ def merge_in_driver(part: PartContext, prepared: Prepared) -> MergedInDriver:
     if missing:
         raise LeftToSpark("engine", ", ".join(missing))
     work = partial(FileWork, spark, services.objects, services.source)
-    read = _read(part, items, plan)
+    read = _read(part, items, plan, work=work)
     changes = arrow_rows(read.batches, plan=plan, target=target)
     check_changes(changes, facts)
     judged = watched(KafkaWatch.from_dict(part.claimed.watch), read.seen, config)
@@ -138,9 +138,10 @@ def merge_in_driver(part: PartContext, prepared: Prepared) -> MergedInDriver:
     return MergedInDriver(made, counts, judged, read)
 
 
-def _read(part: PartContext, items: Sequence[ManifestObject], plan: ReaderPlan) -> DecodedObjects:
+def _read(
+    part: PartContext, items: Sequence[ManifestObject], plan: ReaderPlan, *, work: Callable[..., FileWork]
+) -> DecodedObjects:
     """Read the objects in the driver where they are few, else in tasks. Raises LeftToSpark."""
-    work = partial(FileWork, part.spark, part.services.objects, part.services.source)
     if are_few(items):
         try:
             return decoded_objects(work(in_tasks=False), [items], plan)

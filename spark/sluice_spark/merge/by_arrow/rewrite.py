@@ -141,14 +141,14 @@ def _write_log(
         base,
         version,
         len(body),
-        int((time.monotonic() - began) * 1000),
+        0,
         before,
         len(share.rows),
         file.partition,
         len(share.removed),
     )
     write_data_file(objects, table_uri, made.path, body, new=new, kind="APPEND", alone=False)
-    return made
+    return replace(made, ms=int((time.monotonic() - began) * 1000))
 
 
 def _write(
