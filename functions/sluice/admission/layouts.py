@@ -53,7 +53,7 @@ def layout_of(key: str) -> Layout | None:
     """The layout of a key, None for one without a folder, or whose names make no topic."""
     folders, _, file = key.rpartition("/")
     numbered = _NUMBERED.fullmatch(file)
-    if numbered and TOPIC.fullmatch(numbered["topic"]) and not any(each.fullmatch(file) for _, each, _ in _FILES):
+    if numbered and TOPIC.fullmatch(numbered["topic"]) and not any(form.fullmatch(file) for _, form, _ in _FILES):
         start = key[: len(key) - len(file)] + numbered["topic"]
         pattern = f"{re.escape(start)}-(?P<partition>[0-9]+)-(?P<offset>[0-9]+){re.escape(numbered['end'])}"
         return _checked(Layout(NUMBERED, numbered["topic"], pattern, start))

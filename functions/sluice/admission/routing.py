@@ -189,9 +189,9 @@ class _SinkName:
 
 def _sink_name(folders: str, stem: str) -> _SinkName | None:
     for pattern in (_CONFLUENT, _LENSES):
-        named = pattern.fullmatch(stem)
-        if named:
-            return _SinkName(named["topic"], int(named["partition"]), int(named["offset"]), pattern is _LENSES)
+        match = pattern.fullmatch(stem)
+        if match:
+            return _SinkName(match["topic"], int(match["partition"]), int(match["offset"]), pattern is _LENSES)
     counted = _LENSES_OFFSET.fullmatch(stem)
     above = _LENSES_FOLDERS.fullmatch(folders) if counted else None
     if counted and above:
@@ -216,5 +216,5 @@ def _topic_folder(folders: str, *, by_dms: bool) -> str | None:
 
 
 def _folder_partition(folders: str) -> int | None:
-    found = [match for match in map(_PARTITION.fullmatch, folders.split("/")) if match]
-    return int(found[-1][1]) if found else None
+    matches = [match for match in map(_PARTITION.fullmatch, folders.split("/")) if match]
+    return int(matches[-1][1]) if matches else None

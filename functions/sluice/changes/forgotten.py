@@ -46,6 +46,6 @@ def marks(noted: str | None) -> Mapping[str, str]:
 
 def with_mark(noted: str | None, hash: str, position: str) -> str | None:
     """The note with one more mark, or with a higher position of the same; None where there is no room for it."""
-    found = dict(marks(noted))
-    found[hash] = max(position, found.get(hash, ""))
-    return json.dumps(found, sort_keys=True, separators=(",", ":")) if len(found) <= MOST_MARKS else None
+    positions = dict(marks(noted))
+    positions[hash] = max(position, positions.get(hash, ""))
+    return json.dumps(positions, sort_keys=True, separators=(",", ":")) if len(positions) <= MOST_MARKS else None

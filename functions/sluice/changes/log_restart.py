@@ -80,7 +80,7 @@ class Mark:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values without those that are unknown or empty."""
-        summary = {each.name: getattr(self, each.name) for each in fields(self)}
+        summary = {item.name: getattr(self, item.name) for item in fields(self)}
         summary["apart"] = {log: mark.to_dict() for log, mark in self.apart.items()}
         summary.update(logs=list(self.logs), servers=list(self.servers))
         return {name: value for name, value in summary.items() if value is not None and value not in ([], {})}
@@ -90,8 +90,8 @@ class Mark:
         """Read the result of `to_dict`."""
         apart = {log: cls.from_dict(mark) for log, mark in values.get("apart", {}).items()}
         lists = {name: tuple(values.get(name, ())) for name in ("logs", "servers")}
-        known = {each.name: values[each.name] for each in fields(cls) if each.name in values}
-        return cls(**{**known, **lists, "apart": apart})  # what a later release adds is left out
+        values_read = {item.name: values[item.name] for item in fields(cls) if item.name in values}
+        return cls(**{**values_read, **lists, "apart": apart})  # what a later release adds is left out
 
 
 @dataclass(frozen=True)
@@ -118,31 +118,33 @@ def judge(marks: Mapping[int, Mark], seen: Iterable[SeenObject], *, generation: 
     Objects that name their log (`SeenObject.log`) are compared with those of the same log alone, and one of several
     logs with none.
     """
-    known = {partition: mark for partition, mark in marks.items() if mark.generation == generation}
+    marks_now = {partition: mark for partition, mark in marks.items() if mark.generation == generation}
     waiting: dict[int, list[SeenObject]] = {}
     for item in seen:
         if item.partition is not None and item.highest is not None:
             waiting.setdefault(item.partition, []).append(item)
     parked: dict[str, str] = {}
-    for partition in [each for each, items in waiting.items() if any(item.log is not None for item in items)]:
-        known[partition], reasons = _apart(known.get(partition), waiting.pop(partition), generation)
+    for partition in [
+        topic_partition for topic_partition, items in waiting.items() if any(item.log is not None for item in items)
+    ]:
+        marks_now[partition], reasons = _apart(marks_now.get(partition), waiting.pop(partition), generation)
         parked.update(reasons)
-    for partition in sorted(waiting, key=lambda each: (each not in known, each)):
+    for partition in sorted(waiting, key=lambda topic_partition: (topic_partition not in marks_now, topic_partition)):
         elsewhere = (
             None
-            if partition in known
-            else next((mark for _, mark in sorted(known.items()) if mark.restarted_at is not None), None)
+            if partition in marks_now
+            else next((mark for _, mark in sorted(marks_now.items()) if mark.restarted_at is not None), None)
         )
         mark, reasons = _of_partition(
-            known.get(partition),
+            marks_now.get(partition),
             elsewhere,
             sorted(waiting[partition], key=lambda item: (item.first, item.last, item.object)),
             generation,
         )
         parked.update(reasons)
         if mark is not None:
-            known[partition] = mark
-    return Judgement(known, parked)
+            marks_now[partition] = mark
+    return Judgement(marks_now, parked)
 
 
 def _apart(mark: Mark | None, items: Sequence[SeenObject], generation: int) -> tuple[Mark, dict[str, str]]:
@@ -158,7 +160,7 @@ def _apart(mark: Mark | None, items: Sequence[SeenObject], generation: int) -> t
     for item in items:
         mark = _advanced(mark, item, generation)
     assert mark is not None  # there are items
-    latest = sorted(logs.items(), key=lambda each: -(each[1].newest_ms or 0))[:LOGS_KEPT]
+    latest = sorted(logs.items(), key=lambda entry: -(entry[1].newest_ms or 0))[:LOGS_KEPT]
     return replace(mark, restarted_at=None, apart=dict(sorted(latest))), parked
 
 
@@ -240,7 +242,7 @@ def _goes_on(mark: Mark, item: SeenObject) -> bool:
         return False
     if not (item.kind == mark.kind == POSTGRES):
         return False
-    before, fallen, now = (log_place(POSTGRES, each) for each in (mark.highest, mark.fallen, item.highest))
+    before, fallen, now = (log_place(POSTGRES, place) for place in (mark.highest, mark.fallen, item.highest))
     if before is None or fallen is None or now is None:
         return False
     later = mark.newest_ms is not None and item.newest_ms is not None and item.newest_ms > mark.newest_ms
@@ -318,7 +320,7 @@ def _advanced(mark: Mark | None, item: SeenObject, generation: int) -> Mark:
         )
     if mark.kind != item.kind:
         return mark
-    times = [each for each in (mark.newest_ms, item.newest_ms) if each is not None]
+    times = [moment_ms for moment_ms in (mark.newest_ms, item.newest_ms) if moment_ms is not None]
     return replace(
         mark,
         offset=max(mark.offset, item.last),

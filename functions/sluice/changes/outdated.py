@@ -50,30 +50,34 @@ class ChangePlace:
         return (-1 if self.source_ts_ms is None else self.source_ts_ms, self.offset)
 
 
-def suspicion(lost: ChangePlace, kept: ChangePlace) -> str | None:
+def suspicion(lost: ChangePlace, winner: ChangePlace) -> str | None:
     """How `lost` may be later than `kept`, by whose position it lost; None if it isn't. The rule of every merge.
 
     Changes of two generations don't compare, nor do those of objects whose names tell no Kafka partition.
     """
-    if lost.partition is None or kept.partition is None:
+    if lost.partition is None or winner.partition is None:
         return None
-    if lost.position[:4] != kept.position[:4] or lost.position > kept.position:
+    if lost.position[:4] != winner.position[:4] or lost.position > winner.position:
         return None
-    if re.match(BY_ARRIVAL, lost.position) or re.match(BY_ARRIVAL, kept.position):  # places in objects are no offsets
+    if re.match(BY_ARRIVAL, lost.position) or re.match(BY_ARRIVAL, winner.position):  # places in objects are no offsets
         return None
-    times = lost.source_ts_ms, kept.source_ts_ms
+    times = lost.source_ts_ms, winner.source_ts_ms
     timed = None not in times
     if timed and times[0] < times[1]:  # type: ignore[operator]  # neither is None
         return None
     later = timed and times[0] != times[1]
-    if re.match(BY_OFFSET_ALONE, lost.position) and re.match(BY_OFFSET_ALONE, kept.position):
-        if lost.partition != kept.partition:
+    if re.match(BY_OFFSET_ALONE, lost.position) and re.match(BY_OFFSET_ALONE, winner.position):
+        if lost.partition != winner.partition:
             return LATER if later else None if timed else MOVED
         return REWOUND if later else None if timed else BELOW
-    if lost.partition != kept.partition or lost.offset <= kept.offset or re.match(BEFORE_THE_LOG, lost.position):
+    if lost.partition != winner.partition or lost.offset <= winner.offset or re.match(BEFORE_THE_LOG, lost.position):
         return None
-    if lost.op == SNAPSHOT_READ and re.match(POSTGRES_PLACE, lost.position) and re.match(POSTGRES_PLACE, kept.position):
-        if int(kept.position[5:25]) - int(lost.position[5:25]) < SNAPSHOT_BYTES:
+    if (
+        lost.op == SNAPSHOT_READ
+        and re.match(POSTGRES_PLACE, lost.position)
+        and re.match(POSTGRES_PLACE, winner.position)
+    ):
+        if int(winner.position[5:25]) - int(lost.position[5:25]) < SNAPSHOT_BYTES:
             return None
     return LATER if later else UNTIMED
 
@@ -108,7 +112,7 @@ class BatchSigns:
 
 def suspicions_in(pairs: Iterable[tuple[ChangePlace, ChangePlace]]) -> dict[str, int]:
     """How many of the pairs of a lost change and what it lost to are suspicious, by `suspicion`."""
-    return dict(Counter(filter(None, (suspicion(lost, kept) for lost, kept in pairs))))
+    return dict(Counter(filter(None, (suspicion(lost, winner) for lost, winner in pairs))))
 
 
 def latest(places: Iterable[ChangePlace]) -> ChangePlace | None:

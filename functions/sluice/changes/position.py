@@ -303,8 +303,8 @@ def _segment(text: str | None) -> str:
     """A rollback segment id as 20 hexadecimal digits. The one that snapshot rows lack is the lowest."""
     if text is None or text == "":
         return "0" * 20
-    found = _RS_ID.fullmatch(text)
-    if found is None:
+    match = _RS_ID.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text[:100]!r} is not a rollback segment id")
-    log, block, byte = found.groups()
+    log, block, byte = match.groups()
     return f"{log.lower():0>8}{block.lower():0>8}{byte.lower():0>4}"

@@ -354,12 +354,12 @@ def _fields(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     fields = record.get("fields")
     if not isinstance(fields, list) or len(fields) > MAX_COLUMNS:
         raise UnusableSchema(f"A record needs a list of at most {MAX_COLUMNS} fields")
-    found: dict[str, Mapping[str, Any]] = {}
+    fields_by_name: dict[str, Mapping[str, Any]] = {}
     for field in fields:
-        if not isinstance(field, Mapping) or not isinstance(field.get("name"), str) or field["name"] in found:
+        if not isinstance(field, Mapping) or not isinstance(field.get("name"), str) or field["name"] in fields_by_name:
             raise UnusableSchema("A record's fields need unique names")
-        found[field["name"]] = field
-    return found
+        fields_by_name[field["name"]] = field
+    return fields_by_name
 
 
 def _is_null(written: Any) -> bool:

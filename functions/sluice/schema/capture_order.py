@@ -99,10 +99,10 @@ def encode_load_order(generation: int, columns: Sequence[Column], values: Sequen
 
 def moment_nanos(text: str) -> int:
     """Nanoseconds since 1970 of a point in time in ISO 8601, in UTC where it names no zone. Raises ValueError."""
-    found = _ISO.fullmatch(text)
-    if found is None:
+    match = _ISO.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text[:40]!r} is not a point in time in ISO 8601")
-    year, month, day, hour, minute, second, fraction, zone = found.groups()
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
     days = days_of_civil(int(year), int(month), int(day))
     seconds = days * 86_400 + int(hour or 0) * 3_600 + int(minute or 0) * 60 + int(second or 0) - _east(zone)
     return seconds * 10**9 + int((fraction or "").ljust(9, "0"))
@@ -118,11 +118,11 @@ def moment_count(text: str, kind: str) -> int:
     """
     if not _WHOLE.fullmatch(text):
         return moment_nanos(text) // NANOS[kind]
-    found = _COMPACT.fullmatch(text)
-    if found is None:
+    match = _COMPACT.fullmatch(text)
+    if match is None:
         return int(text)
     try:
-        return moment_nanos("{}-{}-{}T{}:{}:{}".format(*found.groups())) // NANOS[kind]
+        return moment_nanos("{}-{}-{}T{}:{}:{}".format(*match.groups())) // NANOS[kind]
     except ValueError:  # no day of the calendar
         return int(text)
 

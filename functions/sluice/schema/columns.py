@@ -260,27 +260,27 @@ def column_of(name: str, avro_type: Mapping[str, Any], nullable: bool) -> Column
     strings.
     """
     base = avro_type["type"]
-    named, logical = _text(avro_type.get("connect.name")), _text(avro_type.get("logicalType"))
-    source_type = f"{base} {named or logical or ''}".strip()
+    type_name, logical = _text(avro_type.get("connect.name")), _text(avro_type.get("logicalType"))
+    source_type = f"{base} {type_name or logical or ''}".strip()
     if (
         base == "fixed"
         and logical == "decimal"
         or base == "bytes"
-        and (logical == "decimal" or named == _CONNECT_DECIMAL)
+        and (logical == "decimal" or type_name == _CONNECT_DECIMAL)
     ):
         return _decimal(name, avro_type, nullable)
     if base in ("array", "record", "map"):
         raise ValueError(f"the caller resolves a {base}, since it knows the named types")
     if base == "enum":
         return plain_column(name, STRING, nullable, source_type)
-    if base == "fixed" and not named and not logical:
+    if base == "fixed" and not type_name and not logical:
         return plain_column(name, BYTES, nullable, source_type)
     if base in _PRIMITIVES:
         # Under an unknown semantic name a known logical type still defines the value.
         kind = (
-            _SEMANTIC_TYPES.get((base, named or ""))
+            _SEMANTIC_TYPES.get((base, type_name or ""))
             or _LOGICAL_TYPES.get((base, logical or ""))
-            or (None if named or logical else base)
+            or (None if type_name or logical else base)
         )
         if kind is None and base == STRING:
             kind = STRING

@@ -86,11 +86,11 @@ class Concealment:
         self._excluded = [column.written_name for column in row.columns if rules.excludes(column.name)]
         self._changed: list[tuple[Column, Callable[[str], str]]] = []
         for column in row.columns:
-            kept = rules.mask_of(column.name)
+            shown = rules.mask_of(column.name)
             if rules.hashes(column.name):
                 self._changed.append((column, self._hash))
-            elif kept is not None:
-                self._changed.append((column, partial(masked, kept=kept)))
+            elif shown is not None:
+                self._changed.append((column, partial(masked, shown=shown)))
 
     def of_row(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The row as the table may have it, under the writer's names.
@@ -132,21 +132,21 @@ class Concealment:
         return hmac.digest(self._key, text.encode("utf-8", "surrogatepass"), "sha256").hex()
 
 
-def masked(text: str, kept: int) -> str:
+def masked(text: str, shown: int) -> str:
     """`***`, and the last `kept` characters of a text that is at least twice as long."""
-    return MASK + (text[-kept:] if 0 < 2 * kept <= len(text) else "")
+    return MASK + (text[-shown:] if 0 < 2 * shown <= len(text) else "")
 
 
-def is_placeholder(value: Any, found: Placeholders) -> bool:
+def is_placeholder(value: Any, placeholders: Placeholders) -> bool:
     """Whether a decoded value stands for one that the change leaves out, by the raw type of its column."""
     if isinstance(value, str):
-        return value in found.texts
+        return value in placeholders.texts
     if isinstance(value, (bytes, bytearray)):
-        return bytes(value) in found.bytes_
+        return bytes(value) in placeholders.bytes_
     if isinstance(value, Mapping):
-        return dict(value) == {found.pair[0]: found.pair[1]}
+        return dict(value) == {placeholders.pair[0]: placeholders.pair[1]}
     if isinstance(value, (list, tuple)):
-        return tuple(value) == found.codes or len(value) == 1 and is_placeholder(value[0], found)
+        return tuple(value) == placeholders.codes or len(value) == 1 and is_placeholder(value[0], placeholders)
     return False
 
 

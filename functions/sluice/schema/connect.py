@@ -110,15 +110,15 @@ class _Translation:
             default = field.get("default")
             declared = {"default": default} if isinstance(default, (str, int, float)) else {}
             made.append({"name": name, "type": self.type_of(field, name, depth + 1), **declared})
-        named = _text(node.get("name"))
+        record_name = _text(node.get("name"))
         record = {
             **_attributes(node),
             "type": "record",
-            "name": named or f"ConnectDefault{len(self._structs)}",
+            "name": record_name or f"ConnectDefault{len(self._structs)}",
             "fields": made,
         }
-        if named is not None and self._structs.get(named) == record:
-            return named
+        if record_name is not None and self._structs.get(record_name) == record:
+            return record_name
         self._structs.setdefault(record["name"], record)
         return record
 
@@ -140,10 +140,10 @@ def _named(avro: str, node: Mapping[str, Any]) -> Any:
 
 def _attributes(node: Mapping[str, Any]) -> dict[str, Any]:
     name, parameters = _text(node.get("name")), node.get("parameters")
-    found: dict[str, Any] = {} if name is None else {"connect.name": name}
+    attributes: dict[str, Any] = {} if name is None else {"connect.name": name}
     if isinstance(parameters, Mapping):
-        found["connect.parameters"] = dict(parameters)
-    return found
+        attributes["connect.parameters"] = dict(parameters)
+    return attributes
 
 
 def _number(value: Any, otherwise: int) -> Any:

@@ -94,14 +94,14 @@ def evolve(
             continue
         keyed = name in record_key + partition_by
         try:
-            found = widen(name, old, new)
+            widening = widen(name, old, new)
         except Incompatible as error:
             raise _of_the_key(name, old, new) if keyed else error from None
-        if found.type != old and keyed and found.type != "bigint":
+        if widening.type != old and keyed and widening.type != "bigint":
             raise _of_the_key(name, old, new)
-        target[name] = found.type
-        if found.change != SAME:
-            changes.append(_change(name, found.change, old, new, found.type))
+        target[name] = widening.type
+        if widening.change != SAME:
+            changes.append(_change(name, widening.change, old, new, widening.type))
     for name, new in types.items():
         target[name] = new
         changes.append(_change(name, ADDED, None, new, new))
@@ -117,12 +117,12 @@ def compare(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[ColumnChang
             changes.append(_change(name, DROPPED, kind, None, kind))
             continue
         try:
-            found = widen(name, kind, new[name])
+            widening = widen(name, kind, new[name])
         except Incompatible as error:
             changes.append(ColumnChange(name, INCOMPATIBLE, kind, new[name], None, str(error)))
             continue
-        if found.change != SAME:
-            changes.append(_change(name, found.change, kind, new[name], found.type))
+        if widening.change != SAME:
+            changes.append(_change(name, widening.change, kind, new[name], widening.type))
     return (*changes, *(_change(name, ADDED, None, kind, kind) for name, kind in new.items() if name not in old))
 
 
@@ -163,9 +163,9 @@ def _change(column: str, change: str, old: str | None, new: str | None, to: str)
 
 
 def _same_case(stored: Mapping[str, str], written: Mapping[str, str]) -> None:
-    known = {name.lower(): name for name in stored}
+    stored_names = {name.lower(): name for name in stored}
     for name in written:
-        same = known.get(name.lower(), name)
+        same = stored_names.get(name.lower(), name)
         if same != name:
             raise Incompatible(
                 f"Columns {same} and {name} differ in case only",
@@ -241,23 +241,23 @@ def evolve_table(
             next_step="Name a column in `delete_when` that holds text, whole numbers, or true and false",
         )
     try:
-        found = evolve(before, row, record_key=config.record_key, partition_by=config.partition_by, untyped=untyped)
+        evolution = evolve(before, row, record_key=config.record_key, partition_by=config.partition_by, untyped=untyped)
     except Incompatible as error:
         of_a_type = error.facts["column"] in (before or ())
         raise _by_rule(error, row, config, untyped=untyped) if of_a_type else error from None
-    width = len(found.target.keys() - set(NAMES))
-    if width > config.limits.schema_columns and len(found.target) > len(before or ()):
-        new = next(name for name in found.target if name not in (before or ()))
+    width = len(evolution.target.keys() - set(NAMES))
+    if width > config.limits.schema_columns and len(evolution.target) > len(before or ()):
+        new = next(name for name in evolution.target if name not in (before or ()))
         raise Incompatible(
             f"The table would have {width:,} columns, {new[:100]} among the new ones",
             column=new[:100],
-            types=["", found.target[new]],
+            types=["", evolution.target[new]],
             next_step="Let the source write fields without fixed names as one column of JSON text or a map, "
             "or raise the table's limit schema_columns",
         )
     if config.schema == FREEZE and before is not None:
-        _check_frozen(found)
-    return found
+        _check_frozen(evolution)
+    return evolution
 
 
 def _by_rule(error: Incompatible, row: RowSchema, config: TableConfig, *, untyped: bool) -> Incompatible:
@@ -340,9 +340,9 @@ def _without_key(name: str, stored: Mapping[str, str] | None, row: RowSchema, *,
             f"If the source renamed it, put `columns: {{rename: {{NEW: {name}}}}}` into the table's rule, "
             f"{PUSH_AND_RETRY}. Otherwise let the connector send it, or rebuild the table with another record_key"
         )
-    found = "null or absent in all records of the object" if untyped else "not a column of this schema"
+    absence = "null or absent in all records of the object" if untyped else "not a column of this schema"
     return Incompatible(
-        f"The record key {name} is {found}",
+        f"The record key {name} is {absence}",
         column=name,
         types=[(stored or {}).get(name, ""), "null or absent" if untyped else "absent"],
         next_step=f"If it is null, let the source write a value of it in every row. {step}" if untyped else step,
@@ -357,9 +357,9 @@ def _correct(setting: str) -> str:
     )
 
 
-def _check_frozen(found: Evolution) -> None:
+def _check_frozen(evolution: Evolution) -> None:
     """Raise SchemaFrozen for the first column that would change the table."""
-    for change in found.changes:
+    for change in evolution.changes:
         if change.change in (ADDED, PROMOTED, REWRITTEN):
             new = change.change == ADDED
             described = f"is new ({change.new})" if new else f"is {change.new} and the table has {change.old}"
@@ -372,9 +372,9 @@ def _check_frozen(found: Evolution) -> None:
 
 def _check_names(row: RowSchema) -> None:
     """Raise Incompatible where a renamed column gets the name of another one."""
-    known: dict[str, str] = {}
+    written_names: dict[str, str] = {}
     for column in row.columns:
-        same = known.setdefault(column.name.lower(), column.written_name)
+        same = written_names.setdefault(column.name.lower(), column.written_name)
         if same != column.written_name:
             raise Incompatible(
                 f"The source's columns {same} and {column.written_name} would both be {column.name}",

@@ -98,8 +98,8 @@ class StoredColumns:
 
     def to_json(self) -> str:
         columns = [[name, kind] for name, kind in self.columns.items()]
-        kept = {} if self.history is None else {"history": self.history}
-        return _canonical({"format": FORMAT, "table": self.table, "columns": columns, **kept})
+        history = {} if self.history is None else {"history": self.history}
+        return _canonical({"format": FORMAT, "table": self.table, "columns": columns, **history})
 
     @classmethod
     def from_json(cls, text: str) -> StoredColumns:
@@ -139,11 +139,13 @@ def seen_key(table: str, fingerprint: str) -> str:
 def _content(text: str) -> dict[str, Any]:
     try:
         content = json.loads(text)
-        found = content["format"]
+        format_read = content["format"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UnreadableHistory(f"Not a document of a schema history: {error}", found=text[:200]) from error
-    if found != FORMAT:
-        raise UnreadableHistory(f"The schema history has format {found!r}, this release reads {FORMAT}", found=found)
+    if format_read != FORMAT:
+        raise UnreadableHistory(
+            f"The schema history has format {format_read!r}, this release reads {FORMAT}", found=format_read
+        )
     return dict(content)
 
 

@@ -49,8 +49,8 @@ def check_schema(schema: Any, limits: Limits = DEFAULTS) -> None:
     hold two of the next are a million. Recursion here never exceeds the limit.
     """
     _check_json_depth(schema, _JSON_PER_TYPE * limits.schema_depth + _JSON_PER_TYPE)
-    found = _Walk(limits).cost(schema, "", 1)
-    if found.weightless > MAX_WEIGHTLESS:
+    total = _Walk(limits).cost(schema, "", 1)
+    if total.weightless > MAX_WEIGHTLESS:
         raise SchemaTooComplex("The schema has too many types without values", what="weightless", limit=MAX_WEIGHTLESS)
 
 
@@ -77,8 +77,8 @@ class _Walk:
         self._open: list[str] = []
 
     def cost(self, node: Any, space: str, depth: int) -> _Cost:
-        found = self._cost(node, space, depth)
-        if depth + found.depth - 1 > self._limits.schema_depth:
+        cost = self._cost(node, space, depth)
+        if depth + cost.depth - 1 > self._limits.schema_depth:
             raise SchemaTooComplex.beyond(
                 "schema_depth",
                 MOST_DEPTH,
@@ -86,7 +86,7 @@ class _Walk:
                 what="depth",
                 limit=self._limits.schema_depth,
             )
-        if found.types > self._limits.schema_types:
+        if cost.types > self._limits.schema_types:
             raise SchemaTooComplex.beyond(
                 "schema_types",
                 MOST_TYPES,
@@ -94,7 +94,7 @@ class _Walk:
                 what="types",
                 limit=self._limits.schema_types,
             )
-        return found
+        return cost
 
     def _cost(self, node: Any, space: str, depth: int) -> _Cost:
         if depth > self._limits.schema_depth:
@@ -113,14 +113,14 @@ class _Walk:
             return self.cost(kind, space, depth) if isinstance(kind, (Mapping, list, str)) else _VALUE
         name, inner = _full_name(node, space)
         if kind == "enum":
-            found = _VALUE
+            cost = _VALUE
         elif kind == "fixed":
-            found = _NOTHING if node.get("size") == 0 else _VALUE
+            cost = _NOTHING if node.get("size") == 0 else _VALUE
         else:
-            found = self._record(node.get("fields"), name, inner, depth)
+            cost = self._record(node.get("fields"), name, inner, depth)
         if name:
-            self._known.setdefault(name, found)
-        return found
+            self._known.setdefault(name, cost)
+        return cost
 
     def _record(self, fields: Any, name: str, space: str, depth: int) -> _Cost:
         listed = [field for field in fields if isinstance(field, Mapping)] if isinstance(fields, list) else []
@@ -140,14 +140,14 @@ class _Walk:
         return _sum(costs, deeper=1, empty=all(cost.empty for cost in costs))
 
     def _repeated(self, kind: str, items: Any, space: str, depth: int) -> _Cost:
-        found = self.cost(items, space, depth + 1)
-        if kind == "array" and found.empty:
+        cost = self.cost(items, space, depth + 1)
+        if kind == "array" and cost.empty:
             raise SchemaTooComplex(
                 "The schema has an array whose items take no byte, so that its length has no limit",
                 what="weightless",
                 limit=0,
             )
-        return _sum([found], deeper=1, empty=False)
+        return _sum([cost], deeper=1, empty=False)
 
     def _referred(self, name: str, space: str) -> _Cost:
         if name == "null":

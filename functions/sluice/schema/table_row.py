@@ -37,8 +37,8 @@ def row_for_table(writer: WriterSchema | RowSchema, config: TableConfig) -> RowS
     row = with_source_columns(writer, config.source_words).row if isinstance(writer, WriterSchema) else writer
     row = with_path_columns(row, path_columns(config))
     wanted = row_as_configured(ruled(row, config.columns), config.raw)
-    named = {*config.record_key, *config.partition_by}
-    columns = tuple(_as_base64(column) if column.name in named else column for column in wanted.columns)
+    base_columns = {*config.record_key, *config.partition_by}
+    columns = tuple(_as_base64(column) if column.name in base_columns else column for column in wanted.columns)
     return RowSchema((*columns, plain_column(ROW, STRING, False, "row")) if config.append_only else columns)
 
 
@@ -65,7 +65,7 @@ def _as_base64(column: Column) -> Column:
     )
 
 
-def row_with_types(writer: WriterSchema, config: TableConfig, known: Mapping[str, str]) -> RowSchema:
+def row_with_types(writer: WriterSchema, config: TableConfig, spark_types: Mapping[str, str]) -> RowSchema:
     """`row_for_table` of a writer's row, where columns of unknown type get their `known` type (Spark's names).
 
     MongoDB's documents have no schema: the connector writes text for a null, and an array of texts for an empty array.
@@ -78,11 +78,11 @@ def row_with_types(writer: WriterSchema, config: TableConfig, known: Mapping[str
     fixed = {*config.record_key, *config.partition_by}
     return RowSchema(
         tuple(
-            replace(stored_column(column.name, known[column.name]), field=column.field)
-            if column.name in known
+            replace(stored_column(column.name, spark_types[column.name]), field=column.field)
+            if column.name in spark_types
             and column.name not in fixed
             and _may_be_untyped(column)
-            and known[column.name] not in _UNTYPED
+            and spark_types[column.name] not in _UNTYPED
             else column
             for column in row.columns
         )
@@ -91,12 +91,12 @@ def row_with_types(writer: WriterSchema, config: TableConfig, known: Mapping[str
 
 def known_types(writers: Sequence[WriterSchema], config: TableConfig) -> Mapping[str, str]:
     """Types (Spark's names) of columns, each by the first schema that knows it. Empty unless a writer is MongoDB's."""
-    known: dict[str, str] = {}
+    spark_types: dict[str, str] = {}
     for writer in writers if any(writer.meta.position.kind == MONGODB for writer in writers) else ():
         for column in row_for_table(writer, config).columns:
             if not _may_be_untyped(column):
-                known.setdefault(column.name, column.spark_type)
-    return known
+                spark_types.setdefault(column.name, column.spark_type)
+    return spark_types
 
 
 def _may_be_untyped(column: Column) -> bool:

@@ -88,8 +88,8 @@ def proleptic_day(day: int) -> int:
     of_year = of_cycle - 365 * year
     shifted = (5 * of_year + 2) // 153
     month = shifted + 3 if shifted < 10 else shifted - 9
-    named = (4 * cycle + year + (month <= 2), month, of_year - (153 * shifted + 2) // 5 + 1)
-    return days_of_civil(named[0], month, 1) + named[2] - 1
+    shifted_date = (4 * cycle + year + (month <= 2), month, of_year - (153 * shifted + 2) // 5 + 1)
+    return days_of_civil(shifted_date[0], month, 1) + shifted_date[2] - 1
 
 
 def rebaser(column: Column, calendar: WriterCalendar) -> Callable[[Any], Any] | None:

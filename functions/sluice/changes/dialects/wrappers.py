@@ -51,6 +51,6 @@ def wrapper_of(names: Collection[str], records: Collection[str]) -> Wrapper | No
     present, nested = frozenset(names), frozenset(records)
     if present == nested == {_ALONE.row}:
         return _ALONE
-    named = [wrapper for wrapper in _TEXTS if wrapper.row in present]
-    named += [wrapper for wrapper in _RECORDS if wrapper.row in nested and wrapper.beside <= present]
-    return named[0] if named else None
+    wrappers = [wrapper for wrapper in _TEXTS if wrapper.row in present]
+    wrappers += [wrapper for wrapper in _RECORDS if wrapper.row in nested and wrapper.beside <= present]
+    return wrappers[0] if wrappers else None
