@@ -97,7 +97,7 @@ def test_an_instant_that_came_back_beside_a_write_is_undone(bench: Workbench, mo
     sleeper = Sleeper(bench, config, row("c", 2, 2, "B"))
     again = bench.merge_manifest(sleeper.manifest, config)
     sleeper.wakes_up()
-    bench.services.known.leave_to_spark(config)  # Arrow works on the files that the run knows, Spark lists them anew
+    bench.services.tables.leave_to_spark(config)  # Arrow works on the files that the run knows, Spark lists them anew
     manifest = bench.manifest(config, [bench.put([row("u", 4, 2, "B", "next")], SCHEMA)], after=again)
     with pytest.raises(WriteUndone):
         bench.merge_manifest(manifest, config)

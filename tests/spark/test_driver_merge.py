@@ -50,7 +50,7 @@ def test_a_few_changes_are_merged_without_a_job_as_spark_merges_them(bench: Work
     first = [bench.put([row("c", number, number) for number in range(1, 6)], SCHEMA)]
     for config in (driver, tasks):
         bench.merge(config, first)
-    bench.services.known.leave_to_spark(tasks)
+    bench.services.tables.leave_to_spark(tasks)
     changes = [row("u", 11, 1, name="new"), row("d", 12, 2), row("c", 13, 9), row("u", 10, 9), row("u", 1, 3)]
     objects = [bench.put(changes, SCHEMA), bench.put([row("u", 14, 4, name=None)], SCHEMA)]
 
@@ -108,7 +108,7 @@ def test_any_order_gives_the_same_rows_and_counts_by_each_way(
 ) -> None:
     draw = random.Random(seed)
     spark, *others = (table(name, lineage=("object", "offset"), **settings) for name in "shdt")
-    bench.services.known.leave_to_spark(spark)
+    bench.services.tables.leave_to_spark(spark)
     merged = []
     made = plain_changes(draw, moves=len(settings) < 2)
     for objects in deliveries(draw, made, objects_at_once=6):  # type: ignore[arg-type]
@@ -130,7 +130,7 @@ def test_what_cant_be_merged_is_set_aside_without_spark_as_by_spark(bench: Workb
     first = [bench.put([row("c", number, number) for number in range(1, 6)], SCHEMA)]
     for config in (driver, tasks):
         bench.merge(config, first)
-    bench.services.known.leave_to_spark(tasks)
+    bench.services.tables.leave_to_spark(tasks)
     mark, body = fingerprint(SCHEMA), avro_object(SCHEMA, [row("u", 30, 3)])
     damaged = [bench.put_bytes(body[:-20], schema=mark), bench.put_bytes(b"not avro", schema=mark)]
     partly = bench.put([row("u", 20, 1, name="new"), row("unknown", 21, 2), row("d", 22, 3)], SCHEMA)
@@ -190,7 +190,7 @@ def test_thousands_of_changes_are_read_in_tasks_and_merged_as_by_spark(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver, tasks, large = (table(name) for name in "dtl")
-    bench.services.known.leave_to_spark(tasks)
+    bench.services.tables.leave_to_spark(tasks)
     first = [bench.put([row("c", number, number) for number in range(1, 3_001)], SCHEMA)]
     changes = [row("cud"[at % 3], 4_000 + at, 1 + at * 7 % 6_000, name=f"n{at}") for at in range(6_000)]
     # One after the other in time, not in the order of their changes.
@@ -212,7 +212,7 @@ def test_thousands_of_changes_are_read_in_tasks_and_merged_as_by_spark(
 @pytest.mark.parametrize("way", [pytest.param("handle", marks=pytest.mark.whole), "pyarrow in tasks"])
 def test_rows_that_stay_move_and_start_partitions_are_merged_as_by_spark(bench: Workbench, way: str, by: Ways) -> None:
     driver, tasks = (table(name, partition_by=("place",), keep_deleted_values=True) for name in "dt")
-    bench.services.known.leave_to_spark(tasks)
+    bench.services.tables.leave_to_spark(tasks)
     first = [bench.put([row("c", id, id, place) for id, place in enumerate(("A/B", "A/B", None, "", "C"), 1)], SCHEMA)]
     for config in (driver, tasks):
         bench.merge(config, first)
@@ -374,7 +374,7 @@ def test_a_rewritten_file_and_its_commit_are_like_hudis_own(
     arrow, hudi = table(**settings), table(database="other", **settings)
     first = [bench.put([row("c", id, id) for id in range(1, 30)], SCHEMA)]
     changes = [bench.put([row("u", 50, 3, name="new"), row("d", 51, 4), row("c", 52, 40), row("u", 53, 5)], SCHEMA)]
-    bench.services.known.leave_to_spark(hudi)
+    bench.services.tables.leave_to_spark(hudi)
     by("pyarrow in tasks")
     found = []
     for config in (arrow, hudi):
@@ -437,7 +437,7 @@ def test_hudi_cleans_and_clusters_what_pyarrow_rewrote(
 
     hudi = HudiTable(bench.spark, bench.path(config), config)
     now_ms = instant_ms(last.instant) + config.time_travel_h * HOUR_MS
-    cleaned = keep_house(hudi, now_ms=now_ms, known=KnownTables()).files
+    cleaned = keep_house(hudi, now_ms=now_ms, tables=KnownTables()).files
     assert cleaned and len(base_files(bench, config)) == 6 - cleaned
     assert sum(name.endswith(f"_{last.instant}.parquet") for name in base_files(bench, config)) == 2
     bench.new_run()

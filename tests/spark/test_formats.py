@@ -250,7 +250,7 @@ def test_a_few_changes_of_scanned_formats_are_merged_without_a_job_as_by_spark(
     first = [put_rows(0, *({"id": id, "name": "a", "n": id} for id in range(5)))]
     for config in (driver, tasks):
         bench.merge(config, first)
-    bench.services.known.leave_to_spark(tasks)
+    bench.services.tables.leave_to_spark(tasks)
     changes = [put_rows(10, {"id": 1, "name": "b", "n": 7}, {"id": 7, "name": None, "n": 8}), put_rows(5, {"id": 4})]
     changes.append(put(bench, b'{"id": 3' if format == "json" else b'id\n"3', 30, format))
     if format == "csv":

@@ -63,7 +63,7 @@ def test_a_held_up_driver_commits_nothing_once_another_run_has_committed(
 
     def successor() -> None:
         held[0] = False
-        bench.services = replace(bench.services, known=KnownTables())
+        bench.services = replace(bench.services, tables=KnownTables())
         assert bench.resolve(zombie, config) is None
         again = bench.merge_manifest(zombie, config)
         bench.merge(config, [bench.put([row("u", 20, 2, name="later")], SCHEMA)], after=again)
@@ -89,7 +89,7 @@ def test_a_held_up_first_load_commits_nothing_beside_another_one(
 
     def successor() -> None:
         held[0] = False
-        bench.services = replace(bench.services, known=KnownTables())
+        bench.services = replace(bench.services, tables=KnownTables())
         assert bench.resolve(zombie, config) is None
         bench.merge_manifest(zombie, config)
         bench.services = own
@@ -132,7 +132,7 @@ def test_what_another_writer_commits_beside_a_write_undoes_that_write_alone(
     own = bench.services
 
     def another() -> None:
-        bench.services = replace(bench.services, known=KnownTables())
+        bench.services = replace(bench.services, tables=KnownTables())
         bench.merge(config, [bench.put([row("u", 20, 2, name="other")], SCHEMA)])
         bench.services = own
 

@@ -53,7 +53,7 @@ def history(bench: Workbench, config: TableConfig, *, first: int = 0) -> list[tu
 def house(bench: Workbench, config: TableConfig, *, horizon: str) -> Housekept:
     """Housekeeping at the moment when the window begins at an instant."""
     now_ms = instant_ms(horizon) + config.time_travel_h * write_choices.HOUR_MS
-    done = keep_house(HudiTable(bench.spark, bench.path(config), config), now_ms=now_ms, known=KnownTables())
+    done = keep_house(HudiTable(bench.spark, bench.path(config), config), now_ms=now_ms, tables=KnownTables())
     bench.new_run()
     return done
 
@@ -144,12 +144,12 @@ def test_a_run_that_found_nothing_to_clean_waits_before_it_looks_again(
     horizon_ms = instant_ms(states[6][0])
     window_ms = config.time_travel_h * write_choices.HOUR_MS
 
-    assert keep_house(hudi, now_ms=horizon_ms, known=known).files == 0
+    assert keep_house(hudi, now_ms=horizon_ms, tables=known).files == 0
     assert (
-        keep_house(hudi, now_ms=horizon_ms + window_ms // write_choices.CLEANINGS_PER_WINDOW - 1, known=known).cleaning
+        keep_house(hudi, now_ms=horizon_ms + window_ms // write_choices.CLEANINGS_PER_WINDOW - 1, tables=known).cleaning
         is None
     )
-    assert keep_house(hudi, now_ms=horizon_ms + window_ms, known=known).files > 0
+    assert keep_house(hudi, now_ms=horizon_ms + window_ms, tables=known).files > 0
 
 
 @pytest.mark.whole
@@ -157,12 +157,12 @@ def test_a_table_that_no_service_came_to_is_compacted_beside_its_housekeeping(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write_choices, "UNSERVED_DELTA_COMMITS", 4)
-    config, known = table(table_type="mor"), bench.services.known
+    config, known = table(table_type="mor"), bench.services.tables
     hudi = HudiTable(bench.spark, bench.path(config), config)
     merged: list[str | None] = []
     for number in range(6):
         bench.merge(config, [bench.put([change("u", 10 + number, id=1, place="A", name=f"at {number}")], SCHEMA)])
-        merged.append(keep_house(hudi, now_ms=0, known=known).compacted)
+        merged.append(keep_house(hudi, now_ms=0, tables=known).compacted)
         known.keep(config, hudi.look())
     assert [instant is not None for instant in merged] == [False, False, False, True, False, False]
     assert bench.rows(config, "name") == [("at 5",)]

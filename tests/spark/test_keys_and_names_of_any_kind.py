@@ -83,7 +83,7 @@ def test_keys_of_arrow_have_the_texts_of_hudi(bench: Workbench, table_type: str)
     for record_key in (("us",), ("whole",), tuple(KEYS)):
         own = {"record_key": record_key, "table_type": table_type}
         arrow, spark = (table(name=f"{name}_{len(record_key)}_{record_key[0]}", **own) for name in ("arrow", "spark"))
-        bench.services.known.leave_to_spark(spark)
+        bench.services.tables.leave_to_spark(spark)
         for turn, rows in enumerate((values[:2], values[1:], values)):
             item = bench.put(
                 [change("u", 10 * turn + at, **row, v=f"{turn}") for at, row in enumerate(rows, 1)], schema

@@ -64,7 +64,7 @@ def late_files(bench: Workbench, config: TableConfig, objects: list[Any]) -> lis
 
 
 def house(bench: Workbench, config: TableConfig) -> Housekept:
-    return keep_house(HudiTable(bench.spark, bench.path(config), config), now_ms=0, known=KnownTables())
+    return keep_house(HudiTable(bench.spark, bench.path(config), config), now_ms=0, tables=KnownTables())
 
 
 @pytest.mark.whole

@@ -65,15 +65,15 @@ def test_updates_of_a_file_that_is_made_within_one_second_are_read(
 ) -> None:
     config = mor()
     if not in_driver:
-        bench.services.known.leave_to_spark(config)
+        bench.services.tables.leave_to_spark(config)
     for new in ((1, 2), (3, 4)):  # two base files of one file group: logs of the second one must not go to the first
         bench.merge(config, [bench.put([row("c", number, number) for number in new], SCHEMA)])
         date_by_whole_seconds(bench, config)
         facts = HudiTable(bench.spark, bench.path(config), config).look()
         assert facts.misdated
-        bench.services.known.take(config)
+        bench.services.tables.take(config)
         if known:
-            bench.services.known.keep(config, facts)
+            bench.services.tables.keep(config, facts)
     for position, name in ((10, "second"), (11, "third")):
         bench.merge(
             config, [bench.put([row("u", position, 3, name=name), row("d", position + 10, 4, None, None)], SCHEMA)]
@@ -87,7 +87,7 @@ def test_updates_of_a_file_that_is_made_within_one_second_are_read(
 
 def test_updates_go_into_logs_and_new_rows_into_files_as_by_spark(bench: Workbench) -> None:
     here, spark = mor(), mor("there")
-    bench.services.known.leave_to_spark(spark)
+    bench.services.tables.leave_to_spark(spark)
     steps = (
         [row("u", 11, 1, name="first"), row("d", 12, 2)],
         [
@@ -130,7 +130,7 @@ def test_any_order_gives_the_same_rows_and_counts_also_behind_a_compaction(
 ) -> None:
     draw = random.Random(seed)
     here, spark = (mor(name, lineage=("object", "offset"), **settings) for name in ("here", "there"))
-    bench.services.known.leave_to_spark(spark)
+    bench.services.tables.leave_to_spark(spark)
     merged = []
     for number, objects in enumerate(deliveries(draw, plain_changes(draw, moves=True), objects_at_once=6)):  # type: ignore[arg-type]
         items = [bench.put(changes, SCHEMA) for changes in objects]  # type: ignore[arg-type]
@@ -141,7 +141,7 @@ def test_any_order_gives_the_same_rows_and_counts_also_behind_a_compaction(
         if number == 2:
             compacted(bench, here)
             bench.new_run()
-            bench.services.known.leave_to_spark(spark)
+            bench.services.tables.leave_to_spark(spark)
         assert bench.rows_by_hudi_rs(here, *STORED) == bench.rows_by_hudi_rs(spark, *STORED)
     assert sum(merged) > 1, "a seed whose history shows something"
     assert bench.rows(here, *STORED) == bench.rows(spark, *STORED)

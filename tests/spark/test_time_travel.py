@@ -98,7 +98,7 @@ def history(bench: Workbench, config: TableConfig) -> list[str]:
 def archive(bench: Workbench, config: TableConfig, *, horizon: str) -> None:
     """Housekeeping at the moment when the window begins at an instant."""
     now_ms = instant_ms(horizon) + config.time_travel_h * write_choices.HOUR_MS
-    keep_house(HudiTable(bench.spark, bench.path(config), config), now_ms=now_ms, known=KnownTables())
+    keep_house(HudiTable(bench.spark, bench.path(config), config), now_ms=now_ms, tables=KnownTables())
     bench.new_run()
 
 

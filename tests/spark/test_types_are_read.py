@@ -263,7 +263,7 @@ def test_every_type_is_read_after_every_write_as_documented(bench: Workbench, lo
 @pytest.mark.whole
 def test_every_type_is_written_in_the_driver_as_in_tasks(bench: Workbench) -> None:
     driver, tasks = table("driver"), table("tasks")
-    bench.services.known.leave_to_spark(tasks)
+    bench.services.tables.leave_to_spark(tasks)
     objects = [bench.put(rows, writer_schema()) for rows in (loaded_rows(), changed_rows())]
     for config in (driver, tasks):
         bench.merge(config, objects[:1])

@@ -124,10 +124,10 @@ def resolve_names_once(session: SparkSession) -> None:
     """
     jvm: Any = session._jvm
     for name, members in _JAVA_NAMES.items():
-        found = getattr(jvm, name)
+        java_class = getattr(jvm, name)
         for member in members:
-            setattr(found, member, getattr(found, member))
-        setattr(jvm, name, found)
+            setattr(java_class, member, getattr(java_class, member))
+        setattr(jvm, name, java_class)
 
 
 class SparkProcess:

@@ -31,8 +31,8 @@ def hudi_version(spark: SparkSession) -> str:
     jvm: Any = spark._jvm
     loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
     try:
-        found = jvm.java.lang.Class.forName(BUNDLE_CLASS, False, loader)  # False: initialize no class
+        bundle = jvm.java.lang.Class.forName(BUNDLE_CLASS, False, loader)  # False: initialize no class
     except Py4JJavaError as error:
         raise NoBundle(f"No jar on Spark's class path has {BUNDLE_CLASS}") from error
-    package = found.getPackage()
+    package = bundle.getPackage()
     return str((package.getImplementationVersion() if package is not None else None) or UNKNOWN)

@@ -30,8 +30,12 @@ def rolled_back_lately(facts: TableFacts, now_ms: int) -> bool:
 
 def strangers(before: TableFacts, after: TableFacts, own: str, *, merge_on_read: bool) -> list[str]:
     """The instants that were completed between two looks beside the run's own; oldest first. Costs no request."""
-    known = {item.time for item in before.timeline.commits}
-    new = [(item.time, item.action) for item in after.timeline.commits if item.time not in known and item.time != own]
+    times_before = {item.time for item in before.timeline.commits}
+    new = [
+        (item.time, item.action)
+        for item in after.timeline.commits
+        if item.time not in times_before and item.time != own
+    ]
     return suspects(new, [time for time, _ in new], merge_on_read=merge_on_read)
 
 
@@ -51,16 +55,16 @@ def rolled_back_instants(meta_client: Any) -> frozenset[str]:
     return frozenset(str(time) for report in reports for time in report.getCommitsRollback().toArray())
 
 
-def undo_what_came_back(hudi: HudiTable, found: Sequence[str], facts: TableFacts, log: Log) -> TableFacts:
+def undo_what_came_back(hudi: HudiTable, stranger_times: Sequence[str], facts: TableFacts, log: Log) -> TableFacts:
     """Roll back again those of the instants that repeat rows; the table's facts after that.
 
     For the lane's holder, before it writes. Raises InstantCameBack where it is too late for that, and for a table with
     a record index, whose own timeline isn't looked into.
     """
-    commits = written_since(facts, since=found[0])
+    commits = written_since(facts, since=stranger_times[0])
     by_time = {commit.time: commit for commit in commits}
     undone = []
-    for time in reversed(found):
+    for time in reversed(stranger_times):
         decided = verdict(by_time[time], commits, merge_on_read=hudi.config.table_type == MOR)
         if decided == TOO_LATE or (decided == UNDO and facts.record_index):
             raise InstantCameBack(
@@ -87,13 +91,13 @@ def written_since(facts: TableFacts, *, since: str) -> list[Written]:
     """The completed commits from a day before an instant on. A request for each."""
     timeline = facts.meta_client.getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
     near = timeline.findInstantsAfter(instant_of_ms(max(0, instant_ms(since) - NEAR_MS)))
-    found = []
+    commits = []
     for instant in instants(near):
         metadata = near.readCommitMetadata(instant)
         extra = metadata.getExtraMetadata()
         batch, attempt = (extra.get(key) for key in (own_metadata.BATCH_KEY, own_metadata.ATTEMPT_KEY))
         previous = {str(file["prevCommit"]) for file in written_files(metadata) if file.get("prevCommit")}
-        found.append(
+        commits.append(
             Written(
                 str(instant.requestedTime()),
                 str(instant.getAction()),
@@ -102,4 +106,4 @@ def written_since(facts: TableFacts, *, since: str) -> list[Written]:
                 None if attempt is None else str(attempt),
             )
         )
-    return found
+    return commits

@@ -114,8 +114,8 @@ def missing_in_engine(spark: SparkSession, record_index: bool) -> tuple[str, ...
             types = gateway.new_array(context._jvm.java.lang.Class, len(parameters))
             for place, parameter in enumerate(parameters):
                 types[place] = reflection.classForName(_java_name(parameter))
-            found = reflection.classForName(_java_name(name))
-            found.getMethod(method, types) if method else found.getConstructor(types)
+            java_class = reflection.classForName(_java_name(name))
+            java_class.getMethod(method, types) if method else java_class.getConstructor(types)
         except Py4JError:
             missing.append(f"{name[1:]}.{method or '<init>'}")
     return tuple(missing)

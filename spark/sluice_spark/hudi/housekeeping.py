@@ -41,13 +41,13 @@ class Housekept:
 
 
 def keep_house(
-    hudi: HudiTable, *, now_ms: int, known: KnownTables, check_held: Callable[[], None] = lambda: None
+    hudi: HudiTable, *, now_ms: int, tables: KnownTables, check_held: Callable[[], None] = lambda: None
 ) -> Housekept:
     """Clean by age where that is due, then archive by number. For the lane's holder, between two commits.
 
     The services of the same names do this on request; here it bounds a table that commits faster than they run.
-    `known` keeps when a cleaning found nothing. After a crash at any point the table's next write mends it: a requested
-    cleaning is carried out, and archival starts again. Raises CleaningUnfinished.
+    `tables` keeps when a cleaning found nothing. A crash at any point is made good by the table's next write: a
+    requested cleaning is carried out, and archival starts again. Raises CleaningUnfinished.
     """
     before = hudi.meta_client()
     timeline = before.getActiveTimeline()
@@ -56,16 +56,16 @@ def keep_house(
         if hudi.config.table_type == MOR and write_choices.served(hudi.config) and _unserved(timeline)
         else None
     )
-    cleaned = timeline.getCleanerTimeline().filterCompletedInstants().lastInstant()
-    done_ms = instant_ms(str(cleaned.get().requestedTime())) if cleaned.isPresent() else None
-    looked_ms = known.cleaned_at(hudi.config)
+    last = timeline.getCleanerTimeline().filterCompletedInstants().lastInstant()
+    done_ms = instant_ms(str(last.get().requestedTime())) if last.isPresent() else None
+    looked_ms = tables.cleaned_at(hudi.config)
     last_ms = max((moment for moment in (done_ms, looked_ms) if moment is not None), default=None)
-    found = Cleaned()
+    cleaned = Cleaned()
     if write_choices.cleaning_due(hudi.config, last_cleaned_ms=last_ms, now_ms=now_ms):
-        known.keep_cleaned(hudi.config, now_ms)
-        found = clean(hudi, horizon=horizon_at(hudi, now_ms), check_held=check_held)
+        tables.keep_cleaned(hudi.config, now_ms)
+        cleaned = clean(hudi, horizon=horizon_at(hudi, now_ms), check_held=check_held)
     archived = archive(hudi, check_held)
-    return Housekept(found.instant, found.files, archived.commits, compacted, archived.late_files)
+    return Housekept(cleaned.instant, cleaned.files, archived.commits, compacted, archived.late_files)
 
 
 def horizon_at(hudi: HudiTable, now_ms: int) -> str:

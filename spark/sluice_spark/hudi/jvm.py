@@ -45,9 +45,9 @@ class HudiJvm:
 
     def field(self, names: tuple[str, str]) -> Any:
         """The java.lang.reflect.Field of a class, which may be private; `names` are the class's and the field's."""
-        found = self._jvm.py4j.reflection.ReflectionUtil.classForName(names[0]).getDeclaredField(names[1])
-        found.setAccessible(True)
-        return found
+        java_field = self._jvm.py4j.reflection.ReflectionUtil.classForName(names[0]).getDeclaredField(names[1])
+        java_field.setAccessible(True)
+        return java_field
 
     def temporary_folder(self) -> str:
         """The JVM's folder for temporary files."""
@@ -86,7 +86,7 @@ class HudiJvm:
         system = hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration())
         if not system.exists(hadoop_path):
             return []
-        return [str(each.getPath().getName()) for each in system.listStatus(hadoop_path)]
+        return [str(status.getPath().getName()) for status in system.listStatus(hadoop_path)]
 
     def create_if_missing(self, path: str) -> None:
         """Write an empty file where there is none."""
@@ -117,12 +117,12 @@ class HudiJvm:
         folder = hadoop.Path(table, partition) if partition else hadoop.Path(table)
         system = folder.getFileSystem(self.spark._jsc.hadoopConfiguration())
         try:
-            found = system.listStatus(folder, hadoop.GlobFilter(pattern))
+            statuses = system.listStatus(folder, hadoop.GlobFilter(pattern))
         except Py4JJavaError as error:
             if str(error.java_exception.getClass().getName()) == "java.io.FileNotFoundException":
                 return []
             raise
-        return [str(status.getPath().toString()) for status in found]
+        return [str(status.getPath().toString()) for status in statuses]
 
     def newest_logs(self, meta_client: Any, partitions: Sequence[str]) -> list[str]:
         """The paths of the log files that a reader of the present opens."""
@@ -145,7 +145,7 @@ class HudiJvm:
         log, model = self._hudi.common.table.log, self._hudi.common.model
         file = model.HoodieLogFile(self._hudi.storage.StoragePath(path))
         reader = log.HoodieLogFormat.newReader(meta_client.getStorage(), file, None)
-        name, found = log.block.HoodieLogBlock.HeaderMetadataType.INSTANT_TIME, set()
+        name, times = log.block.HoodieLogBlock.HeaderMetadataType.INSTANT_TIME, set()
         try:
             while reader.hasNext():
                 block = reader.next()
@@ -153,10 +153,10 @@ class HudiJvm:
                 if kind == "CORRUPT_BLOCK":
                     return frozenset()
                 if kind != "COMMAND_BLOCK":
-                    found.add(str(block.getLogBlockHeader().get(name)))
+                    times.add(str(block.getLogBlockHeader().get(name)))
         finally:
             reader.close()
-        return frozenset(found)
+        return frozenset(times)
 
     def meta_client(self, path: str) -> Any:
         """The table's metadata with its active timeline, read from storage now."""
@@ -174,11 +174,11 @@ class HudiJvm:
         *,
         table_type: str,
         key_generator: str,
-        kept: Mapping[str, str],
+        properties_kept: Mapping[str, str],
     ) -> None:
         """Write a table's properties as for a new table, together with those of `kept`, in one put of one object."""
         made = self._table_builder(values, table_type, key_generator).build()
-        for name, value in kept.items():
+        for name, value in properties_kept.items():
             made.setProperty(name, value)
         self._hudi.common.table.HoodieTableConfig.create(meta_client.getStorage(), meta_client.getMetaPath(), made)
 
@@ -202,21 +202,21 @@ class HudiJvm:
 
     def table_properties(self, meta_client: Any) -> dict[str, str]:
         """All of the table's properties."""
-        found = meta_client.getTableConfig().propsMap()
-        return {str(name): str(found.get(name)) for name in list(found.keySet())}
+        properties = meta_client.getTableConfig().propsMap()
+        return {str(name): str(properties.get(name)) for name in list(properties.keySet())}
 
     def table_property(self, meta_client: Any, name: str) -> str | None:
         """One of the table's properties; None where it is missing."""
-        found = meta_client.getTableConfig().propsMap().get(name)
-        return None if found is None else str(found)
+        value = meta_client.getTableConfig().propsMap().get(name)
+        return None if value is None else str(value)
 
     def table_schema(self, meta_client: Any) -> StructType | None:
         """The schema of the newest commit, without Hudi's own columns; None before the first commit."""
         resolver = self._hudi.common.table.TableSchemaResolver(meta_client)
-        found = resolver.getTableAvroSchemaIfPresent(False)
-        if not found.isPresent():
+        avro = resolver.getTableAvroSchemaIfPresent(False)
+        if not avro.isPresent():
             return None
-        converted = self._hudi.AvroConversionUtils.convertAvroSchemaToStructType(found.get())
+        converted = self._hudi.AvroConversionUtils.convertAvroSchemaToStructType(avro.get())
         return StructType.fromJson(json.loads(converted.json()))
 
     def newest_files(self, meta_client: Any, most: int) -> list[str] | None:
@@ -274,15 +274,17 @@ class HudiJvm:
 
     def avro_schema(self, meta_client: Any) -> str:
         """The table's Avro schema as JSON, without Hudi's own columns; empty before the first commit."""
-        found = self._hudi.common.table.TableSchemaResolver(meta_client).getTableAvroSchemaIfPresent(False)
-        return str(found.get().toString()) if found.isPresent() else ""
+        avro = self._hudi.common.table.TableSchemaResolver(meta_client).getTableAvroSchemaIfPresent(False)
+        return str(avro.get().toString()) if avro.isPresent() else ""
 
     def avro_schema_of(self, schema: StructType, name: str) -> str:
         """The Avro schema (JSON) under which Hudi's data source writes such rows into a table of this name."""
-        found = self._jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
-        named = self._hudi.AvroConversionUtils.getAvroRecordNameAndNamespace(name)
+        spark_type = self._jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
+        record_name = self._hudi.AvroConversionUtils.getAvroRecordNameAndNamespace(name)
         return str(
-            self._hudi.AvroConversionUtils.convertStructTypeToAvroSchema(found, named._1(), named._2()).toString()
+            self._hudi.AvroConversionUtils.convertStructTypeToAvroSchema(
+                spark_type, record_name._1(), record_name._2()
+            ).toString()
         )
 
     def with_meta_columns(self, avro_schema: str) -> str:
@@ -335,17 +337,17 @@ class HudiJvm:
         for pair in list(self._hudi.common.util.ClusteringUtils.getAllPendingClusteringPlans(meta_client).toArray()):
             if str(pair.getLeft().requestedTime()) == instant:
                 return [
-                    found
+                    slice_
                     for group in json.loads(pair.getRight().toString())["inputGroups"]
-                    for found in group["slices"]
+                    for slice_ in group["slices"]
                 ]
         return []
 
     def base_bytes(self, meta_client: Any, groups: Sequence[tuple[str, str]]) -> int:
         """Bytes of the newest base files of file groups, each (partition, file id); a partition is listed once."""
         with self._file_view(meta_client) as view:
-            found = [view.getLatestBaseFile(partition, file_id) for partition, file_id in groups]
-            return sum(int(base.get().getFileSize()) for base in found if base.isPresent())
+            base_files = [view.getLatestBaseFile(partition, file_id) for partition, file_id in groups]
+            return sum(int(base.get().getFileSize()) for base in base_files if base.isPresent())
 
     def file_bytes(self, meta_client: Any, names: Sequence[str]) -> dict[str, int]:
         """Bytes of the newest base files with these names; unknown names are left out."""
@@ -379,13 +381,13 @@ class HudiJvm:
         # Hudi finds partitions with a task per entry of the table's folder: here, all files of an unpartitioned table.
         partitions = list(planner.getPartitionPathsToClean(option.of(earliest))) if partitioned else [""]
         with ThreadPoolExecutor(PLANNING_THREADS) as pool:  # one listing each
-            found = list(
+            planned_paths = list(
                 pool.map(
                     lambda partition: planner.getDeletePaths(partition, option.of(earliest)).getRight(), partitions
                 )
             )
         files, counts = self._jvm.java.util.HashMap(), {}
-        for partition, paths in zip(partitions, found):
+        for partition, paths in zip(partitions, planned_paths):
             if len(paths):
                 counts[str(partition)] = len(paths)
                 files.put(partition, self._hudi.common.util.CleanerUtils.convertToHoodieCleanFileInfoList(paths))
@@ -410,9 +412,9 @@ class HudiJvm:
         """Bytes of the files that a requested cleaning is about to delete; a folder is listed once."""
         timeline = meta_client.getActiveTimeline()
         pending = [
-            found
-            for found in instants(timeline.getCleanerTimeline().filterInflightsAndRequested())
-            if str(found.requestedTime()) == instant
+            planned
+            for planned in instants(timeline.getCleanerTimeline().filterInflightsAndRequested())
+            if str(planned.requestedTime()) == instant
         ]
         plan = json.loads(self._hudi.common.util.CleanerUtils.getCleanerPlan(meta_client, pending[0]).toString())
         paths = {info["filePath"] for infos in plan["filePathsToBeDeletedPerPartition"].values() for info in infos}

@@ -46,19 +46,19 @@ def _behind_commits(hudi: HudiTable, meta_client: Any) -> list[str]:
     """The base files of some commits that these don't name, in up to MOST_PARTITIONS that they wrote to."""
     commits = meta_client.getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
     by_time = {str(instant.requestedTime()): instant for instant in instants(commits)}
-    named: dict[str, list[str]] = {}
+    paths_by_time: dict[str, list[str]] = {}
     for time in looked_at(sorted(by_time)):
         written = written_files(commits.readCommitMetadata(by_time[time]))
-        named[time] = [str(file["path"]) for file in written if file.get("path")]
-    partitions = dict.fromkeys(path.rpartition("/")[0] for paths in named.values() for path in paths)
+        paths_by_time[time] = [str(file["path"]) for file in written if file.get("path")]
+    partitions = dict.fromkeys(path.rpartition("/")[0] for paths in paths_by_time.values() for path in paths)
     if not partitions:
         return []
-    pattern = "*_{" + ",".join(named) + "}.parquet"
+    pattern = "*_{" + ",".join(paths_by_time) + "}.parquet"
     late = []
     for paths in _listed(hudi, list(partitions)[:MOST_PARTITIONS], pattern):
         files = {path.rpartition("/")[2]: path for path in paths}
-        found = filter(None, (data_file(name, 0) for name in files))
-        late += [files[file.path] for file in unnamed(found, named)]
+        data_files = filter(None, (data_file(name, 0) for name in files))
+        late += [files[file.path] for file in unnamed(data_files, paths_by_time)]
     return late
 
 
@@ -79,7 +79,7 @@ def _behind_roll_backs(hudi: HudiTable, meta_client: Any) -> list[str]:
         return []
     partitions = hudi.jvm.partitions(meta_client)
     pattern = "*_{" + ",".join(sorted(gone)) + "}.parquet"
-    late = [path for found in _listed(hudi, partitions, pattern) for path in found]
+    late = [path for paths_listed in _listed(hudi, partitions, pattern) for path in paths_listed]
     if hudi.config.table_type == MOR:
         late += _late_logs(hudi, meta_client, partitions, gone, "".join(str(report.toString()) for report in reports))
     return late
@@ -106,7 +106,7 @@ def _late_logs(
     if not logs:
         return []
     commits = meta_client.getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
-    named = {
+    named_files = {
         str(file["path"]).rpartition("/")[2]
         for instant in instants(commits)
         for file in written_files(commits.readCommitMetadata(instant))
@@ -114,7 +114,7 @@ def _late_logs(
     late = []
     for path in logs:
         name = path.rpartition("/")[2]
-        if name not in named and name not in reported:
+        if name not in named_files and name not in reported:
             times = hudi.jvm.instants_of_log(meta_client, path)
             if times and times <= gone:
                 late.append(path)

@@ -69,11 +69,11 @@ def refuse_other_writers(hudi: HudiTable, facts: TableFacts, check_held: Callabl
 
 def _unknown(meta_client: Any, facts: TableFacts) -> list[Instant]:
     """The writes of rows on the timeline that `facts` don't have, oldest first. A requested compaction writes none."""
-    known = {item.time for item in facts.timeline.instants}
+    times_before = {item.time for item in facts.timeline.instants}
     new = [
         item
         for item in Timeline.of(completion_times(meta_client.getActiveTimeline())).instants
-        if item.action in (*WRITING, COMPACTION) and item.time not in known
+        if item.action in (*WRITING, COMPACTION) and item.time not in times_before
     ]
     return [item for item in new if (item.action, item.state) != (COMPACTION, REQUESTED)]
 
@@ -99,8 +99,8 @@ def give_way(hudi: HudiTable, before: TableFacts, attempt: str) -> str | None:
     the other run may have found, and settled, stays.
     """
     facts = hudi.look()
-    known = {item.time for item in before.timeline.commits}
-    new = [item.time for item in facts.timeline.commits if item.time not in known]
+    times_before = {item.time for item in before.timeline.commits}
+    new = [item.time for item in facts.timeline.commits if item.time not in times_before]
     commits = written_since(facts, since=min(new)) if new else []
     own = next((item for item in commits if item.attempt == attempt), None)
     if own is None or verdict(own, commits, merge_on_read=hudi.config.table_type == MOR) != UNDO:

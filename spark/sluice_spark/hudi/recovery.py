@@ -28,13 +28,13 @@ def roll_back_unfinished(hudi: HudiTable) -> tuple[str, ...]:
     failed write left are ended first, and what their Python workers still wrote is removed last. Returns the instants,
     oldest first. Raises StillUnfinished, TasksLeft.
     """
-    found = _unfinished(hudi)
-    if not found:
+    unfinished = _unfinished(hudi)
+    if not unfinished:
         return ()
     end_tasks(hudi.jvm.spark, hudi.config.table)
     client = hudi.client(hudi_options.rollback_options())
     try:
-        for instant in reversed(found):  # newest first, as Hudi's own cleaning of failed writes does
+        for instant in reversed(unfinished):  # newest first, as Hudi's own cleaning of failed writes does
             roll_back_one(hudi, client, instant)
     finally:
         client.close()
@@ -45,9 +45,9 @@ def roll_back_unfinished(hudi: HudiTable) -> tuple[str, ...]:
             table=hudi.config.table,
             instants=[_text(item) for item in left],
         )
-    if any(instant.getAction() in WRITING for instant in found):
+    if any(instant.getAction() in WRITING for instant in unfinished):
         remove_what_was_rolled_back(hudi)
-    return tuple(str(instant.requestedTime()) for instant in found)
+    return tuple(str(instant.requestedTime()) for instant in unfinished)
 
 
 def _unfinished(hudi: HudiTable) -> tuple[Any, ...]:

@@ -93,7 +93,7 @@ class HudiTable:
             table_properties.creation_properties(self.config),
             table_type=table_properties.hudi_type(self.config),
             key_generator=hudi_options.key_generator(self.config),
-            kept=table_properties.kept_when_anew(self.jvm.table_properties(meta_client)),
+            properties_kept=table_properties.kept_when_anew(self.jvm.table_properties(meta_client)),
         )
         return True
 
@@ -104,15 +104,18 @@ class HudiTable:
         one that some reader needs. Raises TableDiffers with every difference.
         """
         meta_client = self.meta_client()
-        properties, found = table_properties.wanted_properties(self.config), self.jvm.table_properties(meta_client)
-        differences = table_properties.differing(properties, found)
+        properties, properties_read = (
+            table_properties.wanted_properties(self.config),
+            self.jvm.table_properties(meta_client),
+        )
+        differences = table_properties.differing(properties, properties_read)
         if differences:
             summary = "; ".join(
-                f"{name} is {had!r}, not {wanted!r}" for name, (had, wanted) in sorted(differences.items())
+                f"{name} is {value!r}, not {wanted!r}" for name, (value, wanted) in sorted(differences.items())
             )
             raise TableDiffers(f"{self.config.table}: {summary}", table=self.config.table, differences=differences)
         facts = self._facts(meta_client)
-        missing = table_properties.absent(properties, found)
+        missing = table_properties.absent(properties, properties_read)
         if facts.empty and facts.widened is None:  # from now on every change of a type is noted
             missing[own_metadata.WIDENED_PROPERTY] = NONE_WIDENED
         if missing:
@@ -221,8 +224,8 @@ class HudiTable:
 
     def instant_of_batch(self, batch: str, table: str) -> str | None:
         """The completed instant of a batch's part of this table; None where there is none."""
-        found = self.commit_of_batch(batch) if table == self.config.table else None
-        return None if found is None else found.instant
+        commit = self.commit_of_batch(batch) if table == self.config.table else None
+        return None if commit is None else commit.instant
 
     def commit_of_batch(self, batch: str, *, since_ms: int = 0) -> CommitResult | None:
         """The completed commit with the batch's id and this table's name in its metadata; None where there is none.
@@ -232,8 +235,8 @@ class HudiTable:
         timeline = self.meta_client().getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
         earliest = instant_of_ms(max(0, since_ms - CLOCK_MARGIN_MS))
         later = timeline.findInstantsAfter(earliest)
-        found = commit_of(later, batch=batch, table=self.config.table)
-        return None if found is None else replace(found, completed_at=_completed_at(found.instant, later))
+        commit = commit_of(later, batch=batch, table=self.config.table)
+        return None if commit is None else replace(commit, completed_at=_completed_at(commit.instant, later))
 
     def newest_commit(self) -> str | None:
         """The newest completed commit; None before the first."""
@@ -337,8 +340,8 @@ class HudiTable:
         """The batch's commit, looked up after the write that made it. Raises CommitNotNewest."""
         meta_client = self.meta_client()
         commits = meta_client.getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
-        found = commit_of(commits.findInstantsAfter(newest_before or "0"), batch=batch, table=self.config.table)
-        if found is None:
+        commit = commit_of(commits.findInstantsAfter(newest_before or "0"), batch=batch, table=self.config.table)
+        if commit is None:
             raise CommitNotNewest(
                 f"{self.config.table}: no new commit carries {batch}",
                 table=self.config.table,
@@ -347,16 +350,16 @@ class HudiTable:
             )
         facts = self._facts(meta_client)
         compacts = self.config.table_type == MOR  # by itself, in the same write
-        later = [item for item in facts.timeline.after(found.instant) if not (compacts and item.action == COMMIT)]
+        later = [item for item in facts.timeline.after(commit.instant) if not (compacts and item.action == COMMIT)]
         if later:
             raise CommitNotNewest(
-                f"{self.config.table}: {found.instant} of {batch} is older than {later[-1].time}, which another writer "
-                "or another clock made",
+                f"{self.config.table}: {commit.instant} of {batch} is older than {later[-1].time}, which another "
+                "writer or another clock made",
                 table=self.config.table,
                 batch=batch,
                 newest=later[-1].time,
             )
-        return replace(found, facts=facts)
+        return replace(commit, facts=facts)
 
     def compact_all(self) -> str | None:
         """Compact every log file now; the instant, or None where there was none to compact."""
@@ -387,9 +390,11 @@ class HudiTable:
 
 
 def _are_of_one_type(schema: StructType, files: Sequence[str], facts: TableFacts) -> bool:
-    named = [data_file(path.rpartition("/")[2], 0) for path in files]
+    data_files = [data_file(path.rpartition("/")[2], 0) for path in files]
     types = {field.name: field.dataType.simpleString() for field in schema.fields}
-    return are_as_stored(facts.widened, types, oldest_file=min("" if file is None else file.instant for file in named))
+    return are_as_stored(
+        facts.widened, types, oldest_file=min("" if file is None else file.instant for file in data_files)
+    )
 
 
 def has_timestamp_key(config: TableConfig, rows: DataFrame) -> bool:

@@ -75,15 +75,17 @@ def _keep_house(part: PartContext, committed: TableFacts) -> None:
     The rows are committed, so a failure is logged and does not fail the part: the work is due again with a later
     commit, and the table's facts are forgotten.
     """
-    known = part.services.known
+    known_tables = part.services.tables
     if not write_choices.housekeeping_due(part.config, committed.commits):
-        known.keep(part.config, committed)
+        known_tables.keep(part.config, committed)
         return
     part.check_held()
     try:
         with part.stages.timed(HOUSEKEEPING_STAGE):
-            done = keep_house(part.hudi, now_ms=part.services.clock.now_ms(), known=known, check_held=part.check_held)
-            known.keep(part.config, part.hudi.look())
+            done = keep_house(
+                part.hudi, now_ms=part.services.clock.now_ms(), tables=known_tables, check_held=part.check_held
+            )
+            known_tables.keep(part.config, part.hudi.look())
     # Java's exceptions come as Py4J's or under Spark's own names.
     except (Py4JJavaError, PySparkException, CleaningUnfinished) as failure:
         part.event("housekeeping_failed", level="error", error=describe(failure))

@@ -40,7 +40,7 @@ class MergeServices:
     clock: Clock
     log: Log
     history: SchemaHistory
-    known: KnownTables = field(default_factory=KnownTables)
+    tables: KnownTables = field(default_factory=KnownTables)
     in_driver: bool = True
     hash_keys: HashKeys | None = None
 

@@ -67,21 +67,21 @@ def resolve_part(
     if not part.hudi.exists():
         return None
     part.check_held()
-    services.known.take(part.config)
+    services.tables.take(part.config)
     history_instant = roll_back_history(part) if part.config.history else None
     rolled_back = roll_back_unfinished(part.hudi)
     if rolled_back:
         part.event("rolled_back", instants=list(rolled_back))
-    found = part.hudi.commit_of_batch(manifest.batch, since_ms=manifest.created_at)
-    if found is None:
+    commit = part.hudi.commit_of_batch(manifest.batch, since_ms=manifest.created_at)
+    if commit is None:
         return None
-    part.event("found_committed", instant=found.instant)
-    if found.completed_at is not None:
-        began, completed = instant_ms(found.instant), min(found.completed_at, services.clock.now_ms())
+    part.event("found_committed", instant=commit.instant)
+    if commit.completed_at is not None:
+        began, completed = instant_ms(commit.instant), min(commit.completed_at, services.clock.now_ms())
         part.stages.note(Stage(COMMIT_STAGE, began, max(0, completed - began)))
     # Objects refused for their schemas are among those set aside: that was written before the commit.
-    merged = MergedPart(found.counts, found, history_instant=history_instant)
-    return _report(part, merged, set_aside=_set_aside(part, found.attempt))
+    merged = MergedPart(commit.counts, commit, history_instant=history_instant)
+    return _report(part, merged, set_aside=_set_aside(part, commit.attempt))
 
 
 def _set_aside(part: PartContext, attempt: str | None) -> SetAside:
@@ -119,7 +119,7 @@ def _report(
     own_counts = {
         "objects": len(objects),
         "quarantined_objects": len(errors),
-        "quarantined_rows": sum(found.rows for found in set_aside.rows),
+        "quarantined_rows": sum(row.rows for row in set_aside.rows),
         **({"parked_objects": len(set_aside.parked)} if set_aside.parked else {}),
     }
     return Outcome(
@@ -132,7 +132,7 @@ def _report(
         counts={**own_counts, **counts},
         quarantined=tuple(sorted(errors, key=lambda error: error.object)),
         reason="every object of this part was quarantined" if nothing_left else None,
-        quarantined_rows=tuple(sorted(set_aside.rows, key=lambda found: found.object)),
+        quarantined_rows=tuple(sorted(set_aside.rows, key=lambda row: row.object)),
         notes=notes,
         stages=stages,
         parked=tuple(sorted(set_aside.parked, key=lambda error: error.object)),

@@ -93,9 +93,9 @@ def plan_read(
     refusals: dict[str, Incompatible] = {}
     verdicts: dict[str, Evolution] = {}
     target: Mapping[str, str] = before or {}
-    known = {**known_types(writers, config), **(before or {})}
+    spark_types = {**known_types(writers, config), **(before or {})}
     for writer in sorted(writers, key=lambda writer: not writer.row.columns):
-        row = row_with_types(writer, config, known)
+        row = row_with_types(writer, config, spark_types)
         # An object of truncates alone has no columns: the table or the other objects have them.
         if not row.columns and (before is not None or agreed is not None):
             verdicts[writer.fingerprint] = evolve_empty(before or {})

@@ -51,7 +51,7 @@ class Prepared:
 def prepare(part: PartContext) -> Prepared:
     """Look at the table, create it if there is none, and plan the read. Records schemas and refused objects in S3."""
     with part.stages.timed(TABLE_STAGE):
-        facts = part.services.known.take(part.config)
+        facts = part.services.tables.take(part.config)
         if facts is None or rolled_back_lately(facts, part.services.clock.now_ms()):
             facts = _facts_of_unknown(part)
         facts = part.hudi.date_anew(facts, now_ms=part.services.clock.now_ms, wait=part.services.clock.wait)
@@ -86,8 +86,8 @@ def prepare(part: PartContext) -> Prepared:
     refused = (*schemas.errors, *_refused(planned, part.claimed.objects, schemas.of_object))
     for error in refused:
         leave_error(part.services.objects, part.services.silver_bucket, error=error, **part.aside)
-    named = {error.object for error in refused}
-    objects = tuple(item for item in part.claimed.objects if item.id.hash not in named)
+    refused_hashes = {error.object for error in refused}
+    objects = tuple(item for item in part.claimed.objects if item.id.hash not in refused_hashes)
     unordered = (
         all(not writer.of_changes for writer in schemas.in_order)
         and all(item.offset is None for item in objects)
@@ -116,12 +116,12 @@ def _scan(part: PartContext, objects: Sequence[ManifestObject]) -> Scanned:
     services = part.services
     if services.in_driver and are_few(objects):
         try:
-            found = scan_in_driver(services.objects, objects=objects, config=part.config)
+            scanned = scan_in_driver(services.objects, objects=objects, config=part.config)
         except Exception as failure:  # of any kind: tasks try their reads again
             part.event("left_to_tasks", level="warning", reason="failed", detail=failure_place(failure))
         else:
-            if found is not None:
-                return found
+            if scanned is not None:
+                return scanned
     return scan_schemas(part.spark, objects=objects, config=part.config, source=services.source)
 
 

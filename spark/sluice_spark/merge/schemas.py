@@ -84,24 +84,24 @@ def scan_in_driver(s3: Objects, *, objects: Sequence[ManifestObject], config: Ta
         within = replace(
             config, limits=for_driver(config.limits, format=item.format, objects=len(objects), in_tasks=False)
         )
-        found = list(_scan(item, body, within, sent))
-        if any(row.get("code") == ExpansionLimit.code for row in found):
+        item_rows = list(_scan(item, body, within, sent))
+        if any(row.get("code") == ExpansionLimit.code for row in item_rows):
             return None
-        rows += found
+        rows += item_rows
     return _scanned(rows)
 
 
-def _scanned(found: Sequence[Mapping[str, Any]]) -> Scanned:
-    texts: dict[str, str] = {row["fingerprint"]: row["schema"] for row in found if row.get("schema") is not None}
+def _scanned(rows: Sequence[Mapping[str, Any]]) -> Scanned:
+    texts: dict[str, str] = {row["fingerprint"]: row["schema"] for row in rows if row.get("schema") is not None}
     of_object: dict[str, tuple[str, ...]] = {}
-    for row in found:
+    for row in rows:
         if row.get("fingerprint") is not None:
             of_object[row["object"]] = (*of_object.get(row["object"], ()), row["fingerprint"])
     return Scanned(
         {mark: json.loads(text) for mark, text in texts.items()},
-        frozenset(row["fingerprint"] for row in found if row["inferred"]),
+        frozenset(row["fingerprint"] for row in rows if row["inferred"]),
         of_object,
-        tuple(ObjectError(row["object"], row["code"], row["reason"]) for row in found if row.get("code") is not None),
+        tuple(ObjectError(row["object"], row["code"], row["reason"]) for row in rows if row.get("code") is not None),
     )
 
 
@@ -131,8 +131,13 @@ def _scan(
     except SluiceError as error:
         if error.retriable:
             raise
-        found = ObjectError.of(item.id.hash, error)
-        yield {"object": found.object, "inferred": False, "code": found.code, "reason": found.reason}
+        object_error = ObjectError.of(item.id.hash, error)
+        yield {
+            "object": object_error.object,
+            "inferred": False,
+            "code": object_error.code,
+            "reason": object_error.reason,
+        }
         return
     for schema in schemas:
         mark = fingerprint(schema)
@@ -173,7 +178,7 @@ def writer_schemas(
     rule's. An object whose schema can't be found or has no stored form is in `errors`. Transient errors of S3 are
     raised.
     """
-    known: dict[str, WriterSchema] = {}
+    by_fingerprint: dict[str, WriterSchema] = {}
     of_object: dict[str, tuple[str, ...]] = {}
     errors: list[ObjectError] = []
     in_order = _in_order(items)
@@ -186,25 +191,25 @@ def writer_schemas(
             continue
         try:
             if item.format in SCANNED:
-                found = [_understood(text, shape) for text in texts[item.id.hash]]
-            elif item.schema in known:
-                found = [known[item.schema or ""]]
+                writers = [_understood(text, shape) for text in texts[item.id.hash]]
+            elif item.schema in by_fingerprint:
+                writers = [by_fingerprint[item.schema or ""]]
             else:
                 text = _stored(objects, silver_bucket, item.schema) if item.schema else None
                 if text is not None and item.format == PARQUET and _NANOS in text:
                     text = None  # before timestamps of type INT96 were read as microseconds, they had the same schema
                 if text is None:
                     text = json.dumps(read_head(objects, item.id, item.format).schema, sort_keys=True)
-                found = [_understood(text, shape)]
+                writers = [_understood(text, shape)]
         except SluiceError as error:
             if error.retriable:
                 raise
             errors.append(ObjectError(item.id.hash, error.code, str(error)))
             continue
-        for writer in found:
-            known.setdefault(writer.fingerprint, writer)
-        of_object[item.id.hash] = tuple(writer.fingerprint for writer in found)
-    return WriterSchemas(tuple(known.values()), of_object, tuple(errors), inferred)
+        for writer in writers:
+            by_fingerprint.setdefault(writer.fingerprint, writer)
+        of_object[item.id.hash] = tuple(writer.fingerprint for writer in writers)
+    return WriterSchemas(tuple(by_fingerprint.values()), of_object, tuple(errors), inferred)
 
 
 def _in_order(items: Sequence[ManifestObject]) -> list[ManifestObject]:
@@ -254,13 +259,13 @@ def _by_scan(
     return of_object, {hash: texts[own[0]] for hash, own in scanned.of_object.items() if own[0] in scanned.inferred}
 
 
-def _stored(objects: Objects, silver_bucket: str, named: str | None) -> str | None:
+def _stored(objects: Objects, silver_bucket: str, schema_id: str | None) -> str | None:
     """The schema (JSON) that admission stored; None where there is none, or where it has another fingerprint."""
-    document = objects.get(silver_bucket, schema_key(named or ""))
+    document = objects.get(silver_bucket, schema_key(schema_id or ""))
     if document is None:
         return None
     text = document.data.decode("utf-8")
-    return text if fingerprint(json.loads(text)) == named else None
+    return text if fingerprint(json.loads(text)) == schema_id else None
 
 
 @lru_cache(maxsize=512)
@@ -299,5 +304,5 @@ def remember_schemas(
 def remember_columns(history: SchemaHistory, config: TableConfig, stored: StructType | None) -> None:
     """Record the table's columns as of its newest commit, with which admission compares, and its history's own name."""
     if stored is not None:
-        named = config.history if isinstance(config.history, str) else None
-        history.keep_columns(StoredColumns(config.table, column_types(stored), named))
+        history_text = config.history if isinstance(config.history, str) else None
+        history.keep_columns(StoredColumns(config.table, column_types(stored), history_text))

@@ -95,7 +95,7 @@ def read_set_aside(
         else:
             errors.append(ObjectError.from_json(text))
     whole = {error.object for error in (*errors, *parked)}
-    return SetAside(tuple(errors), tuple(found for found in rows if found.object not in whole), tuple(parked))
+    return SetAside(tuple(errors), tuple(row for row in rows if row.object not in whole), tuple(parked))
 
 
 def _documents(objects: Objects, silver_bucket: str, keys: Sequence[str]) -> list[Document | None]:

@@ -158,12 +158,12 @@ class ClaimStep:
         for item in pending:
             by_table.setdefault(item.table, []).append(item)
         ready = sorted(ready_tables(pending, configs, states, now, SETTLING))
-        asked = dict.fromkeys(ready, min(FIRST_LOOK, objects))
+        requested = dict.fromkeys(ready, min(FIRST_LOOK, objects))
         while True:
-            wanted = still_wanted({table: len(by_table[table]) for table in ready}, asked, objects)
+            wanted = still_wanted({table: len(by_table[table]) for table in ready}, requested, objects)
             if not wanted:
                 return [item for listed in by_table.values() for item in listed]
-            asked.update(wanted)
+            requested.update(wanted)
             by_table.update({table: [] for table in wanted})
             for item in self._ledger.pending.oldest_of(self._hold.identity.lane, wanted):
                 by_table[item.table].append(item)
@@ -224,24 +224,24 @@ class ClaimStep:
 
         An object that an earlier release merged keeps the order that its rows have: by their place in it.
         """
-        asked = [
+        missing = [
             item
             for item in items
             if item.modified_at is None
             and by_time(item.offset, config)
             and not (item.merged or item.first_batch is not None)
         ]
-        if not asked:
+        if not missing:
             return items
         with ThreadPoolExecutor(ASKED_AT_ONCE, thread_name_prefix="arrival") as pool:
-            times = dict(zip(asked, pool.map(lambda item: self._arrival(item.id), asked)))
+            times = dict(zip(missing, pool.map(lambda item: self._arrival(item.id), missing)))
         return [replace(item, modified_at=times[item]) if item in times else item for item in items]
 
     def _without_refused(
         self, configs: Mapping[str, TableConfig], states: Mapping[str, TableState]
     ) -> dict[str, TableConfig]:
         """Leave out, and report once, tables with a changed setting that can't change in place (`pinned-settings`)."""
-        kept = {}
+        configs_left = {}
         for table, config in configs.items():
             state = states.get(table)
             try:
@@ -249,8 +249,8 @@ class ClaimStep:
             except ChangeRefused as refusal:
                 self._report(table, refusal)
             else:
-                kept[table] = config
-        return kept
+                configs_left[table] = config
+        return configs_left
 
     def _report_others(self, pending: list[PendingObject], configs: Mapping[str, TableConfig]) -> None:
         """Report objects that wait for a table which another topic feeds.

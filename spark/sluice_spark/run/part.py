@@ -141,11 +141,11 @@ class TableParts:
         agrees. The roll-back comes first all the same, since it fences a writer that wakes up late.
         """
         with profile.stage("resolve"):
-            found = self._merger.resolve_part(manifest, table, self._hold.still_held)
+            merged = self._merger.resolve_part(manifest, table, self._hold.still_held)
             stored = self._manifests.outcome(manifest.batch, table)
-        if stored is not None and stored.instant == (found.instant if found is not None else None):
+        if stored is not None and stored.instant == (merged.instant if merged is not None else None):
             return stored  # it has more counts than a timeline, and alone knows of a part without a commit
-        return found
+        return merged
 
     def _after_failure(
         self, manifest: Manifest, table: str, claimed: frozenset[ObjectId], failure: Exception, profile: Profile

@@ -63,11 +63,11 @@ def adopt(
     check_adoptable(hudi.jvm.table_properties(other), hudi.config)
     rows = _live(spark.read.format("hudi").options(**hudi_options.read_options()).load(source))
     own = column_types(facts.schema)
-    known = {**_source_columns(services, hudi.config), **stated_moments(hudi.jvm.avro_schema(other), own)}
-    columns = adopted_columns(column_types(rows.schema), own, hudi.config, known)
+    moments = {**_source_columns(services, hudi.config), **stated_moments(hudi.jvm.avro_schema(other), own)}
+    columns = adopted_columns(column_types(rows.schema), own, hudi.config, moments)
     target = StructType([StructField(field.name, field.dataType) for field in facts.schema.fields])
     size = hudi.jvm.size_bytes(other)
-    changes = _as_changes(rows, target, raw={name: known[name] for name in columns.raw})
+    changes = _as_changes(rows, target, raw={name: moments[name] for name in columns.raw})
     if facts.forgotten:
         changes = changes.where(
             ~is_forgotten(facts.forgotten, table=hudi.config.table, record_key=hudi.config.record_key)
@@ -144,7 +144,7 @@ def _written(rows: DataFrame) -> SparkColumn:
 def _as_changes(rows: DataFrame, target: StructType, raw: Mapping[str, Column]) -> DataFrame:
     """The rows of another table as normalized changes, in the columns of `target`; `raw` has those to convert."""
     held = set(rows.columns)
-    known = {
+    values = {
         hidden.POSITION: F.concat(F.lit(ADOPTED), _written(rows)),
         hidden.DELETED: F.lit(False),
         hidden.OP: F.lit(hidden.SNAPSHOT_READ),
@@ -153,7 +153,7 @@ def _as_changes(rows: DataFrame, target: StructType, raw: Mapping[str, Column]) 
     for field in target.fields:
         value = F.lit(None)
         if field.name in hidden.NAMES:
-            value = known.get(field.name, value)
+            value = values.get(field.name, value)
         elif field.name in raw:
             value = meaning(quoted(field.name), raw[field.name])
         elif field.name in held:

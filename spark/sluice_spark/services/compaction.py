@@ -36,7 +36,7 @@ def compact(hudi: HudiTable, *, facts: TableFacts, budget_bytes: int, check_held
             instant = str(planned.get())
         operations = hudi.jvm.compaction_plan(hudi.meta_client(), instant)
         bytes_before = hudi.jvm.base_bytes(
-            facts.meta_client, [(found["partitionPath"], found["fileId"]) for found in operations]
+            facts.meta_client, [(operation["partitionPath"], operation["fileId"]) for operation in operations]
         )
         outcome = client.compact(instant)
         metadata = outcome.getCommitMetadata().get()
@@ -46,9 +46,9 @@ def compact(hudi: HudiTable, *, facts: TableFacts, budget_bytes: int, check_held
         client.close()
     _require_completed(hudi, instant, COMPACTION)
     written = written_files(metadata)
-    logs = sum(len(found["deltaFilePaths"]) for found in operations)
+    logs = sum(len(operation["deltaFilePaths"]) for operation in operations)
     report = ServiceReport(
-        files_before=logs + sum(bool(found["dataFilePath"]) for found in operations),
+        files_before=logs + sum(bool(operation["dataFilePath"]) for operation in operations),
         files_after=len(written),
         bytes_before=bytes_before + _metric(operations, "TOTAL_LOG_FILES_SIZE"),
         bytes_after=sum(stat["fileSizeInBytes"] for stat in written),
@@ -71,7 +71,7 @@ def _require_completed(hudi: HudiTable, instant: str, service: str) -> None:
 
 
 def _metric(operations: list[dict[str, Any]], name: str) -> int:
-    return int(sum((found.get("metrics") or {}).get(name, 0) for found in operations))
+    return int(sum((operation.get("metrics") or {}).get(name, 0) for operation in operations))
 
 
 def cluster(hudi: HudiTable, *, facts: TableFacts, budget_bytes: int, check_held: Callable[[], None]) -> SliceDone:
@@ -89,7 +89,7 @@ def cluster(hudi: HudiTable, *, facts: TableFacts, budget_bytes: int, check_held
         instant = str(planned.get())
         replaced = hudi.jvm.clustering_plan(hudi.meta_client(), instant)
         bytes_before = hudi.jvm.base_bytes(
-            facts.meta_client, [(found["partitionPath"], found["fileId"]) for found in replaced]
+            facts.meta_client, [(slice_["partitionPath"], slice_["fileId"]) for slice_ in replaced]
         )
         check_held()
         metadata = client.cluster(instant).getCommitMetadata().get()
@@ -99,7 +99,7 @@ def cluster(hudi: HudiTable, *, facts: TableFacts, budget_bytes: int, check_held
     written = written_files(metadata)
     return SliceDone(
         ServiceReport(
-            files_before=sum(1 + len(found["deltaFilePaths"]) for found in replaced),
+            files_before=sum(1 + len(slice_["deltaFilePaths"]) for slice_ in replaced),
             files_after=len(written),
             bytes_before=bytes_before,
             bytes_after=sum(stat["fileSizeInBytes"] for stat in written),

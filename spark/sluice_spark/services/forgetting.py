@@ -84,7 +84,7 @@ def forget(
     of_history = _Removed()
     if config.history:
         own = config.history_table
-        services.known.take(own)
+        services.tables.take(own)
         history = HudiTable(spark, services.table_path(own.database, own.name), own)
         if history.exists():
             held = recovered_facts(history, services.log)
@@ -130,10 +130,10 @@ def _remove(
         hudi.compact_all()
         facts = hudi.look()
     rows = spark.read.format("hudi").options(**hudi_options.read_options()).load(hudi.path).where(of_key)
-    found = rows.select(_KEY, _FILE, quoted(hidden.POSITION).alias("position")).collect()
-    removed = _Removed(len(found), len({row[_FILE] for row in found}))
-    if found:
-        removed = replace(removed, position=max(row["position"] for row in found))
+    rows_found = rows.select(_KEY, _FILE, quoted(hidden.POSITION).alias("position")).collect()
+    removed = _Removed(len(rows_found), len({row[_FILE] for row in rows_found}))
+    if rows_found:
+        removed = replace(removed, position=max(row["position"] for row in rows_found))
         mark(str(removed.position))
         if merges:
             hudi.set_purging(facts.newest or "")
@@ -155,12 +155,12 @@ def _remove(
     # Just after the newest instant: as of the instant itself, a reader needs the files from before it too.
     horizon = instant_of_ms(instant_ms(newest) + 1)
     cleaned = housekeeping.clean(hudi, horizon=horizon, check_held=check_held)
-    _require_gone(hudi, spark, facts, of_key=of_key, names=names, found=sorted({row[_KEY] for row in found}))
+    _require_gone(hudi, spark, facts, of_key=of_key, names=names, keys=sorted({row[_KEY] for row in rows_found}))
     return replace(
         removed,
         cleaned=cleaned.files,
         bytes=cleaned.bytes,
-        instant=cleaned.instant or (newest if found else removed.instant),
+        instant=cleaned.instant or (newest if rows_found else removed.instant),
     )
 
 
@@ -203,7 +203,7 @@ def _require_gone(
     *,
     of_key: SparkColumn,
     names: Sequence[str],
-    found: Sequence[str],
+    keys: Sequence[str],
 ) -> None:
     """Look for the key in every base file that is left, also one that no reader uses.
 
@@ -217,7 +217,7 @@ def _require_gone(
     ):
         left = files.schema(key).parquet(hudi.path).where(of_key).count()
     else:
-        left = files.schema(f"{_KEY} string").parquet(hudi.path).where(F.col(_KEY).isin(list(found))).count()
+        left = files.schema(f"{_KEY} string").parquet(hudi.path).where(F.col(_KEY).isin(list(keys))).count()
     if left:
         raise RowRemains(
             f"{hudi.config.table} still has {left} rows of the key in its files", table=hudi.config.table, rows=left

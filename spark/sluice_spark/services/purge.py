@@ -70,11 +70,11 @@ def purge(
     horizon = instant_of_ms(now_ms - hudi.config.services.purge_horizon_s * 1000)
     due = rows.where(quoted(hidden.DELETED) & (F.col(_COMMIT) < F.lit(horizon)))
     due = due.where(_comparable(rows.columns, only_partition, generation=hudi.config.generation))
-    found = _due_files(due)
-    chosen = _within(found, hudi.jvm.file_bytes(facts.meta_client, [each.file for each in found]), budget_bytes)
+    due_files = _due_files(due)
+    chosen = _within(due_files, hudi.jvm.file_bytes(facts.meta_client, [file.file for file in due_files]), budget_bytes)
     if not chosen:
         return SliceDone(ServiceReport())
-    positions = _by_generation([position for each in chosen for position in each.positions])
+    positions = _by_generation([position for file in chosen for position in file.positions])
     check_held()
     raise_floor(positions)
     highest = max(positions.values())
@@ -85,7 +85,7 @@ def purge(
     check_held()
     report = _remove(
         hudi,
-        due.where(F.col(_FILE).isin([each.file for each in chosen])),
+        due.where(F.col(_FILE).isin([file.file for file in chosen])),
         facts=facts,
         positions=positions,
         chosen=chosen,
@@ -93,7 +93,7 @@ def purge(
     if merges:
         hudi.compact_all()
         hudi.set_purging("")
-    return SliceDone(report, more=len(chosen) < len(found))
+    return SliceDone(report, more=len(chosen) < len(due_files))
 
 
 def _comparable(columns: Sequence[str], only_partition: int | None, *, generation: int) -> SparkColumn:
@@ -117,19 +117,19 @@ def _due_files(due: DataFrame) -> list[_DueFile]:
         F.count(F.lit(1)).alias("rows"), F.max(quoted(hidden.POSITION)).alias("position")
     )
     files = counted.groupBy(_FILE).agg(F.sum("rows").alias("rows"), F.collect_list("position").alias("positions"))
-    found = [_DueFile(row[_FILE], row["rows"], tuple(row["positions"])) for row in files.toLocalIterator()]
-    return sorted(found, key=lambda each: (-each.rows, each.file))
+    due_files = [_DueFile(row[_FILE], row["rows"], tuple(row["positions"])) for row in files.toLocalIterator()]
+    return sorted(due_files, key=lambda file: (-file.rows, file.file))
 
 
-def _within(found: Sequence[_DueFile], sizes: Mapping[str, int], budget_bytes: int) -> list[_DueFile]:
+def _within(due_files: Sequence[_DueFile], sizes: Mapping[str, int], budget_bytes: int) -> list[_DueFile]:
     """As many files as the budget holds, each read and written; always the first."""
     chosen: list[_DueFile] = []
     used = 0
-    for each in found:
-        used += 2 * sizes.get(each.file, 0)
+    for file in due_files:
+        used += 2 * sizes.get(file.file, 0)
         if chosen and used > budget_bytes:
             break
-        chosen.append(each)
+        chosen.append(file)
     return chosen
 
 
@@ -156,7 +156,7 @@ def _remove(
             for name in facts.schema.names
         ]
     )
-    sizes = hudi.jvm.file_bytes(facts.meta_client, [each.file for each in chosen])
+    sizes = hudi.jvm.file_bytes(facts.meta_client, [file.file for file in chosen])
     options = hudi_options.write_options(
         hudi.config,
         operation=hudi_options.UPSERT,

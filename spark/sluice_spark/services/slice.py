@@ -66,8 +66,8 @@ class SliceRates:
             return
         name, rate = f"{service} {config.table}", moved * 1000 / report.ms
         with self._lock:
-            known = self._rates.get(name, float(FIRST_BYTES_PER_S_AND_CORE * self.cores))
-            self._rates[name] = rate if report.ms > slice_s * 1000 else max(known, min(rate, 2 * known))
+            rate_before = self._rates.get(name, float(FIRST_BYTES_PER_S_AND_CORE * self.cores))
+            self._rates[name] = rate if report.ms > slice_s * 1000 else max(rate_before, min(rate, 2 * rate_before))
 
 
 def serve_table(
@@ -95,7 +95,7 @@ def serve_table(
         raise ServiceNotForTable(
             f"{service} does not apply to {config.table} as it is configured", service=service, table=config.table
         )
-    clock, known = services.clock, services.known
+    clock, known_tables = services.clock, services.tables
     began = clock.now_ms()
     hudi = HudiTable(spark, services.table_path(config.database, config.name), config)
     if not hudi.exists():
@@ -107,7 +107,7 @@ def serve_table(
         if not still_held():
             raise LaneLost(f"The lane was taken over during {service} of {config.table}", table=config.table)
 
-    known.take(config)  # the table is unknown until the slice has ended well
+    known_tables.take(config)  # the table is unknown until the slice has ended well
     check_held()
     facts = recovered_facts(hudi, services.log, last_instant)
     facts = hudi.date_anew(facts, now_ms=clock.now_ms, wait=clock.wait)
@@ -136,7 +136,7 @@ def serve_table(
             table=config.table,
             instant=done.report.instant,
         )
-    known.keep(config, after)
+    known_tables.keep(config, after)
     report = replace(done.report, ms=clock.now_ms() - began)
     rates.saw(config, service, report, slice_s)
     return replace(done, report=report)
@@ -195,7 +195,7 @@ def _clean(given: _Slice) -> SliceDone:
     _note_late(given, remove_late_files(given.hudi, given.check_held))
     horizon = housekeeping.horizon_at(given.hudi, now_ms)
     cleaned = housekeeping.clean(given.hudi, horizon=horizon, check_held=given.check_held)
-    given.services.known.keep_cleaned(given.hudi.config, now_ms)
+    given.services.tables.keep_cleaned(given.hudi.config, now_ms)
     return SliceDone(ServiceReport(files_before=cleaned.files, bytes_before=cleaned.bytes, instant=cleaned.instant))
 
 

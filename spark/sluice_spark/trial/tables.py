@@ -120,9 +120,9 @@ class TableTrials:
             differences.append("nothing was compacted, though the table has log files")
         timed(CLEANING, lambda: self._serve(config, CLEANING))
         timed(ARCHIVAL, lambda: self._serve(config, ARCHIVAL))
-        found = timed("read", lambda: self._rows(config))
-        differences += compared(found, EXPECTED)
-        return TableTrial(table_type, tuple(steps), len(found), tuple(differences))
+        rows = timed("read", lambda: self._rows(config))
+        differences += compared(rows, EXPECTED)
+        return TableTrial(table_type, tuple(steps), len(rows), tuple(differences))
 
     def _merge(self, config: TableConfig, number: int, changes: Sequence[dict[str, Any]]) -> Outcome:
         services, mark = self._services, fingerprint(SCHEMA)
@@ -134,11 +134,11 @@ class TableTrials:
         put = services.objects.get(services.silver_bucket, name)
         assert put is not None  # S3 reads what was just written
         # By its ETag, also in a versioned bucket: the job's role can't read versions in silver.
-        named = identify(services.silver_bucket, self._prefix + name, None, put.etag)
+        object_id = identify(services.silver_bucket, self._prefix + name, None, put.etag)
         item = ManifestObject(
-            named.bucket,
-            named.key,
-            named.version,
+            object_id.bucket,
+            object_id.key,
+            object_id.version,
             len(put.data),
             mark,
             "avro",
@@ -179,10 +179,10 @@ class TableTrials:
         return [tuple(row) for row in live.limit(100).collect()]  # a handful, and bounded
 
 
-def compared(found: Sequence[tuple[str, ...]], expected: Sequence[tuple[str, ...]]) -> list[str]:
+def compared(rows: Sequence[tuple[str, ...]], expected: Sequence[tuple[str, ...]]) -> list[str]:
     """The rows that are missing and the rows that are not expected."""
-    return [f"missing: {row}" for row in expected if row not in found] + [
-        f"not expected: {row}" for row in found if row not in expected
+    return [f"missing: {row}" for row in expected if row not in rows] + [
+        f"not expected: {row}" for row in rows if row not in expected
     ]
 
 

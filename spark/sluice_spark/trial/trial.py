@@ -200,8 +200,8 @@ def versions(spark: SparkSession) -> dict[str, str]:
 def _worker(batches: Iterable[Any]) -> Iterator[Any]:
     arrow = importlib.import_module("pyarrow")
     for _ in batches:
-        found = {"python": platform.python_version(), **{name: _version(name) for name in ("pyarrow", "fastavro")}}
-        yield arrow.RecordBatch.from_pydict({"versions": [json.dumps(found)]})
+        releases = {"python": platform.python_version(), **{name: _version(name) for name in ("pyarrow", "fastavro")}}
+        yield arrow.RecordBatch.from_pydict({"versions": [json.dumps(releases)]})
 
 
 def _version(package: str) -> str:

@@ -29,7 +29,7 @@ def task_fails(*_: Any, **__: Any) -> None:
 def part_of(events: Events) -> PartContext:
     config = TableConfig("crm.user", "crm", "user", "crm.user", record_key=("id",))
     known = SimpleNamespace(is_left_to_spark=lambda _: False, leave_to_spark=lambda _: None)
-    services = SimpleNamespace(in_driver=True, known=known, objects=None, source=None)
+    services = SimpleNamespace(in_driver=True, tables=known, objects=None, source=None)
     part = SimpleNamespace(
         services=services,
         config=config,

@@ -37,7 +37,7 @@ class Table:
 def forgotten(monkeypatch):
     """Forget a key whose rows in the history and in the table have these positions; the report and the marks."""
     services = SimpleNamespace(
-        known=SimpleNamespace(take=lambda config: None),
+        tables=SimpleNamespace(take=lambda config: None),
         clock=SimpleNamespace(now_ms=lambda: 0, wait=lambda seconds: None),
         table_path=lambda database, name: name,
         log=SimpleNamespace(event=lambda *given, **facts: None),

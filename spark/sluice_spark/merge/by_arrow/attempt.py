@@ -52,7 +52,7 @@ def attempt(part: PartContext, prepared: Prepared) -> MergedPart | None:
         return None
     except Exception as failure:  # of any kind: no row is written yet, and tasks try their reads again
         if not prepared.facts.empty:
-            part.services.known.leave_to_spark(part.config)
+            part.services.tables.leave_to_spark(part.config)
         part.event("left_to_spark", level="warning", reason="failed", detail=failure_place(failure))
         return None
     if decided is None:
@@ -60,7 +60,7 @@ def attempt(part: PartContext, prepared: Prepared) -> MergedPart | None:
     counts = {**decided.counts, "bytes_read": sum(item.size for item in prepared.objects)}
     committed: CommitResult | None = None
     if decided.rows is None:
-        part.services.known.keep(part.config, prepared.facts)
+        part.services.tables.keep(part.config, prepared.facts)
     else:
         committed = commit(part, decided.rows, target=prepared.planned.target, facts=prepared.facts)
         counts.update(committed.counts)
@@ -83,7 +83,7 @@ def _decided(part: PartContext, prepared: Prepared) -> _Decided | None:
         return None
     if prepared.facts.empty:
         return _first_load(part, prepared)
-    if not part.services.in_driver or part.services.known.is_left_to_spark(part.config):
+    if not part.services.in_driver or part.services.tables.is_left_to_spark(part.config):
         return None
     return _small_merge(part, prepared)
 
@@ -148,9 +148,9 @@ def _leave_unmerged(part: PartContext, read: DecodedObjects) -> None:
     with ThreadPoolExecutor(PUTS_AT_ONCE, thread_name_prefix="set-aside") as pool:
         puts = [pool.submit(leave_error, *silver, error=error, **place) for error in read.errors]
         puts += [
-            pool.submit(leave_rows, *silver, object_hash=each.seen.object, rows=each.rows, **place)
-            for each in read.objects
-            if each.rows
+            pool.submit(leave_rows, *silver, object_hash=decoded.seen.object, rows=decoded.rows, **place)
+            for decoded in read.objects
+            if decoded.rows
         ]
         for put in puts:
             put.result()

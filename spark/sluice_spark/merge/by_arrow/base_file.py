@@ -52,9 +52,9 @@ def key_text(rows: pa.Table, record_key: Sequence[str]) -> pa.ChunkedArray:
     if len(texts) == 1:
         return texts[0]
     texts = [pc.if_else(pc.equal(text, ""), EMPTY_PART, text) for text in texts]
-    named = [part for name, text in zip(record_key, texts) for part in (pa.scalar(f",{name}:"), text)]
-    named[0] = pa.scalar(f"{record_key[0]}:")
-    return pc.binary_join_element_wise(*named, "")
+    labelled = [part for name, text in zip(record_key, texts) for part in (pa.scalar(f",{name}:"), text)]
+    labelled[0] = pa.scalar(f"{record_key[0]}:")
+    return pc.binary_join_element_wise(*labelled, "")
 
 
 def _key_part(values: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -158,14 +158,14 @@ def rewritten(
         for batch in _held_batches(body):
             old = _as_now(batch, new.schema, file_name)
             stored += old.num_rows
-            found = pc.index_in(old.column(RECORD_KEY), value_set=wanted).combine_chunks()
-            if not pc.any(pc.is_valid(found)).as_py():
+            index = pc.index_in(old.column(RECORD_KEY), value_set=wanted).combine_chunks()
+            if not pc.any(pc.is_valid(index)).as_py():
                 yield old
                 continue
-            leaves = pc.fill_null(pc.greater_equal(found, new.num_rows), False)
+            leaves = pc.fill_null(pc.greater_equal(index, new.num_rows), False)
             gone += leaves.true_count
-            changes = pc.fill_null(pc.less(found, new.num_rows), False)
-            numbers = found.filter(changes)
+            changes = pc.fill_null(pc.less(index, new.num_rows), False)
+            numbers = index.filter(changes)
             replaced.update(numbers.to_pylist())
             # The places of the batch's rows among the old ones and, behind them, those that replace some.
             behind = pc.add(pc.cumulative_sum(changes.cast(pa.int64())), old.num_rows - 1)

@@ -37,7 +37,7 @@ def commit(
             return commit_own_files(part.hudi, rows.write, schema=schema, **own)
         except Exception:
             if not facts.empty:
-                part.services.known.leave_to_spark(part.config)
+                part.services.tables.leave_to_spark(part.config)
             raise
 
     if not facts.empty:

@@ -62,8 +62,8 @@ def check_part(
         ("key_type", any(target.get(name, "array").startswith(_NO_KEYS) for name in config.record_key)),
         ("size", not objects or len(objects) > MOST_OBJECTS or size > MOST_BYTES),
     )
-    for reason, found in unusual:
-        if found:
+    for reason, present in unusual:
+        if present:
             raise LeftToSpark(reason)
 
 
@@ -117,6 +117,6 @@ def check_rewritten(sizes: Sequence[int], target: Mapping[str, str]) -> None:
         ("lists", any(map(hudi_options.is_list, target.values()))),
         ("files", max(sizes, default=0) > MOST_FILE_BYTES),
     )
-    for reason, found in unusual:
-        if found:
+    for reason, present in unusual:
+        if present:
             raise LeftToSpark(reason)

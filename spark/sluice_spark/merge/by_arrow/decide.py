@@ -209,12 +209,12 @@ def _suspicions(
     if latest is None:
         return {}
     won = pa.array(wins, pa.bool_())
-    found = suspicions_of_keys(latest.filter(won), newest.filter(won))
+    counts = suspicions_of_keys(latest.filter(won), newest.filter(won))
     lost = [row for row, is_won in zip(held, wins) if row is not None and not is_won]
-    kept = (ChangePlace(row.position, row.partition, row.source_ts_ms) for row in lost)
-    for name, count in suspicions_in(zip(places_of(latest.filter(pc.invert(won))), kept)).items():
-        found[name] = found.get(name, 0) + count
-    return found
+    winners = (ChangePlace(row.position, row.partition, row.source_ts_ms) for row in lost)
+    for name, count in suspicions_in(zip(places_of(latest.filter(pc.invert(won))), winners)).items():
+        counts[name] = counts.get(name, 0) + count
+    return counts
 
 
 def as_tombstones(rows: pa.Table, *, record_key: Collection[str]) -> pa.Table:
@@ -222,10 +222,12 @@ def as_tombstones(rows: pa.Table, *, record_key: Collection[str]) -> pa.Table:
     deleted = _flat(rows.column(hidden.DELETED))
     if not pc.any(deleted).as_py():
         return rows
-    kept = {*record_key, *hidden.NAMES, hidden.UNCHANGED, hidden.INEXACT}
+    kept_columns = {*record_key, *hidden.NAMES, hidden.UNCHANGED, hidden.INEXACT}
     alive = pc.if_else(deleted, pa.scalar(None, pa.int64()), pa.array(range(len(deleted)), pa.int64()))
     arrays = [
-        rows.column(name) if name in kept else rows.column(name).take(alive)  # `if_else` lacks lists in some releases
+        rows.column(name)
+        if name in kept_columns
+        else rows.column(name).take(alive)  # `if_else` lacks lists in some releases
         for name in rows.schema.names
     ]
     return pa.table(arrays, schema=rows.schema)

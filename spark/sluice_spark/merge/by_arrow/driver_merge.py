@@ -175,10 +175,10 @@ def _stored(
         for item in slices
         if item.base is not None
     ]
-    found = work(in_tasks=sum(item.size for item in files) > READ_IN_DRIVER).each(find, files)
-    if None in found:
+    rows_by_file = work(in_tasks=sum(item.size for item in files) > READ_IN_DRIVER).each(find, files)
+    if None in rows_by_file:
         raise LeftToSpark("logs", "of another writer")
-    return by_key(row for rows in found if rows is not None for row in rows)
+    return by_key(row for rows in rows_by_file if rows is not None for row in rows)
 
 
 def _relaxes(rows: pa.Table, facts: TableFacts) -> bool:

@@ -38,26 +38,29 @@ class DecodedObjects:
     @property
     def batches(self) -> list[pa.RecordBatch]:
         """The changes that can be merged."""
-        return [batch for each in self.objects for batch in each.batches]
+        return [batch for decoded in self.objects for batch in decoded.batches]
 
     @property
     def seen(self) -> list[SeenObject]:
         """What was seen of each object that was read."""
-        return [each.seen for each in self.objects]
+        return [decoded.seen for decoded in self.objects]
 
 
 def decoded_objects(reading: FileWork, shares: Sequence[Sequence[ManifestObject]], plan: ReaderPlan) -> DecodedObjects:
     """Read and decode the objects. Raises LeftToSpark for too much, and for what S3 may give when it is asked again."""
     most_bytes = MOST_DECODED_BYTES // len(shares)
-    found = reading.each(partial(_read, plan=plan, most_bytes=most_bytes, in_tasks=reading.in_tasks), shares)
-    for read in found:
+    shares_read = reading.each(partial(_read, plan=plan, most_bytes=most_bytes, in_tasks=reading.in_tasks), shares)
+    for read in shares_read:
         if read.left:
             raise LeftToSpark(*read.left)
     # In order of admission, whichever share an object is in.
     places = {item.id.hash: (item.admitted_at, item.id) for share in shares for item in share}
     return DecodedObjects(
-        sorted((each for read in found for each in read.decoded), key=lambda each: places[each.seen.object]),
-        [error for read in found for error in read.errors],
+        sorted(
+            (decoded for read in shares_read for decoded in read.decoded),
+            key=lambda decoded: places[decoded.seen.object],
+        ),
+        [error for read in shares_read for error in read.errors],
     )
 
 

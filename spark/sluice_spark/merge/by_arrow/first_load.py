@@ -191,29 +191,29 @@ def read_first_load(
             yield from _messages(read(share), plan, parts)
 
     shuffled = context.parallelize(shares, len(shares)).mapPartitions(task).partitionBy(2 * parts, _same)
-    found = context.runJob(shuffled, partial(_counted, plan=plan), list(range(parts, 2 * parts)))
-    counts = _total(found)
-    filled = [part for part, one in enumerate(found) if one["winning"]]
-    tasks = tasks_by_partition([one["bytes"] for one in found], parts)
-    return FirstLoad(counts, _suspicions(found), spark, shuffled, filled, plan, tasks if parts > 1 else {})
+    results = context.runJob(shuffled, partial(_counted, plan=plan), list(range(parts, 2 * parts)))
+    counts = _total(results)
+    filled = [part for part, one in enumerate(results) if one["winning"]]
+    tasks = tasks_by_partition([one["bytes"] for one in results], parts)
+    return FirstLoad(counts, _suspicions(results), spark, shuffled, filled, plan, tasks if parts > 1 else {})
 
 
 def load_in_driver(spark: SparkSession, batches: Iterable[pa.RecordBatch], plan: LoadPlan) -> FirstLoad:
     """Count the decoded rows of a part and hold them in the driver. Raises LeftToSpark as `read_first_load` does."""
     messages = list(_messages(batches, plan, 1))
-    found = _counted([message for message in messages if message[0] == 1], plan)
-    counts = _total(found)
-    tasks_by_partition([found[0]["bytes"]], 1)  # for its check of the number of files
+    results = _counted([message for message in messages if message[0] == 1], plan)
+    counts = _total(results)
+    tasks_by_partition([results[0]["bytes"]], 1)  # for its check of the number of files
     held = [message for message in messages if message[0] == 0]
-    return FirstLoad(counts, _suspicions(found), spark, held, [0], plan)
+    return FirstLoad(counts, _suspicions(results), spark, held, [0], plan)
 
 
-def _total(found: Sequence[Any]) -> dict[str, int]:
+def _total(results: Sequence[Any]) -> dict[str, int]:
     """The counts of all parts. Raises LeftToSpark for reasons among them, and for a load without a row."""
-    reasons = [one for one in found if isinstance(one, str)]
+    reasons = [one for one in results if isinstance(one, str)]
     if reasons:
         raise LeftToSpark(min(reasons))
-    totals: dict[str, int] = {name: sum(one[name] for one in found) for name in _SUMS}
+    totals: dict[str, int] = {name: sum(one[name] for one in results) for name in _SUMS}
     if not totals["winning"]:
         raise LeftToSpark("empty")
     if not totals["inexact"]:
@@ -221,9 +221,9 @@ def _total(found: Sequence[Any]) -> dict[str, int]:
     return {**totals, "overtaken": totals["read"] - totals["winning"], "losing": 0, "repeated": 0}
 
 
-def _suspicions(found: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def _suspicions(results: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     total: Counter[str] = Counter()
-    for one in found:
+    for one in results:
         total.update(one["suspicions"])
     return dict(total)
 
@@ -234,8 +234,8 @@ def tasks_by_partition(sizes: Sequence[Mapping[str, int]], parts: int) -> dict[s
     `sizes` are the bytes of rows by partition. Raises LeftToSpark for more files than a commit should have.
     """
     totals: dict[str, int] = {}
-    for each in sizes:
-        for partition, size in each.items():
+    for partition_sizes in sizes:
+        for partition, size in partition_sizes.items():
             totals[partition] = totals.get(partition, 0) + size
     most, held, next_task = max(1, -(-sum(totals.values()) // parts)), 0, 0
     tasks = {}
@@ -300,10 +300,10 @@ def _to_partitions(
     messages: Iterable[tuple[int, Any]], plan: LoadPlan, tasks: Mapping[str, range]
 ) -> Iterator[tuple[int, bytes]]:
     """The newest change of each key of a part, in messages to the tasks of its partition."""
-    found = [body for _, body in messages if isinstance(body, bytes)]  # else what was counted
-    if not found:
+    bodies = [body for _, body in messages if isinstance(body, bytes)]  # else what was counted
+    if not bodies:
         return
-    rows = _newest(found, plan)
+    rows = _newest(bodies, plan)
     own_tasks = [tasks[path] for path in _paths(rows, plan).to_pylist()]
     for task, own in _divided(rows, _by_key(rows, plan, own_tasks)):
         for message in _in_messages(own):
@@ -361,7 +361,7 @@ def _divided(rows: pa.Table, groups: pa.Array) -> Iterator[tuple[Any, pa.Table]]
         yield from ((group, rows) for group in encoded.dictionary.to_pylist())
         return
     rows, begin = rows.take(pc.sort_indices(encoded.indices)).combine_chunks(), 0
-    counts = {each["values"]: each["counts"] for each in pc.value_counts(encoded.indices).to_pylist()}
+    counts = {entry["values"]: entry["counts"] for entry in pc.value_counts(encoded.indices).to_pylist()}
     for number, group in enumerate(encoded.dictionary.to_pylist()):
         yield group, rows.slice(begin, counts[number])
         begin += counts[number]
@@ -376,15 +376,15 @@ def _ipc(rows: pa.Table) -> bytes:
 
 def _counted(messages: Iterable[tuple[int, Any]], plan: LoadPlan) -> list[Any]:
     """The counts of one part, or why it is left to Spark."""
-    found = [message for _, message in messages]
-    reasons = [one for one in found if isinstance(one, str)]
+    bodies = [message for _, message in messages]
+    reasons = [one for one in bodies if isinstance(one, str)]
     if reasons:
         return [min(reasons)]
-    if sum(size for size, _ in found) > plan.most_part_bytes:
+    if sum(size for size, _ in bodies) > plan.most_part_bytes:
         return ["size"]
-    if not found:
+    if not bodies:
         return [{**dict.fromkeys(_SUMS, 0), "bytes": {}, "suspicions": {}}]
-    rows = pa.concat_tables(pa.ipc.open_stream(body).read_all() for _, body in found)
+    rows = pa.concat_tables(pa.ipc.open_stream(body).read_all() for _, body in bodies)
     keys, positions = [rows.column(_KEY)], rows.column(hidden.POSITION)
     if not plan.reader.append_only and may_share_keys(keys, positions, rows.column(hidden.OP)):
         return ["shared_keys"]  # perhaps: rows of one snapshot are compared by their values

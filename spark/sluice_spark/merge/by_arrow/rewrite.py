@@ -170,20 +170,20 @@ def _write(
     own: Any = {"instant": new.instant, "file_name": name, "number": number, "avro_schema": new.avro_schema}
     own["partition"] = share.partition
     if share.path is None:
-        found = Rewritten(parquet_of(rows, share.keys, **own), rows.num_rows, 0, 0)
+        result = Rewritten(parquet_of(rows, share.keys, **own), rows.num_rows, 0, 0)
     else:
-        found = rewritten(read_file(objects, share.path), rows, share.keys, removed=share.removed, **own)
-    counted, written = share.updates + len(share.removed), found.updated + found.removed
-    if (found.updated, written) != (share.updates, counted):
+        result = rewritten(read_file(objects, share.path), rows, share.keys, removed=share.removed, **own)
+    counted, written = share.updates + len(share.removed), result.updated + result.removed
+    if (result.updated, written) != (share.updates, counted):
         raise RowsDiffer(
             f"{table}: {counted:,} rows of {before} were to be updated or removed, and {written:,} were",
             table=table,
             counted=counted,
             written=written,
         )
-    body, inserted = found.body.to_pybytes(), rows.num_rows - found.updated
+    body, inserted = result.body.to_pybytes(), rows.num_rows - result.updated
     file = BaseFile(
-        name, found.rows, len(body), 0, before, found.updated, inserted, share.partition, removed=found.removed
+        name, result.rows, len(body), 0, before, result.updated, inserted, share.partition, removed=result.removed
     )
     if share.starts:
         place, content = partition_metadata(share.partition, new.instant)

@@ -72,11 +72,11 @@ def check_columns(plan: ReaderPlan, target: Mapping[str, str]) -> None:
     """Raise LeftToSpark for a column of the plan without a conversion to the table's type."""
     for column in plan.columns:
         try:
-            found = widen(column.name, target[column.name], column.spark_type)
+            widening = widen(column.name, target[column.name], column.spark_type)
         except (Incompatible, KeyError) as error:
             raise LeftToSpark("column", f"{column.name} is {column.spark_type}") from error
-        if found.change not in (SAME, NARROWER):
-            raise LeftToSpark("column", f"{column.name} becomes {found.type}")
+        if widening.change not in (SAME, NARROWER):
+            raise LeftToSpark("column", f"{column.name} becomes {widening.type}")
 
 
 def _rows(batch: pa.RecordBatch, written: Mapping[str, Column], schema: pa.Schema) -> pa.RecordBatch:

@@ -45,21 +45,21 @@ def rows_of_slice(
     `keys` are those of `wanted` by Hudi's text of them, and needed for logs. The arguments in front are those of
     `FileWork.each`.
     """
-    found = dict(rows_in(open_parquet(objects, files.base, files.size), wanted, record_key, number))
+    rows_by_key = dict(rows_in(open_parquet(objects, files.base, files.size), wanted, record_key, number))
     if not files.logs:
-        return list(found.items())
+        return list(rows_by_key.items())
     try:
         logged = rows_in_logs((read_file(objects, log) for log in files.logs), keys=keys, holds=committed.holds)
     except UnreadableLog:
         return None
     for text, row in logged.items():
         key = keys[text]
-        held = found.get(key)
+        held = rows_by_key.get(key)
         if row is None:
-            found.pop(key, None)
+            rows_by_key.pop(key, None)
         elif held is None or row.position >= held.position:
-            found[key] = StoredRow(row.position, row.owed, text, number, row.partition, row.source_ts_ms)
-    return list(found.items())
+            rows_by_key[key] = StoredRow(row.position, row.owed, text, number, row.partition, row.source_ts_ms)
+    return list(rows_by_key.items())
 
 
 def rows_in(
@@ -69,7 +69,7 @@ def rows_in(
     wanted_keys = set(keys_of(wanted, record_key))
     # An older file may have a narrower type than the table.
     types = pa.schema([wanted.schema.field(name) for name in record_key])
-    found = []
+    keyed_rows = []
     for group in range(file.num_row_groups):
         keys = file.read_row_group(group, columns=list(record_key), use_threads=False)
         keys = keys.select(list(record_key)).cast(types)
@@ -80,18 +80,18 @@ def rows_in(
         for key, row in zip(keys_of(keys.take(places), record_key), own.take(places).to_pylist()):
             if key in wanted_keys:
                 position, owed, text, partition, source_ts_ms = (row.get(name) for name in _READ)
-                found.append((key, StoredRow(position, owed, text, number, partition, source_ts_ms)))
-    return found
+                keyed_rows.append((key, StoredRow(position, owed, text, number, partition, source_ts_ms)))
+    return keyed_rows
 
 
 def by_key(rows: Iterable[tuple[Key, StoredRow]]) -> dict[Key, StoredRow]:
     """The stored rows of all files by key. Raises LeftToSpark for a key that is stored twice."""
-    found: dict[Key, StoredRow] = {}
+    rows_by_key: dict[Key, StoredRow] = {}
     for key, row in rows:
-        if key in found:
+        if key in rows_by_key:
             raise LeftToSpark("stored_twice")  # without the key: the reason is logged
-        found[key] = row
-    return found
+        rows_by_key[key] = row
+    return rows_by_key
 
 
 def _places(keys: pa.Table, newest: pa.Table, name: str) -> pa.Array:

@@ -60,7 +60,7 @@ def attempt(part: PartContext, prepared: Prepared) -> MergedPart:
         facts = raise_floors(part, prepared.facts, rows.truncates)
         committed: CommitResult | None = None
         if rows.changes_nothing:
-            part.services.known.keep(part.config, facts)
+            part.services.tables.keep(part.config, facts)
         else:
             committed = commit(part, rows.rows, planned=prepared.planned, objects=decided.objects, facts=facts)
             counts.update(committed.counts)
@@ -97,12 +97,12 @@ def _read_and_decide(part: PartContext, prepared: Prepared, frames: ExitStack) -
             if judged is None:  # once: without the objects that are left out the watch would lose what it saw of them
                 judged = watched(KafkaWatch.from_dict(part.claimed.watch), seen, part.config)
                 _leave_errors(part, judged.refused)
-                for named, reason in judged.parked.items():
-                    error = ObjectError(named, LOG_RESTARTED, reason)
+                for hash_, reason in judged.parked.items():
+                    error = ObjectError(hash_, LOG_RESTARTED, reason)
                     leave_parked(part.services.objects, part.services.silver_bucket, error=error, **part.aside)
             left_out = {*judged.refused, *judged.parked}
-            kept = tuple(item for item in objects if item.id.hash not in left_out)
-            if len(kept) == len(objects):
+            remaining = tuple(item for item in objects if item.id.hash not in left_out)
+            if len(remaining) == len(objects):
                 unusable = shared_keys.refusal(rows.counts, part.config.record_key) if prepared.facts.empty else None
                 if unusable is not None:
                     _leave_errors(part, {item.id.hash: unusable for item in objects})  # the key can still change
@@ -111,10 +111,10 @@ def _read_and_decide(part: PartContext, prepared: Prepared, frames: ExitStack) -
                     names = prepared.planned.target.names
                     leave_below_floor(part, rows.below_purge_floor, objects=objects, columns=names)
                 return _Decided(objects, rows, judged, changes, unexpected_in(seen))
-            if not kept:
+            if not remaining:
                 return _Decided((), None, judged)
         frames.close()
-        objects = kept
+        objects = remaining
 
 
 def _decided_rows(
@@ -156,8 +156,8 @@ def _are_few(objects: Sequence[ManifestObject]) -> bool:
 
 def _leave_errors(part: PartContext, refusals: Mapping[str, SluiceError]) -> None:
     """Put in S3, before anything is committed, why objects are refused: by their hashes."""
-    for named, refusal in refusals.items():
-        error = ObjectError(named, refusal.code, str(refusal))
+    for hash_, refusal in refusals.items():
+        error = ObjectError(hash_, refusal.code, str(refusal))
         leave_error(part.services.objects, part.services.silver_bucket, error=error, **part.aside)
 
 

@@ -29,28 +29,28 @@ def leave_below_floor(
     Of an object that was merged before, only the rows that no batch has merged: the others are repetitions. After
     the limit of one object's rows they are listed without their content.
     """
-    known = {item.id.lineage: item for item in objects if not item.merged or item.rows_aside is not None}
+    items_by_lineage = {item.id.lineage: item for item in objects if not item.merged or item.rows_aside is not None}
     rows = below.select(
         quoted(hidden.OBJECT).alias("object"),
         quoted(hidden.OFFSET).alias("offset"),
         quoted(hidden.POSITION).alias("position"),
         F.to_json(F.struct(*[quoted(name) for name in columns])).alias(CONTENT),
     )
-    task = _task(known, part.config.limits.quarantined_rows, part.services.source, **part.aside)
+    task = _task(items_by_lineage, part.config.limits.quarantined_rows, part.services.source, **part.aside)
     rows.repartition("object").sortWithinPartitions("object", "offset").foreachPartition(task)
 
 
 def _task(
-    known: Mapping[str, ManifestObject], limit: int, source: ObjectSource, **place: Any
+    items_by_lineage: Mapping[str, ManifestObject], limit: int, source: ObjectSource, **place: Any
 ) -> Callable[[Iterable[Row]], None]:
     def run(rows: Iterable[Row]) -> None:
         for lineage, of_object in groupby(rows, key=lambda row: row["object"]):
-            if lineage in known:
-                item, objects = known[lineage], task_objects(source)
+            if lineage in items_by_lineage:
+                item, objects = items_by_lineage[lineage], task_objects(source)
                 wanted = _unmerged(objects, source.silver_bucket, item)
-                found = _row_errors(of_object, item.offset, limit, wanted)
-                if found:
-                    _leave(objects, source.silver_bucket, item.id.hash, found, **place)
+                row_errors = _row_errors(of_object, item.offset, limit, wanted)
+                if row_errors:
+                    _leave(objects, source.silver_bucket, item.id.hash, row_errors, **place)
 
     return run
 
@@ -64,14 +64,14 @@ def _unmerged(objects: Objects, silver_bucket: str, item: ManifestObject) -> fro
 def _row_errors(
     rows: Iterable[Row], first_offset: int | None, limit: int, wanted: frozenset[int] | None
 ) -> list[RowError]:
-    found: list[RowError] = []
+    row_errors: list[RowError] = []
     for number, row in enumerate(rows):
         error = BelowPurgeFloor("The row was purged, and this change is not newer than the purged rows")
         record = row["offset"] - (first_offset or 0) if row["offset"] is not None else number
         if wanted is not None and record not in wanted:
             continue
-        content = row[CONTENT] if len(found) < limit else ""
-        found.append(
+        content = row[CONTENT] if len(row_errors) < limit else ""
+        row_errors.append(
             RowError(
                 record,
                 error.code,
@@ -83,7 +83,7 @@ def _row_errors(
                 len(content),
             )
         )
-    return found
+    return row_errors
 
 
 def _leave(
@@ -101,7 +101,7 @@ def _leave(
     # Without a count of this merge's own the rows are those of another one.
     document = None if counted_now is None else objects.get(silver_bucket, rows_key(batch, table, object_hash))
     before = [] if document is None else list(from_lines(document.data.decode("utf-8")))
-    kept = [row for row in before if row.code != BelowPurgeFloor.code]
+    other_rows = [row for row in before if row.code != BelowPurgeFloor.code]
     leave_rows(
         objects,
         silver_bucket,
@@ -109,5 +109,5 @@ def _leave(
         table=table,
         attempt=attempt,
         object_hash=object_hash,
-        rows=[*kept, *rows],
+        rows=[*other_rows, *rows],
     )

@@ -32,12 +32,12 @@ def raise_floors(part: PartContext, facts: TableFacts, truncates: Sequence[Trunc
     Comes before the commit: even if this attempt fails, the batch is merged in the end, so changes older than the
     truncates have lost already.
     """
-    found = [(each.source, each.position) for each in truncates]
-    if facts.floor.raised(found) == facts.floor:
+    positions = [(truncate.source, truncate.position) for truncate in truncates]
+    if facts.floor.raised(positions) == facts.floor:
         return facts
     part.check_held()
-    floors = part.hudi.raise_floors(found)
-    part.event("floor_raised", positions={source or "": position for source, position in found})
+    floors = part.hudi.raise_floors(positions)
+    part.event("floor_raised", positions={source or "": position for source, position in positions})
     return replace(facts, floor=floors)
 
 
@@ -108,10 +108,10 @@ def _computed(rows: DataFrame, frames: ExitStack) -> DataFrame:
     Adaptive execution runs the shuffles of a plan when Hudi asks for its RDD, before Hudi begins the commit's instant:
     between the last look at the lane and that instant no job may run. Other rows come from frames that are computed.
     """
-    kept = rows.persist(StorageLevel.MEMORY_AND_DISK)
-    frames.callback(kept.unpersist)
-    kept.count()
-    return kept
+    persisted = rows.persist(StorageLevel.MEMORY_AND_DISK)
+    frames.callback(persisted.unpersist)
+    persisted.count()
+    return persisted
 
 
 def with_lineage(rows: DataFrame, *, words: Collection[str], batch: str) -> DataFrame:
@@ -132,10 +132,10 @@ def whole_table(stored: DataFrame, rows: DataFrame, *, target: StructType, recor
     keys = rows.select(*key_columns(record_key))
     same = [quoted(name).eqNullSafe(keys[alias]) for name, alias in zip(record_key, key_names(record_key))]
     held = set(stored.columns)
-    kept = stored.join(keys, same, "left_anti").select(
+    untouched = stored.join(keys, same, "left_anti").select(
         *[
             (quoted(field.name) if field.name in held else F.lit(None)).cast(field.dataType).alias(field.name)
             for field in target.fields
         ]
     )
-    return kept.unionByName(rows)
+    return untouched.unionByName(rows)

@@ -153,7 +153,7 @@ def decide_rows(changes: DataFrame, *, target: MergeTarget) -> DecidedRows:
         taken_anew = decided.where(F.col(WINS) & shared_keys.is_taken_anew()).count()
         anew = {shared_keys.TAKEN_ANEW: taken_anew} if taken_anew else {}
     truncates = newest_truncates(decided) if counted.counts.get("truncates") else ()
-    raised = floors.raised((each.source, each.position) for each in truncates)
+    raised = floors.raised((truncate.source, truncate.position) for truncate in truncates)
     if raised != floors:
         floors = raised
         if floors.by_source:  # another change of a key may be its newest now
@@ -239,7 +239,7 @@ def _counted(decided: DataFrame, floors: Floors) -> _Counted:
     op, position, deleted = quoted(hidden.OP), quoted(hidden.POSITION), quoted(hidden.DELETED)
     is_row = newest & ~latest.has_no_row()
     floor = floor_of(floors, decided.columns)
-    found = decided.agg(
+    totals = decided.agg(
         F.sum(F.when(newest, F.col(CHANGES))).alias("read"),
         F.count(F.when(is_row, 1)).alias("keys"),
         F.count(F.when(wins & ~needs_history, 1)).alias("winning"),
@@ -257,24 +257,24 @@ def _counted(decided: DataFrame, floors: Floors) -> _Counted:
         *later_in_batch(is_row & wins),
         *shared_keys.shared_counts(newest),
     ).first()
-    assert found is not None
-    read = found["read"] or 0
+    assert totals is not None
+    read = totals["read"] or 0
     counts = {
         "read": read,
-        "winning": found["winning"],
-        "deleted": found["deleted"],
+        "winning": totals["winning"],
+        "deleted": totals["deleted"],
         # Changes that lost to another of the same batch.
-        "overtaken": read - found["keys"] - found["truncates"] - found["messages"],
+        "overtaken": read - totals["keys"] - totals["truncates"] - totals["messages"],
         # Keys whose newest change is not newer than the table.
-        "losing": found["keys"] - found["winning"],
-        "repeated": found["repeated"],
+        "losing": totals["keys"] - totals["winning"],
+        "repeated": totals["repeated"],
     }
     rare = ("truncates", "messages", "inexact", "below_purge_floor")
-    counts.update({name: found[name] for name in rare if found[name]})
-    counts.update(shared_keys.counted(found.asDict()))
-    suspicions = {word: found[word] for word in (LATER, REWOUND, UNTIMED) if found[word]}
+    counts.update({name: totals[name] for name in rare if totals[name]})
+    counts.update(shared_keys.counted(totals.asDict()))
+    suspicions = {word: totals[word] for word in (LATER, REWOUND, UNTIMED) if totals[word]}
     return _Counted(
-        counts, found["stored"], found["needing_history"], found["supplying"], found["suspects"], suspicions
+        counts, totals["stored"], totals["needing_history"], totals["supplying"], totals["suspects"], suspicions
     )
 
 
@@ -317,7 +317,7 @@ def _in_doubt(truncates: Sequence[Truncate], target: MergeTarget) -> dict[str, i
     named after the truncated one.
     """
     topic = target.config.topic
-    unclear = [each.position for each in truncates if not concerns(each.source, None, topic)]
+    unclear = [truncate.position for truncate in truncates if not concerns(truncate.source, None, topic)]
     if not unclear:
         return {}
     rows = _stored_sources(target).where(~quoted(hidden.DELETED) & (quoted(hidden.POSITION) < max(unclear)))
@@ -368,27 +368,27 @@ def _completed(
 
 def _only_unchanged(decided: DataFrame, columns: list[str]) -> list[str]:
     """Those of the columns that some change left unchanged."""
-    found = decided.agg(F.flatten(F.collect_set(quoted(hidden.UNCHANGED))).alias("names")).first()
-    assert found is not None
-    return [name for name in columns if name in set(found["names"])]
+    collected = decided.agg(F.flatten(F.collect_set(quoted(hidden.UNCHANGED))).alias("names")).first()
+    assert collected is not None
+    return [name for name in columns if name in set(collected["names"])]
 
 
 def _with_completed(counts: dict[str, int], completed: DataFrame) -> dict[str, int]:
     supplied = F.col(SUPPLIED)
-    found = completed.agg(
+    totals = completed.agg(
         F.count(F.when(~supplied, 1)).alias("new"),
         F.count(F.when(~supplied & quoted(hidden.DELETED), 1)).alias("deleted"),
         F.count(F.when(supplied, 1)).alias("supplied"),
         F.count(F.when(F.col(OWES), 1)).alias("owed"),
     ).first()
-    assert found is not None
+    assert totals is not None
     return {
         **counts,
-        "winning": counts["winning"] + found["new"],
-        "deleted": counts["deleted"] + found["deleted"],
-        "losing": counts["losing"] - found["new"] - found["supplied"],
-        "supplied": found["supplied"],
-        "owed": found["owed"],
+        "winning": counts["winning"] + totals["new"],
+        "deleted": counts["deleted"] + totals["deleted"],
+        "losing": counts["losing"] - totals["new"] - totals["supplied"],
+        "supplied": totals["supplied"],
+        "owed": totals["owed"],
     }
 
 
@@ -397,9 +397,9 @@ def _suspicions(counted: _Counted, decided: DataFrame, target: MergeTarget) -> d
 
     Reads the places of the stored rows to which such changes may have lost.
     """
-    found = counted.suspicions
+    unresolved = counted.suspicions
     if not counted.suspects:
-        return found
+        return unresolved
     key = target.config.record_key
     lost = decided.where(may_be_later(F.col(NEWEST) & ~latest.has_no_row() & ~F.col(WINS)))
     stored = target.stored(*key, hidden.PARTITION, hidden.SOURCE_TS_MS)
@@ -411,4 +411,4 @@ def _suspicions(counted: _Counted, decided: DataFrame, target: MergeTarget) -> d
     )
     beside = lost.join(held, same_key(lost, held, record_key=key), "inner")
     lost_to_stored = later_than_stored(beside, source_clock=target.source_clock)
-    return {word: found.get(word, 0) + lost_to_stored.get(word, 0) for word in {*found, *lost_to_stored}}
+    return {word: unresolved.get(word, 0) + lost_to_stored.get(word, 0) for word in {*unresolved, *lost_to_stored}}

@@ -81,7 +81,7 @@ def write_history(
             ),
         )
         if decided.changes_nothing:
-            own.services.known.keep(own.config, facts)
+            own.services.tables.keep(own.config, facts)
             newest = facts.timeline.newest
             return HistoryWritten(0, None if newest is None else newest.time)
         committed = commit(own, decided.rows, planned=planned, objects=objects, facts=facts)
@@ -93,7 +93,7 @@ def write_history(
 def roll_back_history(part: PartContext) -> str | None:
     """Roll back what is unfinished on the history table. Its commits stay; returns the newest of them."""
     own = _of_history(part)
-    own.services.known.take(own.config)
+    own.services.tables.take(own.config)
     if not own.hudi.exists():
         return None
     rolled_back = roll_back_unfinished(own.hudi)
@@ -108,7 +108,7 @@ def changes_as_rows(changes: DataFrame, *, target: StructType, record_key: Seque
     A deletion keeps its key alone, unless `keep`. The columns that a change left unchanged are null, and their names
     are in OWED as JSON.
     """
-    kept = {*record_key, *hidden.NAMES}
+    kept_columns = {*record_key, *hidden.NAMES}
     unchanged, deleted = quoted(hidden.UNCHANGED), quoted(hidden.DELETED)
     chosen = []
     for field in target.fields:
@@ -116,7 +116,7 @@ def changes_as_rows(changes: DataFrame, *, target: StructType, record_key: Seque
         if field.name == hidden.OWED:
             names = F.map_from_arrays(unchanged, F.transform(unchanged, lambda _: F.lit("")))
             value = F.when(unchanged.isNotNull() & ~deleted, F.to_json(names))
-        elif field.name not in kept and not keep:
+        elif field.name not in kept_columns and not keep:
             value = F.when(~deleted, value)
         chosen.append(value.cast(field.dataType).alias(field.name))
     none = F.lit(None).cast(changes.schema[hidden.UNCHANGED].dataType)
@@ -145,8 +145,8 @@ def _ends(
     """
     late = changes.select(*_columns_of_lives(part, changes.columns))
     every = late if stored is None else late.unionByName(stored, allowMissingColumns=True)
-    own = Floors(topic=floors.topic).raised((each.source, each.position) for each in truncates)
-    times = {each.position: each.source_ts_ms for each in truncates}
+    own = Floors(topic=floors.topic).raised((truncate.source, truncate.position) for truncate in truncates)
+    times = {truncate.position: truncate.source_ts_ms for truncate in truncates}
     if floors and late.where(quoted(hidden.POSITION) < floor_of(floors, late.columns)).head(1):
         yield lives_ended(late, every, floors, times, record_key=part.config.record_key)
     if own:
@@ -184,11 +184,11 @@ def lives_ended(
 
 def ends_of_lives(ended: DataFrame, *, target: StructType) -> DataFrame:
     """Rows of a history table that say that truncates ended lives; `ended` is of `lives_ended`."""
-    known = {hidden.DELETED: F.lit(True), hidden.OP: F.lit(hidden.DELETE), INEXACT: F.lit(0)}
+    markers = {hidden.DELETED: F.lit(True), hidden.OP: F.lit(hidden.DELETE), INEXACT: F.lit(0)}
     held = set(ended.columns)
     return ended.select(
         *[
-            (quoted(field.name) if field.name in held else known.get(field.name, F.lit(None)))
+            (quoted(field.name) if field.name in held else markers.get(field.name, F.lit(None)))
             .cast(field.dataType)
             .alias(field.name)
             for field in target.fields
@@ -205,7 +205,7 @@ def _of_history(part: PartContext) -> PartContext:
 
 def _facts(own: PartContext) -> TableFacts:
     clock = own.services.clock
-    facts = own.services.known.take(own.config)
+    facts = own.services.tables.take(own.config)
     if facts is None or rolled_back_lately(facts, clock.now_ms()):
         last_instant = own.claimed.history_instant
         refuse_missing(own.hudi, last_instant)

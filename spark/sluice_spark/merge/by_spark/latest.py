@@ -86,9 +86,11 @@ def latest_changes(
             **shared_columns(all_of_key),
         }
     )
-    kept = ranked.where((F.col(RANK) == 1) | F.col(INCOMPLETE) | has_no_row())
+    candidates = ranked.where((F.col(RANK) == 1) | F.col(INCOMPLETE) | has_no_row())
     another = F.col(f"{LATEST}.position") != quoted(hidden.POSITION)
-    return kept.withColumns({NEWEST: F.col(RANK) == 1, LATEST: F.when(another, F.col(LATEST))}).drop(RANK, SNAPSHOT)
+    return candidates.withColumns({NEWEST: F.col(RANK) == 1, LATEST: F.when(another, F.col(LATEST))}).drop(
+        RANK, SNAPSHOT
+    )
 
 
 def has_no_row() -> SparkColumn:
@@ -111,11 +113,11 @@ def as_tombstones(changes: DataFrame, *, record_key: Sequence[str], keep_values:
     if keep_values:
         return changes
     own = {CHANGES, NEWEST, INEXACT, INCOMPLETE, SHARED, SNAPSHOT_ROWS, LATEST}
-    kept = {*record_key, *hidden.NAMES, hidden.UNCHANGED, *own}
+    kept_columns = {*record_key, *hidden.NAMES, hidden.UNCHANGED, *own}
     return changes.select(
         *[
             quoted(field.name)
-            if field.name in kept
+            if field.name in kept_columns
             else F.when(~quoted(hidden.DELETED), quoted(field.name)).alias(field.name)
             for field in changes.schema.fields
         ]
@@ -258,9 +260,9 @@ def later_than_stored(suspects: DataFrame, *, source_clock: bool) -> dict[str, i
     """How many keys lost a change to their stored row that may be later, by word. The frame has the stored place."""
     lost = F.coalesce(F.col(LATEST), _place(source_clock=source_clock))
     words = _suspicion(lost, F.col(STORED_POSITION), F.col(STORED_PARTITION), F.col(STORED_TIME))
-    found = suspects.agg(*[F.count(F.when(words == word, 1)).alias(word) for word in SUSPICIONS]).first()
-    assert found is not None
-    return {word: count for word, count in found.asDict().items() if count}
+    counts = suspects.agg(*[F.count(F.when(words == word, 1)).alias(word) for word in SUSPICIONS]).first()
+    assert counts is not None
+    return {word: count for word, count in counts.asDict().items() if count}
 
 
 def _suspicion(lost: SparkColumn, position: SparkColumn, partition: SparkColumn, time: SparkColumn) -> SparkColumn:
@@ -280,10 +282,10 @@ def _suspicion(lost: SparkColumn, position: SparkColumn, partition: SparkColumn,
     return F.when(suspicious, F.when(by_offset, alone).otherwise(in_log))
 
 
-def _comparable(lost: SparkColumn, kept: SparkColumn) -> SparkColumn:
+def _comparable(lost: SparkColumn, winner: SparkColumn) -> SparkColumn:
     """Of one generation, and the first is the lower one. Places in objects are no offsets."""
-    by_arrival = lost.rlike(BY_ARRIVAL) | kept.rlike(BY_ARRIVAL)
-    return (lost.substr(1, 4) == kept.substr(1, 4)) & (lost <= kept) & ~by_arrival
+    by_arrival = lost.rlike(BY_ARRIVAL) | winner.rlike(BY_ARRIVAL)
+    return (lost.substr(1, 4) == winner.substr(1, 4)) & (lost <= winner) & ~by_arrival
 
 
 def _offset(position: SparkColumn) -> SparkColumn:

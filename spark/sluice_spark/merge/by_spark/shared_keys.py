@@ -93,10 +93,10 @@ def shared_counts(newest: SparkColumn) -> list[SparkColumn]:
     ]
 
 
-def counted(found: Mapping[str, int]) -> dict[str, int]:
+def counted(counts: Mapping[str, int]) -> dict[str, int]:
     """The counts of a part from the aggregates; none where no key is shared."""
     names = (_SURE, _POSSIBLE, _ROWS, _KEYS)
-    return {name: found[name] for name in names if found[name]} if found[_SURE] or found[_POSSIBLE] else {}
+    return {name: counts[name] for name in names if counts[name]} if counts[_SURE] or counts[_POSSIBLE] else {}
 
 
 def refusal(counts: Mapping[str, int], record_key: Sequence[str]) -> KeyNotUnique | None:
@@ -222,7 +222,7 @@ def _marks_of_objects(arrived: DataFrame, held: DataFrame) -> DataFrame:
         (row["one"], row["other"]): SharedNumbers(row["common"], row["no"])
         for row in overlaps(one.where(is_head), sides).collect()
     }
-    alike = [pair for pair, found in heads.items() if not found.differing]
+    alike = [pair for pair, head in heads.items() if not head.differing]
     session = arrived.sparkSession
     if alike:
         pairs = F.broadcast(session.createDataFrame(alike, "one string, other string"))
@@ -233,8 +233,8 @@ def _marks_of_objects(arrived: DataFrame, held: DataFrame) -> DataFrame:
     marks: dict[str, str] = {}
     for key, of_key in versions.items():
         marks.update(marks_of_versions(of_key, stored.get(key, ()), heads))
-    named = [(version, mark) for version, mark in marks.items() if mark]
-    return session.createDataFrame(named, f"{_VERSION} string, {_MARK} string")
+    marks_by_version = [(version, mark) for version, mark in marks.items() if mark]
+    return session.createDataFrame(marks_by_version, f"{_VERSION} string, {_MARK} string")
 
 
 def _marks_of_records(arrived: DataFrame, held: DataFrame) -> DataFrame:
@@ -247,5 +247,5 @@ def _marks_of_records(arrived: DataFrame, held: DataFrame) -> DataFrame:
     is_first = ~F.coalesce(F.col("taken"), F.lit(False)) & (F.col(_VALUES) == first)
     own = F.when(is_first, F.lit(FIRST)).otherwise(F.concat(F.lit("@"), F.lower(F.hex(F.col(_VALUES)))))
     row = F.concat_ws("#", F.col(_KEY), F.lpad(F.col(_NUMBER).cast("string"), 20, "0"))
-    found = beside.select(row.alias(_KEY), _VERSION, F.coalesce(F.col("same"), own).alias(_MARK))
-    return found.where(F.col(_MARK) != FIRST).distinct()
+    record_marks = beside.select(row.alias(_KEY), _VERSION, F.coalesce(F.col("same"), own).alias(_MARK))
+    return record_marks.where(F.col(_MARK) != FIRST).distinct()

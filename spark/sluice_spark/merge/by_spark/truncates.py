@@ -56,8 +56,8 @@ def newest_truncates(changes: DataFrame) -> tuple[Truncate, ...]:
         source.alias("source"), F.struct(*[column.alias(name) for name, column in columns.items()]).alias("own")
     )
     newest = truncates.groupBy("source").agg(F.max_by("own", "own.position").alias("own")).collect()
-    found = (Truncate(**row["own"].asDict(), source=row["source"]) for row in newest)
-    return tuple(sorted(found, key=lambda each: each.position))
+    newest_of_source = (Truncate(**row["own"].asDict(), source=row["source"]) for row in newest)
+    return tuple(sorted(newest_of_source, key=lambda truncate: truncate.position))
 
 
 def truncated_rows(
@@ -94,18 +94,22 @@ def _truncate_of(stored: DataFrame, truncates: Sequence[Truncate], topic: str) -
     if hidden.SOURCE not in stored.columns:
         return _literal(_newest(truncates, None, topic))
     source = F.col(hidden.SOURCE)
-    by_source = {each.source: _newest(truncates, each.source, topic) for each in truncates if each.source is not None}
-    everywhere = [each for each in truncates if each.source is None]
-    found = F.when(source.isNull(), _literal(_newest(truncates, None, topic)))
+    by_source = {
+        truncate.source: _newest(truncates, truncate.source, topic)
+        for truncate in truncates
+        if truncate.source is not None
+    }
+    everywhere = [truncate for truncate in truncates if truncate.source is None]
+    truncate_struct = F.when(source.isNull(), _literal(_newest(truncates, None, topic)))
     if by_source:
         pairs = [value for name, newest in by_source.items() for value in (F.lit(name), _literal(newest))]
-        found = F.coalesce(found, F.create_map(*pairs)[source])
-    return F.coalesce(found, F.when(source.isNotNull(), _literal(everywhere[-1] if everywhere else None)))
+        truncate_struct = F.coalesce(truncate_struct, F.create_map(*pairs)[source])
+    return F.coalesce(truncate_struct, F.when(source.isNotNull(), _literal(everywhere[-1] if everywhere else None)))
 
 
 def _newest(truncates: Sequence[Truncate], source: str | None, topic: str) -> Truncate | None:
-    of_source = [each for each in truncates if concerns(each.source, source, topic)]
-    return max(of_source, key=lambda each: each.position, default=None)
+    of_source = [truncate for truncate in truncates if concerns(truncate.source, source, topic)]
+    return max(of_source, key=lambda truncate: truncate.position, default=None)
 
 
 def _literal(truncate: Truncate | None) -> SparkColumn:
@@ -120,7 +124,9 @@ def owes_since_before(truncates: Sequence[Truncate], columns: Sequence[str], top
     """True for a stored row with these columns that is newer than its truncate and owes columns: their values may be
     from before it.
     """
-    floor = floor_of(Floors(topic=topic).raised((each.source, each.position) for each in truncates), columns)
+    floor = floor_of(
+        Floors(topic=topic).raised((truncate.source, truncate.position) for truncate in truncates), columns
+    )
     return (F.col(hidden.POSITION) > floor) & (floor != F.lit("")) & F.col(hidden.OWED).isNotNull()
 
 

@@ -141,10 +141,10 @@ def rows_from_history(
         F.col(IS_STORED),
         quoted(hidden.OWED),
     )
-    known = F.from_json(owed, _KNOWN_AT_TYPE)
-    knows_nothing = stored & deleted & F.coalesce(known[EVERY_COLUMN].isNotNull(), F.lit(False))
+    known_times = F.from_json(owed, _KNOWN_AT_TYPE)
+    knows_nothing = stored & deleted & F.coalesce(known_times[EVERY_COLUMN].isNotNull(), F.lit(False))
     ignored = ~stored & deleted if ignore_deletes else F.lit(False)
-    prepared = rows.withColumns({POSITION_ONLY: knows_nothing | ignored, OWED_AT: known})
+    prepared = rows.withColumns({POSITION_ONLY: knows_nothing | ignored, OWED_AT: known_times})
     is_event = ~F.col(POSITION_ONLY)
     begins = is_event & (deleted | (~stored & F.coalesce(quoted(hidden.OP) == hidden.CREATE, F.lit(False))))
     lives = is_event & ~deleted
@@ -201,16 +201,16 @@ def _rows(
     values, entries, lacking = {}, [], F.lit(False)
     for number, name in enumerate(columns):
         known_at = F.col(f"{KNOWN_AT_PREFIX}{number}")
-        known = F.coalesce(known_at >= begins, F.lit(False))
-        at = F.when(known, known_at).otherwise(begins)
-        values[name] = F.when(known & ~deleted, quoted(name))
+        is_known = F.coalesce(known_at >= begins, F.lit(False))
+        at = F.when(is_known, known_at).otherwise(begins)
+        values[name] = F.when(is_known & ~deleted, quoted(name))
         entries.append(
             F.when(
-                ~known | (at < F.col(LAST_EVENT_AT)) | F.coalesce(at == stored_owed[name], F.lit(False)),
+                ~is_known | (at < F.col(LAST_EVENT_AT)) | F.coalesce(at == stored_owed[name], F.lit(False)),
                 F.struct(F.lit(name).alias("key"), at.alias("value")),
             )
         )
-        lacking = lacking | ~known
+        lacking = lacking | ~is_known
     owing = F.filter(F.array(*entries), lambda entry: entry.isNotNull()) if entries else F.array()
     json = F.when(F.size(owing) > 0, F.to_json(F.map_from_entries(owing))) if entries else F.lit(None).cast("string")
     every = F.to_json(F.create_map(F.lit(EVERY_COLUMN), F.lit(NEVER)))
@@ -226,11 +226,11 @@ def _rows(
         (own[field.name] if field.name in own else quoted(field.name)).cast(field.dataType).alias(field.name)
         for field in target.fields
     ]
-    found = grouped.select(
+    resolved = grouped.select(
         *chosen,
         F.coalesce(F.col(STORED_POSITION) == F.col(LAST_POSITION), F.lit(False)).alias(SUPPLIED),
         (hidden_row | (~deleted & lacking)).alias(OWES),
         F.col(STORED_OWED),
     )
     # At the stored position a row differs only where a column is known at another position: those only grow.
-    return found.where(~F.col(SUPPLIED) | ~quoted(hidden.OWED).eqNullSafe(F.col(STORED_OWED))).drop(STORED_OWED)
+    return resolved.where(~F.col(SUPPLIED) | ~quoted(hidden.OWED).eqNullSafe(F.col(STORED_OWED))).drop(STORED_OWED)
