@@ -52,7 +52,11 @@ def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[s
 
 
 def _audit(parts: ReconcileParts, telemetry: Telemetry, seconds_left: Callable[[], float]) -> dict[str, Any]:
-    reached = parts.auditor.run(seconds_left)
+    configuration = parts.config_store.load()
+    reached = parts.auditor.run(
+        seconds_left,
+        lambda versions: parts.reconciler.admit_missing(versions, configuration, seconds=seconds_left()),
+    )
     result = {"phase": reached.phase, "ended_at": reached.ended_at, "contradictions": reached.contradictions()}
     telemetry.event("audited", **result)
     return result

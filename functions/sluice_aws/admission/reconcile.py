@@ -1,20 +1,22 @@
 """Admits the objects that no notice announced: compares the bronze listing with the ledger, a page at a time.
 
-A pass resumes at the checkpoint of the invocation before.
+A pass resumes at the checkpoint of the invocation before, and asks the ledger about what was put since the last whole
+pass. The round of the audit asks about everything, and has admitted here what it finds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Callable
 
+from sluice.admission.listing_pass import ListingPass
 from sluice.admission.notices import LISTING, Notice
 from sluice.config.document import Configuration
 from sluice.errors import UnidentifiedObject
 from sluice.objects import ObjectId
 from sluice.ports import Report
-from sluice_aws.admission.admit import Admission, report_admissions
+from sluice_aws.admission.admit import Admission, Admissions, report_admissions
 from sluice_aws.lanes.start import Waker
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import ListedVersion, Objects
@@ -24,13 +26,14 @@ CHECKPOINT = "listing"
 
 @dataclass(frozen=True)
 class Pass:
-    """Counts of one invocation. `complete` is set when it reached the end of the listing."""
+    """Counts of one invocation: `asked` are versions looked up in the ledger, `complete` the end of the listing."""
 
-    listed: int
-    missing: int
-    admitted: int
-    failed: int
-    complete: bool
+    listed: int = 0
+    asked: int = 0
+    missing: int = 0
+    admitted: int = 0
+    failed: int = 0
+    complete: bool = False
 
 
 class Reconciler:
@@ -67,37 +70,47 @@ class Reconciler:
         Objects that can't be admitted don't hold the pass up: the next pass finds them missing again.
         """
         versioned = self._objects.is_versioned(self._bucket)
-        marker = _marker(self._ledger.history.checkpoint(CHECKPOINT))
-        listed = missing = admitted = failed = 0
-        while seconds_left() > 0:
-            page = self._objects.version_page(self._bucket, marker)
-            lost = self._missing(page.versions, versioned)
-            if lost:
-                admissions = self._admission.admit_all(lost, configuration, seconds=seconds_left())
-                report_admissions(self._report, admissions)
-                self._waker.wake(admissions.lanes, configuration)
-                admitted += len(admissions.done)
-                failed += len(admissions.failed)
-            listed += len(page.versions)
-            missing += len(lost)
-            marker = page.next_marker
-            self._ledger.history.put_checkpoint(
-                {"key": marker[0], "version": marker[1]} if marker else {}, self._now(), CHECKPOINT
+        current = ListingPass.resumed(self._ledger.history.checkpoint(CHECKPOINT), self._now())
+        done = Pass()
+        while seconds_left() > 0 and not done.complete:
+            page = self._objects.version_page(self._bucket, current.after)
+            old = self._now() - self._grace_ms
+            due = [version for version in page.versions if version.modified_at <= old]
+            asked = [version for version in due if current.is_due(version.modified_at)]
+            missing, admissions = self._admit_missing(asked, versioned, configuration, seconds_left())
+            failed_at = min((missing[id].event_time_ms or 0 for id in admissions.failed), default=None)
+            current = current.behind(page.next_marker, failed_at)
+            done = Pass(
+                done.listed + len(page.versions),
+                done.asked + len(asked),
+                done.missing + len(missing),
+                done.admitted + len(admissions.done),
+                done.failed + len(admissions.failed),
+                current.after is None,
             )
-            if marker is None:
-                return Pass(listed, missing, admitted, failed, True)
-        return Pass(listed, missing, admitted, failed, False)
+            self._ledger.history.put_checkpoint(current.stored(self._grace_ms), self._now(), CHECKPOINT)
+        return done
 
-    def _missing(self, versions: tuple[ListedVersion, ...], versioned: bool) -> list[Notice]:
-        old = self._now() - self._grace_ms
-        due: dict[ObjectId, Notice] = {}
-        for version in versions:
-            if version.modified_at <= old:
-                notice = self._notice(version, versioned)
-                if notice is not None:
-                    due[notice.id] = notice
-        known = self._ledger.objects.get(due) if due else {}
-        return [notice for id, notice in due.items() if id not in known]
+    def admit_missing(
+        self, versions: Sequence[ListedVersion], configuration: Configuration | None, *, seconds: float
+    ) -> int:
+        """Admit those of these versions that the ledger doesn't know, and return their number."""
+        versioned = self._objects.is_versioned(self._bucket)
+        return len(self._admit_missing(versions, versioned, configuration, seconds)[0])
+
+    def _admit_missing(
+        self, versions: Sequence[ListedVersion], versioned: bool, configuration: Configuration | None, seconds: float
+    ) -> tuple[dict[ObjectId, Notice], Admissions]:
+        notices = [self._notice(version, versioned) for version in versions]
+        asked = {notice.id: notice for notice in notices if notice is not None}
+        in_ledger = self._ledger.objects.get(asked) if asked else {}
+        missing = {id: notice for id, notice in asked.items() if id not in in_ledger}
+        if not missing:
+            return {}, Admissions({}, {})
+        admissions = self._admission.admit_all(list(missing.values()), configuration, seconds=seconds)
+        report_admissions(self._report, admissions)
+        self._waker.wake(admissions.lanes, configuration)
+        return missing, admissions
 
     def _notice(self, version: ListedVersion, versioned: bool) -> Notice | None:
         """A listed version as the notice that should have arrived; None (with a warning) without version and ETag."""
@@ -119,9 +132,3 @@ def notice_of(version: ListedVersion, versioned: bool) -> Notice:
         via=LISTING,
         etag=version.etag,
     )
-
-
-def _marker(stored: Mapping[str, Any] | None) -> tuple[str, str] | None:
-    if not stored or not stored.get("key"):
-        return None
-    return stored["key"], stored.get("version", "")

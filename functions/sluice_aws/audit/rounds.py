@@ -1,9 +1,12 @@
-"""The audit that goes on by itself: some pages of a round per invocation, gauges, and a log line per contradiction."""
+"""The audit that goes on by itself: some pages of a round per invocation, gauges, and a log line per contradiction.
+
+It also admits what neither a notice nor a pass of reconcile has, since it alone asks the ledger about all of bronze.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Callable
 
@@ -13,7 +16,7 @@ from sluice.ledger.audit import LOST_RECORD, Contradiction
 from sluice.ledger.audit_round import BATCHES, BRONZE, DONE, ROUND_MS, AuditRound
 from sluice.objects import ObjectId
 from sluice.ports import Report
-from sluice_aws.audit.facts import AuditFacts
+from sluice_aws.audit.facts import AuditFacts, Judged
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import ListedDocument, ListedVersion, Objects, SkippedDocument
 from sluice_aws.s3.past_batches import PastBatches
@@ -24,9 +27,10 @@ PAGE_VERSIONS = 200  # of bronze; each may be of a batch of its own
 PAGE_MANIFESTS, PAGE_BYTES = 64, 4_000_000  # of manifests as stored; a manifest of 5,000 objects has 1.5 MB
 KEPT_TIMELINES = 64  # of an invocation
 MOST_LOGGED = 1_000  # contradictions of an invocation
-#: An unknown object is a contradiction if reconcile didn't admit it for so long.
+#: An unknown object is a contradiction if nothing could admit it for so long.
 UNKNOWN_AFTER_MS = ROUND_MS
 
+AdmitMissing = Callable[[Sequence[ListedVersion]], int]
 Page = tuple["list[Contradiction]", "tuple[str, ...] | None"]
 
 
@@ -54,14 +58,17 @@ class Auditor:
         self._grace_ms = grace_ms
         self._now = now
 
-    def run(self, seconds_left: Callable[[], float]) -> AuditRound:
-        """Go on with the round, or begin one that is due, until it or the time ends. Gauges are written in any case."""
+    def run(self, seconds_left: Callable[[], float], admit: AdmitMissing) -> AuditRound:
+        """Go on with the round, or begin one that is due, until it or the time ends. Gauges are written in any case.
+
+        `admit` admits those of some versions that the ledger doesn't know, and returns their number.
+        """
         at = AuditRound.from_dict(self._ledger.history.checkpoint(CHECKPOINT), self._now()).begun(self._now())
         timeline_of = lru_cache(maxsize=KEPT_TIMELINES)(self._timelines.timeline)
         logged = 0
         try:
             while at.phase != DONE and seconds_left() > 0:
-                found, after = self._page(at, timeline_of)
+                found, after = self._page(at, timeline_of, admit)
                 self._log(found[: MOST_LOGGED - logged])
                 logged += len(found)
                 at = at.behind(after, Counter(one.code for one in found), self._now())
@@ -70,19 +77,31 @@ class Auditor:
             self._publish(at)
         return at
 
-    def _page(self, at: AuditRound, timeline_of: Callable[[str], Timeline]) -> Page:
+    def _page(self, at: AuditRound, timeline_of: Callable[[str], Timeline], admit: AdmitMissing) -> Page:
         if at.phase == BRONZE:
-            return self._of_bronze(at.after)
+            return self._of_bronze(at.after, admit)
         return self._of_batches(at.after, timeline_of) if at.phase == BATCHES else self._of_tables(at.after)
 
-    def _of_bronze(self, after: tuple[str, ...] | None) -> Page:
-        """Compare a page of bronze with the ledger and each object's own batch."""
+    def _of_bronze(self, after: tuple[str, ...] | None, admit: AdmitMissing) -> Page:
+        """Admit what a page of bronze has and the ledger hasn't; compare the page with each object's own batch."""
         marker = None if after is None else (after[0], after[1])
         page = self._objects.version_page(self._bronze, marker, page_size=PAGE_VERSIONS)
         listed = self._identified(page.versions)
         facts = self._facts(listed)
-        old = self._now() - max(self._grace_ms, UNKNOWN_AFTER_MS)
-        judged = facts.verdicts_by_own_batches(listed.keys(), lambda identity: listed[identity].modified_at > old)
+        now = self._now()
+
+        def judge(objects: Collection[ObjectId]) -> dict[ObjectId, Judged]:
+            old = now - max(self._grace_ms, UNKNOWN_AFTER_MS)
+            return facts.verdicts_by_own_batches(objects, lambda identity: listed[identity].modified_at > old)
+
+        judged = judge(listed.keys())
+        unknown = [identity for identity, (_, record) in judged.items() if record is None]
+        overdue = [identity for identity in unknown if listed[identity].modified_at <= now - self._grace_ms]
+        if overdue:
+            missed = admit([listed[identity] for identity in overdue])
+            if missed:
+                self._report.count("ObjectsMissed", missed)
+            judged.update(judge(overdue))
         self._warn(facts.skipped)
         found = [
             Contradiction.of_object(verdict.code, identity, record)

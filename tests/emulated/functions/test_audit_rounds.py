@@ -40,7 +40,7 @@ class Audited:
             grace_ms=0,
             now=lambda: self.now,
         )
-        return auditor.run(lambda: next(left, 0.0))
+        return auditor.run(lambda: next(left, 0.0), lambda versions: 0)
 
     def found(self):
         return sorted(fields["code"] for name, fields in self.report.events if name == "contradiction")

@@ -84,7 +84,30 @@ def test_a_pass_goes_on_where_the_last_one_stopped(settled, monkeypatch):
     second = handler({}, context())
     assert (second["listed"], second["complete"]) == (3, True)
     assert all(settled.record(id).state == "pending" for id in ids)
-    assert settled.ledger.history.checkpoint(reconciler.CHECKPOINT) == {}
+    assert set(settled.ledger.history.checkpoint(reconciler.CHECKPOINT)) == {"since"}
+
+
+def test_a_pass_asks_only_about_what_was_put_since_the_last_whole_pass(settled, monkeypatch):
+    for n in (1, 2):
+        settled.land(key(n), avro())
+    first = handler({}, context(LONG))
+    assert (first["listed"], first["asked"], first["admitted"]) == (2, 2, 2)
+    monkeypatch.setattr("sluice.admission.listing_pass.APPEARS_WITHIN_MS", -2_000)  # as if an hour had gone by
+    assert handler({}, context(LONG))["asked"] == 2
+    third = handler({}, context(LONG))
+    assert (third["listed"], third["asked"], third["missing"]) == (2, 0, 0)
+
+
+def test_what_a_pass_does_not_ask_about_is_admitted_by_the_audit(settled, monkeypatch):
+    monkeypatch.setattr("sluice.admission.listing_pass.APPEARS_WITHIN_MS", -60_000)
+    handler({}, context(LONG))
+    late = settled.land(key(1), avro())  # as S3 dates a multipart upload: by when it began
+    assert handler({}, context(LONG))["asked"] == 0
+    assert settled.record(late) is None
+    handler({"duty": "audit"}, context(LONG))
+    assert settled.record(late).state == "pending"
+    lane = settled.ledger.lanes.get("main")
+    assert (lane.state, lane.arrivals) == (IDLE, 1)
 
 
 def test_an_object_that_cannot_be_admitted_now_does_not_hold_the_pass_up(settled, monkeypatch):
